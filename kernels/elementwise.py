@@ -1,0 +1,235 @@
+"""Binary operators on elements, with fluid's broadcasting: y is laid over x from dimension ``axis`` on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minigraph.errors import ExecutionError
+from minigraph.kernels.buffers import deliver, shaped, unshared
+from minigraph.kernels.reduce import add_over, has_many_rows
+from minigraph.kernels.registry import kernel, specialize
+from minigraph.types import align_shape
+
+
+def _laid_over(x, y, axis) -> Any:
+    """`y` in the shape that NumPy's own broadcasting lays over `x` as fluid does."""
+    return y if axis == -1 else y.reshape(align_shape(x.shape, y.shape, axis))
+
+
+@kernel("elementwise_add")
+def elementwise_add(xp, x, y, *, axis, out=None):
+    return xp.add(x, _laid_over(x, y, axis), out=out)
+
+
+@kernel("elementwise_sub")
+def elementwise_sub(xp, x, y, *, axis, out=None):
+    return xp.subtract(x, _laid_over(x, y, axis), out=out)
+
+
+@kernel("elementwise_mul")
+def elementwise_mul(xp, x, y, *, axis, out=None):
+    return xp.multiply(x, _laid_over(x, y, axis), out=out)
+
+
+@kernel("elementwise_div")
+def elementwise_div(xp, x, y, *, axis, out=None):
+    y = _laid_over(x, y, axis)
+    if x.dtype.kind == "f":
+        return xp.true_divide(x, y, out=out)
+    if not y.all():
+        raise ExecutionError("integer division by zero")
+    quotient, rest = xp.floor_divide(x, y), xp.remainder(x, y)
+    quotient += (rest != 0) & ((x < 0) != (y < 0))  # from the floor toward zero
+    return deliver(xp, quotient, out)
+
+
+@kernel("elementwise_max")
+def elementwise_max(xp, x, y, *, axis, out=None):
+    return xp.maximum(x, _laid_over(x, y, axis), out=out)
+
+
+@kernel("elementwise_min")
+def elementwise_min(xp, x, y, *, axis, out=None):
+    return xp.minimum(x, _laid_over(x, y, axis), out=out)
+
+
+Term = Callable[[Any], Any]
+"""Computes the gradient of an operand, before the sum over the dimensions it was broadcast along, into a buffer."""
+
+
+def _gradients(xp, x, y, d_out, wanted, out, to_x: Term | None, to_y: Term | None, shapes, also_read=()) -> Any:
+    """Gradients of both operands; a term of None stands for `d_out` itself.
+
+    `x` and `y` are as laid over each other, `shapes` as they were.
+    """
+    d_x_buffer, d_y_buffer = out or (None, None)
+    d_x = d_y = None
+    if wanted[1]:
+        free = unshared(xp, d_y_buffer, x, y, d_out, *also_read) if wanted[0] else d_y_buffer
+        d_y = _to_operand(xp, to_y, d_out, y.shape, shaped(free, shapes[1])).reshape(shapes[1])
+    if wanted[0]:
+        d_x = _to_operand(xp, to_x, d_out, x.shape, d_x_buffer).reshape(shapes[0])
+    return d_x, deliver(xp, d_y, d_y_buffer)
+
+
+def _to_operand(xp, term: Term | None, d_out, shape, buffer) -> Any:
+    padded, axes = _broadcast_axes(d_out.shape, shape)
+    if axes:
+        full = d_out if term is None else term(None)
+        return add_over(xp, full, axes, keepdims=True, out=shaped(buffer, padded))
+    if term is None:
+        return xp.positive(d_out, out=shaped(buffer, d_out.shape))
+    return term(shaped(buffer, d_out.shape))
+
+
+def _broadcast_axes(full, shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """`shape` filled up with ones in front, and the dimensions along which it is repeated to make `full`."""
+    padded = (1,) * (len(full) - len(shape)) + tuple(shape)
+    return padded, tuple(i for i, (size, own) in enumerate(zip(full, padded, strict=True)) if size != own)
+
+
+@kernel("elementwise_add_grad")
+def elementwise_add_grad(xp, x, y, d_out, *, axis, wanted, out=None):
+    return _gradients(xp, x, _laid_over(x, y, axis), d_out, wanted, out, None, None, (x.shape, y.shape))
+
+
+@kernel("elementwise_sub_grad")
+def elementwise_sub_grad(xp, x, y, d_out, *, axis, wanted, out=None):
+    def to_y(out):
+        return xp.negative(d_out, out=out)
+
+    return _gradients(xp, x, _laid_over(x, y, axis), d_out, wanted, out, None, to_y, (x.shape, y.shape))
+
+
+@kernel("elementwise_mul_grad")
+def elementwise_mul_grad(xp, x, y, d_out, *, axis, wanted, out=None):
+    over = _laid_over(x, y, axis)
+
+    def to_x(out):
+        return xp.multiply(d_out, over, out=out)
+
+    def to_y(out):
+        return xp.multiply(d_out, x, out=out)
+
+    return _gradients(xp, x, over, d_out, wanted, out, to_x, to_y, (x.shape, y.shape))
+
+
+@kernel("elementwise_div_grad")
+def elementwise_div_grad(xp, x, y, result, d_out, *, axis, wanted, out=None):
+    """``dX = dOut / Y`` and ``dY = -dOut * Out / Y``."""
+    over = _laid_over(x, y, axis)
+
+    def to_x(out):
+        return xp.true_divide(d_out, over, out=out)
+
+    def to_y(out):
+        d_y = xp.multiply(d_out, result)
+        xp.negative(d_y, out=d_y)
+        return xp.true_divide(d_y, over, out=out)
+
+    return _gradients(xp, x, over, d_out, wanted, out, to_x, to_y, (x.shape, y.shape), also_read=(result,))
+
+
+@kernel("elementwise_max_grad")
+def elementwise_max_grad(xp, x, y, d_out, *, axis, wanted, out=None):
+    over = _laid_over(x, y, axis)
+
+    def to_x(out):
+        return xp.multiply(d_out, x > over, out=out)
+
+    def to_y(out):
+        return xp.multiply(d_out, x <= over, out=out)
+
+    return _gradients(xp, x, over, d_out, wanted, out, to_x, to_y, (x.shape, y.shape))
+
+
+@kernel("elementwise_min_grad")
+def elementwise_min_grad(xp, x, y, d_out, *, axis, wanted, out=None):
+    over = _laid_over(x, y, axis)
+
+    def to_x(out):
+        return xp.multiply(d_out, x < over, out=out)
+
+    def to_y(out):
+        return xp.multiply(d_out, x >= over, out=out)
+
+    return _gradients(xp, x, over, d_out, wanted, out, to_x, to_y, (x.shape, y.shape))
+
+
+def _is_right_aligned(aligned, shape) -> bool:
+    """Whether NumPy's own broadcasting lays an array of `shape` as `aligned` says."""
+    return aligned == (1,) * (len(aligned) - len(shape)) + tuple(shape)
+
+
+def _offer_function(name: str, floating_only: bool = False) -> Any:
+    """The array module's own function, where no axis or only a reshape of y stands between."""
+
+    def offer(xp, x, y, *, axis):
+        if floating_only and x.dtype.kind != "f":
+            return None
+        function = getattr(xp, name)
+        aligned = align_shape(x.shape, y.shape, axis)
+        if _is_right_aligned(aligned, y.shape):
+            return function
+        return lambda x, y, out=None: function(x, y.reshape(aligned), out=out)
+
+    return offer
+
+
+for _type, _name in {"add": "add", "sub": "subtract", "mul": "multiply", "max": "maximum", "min": "minimum"}.items():
+    specialize(f"elementwise_{_type}")(_offer_function(_name))
+specialize("elementwise_div")(_offer_function("true_divide", floating_only=True))
+
+
+def _quicker_sum(xp, full, shape, aligned, copies) -> Callable[[Any], Any] | None:
+    """A function that sums an array like `full` to `shape`, which was laid over it as `aligned`.
+
+    With nothing to sum it gives a copy, or else its argument. None where `add_over` would take more care.
+    """
+    _, axes = _broadcast_axes(full.shape, aligned)
+    if axes and (xp is not np or full.dtype == np.float16 or has_many_rows(full.shape, axes)):
+        return None
+    add, dtype, shape = np.add.reduce, full.dtype, tuple(shape)
+    if tuple(size for i, size in enumerate(full.shape) if i not in axes) != shape:
+        return (lambda d: add(d, axes, dtype).reshape(shape)) if axes else (lambda d: d.reshape(shape).copy())
+    if axes:
+        return lambda d: add(d, axes, dtype)
+    return (lambda d: d.copy()) if copies else (lambda d: d)
+
+
+@specialize("elementwise_add_grad")
+def _quicker_add_grad(xp, x, y, d_out, *, axis, wanted):
+    aligned = align_shape(x.shape, y.shape, axis)
+    to_x = _quicker_sum(xp, d_out, x.shape, x.shape, copies=True)
+    to_y = _quicker_sum(xp, d_out, y.shape, aligned, copies=True)
+    wants_x, wants_y = wanted
+    if to_x is None or to_y is None:
+        return None
+
+    def add_grad(x, y, d_out, out=None):
+        if out is not None:
+            return elementwise_add_grad(xp, x, y, d_out, axis=axis, wanted=wanted, out=out)
+        return (to_x(d_out) if wants_x else None), (to_y(d_out) if wants_y else None)
+
+    return add_grad
+
+
+@specialize("elementwise_mul_grad")
+def _quicker_mul_grad(xp, x, y, d_out, *, axis, wanted):
+    aligned = align_shape(x.shape, y.shape, axis)
+    to_x = _quicker_sum(xp, d_out, x.shape, x.shape, copies=False)
+    to_y = _quicker_sum(xp, d_out, y.shape, aligned, copies=False)
+    multiply, (wants_x, wants_y) = xp.multiply, wanted
+    if to_x is None or to_y is None or not _is_right_aligned(aligned, y.shape):
+        return None
+
+    def mul_grad(x, y, d_out, out=None):
+        if out is not None:
+            return elementwise_mul_grad(xp, x, y, d_out, axis=axis, wanted=wanted, out=out)
+        d_x = to_x(multiply(d_out, y)) if wants_x else None
+        return d_x, (to_y(multiply(d_out, x)) if wants_y else None)
+
+    return mul_grad

@@ -1,0 +1,149 @@
+"""Matrix products. float16 is multiplied in float32, NumPy having no quick product of its own for it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minigraph.kernels.buffers import deliver, shaped, unshared
+from minigraph.kernels.registry import kernel, specialize
+
+
+def _dot(xp, a, b, out=None) -> Any:
+    """Product of two matrices."""
+    if xp is np and a.dtype == np.float16:
+        return deliver(np, np.dot(a.astype(np.float32), b.astype(np.float32)).astype(np.float16), out)
+    return deliver(xp, xp.dot(a, b, out=unshared(xp, out, a, b)), out)
+
+
+def _as_matrix(x, num_col_dims) -> Any:
+    return x.reshape(math.prod(x.shape[:num_col_dims]), math.prod(x.shape[num_col_dims:]))
+
+
+@kernel("mul")
+def mul(xp, x, y, *, x_num_col_dims, y_num_col_dims, out=None):
+    a, b = _as_matrix(x, x_num_col_dims), _as_matrix(y, y_num_col_dims)
+    product = _dot(xp, a, b, shaped(out, (a.shape[0], b.shape[1])))
+    return product.reshape(x.shape[:x_num_col_dims] + y.shape[y_num_col_dims:]) if out is None else out
+
+
+@kernel("mul_grad")
+def mul_grad(xp, x, y, d_out, *, x_num_col_dims, y_num_col_dims, wanted, out=None):
+    """``dX = dOut @ Y'`` and ``dY = X' @ dOut``."""
+    a, b = _as_matrix(x, x_num_col_dims), _as_matrix(y, y_num_col_dims)
+    d = d_out.reshape(a.shape[0], b.shape[1])
+    d_x_buffer, d_y_buffer = out or (None, None)
+    d_x = d_y = None
+    if wanted[1]:
+        free = unshared(xp, d_y_buffer, b, d) if wanted[0] else d_y_buffer
+        d_y = _dot(xp, a.T, d, shaped(free, b.shape)).reshape(y.shape)
+    if wanted[0]:
+        d_x = _dot(xp, d, b.T, shaped(d_x_buffer, a.shape)).reshape(x.shape)
+    return d_x, deliver(xp, d_y, d_y_buffer)
+
+
+@kernel("matmul")
+def matmul(xp, x, y, *, transpose_X, transpose_Y, alpha, out=None):
+    a, b = _operands(x, y, transpose_X, transpose_Y)
+    shape = (*(a.shape[:-2] or b.shape[:-2]), a.shape[-2], b.shape[-1])
+    product = _product(xp, a, b, shaped(out, shape))
+    if alpha != 1:
+        xp.multiply(product, alpha, out=product)
+    if out is not None:
+        return out
+    if x.ndim == 1 and shape[-2] == 1:
+        shape = (*shape[:-2], shape[-1])
+    if y.ndim == 1 and shape[-1] == 1:
+        shape = shape[:-1]
+    return product.reshape(shape or (1,))
+
+
+def _operands(x, y, transpose_x, transpose_y) -> tuple[Any, Any]:
+    """Both as matrices or batches of matrices, transposed as asked, batches in one shape."""
+    a = x.reshape(1, -1) if x.ndim == 1 else x
+    b = y.reshape(-1, 1) if y.ndim == 1 else y
+    if transpose_x:
+        a = a.swapaxes(-1, -2)
+    if transpose_y:
+        b = b.swapaxes(-1, -2)
+    if a.ndim > 2 and b.ndim > 2:
+        b = b.reshape(a.shape[:-2] + b.shape[-2:])
+    return a, b
+
+
+def _product(xp, a, b, out=None) -> Any:
+    """``a @ b``; a batch times one matrix as a single product."""
+    if b.ndim == 2:
+        rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
+        product = _dot(xp, rows, b, shaped(out, (rows.shape[0], b.shape[1])))
+        return product.reshape(*a.shape[:-1], b.shape[-1])
+    if xp is np and a.dtype == np.float16:
+        return deliver(np, np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(np.float16), out)
+    return deliver(xp, xp.matmul(a, b, out=unshared(xp, out, a, b)), out)
+
+
+@kernel("matmul_grad")
+def matmul_grad(xp, x, y, d_out, *, transpose_X, transpose_Y, alpha, wanted):
+    """``dA = alpha * dOut @ B'`` and ``dB = alpha * A' @ dOut``, in the shapes that X and Y are given in."""
+    a, b = _operands(x, y, transpose_X, transpose_Y)
+    batch = a.shape[:-2] or b.shape[:-2]
+    d = d_out.reshape(*batch, a.shape[-2], b.shape[-1])
+    if alpha != 1:
+        d = d * alpha
+    d_x = d_y = None
+    if wanted[0]:
+        d_x = _operand_gradient(xp, d, b.swapaxes(-1, -2), x, transpose_X)
+    if wanted[1]:
+        d_y = _operand_gradient(xp, a.swapaxes(-1, -2), d, y, transpose_Y)
+    return d_x, d_y
+
+
+def _operand_gradient(xp, left, right, operand, transposed) -> Any:
+    """``left @ right``, or its transpose, in the shape of the operand; summed over the batch if that has none."""
+    if left.ndim > 2 and operand.ndim <= 2:
+        batch = tuple(range(left.ndim - 2))
+        product = _tensordot(xp, left, right, ((*batch, left.ndim - 1), (*batch, left.ndim - 2)))
+        return xp.ascontiguousarray(product.T if transposed else product).reshape(operand.shape)
+    if transposed:
+        left, right = right.swapaxes(-1, -2), left.swapaxes(-1, -2)
+    return _product(xp, left, right).reshape(operand.shape)
+
+
+def _tensordot(xp, a, b, axes) -> Any:
+    if xp is np and a.dtype == np.float16:
+        return np.tensordot(a.astype(np.float32), b.astype(np.float32), axes).astype(np.float16)
+    return xp.tensordot(a, b, axes)
+
+
+@specialize("mul")
+def _quicker_mul(xp, x, y, *, x_num_col_dims, y_num_col_dims):
+    """The array module's own product, where both are matrices already."""
+    return xp.dot if len(x.shape) == len(y.shape) == 2 and x.dtype != np.float16 else None
+
+
+@specialize("matmul")
+def _quicker_matmul(xp, x, y, *, transpose_X, transpose_Y, alpha):
+    if not len(x.shape) == len(y.shape) == 2 or x.dtype == np.float16 or alpha != 1:
+        return None
+    dot = xp.dot
+    if not transpose_X and not transpose_Y:
+        return dot
+    return lambda x, y, out=None: dot(x.T if transpose_X else x, y.T if transpose_Y else y, out=out)
+
+
+@specialize("mul_grad")
+def _quicker_mul_grad(xp, x, y, d_out, *, x_num_col_dims, y_num_col_dims, wanted):
+    if not len(x.shape) == len(y.shape) == 2 or x.dtype == np.float16:
+        return None
+    dot, (wants_x, wants_y) = xp.dot, wanted
+
+    def grad(x, y, d_out, out=None):
+        if out is not None:
+            return mul_grad(
+                xp, x, y, d_out, x_num_col_dims=x_num_col_dims, y_num_col_dims=y_num_col_dims, wanted=wanted, out=out
+            )
+        return (dot(d_out, y.T) if wants_x else None), (dot(x.T, d_out) if wants_y else None)
+
+    return grad

@@ -1,0 +1,97 @@
+"""The table of kernels: for each operator type, the function that does its arithmetic.
+
+A kernel takes the array module of the place first, then arrays in the operator's slot order (a list for a slot of
+several variables, None for one left out), then attributes by keyword. It returns its outputs. Keyword parameters with
+a meaning of their own, each optional:
+
+- ``out``: a buffer (a tuple of them for several outputs) to write into and return. It may be one of the inputs. When
+  it is None the kernel allocates.
+- ``rng``: the place's random generator, for operators that draw random numbers.
+- ``wanted``: which outputs of a gradient kernel are asked for, in slot order; return None for the others.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+SPECIAL_PARAMETERS = frozenset({"out", "rng", "wanted"})
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel function and what its signature says."""
+
+    function: Callable[..., Any]
+    attrs: tuple[str, ...]
+    takes_out: bool
+    takes_rng: bool
+    takes_wanted: bool
+    is_view: bool
+    """The first output shares the memory of the first input."""
+
+
+_KERNELS: dict[tuple[str, str | None], Kernel] = {}
+_SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
+
+
+def kernel(
+    type: str, *, place: str | None = None, view: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as the kernel of an operator type.
+
+    Parameters
+    ----------
+    type : str
+        Operator type.
+    place : {'cpu', 'cuda'}, optional
+        Only for this kind of place, beside the shared one, with which it must agree.
+    view : bool
+        The first output is a view of the first input.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        keywords = [
+            p.name for p in inspect.signature(function).parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY
+        ]
+        if (type, place) in _KERNELS:
+            raise TypeError(f"kernel {type} for {place or 'every place'} is defined twice")
+        _KERNELS[type, place] = Kernel(
+            function=function,
+            attrs=tuple(name for name in keywords if name not in SPECIAL_PARAMETERS),
+            takes_out="out" in keywords,
+            takes_rng="rng" in keywords,
+            takes_wanted="wanted" in keywords,
+            is_view=view,
+        )
+        return function
+
+    return decorate
+
+
+def specialize(*types: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function that may offer something quicker than the kernel once shapes and attributes are known.
+
+    It is called as ``f(xp, *inputs, **attrs)`` where an input has ``shape`` and a NumPy ``dtype``, when a plan is
+    built, with ``wanted`` besides if the kernel takes it. It returns a function of the input arrays and an optional
+    ``out``, or None to keep the kernel. That function must agree with the kernel bit for bit.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        for type in types:
+            _SPECIALIZERS[type] = function
+        return function
+
+    return decorate
+
+
+def find_kernel(type: str, place_kind: str) -> Kernel | None:
+    """The kernel of an operator type: the one for this kind of place, else the shared one, else None."""
+    return _KERNELS.get((type, place_kind)) or _KERNELS.get((type, None))
+
+
+def find_specializer(type: str) -> Callable[..., Callable[..., Any] | None] | None:
+    """The function that `specialize` registered for an operator type, or None."""
+    return _SPECIALIZERS.get(type)

@@ -1,0 +1,471 @@
+"""Differentiation of programs: gradients are more operators, appended behind the ones they differentiate.
+
+`append_backward` and `gradients` walk the operators that the targets need, in reverse, and append what each operator's
+gradient rule returns. A variable read more than once gets its partial gradients under ``@RENAME`` names and one ``sum``
+right before the first use of the total. Everything is linear in the number of operators.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from minigraph import unique_name
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
+from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable, infer_outputs
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, GradContext, GradName, OpSpec
+from minigraph.types import product
+
+ParamsGrads = list[tuple[Parameter, Variable]]
+Callback = Callable[..., None]
+
+
+def append_backward(
+    loss: Variable,
+    parameter_list: Sequence[Variable | str] | None = None,
+    no_grad_set: Iterable[Variable | str] | None = None,
+    callbacks: Sequence[Callback] | None = None,
+) -> ParamsGrads:
+    """Append the operators that compute the gradient of `loss` with respect to the parameters.
+
+    They go to the loss's own program, whatever program is current.
+
+    Parameters
+    ----------
+    loss : Variable, float[1]
+        What to differentiate.
+    parameter_list : sequence of Variable or str, optional
+        Parameters to return; all gradients on the way are appended nevertheless. Default: all that are trainable.
+    no_grad_set : iterable of Variable or str, optional
+        Variables that no gradient flows to or through, besides those with ``stop_gradient``.
+    callbacks : sequence of callable, optional
+        Each is called as ``callback(block=..., context=...)`` after each operator appended; `context` maps gradient
+        names to the names they are the gradient of, and ``"__current_op_desc__"`` to the operator.
+
+    Returns
+    -------
+    list of (Parameter, Variable)
+        Parameters in order of creation (of `parameter_list`, when given), each with its gradient; those that the loss
+        does not reach are left out.
+
+    Raises
+    ------
+    WrongTypeError
+        If `loss` is not a Variable.
+    ProgramError
+        If `loss` does not have exactly one element, is not floating point, or is not computed by the program.
+    NotFoundError
+        If `parameter_list` or `no_grad_set` names a variable that does not exist.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> with fluid.program_guard(fluid.Program()), fluid.unique_name.guard():
+    ...     x = fluid.data("x", [None, 3])
+    ...     loss = fluid.layers.mean(fluid.layers.fc(x, 1))
+    ...     [(param.name, grad.name) for param, grad in append_backward(loss)]
+    [('fc_0.w_0', 'fc_0.w_0@GRAD'), ('fc_0.b_0', 'fc_0.b_0@GRAD')]
+    """
+    if not isinstance(loss, Variable):
+        raise WrongTypeError(
+            f"the loss must be a Variable, got {type(loss).__name__}: {loss!r:.80}", site=caller_site()
+        )
+    block, program = loss.block, loss.block.program
+    maker = _check_loss(loss)
+    params = _parameters_to_return(program, parameter_list)
+    no_grad = _names(block, no_grad_set, "no_grad_set")
+    maker.role |= Role.LOSS
+    pass_ = _BackwardPass(block, no_grad, callbacks or ())
+    seed = pass_.fresh_grad(loss, unique_name.generate)
+    with program.role_guard(Role.BACKWARD | Role.LOSS):
+        pass_.append(
+            "fill_constant",
+            {},
+            {"Out": [seed.name]},
+            {"shape": [1], "value": 1.0, "dtype": int(loss.dtype)},
+            maker.site,
+        )
+    pass_.seed(loss.name, seed.name)
+    pass_.run([loss], None)
+    return pass_.params_grads(params)
+
+
+def gradients(
+    targets: Variable | Sequence[Variable],
+    inputs: Variable | Sequence[Variable],
+    target_gradients: Variable | Sequence[Variable | None] | None = None,
+    no_grad_set: Iterable[Variable | str] | None = None,
+) -> list[Variable | None]:
+    """Append the operators that compute the gradients of `targets` with respect to `inputs`, summed over the targets.
+
+    Parameters
+    ----------
+    targets, inputs : Variable or sequence of Variable
+        All in one program, targets in one block.
+    target_gradients : Variable or sequence of Variable or None, optional
+        The gradient that flows into each target, of its shape; ones where None.
+    no_grad_set : iterable of Variable or str, optional
+        Variables that no gradient flows to or through, besides those with ``stop_gradient``.
+
+    Returns
+    -------
+    list of Variable or None
+        For each input its gradient, None where the targets do not depend on it.
+
+    Raises
+    ------
+    ProgramError
+        If the numbers or shapes of targets and target gradients differ, or programs are mixed.
+    """
+    target_list, input_list = _variables(targets, "targets"), _variables(inputs, "inputs")
+    seeds: list[Variable | None] = [None] * len(target_list)
+    if target_gradients is not None:
+        seeds = [target_gradients] if isinstance(target_gradients, Variable) else list(target_gradients)
+        _check_target_gradients(target_list, seeds)
+    block = target_list[0].block
+    if any(v.block.program is not block.program for v in (*target_list, *input_list)):
+        raise ProgramError("targets and inputs must be in one program", site=caller_site())
+    pass_ = _BackwardPass(block, _names(block, no_grad_set, "no_grad_set"), ())
+    for target, given_grad in zip(target_list, seeds, strict=True):
+        if given_grad is None:
+            pass_.seed(target.name, _append_ones_like(pass_, target))
+        else:
+            pass_.seed(target.name, given_grad.name, given=True)
+    pass_.run(target_list, {v.name for v in input_list})
+    return [pass_.gradient_of(v) for v in input_list]
+
+
+def _warn_dependent_target(grad_name: str) -> None:
+    target = grad_name[: -len(GRAD_SUFFIX)]
+    warnings.warn(
+        f"gradients: another target depends on the target {target}; as in fluid the two do not add up: the gradient of "
+        f"{target} is the target gradient given for it, or, with none given, what flows back from the other target. "
+        "Add the targets up first if the sum is meant.",
+        stacklevel=2,
+    )
+
+
+def _append_ones_like(pass_: _BackwardPass, target: Variable) -> str:
+    block = pass_.block
+    shape = block.create_var(name=_fresh_name(block, f"{target.name}_shape"))
+    grad = pass_.fresh_grad(target, unique_name.generate)
+    assert target.tensor_type is not None
+    with block.program.role_guard(Role.BACKWARD):
+        pass_.append("shape", {"Input": [target.name]}, {"Out": [shape.name]}, {})
+        attrs = {"shape": target.tensor_type.shape, "value": 1.0, "dtype": int(target.dtype)}
+        pass_.append("fill_constant", {"ShapeTensor": [shape.name]}, {"Out": [grad.name]}, attrs)
+    return grad.name
+
+
+class _BackwardPass:
+    """One walk backward over a block.
+
+    A rule speaks of the gradient of ``v`` as ``v@GRAD`` (a `GradName`). What that is called in the program is kept in
+    `_actual`: an earlier pass may have taken the name, and a seed has the name that the caller gave.
+    """
+
+    def __init__(self, block: Block, no_grad: set[str], callbacks: Sequence[Callback]) -> None:
+        self.block = block
+        self.program = block.program
+        self.program.backward_passes += 1
+        self.no_grad = no_grad
+        self.callbacks = callbacks
+        self._given: set[str] = set()
+        """Gradient names (in the rules' words) whose value the caller gave."""
+        self._seeds: set[str] = set()
+        self._actual: dict[str, str] = {}
+        """Gradient name in the rules' words -> name in the program."""
+        self._parts: dict[str, list[tuple[Operator, str, int]]] = {}
+        """Gradient name in the program -> where its parts are written: operator, slot, position."""
+        self._renames: dict[str, int] = {}
+        self._ready: set[str] = set()
+        """Gradients (in the program's words) that have a value."""
+        self.grad_to_var: dict[str, Any] = {}
+        self._producer: dict[str, Operator] = {}
+
+    # Names
+
+    def fresh_grad(self, var: Variable, rename: Callable[[str], str]) -> Variable:
+        """A new variable for the whole gradient of `var`."""
+        name = var.name + GRAD_SUFFIX
+        if name in self.block.vars:
+            name = rename(name)
+        assert var.tensor_type is not None
+        return self.block.create_var(name=name, shape=var.tensor_type.shape, dtype=var.tensor_type.dtype)
+
+    def seed(self, var_name: str, grad_name: str, given: bool = False) -> None:
+        """The gradient that flows into `var_name` is the variable `grad_name`; `given` by the caller or made here."""
+        self._actual[var_name + GRAD_SUFFIX] = grad_name
+        if given:
+            self._given.add(var_name + GRAD_SUFFIX)
+        self._seeds.add(var_name + GRAD_SUFFIX)
+        self._ready.add(grad_name)
+        self.grad_to_var[grad_name] = var_name
+
+    def _resolve(self, name: str) -> str:
+        """The program's name for a name in a rule's spec."""
+        if not isinstance(name, GradName):
+            return name
+        actual = self._actual.get(name)
+        if actual is None:
+            base = str(name)
+            actual = base if base not in self.block.vars else "grad/" * self.program.backward_passes + base
+            if actual in self.block.vars:
+                actual = unique_name.generate(actual)
+            self._actual[base] = actual
+        return actual
+
+    def _is_no_grad(self, name: str) -> bool:
+        var = self.block.find_var(name)
+        return (
+            name in self.no_grad
+            or var is None
+            or var.stop_gradient
+            or var.tensor_type is None
+            or not var.dtype.is_floating
+        )
+
+    # The walk
+
+    def run(self, targets: Sequence[Variable], inputs: set[str] | None) -> None:
+        path = _operators_between(self.block, {t.name for t in targets}, inputs, self._is_no_grad)
+        with self.program.role_guard(Role.BACKWARD):
+            for op in reversed(path):
+                self._differentiate(op)
+            for grad_name in list(self._parts):
+                self._add_up(grad_name)
+
+    def _differentiate(self, op: Operator) -> None:
+        rule = op.definition.grad
+        assert rule is not None
+        for spec in rule(GradContext(op, self._is_no_grad)):
+            if all(name == EMPTY for names in spec.outputs.values() for name in names):
+                continue
+            incoming = [name for names in spec.inputs.values() for name in names if isinstance(name, GradName)]
+            missing = [name for name in incoming if self._resolve(name) not in self._ready]
+            if incoming and len(missing) == len(incoming):
+                continue
+            for name in incoming:
+                self._add_up(self._resolve(name))
+            for name in missing:
+                self._append_zeros(name, op)
+            self._append_spec(spec, op)
+
+    def _append_zeros(self, name: str, op: Operator) -> None:
+        """An output that the targets do not use has gradient zero."""
+        forward = name[: -len(GRAD_SUFFIX)]
+        grad = self._resolve(name)
+        self._declare(grad, forward)
+        self._finish(self.append("fill_zeros_like", {"X": [forward]}, {"Out": [grad]}, {}, op.site))
+        self._ready.add(grad)
+
+    def _append_spec(self, spec: OpSpec, forward: Operator) -> None:
+        inputs = {slot: [self._resolve(n) for n in names] for slot, names in spec.inputs.items()}
+        outputs: dict[str, list[str]] = {}
+        places: list[tuple[str, str, int]] = []
+        for slot, names in spec.outputs.items():
+            # A slot of one variable without a gradient is left out; in a list its place must be kept.
+            if all(name == EMPTY for name in names):
+                continue
+            outputs[slot] = []
+            for position, name in enumerate(names):
+                if name == EMPTY:
+                    outputs[slot].append(EMPTY)
+                    continue
+                if name in self._seeds:
+                    _warn_dependent_target(name)
+                # What the caller gave is never written to.
+                grad = str(name) if name in self._given else self._resolve(name)
+                self._declare(grad, name[: -len(GRAD_SUFFIX)])
+                in_place = any(grad in read for read in inputs.values())
+                outputs[slot].append(grad)
+                if not in_place:
+                    places.append((grad, slot, position))
+        op = self.append(spec.type, inputs, outputs, spec.attrs, forward.site, forward.namescope)
+        for grad, slot, position in places:
+            self._note_part(grad, op, slot, position)
+        self._finish(op)
+
+    def _note_part(self, grad: str, op: Operator, slot: str, position: int) -> None:
+        parts = self._parts.setdefault(grad, [])
+        parts.append((op, slot, position))
+        self._ready.add(grad)
+        if len(parts) == 2:
+            self._rename_part(grad, *parts[0])
+        if len(parts) > 1:
+            self._rename_part(grad, op, slot, position)
+
+    def _rename_part(self, grad: str, op: Operator, slot: str, position: int) -> None:
+        number = self._renames.get(grad, 0)
+        self._renames[grad] = number + 1
+        part = f"{grad}@RENAME@block{self.block.idx}@{number}"
+        whole = self.block.var(grad)
+        assert whole.tensor_type is not None
+        self.block.create_var(name=part, shape=whole.tensor_type.shape, dtype=whole.tensor_type.dtype)
+        names = list(op.outputs[slot])
+        names[position] = part
+        op.outputs[slot] = tuple(names)
+        self._producer.pop(grad, None)
+
+    def _add_up(self, grad: str) -> None:
+        """Append the sum of a gradient's parts, if it has several."""
+        parts = self._parts.get(grad, ())
+        if len(parts) > 1:
+            names = [op.outputs[slot][position] for op, slot, position in parts]
+            self._parts[grad] = []
+            self._finish(self.append("sum", {"X": names}, {"Out": [grad]}, {}, parts[-1][0].site))
+
+    # Appending
+
+    def append(
+        self,
+        type: str,
+        inputs: dict[str, Any],
+        outputs: dict[str, Any],
+        attrs: Any,
+        site: Any = None,
+        namescope: str = "/",
+    ) -> Operator:
+        """Append an operator that has the source line of the one it serves."""
+        op = self.block._make_op(type, inputs, outputs, {**attrs, "op_namescope": namescope}, site or caller_site())
+        infer_outputs(op, self.block)
+        self.block._link(None, op)
+        for name in op.output_arg_names:
+            self._producer[name] = op
+        return op
+
+    def _declare(self, grad: str, forward: str) -> None:
+        if grad not in self.block.vars:
+            var = self.block.find_var(forward)
+            assert var is not None and var.tensor_type is not None
+            self.block.create_var(name=grad, shape=var.tensor_type.shape, dtype=var.tensor_type.dtype)
+        self.grad_to_var[grad] = forward
+
+    def _finish(self, op: Operator) -> None:
+        self.grad_to_var["__current_op_desc__"] = op
+        for callback in self.callbacks:
+            callback(block=self.block, context=self.grad_to_var)
+
+    # Results
+
+    def gradient_of(self, var: Variable) -> Variable | None:
+        actual = self._actual.get(var.name + GRAD_SUFFIX)
+        return self.block.vars[actual] if actual in self._ready else None
+
+    def params_grads(self, params: Sequence[Parameter]) -> ParamsGrads:
+        pairs = []
+        for param in params:
+            grad = self.gradient_of(param)
+            if grad is not None:
+                producer = self._producer[grad.name]
+                producer.role_vars = (param.name, grad.name, *producer.role_vars)
+                pairs.append((param, grad))
+        return pairs
+
+
+def _operators_between(
+    block: Block, targets: set[str], inputs: set[str] | None, is_no_grad: Callable[[str], bool]
+) -> list[Operator]:
+    """The operators to differentiate, in order: those the targets need and, with `inputs`, that the inputs reach."""
+    reached = None if inputs is None else _reached_from(block, inputs, is_no_grad)
+    needed = set(targets)
+    path = []
+    for op in reversed(block.ops):
+        if needed.isdisjoint(op.output_arg_names) or (reached is not None and op not in reached):
+            continue
+        if op.definition.grad is None:
+            _refuse_second_order(op, is_no_grad)
+            continue
+        path.append(op)
+        needed.update(name for name in op.input_arg_names if not is_no_grad(name))
+    path.reverse()
+    return path
+
+
+def _reached_from(block: Block, inputs: set[str], is_no_grad: Callable[[str], bool]) -> set[Operator]:
+    names, reached = set(inputs), set()
+    for op in block.ops:
+        if not names.isdisjoint(op.input_arg_names):
+            reached.add(op)
+            names.update(name for name in op.output_arg_names if not is_no_grad(name))
+    return reached
+
+
+def _refuse_second_order(op: Operator, is_no_grad: Callable[[str], bool]) -> None:
+    """A gradient operator without a rule of its own is not a constant: leaving it out would be silently wrong."""
+    if op.definition.forward is not None and not all(map(is_no_grad, op.input_arg_names)):
+        raise ProgramError(
+            f"{op.type} has no gradient rule, so the gradient of a gradient cannot pass through {op.definition.forward}",
+            site=op.site,
+            hint="Set stop_gradient=True on the first gradient if it is to count as a constant.",
+        )
+
+
+def _check_loss(loss: Variable) -> Operator:
+    """The operator that makes the loss."""
+    size = product(loss.shape) if loss.shape is not None else 1
+    if size != 1 or not loss.dtype.is_floating:
+        raise ProgramError(
+            f"the loss must be one floating-point number, got {loss}", site=caller_site(),
+            hint="Reduce it with layers.mean or layers.reduce_sum.",
+        )  # fmt: skip
+    for op in reversed(loss.block.ops):
+        if loss.name in op.output_arg_names:
+            return op
+    raise ProgramError(
+        f"no operator of its program computes the loss {loss}", site=caller_site(),
+        hint="Take the loss variable from the program to differentiate: program.global_block().var(loss.name).",
+    )  # fmt: skip
+
+
+def _parameters_to_return(program: Program, parameter_list: Sequence[Variable | str] | None) -> list[Parameter]:
+    if parameter_list is None:
+        return [param for param in program.all_parameters() if param.trainable]
+    if not isinstance(parameter_list, list | tuple):
+        raise WrongTypeError(
+            f"parameter_list must be a list of Variables or names, got {parameter_list!r:.80}", site=caller_site()
+        )
+    block = program.global_block()
+    _names(block, parameter_list, "parameter_list")
+    given = [block.var(p.name if isinstance(p, Variable) else p) for p in parameter_list]
+    return [param for param in given if isinstance(param, Parameter)]
+
+
+def _names(block: Block, given: Iterable[Variable | str] | None, what: str) -> set[str]:
+    if isinstance(given, str):
+        raise WrongTypeError(f"{what} must be a set or list, got the string {given!r}", site=caller_site())
+    names = set()
+    for item in given or ():
+        name = item.name if isinstance(item, Variable) else item
+        if not isinstance(name, str):
+            raise WrongTypeError(f"{what} holds {item!r:.80}, which is no Variable or name", site=caller_site())
+        if block.find_var(name) is None:
+            raise NotFoundError(
+                f"{what} names {name!r}, which the program does not have",
+                site=caller_site(),
+                hint=suggest(name, block.vars),
+            )
+        names.add(name)
+    return names
+
+
+def _variables(given: Variable | Sequence[Variable], what: str) -> list[Variable]:
+    found = [given] if isinstance(given, Variable) else list(given)
+    if not found or not all(isinstance(v, Variable) for v in found):
+        raise WrongTypeError(f"{what} must be Variables, got {given!r:.80}", site=caller_site())
+    return found
+
+
+def _check_target_gradients(targets: list[Variable], given: list[Variable | None]) -> None:
+    if len(given) != len(targets):
+        raise ProgramError(f"{len(targets)} targets but {len(given)} target gradients", site=caller_site())
+    for target, grad in zip(targets, given, strict=True):
+        if grad is not None and grad.tensor_type != target.tensor_type:
+            raise ProgramError(
+                f"a target gradient must have the type of its target, got {grad} for {target}", site=caller_site()
+            )
+
+
+def _fresh_name(block: Block, name: str) -> str:
+    return name if name not in block.vars else unique_name.generate(name)

@@ -1,0 +1,187 @@
+"""From steps to one Python function of straight-line kernel calls.
+
+The generated source is registered with `linecache`, so tracebacks and debuggers show it. Its lines map back to steps,
+and by these to operators and to the user's lines.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType, TracebackType
+from typing import Any, NamedTuple
+
+from minigraph.kernels import find_specializer
+from minigraph.lowering import Step, Steps, Value, attrs_for_kernel, wanted_outputs
+from minigraph.place import Place
+
+_NUMBERS = itertools.count()
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A generated function ``(feeds, state, rng) -> (fetches, new state)`` and where its lines come from."""
+
+    function: Callable[..., Any]
+    source: str
+    filename: str
+    step_of_line: dict[int, Step]
+
+    def __del__(self) -> None:
+        linecache.cache.pop(self.filename, None)
+
+    def failing_step(self, traceback: TracebackType | None) -> Step | None:
+        """The step at whose line an exception passed through the function."""
+        while traceback is not None:
+            if traceback.tb_frame.f_code.co_filename == self.filename:
+                return self.step_of_line.get(traceback.tb_lineno)
+            traceback = traceback.tb_next
+        return None
+
+
+class TypeOfArray(NamedTuple):
+    """What a specializer sees of an array."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+def generate(steps: Steps, place: Place) -> Compiled:
+    """Write and compile the function that runs `steps` on `place`."""
+    return _Writer(steps, place).compile()
+
+
+class _Writer:
+    def __init__(self, steps: Steps, place: Place) -> None:
+        self.steps = steps
+        self.place = place
+        self.namespace: dict[str, Any] = {"xp": place.xp}
+        self.lines: list[str] = []
+        self.step_of_line: dict[int, Step] = {}
+        self._locals: dict[int, str] = {}
+        self._taken: dict[str, int] = {"feeds": 1, "state": 1, "rng": 1, "xp": 1}
+        self._kernels: dict[int, str] = {}
+
+    def compile(self) -> Compiled:
+        filename = f"<minigraph plan {next(_NUMBERS)}>"
+        source = self._source()
+        linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+        code: CodeType = compile(source, filename, "exec")
+        exec(code, self.namespace)
+        return Compiled(self.namespace["run"], source, filename, self.step_of_line)
+
+    def _source(self) -> str:
+        steps = self.steps
+        self.lines = ["def run(feeds, state, rng):"]
+        self._unpack(steps.feeds, "feeds")
+        self._unpack(steps.state, "state")
+        for step, released in zip(steps.steps, steps.released, strict=True):
+            # Numbered as linecache counts: the line about to be written.
+            self.step_of_line[len(self.lines) + 1] = step
+            self.lines.append(f"    {self._call(step)}")
+            if released:
+                self.lines.append(f"    del {', '.join(map(self._local, released))}")
+        fetches = "".join(f"{self._local(v)}, " for v in steps.fetches)
+        new_state = "".join(f"{self._local(v)}, " for v in steps.new_state.values())
+        self.lines.append(f"    return ({fetches}), ({new_state})")
+        return "\n".join(self.lines) + "\n"
+
+    def _unpack(self, values: list[Value], source: str) -> None:
+        if values:
+            self.lines.append(f"    {''.join(f'{self._local(v)}, ' for v in values)} = {source}")
+
+    def _local(self, value: Value | None) -> str:
+        if value is None:
+            return "None"
+        name = self._locals.get(id(value))
+        if name is None:
+            # An underscore in front keeps clear of kernels, keywords and builtins.
+            name = self._locals[id(value)] = self._unused("_" + re.sub(r"\W", "_", value.name))
+        return name
+
+    def _unused(self, name: str) -> str:
+        while name in self._taken:
+            self._taken[name] += 1
+            name = f"{name}__{self._taken[name]}"
+        self._taken[name] = 1
+        return name
+
+    def _call(self, step: Step) -> str:
+        values = [
+            "[" + ", ".join(map(self._local, entry)) + "]" if isinstance(entry, list) else self._local(entry)
+            for entry in step.inputs
+        ]
+        special = self._specialized(step)
+        if special is not None:
+            call = f"{special}({', '.join(values)})"
+        else:
+            call = f"{self._kernel(step)}({', '.join(['xp', *values, *self._keywords(step)])})"
+        return f"{self._targets(step)} = {call}"
+
+    def _targets(self, step: Step) -> str:
+        if len(step.outputs) == 1 and not step.op.definition.outputs[0].duplicable:
+            return self._local(step.outputs[0][0]) if step.outputs[0] else "_"
+        slots = []
+        for slot, values in zip(step.op.definition.outputs, step.outputs, strict=True):
+            if slot.duplicable and values:
+                slots.append(f"[{', '.join('_' if v is None else self._local(v) for v in values)}]")
+            else:
+                slots.append(self._local(values[0]) if values and values[0] is not None else "_")
+        return ", ".join(slots) if len(slots) > 1 else slots[0]
+
+    def _keywords(self, step: Step) -> list[str]:
+        words = [f"{name}={self._literal(value)}" for name, value in attrs_for_kernel(step.op, step.kernel).items()]
+        if step.kernel.takes_wanted:
+            words.append(f"wanted={wanted_outputs(step.op)!r}")
+        if step.kernel.takes_rng:
+            words.append("rng=rng")
+        if step.in_place:
+            outs = [self._local(v.storage) for v in step.values_written()]
+            words.append(f"out={outs[0] if len(outs) == 1 else '(' + ', '.join(outs) + ')'}")
+        return words
+
+    def _kernel(self, step: Step) -> str:
+        function = step.kernel.function
+        name = self._kernels.get(id(function))
+        if name is None:
+            name = self._kernels[id(function)] = self._unused(step.op.type)
+            self.namespace[name] = function
+        return name
+
+    def _specialized(self, step: Step) -> str | None:
+        """A quicker function for these shapes, if the operator has one."""
+        specializer = find_specializer(step.op.type)
+        if specializer is None or step.in_place:
+            return None
+        arguments = [
+            None if v is None else [_type_of(each) for each in v if each] if isinstance(v, list) else _type_of(v)
+            for v in step.inputs
+        ]
+        if any(-1 in v.tensor_type.shape for v in step.values_read()):
+            return None
+        keywords = attrs_for_kernel(step.op, step.kernel)
+        if step.kernel.takes_wanted:
+            keywords["wanted"] = wanted_outputs(step.op)
+        function = specializer(self.place.xp, *arguments, **keywords)
+        if function is None:
+            return None
+        name = self._kernels.get(id(function))
+        if name is None:
+            name = self._kernels[id(function)] = self._unused(f"fast_{step.op.type}")
+            self.namespace[name] = function
+        return name
+
+    def _literal(self, value: Any) -> str:
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"float('{value}')"
+        if isinstance(value, tuple):
+            return f"({''.join(f'{self._literal(v)}, ' for v in value)})"
+        return repr(value)
+
+
+def _type_of(value: Value) -> TypeOfArray:
+    return TypeOfArray(value.tensor_type.shape, value.tensor_type.dtype.numpy)

@@ -1,0 +1,36 @@
+"""The programs that layers write to unless told otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from minigraph.errors import WrongTypeError, caller_site
+from minigraph.ir import Program
+
+_DEFAULTS = (Program(), Program())
+_CURRENT: ContextVar[tuple[Program, Program]] = ContextVar("default_programs", default=_DEFAULTS)
+
+
+def default_main_program() -> Program:
+    """The program that layers write to."""
+    return _CURRENT.get()[0]
+
+
+def default_startup_program() -> Program:
+    """The program that initializers write to."""
+    return _CURRENT.get()[1]
+
+
+@contextmanager
+def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[None]:
+    """Make these the default programs inside; the startup program stays as it is when left out."""
+    for program in (main_program, startup_program):
+        if not isinstance(program, Program) and not (program is None and main_program is not None):
+            raise WrongTypeError(f"program_guard needs Programs, got {type(program).__name__}", site=caller_site())
+    token = _CURRENT.set((main_program, startup_program or default_startup_program()))
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)

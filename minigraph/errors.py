@@ -1,0 +1,138 @@
+"""The error types and how they read.
+
+Every error of minigraph says what was wrong, shows the values, points at the user's line and suggests what to
+do. Each type also derives from the built-in exception that a Python programmer would expect, so ``except ValueError`` works.
+"""
+
+from __future__ import annotations
+
+import difflib
+import linecache
+import os
+import sys
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Site(NamedTuple):
+    """A line of the user's code: where an operator was made."""
+
+    filename: str
+    line: int
+
+    def __str__(self) -> str:
+        """``model.py:12, in: y = layers.fc(x, size=1)``; the path is relative where that is shorter."""
+        relative = os.path.relpath(self.filename) if os.path.isabs(self.filename) else self.filename
+        shown = min(relative, self.filename, key=len)
+        source = linecache.getline(self.filename, self.line).strip()
+        return f"{shown}:{self.line}" + (f", in: {source}" if source else "")
+
+
+_IS_OURS: dict[str, bool] = {}
+
+
+def caller_site() -> Site | None:
+    """The innermost line on the call stack that is not minigraph's own."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        ours = _IS_OURS.get(filename)
+        if ours is None:
+            # By module name, not by path: the folders passes/ and kernels/ install as parts of the package.
+            name = frame.f_globals.get("__name__", "")
+            ours = name == "minigraph" or name.startswith("minigraph.") or filename.startswith("<")
+            _IS_OURS[filename] = ours
+        if not ours:
+            return Site(filename, frame.f_lineno)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+class MinigraphError(Exception):
+    """Base of all errors that minigraph raises on purpose.
+
+    Parameters
+    ----------
+    message : str
+        What was wrong, in one line.
+    details : iterable of str
+        The values involved, one per line.
+    site : Site, optional
+        The user's line that the error is about.
+    hint : str
+        What to do about it.
+    """
+
+    def __init__(self, message: str, *, details: Iterable[str] = (), site: Site | None = None, hint: str = "") -> None:
+        self.message, self.details, self.site, self.hint = message, tuple(details), site, hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        lines = [self.message, *self.details]
+        if self.site is not None:
+            lines.append(f"created at {self.site}")
+        if self.hint:
+            lines.append(self.hint)
+        return "\n  ".join(lines)
+
+
+class OpError(MinigraphError, ValueError):
+    """An operator does not fit its definition: slots, attributes, shapes or dtypes."""
+
+
+class ProgramError(MinigraphError, ValueError):
+    """A program, block or variable is used in a way its structure does not allow."""
+
+
+class NotFoundError(ProgramError, KeyError):
+    """A name is unknown; the message suggests the nearest known ones."""
+
+    __str__ = MinigraphError.__str__
+
+
+class WrongTypeError(MinigraphError, TypeError):
+    """An argument has the wrong Python type."""
+
+
+class VerifyError(ProgramError):
+    """A program breaks an invariant, as after a faulty pass."""
+
+
+class ParseError(MinigraphError, ValueError):
+    """A text is not a program."""
+
+
+class ClipError(ProgramError):
+    """Gradient clipping was asked for in a way that has no meaning, such as a threshold that is not positive."""
+
+
+class FeedError(MinigraphError, ValueError):
+    """What was fed does not fit the program."""
+
+
+class ExecutionError(MinigraphError, RuntimeError):
+    """A program failed while it ran."""
+
+
+class PlaceError(MinigraphError, RuntimeError):
+    """A place, such as a GPU, is not to be had on this machine."""
+
+
+class DataError(MinigraphError, ValueError):
+    """A data file or a record is not what it should be."""
+
+
+class MissingExtraError(MinigraphError, ImportError):
+    """An optional dependency is not installed; the message names the extra."""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """A hint naming the known words nearest to `name`, or the empty string.
+
+    Examples
+    --------
+    >>> suggest("rellu", ["relu", "tanh"])
+    'Did you mean relu?'
+    """
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return f"Did you mean {' or '.join(near)}?" if near else ""

@@ -1,0 +1,280 @@
+"""Running programs: lowered once for each way of being called, then a function call a run."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minigraph.codegen import Compiled, generate
+from minigraph.defaults import default_main_program
+from minigraph.errors import (
+    ExecutionError,
+    MinigraphError,
+    NotFoundError,
+    ProgramError,
+    WrongTypeError,
+    caller_site,
+    suggest,
+)
+from minigraph.feeding import prepare_feed
+from minigraph.ir import Operator, Program, Variable, explain
+from minigraph.lowering import Steps, concretize, drop_dead, prune, to_steps
+from minigraph.passes import LOWERING
+from minigraph.passes.base import Pipeline
+from minigraph.place import CPUPlace, Place
+from minigraph.scope import LoDTensor, Scope, ScopeVariable, global_scope
+from minigraph.types import TensorType, as_dtype
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a program was lowered to for one feed signature, one list of fetches and one place."""
+
+    program: Program
+    """The executor's private copy after all rewrites."""
+    steps: Steps
+    compiled: Compiled
+    must_copy: tuple[bool, ...]
+    """Which fetches share memory with something that lives on."""
+    state_must_copy: tuple[bool, ...]
+
+
+def lower(
+    program: Program,
+    feed_types: dict[str, TensorType],
+    fetch_names: Sequence[str],
+    place: Place,
+    passes: Pipeline = LOWERING,
+) -> Plan:
+    """Prune, make shapes concrete, rewrite, schedule and compile `program`.
+
+    Raises
+    ------
+    MinigraphError
+        If the program cannot run with these feeds and fetches; the errors of the stages say why.
+    """
+    private = prune(program, list(feed_types), fetch_names)
+    concretize(private, feed_types)
+    passes.apply(private)
+    drop_dead(private, fetch_names)
+    steps = to_steps(private, list(feed_types), fetch_names, place.kind)
+    return Plan(private, steps, generate(steps, place), *_copies(steps))
+
+
+def _copies(steps: Steps) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    """Which fetches and which new state must be copied, because something else shares their memory."""
+    seen = {id(v) for v in steps.feeds}
+    kept = {id(v) for v in steps.state}
+    state_copies = []
+    for value in steps.new_state.values():
+        root = value.root
+        in_place = root.origin == "state" and root.name == value.name
+        state_copies.append(not in_place and id(root) in seen | kept)
+        seen.add(id(root))
+    fetch_copies = []
+    for value in steps.fetches:
+        fetch_copies.append(id(value.root) in seen | kept)
+        seen.add(id(value.root))
+    return tuple(fetch_copies), tuple(state_copies)
+
+
+class Executor:
+    """Runs programs on a place.
+
+    A program is lowered on its first run with given feed shapes, dtypes and fetches; later runs reuse the plan as long
+    as the program does not change. The most recently used plans are kept.
+
+    Parameters
+    ----------
+    place : Place, optional
+        Default: `CPUPlace`.
+    passes : Pipeline, optional
+        The rewrites of the private copy. Default: `minigraph.passes.LOWERING`.
+    cache_size : int
+        How many plans are kept.
+
+    Examples
+    --------
+    >>> import minigraph as fluid, numpy as np
+    >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+    ...     x = fluid.data("x", [None, 2])
+    ...     y = fluid.layers.scale(x, 10.0)
+    ...     exe = fluid.Executor(fluid.CPUPlace())
+    ...     exe.run(feed={"x": np.ones((1, 2), "float32")}, fetch_list=[y])
+    [array([[10., 10.]], dtype=float32)]
+    """
+
+    def __init__(self, place: Place | None = None, passes: Pipeline = LOWERING, cache_size: int = 64) -> None:
+        if place is not None and not isinstance(place, Place):
+            raise WrongTypeError(f"an Executor needs a Place, got {place!r:.80}", site=caller_site())
+        self.place = place or CPUPlace()
+        self.passes = passes
+        self.cache_size = cache_size
+        self._plans: OrderedDict[Any, Plan] = OrderedDict()
+        self._closed = False
+        # Touching xp now reports a missing GPU here and not in the first run.
+        self._rng = self.place.rng()
+
+    def run(
+        self,
+        program: Program | None = None,
+        feed: Any = None,
+        fetch_list: Any = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: Scope | None = None,
+        return_numpy: bool = True,
+        use_program_cache: bool = True,
+        return_merged: bool = True,
+        use_prune: bool = True,
+    ) -> list[Any]:
+        """Run a program once.
+
+        Only what is fetched or persisted is computed. `feed_var_name`, `fetch_var_name`, `use_program_cache`,
+        `return_merged` and `use_prune` are accepted because fluid has them; they change nothing here.
+
+        Parameters
+        ----------
+        program : Program, optional
+            Default: the default main program.
+        feed : dict, optional
+            Variable name to array.
+        fetch_list : list of Variable or str, optional
+            What to return.
+        scope : Scope, optional
+            Where persistable variables live. Default: the global scope.
+        return_numpy : bool
+            Return NumPy arrays; otherwise `LoDTensor`.
+
+        Returns
+        -------
+        list
+            One array per entry of `fetch_list`, each the caller's own.
+
+        Raises
+        ------
+        FeedError
+            What is fed does not fit, or something is missing.
+        NotFoundError
+            A fetched name is unknown.
+        ExecutionError
+            A persistable variable has no value (was the startup program run?), or a kernel failed.
+        """
+        if self._closed:
+            raise ProgramError("this Executor was closed", site=caller_site(), hint="Make a new one.")
+        program = _check_program(program)
+        names = fetch_names(program, fetch_list)
+        feeds = prepare_feed(program, feed, self.place)
+        scope = scope or global_scope()
+        values = self._run(program, feeds, names, scope)
+        return [_result(value, self.place, return_numpy, name) for name, value in zip(names, values, strict=True)]
+
+    def _run(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope) -> list[Any]:
+        plan = self._plan(program, feeds, names)
+        holders = [scope.find_var(value.name) for value in plan.steps.state]
+        state = [
+            _state_value(h, v.name, v.tensor_type, self.place) for h, v in zip(holders, plan.steps.state, strict=True)
+        ]
+        try:
+            # NaN and infinity are values like any other; they stay visible in the results.
+            with np.errstate(all="ignore"):
+                fetched, new_state = plan.compiled.function(feeds.values(), state, self._rng)
+        except Exception as error:
+            raise self._blame(plan, error) from error
+        # Only now that all has succeeded does the scope change.
+        for name, value, copy in zip(plan.steps.new_state, new_state, plan.state_must_copy, strict=True):
+            holder = scope.var(name)
+            holder.value, holder.place = (value.copy() if copy else value), self.place
+        return [value.copy() if copy else value for value, copy in zip(fetched, plan.must_copy, strict=True)]
+
+    def _plan(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...]) -> Plan:
+        signature = tuple([(name, array.dtype.num, array.shape) for name, array in feeds.items()])
+        key = (program.serial, program.version, signature, names)
+        plan = self._plans.get(key)
+        if plan is None:
+            types = {name: TensorType(as_dtype(a.dtype), tuple(a.shape)) for name, a in feeds.items()}
+            plan = self._plans[key] = lower(program, types, names, self.place, self.passes)
+            if len(self._plans) > self.cache_size:
+                self._plans.popitem(last=False)
+        else:
+            self._plans.move_to_end(key)
+        return plan
+
+    def _blame(self, plan: Plan, error: Exception) -> MinigraphError:
+        step = plan.compiled.failing_step(error.__traceback__)
+        return blame(error, step.op if step is not None else None)
+
+    def close(self) -> None:
+        """Drop the plans; a closed executor runs nothing any more."""
+        self._plans.clear()
+        self._closed = True
+
+
+def blame(error: Exception, op: Operator | None) -> MinigraphError:
+    """An `ExecutionError` that says which operator, on which values' names, made by which line, failed."""
+    message = error.message if isinstance(error, MinigraphError) else f"{type(error).__name__}: {error}"
+    hint = error.hint if isinstance(error, MinigraphError) else ""
+    found = ExecutionError(message, hint=hint)
+    return explain(found, op, op.block) if op is not None else found
+
+
+def _check_program(program: Program | None) -> Program:
+    if program is None:
+        return default_main_program()
+    if not isinstance(program, Program):
+        raise WrongTypeError(f"an Executor runs Programs, got {type(program).__name__}", site=caller_site())
+    return program
+
+
+def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
+    """Names of what is to be fetched, checked.
+
+    Raises
+    ------
+    WrongTypeError
+        For an entry that is neither Variable nor name.
+    NotFoundError
+        For a name that the program does not have.
+    """
+    if fetch_list is None:
+        return ()
+    entries = fetch_list if isinstance(fetch_list, list | tuple) else [fetch_list]
+    names = []
+    variables = program.global_block().vars
+    for entry in entries:
+        if not isinstance(entry, Variable | str):
+            raise WrongTypeError(f"fetch_list holds {entry!r:.80}, which is no Variable or name", site=caller_site())
+        name = entry if isinstance(entry, str) else entry.name
+        if name not in variables:
+            raise NotFoundError(
+                f"the program has no variable {name!r} to fetch", site=caller_site(), hint=suggest(name, variables)
+            )
+        names.append(name)
+    return tuple(names)
+
+
+def _state_value(holder: ScopeVariable | None, name: str, expected: TensorType, place: Place) -> Any:
+    if holder is None or holder.value is None:
+        raise ExecutionError(
+            f"{name} has no value in the scope", details=[f"{name}: {expected}"],
+            hint="Run the startup program first, or set it with scope.var(name).get_tensor().set(array, place).",
+        )  # fmt: skip
+    value = holder.value
+    if value.shape != expected.shape or value.dtype != expected.dtype.numpy:
+        raise ExecutionError(
+            f"{name} is declared {expected} but the scope holds {value.dtype}{list(value.shape)}",
+            hint="Two programs that share a scope must agree on their parameters; use another Scope or another name.",
+        )
+    if holder.place != place:
+        holder.value, holder.place = place.to_device(holder.place.to_host(value)), place
+    return holder.value
+
+
+def _result(value: Any, place: Place, return_numpy: bool, name: str) -> Any:
+    if return_numpy:
+        return place.to_host(value)
+    return LoDTensor(ScopeVariable(name, value, place))

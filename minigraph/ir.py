@@ -1,0 +1,559 @@
+"""Programs as data: `Program` and `Block`, made of variables and operators.
+
+What is always true of them: a block's operators stand in execution order; an operator refers to variables by name; a
+name is found in the operator's block or one of its parents; every order (variables, parameters, operators) is the
+order of creation. Programs change through a few verbs: append, insert, remove, replace a use. Each change raises the
+program's `version`, by which executors know that what they compiled is outdated.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from minigraph import unique_name
+from minigraph.errors import (
+    MinigraphError,
+    NotFoundError,
+    OpError,
+    ProgramError,
+    Site,
+    WrongTypeError,
+    caller_site,
+    suggest,
+)
+from minigraph.inference import explain, infer_outputs
+from minigraph.name_scope import current_name_scope
+from minigraph.opdef import definition_of
+from minigraph.operator import Operator, Role
+from minigraph.oplist import OpList
+from minigraph.types import TensorType, as_dtype
+from minigraph.variable import Parameter, Variable, VarKind, name_of
+
+if TYPE_CHECKING:
+    import networkx
+
+Names: TypeAlias = "Variable | str | Sequence[Variable | str]"
+
+__all__ = [
+    "Block",
+    "Names",
+    "Operator",
+    "Parameter",
+    "Program",
+    "Role",
+    "VarKind",
+    "Variable",
+    "explain",
+    "infer_outputs",
+]
+
+
+class Block:
+    """Variables by name and operators in order; a sub-block sees the variables of its parents."""
+
+    def __init__(self, program: Program, idx: int, parent_idx: int = -1) -> None:
+        self.program = program
+        self.idx = idx
+        self.parent_idx = parent_idx
+        self.vars: dict[str, Variable] = {}
+        self.ops = OpList()
+        self._anchor: Operator | None = None
+
+    # Variables
+
+    def has_var(self, name: str) -> bool:
+        return name in self.vars
+
+    def var(self, name: str) -> Variable:
+        """The variable of this block with this name.
+
+        Raises
+        ------
+        NotFoundError
+            If the block has none; the message suggests similar names.
+        """
+        found = self.vars.get(name)
+        if found is None:
+            if not isinstance(name, str):
+                raise WrongTypeError(f"a variable name must be a str, got {type(name).__name__}", site=caller_site())
+            raise NotFoundError(
+                f"block {self.idx} has no variable {name!r}", site=caller_site(), hint=suggest(name, self.vars)
+            )
+        return found
+
+    def find_var(self, name: str) -> Variable | None:
+        """The variable with this name in this block or the nearest parent that has it, else None."""
+        block: Block | None = self
+        while block is not None:
+            found = block.vars.get(name)
+            if found is not None:
+                return found
+            block = block.parent_block
+        return None
+
+    @property
+    def parent_block(self) -> Block | None:
+        return self.program.blocks[self.parent_idx] if self.parent_idx >= 0 else None
+
+    def create_var(
+        self,
+        name: str | None = None,
+        shape: Sequence[int | None] | None = None,
+        dtype: Any = None,
+        type: VarKind | None = None,
+        persistable: bool = False,
+        stop_gradient: bool = False,
+        is_data: bool = False,
+        need_check_feed: bool = False,
+        error_clip: Any = None,
+        lod_level: int | None = None,
+        initializer: Any = None,
+    ) -> Variable:
+        """Make a variable, or return the one that already has this name, type and shape.
+
+        Parameters
+        ----------
+        name : str, optional
+            Default: ``_generated_var_<n>``.
+        shape : sequence of int, optional
+            -1 or None where unknown. Left out: known once an operator writes the variable.
+        dtype : str or DType, optional
+            float32 by default.
+
+        Raises
+        ------
+        ProgramError
+            If the name is taken by a variable of another type or shape.
+        """
+        if name is None:
+            name = unique_name.generate("_generated_var")
+        tensor_type = _tensor_type(name, shape, dtype)
+        _refuse_lod(name, lod_level)
+        existing = self.vars.get(name)
+        if existing is not None:
+            self._check_same(existing, tensor_type)
+            return existing
+        var = Variable(
+            self, name, tensor_type, kind=type or VarKind.LOD_TENSOR, persistable=persistable,
+            stop_gradient=stop_gradient, is_data=is_data, need_check_feed=need_check_feed, error_clip=error_clip,
+        )  # fmt: skip
+        self._add(var)
+        if initializer is not None:
+            initializer(var, self)
+        return var
+
+    def create_parameter(
+        self, name: str, shape: Sequence[int], dtype: Any = "float32", initializer: Any = None, **fields: Any
+    ) -> Parameter:
+        """Make a parameter, or return the one that already has this name, type and shape (it is then shared).
+
+        `fields` are those of `Parameter`. `initializer`, when given, appends its operator to this block.
+        """
+        if any(not isinstance(dim, int) or dim < 0 for dim in map(_as_dim, shape)):
+            raise ProgramError(
+                f"parameter {name}: every dimension must be known, got {list(shape)}", site=caller_site(),
+                hint="A parameter cannot depend on the batch size.",
+            )  # fmt: skip
+        tensor_type = TensorType(as_dtype(dtype), tuple(map(_as_dim, shape)))
+        existing = self.vars.get(name)
+        if existing is not None:
+            if not isinstance(existing, Parameter):
+                raise ProgramError(f"{existing} is not a parameter", site=caller_site(), hint="Choose another name.")
+            self._check_same(existing, tensor_type)
+            return existing
+        param = Parameter(self, name, tensor_type, **fields)
+        self._add(param)
+        if initializer is not None:
+            initializer(param, self)
+        return param
+
+    def _add(self, var: Variable) -> None:
+        self.vars[var.name] = var
+        self.program.version += 1
+
+    def _check_same(self, existing: Variable, wanted: TensorType | None) -> None:
+        if wanted is not None and existing.tensor_type is not None and wanted != existing.tensor_type:
+            raise ProgramError(
+                f"{existing.name} is already a {existing.tensor_type}, it cannot also be a {wanted}",
+                site=caller_site(),
+                hint="Choose another name, or give both the same shape and dtype to share it.",
+            )
+
+    def remove_var(self, name: str) -> None:
+        """Forget a variable; the caller vouches that no operator uses it."""
+        self.var(name)
+        del self.vars[name]
+        self.program.version += 1
+
+    def all_parameters(self) -> list[Parameter]:
+        """The block's parameters in order of creation."""
+        return [var for var in self.vars.values() if isinstance(var, Parameter)]
+
+    def iter_parameters(self) -> Iterator[Parameter]:
+        return iter(self.all_parameters())
+
+    # Operators
+
+    def append_op(
+        self,
+        type: str,
+        inputs: Mapping[str, Names] | None = None,
+        outputs: Mapping[str, Names] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        stop_gradient: bool = False,
+    ) -> Operator:
+        """Add an operator at the end (inside `inserting_before`: at that place), checked against its definition.
+
+        Parameters
+        ----------
+        type : str
+            Operator type.
+        inputs, outputs : mapping
+            Slot to a variable, a name, or a list of them. Output variables get the inferred shape and dtype.
+        attrs : mapping
+            Attributes; those left out have their defaults.
+
+        Raises
+        ------
+        NotFoundError
+            Unknown operator type or variable.
+        OpError
+            The slots, attributes, shapes or dtypes do not fit the definition.
+        """
+        return self.insert(self._anchor, type, inputs, outputs, attrs)
+
+    def insert(
+        self,
+        before: Operator | int | None,
+        type: str,
+        inputs: Mapping[str, Names] | None = None,
+        outputs: Mapping[str, Names] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Operator:
+        """Like `append_op`, in front of the operator `before` (an operator of this block, an index, None: the end)."""
+        if isinstance(before, int):
+            before = self.ops[before] if before != len(self.ops) else None
+        # What a pass puts in front of an operator serves that one, and has its line.
+        site = (before.site if before is not None and before is self._anchor else None) or caller_site()
+        op = self._make_op(type, inputs or {}, outputs or {}, dict(attrs or {}), site)
+        try:
+            infer_outputs(op, self)
+        except MinigraphError as error:
+            raise explain(error, op, self) from None
+        self._link(before, op)
+        return op
+
+    def prepend_op(self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None) -> Operator:
+        """Like `append_op`, in front of all operators."""
+        return self.insert(self.ops.first, type, inputs, outputs, attrs)
+
+    def _link(self, before: Operator | None, op: Operator) -> None:
+        if before is not None and before._block is not self:
+            raise ProgramError(f"{before.type} is not an operator of block {self.idx}", site=caller_site())
+        self.ops.insert_before(before, op)
+        op._block = self
+        self.program.version += 1
+
+    def remove(self, op: Operator | int) -> None:
+        """Take an operator (or the one at an index) out of the block."""
+        if isinstance(op, int):
+            op = self.ops[op]
+        if op._block is not self:
+            raise ProgramError(f"{op.type} is not an operator of block {self.idx}", site=caller_site())
+        self.ops.unlink(op)
+        op._block = None
+        self.program.version += 1
+
+    def emit(
+        self, type: str, *, name: str | None = None, stop_gradient: bool = False, **slots_and_attrs: Any
+    ) -> Variable:
+        """Append an operator with a fresh output variable and return that: the short form for passes.
+
+        Keywords that name an input slot are inputs, the others attributes. The output is called ``<name>.tmp_0``, where
+        `name` is by default the operator type with a number. The other outputs get names too.
+        """
+        definition = definition_of(type)
+        layer = name or unique_name.generate(type)
+        inputs = {slot: value for slot, value in slots_and_attrs.items() if slot in definition.input_slots}
+        attrs = {key: value for key, value in slots_and_attrs.items() if key not in definition.input_slots}
+        outs = {
+            slot.name: self.create_var(name=unique_name.generate(f"{layer}.tmp"), stop_gradient=stop_gradient)
+            for slot in definition.outputs
+        }
+        self.append_op(type, inputs, outs, attrs)
+        return outs[definition.outputs[0].name]
+
+    @contextmanager
+    def inserting_before(self, anchor: Operator | None, *, role: Role | None = None) -> Iterator[None]:
+        """Inside, `append_op` and `emit` add in front of `anchor`, with its source line and optionally another role."""
+        old = self._anchor
+        self._anchor = anchor
+        try:
+            with self.program.role_guard(self.program.current_role if role is None else role):
+                yield
+        finally:
+            self._anchor = old
+
+    def _make_op(
+        self,
+        type: str,
+        inputs: Mapping[str, Names],
+        outputs: Mapping[str, Names],
+        attrs: dict[str, Any],
+        site: Site | None,
+    ) -> Operator:
+        program = self.program
+        try:
+            definition = definition_of(type)
+            role = Role(attrs.pop("op_role", program.current_role))
+            role_vars = tuple(attrs.pop("op_role_var", program._role_vars))
+            namescope = attrs.pop("op_namescope", None) or current_name_scope()
+            op = Operator(
+                definition,
+                _bind_slots(definition.type, definition.input_slots, inputs, "input"),
+                _bind_slots(definition.type, definition.output_slots, outputs, "output"),
+                definition.convert_attrs(attrs) if attrs or definition._required_attrs else {},
+                role=role, role_vars=role_vars, namescope=namescope, site=site,
+            )  # fmt: skip
+        except MinigraphError as error:
+            error.site = error.site or site
+            raise
+        return op
+
+    # Fluid's spellings
+    _insert_op = insert
+    _prepend_op = prepend_op
+    _remove_op = remove
+    _remove_var = remove_var
+
+    def __str__(self) -> str:
+        from minigraph.text import block_text
+
+        return block_text(self)
+
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"<Block {self.idx}: {len(self.vars)} variables, {len(self.ops)} operators>"
+
+
+class Program:
+    """A whole computation: blocks, the first of which is the global one.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> main = fluid.Program()
+    >>> with fluid.program_guard(main), fluid.unique_name.guard():
+    ...     x = fluid.data("x", [None, 4])
+    ...     y = fluid.layers.scale(x, 2.0)
+    >>> print(main)
+    block 0
+      data x: float32[-1, 4] {need_check_feed=True}
+      scale_0.tmp_0: float32[-1, 4] = scale(X=x) {scale=2.0}
+    """
+
+    _serials = itertools.count()
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = [Block(self, 0)]
+        self.current_block_idx = 0
+        self.version = 0
+        """Grows with every change."""
+        self.serial = next(Program._serials)
+        """Tells programs apart where their identity cannot (it may be reused once one is gone)."""
+        self.current_role = Role.FORWARD
+        self._role_vars: tuple[str, ...] = ()
+        self._random_seed = 0
+        self.backward_passes = 0
+        """How many times gradients were appended; later passes give their gradients other names."""
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self.blocks)
+
+    @property
+    def random_seed(self) -> int:
+        """Seed given to random operators made from now on; 0 means a fresh one in each run."""
+        return self._random_seed
+
+    @random_seed.setter
+    def random_seed(self, seed: int) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise WrongTypeError(f"random_seed must be an int, got {seed!r}", site=caller_site())
+        self._random_seed = seed
+
+    def global_block(self) -> Block:
+        return self.blocks[0]
+
+    def block(self, index: int) -> Block:
+        if not 0 <= index < len(self.blocks):
+            raise NotFoundError(f"the program has blocks 0 to {len(self.blocks) - 1}, not {index}", site=caller_site())
+        return self.blocks[index]
+
+    def current_block(self) -> Block:
+        return self.blocks[self.current_block_idx]
+
+    def list_vars(self) -> Iterator[Variable]:
+        """Every variable, block by block in order of creation."""
+        for block in self.blocks:
+            yield from block.vars.values()
+
+    def all_parameters(self) -> list[Parameter]:
+        """Every parameter in order of creation."""
+        return [param for block in self.blocks for param in block.all_parameters()]
+
+    @contextmanager
+    def role_guard(self, role: Role, role_vars: Sequence[Variable | str] = ()) -> Iterator[None]:
+        """Operators made inside have this role and serve these (parameter, gradient) names."""
+        old = self.current_role, self._role_vars
+        self.current_role, self._role_vars = role, tuple(map(name_of, role_vars))
+        try:
+            yield
+        finally:
+            self.current_role, self._role_vars = old
+
+    def clone(self, for_test: bool = False) -> Program:
+        """A copy that shares no object with this program and keeps every field and order.
+
+        Parameters
+        ----------
+        for_test : bool
+            Leave out backward and optimize operators and the variables that only they use, and set ``is_test`` on the
+            operators that have it. Take such a clone before or after ``minimize``.
+        """
+        twin = Program()
+        twin._random_seed = self._random_seed
+        twin.backward_passes = self.backward_passes
+        twin.current_block_idx = self.current_block_idx
+        for block in self.blocks:
+            copied = twin.blocks[0] if block.idx == 0 else Block(twin, block.idx, block.parent_idx)
+            if block.idx:
+                twin.blocks.append(copied)
+            copied.vars = {name: var._copy_to(copied) for name, var in block.vars.items()}
+            for op in block.ops:
+                if not (for_test and op.role & (Role.BACKWARD | Role.OPTIMIZE)):
+                    copied._link(None, op._copy())
+        if for_test:
+            _drop_unused(self, twin)
+            for block in twin.blocks:
+                for op in block.ops:
+                    if "is_test" in op.definition.attrs:
+                        op.set_attr("is_test", True)
+        return twin
+
+    def structure(self) -> tuple[Any, ...]:
+        """All there is to the program but source lines; equal for equal programs.
+
+        The order of variables does not count, but for that of parameters, which other orders derive from.
+        """
+        return (
+            self._random_seed,
+            self.backward_passes,
+            tuple(
+                (
+                    block.idx, block.parent_idx, [p.name for p in block.all_parameters()],
+                    {name: var.structure() for name, var in block.vars.items()}, [op.structure() for op in block.ops],
+                )
+                for block in self.blocks
+            ),
+        )  # fmt: skip
+
+    def equals(self, other: Program) -> bool:
+        """Whether both describe the same computation in the same words."""
+        return self.structure() == other.structure()
+
+    def graph(self) -> networkx.DiGraph:
+        """A networkx graph of operators and variables; see `minigraph.graph.program_graph`."""
+        from minigraph.graph import program_graph
+
+        return program_graph(self)
+
+    @staticmethod
+    def parse(text: str) -> Program:
+        """The program that `text`, as ``str(program)`` gives it, describes."""
+        from minigraph.text import parse
+
+        return parse(text)
+
+    def __str__(self) -> str:
+        from minigraph.text import program_text
+
+        return program_text(self)
+
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"<Program of {sum(len(b.ops) for b in self.blocks)} operators>"
+
+
+def _bind_slots(
+    op_type: str, slots: Mapping[str, Any], given: Mapping[str, Names], what: str
+) -> dict[str, tuple[str, ...]]:
+    """Names by slot in the definition's order, checked; slots left out or empty are not in the result."""
+    for name in given:
+        if name not in slots:
+            raise OpError(
+                f"{op_type}: unknown {what} slot {name!r}",
+                hint=suggest(name, slots) or f"It has {', '.join(slots) or 'none'}.",
+            )
+    bound = {}
+    for name, slot in slots.items():
+        value = given.get(name)
+        names = _names(value)
+        if not names:
+            if not slot.dispensable and not slot.intermediate:
+                raise OpError(f"{op_type}: {what} {name} is missing", hint=f"Give {what}s={{'{name}': ...}}.")
+            continue
+        if len(names) > 1 and not slot.duplicable:
+            raise OpError(f"{op_type}: {what} {name} takes one variable, got {len(names)}: {', '.join(names)}")
+        bound[name] = names
+    return bound
+
+
+def _names(given: Names | None) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    if isinstance(given, list | tuple):
+        return tuple(map(name_of, given))
+    return (name_of(given),)
+
+
+def _as_dim(dim: Any) -> int:
+    return -1 if dim is None else int(dim)
+
+
+def _tensor_type(name: str, shape: Sequence[int | None] | None, dtype: Any) -> TensorType | None:
+    if shape is None:
+        return None if dtype is None else TensorType(as_dtype(dtype), ())
+    dims = tuple(map(_as_dim, shape))
+    if any(dim < -1 for dim in dims):
+        raise ProgramError(
+            f"{name}: a dimension must be at least 0, or -1 for unknown, got {list(shape)}", site=caller_site()
+        )
+    return TensorType(as_dtype("float32" if dtype is None else dtype), dims)
+
+
+def _refuse_lod(name: str, lod_level: int | None) -> None:
+    if lod_level:
+        raise ProgramError(
+            f"{name}: lod_level={lod_level}, but LoD tensors are out of scope", site=caller_site(),
+            hint="Pad the sequences to one length and feed their lengths beside them.",
+        )  # fmt: skip
+
+
+def _drop_unused(original: Program, twin: Program) -> None:
+    """Drop the variables that only operators left out of the clone have used."""
+    was_used = {
+        name for block in original.blocks for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)
+    }
+    is_used = {
+        name for block in twin.blocks for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)
+    }
+    for block in twin.blocks:
+        block.vars = {name: var for name, var in block.vars.items() if name in is_used or name not in was_used}

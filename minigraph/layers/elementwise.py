@@ -1,0 +1,75 @@
+"""Binary functions of elements, with fluid's broadcasting: `y` lies over `x` from dimension `axis` on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minigraph.ir import Variable
+from minigraph.layer_helper import LayerHelper, check_variable
+
+
+def elementwise_add(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """``x + y``."""
+    return _elementwise("elementwise_add", x, y, axis, act, name)
+
+
+def elementwise_sub(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """``x - y``."""
+    return _elementwise("elementwise_sub", x, y, axis, act, name)
+
+
+def elementwise_mul(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """``x * y``."""
+    return _elementwise("elementwise_mul", x, y, axis, act, name)
+
+
+def elementwise_div(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """``x / y``; integers are divided toward zero."""
+    return _elementwise("elementwise_div", x, y, axis, act, name)
+
+
+def elementwise_max(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """``max(x, y)``; the gradient of a tie goes to `y`."""
+    return _elementwise("elementwise_max", x, y, axis, act, name)
+
+
+def elementwise_min(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """``min(x, y)``; the gradient of a tie goes to `y`."""
+    return _elementwise("elementwise_min", x, y, axis, act, name)
+
+
+def _elementwise(op_type: str, x: Variable, y: Variable, axis: int, act: str | None, name: str | None) -> Variable:
+    helper = LayerHelper(op_type, name)
+    inputs = {"X": check_variable(x, f"{op_type}: x"), "Y": check_variable(y, f"{op_type}: y")}
+    return helper.activation(helper.unary(op_type, inputs, axis=axis), act)
+
+
+def scale(
+    x: Variable,
+    scale: float | Variable = 1.0,
+    bias: float = 0.0,
+    bias_after_scale: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """``scale * x + bias``, or ``scale * (x + bias)`` when `bias_after_scale` is False."""
+    helper = LayerHelper("scale", name)
+    inputs = {"X": check_variable(x, "scale: x")}
+    attrs: dict[str, Any] = {"bias": float(bias), "bias_after_scale": bias_after_scale}
+    if isinstance(scale, Variable):
+        inputs["ScaleTensor"] = scale
+    else:
+        attrs["scale"] = float(scale)
+    return helper.activation(helper.unary("scale", inputs, **attrs), act)

@@ -1,0 +1,135 @@
+"""Layers with parameters, and the products they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.ir import Variable
+from minigraph.layer_helper import LayerHelper, check_floating
+from minigraph.types import product
+
+
+def fc(
+    input: Variable | Sequence[Variable],
+    size: int,
+    num_flatten_dims: int = 1,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Fully connected layer: ``act(sum_i input_i @ w_i + b)``.
+
+    Parameters
+    ----------
+    input : Variable or list of Variable, float[..., features]
+        Dimensions from `num_flatten_dims` on count as features (-1: the last one only).
+    size : int
+        Number of outputs.
+    param_attr, bias_attr : ParamAttr, str, Initializer, bool, optional
+        A list of `param_attr` goes with a list of inputs. ``bias_attr=False``: no bias.
+    act : str, optional
+        Operator applied to the result.
+
+    Returns
+    -------
+    Variable, float[..., size]
+
+    Raises
+    ------
+    WrongTypeError
+        If an input is not a floating-point Variable.
+    """
+    helper = LayerHelper("fc", name)
+    inputs = list(input) if isinstance(input, list | tuple) else [input]
+    products = [
+        _times_weight(helper, check_floating(x, "fc: input"), size, num_flatten_dims, attr)
+        for x, attr in zip(inputs, _attr_for_each(param_attr, len(inputs)), strict=True)
+    ]
+    total = products[0] if len(products) == 1 else helper.unary("sum", {"X": products})
+    assert total.shape is not None
+    dim_start = num_flatten_dims if num_flatten_dims != -1 else len(total.shape) - 1
+    return helper.activation(helper.bias(total, bias_attr, dim_start), act)
+
+
+def _times_weight(helper: LayerHelper, x: Variable, size: int, num_flatten_dims: int, attr: Any) -> Variable:
+    assert x.shape is not None
+    columns = num_flatten_dims if num_flatten_dims != -1 else len(x.shape) - 1
+    features = product(x.shape[columns:])
+    if features < 0:
+        raise ProgramError(
+            f"fc: the number of features of {x} is not known", site=caller_site(),
+            hint="Dimensions from num_flatten_dims on must be given; only the leading ones may be -1.",
+        )  # fmt: skip
+    weight = helper.parameter(attr, [features, size], x.dtype)
+    if weight is None:
+        raise ProgramError("fc: param_attr=False, but a layer without a weight computes nothing", site=caller_site())
+    return helper.unary("mul", {"X": x, "Y": weight}, x_num_col_dims=columns, y_num_col_dims=1)
+
+
+def _attr_for_each(attr: Any, count: int) -> list[Any]:
+    if not isinstance(attr, list | tuple):
+        return [attr] * count
+    if len(attr) != count:
+        raise WrongTypeError(f"fc: {count} inputs but {len(attr)} param_attr", site=caller_site())
+    return list(attr)
+
+
+def mul(
+    x: Variable, y: Variable, x_num_col_dims: int = 1, y_num_col_dims: int = 1, name: str | None = None
+) -> Variable:
+    """Matrix product of `x` and `y`, each flattened to a matrix at the given dimension."""
+    helper = LayerHelper("mul", name)
+    inputs = {"X": check_floating(x, "mul: x"), "Y": check_floating(y, "mul: y")}
+    return helper.unary("mul", inputs, x_num_col_dims=x_num_col_dims, y_num_col_dims=y_num_col_dims)
+
+
+def matmul(
+    x: Variable,
+    y: Variable,
+    transpose_x: bool = False,
+    transpose_y: bool = False,
+    alpha: float = 1.0,
+    name: str | None = None,
+) -> Variable:
+    """``alpha * x @ y`` over the last two dimensions, each operand transposed first if asked."""
+    helper = LayerHelper("matmul", name)
+    inputs = {"X": check_floating(x, "matmul: x"), "Y": check_floating(y, "matmul: y")}
+    return helper.unary("matmul", inputs, transpose_X=transpose_x, transpose_Y=transpose_y, alpha=float(alpha))
+
+
+def dropout(
+    x: Variable,
+    dropout_prob: float,
+    is_test: bool = False,
+    seed: int | None = None,
+    name: str | None = None,
+    dropout_implementation: str = "downgrade_in_infer",
+) -> Variable:
+    """Zero each element with probability `dropout_prob`.
+
+    Parameters
+    ----------
+    dropout_implementation : {'downgrade_in_infer', 'upscale_in_train'}
+        Whether inference multiplies by ``1 - dropout_prob`` or training divides by it.
+    seed : int, optional
+        The same mask in each run; default: the program's ``random_seed``, and if that is 0 another mask in each run.
+
+    References
+    ----------
+    N. Srivastava et al., Dropout: a simple way to prevent neural networks from overfitting, JMLR 2014.
+    """
+    helper = LayerHelper("dropout", name)
+    check_floating(x, "dropout: x")
+    program_seed = x.block.program.random_seed
+    if not seed and program_seed:
+        seed = program_seed
+    out, mask = helper.temporary(), helper.temporary(stop_gradient=True)
+    attrs = {
+        "dropout_prob": dropout_prob, "is_test": is_test, "fix_seed": seed is not None, "seed": seed or 0,
+        "dropout_implementation": dropout_implementation,
+    }  # fmt: skip
+    helper.append("dropout", {"X": x}, {"Out": out, "Mask": mask}, attrs)
+    return out

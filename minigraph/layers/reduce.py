@@ -1,0 +1,58 @@
+"""Many values to few."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minigraph.ir import Variable
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable
+
+Dim = int | Sequence[int] | None
+
+
+def mean(x: Variable, name: str | None = None) -> Variable:
+    """Mean of all elements, shape [1]."""
+    return LayerHelper("mean", name).unary("mean", {"X": check_floating(x, "mean: x")})
+
+
+def reduce_sum(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """Sum over the dimensions `dim` (None: all, which gives shape [1])."""
+    return _reduce("reduce_sum", input, dim, keep_dim, name)
+
+
+def reduce_mean(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """Mean over the dimensions `dim` (None: all, which gives shape [1])."""
+    return _reduce("reduce_mean", input, dim, keep_dim, name)
+
+
+def reduce_max(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """Maximum over the dimensions `dim` (None: all); every tie gets the full gradient."""
+    return _reduce("reduce_max", input, dim, keep_dim, name)
+
+
+def reduce_min(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """Minimum over the dimensions `dim` (None: all); every tie gets the full gradient."""
+    return _reduce("reduce_min", input, dim, keep_dim, name)
+
+
+def _reduce(op_type: str, input: Variable, dim: Dim, keep_dim: bool, name: str | None) -> Variable:
+    check_variable(input, f"{op_type}: input")
+    dims = [dim] if isinstance(dim, int) else list(dim or ())
+    helper = LayerHelper(op_type, name)
+    return helper.unary(op_type, {"X": input}, dim=dims or [0], keep_dim=keep_dim, reduce_all=not dims)
+
+
+def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
+    """Sum of several variables of one shape, into `out` if given."""
+    inputs = list(input) if isinstance(input, list | tuple) else [input]
+    for x in inputs:
+        check_variable(x, "sums: input")
+    helper = LayerHelper("sum")
+    result = helper.temporary() if out is None else out
+    helper.append("sum", {"X": inputs}, {"Out": result})
+    return result
+
+
+def sum(x: Variable | Sequence[Variable]) -> Variable:
+    """Sum of several variables of one shape."""
+    return sums(x)

@@ -1,0 +1,235 @@
+"""Making, converting and rearranging tensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minigraph.defaults import default_main_program, default_startup_program
+from minigraph.errors import WrongTypeError, caller_site
+from minigraph.initializer import Constant, Initializer, NumpyArrayInitializer
+from minigraph.ir import Parameter, Variable
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable
+from minigraph.param_attr import ParamAttr
+from minigraph.types import DType, as_dtype
+from minigraph.unique_name import generate
+
+Shape = Sequence[int | Variable] | Variable
+
+
+def cast(x: Variable, dtype: Any) -> Variable:
+    """`x` converted to `dtype`."""
+    helper = LayerHelper("cast")
+    check_variable(x, "cast: x")
+    return helper.unary("cast", {"X": x}, in_dtype=int(x.dtype), out_dtype=int(as_dtype(dtype)))
+
+
+def assign(input: Variable | np.ndarray[Any, Any], output: Variable | None = None) -> Variable:
+    """A copy of a variable, or an array as a constant of the program; written to `output` if given."""
+    helper = LayerHelper("assign")
+    if isinstance(input, np.ndarray):
+        result = helper.temporary() if output is None else output
+        var = Variable(helper.block, result.name, None)
+        var.tensor_type = _type_of_array(input)
+        op_type, attrs = NumpyArrayInitializer(input).op_for(var, helper.block)
+        helper.append(op_type, {}, {"Out": result}, attrs)
+        return result
+    check_variable(input, "assign: input")
+    result = helper.temporary() if output is None else output
+    helper.append("assign", {"X": input}, {"Out": result})
+    return result
+
+
+def concat(input: Sequence[Variable] | Variable, axis: int | Variable = 0, name: str | None = None) -> Variable:
+    """Variables joined along `axis`; their other dimensions must be equal."""
+    helper = LayerHelper("concat", name)
+    inputs: dict[str, Any] = {"X": list(input) if isinstance(input, list | tuple) else [input]}
+    for x in inputs["X"]:
+        check_variable(x, "concat: input")
+    if isinstance(axis, Variable):
+        inputs["AxisTensor"] = axis
+        return helper.unary("concat", inputs)
+    return helper.unary("concat", inputs, axis=axis)
+
+
+def reshape(
+    x: Variable,
+    shape: Shape,
+    actual_shape: Variable | None = None,
+    act: str | None = None,
+    inplace: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """The elements of `x` in another shape: 0 keeps a dimension, one -1 is computed.
+
+    `actual_shape`, when given, holds the shape at run time. `inplace` writes to `x` itself.
+    """
+    helper = LayerHelper("reshape2", name)
+    check_variable(x, "reshape: x")
+    inputs, attrs = shape_arguments(shape, whole="Shape", parts="ShapeTensor")
+    if actual_shape is not None and "ShapeTensor" not in inputs:
+        inputs["Shape"] = check_variable(actual_shape, "reshape: actual_shape")
+    out = x if inplace else helper.temporary()
+    helper.append("reshape2", {"X": x, **inputs}, {"Out": out, "XShape": helper.temporary()}, attrs)
+    return helper.activation(out, act)
+
+
+def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
+    """Dimension i of the result is dimension ``perm[i]`` of `x`."""
+    helper = LayerHelper("transpose", name)
+    out, x_shape = helper.temporary(), helper.temporary()
+    helper.append(
+        "transpose2", {"X": check_variable(x, "transpose: x")}, {"Out": out, "XShape": x_shape}, {"axis": perm}
+    )
+    return out
+
+
+def topk(input: Variable, k: int | Variable, name: str | None = None) -> tuple[Variable, Variable]:
+    """The `k` largest entries along the last dimension, and their indices (int64)."""
+    helper = LayerHelper("top_k", name)
+    inputs = {"X": check_floating(input, "topk: input")}
+    attrs = {}
+    if isinstance(k, Variable):
+        inputs["K"] = k
+    else:
+        attrs["k"] = k
+    values, indices = helper.temporary(), helper.temporary()
+    helper.append("top_k", inputs, {"Out": values, "Indices": indices}, attrs)
+    values.stop_gradient = indices.stop_gradient = True
+    return values, indices
+
+
+def fill_constant(
+    shape: Shape, dtype: Any, value: float | Variable, force_cpu: bool = False, out: Variable | None = None
+) -> Variable:
+    """A tensor of this shape whose every element is `value`."""
+    helper = LayerHelper("fill_constant")
+    inputs, attrs = shape_arguments(shape)
+    element = as_dtype(dtype)
+    attrs |= {"dtype": int(element), "force_cpu": force_cpu}
+    if isinstance(value, Variable):
+        inputs["ValueTensor"] = value
+    else:
+        # As text, because the attribute `value` is a float32, which holds neither large integers nor all float64.
+        attrs |= {"value": float(value), "str_value": _number_text(value, element)}
+    result = helper.temporary(stop_gradient=True) if out is None else out
+    helper.append("fill_constant", inputs, {"Out": result}, attrs)
+    result.stop_gradient = True
+    return result
+
+
+def fill_constant_batch_size_like(
+    input: Variable,
+    shape: Sequence[int],
+    dtype: Any,
+    value: float,
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    force_cpu: bool = False,
+) -> Variable:
+    """Like `fill_constant`, dimension `output_dim_idx` being that of `input` at `input_dim_idx`."""
+    helper = LayerHelper("fill_constant_batch_size_like")
+    element = as_dtype(dtype)
+    result = helper.unary(
+        "fill_constant_batch_size_like",
+        {"Input": check_variable(input, "fill_constant_batch_size_like: input")},
+        shape=shape,
+        dtype=int(element),
+        value=float(value),
+        input_dim_idx=input_dim_idx,
+        output_dim_idx=output_dim_idx,
+        force_cpu=force_cpu,
+        str_value=_number_text(value, element),
+    )
+    result.stop_gradient = True
+    return result
+
+
+def ones(shape: Shape, dtype: Any, force_cpu: bool = False) -> Variable:
+    """A tensor of ones."""
+    return fill_constant(shape, dtype, 1.0, force_cpu)
+
+
+def zeros(shape: Shape, dtype: Any, force_cpu: bool = False) -> Variable:
+    """A tensor of zeros."""
+    return fill_constant(shape, dtype, 0.0, force_cpu)
+
+
+def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
+    """``x + value`` of a tensor with one element, written back to `x` unless `in_place` is False."""
+    helper = LayerHelper("increment")
+    out = check_variable(x, "increment: x") if in_place else helper.temporary()
+    helper.append("increment", {"X": x}, {"Out": out}, {"step": float(value)})
+    return out
+
+
+def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
+    """A variable for other layers to write to."""
+    helper = LayerHelper("create_tensor", name)
+    return helper.block.create_var(name=helper.name, dtype=dtype, persistable=persistable)
+
+
+def create_parameter(
+    shape: Sequence[int],
+    dtype: Any,
+    name: str | None = None,
+    attr: ParamAttr | None = None,
+    is_bias: bool = False,
+    default_initializer: Initializer | None = None,
+) -> Parameter:
+    """A parameter outside any layer."""
+    helper = LayerHelper("create_parameter", name)
+    param = helper.parameter(attr or ParamAttr(name=name), shape, dtype, is_bias, default_initializer)
+    assert param is not None
+    return param
+
+
+def create_global_var(
+    shape: Sequence[int],
+    value: float,
+    dtype: Any,
+    persistable: bool = False,
+    force_cpu: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """A variable of the global block that starts as `value`."""
+    name = name or generate("_generated_var")
+    var = (
+        default_main_program()
+        .global_block()
+        .create_var(name=name, shape=shape, dtype=dtype, persistable=persistable, stop_gradient=True)
+    )
+    default_startup_program().global_block().create_var(
+        name=name, shape=shape, dtype=dtype, persistable=persistable, initializer=Constant(value, force_cpu)
+    )
+    return var
+
+
+def _number_text(value: float, element: DType) -> str:
+    """`value` as the attribute ``str_value`` spells it, which knows no infinity or NaN: those are left to ``value``."""
+    if not math.isfinite(value):
+        return ""
+    return str(float(value) if element.is_floating else int(value))
+
+
+def shape_arguments(
+    shape: Shape, whole: str = "ShapeTensor", parts: str = "ShapeTensorList"
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Inputs and attributes that give an operator its shape: numbers, a Variable, or a list of both."""
+    if isinstance(shape, Variable):
+        return {whole: shape}, {}
+    if not isinstance(shape, list | tuple):
+        raise WrongTypeError(f"shape must be a list or a Variable, got {shape!r:.80}", site=caller_site())
+    if not any(isinstance(dim, Variable) for dim in shape):
+        return {}, {"shape": shape}
+    pieces = [dim if isinstance(dim, Variable) else fill_constant([1], "int32", dim) for dim in shape]
+    return {parts: pieces}, {"shape": [-1 if isinstance(dim, Variable) else dim for dim in shape]}
+
+
+def _type_of_array(array: np.ndarray[Any, Any]) -> Any:
+    from minigraph.types import TensorType
+
+    return TensorType(as_dtype(array.dtype), array.shape)

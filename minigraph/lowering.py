@@ -1,0 +1,293 @@
+"""From a program to a plan: prune, concrete shapes, rewrite, steps, liveness. Each stage can be called alone.
+
+The first three work on programs: the executor's private copy, in which every shape is known. `to_steps` turns its
+operators into steps on values, where each value is written once, and `release_after` says when a value is last used.
+`minigraph.codegen` makes a Python function of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from minigraph.errors import ExecutionError, FeedError, MinigraphError, NotFoundError, suggest
+from minigraph.ir import Block, Operator, Program, Variable, VarKind, explain, infer_outputs
+from minigraph.kernels import Kernel, find_kernel
+from minigraph.opdef import EMPTY, Slot
+from minigraph.types import TensorType
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """What one step writes, or a feed, or the state (a persistable variable) at the start of a run."""
+
+    name: str
+    tensor_type: TensorType
+    origin: str
+    """'feed', 'state' or 'step'."""
+    storage: Value | None = None
+    """The value whose memory this one may share; None if it has its own."""
+
+    @property
+    def root(self) -> Value:
+        value = self
+        while value.storage is not None:
+            value = value.storage
+        return value
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """One kernel call."""
+
+    op: Operator
+    kernel: Kernel
+    inputs: list[Value | list[Value | None] | None]
+    """In slot order, as the kernel takes them."""
+    outputs: list[list[Value | None]]
+    """By slot."""
+    in_place: bool = False
+    """Each output takes over the memory of the state it replaces."""
+
+    def values_read(self) -> list[Value]:
+        flat: list[Value] = []
+        for entry in self.inputs:
+            flat.extend(v for v in (entry if isinstance(entry, list) else (entry,)) if v is not None)
+        return flat
+
+    def values_written(self) -> list[Value]:
+        return [value for slot in self.outputs for value in slot if value is not None]
+
+
+@dataclass(eq=False)
+class Steps:
+    """A program as steps on values."""
+
+    feeds: list[Value]
+    state: list[Value]
+    """Persistable variables that are read before they are written."""
+    steps: list[Step]
+    fetches: list[Value]
+    new_state: dict[str, Value]
+    """Persistable variables and the value each has at the end."""
+    released: list[list[Value]] = field(default_factory=list)
+    """For each step, the values last used by it."""
+
+
+def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str]) -> Program:
+    """A copy of the global block's operators that a run needs: what is fetched or persisted depends on them.
+
+    Raises
+    ------
+    NotFoundError
+        If a fetched name does not exist.
+    """
+    block = program.global_block()
+    for name in fetch_names:
+        if block.find_var(name) is None:
+            raise NotFoundError(f"fetch: the program has no variable {name!r}", hint=suggest(name, block.vars))
+    kept = _needed(block, fetch_names)
+    private = Program()
+    target = private.global_block()
+    names = {name for op in kept for name in (*op.input_arg_names, *op.output_arg_names)}
+    names.update(feed_names, fetch_names)
+    target.vars = {name: var._copy_to(target) for name, var in block.vars.items() if name in names}
+    for op in kept:
+        target._link(None, op._copy())
+    return private
+
+
+def drop_dead(program: Program, fetch_names: Sequence[str]) -> None:
+    """Remove, in place, the operators that `fetch_names` and persistable variables do not depend on."""
+    block = program.global_block()
+    kept = set(_needed(block, fetch_names))
+    for op in block.ops:
+        if op not in kept:
+            block.remove(op)
+
+
+def _needed(block: Block, fetch_names: Sequence[str]) -> list[Operator]:
+    """The operators that fetched and persistable variables depend on, in order."""
+    needed = set(fetch_names)
+    kept: list[Operator] = []
+    for op in reversed(block.ops):
+        outputs = op.output_arg_names
+        if needed.isdisjoint(outputs) and not any(_is_persistable(block.find_var(name)) for name in outputs):
+            continue
+        kept.append(op)
+        needed.difference_update(outputs)
+        needed.update(op.input_arg_names)
+    kept.reverse()
+    return kept
+
+
+def concretize(program: Program, feed_types: Mapping[str, TensorType]) -> None:
+    """Infer again with the types of what is fed, so that shapes are known.
+
+    Shapes that depend on data stay -1.
+
+    Raises
+    ------
+    OpError
+        If an operator does not accept the shapes; it names the operator, its inputs and the user's line.
+    """
+    block = program.global_block()
+    for name, tensor_type in feed_types.items():
+        if name in block.vars:
+            block.vars[name].tensor_type = tensor_type
+    for op in block.ops:
+        try:
+            infer_outputs(op, block)
+        except MinigraphError as error:
+            raise explain(error, op, block) from None
+
+
+def to_steps(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str], place_kind: str) -> Steps:
+    """Values and kernel calls instead of names and operators.
+
+    Raises
+    ------
+    FeedError
+        If a variable is read that must be fed and is not.
+    ExecutionError
+        If a variable is read that nothing has computed, or an operator has no kernel for the place.
+    """
+    return _StepBuilder(program, feed_names, place_kind).build(fetch_names)
+
+
+class _StepBuilder:
+    def __init__(self, program: Program, feed_names: Sequence[str], place_kind: str) -> None:
+        self.block = program.global_block()
+        self.place_kind = place_kind
+        self.current: dict[str, Value] = {}
+        self.state: list[Value] = []
+        self.feeds = [self._declare(name, "feed") for name in feed_names]
+
+    def _declare(self, name: str, origin: str) -> Value:
+        tensor_type = self.block.vars[name].tensor_type
+        assert tensor_type is not None
+        value = self.current[name] = Value(name, tensor_type, origin)
+        return value
+
+    def build(self, fetch_names: Sequence[str]) -> Steps:
+        steps = [self._step(op) for op in self.block.ops]
+        fetches = [self._read(name, None) for name in fetch_names]
+        new_state = {
+            name: value
+            for name, value in self.current.items()
+            if value.origin == "step" and _is_persistable(self.block.vars.get(name))
+        }
+        result = Steps(self.feeds, self.state, steps, fetches, new_state)
+        result.released = release_after(result)
+        _update_in_place(result)
+        return result
+
+    def _step(self, op: Operator) -> Step:
+        kernel = find_kernel(op.type, self.place_kind)
+        if kernel is None:
+            raise ExecutionError(f"{op.type} has no kernel for {self.place_kind}", site=op.site)
+        inputs = [self._argument(op, slot) for slot in op.definition.inputs]
+        outputs = [
+            [self._declare(name, "step") if name != EMPTY else None for name in op.outputs.get(slot.name, ())]
+            for slot in op.definition.outputs
+        ]
+        step = Step(op, kernel, inputs, outputs)
+        if kernel.is_view:
+            _share_storage(step)
+        return step
+
+    def _argument(self, op: Operator, slot: Slot) -> Value | list[Value | None] | None:
+        """What the kernel gets for an input slot: a value, a list of them, None when it is left out."""
+        values = [self._read(name, op) if name != EMPTY else None for name in op.inputs.get(slot.name, ())]
+        if slot.duplicable:
+            return values if values or not slot.dispensable else None
+        return values[0] if values else None
+
+    def _read(self, name: str, op: Operator | None) -> Value:
+        value = self.current.get(name)
+        if value is not None:
+            return value
+        var = self.block.vars[name]
+        if var.persistable:
+            value = self._declare(name, "state")
+            self.state.append(value)
+            return value
+        site = op.site if op is not None else None
+        reader = f", which {op.type} reads" if op is not None else ""
+        if var.is_data:
+            raise FeedError(
+                f"{name} is not fed{reader}", details=[f"declared {var}"], site=site, hint=f"Add {name!r} to the feed."
+            )
+        raise ExecutionError(
+            f"nothing computes {name}{reader}",
+            site=site,
+            hint="Feed it, or append the operator that computes it first.",
+        )
+
+
+def _share_storage(step: Step) -> None:
+    """Note that outputs of a view kernel may share the memory of their inputs, one to one."""
+    first = step.inputs[0]
+    sources = first if isinstance(first, list) else [first]
+    for source, target in zip(sources, step.outputs[0], strict=False):
+        if source is not None and target is not None:
+            target.storage = source
+
+
+def release_after(steps: Steps) -> list[list[Value]]:
+    """For each step the values that no later step reads and that neither fetch nor state keeps."""
+    kept = {id(v) for v in (*steps.fetches, *steps.new_state.values(), *steps.state)}
+    seen: set[int] = set(kept)
+    released: list[list[Value]] = []
+    for step in reversed(steps.steps):
+        dying = []
+        for value in (*step.values_read(), *step.values_written()):
+            if id(value) not in seen:
+                seen.add(id(value))
+                dying.append(value)
+        released.append(dying)
+    released.reverse()
+    return released
+
+
+def _update_in_place(steps: Steps) -> None:
+    """Let an update write over the state it replaces, where nothing reads the old value afterwards."""
+    last_read: dict[int, int] = {}
+    for index, step in enumerate(steps.steps):
+        for value in step.values_read():
+            last_read[id(value.root)] = index
+    for value in steps.fetches:
+        last_read[id(value.root)] = len(steps.steps)
+    for index, step in enumerate(steps.steps):
+        if not step.kernel.takes_out:
+            continue
+        old_by_name = {v.name: v for v in step.values_read() if v.origin == "state"}
+        outputs = step.values_written()
+        step.in_place = all(
+            (old := old_by_name.get(new.name)) is not None
+            and old.tensor_type == new.tensor_type
+            and last_read[id(old)] == index
+            for new in outputs
+        ) and bool(outputs)  # fmt: skip
+        if step.in_place:
+            for new in outputs:
+                new.storage = old_by_name[new.name]
+
+
+def _is_persistable(var: Variable | None) -> bool:
+    return var is not None and var.persistable and var.kind is VarKind.LOD_TENSOR
+
+
+def attrs_for_kernel(op: Operator, kernel: Kernel) -> dict[str, Any]:
+    """The attributes that the kernel takes, with their values."""
+    return {name: op.attr(name) for name in kernel.attrs}
+
+
+def wanted_outputs(op: Operator) -> tuple[Any, ...]:
+    """Which outputs a gradient kernel has to compute: a flag for each slot, a tuple of them for a slot of several."""
+    flags: list[Any] = []
+    for slot in op.definition.outputs:
+        present = tuple(name != EMPTY for name in op.outputs.get(slot.name, ()))
+        flags.append(present if slot.duplicable else any(present))
+    return tuple(flags)

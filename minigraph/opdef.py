@@ -1,0 +1,425 @@
+"""Operator definitions: the signature is the schema.
+
+A definition is a function decorated with `op`. Its positional parameters are the input slots in order, its keyword-only
+parameters are the attributes with their defaults, its body infers the output types. The annotations complete the
+schema: ``list[TensorType]`` is a slot that takes several variables, ``TensorType | None`` one that may be left out.
+Everything else that is known about an operator derives from this: the checks of ``append_op``, the gradient operator,
+shape inference, printing, the documentation.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from minigraph.errors import NotFoundError, OpError, suggest
+from minigraph.types import TensorType
+
+GRAD_SUFFIX = "@GRAD"
+EMPTY = "@EMPTY@"
+"""Stands in a list slot where a gradient is absent."""
+
+
+class _Required:
+    """The default of an attribute that has none."""
+
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED: Any = _Required()
+
+HINT_ATTRS = frozenset({"use_cudnn", "use_mkldnn", "op_device", "op_callstack"})
+"""Attributes of every fluid operator that choose or describe an implementation and never change a result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One input or output of an operator: a name and how many variables it takes."""
+
+    name: str
+    duplicable: bool = False
+    """Takes a list of variables."""
+    dispensable: bool = False
+    """May be left out."""
+    intermediate: bool = False
+    """An output kept only for the gradient."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """One attribute: its type (a key of `_CONVERTERS`) and its default."""
+
+    name: str
+    type: str
+    default: Any = REQUIRED
+
+
+class OpSpec(NamedTuple):
+    """An operator yet to be appended: what a gradient rule returns."""
+
+    type: str
+    inputs: Mapping[str, Sequence[str]]
+    outputs: Mapping[str, Sequence[str]]
+    attrs: Mapping[str, Any]
+
+
+class GradName(str):
+    """A name ``v@GRAD`` that means the gradient of ``v`` in the backward pass at hand, whatever it is called there."""
+
+    __slots__ = ()
+
+
+class GradContext:
+    """What a gradient rule sees of the forward operator: names of values and of their gradients.
+
+    `d_output` names the gradients that flow in, `d_input` those to compute, ``@EMPTY@`` where one is not wanted.
+    """
+
+    __slots__ = ("_no_grad", "op")
+
+    def __init__(self, op: Any, no_grad: Callable[[str], bool]) -> None:
+        self.op = op
+        self._no_grad = no_grad
+
+    def input(self, slot: str) -> list[str]:
+        return list(self.op.input(slot))
+
+    def output(self, slot: str) -> list[str]:
+        return list(self.op.output(slot))
+
+    def attr(self, name: str) -> Any:
+        return self.op.attr(name)
+
+    def d_output(self, slot: str) -> list[str]:
+        return [GradName(name + GRAD_SUFFIX) for name in self.op.output(slot)]
+
+    def d_input(self, slot: str) -> list[str]:
+        return [EMPTY if self._no_grad(name) else GradName(name + GRAD_SUFFIX) for name in self.op.input(slot)]
+
+
+GradRule = Callable[[GradContext], Iterable[OpSpec]]
+
+
+class FusedGrad:
+    """The gradient rule that appends one operator of its own, such as ``relu_grad``.
+
+    Parameters
+    ----------
+    reads : tuple of str
+        Slots of the forward operator that the gradient reads.
+    to : tuple of str
+        Input slots that get a gradient. Default: all that must be given.
+    d_outputs : tuple of str
+        Output slots whose gradients are read. Default: the first output that is not intermediate.
+    type : str
+        Default: the forward type and ``_grad``.
+    like : mapping
+        Input slot to the slot whose type its gradient has, or a function of that type, for inputs that are not read.
+    """
+
+    def __init__(
+        self,
+        reads: Sequence[str],
+        to: Sequence[str] = (),
+        d_outputs: Sequence[str] = (),
+        type: str = "",
+        like: Mapping[str, str | tuple[str, Callable[[TensorType], TensorType]]] | None = None,
+    ) -> None:
+        self.reads, self.to, self.d_outputs, self.type, self.like = reads, to, d_outputs, type, dict(like or {})
+
+    def complete(self, forward: OpDef) -> None:
+        """Fill in the defaults from the operator that the rule belongs to."""
+        self.type = self.type or f"{forward.type}_grad"
+        self.to = self.to or [s.name for s in forward.inputs if not s.dispensable]
+        self.d_outputs = self.d_outputs or [next(s.name for s in forward.outputs if not s.intermediate)]
+
+    def __call__(self, ctx: GradContext) -> Iterator[OpSpec]:
+        definition = ctx.op.definition
+        inputs = {}
+        for slot in self.reads:
+            names = ctx.input(slot) if slot in definition.input_slots else ctx.output(slot)
+            if names:
+                inputs[slot] = names
+        for slot in self.d_outputs:
+            inputs[slot + GRAD_SUFFIX] = ctx.d_output(slot)
+        outputs = {slot + GRAD_SUFFIX: ctx.d_input(slot) for slot in self.to}
+        yield OpSpec(self.type, inputs, outputs, dict(ctx.op.attrs))
+
+    def define(self, forward: OpDef) -> OpDef:
+        """The definition of the gradient operator; a gradient has the type of what it is the gradient of."""
+        slots = {**forward.input_slots, **forward.output_slots}
+        reads = [slots[name] for name in self.reads]
+        d_outs = [Slot(name + GRAD_SUFFIX, slots[name].duplicable) for name in self.d_outputs]
+        inputs = tuple(reads + d_outs)
+        names = [slot.name for slot in inputs]
+
+        def infer(*types: Any, **_attrs: Any) -> tuple[Any, ...]:
+            given = dict(zip(names, types, strict=True))
+            return tuple(self._type_of(slot, given) for slot in self.to)
+
+        return OpDef(
+            type=self.type,
+            inputs=inputs,
+            outputs=tuple(Slot(name + GRAD_SUFFIX, slots[name].duplicable, dispensable=True) for name in self.to),
+            attrs=forward.attrs,
+            infer=infer,
+            grad=None,
+            backend_attrs=forward.backend_attrs,
+            doc=f"Gradient of `{forward.type}`.",
+            forward=forward.type,
+        )
+
+    def _type_of(self, slot: str, given: Mapping[str, Any]) -> Any:
+        like = self.like.get(slot, slot)
+        source, change = like if isinstance(like, tuple) else (like, None)
+        found = given.get(source)
+        if found is None:
+            found = given[self.d_outputs[0] + GRAD_SUFFIX]
+        return change(found) if change else found
+
+
+def fused(
+    *reads: str, to: str = "", d_out: str = "", type: str = "", like: Mapping[str, Any] | None = None
+) -> FusedGrad:
+    """The gradient is one operator of its own that reads the slots `reads` and the output's gradient.
+
+    `to` and `d_out` are slot names separated by spaces; see `FusedGrad`.
+    """
+    return FusedGrad(reads, to.split(), d_out.split(), type, like)
+
+
+@dataclass(frozen=True, eq=False)
+class OpDef:
+    """All that is known about an operator type, but for its arithmetic."""
+
+    type: str
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    attrs: Mapping[str, Attr]
+    infer: Callable[..., Any]
+    grad: GradRule | None
+    backend_attrs: Mapping[str, Any]
+    """Attributes that only served another backend, with the one value that is accepted."""
+    doc: str
+    forward: str | None = None
+    """For a gradient operator, the type it is the gradient of."""
+    input_slots: Mapping[str, Slot] = field(init=False)
+    output_slots: Mapping[str, Slot] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "input_slots", {slot.name: slot for slot in self.inputs})
+        object.__setattr__(self, "output_slots", {slot.name: slot for slot in self.outputs})
+
+    def convert_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes that differ from their defaults, checked and converted to the declared types.
+
+        Raises
+        ------
+        OpError
+            For an unknown attribute, a missing required one, a value of the wrong type, or a backend attribute that
+            is not at its default.
+        """
+        attrs: dict[str, Any] = {}
+        declared = self.attrs
+        for name, value in given.items():
+            attr = declared.get(name)
+            if attr is None:
+                self._check_foreign_attr(name, value)
+                continue
+            try:
+                value = _CONVERTERS[attr.type](value)
+            except (TypeError, ValueError, OverflowError):
+                raise OpError(f"{self.type}: attribute {name} must be {attr.type}, got {value!r}") from None
+            if value != attr.default or attr.default is REQUIRED:
+                attrs[name] = value
+        for name in self._required_attrs:
+            if name not in attrs:
+                raise OpError(f"{self.type}: attribute {name} is missing", hint=f"Give attrs={{'{name}': ...}}.")
+        return attrs
+
+    @property
+    def _required_attrs(self) -> tuple[str, ...]:
+        cached = self.__dict__.get("_required")
+        if cached is None:
+            cached = tuple(a.name for a in self.attrs.values() if a.default is REQUIRED)
+            object.__setattr__(self, "_required", cached)
+        return cached
+
+    def _check_foreign_attr(self, name: str, value: Any) -> None:
+        if name in HINT_ATTRS:
+            return
+        if name in self.backend_attrs:
+            expected = self.backend_attrs[name]
+            if value != expected:
+                raise OpError(
+                    f"{self.type}: attribute {name} serves a backend that minigraph does not have",
+                    details=[f"{name} = {value!r}"],
+                    hint=f"Leave it at {expected!r}.",
+                )
+            return
+        raise OpError(
+            f"{self.type}: unknown attribute {name}", details=[f"{name} = {value!r}"],
+            hint=suggest(name, self.attrs) or f"It has {', '.join(self.attrs) or 'none'}.",
+        )  # fmt: skip
+
+    def infer_types(
+        self, inputs: Mapping[str, Sequence[TensorType | None]], attrs: Mapping[str, Any]
+    ) -> dict[str, list[Any]]:
+        """Output types by slot, from the input types by slot and the attributes that differ from their defaults."""
+        args: list[Any] = []
+        for slot in self.inputs:
+            types = inputs.get(slot.name)
+            if slot.duplicable:
+                args.append(list(types) if types else ([] if not slot.dispensable else None))
+            else:
+                args.append(types[0] if types else None)
+        full = {name: attr.default for name, attr in self.attrs.items()}
+        full.update(attrs)
+        result = self.infer(*args, **full)
+        results = result if type(result) is tuple else (result,)
+        return {
+            slot.name: list(value) if slot.duplicable else [value]
+            for slot, value in zip(self.outputs, results, strict=True)
+        }
+
+
+_DEFINITIONS: dict[str, OpDef] = {}
+
+
+def op(
+    type: str,
+    *,
+    inputs: str = "",
+    outputs: str,
+    grad: GradRule | None,
+    backend_attrs: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Define an operator type; the decorated function infers the output types.
+
+    Parameters
+    ----------
+    type : str
+        The type's name.
+    inputs, outputs : str
+        Slot names in order, separated by spaces. An output ``Out*`` takes several variables, ``Out~`` is intermediate
+        (kept only for the gradient), ``Out?`` may be left out.
+    grad : callable or None
+        `fused(...)`, or a function from a `GradContext` to `OpSpec`, or None for an operator without a gradient.
+    backend_attrs : mapping
+        Attributes accepted only at the given value.
+    """
+
+    def decorate(infer: Callable[..., Any]) -> Callable[..., Any]:
+        parameters = list(inspect.signature(infer).parameters.values())
+        slots = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        names = inputs.split()
+        if len(slots) != len(names):
+            raise TypeError(f"{type}: {len(names)} input slots but {len(slots)} positional parameters")
+        definition = OpDef(
+            type=type,
+            inputs=tuple(_input_slot(name, p) for name, p in zip(names, slots, strict=True)),
+            outputs=tuple(Slot(n.rstrip("*~?"), "*" in n, "?" in n, "~" in n) for n in outputs.split()),
+            attrs={p.name: _attr(p) for p in parameters if p.kind is p.KEYWORD_ONLY},
+            infer=infer,
+            grad=grad,
+            backend_attrs=dict(backend_attrs or {}),
+            doc=inspect.cleandoc(infer.__doc__ or ""),
+        )
+        _register(definition)
+        if isinstance(grad, FusedGrad):
+            grad.complete(definition)
+            _register(grad.define(definition))
+        return infer
+
+    return decorate
+
+
+def _register(definition: OpDef) -> None:
+    if definition.type in _DEFINITIONS:
+        raise TypeError(f"operator {definition.type} is defined twice")
+    _DEFINITIONS[definition.type] = definition
+
+
+def _input_slot(name: str, parameter: inspect.Parameter) -> Slot:
+    annotation = str(parameter.annotation)
+    return Slot(name, duplicable="list[" in annotation, dispensable="None" in annotation)
+
+
+def _attr(parameter: inspect.Parameter) -> Attr:
+    kind = str(parameter.annotation)
+    if kind not in _CONVERTERS:
+        raise TypeError(f"attribute {parameter.name}: no attribute type {kind}")
+    default = REQUIRED if parameter.default is parameter.empty else parameter.default
+    return Attr(parameter.name, kind, default if default is REQUIRED else _CONVERTERS[kind](default))
+
+
+def definition_of(type: str) -> OpDef:
+    """The definition of an operator type.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none; the message suggests similar names.
+    """
+    found = _DEFINITIONS.get(type)
+    if found is None:
+        raise NotFoundError(f"there is no operator type {type!r}", hint=suggest(type, _DEFINITIONS))
+    return found
+
+
+def all_definitions() -> list[OpDef]:
+    """Every definition, in order of their names."""
+    return [_DEFINITIONS[name] for name in sorted(_DEFINITIONS)]
+
+
+def _to_int(value: Any) -> int:
+    if isinstance(value, bool) or int(value) != value:
+        raise ValueError(value)
+    return int(value)
+
+
+def _to_float(value: Any) -> float:
+    """As an op desc holds it: rounded to float32."""
+    if isinstance(value, str):
+        raise ValueError(value)
+    rounded = ctypes.c_float(float(value)).value
+    return math.nan if math.isnan(rounded) else rounded  # one NaN for all: a container finds that equal to itself
+
+
+def _to_bool(value: Any) -> bool:
+    if value not in (True, False):
+        raise ValueError(value)
+    return bool(value)
+
+
+def _to_str(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _list_of(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    def convert_all(values: Any) -> tuple[Any, ...]:
+        if isinstance(values, str):
+            raise TypeError(values)
+        return tuple(convert(v) for v in values)
+
+    return convert_all
+
+
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "int": _to_int,
+    "float": _to_float,
+    "bool": _to_bool,
+    "str": _to_str,
+    "list[int]": _list_of(_to_int),
+    "list[float]": _list_of(_to_float),
+    "list[np.float64]": _list_of(float),  # the one kind of attribute that is not rounded to float32
+    "list[bool]": _list_of(_to_bool),
+    "list[str]": _list_of(_to_str),
+}

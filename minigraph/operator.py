@@ -1,0 +1,204 @@
+"""Operators: one step of a program each, by type, slots, attributes and role."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from minigraph.errors import NotFoundError, ProgramError, Site, suggest
+from minigraph.opdef import EMPTY, OpDef
+from minigraph.variable import Variable, name_of
+
+if TYPE_CHECKING:
+    from minigraph.ir import Block
+
+
+class Role(enum.IntFlag):
+    """What an operator is for, with fluid's numbers for ``op_role``."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    OPTIMIZE = 2
+    RPC = 4
+    DIST = 8
+    LR_SCHED = 16
+    LOSS = 256
+    # Finer than fluid, whose ``op_role`` leaves them out.
+    CLIP = 1 << 16
+    REGULARIZE = 1 << 17
+
+
+class Operator:
+    """One operator of a block: a type, variable names by slot, attributes, a role, the user's line that made it.
+
+    `attrs` holds the attributes that differ from their defaults; `attr` knows the defaults too. `role_vars` names the
+    parameter and gradient pairs that the operator completes or serves, flat, as fluid's ``op_role_var`` does.
+    """
+
+    __slots__ = (
+        "_block", "_next", "_prev", "attrs", "definition", "inputs", "namescope", "outputs", "role", "role_vars", "site",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        definition: OpDef,
+        inputs: dict[str, tuple[str, ...]],
+        outputs: dict[str, tuple[str, ...]],
+        attrs: dict[str, Any],
+        *,
+        role: Role = Role.FORWARD,
+        role_vars: tuple[str, ...] = (),
+        namescope: str = "/",
+        site: Site | None = None,
+    ) -> None:
+        self._block: Block | None = None
+        self._prev: Operator | None = None
+        self._next: Operator | None = None
+        self.definition = definition
+        self.inputs = inputs
+        self.outputs = outputs
+        self.attrs = attrs
+        self.role = role
+        self.role_vars = role_vars
+        self.namescope = namescope
+        self.site = site
+
+    @property
+    def type(self) -> str:
+        return self.definition.type
+
+    @property
+    def block(self) -> Block:
+        if self._block is None:
+            raise ProgramError(f"this {self.type} was removed from its block", site=self.site)
+        return self._block
+
+    @property
+    def idx(self) -> int:
+        """Position in the block."""
+        return list(self.block.ops).index(self)
+
+    def input(self, name: str) -> list[str]:
+        """Names in an input slot; empty when the slot is left out."""
+        if name not in self.definition.input_slots:
+            self._no_slot(name, self.definition.input_slots)
+        return list(self.inputs.get(name, ()))
+
+    def output(self, name: str) -> list[str]:
+        """Names in an output slot; empty when the slot is left out."""
+        if name not in self.definition.output_slots:
+            self._no_slot(name, self.definition.output_slots)
+        return list(self.outputs.get(name, ()))
+
+    def _no_slot(self, name: str, slots: Mapping[str, Any]) -> None:
+        raise NotFoundError(
+            f"{self.type} has no slot {name!r}",
+            site=self.site,
+            hint=suggest(name, slots) or f"It has {', '.join(slots)}.",
+        )
+
+    @property
+    def input_names(self) -> list[str]:
+        """Slots in use."""
+        return list(self.inputs)
+
+    @property
+    def output_names(self) -> list[str]:
+        """Slots in use."""
+        return list(self.outputs)
+
+    @property
+    def input_arg_names(self) -> list[str]:
+        """Names of all variables read, slot by slot."""
+        return [name for names in self.inputs.values() for name in names if name != EMPTY]
+
+    @property
+    def output_arg_names(self) -> list[str]:
+        """Names of all variables written, slot by slot."""
+        return [name for names in self.outputs.values() for name in names if name != EMPTY]
+
+    @property
+    def attr_names(self) -> list[str]:
+        return list(self.definition.attrs)
+
+    def has_attr(self, name: str) -> bool:
+        return name in self.definition.attrs or name in self.definition.backend_attrs or name in _FIELD_ATTRS
+
+    def attr(self, name: str) -> Any:
+        """Value of an attribute, its default when it was not given; also fluid's ``op_role``, ``op_role_var``."""
+        if name in self.attrs:
+            return self.attrs[name]
+        if name in self.definition.attrs:
+            return self.definition.attrs[name].default
+        if name in self.definition.backend_attrs:
+            return self.definition.backend_attrs[name]
+        if name in _FIELD_ATTRS:
+            return _FIELD_ATTRS[name](self)
+        raise NotFoundError(
+            f"{self.type} has no attribute {name!r}", site=self.site, hint=suggest(name, self.definition.attrs)
+        )
+
+    def all_attrs(self) -> dict[str, Any]:
+        """Every attribute with its value."""
+        return {**{name: attr.default for name, attr in self.definition.attrs.items()}, **self.attrs}
+
+    def set_attr(self, name: str, value: Any) -> None:
+        """Change an attribute; checked like one given to ``append_op``."""
+        self.attrs = self.definition.convert_attrs({**self.attrs, name: value})
+        self._changed()
+
+    def replace_input(self, old: Variable | str, new: Variable | str) -> None:
+        """Read `new` wherever this operator reads `old`."""
+        self.inputs = _replaced(self.inputs, name_of(old), name_of(new))
+        self._changed()
+
+    def replace_output(self, old: Variable | str, new: Variable | str) -> None:
+        """Write `new` wherever this operator writes `old`."""
+        self.outputs = _replaced(self.outputs, name_of(old), name_of(new))
+        self._changed()
+
+    def _changed(self) -> None:
+        if self._block is not None:
+            self._block.program.version += 1
+
+    def structure(self) -> tuple[Any, ...]:
+        """Every field but the source line; equal for equal operators."""
+        return (
+            self.type, tuple(self.inputs.items()), tuple(self.outputs.items()), tuple(sorted(self.attrs.items())),
+            self.role, self.role_vars, self.namescope,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        from minigraph.text import operator_line
+
+        return operator_line(self)
+
+    def to_string(self, throw_on_error: bool = False) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"<Operator {self}>"
+
+    def _copy(self) -> Operator:
+        return Operator(
+            self.definition,
+            dict(self.inputs),
+            dict(self.outputs),
+            dict(self.attrs),
+            role=self.role,
+            role_vars=self.role_vars,
+            namescope=self.namescope,
+            site=self.site,
+        )
+
+
+_FIELD_ATTRS = {
+    "op_role": lambda op: int(op.role) & 0xFFFF,
+    "op_role_var": lambda op: list(op.role_vars),
+    "op_namescope": lambda op: op.namescope,
+}
+
+
+def _replaced(slots: dict[str, tuple[str, ...]], old: str, new: str) -> dict[str, tuple[str, ...]]:
+    return {slot: tuple(new if name == old else name for name in names) for slot, names in slots.items()}

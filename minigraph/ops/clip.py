@@ -1,0 +1,67 @@
+"""Bounding values and norms: what gradient clipping is made of."""
+
+from __future__ import annotations
+
+from minigraph.opdef import fused, op
+from minigraph.types import TensorType, product, require, require_floating, require_same_dtype
+
+
+@op("clip", inputs="X Min Max", outputs="Out", grad=fused("X", "Min", "Max"))
+def clip(
+    x: TensorType, lower: TensorType | None = None, upper: TensorType | None = None, *, min: float, max: float
+) -> TensorType:
+    """``Out = min(max(X, low), high)``: each element limited to the interval [low, high].
+
+    The bounds are the attributes, or the one element of ``Min`` or ``Max`` where given. NaN stays NaN. The gradient
+    passes where low < X < high and is 0 elsewhere, exactly at a bound too.
+    """
+    require_floating(x)
+    for slot, bound in (("Min", lower), ("Max", upper)):
+        if bound is not None:
+            require_same_dtype(f"X and {slot}", x, bound)
+            require(product(bound.shape) in (1, -1), f"{slot} must hold one number, got {list(bound.shape)}")
+    if lower is None and upper is None:
+        require(min < max, f"min must be below max, got min={min:g} and max={max:g}")
+    return x
+
+
+@op("clip_by_norm", inputs="X", outputs="Out", grad=fused("X"))
+def clip_by_norm(x: TensorType, *, max_norm: float) -> TensorType:
+    """X scaled down to an L2 norm of at most `max_norm`, ``Out = X * max_norm / max(norm(X), max_norm)``.
+
+    A tensor whose norm is at most `max_norm` is left bit for bit as it is, zeros too; `max_norm` infinity never clips.
+    The norm neither overflows nor underflows. One NaN makes every element NaN. One infinity makes it NaN and the finite
+    elements 0.
+
+    Notes
+    -----
+    Fluid gives NaN for zeros and for an infinite `max_norm`, takes float32 only, and has no gradient.
+    """
+    require_floating(x)
+    require(max_norm > 0, f"max_norm must be positive, got {max_norm:g}")
+    return x
+
+
+@op("clip_by_global_norm", inputs="X ClipNorm", outputs="Out* Norm", grad=None)
+def clip_by_global_norm(xs: list[TensorType], clip_norm: TensorType) -> tuple[list[TensorType], TensorType]:
+    """All tensors of X scaled down together to a joint L2 norm of at most ``ClipNorm``.
+
+    ``Norm`` is the joint norm before, ``sqrt(sum of the squares of all elements)``, and
+    ``Out[i] = X[i] * ClipNorm / max(Norm, ClipNorm)``. The tensors may differ in element type. At or under the
+    threshold every tensor stays bit for bit as it is. One NaN makes all elements NaN; one infinity makes it NaN and the
+    finite elements 0.
+
+    Notes
+    -----
+    Fluid has no such operator. It stands for fluid's chain of ``square``, ``reduce_sum``, ``sum``, ``sqrt``,
+    ``elementwise_max``, ``elementwise_div`` and ``elementwise_mul``, whose squares may overflow and underflow.
+
+    References
+    ----------
+    R. Pascanu, T. Mikolov, Y. Bengio, "On the difficulty of training recurrent neural networks", ICML 2013.
+    """
+    for x in xs:
+        require_floating(x)
+    require_floating(clip_norm, "ClipNorm")
+    require(product(clip_norm.shape) in (1, -1), f"ClipNorm must hold one number, got {list(clip_norm.shape)}")
+    return list(xs), clip_norm.with_shape((1,))

@@ -1,0 +1,115 @@
+"""Sums, means and extremes over dimensions or over a list of tensors; over everything the result has shape [1]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from minigraph.opdef import GradContext, OpSpec, fused, op
+from minigraph.types import (
+    DType,
+    TensorType,
+    as_dtype,
+    merge_shapes,
+    normalize_axis,
+    require,
+    require_floating,
+    require_same_dtype,
+)
+
+_FIRST = [0]
+
+
+@op("mean", inputs="X", outputs="Out", grad=fused("X"))
+def mean(x: TensorType) -> TensorType:
+    """Mean of all elements, of shape [1]; NaN when there are none."""
+    require_floating(x)
+    return x.with_shape((1,))
+
+
+def _reduce(
+    x: TensorType, dim: Sequence[int], keep_dim: bool, reduce_all: bool, in_dtype: int, out_dtype: int
+) -> TensorType:
+    require(x.dtype is not DType.BOOL, "X must be a number, got bool", hint="Convert it with layers.cast.")
+    require(
+        in_dtype in (-1, int(x.dtype)),
+        f"in_dtype is {in_dtype} but X is {x.dtype}",
+        hint=f"Leave it at -1, or give {int(x.dtype)}; to compute in another type set out_dtype.",
+    )
+    axes = set(range(x.rank)) if reduce_all else {normalize_axis(axis, x.rank, "dim") for axis in dim}
+    require(
+        reduce_all or len(dim) > 0, "dim names no dimension", hint="To reduce over all of them set reduce_all=True."
+    )
+    require(reduce_all or len(axes) == len(dim), f"dim = {list(dim)} names a dimension twice")
+    if keep_dim:
+        shape = tuple(1 if i in axes else size for i, size in enumerate(x.shape))
+    else:
+        shape = tuple(size for i, size in enumerate(x.shape) if i not in axes)
+    return TensorType(x.dtype if out_dtype == -1 else as_dtype(out_dtype), shape or (1,))
+
+
+@op("reduce_sum", inputs="X", outputs="Out", grad=fused("X"))
+def reduce_sum(
+    x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
+    in_dtype: int = -1, out_dtype: int = -1,
+) -> TensorType:  # fmt: skip
+    """Sum over the dimensions `dim`, or over all.
+
+    `keep_dim` leaves them in the shape as 1. `out_dtype` is the type (fluid's number) that X is converted to first.
+    """
+    return _reduce(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
+
+
+@op("reduce_mean", inputs="X", outputs="Out", grad=fused("X"))
+def reduce_mean(
+    x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
+    in_dtype: int = -1, out_dtype: int = -1,
+) -> TensorType:  # fmt: skip
+    """Mean over the dimensions `dim`, or over all; of integers rounded toward zero. Options as of ``reduce_sum``."""
+    return _reduce(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
+
+
+@op("reduce_max", inputs="X", outputs="Out", grad=fused("X", "Out"))
+def reduce_max(
+    x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
+    in_dtype: int = -1, out_dtype: int = -1,
+) -> TensorType:  # fmt: skip
+    """Maximum over the dimensions `dim`, or over all; of nothing the lowest number. Options as of ``reduce_sum``.
+
+    NaN wins. Every element that attains the maximum gets the full gradient.
+    """
+    return _reduce(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
+
+
+@op("reduce_min", inputs="X", outputs="Out", grad=fused("X", "Out"))
+def reduce_min(
+    x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
+    in_dtype: int = -1, out_dtype: int = -1,
+) -> TensorType:  # fmt: skip
+    """Minimum over the dimensions `dim`, or over all; of nothing the highest number. Options as of ``reduce_sum``.
+
+    NaN wins. Every element that attains the minimum gets the full gradient.
+    """
+    return _reduce(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
+
+
+def _sum_grad(ctx: GradContext) -> Iterator[OpSpec]:
+    for d_x in ctx.d_input("X"):
+        yield OpSpec("scale", {"X": ctx.d_output("Out")}, {"Out": [d_x]}, {"scale": 1.0})
+
+
+@op("sum", inputs="X", outputs="Out", grad=_sum_grad)
+def sum(xs: list[TensorType]) -> TensorType:
+    """Sum of the tensors in X, which have one shape and one element type."""
+    require(len(xs) > 0, "X holds no tensor")
+    require_same_dtype("X", *xs)
+    shape = xs[0].shape
+    for x in xs[1:]:
+        shape = merge_shapes(shape, x.shape, "X")
+    return xs[0].with_shape(shape)
+
+
+@op("squared_l2_norm", inputs="X", outputs="Out", grad=fused("X"))
+def squared_l2_norm(x: TensorType) -> TensorType:
+    """Sum of the squares of all elements, of shape [1]."""
+    require_floating(x)
+    return x.with_shape((1,))

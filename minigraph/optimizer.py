@@ -1,0 +1,330 @@
+"""Optimizers: from gradients to operators that update the parameters.
+
+``minimize`` is ``backward`` and then ``apply_gradients``, which sorts the pairs by parameter name, clips the gradients,
+adds weight decay to the clipped gradients, and appends one update per parameter, in this order.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from minigraph.backward import ParamsGrads, append_backward
+from minigraph.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
+from minigraph.defaults import default_main_program, default_startup_program, program_guard
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.initializer import Constant
+from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
+from minigraph.layers.tensor import create_global_var
+from minigraph.name_scope import name_scope
+from minigraph.regularizer import WeightDecayRegularizer, append_regularization_ops
+from minigraph.types import DType
+from minigraph.unique_name import generate
+
+
+class Optimizer:
+    """Base of the optimizers.
+
+    Parameters
+    ----------
+    learning_rate : float or Variable, float[1]
+    parameter_list : sequence of Parameter or str, optional
+        What to update. Default: all trainable parameters of the loss's program.
+    regularization : WeightDecayRegularizer, optional
+        Decay for the parameters that have none of their own.
+    grad_clip : GradientClipBase, optional
+        Clip for all gradients; wins over `minigraph.clip.set_gradient_clip`.
+    name : str, optional
+        Prefix of the names of the optimizer's state.
+
+    Raises
+    ------
+    WrongTypeError
+        If an argument has the wrong type.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        parameter_list: Sequence[Parameter | str] | None = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+    ) -> None:
+        if not isinstance(learning_rate, float | Variable):
+            raise WrongTypeError(
+                f"the learning rate must be a float or a Variable, got {learning_rate!r:.60}", site=caller_site()
+            )
+        if grad_clip is not None and not isinstance(grad_clip, GradientClipBase):
+            raise WrongTypeError(
+                f"grad_clip must be a strategy such as GradientClipByNorm(1.0), got {grad_clip!r:.60}",
+                site=caller_site(),
+            )
+        if regularization is not None and not isinstance(regularization, WeightDecayRegularizer):
+            raise WrongTypeError(
+                f"regularization must be L1Decay or L2Decay, got {regularization!r:.60}", site=caller_site()
+            )
+        self.regularization = regularization
+        self._learning_rate = learning_rate
+        self._parameter_list = parameter_list
+        self._grad_clip = grad_clip
+        self._name = name
+        self._dtype = DType.FP32
+        self._rates: dict[int, Variable] = {}
+        """The learning rate variable of each program, by the program's serial number."""
+        self._accumulators: dict[tuple[int, str, str], Variable] = {}
+        """State by program, kind and parameter."""
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Sequence[Parameter | str] | None = None,
+        no_grad_set: Iterable[Variable | str] | None = None,
+    ) -> tuple[list[Operator], ParamsGrads]:
+        """Append backward pass and updates for `loss` to its program.
+
+        Parameters
+        ----------
+        loss : Variable, float[1]
+        startup_program : Program, optional
+            Gets the start values of the optimizer's state. Default: the default startup program.
+        parameter_list, no_grad_set
+            As in `minigraph.backward.append_backward`.
+
+        Returns
+        -------
+        (list of Operator, list of (Parameter, Variable))
+            The update operators, and the pairs with the gradients before clipping.
+        """
+        params_grads = self.backward(loss, startup_program, parameter_list, no_grad_set)
+        return self.apply_optimize(loss, startup_program, params_grads), params_grads
+
+    def backward(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Sequence[Parameter | str] | None = None,
+        no_grad_set: Iterable[Variable | str] | None = None,
+        callbacks: Sequence[Callable[..., None]] | None = None,
+    ) -> ParamsGrads:
+        """Append the backward pass; error clips of variables are applied."""
+        wanted = parameter_list if parameter_list is not None else self._parameter_list
+        pairs = append_backward(loss, wanted, no_grad_set, [error_clip_callback, *(callbacks or ())])
+        self._dtype = loss.dtype
+        return pairs
+
+    def apply_optimize(
+        self, loss: Variable, startup_program: Program | None, params_grads: ParamsGrads
+    ) -> list[Operator]:
+        """`apply_gradients` on the program of `loss`."""
+        with program_guard(loss.block.program, startup_program or default_startup_program()):
+            return self.apply_gradients(params_grads)
+
+    def apply_gradients(self, params_grads: Sequence[tuple[Parameter, Variable | None]]) -> list[Operator]:
+        """Append clipping, weight decay and updates; returns the update operators.
+
+        Pairs without a gradient are left out.
+        """
+        pairs = sorted(((p, g) for p, g in params_grads if g is not None), key=lambda pair: pair[0].name)
+        if not pairs:
+            return []
+        clipped = self._clip(pairs)
+        decayed = append_regularization_ops(clipped, self.regularization)
+        return self._append_updates([(p, g) for p, g in decayed if g is not None and p.trainable])
+
+    def _clip(self, pairs: ParamsGrads) -> ParamsGrads:
+        if self._grad_clip is None:
+            return append_gradient_clip_ops(pairs)
+        passed_over = [param.name for param, _ in pairs if param.gradient_clip is not None]
+        if passed_over:
+            warnings.warn(
+                f"the optimizer's grad_clip wins over set_gradient_clip for {', '.join(passed_over)}", stacklevel=4
+            )
+        return self._grad_clip(pairs)
+
+    def _append_updates(self, pairs: ParamsGrads) -> list[Operator]:
+        program = default_main_program()
+        block = program.global_block()
+        first = len(block.ops)
+        for param, _ in pairs:
+            self._create_accumulators(block, param)
+        self._create_learning_rate(program)
+        for param, grad in pairs:
+            with program.role_guard(Role.OPTIMIZE, (param, grad)), name_scope("optimizer"):
+                self._append_update(block, param, grad)
+        return block.ops[first:]
+
+    def _create_accumulators(self, block: Block, param: Parameter) -> None:
+        """Make the state that the update of `param` needs."""
+
+    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
+        """Append the update of `param`."""
+        raise TypeError(f"{type(self).__name__} does not define its update")
+
+    # Learning rate
+
+    def _create_learning_rate(self, program: Program) -> None:
+        if program.serial in self._rates:
+            return
+        rate = self._learning_rate
+        if isinstance(rate, Variable):
+            if rate.block.program is not program:
+                raise ProgramError(
+                    f"the learning rate {rate} belongs to another program", site=caller_site(),
+                    hint="Give a float, or make the variable in the program to optimize.",
+                )  # fmt: skip
+            self._rates[program.serial] = rate
+        else:
+            self._rates[program.serial] = create_global_var(
+                [1], rate, self._dtype, persistable=True, name=generate("learning_rate")
+            )
+
+    def _rate_for(self, param: Parameter) -> Variable:
+        """The learning rate times the parameter's own factor."""
+        program = default_main_program()
+        rate, factor = self._rates[program.serial], param.optimize_attr["learning_rate"]
+        if isinstance(factor, Variable):
+            return factor
+        if factor == 1.0:
+            return rate
+        with program.role_guard(Role.OPTIMIZE | Role.LR_SCHED), name_scope("scale_with_param_lr"):
+            return rate * float(factor)
+
+    # State
+
+    def _add_accumulator(
+        self, kind: str, param: Parameter, fill_value: float = 0.0, shape: Sequence[int] | None = None
+    ) -> None:
+        key = (default_main_program().serial, kind, param.name)
+        if key in self._accumulators:
+            return
+        prefix = f"{self._name}_{kind}" if self._name else kind
+        name = generate(f"{param.name}_{prefix}")
+        assert param.shape is not None
+        shape = param.shape if shape is None else shape
+        block, startup = default_main_program().global_block(), default_startup_program().global_block()
+        self._accumulators[key] = block.create_var(name=name, shape=shape, dtype=param.dtype, persistable=True)
+        startup.create_var(
+            name=name, shape=shape, dtype=param.dtype, persistable=True, initializer=Constant(fill_value)
+        )
+
+    def _accumulator(self, kind: str, param: Parameter) -> Variable:
+        return self._accumulators[default_main_program().serial, kind, param.name]
+
+
+class SGDOptimizer(Optimizer):
+    """Gradient descent: ``param -= learning_rate * grad``."""
+
+    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
+        inputs = {"Param": param, "Grad": grad, "LearningRate": self._rate_for(param)}
+        return block.append_op("sgd", inputs, {"ParamOut": param})
+
+
+class MomentumOptimizer(Optimizer):
+    """Gradient descent with momentum: ``velocity = momentum * velocity + grad; param -= learning_rate * velocity``.
+
+    With `use_nesterov`, ``param -= learning_rate * (grad + momentum * velocity)``.
+
+    Parameters
+    ----------
+    learning_rate, parameter_list, regularization, grad_clip, name
+        As in `Optimizer`.
+    momentum : float
+    use_nesterov : bool
+
+    References
+    ----------
+    I. Sutskever et al., On the importance of initialization and momentum in deep learning, ICML 2013.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Variable,
+        momentum: float,
+        parameter_list: Sequence[Parameter | str] | None = None,
+        use_nesterov: bool = False,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self._momentum = momentum
+        self._use_nesterov = bool(use_nesterov)
+
+    def _create_accumulators(self, block: Block, param: Parameter) -> None:
+        self._add_accumulator("velocity", param)
+
+    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
+        velocity = self._accumulator("velocity", param)
+        inputs = {"Param": param, "Grad": grad, "Velocity": velocity, "LearningRate": self._rate_for(param)}
+        attrs = {"mu": self._momentum, "use_nesterov": self._use_nesterov}
+        return block.append_op("momentum", inputs, {"ParamOut": param, "VelocityOut": velocity}, attrs)
+
+
+class AdamOptimizer(Optimizer):
+    """Adam: steps scaled by running means of the gradient and of its square.
+
+    Parameters
+    ----------
+    learning_rate, parameter_list, regularization, grad_clip, name
+        As in `Optimizer`.
+    beta1, beta2 : float or Variable, float[1]
+        Decay of the two means.
+    epsilon : float
+        Added to the root of the second mean.
+    lazy_mode : bool
+        For row-sparse gradients: update only the rows that have one.
+
+    References
+    ----------
+    D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | Variable = 0.001,
+        beta1: float | Variable = 0.9,
+        beta2: float | Variable = 0.999,
+        epsilon: float = 1e-08,
+        parameter_list: Sequence[Parameter | str] | None = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+        lazy_mode: bool = False,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        self._beta1, self._beta2, self._epsilon, self._lazy_mode = beta1, beta2, epsilon, lazy_mode
+
+    def _create_accumulators(self, block: Block, param: Parameter) -> None:
+        self._add_accumulator("moment1", param)
+        self._add_accumulator("moment2", param)
+        for kind, beta, default in (("beta1_pow_acc", self._beta1, 0.9), ("beta2_pow_acc", self._beta2, 0.999)):
+            self._add_accumulator(kind, param, default if isinstance(beta, Variable) else beta, [1])
+
+    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
+        state = {
+            kind: self._accumulator(kind, param) for kind in ("moment1", "moment2", "beta1_pow_acc", "beta2_pow_acc")
+        }
+        inputs: dict[str, Any] = {
+            "Param": param, "Grad": grad, "LearningRate": self._rate_for(param), "Moment1": state["moment1"],
+            "Moment2": state["moment2"], "Beta1Pow": state["beta1_pow_acc"], "Beta2Pow": state["beta2_pow_acc"],
+        }  # fmt: skip
+        outputs = {
+            "ParamOut": param, "Moment1Out": state["moment1"], "Moment2Out": state["moment2"],
+            "Beta1PowOut": state["beta1_pow_acc"], "Beta2PowOut": state["beta2_pow_acc"],
+        }  # fmt: skip
+        attrs: dict[str, Any] = {"epsilon": self._epsilon, "lazy_mode": self._lazy_mode}
+        for slot, attr, beta in (("Beta1Tensor", "beta1", self._beta1), ("Beta2Tensor", "beta2", self._beta2)):
+            if isinstance(beta, Variable):
+                inputs[slot] = beta
+            else:
+                attrs[attr] = beta
+        return block.append_op("adam", inputs, outputs, attrs)
+
+
+# Fluid's short names.
+SGD = SGDOptimizer
+Momentum = MomentumOptimizer
+Adam = AdamOptimizer

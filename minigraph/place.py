@@ -1,0 +1,133 @@
+"""Where a program runs: a place, the array module ``xp`` that works there, and moving arrays to it and back."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from minigraph.errors import MissingExtraError, PlaceError, WrongTypeError
+
+
+class Place:
+    """A kind of device and, where there are several, its number."""
+
+    kind: ClassVar[str]
+    device_id: int = 0
+
+    @property
+    def xp(self) -> Any:
+        """The array module of the place."""
+        raise PlaceError(f"{type(self).__name__} is no place; use CPUPlace() or CUDAPlace(0)")
+
+    def to_device(self, array: Any) -> Any:
+        """`array` as an array of the place; not copied when it is one already."""
+        return self.xp.asarray(array)
+
+    def to_host(self, array: Any) -> np.ndarray[Any, Any]:
+        """`array` as a NumPy array; not copied when it is one already."""
+        return np.asarray(array)
+
+    def rng(self, seed: int | None = None) -> Any:
+        """A random generator of the place."""
+        return self.xp.random.default_rng(seed)
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.device_id == other.device_id  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.device_id))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class CPUPlace(Place):
+    """The processor, through NumPy."""
+
+    kind = "cpu"
+
+    @property
+    def xp(self) -> Any:
+        return np
+
+
+class CUDAPlace(Place):
+    """An NVIDIA GPU, through CuPy.
+
+    Raises
+    ------
+    WrongTypeError, PlaceError
+        If `device_id` is not a number of a GPU of this machine. Whether there is one is looked up on first use, not
+        when the place is made.
+    MissingExtraError
+        On first use, if CuPy is not installed.
+    """
+
+    kind = "cuda"
+
+    def __init__(self, device_id: int = 0) -> None:
+        if isinstance(device_id, bool) or not isinstance(device_id, int):
+            raise WrongTypeError(f"a device number must be an int, got {device_id!r}")
+        if device_id < 0:
+            raise PlaceError(f"a device number must be at least 0, got {device_id}")
+        self.device_id = device_id
+
+    @cached_property
+    def xp(self) -> Any:  # type: ignore[override]
+        cupy = _import_cupy()
+        count = _device_count(cupy)
+        if self.device_id >= count:
+            raise PlaceError(
+                f"CUDAPlace({self.device_id}) asks for a GPU that this machine does not have",
+                details=[f"CuPy sees {count} GPU{'s' if count != 1 else ''}"],
+                hint="Use CPUPlace(), or check the driver with nvidia-smi.",
+            )
+        cupy.cuda.Device(self.device_id).use()
+        return cupy
+
+    def to_host(self, array: Any) -> np.ndarray[Any, Any]:
+        found: np.ndarray[Any, Any] = self.xp.asnumpy(array)
+        return found
+
+    def __repr__(self) -> str:
+        return f"CUDAPlace({self.device_id})"
+
+
+def _import_cupy() -> Any:
+    try:
+        import cupy
+    except ImportError:
+        raise MissingExtraError(
+            "CUDAPlace needs CuPy, which is not installed",
+            hint="Install it with: pip install 'minigraph[cuda12]' (or cuda13, after your driver's CUDA version).",
+        ) from None
+    return cupy
+
+
+def _device_count(cupy: Any) -> int:
+    try:
+        return int(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return 0
+
+
+def is_compiled_with_cuda() -> bool:
+    """Whether a `CUDAPlace` can be used on this machine."""
+    try:
+        return _device_count(_import_cupy()) > 0
+    except MissingExtraError:
+        return False
+
+
+def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
+    """`device_count` (default 1) CPU places."""
+    return [CPUPlace() for _ in range(device_count or 1)]
+
+
+def cuda_places(device_ids: list[int] | None = None) -> list[CUDAPlace]:
+    """The GPUs with these numbers, by default all of this machine."""
+    if device_ids is None:
+        device_ids = list(range(_device_count(_import_cupy())))
+    return [CUDAPlace(i) for i in device_ids]

@@ -1,0 +1,85 @@
+"""Weight decay: a penalty on the size of parameters, as operators that add its gradient to theirs.
+
+Decay is added to the gradient after clipping and is not clipped itself, as in fluid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from minigraph.ir import Block, Parameter, Role, Variable
+from minigraph.name_scope import name_scope
+from minigraph.strategies import printable
+from minigraph.unique_name import generate
+
+
+@dataclass(frozen=True)
+class WeightDecayRegularizer:
+    """Base of the regularizers.
+
+    Parameters
+    ----------
+    regularization_coeff : float
+        Weight of the penalty in the loss.
+    """
+
+    regularization_coeff: float = 0.0
+
+    def emit(self, block: Block, param: Parameter) -> Variable:
+        """Append the gradient of the penalty on `param`."""
+        raise TypeError(f"{type(self).__name__} does not define emit")
+
+
+@printable
+@dataclass(frozen=True)
+class L2DecayRegularizer(WeightDecayRegularizer):
+    """Penalty ``coeff / 2 * sum(param**2)``, gradient ``coeff * param``."""
+
+    def emit(self, block: Block, param: Parameter) -> Variable:
+        decay = _like(block, param)
+        block.append_op("scale", {"X": param}, {"Out": decay}, {"scale": self.regularization_coeff})
+        return decay
+
+
+@printable
+@dataclass(frozen=True)
+class L1DecayRegularizer(WeightDecayRegularizer):
+    """Penalty ``coeff * sum(|param|)``, gradient ``coeff * sign(param)``."""
+
+    def emit(self, block: Block, param: Parameter) -> Variable:
+        sign, decay = _like(block, param), _like(block, param)
+        block.append_op("sign", {"X": param}, {"Out": sign})
+        block.append_op("scale", {"X": sign}, {"Out": decay}, {"scale": self.regularization_coeff})
+        return decay
+
+
+def _like(block: Block, param: Parameter) -> Variable:
+    return block.create_var(name=generate("_generated_var"), shape=param.shape, dtype=param.dtype)
+
+
+def append_regularization_ops(
+    parameters_and_grads: Sequence[tuple[Parameter, Variable | None]],
+    regularization: WeightDecayRegularizer | None = None,
+) -> list[tuple[Parameter, Variable | None]]:
+    """Append the decay of each parameter to its gradient, in place.
+
+    A parameter's own regularizer wins over `regularization`.
+    """
+    if not parameters_and_grads:
+        return []
+    program = parameters_and_grads[0][0].block.program
+    with program.role_guard(Role.OPTIMIZE | Role.REGULARIZE), name_scope("regularization"):
+        for param, grad in parameters_and_grads:
+            regularizer = param.regularizer or regularization
+            if grad is None or regularizer is None:
+                continue
+            with program.role_guard(Role.OPTIMIZE | Role.REGULARIZE, (param, grad)):
+                decay = regularizer.emit(grad.block, param)
+                grad.block.append_op("sum", {"X": [grad, decay]}, {"Out": grad})
+    return list(parameters_and_grads)
+
+
+# Fluid's short names.
+L1Decay = L1DecayRegularizer
+L2Decay = L2DecayRegularizer

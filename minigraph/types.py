@@ -1,0 +1,194 @@
+"""What a value in a program is: an element type and a shape.
+
+A dimension of -1 is unknown until the program runs. There is no rank 0: a scalar has shape ``[1]``, as in fluid.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minigraph.errors import OpError, WrongTypeError
+
+
+class DType(enum.IntEnum):
+    """Element types, with fluid's names and numbers (the numbers stand in ``dtype`` attributes of op descs)."""
+
+    BOOL = 0
+    INT16 = 1
+    INT32 = 2
+    INT64 = 3
+    FP16 = 4
+    FP32 = 5
+    FP64 = 6
+    UINT8 = 20
+    INT8 = 21
+
+    numpy: np.dtype[Any]  # filled in below
+    is_floating: bool
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype, under the name that lets ``np.dtype(DType.FP32)`` work."""
+        return self.numpy
+
+    def __str__(self) -> str:
+        return self.numpy.name
+
+    __format__ = object.__format__  # an f-string shows the name, not the number
+
+
+_NUMPY_NAMES = {
+    DType.BOOL: "bool", DType.INT16: "int16", DType.INT32: "int32", DType.INT64: "int64", DType.FP16: "float16",
+    DType.FP32: "float32", DType.FP64: "float64", DType.UINT8: "uint8", DType.INT8: "int8",
+}  # fmt: skip
+for _member, _name in _NUMPY_NAMES.items():
+    _member.numpy = np.dtype(_name)
+    _member.is_floating = _member.numpy.kind == "f"
+_BY_NAME = {name: member for member, name in _NUMPY_NAMES.items()}
+
+
+def as_dtype(dtype: Any) -> DType:
+    """The `DType` of a name, a NumPy dtype or scalar type, fluid's number, or a `DType`.
+
+    Raises
+    ------
+    WrongTypeError
+        If it is none of these.
+
+    Examples
+    --------
+    >>> as_dtype("float32"), as_dtype(np.int64).name, as_dtype(6).name
+    (<DType.FP32: 5>, 'INT64', 'FP64')
+    """
+    if type(dtype) is DType:
+        return dtype
+    try:
+        if isinstance(dtype, int) and not isinstance(dtype, bool):
+            return DType(dtype)
+        return _BY_NAME[dtype] if isinstance(dtype, str) else _BY_NAME[np.dtype(dtype).name]
+    except (KeyError, TypeError, ValueError):
+        raise WrongTypeError(f"{dtype!r} is not an element type", hint=f"Use one of {', '.join(_BY_NAME)}.") from None
+
+
+class TensorType(NamedTuple):
+    """Element type and shape of a tensor.
+
+    Examples
+    --------
+    >>> print(TensorType(DType.FP32, (-1, 13)))
+    float32[-1, 13]
+    """
+
+    dtype: DType
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every dimension is known."""
+        return -1 not in self.shape
+
+    def with_shape(self, shape: Iterable[int]) -> TensorType:
+        return TensorType(self.dtype, tuple(shape))
+
+    def with_dtype(self, dtype: DType) -> TensorType:
+        return TensorType(dtype, self.shape)
+
+
+def require(condition: bool, message: str, hint: str = "") -> None:
+    """Raise an `OpError` with `message` unless `condition` holds; the caller adds operator, values and source line."""
+    if not condition:
+        raise OpError(message, hint=hint)
+
+
+def require_floating(x: TensorType, slot: str = "X") -> None:
+    """Raise unless `x` has a floating-point element type."""
+    if not x.dtype.is_floating:
+        raise OpError(f"{slot} must be floating point, got {x.dtype}", hint="Convert it with layers.cast.")
+
+
+def require_same_dtype(slots: str, *types: TensorType) -> None:
+    """Raise unless all `types` have one element type; `slots` names them in the message."""
+    if any(t.dtype is not types[0].dtype for t in types):
+        found = ", ".join(str(t.dtype) for t in types)
+        raise OpError(f"{slots} must have one element type, got {found}", hint="Convert with layers.cast.")
+
+
+def normalize_axis(axis: int, rank: int, name: str = "axis") -> int:
+    """`axis` counted from the front; raises unless ``-rank <= axis < rank``."""
+    require(-rank <= axis < rank, f"{name} must be in [{-rank}, {rank}), got {axis}")
+    return axis + rank if axis < 0 else axis
+
+
+def product(dims: Iterable[int]) -> int:
+    """Product of dimensions, -1 when one of them is unknown (and none is 0)."""
+    dims = tuple(dims)
+    if 0 in dims:
+        return 0
+    return -1 if -1 in dims else math.prod(dims)
+
+
+def same_dim(a: int, b: int) -> bool:
+    """Whether two dimensions can be equal: unknown (-1) goes with everything."""
+    return a == b or a == -1 or b == -1
+
+
+def merge_shapes(a: Sequence[int], b: Sequence[int], what: str) -> tuple[int, ...]:
+    """The shape that both `a` and `b` describe; raises when they cannot be equal."""
+    if len(a) != len(b) or not all(map(same_dim, a, b)):
+        raise OpError(f"{what} must have equal shapes, got {list(a)} and {list(b)}")
+    return tuple(y if x == -1 else x for x, y in zip(a, b, strict=True))
+
+
+def broadcast_shapes(x: Sequence[int], y: Sequence[int], axis: int = -1) -> tuple[int, ...]:
+    """Shape of an elementwise result under fluid's rule for ``axis``.
+
+    `y` is laid over `x` from dimension `axis` on (-1: right-aligned); trailing ones of `y` are dropped first when an
+    axis is given. Dimensions must be equal or 1. When right-aligned either side may be the larger.
+
+    Examples
+    --------
+    >>> broadcast_shapes((2, 3, 4), (3,), axis=1)
+    (2, 3, 4)
+    """
+    aligned = tuple(align_shape(x, y, axis))
+    x = (1,) * (len(aligned) - len(x)) + tuple(x)
+    out = []
+    for a, b in zip(x, aligned, strict=True):
+        if not (same_dim(a, b) or a == 1 or b == 1):
+            raise OpError(
+                f"shapes {list(x)} and {list(y)} do not broadcast at axis={axis}",
+                hint="Dimensions must be equal or 1 once Y is laid over X from dimension `axis` on.",
+            )
+        # An unknown dimension beside a known one other than 1 has to be that one.
+        out.append(b if a == 1 or (a == -1 and b != 1) else a)
+    return tuple(out)
+
+
+def align_shape(x: Sequence[int], y: Sequence[int], axis: int) -> tuple[int, ...]:
+    """`y` with the ones added that make right-aligned broadcasting against `x` mean fluid's ``axis`` rule.
+
+    Examples
+    --------
+    >>> align_shape((2, 3, 4), (2,), axis=0)
+    (2, 1, 1)
+    """
+    y = tuple(y)
+    if axis == -1 or len(y) > len(x):
+        return (1,) * (len(x) - len(y)) + y
+    require(0 <= axis < max(len(x), 1), f"axis must be in [0, {len(x)}) or -1, got {axis}")
+    while len(y) > 1 and axis + len(y) > len(x) and y[-1] == 1:
+        y = y[:-1]
+    require(axis + len(y) <= len(x), f"Y has {len(y)} dimensions, too many to lie over X {list(x)} from axis {axis}")
+    return (1,) * axis + y + (1,) * (len(x) - axis - len(y))

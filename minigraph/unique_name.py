@@ -1,0 +1,62 @@
+"""Names for variables and layers that nobody has named: ``fc_0``, ``fc_1``, ..."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+
+class UniqueNameGenerator:
+    """Counts how often each key was asked for; `prefix` goes in front of every name."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
+        self._next: defaultdict[str, int] = defaultdict(int)
+
+    def __call__(self, key: str) -> str:
+        number = self._next[key]
+        self._next[key] = number + 1
+        return f"{self.prefix}{key}_{number}"
+
+
+_GENERATOR: ContextVar[UniqueNameGenerator | None] = ContextVar("unique_name", default=None)
+_DEFAULT = UniqueNameGenerator()
+
+
+def current() -> UniqueNameGenerator:
+    """The generator in force: that of the innermost `guard`, else the process-wide one."""
+    generator = _GENERATOR.get()
+    return _DEFAULT if generator is None else generator
+
+
+def generate(key: str) -> str:
+    """``key_n``, n counting the calls with this key.
+
+    Examples
+    --------
+    >>> with guard():
+    ...     [generate("fc"), generate("fc"), generate("relu")]
+    ['fc_0', 'fc_1', 'relu_0']
+    """
+    return current()(key)
+
+
+def switch(new_generator: UniqueNameGenerator | None = None) -> UniqueNameGenerator:
+    """Put a generator (default: a fresh one) in force from now on; returns the one it replaces."""
+    old = current()
+    _GENERATOR.set(UniqueNameGenerator() if new_generator is None else new_generator)
+    return old
+
+
+@contextmanager
+def guard(new_generator: UniqueNameGenerator | str | None = None) -> Iterator[None]:
+    """Count from zero inside; the old table comes back on exit. A string is put in front of every name."""
+    if isinstance(new_generator, str):
+        new_generator = UniqueNameGenerator(new_generator)
+    token = _GENERATOR.set(UniqueNameGenerator() if new_generator is None else new_generator)
+    try:
+        yield
+    finally:
+        _GENERATOR.reset(token)

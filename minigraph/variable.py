@@ -1,0 +1,231 @@
+"""Variables: the named values of a block."""
+
+from __future__ import annotations
+
+import copy
+import enum
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.opdef import GRAD_SUFFIX
+from minigraph.types import DType, TensorType
+
+if TYPE_CHECKING:
+    from minigraph.ir import Block
+
+
+class VarKind(enum.Enum):
+    """What a variable holds."""
+
+    LOD_TENSOR = "lod_tensor"
+    """A dense array (fluid's word for it)."""
+    SELECTED_ROWS = "selected_rows"
+    """Rows of a mostly zero matrix, with their indices."""
+
+
+class Variable:
+    """A named value of a block.
+
+    Attributes
+    ----------
+    name : str
+    tensor_type : TensorType or None
+        Element type and shape; None until the operator that makes the value is appended.
+    kind : VarKind
+    persistable : bool
+        Lives in the scope from run to run.
+    stop_gradient : bool
+        No gradient flows to or through it.
+    is_data : bool
+        Must be fed.
+    need_check_feed : bool
+        Its declared shape and dtype bind what is fed.
+    error_clip : object or None
+        How the gradient of this value is clipped inside the backward pass.
+    """
+
+    __slots__ = (
+        "block", "error_clip", "is_data", "kind", "name", "need_check_feed", "persistable", "stop_gradient",
+        "tensor_type",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        block: Block,
+        name: str,
+        tensor_type: TensorType | None = None,
+        *,
+        kind: VarKind = VarKind.LOD_TENSOR,
+        persistable: bool = False,
+        stop_gradient: bool = False,
+        is_data: bool = False,
+        need_check_feed: bool = False,
+        error_clip: Any = None,
+    ) -> None:
+        self.block = block
+        self.name = name
+        self.tensor_type = tensor_type
+        self.kind = kind
+        self.persistable = persistable
+        self.stop_gradient = stop_gradient
+        self.is_data = is_data
+        self.need_check_feed = need_check_feed
+        self.error_clip = error_clip
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Dimensions, -1 where unknown; None as long as nothing is known."""
+        return self.tensor_type.shape if self.tensor_type else None
+
+    @property
+    def dtype(self) -> DType:
+        """Element type; float32 as long as nothing is known, as in fluid."""
+        return self.tensor_type.dtype if self.tensor_type else DType.FP32
+
+    @property
+    def type(self) -> VarKind:
+        return self.kind
+
+    @property
+    def lod_level(self) -> int:
+        """Always 0: sequences of different lengths in one tensor are out of scope."""
+        return 0
+
+    @property
+    def grad_name(self) -> str:
+        return self.name + GRAD_SUFFIX
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.tensor_type or 'unknown'}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
+
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        return str(self)
+
+    def __bool__(self) -> bool:
+        raise ProgramError(
+            f"the value of {self.name} is not known while the program is built, so it cannot decide an `if`",
+            site=caller_site(),
+            hint="Write `is None` to test for absence; fetch the variable to see its value.",
+        )
+
+    if TYPE_CHECKING:
+        # Given by minigraph.arithmetic.
+        def __add__(self, other: Any) -> Variable: ...
+        def __radd__(self, other: Any) -> Variable: ...
+        def __sub__(self, other: Any) -> Variable: ...
+        def __rsub__(self, other: Any) -> Variable: ...
+        def __mul__(self, other: Any) -> Variable: ...
+        def __rmul__(self, other: Any) -> Variable: ...
+        def __truediv__(self, other: Any) -> Variable: ...
+        def __rtruediv__(self, other: Any) -> Variable: ...
+        def __neg__(self) -> Variable: ...
+        def astype(self, dtype: Any) -> Variable: ...
+
+    def structure(self) -> tuple[Any, ...]:
+        """Every field but the block; equal for equal variables."""
+        return (
+            type(self).__name__, self.name, self.tensor_type, self.kind, self.persistable, self.stop_gradient,
+            self.is_data, self.need_check_feed, self.error_clip,
+        )  # fmt: skip
+
+    def _copy_to(self, block: Block) -> Variable:
+        return Variable(
+            block,
+            self.name,
+            self.tensor_type,
+            kind=self.kind,
+            persistable=self.persistable,
+            stop_gradient=self.stop_gradient,
+            is_data=self.is_data,
+            need_check_feed=self.need_check_feed,
+            error_clip=copy.copy(self.error_clip),
+        )
+
+
+class Parameter(Variable):
+    """A persistable variable that training updates.
+
+    Attributes
+    ----------
+    trainable : bool
+    optimize_attr : dict
+        ``{"learning_rate": factor}``.
+    regularizer : object or None
+        Wins over the optimizer's.
+    do_model_average : bool
+    need_clip : bool
+        Whether an optimizer's clip concerns it (Paddle 2).
+    gradient_clip : object or None
+        The clip strategy that `minigraph.clip.set_gradient_clip` gave it.
+    """
+
+    __slots__ = ("do_model_average", "gradient_clip", "need_clip", "optimize_attr", "regularizer", "trainable")
+
+    def __init__(
+        self,
+        block: Block,
+        name: str,
+        tensor_type: TensorType,
+        *,
+        trainable: bool = True,
+        optimize_attr: Mapping[str, Any] | None = None,
+        regularizer: Any = None,
+        do_model_average: bool = True,
+        need_clip: bool = True,
+        gradient_clip: Any = None,
+        stop_gradient: bool = False,
+        error_clip: Any = None,
+    ) -> None:
+        super().__init__(
+            block, name, tensor_type, persistable=True, stop_gradient=stop_gradient, error_clip=error_clip
+        )  # fmt: skip
+        self.trainable = trainable
+        self.optimize_attr: dict[str, Any] = dict(optimize_attr or {"learning_rate": 1.0})
+        self.regularizer = regularizer
+        self.do_model_average = do_model_average
+        self.need_clip = need_clip
+        self.gradient_clip = gradient_clip
+
+    @property
+    def gradient_clip_attr(self) -> Any:
+        """Fluid's name of `gradient_clip`."""
+        return self.gradient_clip
+
+    def structure(self) -> tuple[Any, ...]:
+        return (
+            *super().structure(), self.trainable, tuple(sorted(self.optimize_attr.items())), self.regularizer,
+            self.do_model_average, self.need_clip, self.gradient_clip,
+        )  # fmt: skip
+
+    def _copy_to(self, block: Block) -> Parameter:
+        assert self.tensor_type is not None
+        twin = Parameter(
+            block,
+            self.name,
+            self.tensor_type,
+            trainable=self.trainable,
+            regularizer=copy.copy(self.regularizer),
+            do_model_average=self.do_model_average,
+            need_clip=self.need_clip,
+            gradient_clip=copy.copy(self.gradient_clip),
+            stop_gradient=self.stop_gradient,
+            error_clip=copy.copy(self.error_clip),
+        )
+        twin.optimize_attr = dict(self.optimize_attr)
+        twin.kind, twin.persistable = self.kind, self.persistable
+        twin.is_data, twin.need_check_feed = self.is_data, self.need_check_feed
+        return twin
+
+
+def name_of(value: Any) -> str:
+    if isinstance(value, Variable):
+        return value.name
+    if isinstance(value, str):
+        return value
+    raise WrongTypeError(
+        f"a Variable or its name is needed, got {type(value).__name__}: {value!r:.80}", site=caller_site()
+    )

@@ -1,0 +1,107 @@
+"""What is always true of a program; checked after passes and by tests."""
+
+from __future__ import annotations
+
+from minigraph.errors import MinigraphError, VerifyError
+from minigraph.ir import Block, Operator, Program, explain
+from minigraph.opdef import EMPTY
+from minigraph.types import TensorType, same_dim
+
+
+def verify(program: Program) -> None:
+    """Raise unless `program` keeps the invariants of the IR.
+
+    Every name exists; slots and attributes fit the definitions; a value is written before it is read (parameters, persistables, data
+    and variables that no operator writes come from outside); inference run again gives the declared types.
+
+    Raises
+    ------
+    VerifyError
+        Naming the operator, the variable and the source line.
+    """
+    for block in program.blocks:
+        _check_variables(block)
+        written_somewhere = {name for op in block.ops for name in op.output_arg_names}
+        written: set[str] = set()
+        for op in block.ops:
+            _check_slots(op)
+            _check_attrs(op)
+            for name in op.input_arg_names:
+                _check_read(op, block, name, written, written_somewhere)
+            _check_types(op, block)
+            written.update(op.output_arg_names)
+
+
+def _check_variables(block: Block) -> None:
+    for name, var in block.vars.items():
+        if var.name != name or var.block is not block:
+            raise VerifyError(f"block {block.idx} holds {var.name} of block {var.block.idx} under the name {name}")
+
+
+def _check_slots(op: Operator) -> None:
+    for slots, used, what in (
+        (op.definition.input_slots, op.inputs, "input"),
+        (op.definition.output_slots, op.outputs, "output"),
+    ):
+        for name, names in used.items():
+            if name not in slots:
+                raise VerifyError(f"{op.type}: unknown {what} slot {name}", site=op.site)
+            if len(names) > 1 and not slots[name].duplicable:
+                raise VerifyError(f"{op.type}: {what} {name} takes one variable, has {len(names)}", site=op.site)
+        for slot in slots.values():
+            if not used.get(slot.name) and not slot.dispensable and not slot.intermediate:
+                raise VerifyError(f"{op.type}: {what} {slot.name} is missing", site=op.site)
+
+
+def _check_attrs(op: Operator) -> None:
+    """What is held are the attributes that differ from their defaults, in their declared types."""
+    try:
+        converted = op.definition.convert_attrs(op.attrs)
+    except MinigraphError as error:
+        raise VerifyError(error.message, details=error.details, site=op.site, hint=error.hint) from error
+    for name, value in op.attrs.items():
+        if name not in converted or repr(converted[name]) != repr(value):
+            raise VerifyError(
+                f"{op.type}: attribute {name} is held as {value!r}, its default or not of the declared type",
+                site=op.site,
+                hint="Change attributes with op.set_attr.",
+            )
+
+
+def _check_read(op: Operator, block: Block, name: str, written: set[str], written_somewhere: set[str]) -> None:
+    var = block.find_var(name)
+    if var is None:
+        raise VerifyError(f"{op.type} reads {name}, which does not exist", site=op.site)
+    comes_from_outside = var.persistable or var.is_data or name not in written_somewhere or var.block is not block
+    if name not in written and not comes_from_outside:
+        raise VerifyError(f"{op.type} reads {name} before it is written", site=op.site)
+    if var.tensor_type is None:
+        raise VerifyError(f"{op.type} reads {name}, whose type is unknown", site=op.site)
+
+
+def _check_types(op: Operator, block: Block) -> None:
+    inputs: dict[str, list[TensorType | None]] = {}
+    for slot, names in op.inputs.items():
+        found = [block.find_var(name) if name != EMPTY else None for name in names]
+        inputs[slot] = [var.tensor_type if var is not None else None for var in found]
+    try:
+        inferred = op.definition.infer_types(inputs, op.attrs)
+    except MinigraphError as error:
+        problem = explain(error, op, block)
+        raise VerifyError(problem.message, details=problem.details, site=op.site, hint=problem.hint) from error
+    for slot, names in op.outputs.items():
+        if len(names) != len(inferred[slot]):
+            raise VerifyError(f"{op.type}: {slot} has {len(names)} variables for {len(inferred[slot])}", site=op.site)
+        for name, expected in zip(names, inferred[slot], strict=True):
+            if name == EMPTY:
+                continue
+            var = block.find_var(name)
+            if var is None:
+                raise VerifyError(f"{op.type} writes {name}, which does not exist", site=op.site)
+            declared = var.tensor_type
+            if declared is None or not _compatible(declared, expected):
+                raise VerifyError(f"{op.type}: {name} is declared {declared} but is {expected}", site=op.site)
+
+
+def _compatible(a: TensorType, b: TensorType) -> bool:
+    return a.dtype is b.dtype and len(a.shape) == len(b.shape) and all(map(same_dim, a.shape, b.shape))

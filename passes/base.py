@@ -1,0 +1,62 @@
+"""What a pass is: a frozen dataclass whose fields are its options and whose docstring states the law it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from minigraph.ir import Program
+from minigraph.verify import verify
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A rewrite of a program.
+
+    `apply` edits the program in place and says whether anything changed; applying a second time changes nothing.
+    Calling the pass works on a clone, which it verifies and returns.
+    """
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def apply(self, program: Program) -> bool:
+        raise TypeError(f"{self.name} does not define apply")
+
+    def __call__(self, program: Program) -> Program:
+        twin = program.clone()
+        self.apply(twin)
+        verify(twin)
+        return twin
+
+
+Hook = Callable[[Pass, Program, bool], None]
+"""Called after each pass of a pipeline with the pass, the program and whether it changed."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Passes applied one after the other; `hook` sees the program after each."""
+
+    passes: tuple[Pass, ...]
+    hook: Hook | None = None
+
+    def __iter__(self) -> Iterator[Pass]:
+        return iter(self.passes)
+
+    def apply(self, program: Program) -> bool:
+        """Apply every pass in place; says whether any changed the program."""
+        changed = False
+        for each in self.passes:
+            did = each.apply(program)
+            changed = changed or did
+            if self.hook is not None:
+                self.hook(each, program, did)
+        return changed
+
+    def __call__(self, program: Program) -> Program:
+        twin = program.clone()
+        self.apply(twin)
+        verify(twin)
+        return twin

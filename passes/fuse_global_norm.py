@@ -1,0 +1,138 @@
+"""Compute a global norm safely: one operator for fluid's chain of square, sum, square root and division."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from minigraph.ir import Block, Operator, Program
+from minigraph.opdef import EMPTY
+from minigraph.passes.base import Pass
+
+
+@dataclass(frozen=True)
+class FuseGlobalNorm(Pass):
+    """Compute the norm and the products of a global-norm clip by one operator, ``clip_by_global_norm``.
+
+    Law: norm and clipped gradients are the same up to rounding wherever fluid's operators stay finite, and right where
+    those overflow or underflow on the way (the square of 1e30 is infinite in float32, its root is not). That is why
+    this rewrite is part of what a program means, and not only of how fast it runs.
+
+    The operators are known by how they hang together::
+
+        s_i = reduce_sum(square(g_i))     n = sqrt(sum(s_0, s_1, ...))
+        f = elementwise_div(c, elementwise_max(c, n))     y_i = elementwise_mul(g_i, f)
+
+    The products and the root go; what else nothing reads any more is left to `minigraph.lowering.drop_dead`.
+    """
+
+    def apply(self, program: Program) -> bool:
+        block = program.global_block()
+        uses = _Uses(block)
+        matches = [match for op in block.ops if op.type == "sqrt" and (match := _match(op, uses)) is not None]
+        for match in matches:
+            _rewrite(block, match)
+        return bool(matches)
+
+
+class _Uses:
+    """Where operators stand, and who writes and reads each name."""
+
+    def __init__(self, block: Block) -> None:
+        self.position: dict[Operator, int] = {}
+        self.writers: defaultdict[str, list[Operator]] = defaultdict(list)
+        self.readers: defaultdict[str, list[Operator]] = defaultdict(list)
+        for index, op in enumerate(block.ops):
+            self.position[op] = index
+            for name in op.output_arg_names:
+                self.writers[name].append(op)
+            for name in op.input_arg_names:
+                self.readers[name].append(op)
+
+    def sole_writer(self, name: str, type: str) -> Operator | None:
+        """The only operator that writes `name`, if it is of this type."""
+        found = self.writers[name]
+        return found[0] if len(found) == 1 and found[0].type == type else None
+
+    def reader(self, name: str, type: str, slot: str) -> Operator | None:
+        """The first operator of this type that reads `name` in this slot."""
+        return next((op for op in self.readers[name] if op.type == type and op.inputs[slot][0] == name), None)
+
+    def is_written_between(self, name: str, start: Operator, end: Operator) -> bool:
+        first, last = self.position[start], self.position[end]
+        return any(first < self.position[op] < last for op in self.writers[name])
+
+
+@dataclass(frozen=True)
+class _Match:
+    root: Operator
+    maximum: Operator
+    threshold: str
+    grads: list[str]
+    products: dict[str, Operator]
+    """By gradient."""
+
+
+def _match(root: Operator, uses: _Uses) -> _Match | None:
+    """The clip around the square root of a sum of squares, if that is what it is."""
+    squares = _squares_under(root, uses)
+    norm = root.outputs["Out"][0]
+    maximum = uses.reader(norm, "elementwise_max", "Y")
+    if squares is None or maximum is None or uses.writers[norm] != [root]:
+        return None
+    # Nothing may read the norm before the place where the new operator writes it.
+    if any(uses.position[op] < uses.position[maximum] for op in uses.readers[norm]):
+        return None
+    threshold = maximum.inputs["X"][0]
+    divide = uses.reader(maximum.outputs["Out"][0], "elementwise_div", "Y")
+    if divide is None or divide.inputs["X"][0] != threshold:
+        return None
+    products = _products_with(divide.outputs["Out"][0], squares, maximum, uses)
+    return _Match(root, maximum, threshold, list(squares), products) if products else None
+
+
+def _squares_under(root: Operator, uses: _Uses) -> dict[str, Operator] | None:
+    """The squares of all values whose squared elements `root` sums, by value."""
+    total = uses.sole_writer(root.inputs["X"][0], "sum")
+    squares: dict[str, Operator] = {}
+    for name in total.inputs["X"] if total is not None else ():
+        reduction = uses.sole_writer(name, "reduce_sum")
+        if reduction is None or not reduction.attr("reduce_all"):
+            return None
+        square = uses.sole_writer(reduction.inputs["X"][0], "square")
+        # A value summed twice counts twice, which the one operator would not do.
+        if square is None or square.inputs["X"][0] in squares:
+            return None
+        squares[square.inputs["X"][0]] = square
+    return squares or None
+
+
+def _products_with(factor: str, squares: dict[str, Operator], maximum: Operator, uses: _Uses) -> dict[str, Operator]:
+    """For each value the product with the factor, where it may as well be computed at `maximum`."""
+    products: dict[str, Operator] = {}
+    for op in uses.readers[factor]:
+        if op.type != "elementwise_mul" or op.inputs["Y"][0] != factor:
+            continue
+        grad, out = op.inputs["X"][0], op.outputs["Out"][0]
+        is_movable = (
+            grad in squares
+            and grad not in products
+            and not uses.is_written_between(grad, squares[grad], op)
+            and uses.writers[out][0] is op
+            and all(uses.position[reader] > uses.position[op] for reader in uses.readers[out])
+        )
+        if is_movable:
+            products[grad] = op
+    return products
+
+
+def _rewrite(block: Block, match: _Match) -> None:
+    norm = match.root.outputs["Out"][0]
+    outputs = [match.products[grad].outputs["Out"][0] if grad in match.products else EMPTY for grad in match.grads]
+    block.remove(match.root)
+    with block.inserting_before(match.maximum, role=match.maximum.role):
+        block.append_op(
+            "clip_by_global_norm", {"X": match.grads, "ClipNorm": match.threshold}, {"Out": outputs, "Norm": norm}
+        )
+    for op in match.products.values():
+        block.remove(op)

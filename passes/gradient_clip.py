@@ -1,0 +1,106 @@
+"""Insert the operators that clip gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
+from minigraph.name_scope import name_scope
+from minigraph.passes.base import Pass
+
+Pair = tuple[Parameter, Variable]
+Strategy = Any
+"""What has ``emit(block, pairs) -> list of clipped gradients``; see `minigraph.clip.GradientClipBase`."""
+
+
+def clip_pairs(
+    pairs: Sequence[Pair], strategy_of: Callable[[Parameter], Strategy | None], **emit_options: Any
+) -> list[Pair]:
+    """Append the clip operators for `pairs`; returns the pairs with the clipped gradients, in the same order.
+
+    Parameters whose strategies are equal are clipped together, which is what a global norm means. A parameter without
+    a strategy keeps its gradient, and so does one whose gradient is the result of clipping already.
+    """
+    result = list(pairs)
+    for strategy, positions in _groups(pairs, strategy_of):
+        group = [pairs[i] for i in positions]
+        block = group[0][1].block
+        with block.program.role_guard(Role.OPTIMIZE | Role.CLIP), name_scope("gradient_clip"):
+            clipped = strategy.emit(block, group, **emit_options)
+        for i, (param, _), grad in zip(positions, group, clipped, strict=True):
+            result[i] = (param, grad)
+    return result
+
+
+def _groups(
+    pairs: Sequence[Pair], strategy_of: Callable[[Parameter], Strategy | None]
+) -> list[tuple[Strategy, list[int]]]:
+    """Positions of the pairs by strategy, in order of first appearance."""
+    groups: list[tuple[Strategy, list[int]]] = []
+    index: dict[Any, int] = {}
+    for position, (param, _) in enumerate(pairs):
+        strategy = strategy_of(param)
+        if strategy is None:
+            continue
+        key = strategy.group_key()
+        if key not in index:
+            index[key] = len(groups)
+            groups.append((strategy, []))
+        groups[index[key]][1].append(position)
+    _check_groups(pairs, groups, strategy_of)
+    return groups
+
+
+def _check_groups(
+    pairs: Sequence[Pair], groups: list[tuple[Strategy, list[int]]], strategy_of: Callable[[Parameter], Strategy | None]
+) -> None:
+    for strategy, positions in groups:
+        for position in positions:
+            strategy.check_group(strategy_of(pairs[position][0]), pairs[position][0])
+
+
+def clipped_gradients(block: Block) -> set[str]:
+    """Names of the gradients that a clip operator of the block has written."""
+    return {name for op in block.ops if op.role & Role.CLIP for name in op.output_arg_names}
+
+
+@dataclass(frozen=True)
+class ClipGradients(Pass):
+    """Make each update read the clipped gradient that its parameter asks for.
+
+    A parameter asks through its field ``gradient_clip``. Only the ``Grad`` input of an update changes; gradients keep
+    their names, so a fetch still sees the unclipped value. An update that reads a clipped gradient already is left
+    alone, so that applying the pass twice changes nothing the second time.
+    """
+
+    def apply(self, program: Program) -> bool:
+        block = program.global_block()
+        updates = _updates_to_clip(block)
+        if not updates:
+            return False
+        pairs = [_pair(block, op) for op in updates]
+        with block.inserting_before(updates[0]):
+            clipped = clip_pairs(pairs, lambda param: param.gradient_clip)
+        for op, (_, raw), (_, grad) in zip(updates, pairs, clipped, strict=True):
+            op.replace_input(raw, grad)
+        return True
+
+
+def _updates_to_clip(block: Block) -> list[Operator]:
+    done = clipped_gradients(block)
+    return [
+        op
+        for op in block.ops
+        if op.role & Role.OPTIMIZE
+        and {"Param", "Grad"} <= op.inputs.keys()
+        and op.inputs["Grad"][0] not in done
+        and getattr(block.find_var(op.inputs["Param"][0]), "gradient_clip", None) is not None
+    ]
+
+
+def _pair(block: Block, op: Operator) -> Pair:
+    param = block.find_var(op.inputs["Param"][0])
+    assert isinstance(param, Parameter)
+    return param, block.var(op.inputs["Grad"][0])

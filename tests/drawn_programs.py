@@ -1,0 +1,157 @@
+"""Programs for laws: `any_programs` have every field in every state, `trained_programs` also compute something."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from minigraph.backward import append_backward
+from minigraph.ir import Block, Parameter, Program, Role, Variable, VarKind
+from minigraph.opdef import EMPTY, REQUIRED, all_definitions
+from minigraph.strategies import printable
+from minigraph.types import DType, TensorType
+
+
+@printable
+@dataclass(frozen=True)
+class PretendClip:
+    """A strategy with a field of every sort."""
+
+    limit: float
+    group: str = "default"
+    axes: tuple[int, ...] = ()
+    inner: object = None
+
+
+# Every field in every state
+
+plain_names = st.from_regex(r"[A-Za-z0-9_.@/$-]{1,12}", fullmatch=True)
+names = st.one_of(plain_names, st.text(max_size=5)).filter(lambda name: name != EMPTY)
+finite = st.floats(allow_nan=False)
+clips = st.recursive(
+    st.none(),
+    lambda inner: st.builds(
+        PretendClip, limit=finite, group=st.text(max_size=4), axes=st.lists(st.integers()).map(tuple), inner=inner
+    ),
+    max_leaves=3,
+)
+tensor_types = st.builds(
+    TensorType, st.sampled_from(DType), st.lists(st.integers(-1, 2**40), max_size=4).map(tuple)
+)  # fmt: skip
+every_float = st.one_of(st.floats(), st.floats(width=32), st.sampled_from([0.1, 1e-8, 16777217.0, math.pi]))
+attribute_values = {
+    "int": st.one_of(st.integers(), st.integers(0, 6)),
+    "float": every_float,
+    "bool": st.booleans(),
+    "str": st.text(),
+    "list[int]": st.lists(st.integers()),
+    "list[float]": st.lists(every_float),
+    "list[bool]": st.lists(st.booleans()),
+    "list[str]": st.lists(st.text()),
+}
+
+
+@st.composite
+def any_programs(draw: st.DrawFn) -> Program:
+    program = Program()
+    program.random_seed = draw(st.integers(0, 3))
+    program.backward_passes = draw(st.integers(0, 2))
+    for idx in range(1, draw(st.integers(1, 3))):
+        program.blocks.append(Block(program, idx, draw(st.integers(0, idx - 1))))
+    for block in program.blocks:
+        for name in draw(st.lists(names, unique=True, min_size=1, max_size=6)):
+            block.vars[name] = draw_variable(draw, block, name)
+    for block in program.blocks:
+        for _ in range(draw(st.integers(0, 4))):
+            draw_operator(draw, block)
+    return program
+
+
+def draw_variable(draw: st.DrawFn, block: Block, name: str) -> Variable:
+    var: Variable
+    if draw(st.booleans()):
+        var = param = Parameter(block, name, draw(tensor_types))
+        param.trainable = draw(st.booleans())
+        param.do_model_average = draw(st.booleans())
+        param.need_clip = draw(st.booleans())
+        param.optimize_attr = draw(st.dictionaries(st.text(max_size=3), finite, max_size=2))
+        param.gradient_clip, param.regularizer = draw(clips), draw(clips)
+    else:
+        var = Variable(block, name, draw(st.none() | tensor_types))
+    var.kind = draw(st.sampled_from(VarKind))
+    for field in ("persistable", "stop_gradient", "is_data", "need_check_feed"):
+        setattr(var, field, draw(st.booleans()))
+    var.error_clip = draw(clips)
+    return var
+
+
+def draw_operator(draw: st.DrawFn, block: Block) -> None:
+    definition = draw(st.sampled_from(all_definitions()))
+    visible = list(dict.fromkeys(name for b in block.program.blocks for name in b.vars if block.find_var(name) is not None))
+
+    def draw_slots(slots):
+        return {
+            slot.name: draw(
+                st.lists(
+                    st.sampled_from([*visible, EMPTY] if slot.duplicable else visible),
+                    min_size=0 if slot.dispensable or slot.intermediate else 1,
+                    max_size=3 if slot.duplicable else 1,
+                )
+            )
+            for slot in slots
+        }
+
+    attrs = {
+        name: draw(attribute_values[attr.type])
+        for name, attr in definition.attrs.items()
+        if attr.default is REQUIRED or draw(st.booleans())
+    }
+    attrs["op_role"] = draw(st.builds(lambda roles: sum(roles, Role.FORWARD), st.sets(st.sampled_from(Role))))
+    attrs["op_role_var"] = draw(st.lists(names, max_size=2))
+    attrs["op_namescope"] = draw(st.just("/") | st.text(min_size=1, max_size=5))
+    inputs, outputs = draw_slots(definition.inputs), draw_slots(definition.outputs)
+    block._link(None, block._make_op(definition.type, inputs, outputs, attrs, None))
+
+
+# Programs that compute
+
+UNARY = ("relu", "tanh", "sigmoid", "square", "scale")
+BINARY = ("elementwise_add", "elementwise_sub", "elementwise_mul", "elementwise_max")
+
+
+@st.composite
+def forward_programs(draw: st.DrawFn, rows: int = 3, columns: int = 4) -> Program:
+    """Float operators of one shape over data and parameters; the last makes ``loss: float32[1]``."""
+    program = Program()
+    block = program.global_block()
+    known = []
+    for i in range(draw(st.integers(1, 2))):
+        known.append(block.create_var(name=f"x{i}", shape=[rows, columns], is_data=True, stop_gradient=True))
+    for i in range(draw(st.integers(1, 4))):
+        known.append(block.create_parameter(f"w{i}", [rows, columns]))
+    for i in range(draw(st.integers(1, 8))):
+        binary = draw(st.booleans())
+        op_type = draw(st.sampled_from(BINARY if binary else UNARY))
+        inputs = {"X": draw(st.sampled_from(known))}
+        if binary:
+            inputs["Y"] = draw(st.sampled_from(known))
+        attrs = {"scale": draw(st.floats(-2, 2, width=32))} if op_type == "scale" else {}
+        out = block.create_var(name=f"h{i}")
+        block.append_op(op_type, inputs, {"Out": out}, attrs)
+        known.append(out)
+    block.append_op("mean", {"X": known[-1]}, {"Out": block.create_var(name="loss")})
+    return program
+
+
+@st.composite
+def trained_programs(draw: st.DrawFn, rows: int = 3, columns: int = 4) -> Program:
+    """`forward_programs` with the gradient of the loss and an update of every parameter that it depends on."""
+    program = draw(forward_programs(rows, columns))
+    block = program.global_block()
+    rate = block.create_var(name="rate", shape=[1], persistable=True, stop_gradient=True)
+    for param, grad in append_backward(block.var("loss")):
+        with program.role_guard(Role.OPTIMIZE, (param, grad)):
+            block.append_op("sgd", {"Param": param, "Grad": grad, "LearningRate": rate}, {"ParamOut": param})
+    return program

@@ -1,0 +1,158 @@
+"""The interpreter is the specification: whatever an executor does to a program, the bits come out the same."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from random_programs import STEPS, Clip, Recipe, Step, Training, build, recipes, trainings
+
+import minigraph as fluid
+from minigraph import layers
+from minigraph.errors import ExecutionError
+from minigraph.interpreter import Interpreter, evaluate
+from minigraph.place import CPUPlace
+
+SGD = Training("SGD")
+FIXED = {
+    **{kind: Recipe(3, 4, False, "float32", (Step(kind, 0, 1, 0.5), Step("linear", 0, 0, 1.0)), None, SGD) for kind in STEPS},
+    **{f"{kind} in float64": Recipe(3, 4, True, "float64", (Step(kind, 0, 0, -1.5),), None, SGD) for kind in STEPS},
+    **{
+        f"{optimizer} {clip.kind} {clip.threshold:g} {decay}": Recipe(
+            8, 3, True, "float32", (Step("linear_tanh", 0, 0, 1.0), Step("linear_shared", 0, 0, 1.0), Step("add", 0, 2, 1.0)),
+            None, Training(optimizer, clip, decay=decay),
+        )
+        for optimizer in ("SGD", "Momentum", "Adam")
+        for clip in (Clip("value", 0.01), Clip("norm", 0.01), Clip("global", 0.01), Clip("global", 100.0))
+        for decay in (None, "L1Decay", "L2Decay")
+    },
+}  # fmt: skip
+"""Programs with every kind of step and every kind of update at least once."""
+
+
+def history(kind_of_executor, built, fetch, steps=3):
+    """All fetched values of all steps, then every persistable variable."""
+    executor, scope = kind_of_executor(CPUPlace()), fluid.Scope()
+    executor.run(built.startup, scope=scope)
+    found = {}
+    for number in range(steps):
+        results = executor.run(built.main, feed=built.feed(number), fetch_list=fetch, scope=scope)
+        found.update({(number, name): value for name, value in zip(fetch, results, strict=True)})
+    for name in scope.local_var_names():
+        found["scope", name] = np.array(scope.find_var(name).get_tensor())
+    return found
+
+
+def assert_same_bits(found, expected):
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        assert (found[key].dtype, found[key].shape) == (value.dtype, value.shape), key
+        assert found[key].tobytes() == value.tobytes(), f"{key}: {found[key]} is not {value}"
+
+
+def fetchable(built):
+    """Every variable of the program that a run computes or knows."""
+    return [var.name for var in built.main.list_vars()]
+
+
+def check(built, fetch):
+    expected = history(Interpreter, built, fetch)
+    assert_same_bits(history(fluid.Executor, built, fetch), expected)
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_an_executor_computes_the_same_bits(name):
+    built = build(FIXED[name])
+    assert built.params_grads
+    fetch = [built.loss.name, *(grad.name for _, grad in built.params_grads)]
+    check(built, fetch)
+    check(built, fetchable(built))
+
+
+@given(recipes(training=trainings()))
+def test_an_executor_computes_the_same_bits_for_random_programs(recipe):
+    built = build(recipe)
+    check(built, [built.loss.name, *(grad.name for _, grad in built.params_grads)])
+
+
+@given(recipes(max_steps=5))
+def test_an_executor_computes_the_same_bits_whatever_is_fetched(recipe):
+    built = build(recipe)
+    check(built, fetchable(built))
+
+
+@given(recipes(training=trainings(), max_steps=4))
+def test_what_is_fetched_beside_it_does_not_change_a_value(recipe):
+    built = build(recipe)
+    alone = history(fluid.Executor, built, [built.loss.name])
+    together = history(fluid.Executor, built, fetchable(built))
+    assert_same_bits({key: together[key] for key in alone}, alone)
+
+
+def test_bits_are_compared_as_bits():
+    with pytest.raises(AssertionError):
+        assert_same_bits({"a": np.array([0.0])}, {"a": np.array([-0.0])})
+    with pytest.raises(AssertionError):
+        assert_same_bits({"a": np.array([1.0], "float32")}, {"a": np.array([1.0], "float64")})
+    assert_same_bits({"a": np.array([np.nan])}, {"a": np.array([np.nan])})
+
+
+# What evaluating one operator means
+
+
+@pytest.fixture
+def ops():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [2, 3])
+        y = fluid.data("y", [2, 3])
+        layers.elementwise_sub(x, y)
+        layers.sums([x, y, x])
+        layers.topk(x, k=2)
+        layers.clip(x, min=-1.0, max=1.0)
+        yield {op.type: op for op in fluid.default_main_program().global_block().ops}
+
+
+VALUES = {"x": np.array([[1, 5, 3], [4, 0, 2]], "float32"), "y": np.full((2, 3), 2.0, "float32")}
+
+
+def value_of(op):
+    return evaluate(op, VALUES.__getitem__, CPUPlace(), None)
+
+
+def test_arguments_go_by_slot_order(ops):
+    ((_, value),) = value_of(ops["elementwise_sub"]).items()
+    np.testing.assert_array_equal(value, VALUES["x"] - 2)
+
+
+def test_a_slot_of_several_variables_is_a_list(ops):
+    ((_, value),) = value_of(ops["sum"]).items()
+    np.testing.assert_array_equal(value, 2 * VALUES["x"] + 2)
+
+
+def test_results_go_by_output_slot(ops):
+    op = ops["top_k"]
+    values = value_of(op)
+    np.testing.assert_array_equal(values[op.output("Out")[0]], [[5, 3], [4, 2]])
+    np.testing.assert_array_equal(values[op.output("Indices")[0]], [[1, 2], [0, 2]])
+
+
+def test_a_slot_left_out_is_none_and_attributes_have_their_defaults(ops):
+    ((_, value),) = value_of(ops["clip"]).items()
+    np.testing.assert_array_equal(value, np.clip(VALUES["x"], -1, 1))
+
+
+def test_what_is_not_there_is_an_error_that_names_it(ops):
+    with pytest.raises(ExecutionError, match="(?s)x is neither fed nor computed nor in the scope"):
+        Interpreter().run(ops["clip"].block.program, fetch_list=ops["clip"].output("Out"))
+
+
+def test_a_failing_kernel_is_reported_like_an_executor_does():
+    with fluid.program_guard(fluid.Program()):
+        x, label = fluid.data("x", [2, 3]), fluid.data("label", [2, 1], "int64")
+        loss = layers.cross_entropy(layers.softmax(x), label)
+        feed = {"x": VALUES["x"], "label": np.array([[0], [9]])}
+        errors = []
+        for kind in (fluid.Executor, Interpreter):
+            with pytest.raises(ExecutionError) as caught:
+                kind().run(feed=feed, fetch_list=[loss])
+            errors.append(str(caught.value))
+    assert errors[0] == errors[1]
+    assert "loss = layers.cross_entropy(layers.softmax(x), label)" in errors[0]

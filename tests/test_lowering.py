@@ -1,0 +1,421 @@
+import dataclasses
+import inspect
+import linecache
+import weakref
+
+import networkx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from random_programs import build, recipes
+
+import minigraph as fluid
+from minigraph import layers
+from minigraph.codegen import generate
+from minigraph.errors import ExecutionError, FeedError, NotFoundError, OpError
+from minigraph.executor import lower
+from minigraph.interpreter import evaluate
+from minigraph.kernels import find_kernel, registry
+from minigraph.lowering import concretize, drop_dead, prune, to_steps
+from minigraph.place import CPUPlace
+from minigraph.types import DType, TensorType
+
+
+def parse(text):
+    return fluid.Program.parse(inspect.cleandoc(text))
+
+
+def types(program):
+    return [op.type for op in program.global_block().ops]
+
+
+def float32(*shape):
+    return TensorType(DType.FP32, shape)
+
+
+def feed_types(built):
+    return {name: TensorType(fluid.Program and built.main.global_block().var(name).dtype, a.shape) for name, a in built.feed().items()}
+
+
+# Pruning
+
+BRANCHES = """
+    block 0
+      persist counter: float32[1]
+      param w: float32[2, 2]
+      data x: float32[-1, 2]
+      a: float32[-1, 2] = mul(X=x, Y=w)
+      b: float32[-1, 2] = relu(X=a)
+      c: float32[-1, 2] = tanh(X=a)
+      d: float32[1] = mean(X=c)
+      counter = increment(X=counter)
+"""
+
+
+@pytest.mark.parametrize(
+    ("fetch", "kept"),
+    [
+        ([], ["increment"]),
+        (["x"], ["increment"]),
+        (["w"], ["increment"]),
+        (["counter"], ["increment"]),
+        (["a"], ["mul", "increment"]),
+        (["b"], ["mul", "relu", "increment"]),
+        (["d"], ["mul", "tanh", "mean", "increment"]),
+        (["d", "b"], ["mul", "relu", "tanh", "mean", "increment"]),
+    ],
+)
+def test_what_is_fetched_or_persisted_is_computed_and_nothing_else(fetch, kept):
+    assert types(prune(parse(BRANCHES), ["x"], fetch)) == kept
+
+
+def test_pruning_leaves_the_program_alone():
+    program = parse(BRANCHES)
+    before, version = program.structure(), program.version
+    private = prune(program, ["x"], ["b"])
+    assert (program.structure(), program.version) == (before, version)
+    assert not {id(op) for op in program.global_block().ops} & {id(op) for op in private.global_block().ops}
+    assert not {id(v) for v in program.list_vars()} & {id(v) for v in private.list_vars()}
+
+
+def test_only_variables_in_use_are_copied():
+    private = prune(parse(BRANCHES), ["x"], ["b"])
+    assert sorted(private.global_block().vars) == ["a", "b", "counter", "w", "x"]
+
+
+def test_a_value_overwritten_before_it_is_read_is_not_computed():
+    program = parse("""
+        block 0
+          data x: float32[2]
+          a: float32[2] = relu(X=x)
+          a: float32[2] = tanh(X=x)
+          b: float32[2] = exp(X=a)
+          a: float32[2] = square(X=b)
+    """)
+    assert types(prune(program, ["x"], ["b"])) == ["tanh", "exp"]
+    assert types(prune(program, ["x"], ["a"])) == ["tanh", "exp", "square"]
+
+
+def test_an_update_in_place_keeps_what_it_reads():
+    program = parse("""
+        block 0
+          data x: float32[2]
+          a: float32[2] = relu(X=x)
+          a: float32[2] = scale(X=a) {scale=2.0}
+          a: float32[2] = tanh(X=a)
+    """)
+    assert types(prune(program, ["x"], ["a"])) == ["relu", "scale", "tanh"]
+
+
+def test_dead_operators_are_dropped_in_place():
+    program = parse(BRANCHES)
+    drop_dead(program, ["b"])
+    assert types(program) == ["mul", "relu", "increment"]
+
+
+def test_pruning_for_an_unknown_name_is_an_error():
+    with pytest.raises(NotFoundError, match="(?s)no variable 'dd'.*Did you mean d"):
+        prune(parse(BRANCHES.replace("d:", "day:").replace("a:", "dd_:")), [], ["dd"])
+
+
+@given(recipes())
+def test_pruning_keeps_the_ancestors_of_what_is_fetched_or_persisted(recipe):
+    built = build(recipe)
+    block = built.main.global_block()
+    fetch = [built.values[len(built.values) // 2].name]
+    graph, last_writer = networkx.DiGraph(), {}
+    ops = list(block.ops)
+    for number, op in enumerate(ops):
+        graph.add_node(number)
+        graph.add_edges_from((last_writer[name], number) for name in op.input_arg_names if name in last_writer)
+        last_writer.update(dict.fromkeys(op.output_arg_names, number))
+    persisted = {n for n, op in enumerate(ops) if any(block.var(name).persistable for name in op.output_arg_names)}
+    wanted = persisted | {last_writer[name] for name in fetch if name in last_writer}
+    needed = wanted.union(*(networkx.ancestors(graph, number) for number in wanted))
+    kept = prune(built.main, ["x", "label"], fetch).global_block().ops
+    assert [op.structure() for op in kept] == [op.structure() for n, op in enumerate(ops) if n in needed]
+
+
+# Concrete shapes
+
+
+def test_shapes_become_those_of_what_is_fed():
+    program = prune(parse(BRANCHES), ["x"], ["b", "d"])
+    concretize(program, {"x": float32(5, 2)})
+    block = program.global_block()
+    assert {name: block.var(name).shape for name in "abcdx"} == {
+        "a": (5, 2), "b": (5, 2), "c": (5, 2), "d": (1,), "x": (5, 2)
+    }  # fmt: skip
+
+
+def test_a_shape_that_does_not_fit_names_the_operator_its_inputs_and_the_users_line():
+    with fluid.program_guard(fluid.Program()):
+        x = layers.data("x", [2])
+        y = layers.data("y", [2])
+        layers.elementwise_add(layers.relu(x), y, name="sum")
+        private = prune(fluid.default_main_program(), ["x", "y"], ["sum.tmp_0"])
+    with pytest.raises(OpError) as caught:
+        concretize(private, {"x": float32(3, 2), "y": float32(4, 2)})
+    text = str(caught.value)
+    assert text.startswith("elementwise_add: shapes [3, 2] and [4, 2]")
+    assert "Y = y: float32[4, 2]" in text
+    assert 'test_lowering.py' in text and 'layers.elementwise_add(layers.relu(x), y, name="sum")' in text
+
+
+# Steps
+
+
+def steps_of(text, fetch, **feeds):
+    program = prune(parse(text), list(feeds), fetch)
+    concretize(program, feeds)
+    return to_steps(program, list(feeds), fetch, "cpu")
+
+
+def test_every_value_is_written_once():
+    steps = steps_of(
+        """
+        block 0
+          data x: float32[2]
+          x = scale(X=x) {scale=2.0}
+          x = relu(X=x)
+        """,
+        ["x"],
+        x=float32(2),
+    )
+    (fed,), (first, second) = steps.feeds, steps.steps
+    assert first.inputs == [fed]
+    assert second.inputs == [first.outputs[0][0]]
+    assert steps.fetches == second.outputs[0]
+    assert len({id(fed), id(first.outputs[0][0]), id(second.outputs[0][0])}) == 3
+
+
+def test_state_is_what_is_read_before_it_is_written():
+    steps = steps_of(
+        """
+        block 0
+          persist read: float32[1]
+          persist both: float32[1]
+          persist written: float32[1]
+          written = scale(X=read) {scale=2.0}
+          both = elementwise_add(X=both, Y=written)
+        """,
+        [],
+    )
+    assert [value.name for value in steps.state] == ["read", "both"]
+    assert sorted(steps.new_state) == ["both", "written"]
+
+
+def test_data_that_is_not_fed_is_an_error_that_names_its_reader():
+    with pytest.raises(FeedError, match=r"(?s)^x is not fed, which mul reads.*declared x: float32\[-1, 2\].*Add 'x' to the feed"):
+        steps_of(BRANCHES, ["b"])
+    with pytest.raises(FeedError, match="^x is not fed\n"):
+        steps_of(BRANCHES, ["x"])
+
+
+def test_a_value_that_nothing_computes_is_an_error():
+    with pytest.raises(ExecutionError, match="nothing computes a, which relu reads"):
+        steps_of("block 0\n var a: float32[2]\n b: float32[2] = relu(X=a)", ["b"])
+
+
+def test_an_operator_without_a_kernel_is_an_error(monkeypatch):
+    monkeypatch.delitem(registry._KERNELS, ("relu", None))
+    with pytest.raises(ExecutionError, match="relu has no kernel for cpu"):
+        steps_of(BRANCHES, ["b"], x=float32(3, 2))
+
+
+def test_a_view_shares_the_storage_of_its_source():
+    steps = steps_of(
+        """
+        block 0
+          data x: float32[2, 3]
+          a: float32[2, 3] = relu(X=x)
+          b: float32[6] = reshape2(X=a) {shape=[6]}
+          c: float32[3, 2] = reshape2(X=b) {shape=[3, 2]}
+          d: float32[3, 2] = tanh(X=c)
+        """,
+        ["d"],
+        x=float32(2, 3),
+    )
+    x, (a, b, c, d) = steps.feeds[0], [step.outputs[0][0] for step in steps.steps]
+    assert (b.root, c.root) == (a, a)
+    assert (a.root, d.root, x.root) == (a, d, x)
+
+
+def test_a_value_is_released_by_its_last_reader():
+    steps = steps_of(
+        """
+        block 0
+          data x: float32[2]
+          a: float32[2] = relu(X=x)
+          b: float32[2] = tanh(X=a)
+          c: float32[2] = elementwise_add(X=a, Y=b)
+          d: float32[2] = exp(X=c)
+        """,
+        ["c", "d"],
+        x=float32(2),
+    )
+    assert [[value.name for value in group] for group in steps.released] == [["x"], [], ["a", "b"], []]
+
+
+@given(recipes())
+def test_nothing_is_read_after_its_release_and_nothing_is_kept(recipe):
+    built = build(recipe)
+    fetch = [built.loss.name, built.values[-1].name]
+    program = prune(built.main, ["x", "label"], fetch)
+    concretize(program, feed_types(built))
+    steps = to_steps(program, ["x", "label"], fetch, "cpu")
+    live = {id(value) for value in (*steps.feeds, *steps.state)}
+    for step, released in zip(steps.steps, steps.released, strict=True):
+        assert {id(value) for value in step.values_read()} <= live
+        live |= {id(value) for value in step.values_written()}
+        assert {id(value) for value in released} <= live
+        live -= {id(value) for value in released}
+    kept = {id(value) for value in (*steps.fetches, *steps.new_state.values(), *steps.state)}
+    used = {id(value) for step in steps.steps for value in step.values_read()}
+    unread_feeds = {id(value) for value in steps.feeds} - used
+    assert live - unread_feeds == kept - (unread_feeds - {id(value) for value in steps.fetches})
+
+
+def test_memory_is_free_once_its_last_reader_has_run(monkeypatch):
+    kernel = find_kernel("tanh", "cpu")
+    seen, alive = [], []
+
+    def observed(xp, x, **options):
+        alive.append([reference() is not None for reference in seen])
+        seen.append(weakref.ref(x))
+        return kernel.function(xp, x, **options)
+
+    monkeypatch.setitem(registry._KERNELS, ("tanh", None), dataclasses.replace(kernel, function=observed, takes_out=False))
+    with fluid.program_guard(fluid.Program()):
+        x = fluid.data("x", [4])
+        x = layers.relu(x)
+        for _ in range(4):
+            x = layers.tanh(x)
+        fluid.Executor().run(feed={"x": np.ones(4, "float32")}, fetch_list=[x])
+    assert alive == [[], [False], [False, False], [False, False, False]]
+
+
+# Generated source
+
+
+def plan(text, fetch, **feeds):
+    return lower(parse(text), feeds, fetch, CPUPlace())
+
+
+def test_the_generated_function_is_straight_line_code():
+    text = """
+        block 0
+          param w: float32[2, 3]
+          persist rate: float32[1]
+          data x: float32[-1, 2]
+          h.tmp_0: float32[-1, 3] = mul(X=x, Y=w)
+          h.tmp_1: float32[-1, 3] = relu(X=h.tmp_0)
+          loss: float32[1] = mean(X=h.tmp_1)
+          loss@GRAD: float32[1] = fill_constant() {shape=[1], value=1.0}
+          h.tmp_1@GRAD: float32[-1, 3] = mean_grad(X=h.tmp_1, Out@GRAD=loss@GRAD)
+          h.tmp_0@GRAD: float32[-1, 3] = relu_grad(Out=h.tmp_1, Out@GRAD=h.tmp_1@GRAD)
+          Y@GRAD=w@GRAD: float32[2, 3] = mul_grad(X=x, Y=w, Out@GRAD=h.tmp_0@GRAD)
+          w = sgd(Param=w, LearningRate=rate, Grad=w@GRAD)
+    """
+    compiled = plan(text, ["loss"], x=float32(4, 2)).compiled
+    assert compiled.source == inspect.cleandoc("""
+        def run(feeds, state, rng):
+    """) + "\n"
+
+
+def test_the_source_is_there_for_tracebacks_as_long_as_the_plan_lives():
+    made = plan(BRANCHES, ["b"], x=float32(4, 2))
+    filename = made.compiled.filename
+    linecache.checkcache()
+    assert linecache.getline(filename, 1) == "def run(feeds, state, rng):\n"
+    assert inspect.getsource(made.compiled.function) == made.compiled.source
+    del made
+    assert filename not in linecache.cache
+
+
+def test_every_line_that_calls_a_kernel_is_known_by_its_step():
+    made = plan(BRANCHES, ["b", "d"], x=float32(4, 2))
+    lines = made.compiled.source.splitlines()
+    found = {lines[number - 1].split("(")[0].split(" = ")[1]: step.op.type for number, step in made.compiled.step_of_line.items()}
+    assert set(found.values()) == {"mul", "relu", "tanh", "mean", "increment"}
+    assert all(kind in call for call, kind in found.items())
+
+
+def test_names_that_differ_in_signs_only_stay_apart():
+    made = plan(
+        """
+        block 0
+          data a.b: float32[2]
+          data a@b: float32[2]
+          data a_b: float32[2]
+          "for": float32[2] = elementwise_sub(X=a.b, Y=a@b)
+          xp: float32[2] = elementwise_mul(X="for", Y=a_b)
+          elementwise_mul: float32[2] = elementwise_mul(X=xp, Y=a_b)
+        """,
+        ["elementwise_mul"],
+        **{"a.b": float32(2), "a@b": float32(2), "a_b": float32(2)},
+    )
+    arrays = [np.array(pair, "float32") for pair in ([5, 7], [1, 2], [3, 10])]
+    (result,), _ = made.compiled.function(arrays, [], None)
+    np.testing.assert_array_equal(result, [36, 500])
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), 0.1, 1e-45, 3.4e38])
+def test_numbers_reach_the_kernel_as_they_are(value):
+    with fluid.program_guard(fluid.Program()):
+        x = fluid.data("x", [1])
+        out = layers.scale(x, 0.0 if np.isinf(value) else 1.0, bias=value)
+        (result,) = fluid.Executor().run(feed={"x": np.zeros(1, "float32")}, fetch_list=[out])
+    np.testing.assert_array_equal(result, np.array([value], "float32"))
+
+
+# Which gradients are computed
+
+
+def test_no_gradient_is_computed_for_data(monkeypatch):
+    kernel = find_kernel("mul_grad", "cpu")
+    wanted_flags = []
+
+    def observed(xp, *arrays, wanted, **options):
+        wanted_flags.append(wanted)
+        return kernel.function(xp, *arrays, wanted=wanted, **options)
+
+    monkeypatch.setitem(registry._KERNELS, ("mul_grad", None), dataclasses.replace(kernel, function=observed))
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [4, 2])
+        loss = layers.mean(layers.fc(layers.fc(x, 3, bias_attr=False), 1, bias_attr=False))
+        pairs = fluid.append_backward(loss)
+        executor, scope = fluid.Executor(), fluid.Scope()
+        executor.run(fluid.default_startup_program(), scope=scope)
+        executor.run(feed={"x": np.ones((4, 2), "float32")}, fetch_list=[grad for _, grad in pairs], scope=scope)
+    assert wanted_flags == [(True, True), (False, True)]
+
+
+def test_wanted_flags_of_a_slot_of_several_variables():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [2])
+        w = layers.create_parameter([2], "float32", attr=fluid.ParamAttr("w"))
+        fluid.append_backward(layers.mean(layers.concat([x, w, w], axis=0)))
+        (op,) = [op for op in fluid.default_main_program().global_block().ops if op.type == "concat_grad"]
+    values = {"x": np.ones(2, "float32"), "w": np.ones(2, "float32")}
+    (out_grad,) = op.input("Out@GRAD")
+    values[out_grad] = np.arange(6, dtype="float32")
+    found = evaluate(op, values.__getitem__, CPUPlace(), None)
+    assert sorted(found) == sorted(name for name in op.output("X@GRAD") if name != "@EMPTY@")
+    np.testing.assert_array_equal(np.concatenate(list(found.values())), [2, 3, 4, 5])
+
+
+def test_a_plan_does_not_keep_gradients_that_nobody_wants():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        loss = layers.mean(layers.fc(fluid.data("x", [4, 2]), 3))
+        fluid.append_backward(loss)
+        made = lower(fluid.default_main_program(), {"x": float32(4, 2)}, [loss.name], CPUPlace())
+    assert [step.op.type for step in made.steps.steps] == ["mul", "elementwise_add", "mean"]
+
+
+def test_generating_twice_gives_the_same_source():
+    made = plan(BRANCHES, ["b"], x=float32(4, 2))
+    assert generate(made.steps, CPUPlace()).source == made.compiled.source
+
+
+settings.register_profile("fast", max_examples=50, deadline=None)

@@ -1,0 +1,27 @@
+"""README.md's commands are the ones that are checked: `.ci/run` runs them letter for letter."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+COMMANDS = [
+    "python -m pip install -e . && python -m minigraph compare",
+    "python -m pip install -e '.[test]' && python -m pytest",
+]
+
+
+def test_the_readme_gives_the_two_commands_in_fenced_blocks():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    fenced = re.findall(r"^```[^\n]*\n(.*?)^```", readme, flags=re.MULTILINE | re.DOTALL)
+    lines = [line.strip() for block in fenced for line in block.splitlines()]
+    assert [line for line in lines if line in COMMANDS] == COMMANDS
+
+
+def test_continuous_integration_runs_the_two_commands_first():
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    commands = [shlex.split(line)[2] for line in script.splitlines() if line.startswith("stage ")]
+    assert commands[: len(COMMANDS)] == COMMANDS
