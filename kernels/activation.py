@@ -143,7 +143,7 @@ def _quicker_relu(xp, x):
     if math.prod(x.shape) > 4096:
         return lambda x, out=None: x.clip(zero, math.inf, out)
     maximum = np.maximum
-    return lambda x, out=None: maximum(x, zero, out)
+    return lambda x, out=None: maximum(x, zero, out=out)
 
 
 @specialize("relu_grad")

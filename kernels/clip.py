@@ -15,7 +15,10 @@ from minigraph.kernels.registry import kernel, specialize
 _FEW = 4096
 """Up to so many elements two plain functions are quicker than NumPy's clip."""
 
-_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)  # compared quicker than the scalar types
+_FLOAT64 = np.dtype(np.float64)  # compared quicker than the scalar type
+
+_LEAST_FACTOR = {np.dtype(np.float32): 1e-30, _FLOAT64: 1e-290}
+"""Factors above these keep all their digits when they are rounded to the type."""
 
 
 @kernel("clip")
@@ -58,7 +61,7 @@ def norm(xp, arrays: Sequence[Any]) -> tuple[Any, Any]:
         if not 0 < scale < np.inf:
             return 1.0, scale
         return scale, sum([sum_of_squares(np, x.astype(np.float64) / scale) for x in arrays]) ** 0.5
-    scale = xp.ones((), xp.float64)
+    scale = 1.0
     if needs_scale:
         largest = xp.zeros((), xp.float64)
         for x in arrays:
@@ -76,20 +79,22 @@ def norm(xp, arrays: Sequence[Any]) -> tuple[Any, Any]:
 def _scale_down(xp, x, threshold, scale, ratio, out=None) -> Any:
     """`x` times ``threshold / (scale * ratio)`` where that norm exceeds the threshold, else a copy of `x`.
 
-    NaN as the ratio gives NaN. Products are rounded once, whatever the factor: one below the range of `x` too.
+    NaN as the ratio gives NaN.
     """
+    keeps = ratio <= threshold / scale
     if xp is not np:
-        shrunk = xp.multiply(x / scale, threshold / ratio, dtype=xp.float64)
-        return deliver(xp, xp.where(ratio <= threshold / scale, x, shrunk).astype(x.dtype), out)
-    if ratio <= threshold / scale:
+        wide, factor = x.astype(xp.float64), threshold / ratio / scale
+        shrunk = wide * factor
+        if not isinstance(scale, float):
+            shrunk = xp.where(factor > _LEAST_FACTOR[_FLOAT64], shrunk, wide / scale * (threshold / ratio))
+        return deliver(xp, xp.where(keeps, x, shrunk).astype(x.dtype), out)
+    if keeps:
         return x.copy() if out is None else deliver(np, x, out)
-    factor = threshold / ratio if ratio else np.nan
-    if scale != 1:
-        return deliver(np, np.multiply(x.astype(np.float64) / scale, factor).astype(x.dtype), out)
-    if x.dtype == _FLOAT64 or (x.dtype == _FLOAT32 and factor > 1e-30):
+    factor = threshold / ratio / scale if ratio else np.nan
+    if factor > _LEAST_FACTOR.get(x.dtype, np.inf):
         return np.multiply(x, x.dtype.type(factor), out=out)
-    out = np.empty(x.shape, x.dtype) if out is None else out
-    return np.multiply(x, factor, out=out, dtype=np.float64, casting="same_kind")
+    shrunk = x.astype(np.float64) / scale * (threshold / ratio if ratio else np.nan)
+    return deliver(np, shrunk.astype(x.dtype), out)
 
 
 @kernel("clip_by_norm")
@@ -126,7 +131,7 @@ def clip_by_norm_grad(xp, x, d_out, *, max_norm, out=None):
         return d_out.copy() if out is None else deliver(np, d_out, out)
     unit = x.astype(xp.float64) / scale / ratio
     along = xp.sum(unit * d_out)
-    d_x = (d_out - unit * along) * (max_norm / ratio) / scale
+    d_x = (d_out - unit * along) * (max_norm / scale / ratio)
     return deliver(xp, xp.where(keeps, d_out, d_x).astype(x.dtype), out)
 
 

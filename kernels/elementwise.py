@@ -69,9 +69,11 @@ def _gradients(xp, x, y, d_out, wanted, out, to_x: Term | None, to_y: Term | Non
     d_x = d_y = None
     if wanted[1]:
         free = unshared(xp, d_y_buffer, x, y, d_out, *also_read) if wanted[0] else d_y_buffer
-        d_y = _to_operand(xp, to_y, d_out, y.shape, shaped(free, shapes[1])).reshape(shapes[1])
+        d_y = _to_operand(xp, to_y, d_out, y.shape, free).reshape(shapes[1])
+        d_y = d_y if free is None else free
     if wanted[0]:
         d_x = _to_operand(xp, to_x, d_out, x.shape, d_x_buffer).reshape(shapes[0])
+        d_x = d_x if d_x_buffer is None else d_x_buffer
     return d_x, deliver(xp, d_y, d_y_buffer)
 
 

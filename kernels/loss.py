@@ -1,152 +1,241 @@
-"""Softmax and the losses built on it."""
+"""Softmax and the losses built on it.
+
+float16 is computed in float32. Labels are looked at on the host: one that is no class must be an error.
+"""
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import numpy as np
+
 from minigraph.errors import ExecutionError
+from minigraph.kernels.buffers import deliver, unshared
+from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
 
-LEAST_EXPONENT = -64.0
-"""Exponents below this count as this in softmax."""
-LARGEST_LOSS = 1e20
-"""What the loss of probability 0 counts, as in fluid."""
+_FLOOR = -64.0
+"""Exponents below this count as this in softmax, as in fluid: no probability is 0."""
+
+
+def _wide(x) -> Any:
+    return x.astype(np.float32) if x.dtype == np.float16 else x
+
+
+def _narrow(xp, result, dtype, out=None) -> Any:
+    return deliver(xp, result.astype(dtype, copy=False), out)
+
+
+def _buffer(x, out) -> Any:
+    """`out`, unless the work is done in another type than that of `x`."""
+    return None if x.dtype == np.float16 else out
+
+
+def _sum(xp, x, axis) -> Any:
+    return add_over(xp, x, (axis % x.ndim,), keepdims=True)
+
+
+def _shifted(xp, x, axis, out=None) -> Any:
+    """`x` less its largest along `axis`: no exponential of it overflows, and one of them is 1."""
+    return xp.subtract(x, x.max(axis, keepdims=True), out=out)
+
+
+def _softmax_of(xp, shifted, axis, out=None) -> tuple[Any, Any]:
+    """The softmax of what `_shifted` returned, which is overwritten, and the sum that it was divided by."""
+    xp.clip(shifted, _FLOOR, math.inf, out=shifted)
+    xp.exp(shifted, out=shifted)
+    total = _sum(xp, shifted, axis)
+    return xp.true_divide(shifted, total, out=shifted if out is None else out), total
 
 
 @kernel("softmax")
 def softmax(xp, x, *, axis, out=None):
     if not x.size:
         return x.copy() if out is None else out
-    result = xp.subtract(x, x.max(axis=axis, keepdims=True), out=out)
-    # As in fluid, no probability is 0: what divides by it, the gradient of cross_entropy, stays finite.
-    xp.maximum(result, x.dtype.type(LEAST_EXPONENT), out=result)
-    xp.exp(result, out=result)
-    result /= result.sum(axis=axis, keepdims=True)
-    return result
-
-
-@kernel("softmax_grad")
-def softmax_grad(xp, result, d_out, *, axis):
-    grad = d_out * result
-    grad -= result * grad.sum(axis=axis, keepdims=True)
-    return grad
+    shifted = _shifted(xp, _wide(x), axis, _buffer(x, out))
+    return _narrow(xp, _softmax_of(xp, shifted, axis)[0], x.dtype, out)
 
 
 @kernel("log_softmax")
-def log_softmax(xp, x, *, axis):
+def log_softmax(xp, x, *, axis, out=None):
     if not x.size:
-        return x.copy()
-    shifted = x - x.max(axis=axis, keepdims=True)
-    shifted -= xp.log(xp.exp(shifted).sum(axis=axis, keepdims=True))
-    return shifted
+        return x.copy() if out is None else out
+    shifted = _shifted(xp, _wide(x), axis, _buffer(x, out))
+    result = xp.subtract(shifted, xp.log(_sum(xp, xp.exp(shifted), axis)), out=shifted)
+    return _narrow(xp, result, x.dtype, out)
 
 
-@kernel("log_softmax_grad")
-def log_softmax_grad(xp, result, d_out, *, axis):
-    return d_out - xp.exp(result) * d_out.sum(axis=axis, keepdims=True)
+def _checked(xp, label, classes, ignore_index) -> tuple[Any, Any]:
+    """`label` with ignored ones replaced by 0, and where they are (None: there are none).
 
-
-def _valid_labels(xp, label, classes, ignore_index):
-    """Labels with the ignored ones replaced by 0, and where they were not ignored (None: everywhere)."""
-    if label.size and (int(label.min()) < 0 or int(label.max()) >= classes):
-        kept = label != ignore_index
-        wrong = kept & ((label < 0) | (label >= classes))
+    Raises
+    ------
+    ExecutionError
+        If another one is no class.
+    """
+    # One reduction finds both ends: a negative number is a huge one without its sign.
+    if not label.size or int(label.astype(np.int64, copy=False).view(np.uint64).max()) < classes:
+        if not 0 <= ignore_index < classes:
+            return label, None
+        ignored = label == ignore_index
+    else:
+        ignored = label == ignore_index
+        wrong = ((label < 0) | (label >= classes)) & ~ignored
         if bool(wrong.any()):
-            place = int(xp.flatnonzero(wrong)[0])
             raise ExecutionError(
-                f"label {int(label.reshape(-1)[place])} in row {place} is not one of the {classes} classes",
-                hint=f"Labels must be in [0, {classes}), or equal ignore_index={ignore_index}.",
+                _describe(label, int(wrong.argmax()), classes),
+                hint=f"Labels are 0 to {classes - 1}, or ignore_index={ignore_index} for rows that do not count.",
             )
-        return xp.where(kept, label, 0), kept
-    if 0 <= ignore_index < classes:
-        return label, label != ignore_index
-    return label, None
+    return xp.where(ignored, 0, label), ignored
 
 
-def _minus_log(xp, p):
-    """``-log(p)``, where the infinity at 0 counts as `LARGEST_LOSS`."""
-    with _quiet(xp):
-        return xp.minimum(-xp.log(p), p.dtype.type(min(LARGEST_LOSS, float(_largest(p.dtype)))))
+def _describe(label, position, classes) -> str:
+    value = int(label.reshape(-1)[position])
+    row = [int(i) for i, size in zip(np.unravel_index(position, label.shape), label.shape, strict=True) if size > 1]
+    return f"Label is {value} in row {row[0] if len(row) == 1 else row or 0}, but there are {classes} classes"
 
 
-def _largest(dtype):
-    import numpy as np
-
-    return np.finfo(dtype).max
-
-
-def _quiet(xp):
-    import contextlib
-
-    return xp.errstate(divide="ignore") if hasattr(xp, "errstate") else contextlib.nullcontext()
+def _at_label(xp, label, axis) -> tuple[Any, ...]:
+    """Index of the elements that `label`, of size 1 along `axis`, picks."""
+    rank = label.ndim
+    return tuple(
+        label if i == axis % rank else xp.arange(size).reshape((size,) + (1,) * (rank - 1 - i))
+        for i, size in enumerate(label.shape)
+    )
 
 
-def _put(xp, like, label, values, axis=-1):
-    """Zeros in the shape of `like` but for `values` at `label` along `axis`."""
-    result = xp.zeros(like, values.dtype)
-    classes = xp.arange(like[axis]).reshape([-1 if i == axis % len(like) else 1 for i in range(len(like))])
-    return xp.where(classes == label, values, result)
+def _zero_where(xp, ignored, x) -> Any:
+    """`x`, changed in place to 0 where ignored."""
+    if ignored is not None:
+        xp.copyto(x, 0, where=ignored)
+    return x
+
+
+def _minus_log(xp, p, limit) -> Any:
+    """``-log(p)``, where infinities count as `limit`."""
+    is_zero = p == 0
+    loss = -xp.log(p + is_zero)
+    return xp.where(is_zero, p.dtype.type(limit), xp.maximum(loss, -limit))
+
+
+def _limit(dtype) -> float:
+    return 65500.0 if dtype == np.float16 else 1e20
+
+
+def _in_column(label, x) -> Any:
+    """`label` with the dimension of the classes, which may be left out."""
+    return label.reshape((*x.shape[:-1], 1))
 
 
 @kernel("cross_entropy")
-def cross_entropy(xp, x, label, *, soft_label, ignore_index):
+def cross_entropy(xp, x, label, *, soft_label, ignore_index, out=None):
     if soft_label:
-        return (label * _minus_log(xp, x)).sum(axis=-1, keepdims=True)
-    index, kept = _valid_labels(xp, label, x.shape[-1], ignore_index)
-    loss = _minus_log(xp, xp.take_along_axis(x, index, axis=-1))
-    return loss if kept is None else xp.where(kept, loss, x.dtype.type(0))
-
-
-@kernel("cross_entropy_grad")
-def cross_entropy_grad(xp, x, label, d_out, *, soft_label, ignore_index):
-    if soft_label:
-        return -label * d_out / x
-    index, kept = _valid_labels(xp, label, x.shape[-1], ignore_index)
-    values = -d_out / xp.take_along_axis(x, index, axis=-1)
-    if kept is not None:
-        values = xp.where(kept, values, x.dtype.type(0))
-    return _put(xp, x.shape, index, values)
+        loss = _sum(xp, _wide(label) * _minus_log(xp, _wide(x), _limit(x.dtype)), -1)
+        return _narrow(xp, loss, x.dtype, out)
+    return deliver(xp, _hard_loss(xp, x, label, ignore_index)[0], out)
 
 
 @kernel("cross_entropy2")
-def cross_entropy2(xp, x, label, *, ignore_index):
-    index, kept = _valid_labels(xp, label, x.shape[-1], ignore_index)
-    match = xp.take_along_axis(x, index, axis=-1)
-    loss = _minus_log(xp, match)
-    if kept is not None:
-        loss, match = xp.where(kept, loss, x.dtype.type(0)), xp.where(kept, match, x.dtype.type(1))
-    return loss, xp.zeros((*x.shape, 0), x.dtype), match
+def cross_entropy2(xp, x, label, *, ignore_index, out=None):
+    loss, match = _hard_loss(xp, x, label, ignore_index)
+    y_out, x_shape, match_out = out or (None, xp.empty((*x.shape, 0), x.dtype), None)
+    return deliver(xp, loss, y_out), x_shape, deliver(xp, match, match_out)
 
 
-@kernel("cross_entropy_grad2")
-def cross_entropy_grad2(xp, label, match, x_shape, d_out, *, ignore_index):
-    shape = x_shape.shape[:-1]
-    index, kept = _valid_labels(xp, label, shape[-1], ignore_index)
-    values = -d_out / match
-    if kept is not None:
-        values = xp.where(kept, values, values.dtype.type(0))
-    return _put(xp, shape, index, values)
+def _hard_loss(xp, x, label, ignore_index) -> tuple[Any, Any]:
+    """The loss in the shape of `label`, and the probabilities of the labels."""
+    index, ignored = _checked(xp, _in_column(label, x), x.shape[-1], ignore_index)
+    match = x[_at_label(xp, index, -1)]
+    loss = _minus_log(xp, _wide(match), _limit(x.dtype)).astype(x.dtype, copy=False)
+    return _zero_where(xp, ignored, loss).reshape(label.shape), _zero_where(xp, ignored, match)
 
 
 @kernel("softmax_with_cross_entropy")
-def softmax_with_cross_entropy(xp, logits, label, *, soft_label, ignore_index, axis):
-    log_p = log_softmax(xp, logits, axis=axis)
-    p = xp.exp(log_p)
+def softmax_with_cross_entropy(xp, logits, label, *, soft_label, ignore_index, axis, out=None):
+    softmax_out, loss_out = out or (None, None)
     if soft_label:
-        return p, -(label * log_p).sum(axis=axis, keepdims=True)
-    index, kept = _valid_labels(xp, label, logits.shape[axis], ignore_index)
-    loss = -xp.take_along_axis(log_p, index, axis=axis)
-    return p, loss if kept is None else xp.where(kept, loss, logits.dtype.type(0))
+        # The labels are needed after the softmax.
+        probabilities, loss = _soft_loss(xp, _wide(logits), _wide(label), axis, unshared(xp, softmax_out, label))
+    else:
+        index, ignored = _checked(xp, label, logits.shape[axis], ignore_index)
+        shifted = _shifted(xp, _wide(logits), axis, _buffer(logits, softmax_out))
+        at_label = shifted[_at_label(xp, index, axis)]
+        probabilities, total = _softmax_of(xp, shifted, axis)
+        loss = _zero_where(xp, ignored, xp.log(total) - at_label)
+    return _narrow(xp, probabilities, logits.dtype, softmax_out), _narrow(xp, loss, logits.dtype, loss_out)
+
+
+def _soft_loss(xp, logits, label, axis, out) -> tuple[Any, Any]:
+    shifted = _shifted(xp, logits, axis)
+    probabilities, total = _softmax_of(xp, shifted.copy(), axis)
+    log_p = xp.subtract(shifted, xp.log(total), out=shifted)
+    # A class of weight 0 counts nothing, even with a logit of -inf.
+    terms = xp.where(label == 0, label.dtype.type(0), label * log_p)
+    return probabilities, -_sum(xp, terms, axis)
+
+
+@kernel("softmax_grad")
+def softmax_grad(xp, y, d_y, *, axis, out=None):
+    """``d_x = y * (d_y - sum(y * d_y))``."""
+    wide, d_wide = _wide(y), _wide(d_y)
+    product = xp.multiply(wide, d_wide)
+    d_x = xp.subtract(d_wide, _sum(xp, product, axis), out=product)
+    return _narrow(xp, xp.multiply(d_x, wide, out=d_x if out is None else _buffer(y, out)), y.dtype, out)
+
+
+@kernel("log_softmax_grad")
+def log_softmax_grad(xp, y, d_y, *, axis, out=None):
+    """``d_x = d_y - exp(y) * sum(d_y)``."""
+    d_wide = _wide(d_y)
+    share = xp.exp(_wide(y))
+    xp.multiply(share, _sum(xp, d_wide, axis), out=share)
+    return _narrow(xp, xp.subtract(d_wide, share, out=share if out is None else _buffer(y, out)), y.dtype, out)
+
+
+@kernel("cross_entropy_grad")
+def cross_entropy_grad(xp, x, label, d_loss, *, soft_label, ignore_index, out=None):
+    d_column = _in_column(d_loss, x)
+    if soft_label:
+        has_weight = label != 0
+        share = xp.where(has_weight, _wide(label), 0) / xp.where(has_weight, _wide(x), 1)
+        return _narrow(xp, xp.multiply(share, -_wide(d_column)), x.dtype, out)
+    index, ignored = _checked(xp, _in_column(label, x), x.shape[-1], ignore_index)
+    places = _at_label(xp, index, -1)
+    return _only_at(xp, places, -d_column / x[places], ignored, x.shape, out)
+
+
+@kernel("cross_entropy_grad2")
+def cross_entropy_grad2(xp, match, label, x_shape, d_loss, *, ignore_index, out=None):
+    shape = x_shape.shape[:-1]
+    ignored = label.reshape(match.shape) == ignore_index
+    places = _at_label(xp, xp.where(ignored, 0, label.reshape(match.shape)), -1)
+    d_match = -d_loss.reshape(match.shape) / xp.where(ignored, match.dtype.type(1), match)
+    return _only_at(xp, places, d_match, ignored, shape, out)
+
+
+def _only_at(xp, places, values, ignored, shape, out) -> Any:
+    """Zeros but for `values` at `places`."""
+    result = xp.empty(shape, values.dtype) if out is None else out
+    result.fill(0)
+    result[places] = _zero_where(xp, ignored, values)
+    return result
 
 
 @kernel("softmax_with_cross_entropy_grad")
-def softmax_with_cross_entropy_grad(xp, label, p, d_loss, *, soft_label, ignore_index, axis):
-    """``(softmax - onehot(label)) * d_loss``, with fluid's two shortcuts.
-
-    Soft labels are taken to sum to one, and an ignored label that is a class has the gradient of that class.
-    """
+def softmax_with_cross_entropy_grad(xp, probabilities, label, d_loss, *, soft_label, ignore_index, axis, out=None):
+    """``d_logits = d_loss * (softmax - label)``, the label as weights of the classes."""
+    weights = d_loss
     if soft_label:
-        return (p - label) * d_loss
-    index, kept = _valid_labels(xp, label, p.shape[axis], ignore_index)
-    if 0 <= ignore_index < p.shape[axis]:
-        kept = None
-    grad = (p - _put(xp, p.shape, index, xp.ones(index.shape, p.dtype), axis)) * d_loss
-    return grad if kept is None else xp.where(kept, grad, p.dtype.type(0))
+        difference = xp.subtract(probabilities, label, out=unshared(xp, out, d_loss))
+    else:
+        if not 0 <= ignore_index < probabilities.shape[axis]:
+            ignored = label == ignore_index
+            label = xp.where(ignored, 0, label)
+            weights = xp.where(ignored, d_loss.dtype.type(0), d_loss)
+        difference = unshared(xp, out, d_loss, label)
+        if difference is None:
+            difference = xp.empty(probabilities.shape, probabilities.dtype)
+        xp.copyto(difference, probabilities)
+        difference[_at_label(xp, label, axis)] -= 1
+    return xp.multiply(difference, weights, out=difference if out is None else out)

@@ -39,8 +39,10 @@ def mul_grad(xp, x, y, d_out, *, x_num_col_dims, y_num_col_dims, wanted, out=Non
     if wanted[1]:
         free = unshared(xp, d_y_buffer, b, d) if wanted[0] else d_y_buffer
         d_y = _dot(xp, a.T, d, shaped(free, b.shape)).reshape(y.shape)
+        d_y = d_y if free is None else free
     if wanted[0]:
         d_x = _dot(xp, d, b.T, shaped(d_x_buffer, a.shape)).reshape(x.shape)
+        d_x = d_x if d_x_buffer is None else d_x_buffer
     return d_x, deliver(xp, d_y, d_y_buffer)
 
 

@@ -1,94 +1,119 @@
-"""Random numbers: drawn from the executor's generator, or from one of their own when a seed is set."""
+"""Random numbers: drawn from the generator of the run, or from one of their own when a seed is fixed.
+
+The generators draw float32 and float64; float16 is rounded from float32.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from minigraph.errors import ExecutionError
+from minigraph.kernels.buffers import deliver
 from minigraph.kernels.registry import kernel
-from minigraph.types import DType
+from minigraph.kernels.tensor import copied, given_shape, number_in, times
+from minigraph.types import as_dtype
 
 
-def _generator(xp, rng, seed):
-    return xp.random.default_rng(seed) if seed else rng
+def _seeded(xp, seed) -> Any:
+    return xp.random.default_rng(seed % 2**32)
 
 
-def _shape(shape, shape_tensor, shape_tensor_list):
-    if shape_tensor_list is not None:
-        return tuple(int(part.reshape(())) for part in shape_tensor_list)
-    if shape_tensor is not None:
-        return tuple(int(dim) for dim in shape_tensor)
-    return tuple(shape)
-
-
-def _working_dtype(element):
-    """The generators draw float32 and float64."""
-    return element if element in (np.float32, np.float64) else np.dtype("float32")
+def _drawing(dtype) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    """Element type of the result, and that of the numbers drawn for it."""
+    element = as_dtype(dtype).numpy
+    return element, np.dtype(np.float64 if element == np.float64 else np.float32)
 
 
 @kernel("uniform_random")
 def uniform_random(
-    xp, shape_tensor, shape_tensor_list, *, shape, min, max, seed, diag_num, diag_step, diag_val, dtype, rng
+    xp, shape_tensor, shape_tensor_list, *, shape, min, max, seed, diag_num, diag_step, diag_val, dtype, rng=None
 ):
-    element = DType(dtype).numpy
-    working = _working_dtype(element)
-    dims = _shape(shape, shape_tensor, shape_tensor_list)
-    values = _generator(xp, rng, seed).random(dims, dtype=working)
-    values *= working.type(max) - working.type(min)
-    values += working.type(min)
-    # Rounding may reach the upper bound, which is not part of the interval.
-    xp.minimum(values, np.nextafter(working.type(max), working.type(min)), out=values) if min < max else None
+    element, drawn = _drawing(dtype)
+    generator = _seeded(xp, seed) if seed else rng
+    x = generator.random(given_shape(shape, shape_tensor, shape_tensor_list), dtype=drawn)
+    xp.multiply(x, max - min, out=x)
+    xp.add(x, min, out=x)
+    x = x.astype(element, copy=False)
+    # Rounding may have reached the upper bound, or passed the lower one where that is no number of the type.
+    low, high = element.type(min), element.type(max)
+    low = low if low >= min else np.nextafter(low, high)
+    xp.clip(x, low, np.nextafter(high, low) if high >= max else high, out=x)
     if diag_num:
-        values.reshape(-1)[xp.arange(diag_num) * (diag_step + 1)] = diag_val
-    return values.astype(element, copy=False)
+        step = diag_step + 1
+        if (diag_num - 1) * step >= x.size:
+            raise ExecutionError(f"diag_num={diag_num} and diag_step={diag_step} reach beyond {x.size} elements")
+        x.reshape(-1)[: diag_num * step : step] = diag_val
+    return x
 
 
 @kernel("gaussian_random")
-def gaussian_random(xp, shape_tensor, shape_tensor_list, *, shape, mean, std, seed, dtype, rng):
-    element = DType(dtype).numpy
-    working = _working_dtype(element)
-    values = _generator(xp, rng, seed).standard_normal(_shape(shape, shape_tensor, shape_tensor_list), dtype=working)
-    values *= working.type(std)
-    values += working.type(mean)
-    return values.astype(element, copy=False)
+def gaussian_random(xp, shape_tensor, shape_tensor_list, *, shape, mean, std, seed, dtype, rng=None):
+    element, drawn = _drawing(dtype)
+    generator = _seeded(xp, seed) if seed else rng
+    x = generator.standard_normal(given_shape(shape, shape_tensor, shape_tensor_list), dtype=drawn)
+    return _moved(xp, x, mean, std, element)
 
 
 @kernel("truncated_gaussian_random")
-def truncated_gaussian_random(xp, *, shape, mean, std, seed, dtype, rng):
-    element = DType(dtype).numpy
-    working = _working_dtype(element)
-    generator = _generator(xp, rng, seed)
-    values = generator.standard_normal(tuple(shape), dtype=working)
-    outside = xp.abs(values) > 2
-    while count := int(outside.sum()):
-        values[outside] = generator.standard_normal(count, dtype=working)
-        outside = xp.abs(values) > 2
-    values *= working.type(std)
-    values += working.type(mean)
-    return values.astype(element, copy=False)
+def truncated_gaussian_random(xp, *, shape, mean, std, seed, dtype, rng=None):
+    element, drawn = _drawing(dtype)
+    generator = _seeded(xp, seed) if seed else rng
+    x = generator.standard_normal(shape, dtype=drawn)
+    flat = x.reshape(-1)
+    outside = xp.flatnonzero(xp.abs(flat) > 2)
+    while outside.size:  # one in 22 of those drawn
+        again = generator.standard_normal(outside.size, dtype=drawn)
+        flat[outside] = again
+        outside = outside[xp.abs(again) > 2]
+    return _moved(xp, x, mean, std, element)
+
+
+def _moved(xp, x, mean, std, element) -> Any:
+    xp.multiply(x, std, out=x)
+    xp.add(x, mean, out=x)
+    return x.astype(element, copy=False)
 
 
 @kernel("dropout")
-def dropout(xp, x, seed_tensor, *, dropout_prob, is_test, fix_seed, seed, dropout_implementation, rng):
-    upscale = dropout_implementation == "upscale_in_train"
-    keep = 1.0 - dropout_prob
+def dropout(
+    xp, x, seed_tensor, *, dropout_prob, is_test, fix_seed, seed, dropout_implementation, rng=None, out=None
+):  # fmt: skip
+    result_out, mask_out = out or (None, None)
     if is_test:
-        return (x.copy() if upscale else x * x.dtype.type(keep)), xp.ones(x.shape, "uint8")
-    if fix_seed:
-        rng = xp.random.default_rng(int(seed_tensor.reshape(())) if seed_tensor is not None else seed)
-    mask = rng.random(x.shape, dtype=np.float32) >= dropout_prob
-    result = x * mask
-    if upscale and keep > 0:
-        result *= x.dtype.type(1.0 / keep)
-    return result, mask.astype("uint8")
+        return _at_rest(xp, x, dropout_prob, dropout_implementation, result_out), _ones(xp, x.shape, mask_out)
+    if seed_tensor is not None:
+        rng = _seeded(xp, number_in(seed_tensor))
+    elif fix_seed:
+        rng = _seeded(xp, seed)
+    dropped = rng.random(x.shape, dtype=np.float32) < dropout_prob
+    result = times(xp, x, _upscaling(dropout_prob, dropout_implementation), result_out)
+    xp.copyto(result, 0, where=dropped)
+    mask = xp.logical_not(dropped, out=dropped).view(np.uint8)
+    return result, deliver(xp, mask, mask_out)
 
 
 @kernel("dropout_grad")
-def dropout_grad(xp, mask, d_out, *, dropout_prob, is_test, dropout_implementation):
-    upscale = dropout_implementation == "upscale_in_train"
-    keep = 1.0 - dropout_prob
+def dropout_grad(xp, mask, d_out, *, dropout_prob, is_test, dropout_implementation, out=None):
     if is_test:
-        return d_out.copy() if upscale else d_out * d_out.dtype.type(keep)
-    result = d_out * mask.astype(d_out.dtype)
-    if upscale and keep > 0:
-        result *= d_out.dtype.type(1.0 / keep)
-    return result
+        return _at_rest(xp, d_out, dropout_prob, dropout_implementation, out)
+    d_x = times(xp, d_out, _upscaling(dropout_prob, dropout_implementation), out)
+    return xp.multiply(d_x, mask, out=d_x)
+
+
+def _upscaling(dropout_prob, implementation) -> float:
+    """What training multiplies by; of no account where everything is dropped."""
+    return 1 / (1 - dropout_prob) if implementation == "upscale_in_train" and dropout_prob < 1 else 1.0
+
+
+def _at_rest(xp, x, dropout_prob, implementation, out) -> Any:
+    """What becomes of `x` in the test."""
+    return copied(xp, x, out) if implementation == "upscale_in_train" else times(xp, x, 1 - dropout_prob, out)
+
+
+def _ones(xp, shape, out) -> Any:
+    if out is None:
+        return xp.ones(shape, np.uint8)
+    out.fill(1)
+    return out

@@ -14,8 +14,8 @@ from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.registry import kernel, specialize
 from minigraph.types import as_dtype
 
-_MANY_ROWS = 2048
-"""From so many rows on, rows are added in two stages."""
+_MANY_ROWS = 1024
+"""From so many rows on, rows are added in stages."""
 
 _SPAN = 512
 """So many squares of float32 are added in float32 before the sums go on in float64."""
@@ -30,7 +30,7 @@ def add_over(xp, x, axes, keepdims=False, divisor=1, out=None) -> Any:
     """Sum of `x` over the dimensions `axes`, a tuple, divided by `divisor`; in the dtype of `x`.
 
     float16 is added in float32. NumPy adds pairwise along the last dimension but row after row along others, so that
-    rounding errors pile up; many rows are therefore added in two stages.
+    rounding errors pile up; many rows are therefore added in stages.
     """
     if x.dtype == np.float16:
         total = xp.sum(x, axis=axes, dtype=xp.float32, keepdims=keepdims) / divisor
@@ -53,13 +53,14 @@ def has_many_rows(shape, axes) -> bool:
 
 
 def _add_rows(x: np.ndarray) -> np.ndarray:
-    """Sum of the rows of a matrix: first of rows that lie far apart, as long vectors, then of those sums."""
+    """Sum of the rows of a matrix, 32 at a time and then the sums likewise; short rows are joined to long vectors."""
     rows, columns = x.shape
-    parts = math.isqrt(rows)
-    even = rows // parts * parts
-    partial = np.add.reduce(x[:even].reshape(-1, parts * columns), 0)
-    total = np.add.reduce(partial.reshape(parts, columns), 0)
-    return total + np.add.reduce(x[even:], 0) if even < rows else total
+    if rows < 64:
+        return np.add.reduce(x, 0)
+    joined = max(1, min(rows // 32, 2048 // columns))
+    even = rows // (32 * joined) * 32 * joined
+    total = _add_rows(np.add.reduce(x[:even].reshape(-1, 32, joined * columns), 1).reshape(-1, columns))
+    return total + _add_rows(x[even:]) if even < rows else total
 
 
 def sum_of_squares(xp, x) -> Any:

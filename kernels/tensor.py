@@ -3,155 +3,268 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
+
+from minigraph.attributes import constant_of, reshaped
 from minigraph.errors import ExecutionError
+from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.registry import kernel, specialize
-from minigraph.types import DType
+from minigraph.types import as_dtype
+
+_SMALL = 4096
+"""Constants of up to so many elements are kept ready and copied."""
+
+
+def copied(xp, x, out=None) -> Any:
+    """A copy of `x`, whatever its strides, in `out` if there is one."""
+    if out is None:
+        return x.copy()
+    # CuPy copies element by element; a transposed view of the target itself must be set aside first.
+    xp.copyto(out, x if unshared(xp, out, x) is out or x.strides == out.strides else x.copy(), casting="unsafe")
+    return out
+
+
+def times(xp, x, factor, out=None) -> Any:
+    """`x` times a Python number; float16 in float32, so that the factor is not rounded first."""
+    if x.dtype == np.float16:
+        return deliver(xp, (x.astype(np.float32) * factor).astype(np.float16), out)
+    return xp.multiply(x, factor, out=out)
+
+
+def number_in(tensor) -> Any:
+    """The one element of `tensor` as a Python number."""
+    return tensor.reshape(()).item()
+
+
+def given_shape(shape, shape_tensor, shape_tensor_list) -> tuple[int, ...]:
+    """The shape that a vector, or else a list of numbers, or else an attribute asks for."""
+    if shape_tensor is not None:
+        dims = tuple(shape_tensor.tolist())
+    elif shape_tensor_list:
+        dims = tuple(map(number_in, shape_tensor_list))
+    else:
+        return tuple(shape)
+    if any(dim < 0 for dim in dims):
+        raise ExecutionError(f"a shape must not be negative, got {list(dims)}")
+    return dims
 
 
 @kernel("cast")
-def cast(xp, x, *, out_dtype):
-    return x.astype(DType(out_dtype).numpy)
+def cast(xp, x, *, out_dtype, out=None):
+    if out is None:
+        return x.astype(as_dtype(out_dtype).numpy)
+    return copied(xp, x, out)
 
 
 @kernel("assign")
-def assign(xp, x):
-    return x.copy()
+def assign(xp, x, *, out=None):
+    return copied(xp, x, out)
 
 
 @kernel("scale")
 def scale(xp, x, scale_tensor, *, scale, bias, bias_after_scale, out=None):
-    # Integers are scaled in their own type: the factor is cut to an integer first, as in fluid.
-    number = x.dtype.type
-    factor = number(scale) if scale_tensor is None else scale_tensor.reshape(()).astype(x.dtype)
-    if bias_after_scale:
-        result = xp.multiply(x, factor, out=out)
-        return result if bias == 0 else xp.add(result, number(bias), out=result)
-    return xp.multiply(xp.add(x, number(bias)), factor, out=out)
+    if x.dtype == np.float16:
+        factor = scale if scale_tensor is None else scale_tensor.astype(np.float32).reshape(())
+        wide = x.astype(np.float32)
+        wide = wide * factor + bias if bias_after_scale else (wide + bias) * factor
+        return deliver(xp, wide.astype(np.float16), out)
+    factor, offset = _in_type(x.dtype, scale), _in_type(x.dtype, bias)
+    if scale_tensor is not None:
+        factor = scale_tensor.reshape(())
+    if not bias_after_scale:
+        # The factor may lie in the target.
+        total = xp.add(x, offset, out=out if scale_tensor is None else None)
+        return xp.multiply(total, factor, out=total if out is None else out)
+    product = xp.multiply(x, factor, out=out)
+    return xp.add(product, offset, out=product) if bias else product
 
 
-@specialize("scale")
-def scale_specialized(xp, x, scale_tensor, *, scale, bias, bias_after_scale):
-    if scale_tensor is not None or x.dtype.kind != "f" or not bias_after_scale:
-        return None
-    factor, offset = xp.asarray(scale, x.dtype), xp.asarray(bias, x.dtype)
-    multiply, add = xp.multiply, xp.add
-    if bias == 0:
-        return lambda x, _: multiply(x, factor)
-
-    def scale_and_shift(x, _):
-        result = multiply(x, factor)
-        return add(result, offset, result)
-
-    return scale_and_shift
+def _in_type(dtype, number) -> Any:
+    """`number` as C converts it to `dtype`: cut toward zero for integers, which wrap around."""
+    return np.int64(int(number)).astype(dtype) if dtype.kind in "iu" else dtype.type(number)
 
 
 @kernel("reshape2", view=True)
-def reshape2(xp, x, shape_input, shape_tensor, *, shape):
-    if shape_tensor is not None:
-        shape = [int(part.reshape(())) for part in shape_tensor]
-    elif shape_input is not None:
-        shape = [int(dim) for dim in shape_input]
-    dims = [x.shape[i] if dim == 0 else dim for i, dim in enumerate(shape)]
-    if -1 in dims and x.size == 0:
-        at = dims.index(-1)
-        rest = math.prod(d for i, d in enumerate(dims) if i != at)
-        dims[at] = 0 if rest else 0
-    return x.reshape(dims), xp.zeros((0, *x.shape), x.dtype)
-
-
-@kernel("reshape2_grad")
-def reshape2_grad(xp, x_shape, d_out):
-    return d_out.reshape(x_shape.shape[1:]).copy()
+def reshape2(xp, x, shape_vector, shape_tensor, *, shape):
+    if shape_tensor:
+        shape = [number_in(part) for part in shape_tensor]
+    elif shape_vector is not None:
+        shape = shape_vector.tolist()
+    return x.reshape(reshaped(x.shape, shape)), _shape_only(xp, x)
 
 
 @kernel("transpose2", view=True)
 def transpose2(xp, x, *, axis):
-    return x.transpose(axis), xp.zeros((0, *x.shape), x.dtype)
+    return x.transpose(axis), _shape_only(xp, x)
 
 
-@kernel("transpose2_grad")
-def transpose2_grad(xp, x_shape, d_out, *, axis):
-    inverse = sorted(range(len(axis)), key=axis.__getitem__)
-    return xp.ascontiguousarray(d_out.transpose(inverse))
+def _shape_only(xp, x) -> Any:
+    """An array without elements that tells the shape of `x`."""
+    return xp.empty((0, *x.shape), x.dtype)
 
 
 @kernel("concat")
-def concat(xp, xs, axis_tensor, *, axis):
-    return xp.concatenate(xs, axis=_axis(axis_tensor, axis))
+def concat(xp, xs, axis_tensor, *, axis, out=None):
+    joined = xp.concatenate(xs, _axis(axis, axis_tensor, xs[0].ndim), out=unshared(xp, out, *xs))
+    return deliver(xp, joined, out)
 
 
-@kernel("concat_grad")
-def concat_grad(xp, xs, axis_tensor, d_out, *, axis, wanted):
-    at = _axis(axis_tensor, axis) % d_out.ndim
-    grads, start = [], 0
-    for x, is_wanted in zip(xs, wanted[0], strict=True):
-        end = start + x.shape[at]
-        piece = (slice(None),) * at + (slice(start, end),)
-        grads.append(d_out[piece].copy() if is_wanted else None)
-        start = end
-    return grads
-
-
-def _axis(axis_tensor, axis):
-    return axis if axis_tensor is None else int(axis_tensor.reshape(()))
+def _axis(axis, axis_tensor, rank) -> int:
+    at = axis if axis_tensor is None else number_in(axis_tensor)
+    if not -rank <= at < rank:
+        raise ExecutionError(f"AxisTensor must be in [{-rank}, {rank}), got {at}")
+    return at % rank
 
 
 @kernel("fill_constant")
-def fill_constant(xp, value_tensor, shape_tensor, shape_tensor_list, *, dtype, shape, value, str_value):
-    if shape_tensor_list is not None:
-        shape = [int(part.reshape(())) for part in shape_tensor_list]
-    elif shape_tensor is not None:
-        shape = [int(dim) for dim in shape_tensor]
-    element = DType(dtype).numpy
-    if value_tensor is not None:
-        return xp.broadcast_to(value_tensor.reshape(()).astype(element), tuple(shape)).copy()
-    return xp.full(tuple(shape), _number(value, str_value, element), element)
+def fill_constant(
+    xp, value_tensor, shape_tensor, shape_tensor_list, *, dtype, shape, value, str_value, out=None
+):  # fmt: skip
+    element = as_dtype(dtype)
+    number = constant_of(element, value, str_value) if value_tensor is None else value_tensor.reshape(())
+    return _filled(xp, given_shape(shape, shape_tensor, shape_tensor_list), number, element.numpy, out)
 
 
 @kernel("fill_constant_batch_size_like")
-def fill_constant_batch_size_like(xp, x, *, shape, input_dim_idx, output_dim_idx, dtype, value, str_value):
-    dims = list(shape)
-    dims[output_dim_idx] = x.shape[input_dim_idx]
-    element = DType(dtype).numpy
-    return xp.full(tuple(dims), _number(value, str_value, element), element)
-
-
-def _number(value, text, element):
-    """The number that `text` spells, or `value` if there is no text."""
-    if not text:
-        return value
-    if text.strip("+-").lower() in ("inf", "infinity", "nan"):
-        # As an op desc of fluid means it, whose reader of numbers stops before the word; layers give `value` instead.
-        return 0
-    try:
-        # Through int for integers: a float would not hold all of int64.
-        return int(text) if element.kind in "iu" and text.lstrip("+-").isdigit() else float(text)
-    except ValueError:
-        raise ExecutionError(f"str_value must spell a number, got {text!r}") from None
+def fill_constant_batch_size_like(
+    xp, x, *, shape, input_dim_idx, output_dim_idx, dtype, value, str_value, out=None
+):  # fmt: skip
+    dims = (*shape[:output_dim_idx], x.shape[input_dim_idx], *shape[output_dim_idx + 1 :])
+    element = as_dtype(dtype)
+    return _filled(xp, dims, constant_of(element, value, str_value), element.numpy, out)
 
 
 @kernel("fill_zeros_like")
-def fill_zeros_like(xp, x):
-    return xp.zeros(x.shape, x.dtype)
+def fill_zeros_like(xp, x, *, out=None):
+    return _filled(xp, x.shape, 0, x.dtype, out)
 
 
 @kernel("fill_any_like")
-def fill_any_like(xp, x, *, value, dtype):
-    return xp.full(x.shape, value, x.dtype if dtype == -1 else DType(dtype).numpy)
+def fill_any_like(xp, x, *, value, dtype, out=None):
+    element = as_dtype(x.dtype if dtype == -1 else dtype)
+    return _filled(xp, x.shape, constant_of(element, value), element.numpy, out)
+
+
+def _filled(xp, shape, number, dtype, out) -> Any:
+    if out is None:
+        out = xp.empty(shape, dtype)
+    xp.copyto(out, number, casting="unsafe")
+    return out
 
 
 @kernel("assign_value")
 def assign_value(xp, *, shape, dtype, bool_values, fp32_values, int32_values, int64_values, fp64_values):
+    # Inference has seen to it that at most one of them holds something.
     values = bool_values or fp32_values or int32_values or int64_values or fp64_values
-    return xp.asarray(values, DType(dtype).numpy).reshape(shape)
+    return xp.array(values, as_dtype(dtype).numpy).reshape(shape)
 
 
 @kernel("shape")
 def shape(xp, x):
-    return xp.asarray(x.shape, "int32")
+    return xp.array(x.shape, np.int32)
 
 
 @kernel("increment")
 def increment(xp, x, *, step, out=None):
-    return xp.add(x, x.dtype.type(step), out=out)
+    return xp.add(x, _in_type(x.dtype, step), out=out)
+
+
+@kernel("reshape2_grad")
+def reshape2_grad(xp, x_shape, d_out, *, out=None):
+    return copied(xp, d_out.reshape(x_shape.shape[1:]), out)
+
+
+@kernel("transpose2_grad")
+def transpose2_grad(xp, x_shape, d_out, *, axis, out=None):
+    return copied(xp, d_out.transpose(_inverse(axis)), out)
+
+
+def _inverse(permutation) -> tuple[int, ...]:
+    return tuple(sorted(range(len(permutation)), key=permutation.__getitem__))
+
+
+@kernel("concat_grad")
+def concat_grad(xp, xs, axis_tensor, d_out, *, axis, wanted):
+    at = _axis(axis, axis_tensor, d_out.ndim)
+    pieces: list[Any] = []
+    start = 0
+    for x, is_wanted in zip(xs, wanted[0], strict=True):
+        end = start + x.shape[at]
+        pieces.append(d_out[(slice(None),) * at + (slice(start, end),)].copy() if is_wanted else None)
+        start = end
+    return pieces
+
+
+@specialize("scale")
+def _quicker_scale(xp, x, scale_tensor, *, scale, bias, bias_after_scale):
+    """One or two calls with numbers that already are arrays."""
+    if xp is not np or scale_tensor is not None or x.dtype == np.float16:
+        return None
+    multiply, add = np.multiply, np.add
+    factor, offset = np.asarray(_in_type(x.dtype, scale)), np.asarray(_in_type(x.dtype, bias))
+    if not bias:
+        return lambda x, _=None, out=None: multiply(x, factor, out)
+
+    def scale_and_shift(x, _=None, out=None):
+        product = multiply(x, factor, out)
+        return add(product, offset, product)
+
+    def shift_and_scale(x, _=None, out=None):
+        total = add(x, offset, out)
+        return multiply(total, factor, total)
+
+    return scale_and_shift if bias_after_scale else shift_and_scale
+
+
+@specialize("increment")
+def _quicker_increment(xp, x, *, step):
+    if xp is not np:
+        return None
+    add, by = np.add, np.asarray(_in_type(x.dtype, step))
+    return lambda x, out=None: add(x, by, out)
+
+
+@specialize("fill_constant")
+def _quicker_constant(
+    xp, value_tensor, shape_tensor, shape_tensor_list, *, dtype, shape, value, str_value
+):  # fmt: skip
+    """A copy of a constant kept ready."""
+    if value_tensor is not None or shape_tensor is not None or shape_tensor_list or math.prod(shape) > _SMALL:
+        return None
+    return _copies_of(
+        xp, fill_constant(xp, None, None, None, dtype=dtype, shape=shape, value=value, str_value=str_value)
+    )
+
+
+@specialize("assign_value")
+def _ready_value(xp, *, shape, dtype, **values):
+    """A copy of a constant kept ready: the numbers are read once."""
+    return _copies_of(xp, assign_value(xp, shape=shape, dtype=dtype, **values))
+
+
+def _copies_of(xp, ready) -> Any:
+    copy, copyto = ready.copy, xp.copyto
+
+    def constant(_value=None, _shape=None, _shapes=None, out=None):
+        if out is None:
+            return copy()
+        copyto(out, ready)
+        return out
+
+    return constant
+
+
+@specialize("reshape2")
+def _quicker_reshape(xp, x, shape_vector, shape_tensor, *, shape):
+    if shape_vector is not None or shape_tensor:
+        return None
+    dims, x_shape = reshaped(x.shape, shape), xp.empty((0, *x.shape), x.dtype)
+    return lambda x, _shape=None, _shapes=None: (x.reshape(dims), x_shape)
+
+
+@specialize("transpose2")
+def _quicker_transpose(xp, x, *, axis):
+    x_shape = xp.empty((0, *x.shape), x.dtype)
+    return lambda x: (x.transpose(axis), x_shape)

@@ -1,18 +1,20 @@
 """Differentiation of programs: gradients are more operators, appended behind the ones they differentiate.
 
-`append_backward` and `gradients` walk the operators that the targets need, in reverse, and append what each operator's
+`append_backward` and `gradients` walk the operators that the targets need, in reverse, and plan what each operator's
 gradient rule returns. A variable read more than once gets its partial gradients under ``@RENAME`` names and one ``sum``
-right before the first use of the total. Everything is linear in the number of operators.
+right before the first use of the total. Only then, when every name is final, are the operators appended. Everything is
+linear in the number of operators.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from minigraph import unique_name
-from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
+from minigraph.errors import NotFoundError, ProgramError, Site, WrongTypeError, caller_site, suggest
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable, infer_outputs
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, GradContext, GradName, OpSpec
 from minigraph.types import product
@@ -83,7 +85,7 @@ def append_backward(
             "fill_constant",
             {},
             {"Out": [seed.name]},
-            {"shape": [1], "value": 1.0, "dtype": int(loss.dtype)},
+            {"shape": loss.shape, "value": 1.0, "dtype": int(loss.dtype)},
             maker.site,
         )
     pass_.seed(loss.name, seed.name)
@@ -158,6 +160,54 @@ def _append_ones_like(pass_: _BackwardPass, target: Variable) -> str:
     return grad.name
 
 
+@dataclass(slots=True)
+class _Planned:
+    """An operator to append; its outputs may still be renamed."""
+
+    type: str
+    inputs: dict[str, list[str]]
+    outputs: dict[str, list[str]]
+    attrs: Mapping[str, Any]
+    site: Site | None
+    namescope: str = "/"
+
+
+class _Overwriting:
+    """Which temporaries get a second value, and where each is written last.
+
+    Of a persistable variable there is one gradient, that with respect to whatever value an operator has read.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self.position: dict[Operator, int] = {}
+        self.last_writer: dict[str, Operator] = {}
+        self.names: set[str] = set()
+        seen: set[str] = set()
+        for index, op in enumerate(block.ops):
+            self.position[op] = index
+            seen.update(op.input_arg_names)
+            for name in op.output_arg_names:
+                if name in seen and not block.find_var(name).persistable:
+                    self.names.add(name)
+                self.last_writer[name] = op
+            seen.update(op.output_arg_names)
+
+    def check(self, spec: OpSpec, op: Operator) -> None:
+        """Raise if a value that the gradient of `op` needs is no longer there after the forward pass."""
+        for slot, names in spec.inputs.items():
+            for name in names:
+                if name not in self.names or isinstance(name, GradName):
+                    continue
+                writer = self.last_writer[name]
+                if self.position[writer] > self.position[op] or (writer is op and name in op.inputs.get(slot, ())):
+                    raise ProgramError(
+                        f"the gradient of {op.type} needs the value of {name} that {writer.type} overwrites",
+                        details=[f"{op.type} was made at {op.site}"],
+                        site=writer.site,
+                        hint=f"Let {writer.type} write to a variable of its own.",
+                    )
+
+
 class _BackwardPass:
     """One walk backward over a block.
 
@@ -176,13 +226,17 @@ class _BackwardPass:
         self._seeds: set[str] = set()
         self._actual: dict[str, str] = {}
         """Gradient name in the rules' words -> name in the program."""
-        self._parts: dict[str, list[tuple[Operator, str, int]]] = {}
+        self._planned: list[_Planned] = []
+        self._parts: dict[str, list[tuple[_Planned, str, int]]] = {}
         """Gradient name in the program -> where its parts are written: operator, slot, position."""
         self._renames: dict[str, int] = {}
         self._ready: set[str] = set()
-        """Gradients (in the program's words) that have a value."""
+        """Gradients (in the program's words) that have a value, as far as the walk has come."""
+        self._found: set[str] = set()
+        """Gradients that have had one at any time."""
         self.grad_to_var: dict[str, Any] = {}
         self._producer: dict[str, Operator] = {}
+        self._overwriting = _Overwriting(block)
 
     # Names
 
@@ -200,7 +254,7 @@ class _BackwardPass:
         if given:
             self._given.add(var_name + GRAD_SUFFIX)
         self._seeds.add(var_name + GRAD_SUFFIX)
-        self._ready.add(grad_name)
+        self._note_value(grad_name)
         self.grad_to_var[grad_name] = var_name
 
     def _resolve(self, name: str) -> str:
@@ -230,37 +284,81 @@ class _BackwardPass:
 
     def run(self, targets: Sequence[Variable], inputs: set[str] | None) -> None:
         path = _operators_between(self.block, {t.name for t in targets}, inputs, self._is_no_grad)
-        with self.program.role_guard(Role.BACKWARD):
-            for op in reversed(path):
+        on_path = set(path)
+        # Where variables have several values, every operator may be the end of one.
+        for op in reversed(self.block.ops if self._overwriting.names else path):
+            if op in on_path:
                 self._differentiate(op)
-            for grad_name in list(self._parts):
-                self._add_up(grad_name)
+            self._leave(op, is_on_path=op in on_path)
+        for grad_name in list(self._parts):
+            self._add_up(grad_name)
+        with self.program.role_guard(Role.BACKWARD):
+            for planned in self._planned:
+                self._finish(
+                    self.append(
+                        planned.type, planned.inputs, planned.outputs, planned.attrs, planned.site, planned.namescope
+                    )
+                )
 
     def _differentiate(self, op: Operator) -> None:
         rule = op.definition.grad
         assert rule is not None
-        for spec in rule(GradContext(op, self._is_no_grad)):
-            if all(name == EMPTY for names in spec.outputs.values() for name in names):
-                continue
-            incoming = [name for names in spec.inputs.values() for name in names if isinstance(name, GradName)]
-            missing = [name for name in incoming if self._resolve(name) not in self._ready]
-            if incoming and len(missing) == len(incoming):
-                continue
-            for name in incoming:
-                self._add_up(self._resolve(name))
-            for name in missing:
-                self._append_zeros(name, op)
-            self._append_spec(spec, op)
+        specs = [spec for spec in rule(GradContext(op, self._is_no_grad)) if self._is_wanted(spec)]
+        incoming = [name for spec in specs for name in _gradients_read(spec)]
+        for name in incoming:
+            self._add_up(self._resolve(name))
+        for name in incoming:
+            if self._resolve(name) not in self._ready:
+                self._plan_zeros(name, op)
+        self._refuse_ignored(op, specs, incoming)
+        for name in self._overwritten_by(op):
+            self._parts[name] = []  # used up; what is found from here on belongs to the value before
+        for spec in specs:
+            self._overwriting.check(spec, op)
+            self._plan_spec(spec, op)
 
-    def _append_zeros(self, name: str, op: Operator) -> None:
+    def _is_wanted(self, spec: OpSpec) -> bool:
+        """Whether `spec` computes something from a gradient that there is."""
+        if all(name == EMPTY for names in spec.outputs.values() for name in names):
+            return False
+        incoming = _gradients_read(spec)
+        return not incoming or any(self._resolve(name) in self._ready for name in incoming)
+
+    def _refuse_ignored(self, op: Operator, specs: list[OpSpec], incoming: list[str]) -> None:
+        """A gradient that flows into an output and that the rule does not read would be silently lost."""
+        for name in op.output_arg_names if specs or op.input_arg_names else ():
+            grad = self._actual.get(name + GRAD_SUFFIX)
+            if grad in self._ready and name + GRAD_SUFFIX not in incoming and any(
+                not self._is_no_grad(source) for source in op.input_arg_names
+            ):
+                raise ProgramError(
+                    f"{op.type} has no gradient with respect to what flows through {name}", site=op.site,
+                    hint=f"Set stop_gradient=True on {name} if it is to count as a constant.",
+                )
+
+    def _overwritten_by(self, op: Operator) -> list[str]:
+        """Gradients (in the program's words) of the outputs of `op` that are not the variable's first value."""
+        names = self._overwriting.names
+        grads = (self._actual.get(name + GRAD_SUFFIX) for name in op.output_arg_names if name in names)
+        return [grad for grad in grads if grad is not None]
+
+    def _leave(self, op: Operator, is_on_path: bool) -> None:
+        """Before `op` its outputs have another value or none: their gradients are those of that value."""
+        for grad in self._overwritten_by(op):
+            if not is_on_path:
+                self._parts[grad] = []
+            if not self._parts.get(grad):
+                self._ready.discard(grad)
+
+    def _plan_zeros(self, name: str, op: Operator) -> None:
         """An output that the targets do not use has gradient zero."""
         forward = name[: -len(GRAD_SUFFIX)]
         grad = self._resolve(name)
         self._declare(grad, forward)
-        self._finish(self.append("fill_zeros_like", {"X": [forward]}, {"Out": [grad]}, {}, op.site))
-        self._ready.add(grad)
+        self._planned.append(_Planned("fill_zeros_like", {"X": [forward]}, {"Out": [grad]}, {}, op.site))
+        self._note_value(grad)
 
-    def _append_spec(self, spec: OpSpec, forward: Operator) -> None:
+    def _plan_spec(self, spec: OpSpec, forward: Operator) -> None:
         inputs = {slot: [self._resolve(n) for n in names] for slot, names in spec.inputs.items()}
         outputs: dict[str, list[str]] = {}
         places: list[tuple[str, str, int]] = []
@@ -278,43 +376,43 @@ class _BackwardPass:
                 # What the caller gave is never written to.
                 grad = str(name) if name in self._given else self._resolve(name)
                 self._declare(grad, name[: -len(GRAD_SUFFIX)])
-                in_place = any(grad in read for read in inputs.values())
                 outputs[slot].append(grad)
-                if not in_place:
-                    places.append((grad, slot, position))
-        op = self.append(spec.type, inputs, outputs, spec.attrs, forward.site, forward.namescope)
+                places.append((grad, slot, position))
+        planned = _Planned(spec.type, inputs, outputs, spec.attrs, forward.site, forward.namescope)
+        self._planned.append(planned)
         for grad, slot, position in places:
-            self._note_part(grad, op, slot, position)
-        self._finish(op)
+            self._note_part(grad, planned, slot, position)
 
-    def _note_part(self, grad: str, op: Operator, slot: str, position: int) -> None:
+    def _note_value(self, grad: str) -> None:
+        self._ready.add(grad)
+        self._found.add(grad)
+
+    def _note_part(self, grad: str, op: _Planned, slot: str, position: int) -> None:
         parts = self._parts.setdefault(grad, [])
         parts.append((op, slot, position))
-        self._ready.add(grad)
+        self._note_value(grad)
         if len(parts) == 2:
             self._rename_part(grad, *parts[0])
         if len(parts) > 1:
             self._rename_part(grad, op, slot, position)
 
-    def _rename_part(self, grad: str, op: Operator, slot: str, position: int) -> None:
+    def _rename_part(self, grad: str, op: _Planned, slot: str, position: int) -> None:
         number = self._renames.get(grad, 0)
         self._renames[grad] = number + 1
         part = f"{grad}@RENAME@block{self.block.idx}@{number}"
         whole = self.block.var(grad)
         assert whole.tensor_type is not None
         self.block.create_var(name=part, shape=whole.tensor_type.shape, dtype=whole.tensor_type.dtype)
-        names = list(op.outputs[slot])
-        names[position] = part
-        op.outputs[slot] = tuple(names)
-        self._producer.pop(grad, None)
+        op.outputs[slot][position] = part
 
     def _add_up(self, grad: str) -> None:
-        """Append the sum of a gradient's parts, if it has several."""
+        """Plan the sum of a gradient's parts, if it has several."""
         parts = self._parts.get(grad, ())
         if len(parts) > 1:
             names = [op.outputs[slot][position] for op, slot, position in parts]
-            self._parts[grad] = []
-            self._finish(self.append("sum", {"X": names}, {"Out": [grad]}, {}, parts[-1][0].site))
+            planned = _Planned("sum", {"X": names}, {"Out": [grad]}, {}, parts[-1][0].site)
+            self._planned.append(planned)
+            self._parts[grad] = [(planned, "Out", 0)]
 
     # Appending
 
@@ -351,7 +449,7 @@ class _BackwardPass:
 
     def gradient_of(self, var: Variable) -> Variable | None:
         actual = self._actual.get(var.name + GRAD_SUFFIX)
-        return self.block.vars[actual] if actual in self._ready else None
+        return self.block.vars[actual] if actual in self._found else None
 
     def params_grads(self, params: Sequence[Parameter]) -> ParamsGrads:
         pairs = []
@@ -362,6 +460,10 @@ class _BackwardPass:
                 producer.role_vars = (param.name, grad.name, *producer.role_vars)
                 pairs.append((param, grad))
         return pairs
+
+
+def _gradients_read(spec: OpSpec) -> list[str]:
+    return [name for names in spec.inputs.values() for name in names if isinstance(name, GradName)]
 
 
 def _operators_between(

@@ -304,11 +304,6 @@ class _Differentiated:
     program: Program
     pairs: ParamsGrads
 
-    def run(self, executor: Executor, feed: dict[str, Any], scope: Scope, *more: Variable) -> list[NDArray[Any]]:
-        """The gradients, and behind them `more`."""
-        fetch_list = [*(grad for _, grad in self.pairs), *more]
-        return executor.run(self.program, feed=feed, fetch_list=fetch_list, scope=scope)
-
 
 @contextmanager
 def _same_names() -> Iterator[None]:
@@ -388,38 +383,73 @@ def compare(
     if learning_rate is not None and not 0 < learning_rate < math.inf:
         raise ValueError(f"learning_rate must be positive and finite, got {learning_rate!r}")
     place = place or CPUPlace()
-    with unique_name.guard():
-        network = build_network(seed)
-        unclipped = _differentiate(network, None)
-        clipped = [_differentiate(network, clip) for clip in clips]
-        training = None if learning_rate is None else _training_program(network, learning_rate)
-
-    executor, scope = Executor(place), Scope()
-    feeder = DataFeeder([network.image, network.label], place)
-    executor.run(network.startup, scope=scope)
-    seen: list[Batch] = []
-    changes: list[list[list[Change]]] = [[] for _ in clips]
+    programs = _build(clips, seed, learning_rate)
+    run = _Run(programs, place)
     with _seeded_shuffling(seed):
         for rows in _batches(reader or digits.train(28), batches, batch_size):
-            feed = feeder.feed(rows)
-            *before, loss = unclipped.run(executor, feed, scope, network.loss)
-            seen.append(Batch(len(rows), float(loss[0])))
-            for clone, changes_of_clone in zip(clipped, changes, strict=True):
-                changes_of_clone.append(_changes(before, clone.run(executor, feed, scope)))
-            if training is not None:
-                executor.run(training, feed=feed, scope=scope)
+            run.add(rows)
             if on_batch is not None:
                 on_batch()
     return Comparison(
-        forward=network.program,
-        program=unclipped.program,
-        batches=tuple(seen),
-        clips=tuple(_clip_comparison(*found) for found in zip(clips, clipped, changes, strict=True)),
+        forward=programs.network.program,
+        program=programs.unclipped.program,
+        batches=tuple(run.batches),
+        clips=tuple(_clip_comparison(*found) for found in zip(clips, programs.clipped, run.changes, strict=True)),
         place=place,
         batch_size=batch_size,
         seed=seed,
         learning_rate=learning_rate,
     )
+
+
+@dataclass(frozen=True)
+class _Programs:
+    """All that runs on a batch; `training` moves the parameters, if they are to move."""
+
+    network: Network
+    unclipped: _Differentiated
+    clipped: list[_Differentiated]
+    training: Program | None
+
+
+def _build(clips: Sequence[GradientClipBase], seed: int, learning_rate: float | None) -> _Programs:
+    with unique_name.guard():
+        network = build_network(seed)
+        return _Programs(
+            network,
+            unclipped=_differentiate(network, None),
+            clipped=[_differentiate(network, clip) for clip in clips],
+            training=None if learning_rate is None else _training_program(network, learning_rate),
+        )
+
+
+class _Run:
+    """The programs at work in a scope of their own, and what was found so far."""
+
+    def __init__(self, programs: _Programs, place: Place) -> None:
+        network = programs.network
+        self.programs = programs
+        self.executor, self.scope = Executor(place), Scope()
+        self.feeder = DataFeeder([network.image, network.label], place)
+        self.executor.run(network.startup, scope=self.scope)
+        self.batches: list[Batch] = []
+        self.changes: list[list[list[Change]]] = [[] for _ in programs.clipped]
+        """By clip, by batch: the changes of each parameter's gradient, and last of all together."""
+
+    def add(self, rows: list[Any]) -> None:
+        """Compare the gradients on one batch."""
+        feed = self.feeder.feed(rows)
+        *before, loss = self._gradients(self.programs.unclipped, feed, self.programs.network.loss)
+        self.batches.append(Batch(len(rows), float(loss[0])))
+        for clone, changes in zip(self.programs.clipped, self.changes, strict=True):
+            changes.append(_changes(before, self._gradients(clone, feed)))
+        if self.programs.training is not None:  # last, when all have seen the same parameters
+            self.executor.run(self.programs.training, feed=feed, scope=self.scope)
+
+    def _gradients(self, clone: _Differentiated, feed: dict[str, Any], *more: Variable) -> list[NDArray[Any]]:
+        """The gradients of a clone, and behind them `more`."""
+        fetch_list = [*(grad for _, grad in clone.pairs), *more]
+        return self.executor.run(clone.program, feed=feed, fetch_list=fetch_list, scope=self.scope)
 
 
 def _check_counts(**counts: int) -> None:

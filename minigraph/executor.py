@@ -67,18 +67,17 @@ def lower(
 
 def _copies(steps: Steps) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """Which fetches and which new state must be copied, because something else shares their memory."""
-    seen = {id(v) for v in steps.feeds}
-    kept = {id(v) for v in steps.state}
+    shared = {id(v) for v in (*steps.feeds, *steps.state)}
     state_copies = []
     for value in steps.new_state.values():
         root = value.root
         in_place = root.origin == "state" and root.name == value.name
-        state_copies.append(not in_place and id(root) in seen | kept)
-        seen.add(id(root))
+        state_copies.append(not in_place and id(root) in shared)
+        shared.add(id(root))
     fetch_copies = []
     for value in steps.fetches:
-        fetch_copies.append(id(value.root) in seen | kept)
-        seen.add(id(value.root))
+        fetch_copies.append(id(value.root) in shared)
+        shared.add(id(value.root))
     return tuple(fetch_copies), tuple(state_copies)
 
 

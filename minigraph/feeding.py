@@ -7,20 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import FeedError, WrongTypeError, suggest
+from minigraph.errors import FeedError, WrongTypeError, caller_site, suggest
 from minigraph.ir import Program, Variable
 from minigraph.place import Place
-from minigraph.scope import LoDTensor
 from minigraph.types import same_dim
 
 
 def prepare_feed(program: Program, feed: Any, place: Place) -> dict[str, Any]:
-    """Arrays of the place by name, each checked against the variable it is for.
+    """Arrays of the place by name, in order of the names, each checked against the variable it is for.
 
     Parameters
     ----------
     feed : mapping or a list holding one, or None
-        Name to an array, a `LoDTensor`, a number or a list of numbers.
+        Name to an array or what NumPy can make one of, a number or a list of numbers.
 
     Raises
     ------
@@ -32,7 +31,9 @@ def prepare_feed(program: Program, feed: Any, place: Place) -> dict[str, Any]:
     if isinstance(feed, list | tuple) and len(feed) == 1:
         feed = feed[0]
     if not isinstance(feed, Mapping):
-        raise WrongTypeError(f"feed must be a dict from names to arrays, got {type(feed).__name__}")
+        raise WrongTypeError(
+            f"feed must be a dict from names to arrays, got {type(feed).__name__}", site=caller_site()
+        )
     block = program.global_block()
     arrays = {}
     for name, value in feed.items():
@@ -40,55 +41,71 @@ def prepare_feed(program: Program, feed: Any, place: Place) -> dict[str, Any]:
         if var is None:
             raise FeedError(
                 f"the program has no variable {name!r} to feed",
+                site=caller_site(),
                 hint=suggest(str(name), (v.name for v in block.vars.values() if v.is_data)),
             )
         arrays[name] = _as_array(var, value, place)
-    return arrays
+    # In one order, because the order is part of what a plan is found by.
+    return dict(sorted(arrays.items()))
 
 
 def _as_array(var: Variable, value: Any, place: Place) -> Any:
-    expected = var.dtype.numpy
-    if isinstance(value, LoDTensor):
-        value = np.asarray(value)
-    if not hasattr(value, "dtype"):
-        value = _from_python(var, value)
-    if value.dtype != expected:
-        value = _convert(var, value, expected)
+    if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__"):
+        array = value
+    elif hasattr(value, "__array__"):
+        array = np.asarray(value)
+    else:
+        array = _from_python(var, value)
+    if array.dtype != var.dtype.numpy:
+        array = _convert(var, array)
+    if array.ndim == 0:
+        array = array.reshape(1)  # there is no rank 0
     if var.shape is not None and (var.is_data or var.persistable):
-        _check_shape(var, value.shape)
-    return place.to_device(value)
+        _check_shape(var, array.shape)
+    return place.to_device(array)
 
 
 def _from_python(var: Variable, value: Any) -> np.ndarray[Any, Any]:
-    """A number or a list of numbers; a literal has no dtype of its own, so floats round to the declared one."""
+    """A number or a list of numbers as an array; having no dtype of their own, they take the declared one.
+
+    Fractions are rounded to it; integers that it cannot hold are left for the check of dtypes to refuse.
+    """
     try:
         array = np.asarray(value)
     except ValueError:
-        raise FeedError(f"{var.name}: the list fed is not rectangular") from None
+        raise FeedError(f"{var.name}: the list fed is not rectangular", site=caller_site()) from None
     if array.dtype.kind not in "biuf":
-        raise FeedError(f"{var.name}: cannot be fed from {type(value).__name__}: {value!r:.80}")
-    if array.dtype.kind == "f" and var.dtype.is_floating:
-        array = array.astype(var.dtype.numpy)
-    return array.reshape(1) if array.ndim == 0 else array
+        raise FeedError(f"{var.name}: cannot be fed from {type(value).__name__}: {value!r:.80}", site=caller_site())
+    if array.dtype.kind == "f":
+        return array.astype(var.dtype.numpy) if var.dtype.is_floating else array
+    converted = _unchanged(array, var.dtype.numpy)
+    return array if converted is None else converted
 
 
-def _convert(var: Variable, array: Any, expected: np.dtype[Any]) -> Any:
-    """`array` as `expected`, if that changes no value and the variable does not insist on its dtype."""
-    if (not var.need_check_feed and np.can_cast(array.dtype, expected, "same_kind")) or array.dtype.kind in "biu":
-        converted = array.astype(expected)
-        if not var.need_check_feed and _same_values(converted, array):
+def _convert(var: Variable, array: Any) -> Any:
+    """`array` in the declared dtype, if that changes no value and the variable does not insist on its dtype."""
+    expected = var.dtype.numpy
+    if not var.need_check_feed and (np.can_cast(array.dtype, expected, "same_kind") or array.dtype.kind in "biu"):
+        converted = _unchanged(array, expected)
+        if converted is not None:
             return converted
     raise FeedError(
         f"{var.name} is {var.dtype} but {array.dtype} was fed",
         details=[f"declared {var}", f"fed {array.dtype}{list(array.shape)}"],
+        site=caller_site(),
         hint=f"Feed {var.name}.astype('{expected.name}')."
         if expected.kind == "f"
         else f"Convert it to {expected.name}.",
     )
 
 
-def _same_values(converted: Any, original: Any) -> bool:
-    return bool(((converted == original) | ((converted != converted) & (original != original))).all())
+def _unchanged(array: Any, dtype: np.dtype[Any]) -> Any:
+    """`array` as `dtype`; None if that changes a value, which shows when it is converted back."""
+    with np.errstate(all="ignore"):
+        converted = array.astype(dtype)
+        back = converted.astype(array.dtype)
+    same = (back == array) | ((back != back) & (array != array))
+    return converted if bool(same.all()) else None
 
 
 def _check_shape(var: Variable, shape: tuple[int, ...]) -> None:
@@ -98,5 +115,6 @@ def _check_shape(var: Variable, shape: tuple[int, ...]) -> None:
         raise FeedError(
             f"{var.name} is declared {list(declared)} but {list(shape)} was fed",
             details=[f"declared {var}"],
+            site=caller_site(),
             hint="-1 stands for any size; the other dimensions must be equal.",
         )

@@ -3,12 +3,11 @@
 Operators and values are nodes; an edge goes from a value to each operator that reads it, and from an operator to each
 value that it writes. A value is one version of a variable: an update in place, ``w = sgd(Param=w, ...)``, reads version
 0 of ``w`` and writes version 1. So the graph has no cycles, whatever the program. The edges are the flow of data alone:
-an order of operators in which each also stays behind the readers of the version it overwrites is one that can run.
+operators can run in any order that follows them and keeps each behind the readers of the version that it overwrites.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import networkx as nx
@@ -23,7 +22,7 @@ class Value(NamedTuple):
 
     name: str
     version: int = 0
-    """0 is what comes from outside; otherwise how many operators have written the variable by then."""
+    """How many values the variable had before; 0 is the first, be it written or from outside."""
     block: int = 0
     """The block that the variable belongs to."""
 
@@ -66,7 +65,7 @@ def program_graph(program: Program) -> nx.DiGraph:
             graph.add_node(op, kind="op", block=block.idx, index=index)
             for name in dict.fromkeys(op.output_arg_names):
                 home = _home(block, name)
-                versions[home, name] = versions.get((home, name), 0) + 1
+                versions[home, name] = versions.get((home, name), -1) + 1
             for value, slots in _values(block, op.outputs, versions).items():
                 graph.add_node(value, kind="value", variable=block.find_var(value.name))
                 graph.add_edge(op, value, slots=slots)
@@ -82,7 +81,7 @@ def _values(
         for name in dict.fromkeys(names):
             if name != EMPTY:
                 home = _home(block, name)
-                value = Value(name, versions.get((home, name), 0), home)
+                value = Value(name, versions.setdefault((home, name), 0), home)
                 found[value] = (*found.get(value, ()), slot)
     return found
 
@@ -162,7 +161,7 @@ _COLOURS = (
 
 
 def to_dot(program: Program) -> str:
-    """The graph as Graphviz text, to be drawn by ``dot -Tsvg``.
+    r"""The graph as Graphviz text, to be drawn by ``dot -Tsvg``.
 
     Operators are boxes coloured by role (forward blue, backward orange, clipping gold, optimizer green), values are
     ellipses, those that come from outside grey, parameters with a thick line. An edge names its slots.
@@ -177,9 +176,9 @@ def to_dot(program: Program) -> str:
     >>> print(to_dot(program))
     digraph program {
       node [style=filled, fillcolor=white, fontname="sans-serif"];
-      n0 [label="x\\nfloat32[4]", shape=ellipse, fillcolor=lightgrey];
+      n0 [label="x\nfloat32[4]", shape=ellipse, fillcolor=lightgrey];
       n1 [label="relu", shape=box, fillcolor=lightblue];
-      n2 [label="y\\nfloat32[4]", shape=ellipse];
+      n2 [label="y\nfloat32[4]", shape=ellipse];
       n0 -> n1 [label="X"];
       n1 -> n2 [label="Out"];
     }
@@ -188,22 +187,24 @@ def to_dot(program: Program) -> str:
     names = {node: f"n{i}" for i, node in enumerate(graph)}
     lines = ['node [style=filled, fillcolor=white, fontname="sans-serif"];']
     for node, data in graph.nodes(data=True):
-        draw: Callable[..., str] = _draw_value if data["kind"] == "value" else _draw_operator
-        lines.append(f"{names[node]} [{draw(node, data)}];")
+        if data["kind"] == "op":
+            drawn = _draw_operator(node)
+        else:
+            drawn = _draw_value(node, data["variable"], is_given=graph.in_degree(node) == 0)
+        lines.append(f"{names[node]} [{drawn}];")
     for start, end, slots in graph.edges(data="slots"):
         lines.append(f"{names[start]} -> {names[end]} [label={_quote(', '.join(slots))}];")
     return "digraph program {\n  " + "\n  ".join(lines) + "\n}"
 
 
-def _draw_operator(op: Operator, data: dict[str, Any]) -> str:
+def _draw_operator(op: Operator) -> str:
     colour = next((colour for role, colour in _COLOURS if op.role & role), "lightblue")
     return f"label={_quote(op.type)}, shape=box, fillcolor={colour}"
 
 
-def _draw_value(value: Value, data: dict[str, Any]) -> str:
-    var = data["variable"]
+def _draw_value(value: Value, var: Variable | None, is_given: bool) -> str:
     label = _quote(str(value), str(var.tensor_type or "unknown") if var is not None else "undeclared")
-    outside = ", fillcolor=lightgrey" if value.version == 0 else ""
+    outside = ", fillcolor=lightgrey" if is_given else ""
     thick = ", penwidth=3" if isinstance(var, Parameter) else ""
     return f"label={label}, shape=ellipse{outside}{thick}"
 

@@ -387,8 +387,12 @@ def _to_float(value: Any) -> float:
     """As an op desc holds it: rounded to float32."""
     if isinstance(value, str):
         raise ValueError(value)
-    rounded = ctypes.c_float(float(value)).value
-    return math.nan if math.isnan(rounded) else rounded  # one NaN for all: a container finds that equal to itself
+    return _to_double(ctypes.c_float(float(value)).value)
+
+
+def _to_double(value: Any) -> float:
+    """With one NaN for all, which containers find equal to itself."""
+    return math.nan if math.isnan(value) else float(value)
 
 
 def _to_bool(value: Any) -> bool:
@@ -419,7 +423,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "str": _to_str,
     "list[int]": _list_of(_to_int),
     "list[float]": _list_of(_to_float),
-    "list[np.float64]": _list_of(float),  # the one kind of attribute that is not rounded to float32
+    "list[np.float64]": _list_of(_to_double),  # the one kind of attribute that is not rounded to float32
     "list[bool]": _list_of(_to_bool),
     "list[str]": _list_of(_to_str),
 }

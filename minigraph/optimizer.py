@@ -109,9 +109,10 @@ class Optimizer:
         no_grad_set: Iterable[Variable | str] | None = None,
         callbacks: Sequence[Callable[..., None]] | None = None,
     ) -> ParamsGrads:
-        """Append the backward pass; error clips of variables are applied."""
+        """Append the backward pass; error clips of variables are applied, parameters that are not trainable are cut."""
         wanted = parameter_list if parameter_list is not None else self._parameter_list
-        pairs = append_backward(loss, wanted, no_grad_set, [error_clip_callback, *(callbacks or ())])
+        cut = _with_fixed_parameters(loss, no_grad_set)
+        pairs = append_backward(loss, wanted, cut, [error_clip_callback, *(callbacks or ())])
         self._dtype = loss.dtype
         return pairs
 
@@ -212,6 +213,14 @@ class Optimizer:
 
     def _accumulator(self, kind: str, param: Parameter) -> Variable:
         return self._accumulators[default_main_program().serial, kind, param.name]
+
+
+def _with_fixed_parameters(loss: Variable, no_grad_set: Iterable[Variable | str] | None) -> Any:
+    """`no_grad_set` and the parameters that are not trainable: nothing would read their gradients."""
+    if not isinstance(loss, Variable) or isinstance(no_grad_set, str):
+        return no_grad_set  # append_backward refuses either
+    fixed = [param for param in loss.block.program.all_parameters() if not param.trainable]
+    return [*(no_grad_set or ()), *fixed]
 
 
 class SGDOptimizer(Optimizer):

@@ -48,9 +48,9 @@ class L1DecayRegularizer(WeightDecayRegularizer):
     """Penalty ``coeff * sum(|param|)``, gradient ``coeff * sign(param)``."""
 
     def emit(self, block: Block, param: Parameter) -> Variable:
-        sign, decay = _like(block, param), _like(block, param)
-        block.append_op("sign", {"X": param}, {"Out": sign})
-        block.append_op("scale", {"X": sign}, {"Out": decay}, {"scale": self.regularization_coeff})
+        decay = _like(block, param)
+        block.append_op("sign", {"X": param}, {"Out": decay})
+        block.append_op("scale", {"X": decay}, {"Out": decay}, {"scale": self.regularization_coeff})
         return decay
 
 

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -56,7 +56,7 @@ def print_report(comparison: Comparison, console: Console, data: str = "", show_
         console.print()
         console.print(_clip_heading(comparison, clip))
         if show_diff:
-            console.print(_inserted_operators(comparison, clip, console.width))
+            console.print(_inserted_operators(comparison, clip, console.width), end="\n\n")
         console.print(_table(clip))
 
 
@@ -76,7 +76,20 @@ def _heading(comparison: Comparison, data: str) -> Table:
     grid = Table.grid(padding=(0, 2))
     for name, value in rows.items():
         grid.add_row(Text(name, "bold"), Text(value))
+    broken = _not_finite(comparison)
+    if broken:
+        grid.add_row(Text("warning", "bold red"), Text(broken, "red"))
     return grid
+
+
+def _not_finite(comparison: Comparison) -> str:
+    """Which gradients of the unclipped program are the first with NaN or infinity; empty if there are none."""
+    for index in range(len(comparison.batches)):
+        for clip in comparison.clips[:1]:  # before clipping all have the same
+            names = [p.name for p in clip.parameters if not math.isfinite(p.batches[index].norm_before)]
+            if names:
+                return f"NaN or infinity from batch {index + 1} on, in the gradients of {', '.join(names)}"
+    return ""
 
 
 def _updates(comparison: Comparison) -> str:
@@ -128,7 +141,7 @@ def _folded(line: str, width: int) -> str:
 
 
 def _table(clip: ClipComparison) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column("parameter", no_wrap=True)
     table.add_column("shape", no_wrap=True)
     for heading in NUMBERS:
@@ -244,7 +257,7 @@ def _finite(number: float) -> float | None:
 
 def write_json(comparison: Comparison, path: Path, data: str = "") -> None:
     """Write `comparison_json` to `path`."""
-    text = json.dumps(comparison_json(comparison, data), indent=1, allow_nan=False)
+    text = json.dumps(comparison_json(comparison, data), indent=2, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
 
 
@@ -279,25 +292,35 @@ def write_plot(comparison: Comparison, path: Path, format: str = "png") -> None:
         for changes, ax in zip(changes_of_clip, axes_of_row, strict=True):
             _draw(changes, ax)
         axes_of_row[0].set_ylabel(clip_text(clip.clip), fontweight="bold")
-    for changes, ax in zip(rows[0], axes[0], strict=True):
-        ax.set_title(_title(changes), fontsize=9)
-    for ax in axes[-1]:
-        ax.set_xlabel("batch", fontsize=8)
+    for column, axes_of_column in zip(zip(*rows, strict=True), axes.T, strict=True):
+        axes_of_column[0].set_title(_title(column[0]), fontsize=9)
+        axes_of_column[0].set_ylim(0, _upper_limit(column))
+        axes_of_column[-1].set_xlabel("batch", fontsize=8)
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False)
     figure.savefig(path, format=format, dpi=120)
 
 
 def _draw(changes: Changes, ax: Any) -> None:
-    numbers = range(1, len(changes.batches) + 1)
+    from matplotlib.ticker import MaxNLocator
+
+    count = len(changes.batches)
+    numbers = range(1, count + 1)
     before = [change.norm_before for change in changes.batches]
     after = [change.norm_after for change in changes.batches]
-    marker = "." if len(numbers) <= 50 else ""
-    ax.fill_between(numbers, before, after, color="0.85", linewidth=0)
-    ax.plot(numbers, before, color="0.45", marker=marker, label="L2 norm before clipping")
-    ax.plot(numbers, after, color="tab:blue", marker=marker, label="after clipping")
-    ax.set_ylim(bottom=0)
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    marker = "." if count <= 20 else ""
+    # Before is broader, so that it stays visible under an equal after.
+    ax.fill_between(numbers, before, after, color="0.9", linewidth=0)
+    ax.plot(numbers, before, color="0.65", linewidth=2.2, marker=marker, markersize=9, label="L2 norm before clipping")
+    ax.plot(numbers, after, color="tab:blue", linewidth=1, marker=marker, markersize=5, label="after clipping")
+    ax.set_xlim(0.5, count + 0.5)
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     ax.tick_params(labelsize=7)
+
+
+def _upper_limit(column: Sequence[Changes]) -> float:
+    """A little more than the largest norm of the gradients, so that it fits into the picture."""
+    norms = [norm for changes in column for c in changes.batches for norm in (c.norm_before, c.norm_after)]
+    return 1.08 * max(filter(math.isfinite, norms), default=0.0) or 1.0
 
 
 def _title(changes: Changes) -> str:

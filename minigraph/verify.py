@@ -11,8 +11,9 @@ from minigraph.types import TensorType, same_dim
 def verify(program: Program) -> None:
     """Raise unless `program` keeps the invariants of the IR.
 
-    Every name exists; slots and attributes fit the definitions; a value is written before it is read (parameters, persistables, data
-    and variables that no operator writes come from outside); inference run again gives the declared types.
+    Every name exists; slots and attributes fit the definitions; a value is written before it is read (parameters,
+    persistables, data and variables that no operator writes come from outside); inference run again gives the declared
+    types.
 
     Raises
     ------
@@ -34,6 +35,8 @@ def verify(program: Program) -> None:
 
 def _check_variables(block: Block) -> None:
     for name, var in block.vars.items():
+        if var.block.program is not block.program:
+            raise VerifyError(f"block {block.idx} holds {name} of another program")
         if var.name != name or var.block is not block:
             raise VerifyError(f"block {block.idx} holds {var.name} of block {var.block.idx} under the name {name}")
 
@@ -100,7 +103,9 @@ def _check_types(op: Operator, block: Block) -> None:
                 raise VerifyError(f"{op.type} writes {name}, which does not exist", site=op.site)
             declared = var.tensor_type
             if declared is None or not _compatible(declared, expected):
-                raise VerifyError(f"{op.type}: {name} is declared {declared} but is {expected}", site=op.site)
+                raise VerifyError(
+                    f"{op.type}: {name} is declared {declared or 'unknown'} but is {expected}", site=op.site
+                )
 
 
 def _compatible(a: TensorType, b: TensorType) -> bool:

@@ -1,7 +1,12 @@
 import pytest
+from hypothesis import settings
 
 from minigraph.errors import MissingExtraError, PlaceError
 from minigraph.place import CUDAPlace
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("minigraph", deadline=None)
+settings.load_profile("minigraph")
 
 
 @pytest.fixture(scope="session")

@@ -48,6 +48,7 @@ attribute_values = {
     "str": st.text(),
     "list[int]": st.lists(st.integers()),
     "list[float]": st.lists(every_float),
+    "list[np.float64]": st.lists(st.floats()),
     "list[bool]": st.lists(st.booleans()),
     "list[str]": st.lists(st.text()),
 }
@@ -89,7 +90,9 @@ def draw_variable(draw: st.DrawFn, block: Block, name: str) -> Variable:
 
 def draw_operator(draw: st.DrawFn, block: Block) -> None:
     definition = draw(st.sampled_from(all_definitions()))
-    visible = list(dict.fromkeys(name for b in block.program.blocks for name in b.vars if block.find_var(name) is not None))
+    visible = list(
+        dict.fromkeys(name for b in block.program.blocks for name in b.vars if block.find_var(name) is not None)
+    )
 
     def draw_slots(slots):
         return {

@@ -14,6 +14,7 @@ from minigraph import comparison
 from minigraph.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 from minigraph.comparison import Change, Changes, change, clip_text, compare, cosine, l2_norm, parse_clip
 from minigraph.errors import ClipError, DataError, NotFoundError
+from minigraph.ir import Role
 
 SEED, SIZE, COUNT = 7, 32, 4
 PARAMETERS = ["fc_0.w_0", "fc_0.b_0", "fc_1.w_0", "fc_1.b_0", "fc_2.w_0", "fc_2.b_0"]
@@ -133,7 +134,7 @@ def test_norms_after_clipping_are_those_of_the_formula(expected, strategy, formu
 @pytest.mark.parametrize(("strategy", "formula", "limit"), FORMULAS)
 def test_the_clone_computes_the_formula_element_by_element(scope, batches, expected, strategy, formula, limit):
     [clip] = run(strategy(limit)).clips
-    names = [op.output("Out")[0] for op in clip.program.global_block().ops][-len(PARAMETERS) :]
+    names = [op.output("Out")[0] for op in list(clip.program.global_block().ops)[-len(PARAMETERS) :]]
     for (images, labels), (_, grads) in zip(batches, expected, strict=True):
         feed = {"x": images, "y": labels[:, None]}
         found = fluid.Executor(fluid.CPUPlace()).run(clip.program, feed=feed, fetch_list=names, scope=scope)
@@ -166,6 +167,11 @@ def numbers(clip):
     return clip.parameters, clip.total
 
 
+def operators(program):
+    """All there is to the operators but their name scopes, which are counted by the process."""
+    return [(op.type, op.inputs, op.outputs, op.attrs, op.role, op.role_vars) for op in program.global_block().ops]
+
+
 def test_several_clips_at_once_are_as_each_on_its_own():
     clips = [GradientClipByNorm(0.2), GradientClipByNorm(0.5), GradientClipByGlobalNorm(1.0), GradientClipByValue(0.05)]
     together = run(*clips).clips
@@ -173,19 +179,17 @@ def test_several_clips_at_once_are_as_each_on_its_own():
         [alone] = run(clip).clips
         assert found.clip is clip
         assert numbers(found) == numbers(alone)
-        assert found.program.equals(alone.program)
+        assert operators(found.program) == operators(alone.program)
 
 
 def test_a_clone_differs_from_the_unclipped_program_by_its_clips_operators():
     result = run(GradientClipByNorm(2.0), GradientClipByGlobalNorm(1.0), batches=1)
-    unclipped = [op.structure() for op in result.program.global_block().ops]
+    unclipped = operators(result.program)
     for clip in result.clips:
-        ops = [op.structure() for op in clip.program.global_block().ops]
+        ops = operators(clip.program)
         assert ops[: len(unclipped)] == unclipped
+        assert all(role & Role.CLIP for *_, role, _ in ops[len(unclipped) :])
         assert len(ops) > len(unclipped)
-    assert [op.structure() for op in result.forward.global_block().ops] == [
-        op.structure() for op in result.forward.clone().global_block().ops
-    ]
 
 
 def test_equal_seeds_give_equal_results_and_others_do_not():

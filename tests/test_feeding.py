@@ -19,6 +19,7 @@ def program():
         layers.data("label", [1], dtype="int64")
         layers.data("flag", [1], dtype="bool")
         layers.data("half", [1], dtype="float16")
+        layers.data("double", [1], dtype="float64")
     return main
 
 
@@ -118,6 +119,7 @@ def test_strict_data_takes_no_other_dtype(program, dtype):
         ("label", np.array([[255]], "uint8")),
         ("label", np.array([[True]])),
         ("half", np.array([[0.25]], "float32")),
+        ("double", np.array([[2**53], [2**62]], "int64")),
         ("flag", np.array([[1], [0]], "int64")),
     ],
 )
@@ -135,6 +137,8 @@ def test_loose_data_is_converted_where_that_changes_no_value(program, name, arra
         ("loose", np.array([[0.1, 0.5]], "float64")),
         ("loose", np.array([[1e300, 0.5]], "float64")),
         ("loose", np.array([[2**24 + 1, 0]], "int64")),
+        ("double", np.array([[2**53 + 1]], "int64")),
+        ("double", np.array([[2**63 - 1]], "int64")),
         ("label", np.array([[1.0]], "float32")),
         ("half", np.array([[0.1]], "float32")),
         ("half", np.array([[1e6]], "float32")),
@@ -145,8 +149,15 @@ def test_loose_data_is_converted_where_that_changes_no_value(program, name, arra
 )
 def test_a_conversion_that_would_change_values_is_an_error(program, name, array):
     expected = program.global_block().var(name).dtype
-    with np.errstate(all="ignore"), pytest.raises(FeedError, match=f"{name} is {expected} but {array.dtype} was fed"):
+    with pytest.raises(FeedError, match=f"{name} is {expected} but {array.dtype} was fed"):
         fed(program, **{name: array})
+
+
+def test_an_integer_that_the_declared_dtype_cannot_hold_is_an_error():
+    with fluid.program_guard(fluid.Program()):
+        fluid.data("x", [1])
+        with pytest.raises(FeedError, match="x is float32 but int64 was fed"):
+            fed(fluid.default_main_program(), x=[2**24 + 1])
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (2,), (1, 2, 1), (3,), ()])

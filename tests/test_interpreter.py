@@ -1,5 +1,7 @@
 """The interpreter is the specification: whatever an executor does to a program, the bits come out the same."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,21 +13,23 @@ from minigraph.errors import ExecutionError
 from minigraph.interpreter import Interpreter, evaluate
 from minigraph.place import CPUPlace
 
-SGD = Training("SGD")
-FIXED = {
-    **{kind: Recipe(3, 4, False, "float32", (Step(kind, 0, 1, 0.5), Step("linear", 0, 0, 1.0)), None, SGD) for kind in STEPS},
-    **{f"{kind} in float64": Recipe(3, 4, True, "float64", (Step(kind, 0, 0, -1.5),), None, SGD) for kind in STEPS},
-    **{
-        f"{optimizer} {clip.kind} {clip.threshold:g} {decay}": Recipe(
-            8, 3, True, "float32", (Step("linear_tanh", 0, 0, 1.0), Step("linear_shared", 0, 0, 1.0), Step("add", 0, 2, 1.0)),
-            None, Training(optimizer, clip, decay=decay),
-        )
-        for optimizer in ("SGD", "Momentum", "Adam")
-        for clip in (Clip("value", 0.01), Clip("norm", 0.01), Clip("global", 0.01), Clip("global", 100.0))
-        for decay in (None, "L1Decay", "L2Decay")
-    },
-}  # fmt: skip
-"""Programs with every kind of step and every kind of update at least once."""
+OPTIMIZERS = ("SGD", "Momentum", "Adam")
+CLIPS = (Clip("value", 0.01), Clip("norm", 0.01), Clip("global", 0.01), Clip("global", 100.0))
+DECAYS = (None, "L1Decay", "L2Decay")
+
+
+def fixed_recipes():
+    """Every kind of step in both dtypes, and every kind of update."""
+    for kind in STEPS:
+        yield kind, Recipe(3, 4, False, "float32", (Step(kind), Step("linear")), training=Training("SGD"))
+        yield f"{kind} in float64", Recipe(3, 4, True, "float64", (Step(kind, y=0, number=-1.5),), training=Training("SGD"))
+    network = (Step("linear_tanh"), Step("linear_shared"), Step("linear_shared", x=1), Step("add", y=2))
+    for optimizer, clip, decay in itertools.product(OPTIMIZERS, CLIPS, DECAYS):
+        name = f"{optimizer} {clip.kind} {clip.threshold:g} {decay}"
+        yield name, Recipe(8, 3, True, "float32", network, training=Training(optimizer, clip, decay=decay))
+
+
+FIXED = dict(fixed_recipes())
 
 
 def history(kind_of_executor, built, fetch, steps=3):

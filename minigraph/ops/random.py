@@ -1,32 +1,36 @@
 """Operators that draw random numbers.
 
-A seed other than 0 gives the same numbers in each run; with seed 0 they come from the executor's generator.
+With a `seed` other than 0 they draw the same numbers in every run, with seed 0 from the executor's generator.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from minigraph.opdef import fused, op
-from minigraph.types import DType, TensorType, require, require_floating
+from minigraph.ops.tensor import constant_shape, require_one_element
+from minigraph.types import DType, TensorType, as_dtype, product, require, require_floating
+
+_NONE: Any = ()
 
 
-def _filled(
-    shape: list[int], dtype: int, shape_tensor: TensorType | None, shape_tensor_list: list[TensorType] | None
+def _drawn(
+    dtype: int,
+    shape: list[int],
+    shape_tensor: TensorType | None = None,
+    shape_tensor_list: list[TensorType] | None = None,
 ) -> TensorType:
-    element = DType(dtype)
-    require(element.is_floating, f"dtype must be floating point, got {element}")
-    dims = tuple(shape)
-    if shape_tensor is not None and not dims and shape_tensor.shape[0] >= 0:
-        dims = (-1,) * shape_tensor.shape[0]
-    require(shape_tensor is not None or shape_tensor_list is not None or -1 not in dims, f"shape {list(dims)} is not known")
-    return TensorType(element, dims)
+    out = TensorType(as_dtype(dtype), constant_shape(shape, shape_tensor, shape_tensor_list))
+    require_floating(out, "Out")
+    return out
 
 
 @op("uniform_random", inputs="ShapeTensor ShapeTensorList", outputs="Out", grad=None)
 def uniform_random(
-    shape_tensor: TensorType | None = None,
-    shape_tensor_list: list[TensorType] | None = None,
+    shape_tensor: TensorType | None,
+    shape_tensor_list: list[TensorType] | None,
     *,
-    shape: list[int] = (),
+    shape: list[int] = _NONE,
     min: float = -1.0,
     max: float = 1.0,
     seed: int = 0,
@@ -35,40 +39,48 @@ def uniform_random(
     diag_val: float = 1.0,
     dtype: int = 5,
 ) -> TensorType:
-    """Uniform on [`min`, `max`); element ``i * diag_step + i`` is `diag_val` for the first `diag_num` i."""
-    require(min <= max, f"min must not exceed max, got min={min:g} and max={max:g}")
-    return _filled(shape, dtype, shape_tensor, shape_tensor_list)
+    """``Out`` is uniform on [`min`, `max`); the shape is given as for ``fill_constant``.
+
+    Of the elements, counted row by row, every ``diag_step + 1``-th from the first is `diag_val`, `diag_num` in all.
+    """
+    require(min < max, f"min must be less than max, got min={min:g} and max={max:g}")
+    require(diag_num >= 0 and diag_step >= 0, f"diag_num={diag_num} and diag_step={diag_step} must not be negative")
+    out = _drawn(dtype, shape, shape_tensor, shape_tensor_list)
+    size = product(out.shape)
+    last = (diag_num - 1) * (diag_step + 1)
+    require(size == -1 or last < size, f"diag_num={diag_num} and diag_step={diag_step} reach beyond {size} elements")
+    return out
 
 
 @op("gaussian_random", inputs="ShapeTensor ShapeTensorList", outputs="Out", grad=None)
 def gaussian_random(
-    shape_tensor: TensorType | None = None,
-    shape_tensor_list: list[TensorType] | None = None,
+    shape_tensor: TensorType | None,
+    shape_tensor_list: list[TensorType] | None,
     *,
-    shape: list[int] = (),
+    shape: list[int] = _NONE,
     mean: float = 0.0,
     std: float = 1.0,
     seed: int = 0,
     dtype: int = 5,
 ) -> TensorType:
-    """Normal with `mean` and standard deviation `std`."""
+    """``Out`` is normal with this mean and standard deviation; the shape is given as for ``fill_constant``."""
     require(std >= 0, f"std must not be negative, got {std:g}")
-    return _filled(shape, dtype, shape_tensor, shape_tensor_list)
+    return _drawn(dtype, shape, shape_tensor, shape_tensor_list)
 
 
 @op("truncated_gaussian_random", outputs="Out", grad=None)
 def truncated_gaussian_random(
     *, shape: list[int], mean: float = 0.0, std: float = 1.0, seed: int = 0, dtype: int = 5
 ) -> TensorType:
-    """Normal with `mean` and `std`, drawn again until within two `std` of the mean."""
+    """``Out`` is normal, but within ``2 * std`` of `mean`; its standard deviation then is ``0.8796 * std``."""
     require(std >= 0, f"std must not be negative, got {std:g}")
-    return _filled(shape, dtype, None, None)
+    return _drawn(dtype, shape)
 
 
-@op("dropout", inputs="X Seed", outputs="Out Mask~", grad=fused("Mask", to="X"))
+@op("dropout", inputs="X Seed", outputs="Out Mask~", grad=fused("Mask"))
 def dropout(
     x: TensorType,
-    seed_tensor: TensorType | None = None,
+    seed_tensor: TensorType | None,
     *,
     dropout_prob: float = 0.5,
     is_test: bool = False,
@@ -76,17 +88,26 @@ def dropout(
     seed: int = 0,
     dropout_implementation: str = "downgrade_in_infer",
 ) -> tuple[TensorType, TensorType]:
-    """Each element zeroed with probability `dropout_prob`; Mask is 1 where it stays.
+    """``Out = X * Mask``: each element is 0 with probability `dropout_prob`.
 
-    With ``downgrade_in_infer`` the test multiplies by ``1 - dropout_prob``, with ``upscale_in_train`` the training
-    divides by it. `fix_seed` takes `seed`, or the number in Seed, in each run.
+    `dropout_implementation` says how the expected value stays the same in training and in the test:
+    ``upscale_in_train`` divides by ``1 - dropout_prob`` in training, ``downgrade_in_infer`` multiplies by it in the
+    test, where nothing is dropped and Mask is 1. What is dropped is 0 even where X is infinite or NaN.
+
+    With `fix_seed` the mask is the same in every run and made from `seed`, and so it is with Seed, of one element;
+    otherwise it comes from the executor's generator.
 
     References
     ----------
-    N. Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", JMLR 2014.
+    N. Srivastava et al., Dropout: a simple way to prevent neural networks from overfitting, JMLR 15, 2014.
     """
     require_floating(x)
     require(0 <= dropout_prob <= 1, f"dropout_prob must be in [0, 1], got {dropout_prob:g}")
-    known = ("downgrade_in_infer", "upscale_in_train")
-    require(dropout_implementation in known, f"dropout_implementation must be one of {known}, got {dropout_implementation!r}")
+    require(
+        dropout_implementation in ("downgrade_in_infer", "upscale_in_train"),
+        f"dropout_implementation must be downgrade_in_infer or upscale_in_train, got {dropout_implementation!r}",
+    )
+    if seed_tensor is not None:
+        require(seed_tensor.dtype.numpy.kind in "iu", f"Seed must hold an integer, got {seed_tensor.dtype}")
+        require_one_element(seed_tensor, "Seed")
     return x, x.with_dtype(DType.UINT8)

@@ -2,23 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from minigraph.attributes import constant_of, reshaped
 from minigraph.opdef import GradContext, OpSpec, fused, op
-from minigraph.types import DType, TensorType, normalize_axis, product, require, same_dim
+from minigraph.types import (
+    DType,
+    TensorType,
+    as_dtype,
+    merge_shapes,
+    normalize_axis,
+    product,
+    require,
+    require_same_dtype,
+)
+
+_NONE: Any = ()
+_ANY_LAYOUT = {"data_format": "AnyLayout"}
 
 
-def _cast_grad(ctx: GradContext) -> Iterator[OpSpec]:
+def require_one_element(x: TensorType, slot: str) -> None:
+    """Raise unless `x` can hold exactly one number."""
+    require(product(x.shape) in (1, -1), f"{slot} must hold one number, got {x}")
+
+
+def _require_integers(x: TensorType, slot: str) -> None:
+    require(x.dtype.numpy.kind in "iu", f"{slot} must hold integers, got {x.dtype}")
+
+
+def shape_from(
+    shape: Sequence[int], whole: TensorType | None, parts: Sequence[TensorType] | None, whole_slot: str, parts_slot: str
+) -> tuple[int, ...]:
+    """What is known of a shape that an attribute gives, or at run time a vector `whole`, or numbers `parts`.
+
+    Beside a tensor the attribute is a promise, with -1 where it makes none.
+    """
+    for slot, tensors in ((whole_slot, [whole] if whole else []), (parts_slot, parts or [])):
+        for tensor in tensors:
+            _require_integers(tensor, slot)
+    rank = len(shape)
+    if whole is not None:
+        require(whole.rank == 1, f"{whole_slot} must be a vector, got {whole}")
+        require(rank > 0 or whole.shape[0] > 0, f"{whole_slot} must have a known number of elements, got {whole}")
+        rank = whole.shape[0] if whole.shape[0] != -1 else rank
+    elif parts:
+        for part in parts:
+            require_one_element(part, parts_slot)
+        rank = len(parts)
+    return tuple(dim if dim > 0 else -1 for dim in shape) if rank == len(shape) else (-1,) * rank
+
+
+def constant_shape(
+    shape: Sequence[int], shape_tensor: TensorType | None, shape_tensor_list: Sequence[TensorType] | None
+) -> tuple[int, ...]:
+    """What is known of the shape of a tensor that an operator makes."""
+    if shape_tensor is not None or shape_tensor_list:
+        return shape_from(shape, shape_tensor, shape_tensor_list, "ShapeTensor", "ShapeTensorList")
+    require(len(shape) > 0, "shape is empty", hint="One number has shape [1].")
+    require(
+        all(dim >= 0 for dim in shape),
+        f"shape must not be negative, got {list(shape)}",
+        hint="Where a dimension is known only at run time give ShapeTensor or ShapeTensorList.",
+    )
+    return tuple(shape)
+
+
+def _cast_back(ctx: GradContext) -> Iterator[OpSpec]:
     attrs = {"in_dtype": ctx.attr("out_dtype"), "out_dtype": ctx.attr("in_dtype")}
     yield OpSpec("cast", {"X": ctx.d_output("Out")}, {"Out": ctx.d_input("X")}, attrs)
 
 
-@op("cast", inputs="X", outputs="Out", grad=_cast_grad)
+@op("cast", inputs="X", outputs="Out", grad=_cast_back)
 def cast(x: TensorType, *, in_dtype: int, out_dtype: int) -> TensorType:
-    """``Out`` is X converted to the element type numbered `out_dtype`."""
-    return x.with_dtype(DType(out_dtype))
+    """``Out = X`` converted to the element type numbered `out_dtype`; `in_dtype` is that of X.
+
+    Numbers are cut toward zero for integer types, and anything but 0 is True. What a number beyond the range of an
+    integer type becomes depends on the machine.
+    """
+    require(
+        as_dtype(in_dtype) is x.dtype,
+        f"in_dtype is {as_dtype(in_dtype)} but X is {x.dtype}",
+        hint=f"Give in_dtype={int(x.dtype)}.",
+    )
+    return x.with_dtype(as_dtype(out_dtype))
 
 
 def _assign_grad(ctx: GradContext) -> Iterator[OpSpec]:
@@ -26,8 +96,11 @@ def _assign_grad(ctx: GradContext) -> Iterator[OpSpec]:
 
 
 @op("assign", inputs="X", outputs="Out", grad=_assign_grad)
-def assign(x: TensorType) -> TensorType:
-    """``Out`` is a copy of X."""
+def assign(x: TensorType | None) -> TensorType:
+    """``Out = X``, a copy."""
+    if x is None:
+        require(False, "X is missing")
+    assert x is not None
     return x
 
 
@@ -41,107 +114,125 @@ def _scale_grad(ctx: GradContext) -> Iterator[OpSpec]:
 @op("scale", inputs="X ScaleTensor", outputs="Out", grad=_scale_grad)
 def scale(
     x: TensorType,
-    scale_tensor: TensorType | None = None,
+    scale_tensor: TensorType | None,
     *,
     scale: float = 1.0,
     bias: float = 0.0,
     bias_after_scale: bool = True,
 ) -> TensorType:
-    """``Out = scale * X + bias``, or ``scale * (X + bias)``; ScaleTensor, of one element, stands in for `scale`."""
+    """``Out = scale * X + bias``, or ``scale * (X + bias)`` unless `bias_after_scale`.
+
+    ScaleTensor, of one element, takes the place of `scale`.
+
+    Notes
+    -----
+    Integers stay integers: `scale` and `bias` are cut toward zero first, as in fluid, so that 0.5 counts as 0.
+    """
+    require(x.dtype is not DType.BOOL, "X must be a number, got bool", hint="Convert it with layers.cast.")
+    if scale_tensor is not None:
+        require_same_dtype("X and ScaleTensor", x, scale_tensor)
+        require_one_element(scale_tensor, "ScaleTensor")
+    if not x.dtype.is_floating:
+        fits = all(abs(number) < 2**63 for number in (scale, bias))
+        require(fits, f"scale={scale:g} and bias={bias:g} are not both integers", hint="Convert X with layers.cast.")
     return x
 
 
-def reshaped(shape: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
-    """`wanted` with each 0 replaced by the dimension at its place and one -1 computed."""
-    require(wanted.count(-1) <= 1, f"at most one dimension may be -1, got {list(wanted)}")
-    for i, dim in enumerate(wanted):
-        require(dim >= -1, f"dimensions must be at least -1, got {list(wanted)}")
-        require(dim != 0 or i < len(shape), f"a 0 keeps a dimension of X, but X has only {len(shape)}: {list(wanted)}")
-    dims = [shape[i] if dim == 0 else dim for i, dim in enumerate(wanted)]
-    size = product(shape)
-    if -1 in wanted and size >= 0:
-        at = wanted.index(-1)
-        rest = product(d for i, d in enumerate(dims) if i != at)
-        if rest >= 0:
-            require(rest > 0 and size % rest == 0, f"{size} elements do not fill {list(wanted)}")
-            dims[at] = size // rest
-    require(same_dim(product(dims), size), f"{list(shape)} holds {size} elements, {list(wanted)} does not")
-    return tuple(dims)
-
-
-def _without_leading_zero(x_shape: TensorType) -> TensorType:
+def _shape_of_x(x_shape: TensorType) -> TensorType:
     return x_shape.with_shape(x_shape.shape[1:])
 
 
-_X_FROM_XSHAPE = {"X": ("XShape", _without_leading_zero)}
+_LIKE_X = {"X": ("XShape", _shape_of_x)}
 
 
-@op("reshape2", inputs="X Shape ShapeTensor", outputs="Out XShape~", grad=fused("XShape", to="X", like=_X_FROM_XSHAPE))
+@op("reshape2", inputs="X Shape ShapeTensor", outputs="Out XShape~", grad=fused("XShape", like=_LIKE_X))
 def reshape2(
-    x: TensorType,
-    shape_input: TensorType | None = None,
-    shape_tensor: list[TensorType] | None = None,
-    *,
-    shape: list[int] = (),
+    x: TensorType, shape_vector: TensorType | None, shape_tensor: list[TensorType] | None, *, shape: list[int] = _NONE
 ) -> tuple[TensorType, TensorType]:
-    """The elements of X in another shape: 0 keeps a dimension, one -1 is computed.
+    """``Out`` has the elements of X in another shape: 0 keeps the dimension at its place, one -1 is what is left over.
 
-    Shape, a vector, or ShapeTensor, one element each, stand in for the attribute; what they hold is known only at run
-    time. XShape records the shape of X for the gradient.
+    ShapeTensor (a number each) or else Shape (a vector) takes the place of `shape` at run time; `shape` then only says
+    what is known of it before. XShape, without elements, keeps the shape of X for the gradient.
     """
-    if shape_input is not None and not shape:
-        out = x.with_shape((-1,) * max(shape_input.shape[0], 1))
-    elif shape_input is not None or shape_tensor:
-        out = x.with_shape(-1 if dim <= 0 else dim for dim in shape)
+    if shape_vector is None and not shape_tensor:
+        out = reshaped(x.shape, shape)
+    elif shape_tensor:
+        out = shape_from(shape, None, shape_tensor, "Shape", "ShapeTensor")
     else:
-        require(bool(shape), "the shape is missing")
-        out = x.with_shape(reshaped(x.shape, tuple(shape)))
-    return out, x.with_shape((0, *x.shape))
+        out = shape_from(shape, shape_vector, None, "Shape", "ShapeTensor")
+    return x.with_shape(out), x.with_shape((0, *x.shape))
 
 
-@op("transpose2", inputs="X", outputs="Out XShape~", grad=fused("XShape", to="X", like=_X_FROM_XSHAPE), backend_attrs={"data_format": "AnyLayout"})
+@op("transpose2", inputs="X", outputs="Out XShape~", grad=fused("XShape", like=_LIKE_X), backend_attrs=_ANY_LAYOUT)
 def transpose2(x: TensorType, *, axis: list[int]) -> tuple[TensorType, TensorType]:
-    """Dimension i of Out is dimension ``axis[i]`` of X."""
-    require(sorted(axis) == list(range(x.rank)), f"axis must hold each of 0 to {x.rank - 1} once, got {list(axis)}")
+    """``Out`` has dimension ``axis[i]`` of X as its dimension i.
+
+    XShape, without elements, keeps the shape of X for the gradient.
+    """
+    require(
+        sorted(axis) == list(range(x.rank)),
+        f"axis must name each of the {x.rank} dimensions of X once, got {list(axis)}",
+        hint=f"Give the numbers 0 to {x.rank - 1} in another order.",
+    )
     return x.with_shape(x.shape[i] for i in axis), x.with_shape((0, *x.shape))
 
 
 @op("concat", inputs="X AxisTensor", outputs="Out", grad=fused("X", "AxisTensor", to="X"))
-def concat(xs: list[TensorType], axis_tensor: TensorType | None = None, *, axis: int = 0) -> TensorType:
-    """The tensors of X joined along `axis`; their other dimensions must be equal. AxisTensor stands in for `axis`."""
+def concat(xs: list[TensorType], axis_tensor: TensorType | None, *, axis: int = 0) -> TensorType:
+    """``Out`` is the tensors of X one after the other along `axis`; their other dimensions are equal.
+
+    AxisTensor, of one element, takes the place of `axis`.
+    """
+    require(bool(xs), "X is missing")
+    require_same_dtype("X", *xs)
     first = xs[0]
-    for x in xs:
-        require(x.dtype is first.dtype and x.rank == first.rank, f"all X must have one dtype and rank, got {first} and {x}")
+    ranks = [x.rank for x in xs]
+    require(len(set(ranks)) == 1, f"all X must have as many dimensions, got {ranks}")
     if axis_tensor is not None:
+        _require_integers(axis_tensor, "AxisTensor")
+        require_one_element(axis_tensor, "AxisTensor")
         return first.with_shape((-1,) * first.rank)
-    at = normalize_axis(axis, first.rank)
-    for x in xs:
-        fits = all(same_dim(a, b) for i, (a, b) in enumerate(zip(x.shape, first.shape, strict=True)) if i != at)
-        require(fits, f"dimensions other than {at} must be equal, got {list(first.shape)} and {list(x.shape)}")
-    joined = -1 if any(x.shape[at] == -1 for x in xs) else sum(x.shape[at] for x in xs)
-    return first.with_shape((*first.shape[:at], joined, *first.shape[at + 1 :]))
+    axis = normalize_axis(axis, first.rank)
+    sizes = [x.shape[axis] for x in xs]
+    others = _without(first.shape, axis)
+    for i, x in enumerate(xs):
+        others = merge_shapes(others, _without(x.shape, axis), f"X[0] and X[{i}], apart from dimension {axis},")
+    joined = -1 if -1 in sizes else sum(sizes)
+    return first.with_shape((*others[:axis], joined, *others[axis:]))
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return shape[:axis] + shape[axis + 1 :]
 
 
 @op("fill_constant", inputs="ValueTensor ShapeTensor ShapeTensorList", outputs="Out", grad=None)
 def fill_constant(
-    value_tensor: TensorType | None = None,
-    shape_tensor: TensorType | None = None,
-    shape_tensor_list: list[TensorType] | None = None,
+    value_tensor: TensorType | None,
+    shape_tensor: TensorType | None,
+    shape_tensor_list: list[TensorType] | None,
     *,
     dtype: int = 5,
-    shape: list[int] = (),
+    shape: list[int] = _NONE,
     value: float = 0.0,
     str_value: str = "",
     force_cpu: bool = False,
 ) -> TensorType:
-    """A tensor whose every element is `value`, or `str_value` read as a number, or the one element of ValueTensor.
+    """``Out`` is full of one number: that in ValueTensor, or the one `str_value` spells, or `value`.
 
-    ShapeTensor, or the elements of ShapeTensorList, stand in for `shape`.
+    Its shape is ShapeTensor (a vector), or ShapeTensorList (a number each), or `shape`. `force_cpu` changes nothing:
+    the tensor lives where the program runs.
+
+    Notes
+    -----
+    `value` is a float32, so larger integers and float64 have to be spelled.
     """
-    if shape_tensor is not None and not shape and shape_tensor.shape[0] >= 0:
-        shape = (-1,) * shape_tensor.shape[0]
-    require(shape_tensor is not None or shape_tensor_list is not None or -1 not in shape, f"shape {list(shape)} is not known")
-    return TensorType(DType(dtype), tuple(shape))
+    out = TensorType(as_dtype(dtype), constant_shape(shape, shape_tensor, shape_tensor_list))
+    if value_tensor is not None:
+        require_one_element(value_tensor, "ValueTensor")
+        require_same_dtype("ValueTensor and Out", value_tensor, out)
+    else:
+        constant_of(out.dtype, value, str_value)
+    return out
 
 
 @op("fill_constant_batch_size_like", inputs="Input", outputs="Out", grad=None)
@@ -156,21 +247,41 @@ def fill_constant_batch_size_like(
     str_value: str = "",
     force_cpu: bool = False,
 ) -> TensorType:
-    """Like ``fill_constant``, dimension `output_dim_idx` being that of Input at `input_dim_idx`."""
-    source, target = normalize_axis(input_dim_idx, x.rank), normalize_axis(output_dim_idx, len(shape))
-    return TensorType(DType(dtype), (*shape[:target], x.shape[source], *shape[target + 1 :]))
+    """``Out`` is full of `value`, in the shape `shape`, where dimension `output_dim_idx` is `input_dim_idx` of Input.
+
+    `str_value` and `force_cpu` are those of ``fill_constant``.
+    """
+    require(0 <= input_dim_idx < x.rank, f"input_dim_idx must be in [0, {x.rank}), got {input_dim_idx}")
+    require(0 <= output_dim_idx < len(shape), f"output_dim_idx must be in [0, {len(shape)}), got {output_dim_idx}")
+    dims = list(shape)
+    dims[output_dim_idx] = 0
+    require(min(dims) >= 0, f"shape must not be negative but at {output_dim_idx}, got {list(shape)}")
+    dims[output_dim_idx] = x.shape[input_dim_idx]
+    element = as_dtype(dtype)
+    constant_of(element, value, str_value)
+    return TensorType(element, tuple(dims))
 
 
 @op("fill_zeros_like", inputs="X", outputs="Out", grad=None)
 def fill_zeros_like(x: TensorType) -> TensorType:
-    """Zeros of the type of X."""
+    """``Out = 0``, of the type of X."""
     return x
 
 
 @op("fill_any_like", inputs="X", outputs="Out", grad=None)
 def fill_any_like(x: TensorType, *, value: float = 0.0, dtype: int = -1) -> TensorType:
-    """A tensor of the shape of X whose every element is `value`, of element type `dtype` (-1: that of X)."""
-    return x if dtype == -1 else x.with_dtype(DType(dtype))
+    """``Out = value`` in the shape of X; `dtype` is the number of its element type, -1 for that of X."""
+    out = x if dtype == -1 else x.with_dtype(as_dtype(dtype))
+    if out.dtype is DType.BOOL:
+        require(0 <= value <= 1, f"{value:g} does not fit bool")
+    constant_of(out.dtype, value)
+    return out
+
+
+_VALUES_OF = {
+    DType.BOOL: "bool_values", DType.FP32: "fp32_values", DType.INT32: "int32_values", DType.INT64: "int64_values",
+    DType.FP64: "fp64_values",
+}  # fmt: skip
 
 
 @op("assign_value", outputs="Out", grad=None)
@@ -178,31 +289,56 @@ def assign_value(
     *,
     shape: list[int],
     dtype: int,
-    bool_values: list[int] = (),
-    fp32_values: list[float] = (),
-    int32_values: list[int] = (),
-    int64_values: list[int] = (),
-    fp64_values: list[np.float64] = (),
+    bool_values: list[int] = _NONE,
+    fp32_values: list[float] = _NONE,
+    int32_values: list[int] = _NONE,
+    int64_values: list[int] = _NONE,
+    fp64_values: list[np.float64] = _NONE,
 ) -> TensorType:
-    """The constant whose elements are listed in the attribute for its element type."""
-    given = [v for v in (bool_values, fp32_values, int32_values, int64_values, fp64_values) if v]
-    count = len(given[0]) if given else 0
-    require(len(given) <= 1 and count == product(shape), f"{count} values do not fill {list(shape)}")
-    return TensorType(DType(dtype), tuple(shape))
+    """``Out`` is the constant whose elements, row by row, stand in the attribute for its element type.
+
+    Notes
+    -----
+    Fluid 1.8 has no `fp64_values`; later releases do.
+    """
+    element = as_dtype(dtype)
+    given: dict[str, Sequence[Any]] = {
+        "bool_values": bool_values, "fp32_values": fp32_values, "int32_values": int32_values,
+        "int64_values": int64_values, "fp64_values": fp64_values,
+    }  # fmt: skip
+    known = ", ".join(map(str, _VALUES_OF))
+    require(element in _VALUES_OF, f"there are no values of type {element}", hint=f"It can be one of {known}.")
+    name = _VALUES_OF[element]
+    wrong = [other for other, values in given.items() if values and other != name]
+    require(not wrong, f"values of type {element} belong in {name}, found some in {', '.join(wrong)}")
+    require(len(shape) > 0 and min(shape) >= 0, f"shape must have dimensions of at least 0, got {list(shape)}")
+    count = len(given[name])
+    require(math.prod(shape) == count, f"shape {list(shape)} has {math.prod(shape)} elements but {name} has {count}")
+    if element is DType.INT32:
+        require(all(-(2**31) <= v < 2**31 for v in int32_values), "int32_values holds a number that does not fit int32")
+    return TensorType(element, tuple(shape))
 
 
 @op("shape", inputs="Input", outputs="Out", grad=None)
 def shape(x: TensorType) -> TensorType:
-    """The shape of Input, a vector of int32."""
+    """``Out`` is the shape of Input, a vector of int32."""
     return TensorType(DType.INT32, (x.rank,))
 
 
 def _increment_grad(ctx: GradContext) -> Iterator[OpSpec]:
-    yield OpSpec("scale", {"X": ctx.d_output("Out")}, {"Out": ctx.d_input("X")}, {"scale": 1.0})
+    yield OpSpec("scale", {"X": ctx.d_output("Out")}, {"Out": ctx.d_input("X")}, {})
 
 
 @op("increment", inputs="X", outputs="Out", grad=_increment_grad)
 def increment(x: TensorType, *, step: float = 1.0) -> TensorType:
-    """``Out = X + step``, for a tensor of one element."""
-    require(product(x.shape) in (1, -1), f"X must hold one number, got {list(x.shape)}")
+    """``Out = X + step``, of one element; often Out is X. For integers `step` is cut toward zero.
+
+    Notes
+    -----
+    The gradient of Out is that of X. Fluid instead appends an operator that takes `step` off X again, which serves its
+    loops, and stops the gradient where Out is not X.
+    """
+    require(x.dtype is not DType.BOOL, "X must be a number, got bool")
+    require_one_element(x, "X")
+    require(x.dtype.is_floating or abs(step) < 2**63, f"step={step:g} is no integer")
     return x

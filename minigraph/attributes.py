@@ -1,0 +1,92 @@
+"""What attributes mean that inference and kernels read alike: numbers given as text, shapes with placeholders."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from minigraph.errors import OpError
+from minigraph.types import DType, product, require
+
+
+def constant_of(dtype: DType, value: float, text: str = "") -> bool | int | float:
+    """The number that fills a tensor of type `dtype`: `text` read as a number, or `value` if there is no text.
+
+    The attribute `value` is a float32; `text` spells what that cannot hold. Integer types take the part before the
+    decimal point, and for bool everything but 0 is True.
+
+    Raises
+    ------
+    OpError
+        If `text` is no number, or the number does not fit `dtype`.
+
+    Notes
+    -----
+    Infinity and NaN come from `value` even where `text` spells them: fluid cannot read those words and takes 0.
+
+    Examples
+    --------
+    >>> constant_of(DType.INT64, 9007199254740992.0, "9007199254740993")
+    9007199254740993
+    >>> constant_of(DType.INT32, -2.7), constant_of(DType.FP32, math.inf, "inf")
+    (-2, inf)
+    """
+    number = _read(text, value) if text else value
+    if dtype is DType.BOOL:
+        return bool(number)
+    if dtype.is_floating:
+        number = float(number)
+        largest = float(np.finfo(dtype.numpy).max)
+        require(abs(number) <= largest or not math.isfinite(number), f"{number:g} does not fit {dtype}")
+        return number
+    require(math.isfinite(number), f"{number} does not fit {dtype}")
+    number, limits = int(number), np.iinfo(dtype.numpy)
+    require(limits.min <= number <= limits.max, f"{number} does not fit {dtype}")
+    return number
+
+
+def _read(text: str, value: float) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+    except ValueError:
+        raise OpError(f"str_value must spell a number, got {text!r}") from None
+    return number if math.isfinite(number) else value
+
+
+def reshaped(shape: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
+    """`wanted` where each 0 stands for the dimension of `shape` at its place and one -1 for what is left over.
+
+    Raises
+    ------
+    OpError
+        If the elements do not fit, or `wanted` cannot be read so.
+
+    Examples
+    --------
+    >>> reshaped((2, 3, 4), (0, -1)), reshaped((-1, 3, 4), (0, -1)), reshaped((0, 3), (-1, 3))
+    ((2, 12), (-1, 12), (0, 3))
+    """
+    shown = f"shape {list(wanted)} of X {list(shape)}"
+    require(len(wanted) > 0, "shape is empty", hint="One number has shape [1].")
+    require(min(wanted) >= -1, f"{shown}: a dimension is negative", hint="-1 stands for what is left over.")
+    require(list(wanted).count(-1) <= 1, f"{shown}: only one dimension may be -1")
+    keeps = {i for i, dim in enumerate(wanted) if dim == 0}
+    require(all(i < len(shape) for i in keeps), f"{shown}: a 0 keeps the dimension at its place, but X has none there")
+    # A dimension kept cancels on both sides, so what is left over is known even beside an unknown or empty one.
+    have = product(dim for i, dim in enumerate(shape) if i not in keeps)
+    need = math.prod(dim for dim in wanted if dim > 0)
+    dims = [shape[i] if dim == 0 else dim for i, dim in enumerate(wanted)]
+    if -1 in wanted:
+        require(have == -1 or have % need == 0, f"{shown}: {have} elements are no multiple of {need}")
+        if have >= 0:
+            dims[list(wanted).index(-1)] = have // need
+    else:
+        fits = have in (-1, need) or (-1 not in shape and product(dims) == product(shape))
+        require(fits, f"{shown}: the numbers of elements differ, {have} and {need}")
+    return tuple(dims)

@@ -1,0 +1,264 @@
+"""Programs that train, made at random, for laws that hold for every program.
+
+A `Recipe` is plain data that hypothesis draws and shrinks; `build` follows it. Following it twice gives equal programs
+with equal names, so one can be rewritten and compared with the other.
+
+Every step takes values of shape [rows, COLUMNS] and gives one of that shape, so that any step can follow any other. What
+happens inside has other shapes, ranks and element types.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+import minigraph as fluid
+from minigraph import layers
+from minigraph.ir import Parameter, Program, Variable
+
+COLUMNS = 3
+CLASSES = 4
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: what is done, to which earlier values (counted back from the latest), with which number."""
+
+    kind: str
+    x: int = 0
+    y: int = 1
+    number: float = 0.5
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Which clip, and its threshold."""
+
+    kind: str
+    threshold: float
+
+    def strategy(self, **options: Any) -> Any:
+        if self.kind == "value":
+            return fluid.clip.GradientClipByValue(max=self.threshold, min=-2 * self.threshold, **options)
+        if self.kind == "norm":
+            return fluid.clip.GradientClipByNorm(self.threshold, **options)
+        return fluid.clip.GradientClipByGlobalNorm(self.threshold, **options)
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the parameters are updated."""
+
+    optimizer: str
+    grad_clip: Clip | None = None
+    set_clips: tuple[Clip | None, ...] = ()
+    """What `set_gradient_clip` gives to the parameters, in turn; for training without `grad_clip`."""
+    decay: str | None = None
+    error_clip: float | None = None
+    """Bound on the gradient of the first step's value."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides a program and what is fed to it."""
+
+    seed: int
+    rows: int
+    rows_are_known: bool
+    dtype: str
+    steps: tuple[Step, ...]
+    stopped: int | None = None
+    """Number of a step whose value gets ``stop_gradient``."""
+    training: Training | None = None
+
+
+@dataclass
+class Built:
+    """What following a recipe gives."""
+
+    recipe: Recipe
+    main: Program
+    startup: Program
+    values: list[Variable]
+    """The value that each step gives; the first is that of the layer on the fed data."""
+    loss: Variable
+    params_grads: list[tuple[Parameter, Variable]]
+    """Empty unless the recipe trains."""
+
+    def feed(self, batch: int = 0) -> dict[str, np.ndarray]:
+        """Arrays for the inputs; another batch has other numbers."""
+        random = np.random.default_rng([self.recipe.seed, 1, batch])
+        shape = (self.recipe.rows, COLUMNS)
+        return {
+            "x": random.uniform(-1.5, 1.5, shape).astype(self.recipe.dtype),
+            "label": random.integers(0, CLASSES, (self.recipe.rows, 1)),
+        }
+
+
+class _Kitchen:
+    """Makes parameters while a recipe is followed."""
+
+    def __init__(self, recipe: Recipe, label: Variable) -> None:
+        self.dtype = recipe.dtype
+        self.label = label
+        self.random = np.random.default_rng(recipe.seed)
+
+    def attr(self, *shape: int, name: str | None = None) -> fluid.ParamAttr:
+        start = self.random.uniform(-1, 1, shape)
+        return fluid.ParamAttr(name=name, initializer=fluid.initializer.NumpyArrayInitializer(start))
+
+    def parameter(self, *shape: int) -> Parameter:
+        return layers.create_parameter(list(shape), self.dtype, attr=self.attr(*shape))
+
+    def linear(self, x: Variable, size: int = COLUMNS, act: str | None = None, weight: str | None = None) -> Variable:
+        attr = self.attr(x.shape[-1], size, name=weight)
+        return layers.fc(x, size, param_attr=attr, bias_attr=self.attr(size), act=act)
+
+
+StepFunction = Callable[[_Kitchen, Variable, Variable, float], Variable]
+_SMOOTH: dict[str, StepFunction] = {
+    "linear": lambda k, x, y, c: k.linear(x),
+    "linear_tanh": lambda k, x, y, c: k.linear(x, act="tanh"),
+    "linear_shared": lambda k, x, y, c: k.linear(x, weight="shared"),
+    "linear_of_both": lambda k, x, y, c: layers.tanh(k.linear(layers.concat([x, y], axis=1))),
+    "tanh": lambda k, x, y, c: layers.tanh(x),
+    "sigmoid": lambda k, x, y, c: layers.sigmoid(x),
+    "softmax": lambda k, x, y, c: layers.softmax(x),
+    "log_softmax": lambda k, x, y, c: layers.log(layers.softmax(layers.tanh(x))),
+    "square": lambda k, x, y, c: layers.square(layers.tanh(x)),
+    "exp": lambda k, x, y, c: layers.exp(layers.tanh(x)),
+    "sqrt": lambda k, x, y, c: layers.sqrt(layers.sigmoid(x)),
+    "scale": lambda k, x, y, c: layers.scale(x, scale=c, bias=0.5 - c),
+    "scale_after_bias": lambda k, x, y, c: layers.scale(x, scale=c, bias=0.5, bias_after_scale=False),
+    "add": lambda k, x, y, c: layers.elementwise_add(x, y),
+    "subtract": lambda k, x, y, c: x - y,
+    "multiply": lambda k, x, y, c: layers.elementwise_mul(layers.tanh(x), y),
+    "divide": lambda k, x, y, c: x / (layers.sigmoid(y) + 0.5),
+    "twice_itself": lambda k, x, y, c: layers.elementwise_add(x, x),
+    "sum_of_three": lambda k, x, y, c: layers.sums([x, y, layers.tanh(y)]),
+    "times_row": lambda k, x, y, c: layers.elementwise_mul(x, k.parameter(COLUMNS)),
+    "plus_row_mean": lambda k, x, y, c: layers.elementwise_add(x, layers.reduce_mean(y, dim=1), axis=0),
+    "minus_mean": lambda k, x, y, c: layers.elementwise_sub(x, layers.reduce_mean(x, dim=1, keep_dim=True)),
+    "plus_total": lambda k, x, y, c: layers.elementwise_add(x, layers.mean(y)),
+    "times_sum": lambda k, x, y, c: layers.elementwise_mul(
+        layers.tanh(x), layers.reduce_sum(layers.softmax(y), dim=0, keep_dim=True)
+    ),
+    "attention": lambda k, x, y, c: layers.matmul(
+        layers.softmax(layers.matmul(layers.tanh(x), layers.tanh(y), transpose_y=True, alpha=c)), y
+    ),
+    "weights_transposed": lambda k, x, y, c: layers.mul(x, layers.transpose(k.parameter(COLUMNS, COLUMNS), [1, 0])),
+    "reshaped": lambda k, x, y, c: layers.reshape(layers.tanh(layers.reshape(x, [-1])), [-1, COLUMNS]),
+    "wider_and_back": lambda k, x, y, c: k.linear(k.linear(x, size=5, act="sigmoid")),
+    "assigned": lambda k, x, y, c: layers.assign(x),
+    "cross_entropy": lambda k, x, y, c: layers.elementwise_mul(
+        y, layers.cross_entropy(k.linear(x, size=CLASSES, act="softmax"), k.label), axis=0
+    ),
+    "softmax_loss": lambda k, x, y, c: layers.elementwise_mul(
+        y, layers.softmax_with_cross_entropy(k.linear(x, size=CLASSES), k.label), axis=0
+    ),
+    "squared_error": lambda k, x, y, c: layers.square_error_cost(layers.tanh(x), layers.sigmoid(y)),
+}
+_KINKED: dict[str, StepFunction] = {
+    "linear_relu": lambda k, x, y, c: k.linear(x, act="relu"),
+    "relu": lambda k, x, y, c: layers.relu(x),
+    "abs": lambda k, x, y, c: layers.abs(x),
+    "sign": lambda k, x, y, c: layers.sign(x),
+    "clip": lambda k, x, y, c: layers.clip(x, min=-0.4, max=0.7),
+    "clip_by_norm": lambda k, x, y, c: layers.clip_by_norm(x, max_norm=2.0),
+    "maximum": lambda k, x, y, c: layers.elementwise_max(x, y),
+    "minimum": lambda k, x, y, c: layers.elementwise_min(x, y),
+    "minus_largest": lambda k, x, y, c: x - layers.reduce_max(x, dim=1, keep_dim=True),
+    "minus_smallest": lambda k, x, y, c: x - layers.reduce_min(y, dim=[0, 1]),
+    "largest": lambda k, x, y, c: layers.elementwise_mul(x, layers.topk(y, k=1)[0], axis=0),
+    "through_float64": lambda k, x, y, c: layers.cast(layers.tanh(layers.cast(x, "float64")), x.dtype),
+    "dropout": lambda k, x, y, c: layers.dropout(
+        x, 0.3, seed=7, dropout_implementation="upscale_in_train" if c > 0 else "downgrade_in_infer"
+    ),
+}
+STEPS: dict[str, StepFunction] = {**_SMOOTH, **_KINKED}
+SMOOTH_STEPS = tuple(_SMOOTH)
+"""Kinds of step that are differentiable everywhere, so that they can be compared with central differences."""
+
+
+def build(recipe: Recipe) -> Built:
+    """Follow `recipe`."""
+    main, startup = Program(), Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        rows = recipe.rows if recipe.rows_are_known else None
+        x = fluid.data("x", [rows, COLUMNS], recipe.dtype)
+        label = fluid.data("label", [rows, 1], "int64")
+        kitchen = _Kitchen(recipe, label)
+        values = [kitchen.linear(x)]
+        for number, step in enumerate(recipe.steps):
+            left, right = (values[-1 - back % len(values)] for back in (step.x, step.y))
+            value = STEPS[step.kind](kitchen, left, right, step.number)
+            value.stop_gradient = value.stop_gradient or number == recipe.stopped
+            values.append(value)
+        # The loss sees both ends, so that something is trained whatever was stopped.
+        ends = layers.elementwise_add(layers.tanh(values[-1]), layers.scale(values[0], 0.25))
+        loss = layers.mean(layers.square(ends))
+        pairs = _train(recipe.training, main, values, loss) if recipe.training is not None else []
+    return Built(recipe, main, startup, values, loss, pairs)
+
+
+def _train(training: Training, main: Program, values: list[Variable], loss: Variable) -> Any:
+    if training.error_clip is not None:
+        values[0].error_clip = fluid.clip.ErrorClipByValue(training.error_clip)
+    if training.grad_clip is None and training.set_clips:
+        for number, param in enumerate(main.all_parameters()):
+            clip = training.set_clips[number % len(training.set_clips)]
+            if clip is not None:
+                group = {"group_name": f"at {clip.threshold}"} if clip.kind == "global" else {}
+                fluid.clip.set_gradient_clip(clip.strategy(**group), param_list=[param])
+    options: dict[str, Any] = {"grad_clip": training.grad_clip.strategy() if training.grad_clip else None}
+    if training.decay:
+        options["regularization"] = getattr(fluid.regularizer, training.decay)(0.1)
+    if training.optimizer == "Momentum":
+        options["momentum"] = 0.9
+    return getattr(fluid.optimizer, training.optimizer)(learning_rate=0.05, **options).minimize(loss)[1]
+
+
+# Strategies
+
+
+def steps(kinds: Iterable[str] = STEPS) -> st.SearchStrategy[Step]:
+    back, number = st.integers(0, 6), st.sampled_from([-1.5, -0.5, 0.5, 1.0, 2.0])
+    return st.builds(Step, st.sampled_from(sorted(kinds)), back, back, number)
+
+
+def clips() -> st.SearchStrategy[Clip]:
+    return st.builds(Clip, st.sampled_from(["value", "norm", "global"]), st.sampled_from([1e-3, 0.1, 100.0]))
+
+
+def trainings() -> st.SearchStrategy[Training]:
+    return st.builds(
+        Training,
+        optimizer=st.sampled_from(["SGD", "Momentum", "Adam"]),
+        grad_clip=st.none() | clips(),
+        set_clips=st.lists(st.none() | clips(), max_size=3).map(tuple),
+        decay=st.sampled_from([None, "L1Decay", "L2Decay"]),
+        error_clip=st.none() | st.just(0.01),
+    )
+
+
+def recipes(
+    *,
+    kinds: Iterable[str] = STEPS,
+    max_steps: int = 8,
+    dtypes: tuple[str, ...] = ("float32", "float64"),
+    training: st.SearchStrategy[Training | None] | None = None,
+    may_stop: bool = True,
+) -> st.SearchStrategy[Recipe]:
+    """Recipes with these kinds of step and, unless told otherwise, now and then a training and a stopped gradient."""
+    return st.builds(
+        Recipe,
+        seed=st.integers(0, 2**16),
+        rows=st.integers(1, 5),
+        rows_are_known=st.booleans(),
+        dtype=st.sampled_from(dtypes),
+        steps=st.lists(steps(kinds), min_size=1, max_size=max_steps).map(tuple),
+        stopped=st.none() | st.integers(0, max_steps - 1) if may_stop else st.none(),
+        training=st.none() | trainings() if training is None else training,
+    )

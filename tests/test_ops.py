@@ -1,0 +1,211 @@
+"""What every operator gets for free from its row in `op_samples`."""
+
+import numpy as np
+import pytest
+from op_samples import SAMPLES
+
+import minigraph as fluid
+from minigraph.errors import NotFoundError
+from minigraph.kernels import find_kernel
+from minigraph.opdef import FusedGrad, all_definitions, definition_of
+from minigraph.types import TensorType, as_dtype, same_dim
+
+FORWARD = [definition for definition in all_definitions() if definition.forward is None]
+
+
+def ids(samples):
+    return [f"{each.op}-{sum(other.op == each.op for other in samples[:i])}" for i, each in enumerate(samples)]
+
+
+def each(samples):
+    return pytest.mark.parametrize("sample", samples, ids=ids(samples))
+
+
+EVERY = SAMPLES
+DETERMINISTIC = [s for s in SAMPLES if not s.is_random]
+DIFFERENTIABLE = [
+    s for s in DETERMINISTIC if s.wrt and "float64" in s.dtypes and all(a.size for a in s.inputs[s.wrt[0]])
+]
+
+
+class Built:
+    """The program of one operator and, with `cotangents`, of its gradients."""
+
+    def __init__(self, sample, dtype, cotangents=None):
+        definition = sample.definition
+        self.program = fluid.Program()
+        block = self.program.global_block()
+        self.feed, inputs, self.outputs, outputs = {}, {}, {}, {}
+        for slot, arrays in sample.inputs_as(dtype).items():
+            inputs[slot] = [
+                block.create_var(name=f"{slot}_{i}", shape=a.shape, dtype=a.dtype, stop_gradient=a.dtype.kind != "f")
+                for i, a in enumerate(arrays)
+            ]
+            self.feed |= {f"{slot}_{i}": a for i, a in enumerate(arrays)}
+        several = max((len(v) for slot, v in inputs.items() if definition.input_slots[slot].duplicable), default=1)
+        for slot in definition.outputs:
+            count = sample.outputs.get(slot.name, several if slot.duplicable else 0 if slot.dispensable else 1)
+            outputs[slot.name] = [block.create_var(name=f"{slot.name}_out_{i}") for i in range(count)]
+        block.append_op(sample.op, inputs, outputs, sample.attrs)
+        self.outputs = [var for slot in outputs.values() for var in slot]
+        self.gradients = []
+        if cotangents is not None:
+            self._differentiate(sample, inputs, outputs, cotangents)
+
+    def _differentiate(self, sample, inputs, outputs, cotangents):
+        targets = [var for var in self.outputs if var.name in cotangents]
+        given = []
+        for target in targets:
+            array = cotangents[target.name]
+            name = f"cotangent_of_{target.name}"
+            given.append(self.program.global_block().create_var(name=name, shape=target.shape, dtype=array.dtype))
+            self.feed[name] = array
+        wrt = [var for slot in sample.wrt for var in inputs[slot]]
+        self.gradients = list(zip(wrt, fluid.gradients(targets, wrt, given), strict=True))
+
+    def run(self, executor=None, feed=None):
+        """Outputs and gradients, by name."""
+        fetched = [*self.outputs, *(grad for _, grad in self.gradients)]
+        with np.errstate(all="ignore"):
+            values = (executor or fluid.Executor()).run(self.program, feed=feed or self.feed, fetch_list=fetched)
+        return {var.name: value for var, value in zip(fetched, values, strict=True)}
+
+
+def differentiated(sample, dtype):
+    """A program with the gradients of the outputs that the rule reads, for random gradients of those."""
+    results = Built(sample, dtype).run()
+    rule = sample.definition.grad
+    slots = rule.d_outputs if isinstance(rule, FusedGrad) else [s.name for s in sample.definition.outputs]
+    rng = np.random.default_rng(1)
+    cotangents = {
+        name: rng.uniform(-1, 1, value.shape).astype(value.dtype)
+        for name, value in results.items()
+        if name.rpartition("_out_")[0] in slots and value.dtype.kind == "f"
+    }
+    return Built(sample, dtype, cotangents)
+
+
+def with_gradients(sample, dtype):
+    return differentiated(sample, dtype) if sample.wrt else Built(sample, dtype)
+
+
+def assert_same_bits(found, expected):
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    assert found.tobytes() == expected.tobytes(), f"{found} is not {expected}"
+
+
+@pytest.mark.parametrize("definition", FORWARD, ids=lambda definition: definition.type)
+def test_every_operator_has_a_kernel_and_a_sample(definition):
+    types = [definition.type]
+    if isinstance(definition.grad, FusedGrad):
+        types.append(definition.grad.type)
+    for type in types:
+        kernel = find_kernel(type, "cpu")
+        assert kernel is not None, f"no kernel for {type}"
+        assert set(kernel.attrs) <= set(definition.attrs), f"the kernel of {type} takes attributes that {type} has not"
+    assert any(sample.op == definition.type for sample in SAMPLES), f"no row for {definition.type} in op_samples.py"
+
+
+def test_a_misspelt_operator_is_answered_with_the_right_name():
+    with pytest.raises(NotFoundError, match="Did you mean elementwise_add"):
+        definition_of("elementwise_ad")
+    with pytest.raises(NotFoundError, match="relu"):
+        fluid.Program().global_block().append_op("rellu", {}, {}, {})
+
+
+@each(EVERY)
+def test_the_inferred_types_are_the_actual_ones(sample):
+    for dtype in sample.dtypes:
+        built = with_gradients(sample, dtype)
+        results = built.run()
+        for var in [*built.outputs, *(grad for _, grad in built.gradients)]:
+            value = results[var.name]
+            assert value.dtype == var.dtype.numpy, var.name
+            assert len(value.shape) == len(var.shape) and all(map(same_dim, var.shape, value.shape)), var.name
+        for var, grad in built.gradients:
+            assert (grad.dtype, grad.shape) == (var.dtype, var.shape)
+
+
+@each(EVERY)
+def test_types_are_inferred_from_unknown_dimensions(sample):
+    unknown = {
+        slot: [TensorType(as_dtype(array.dtype), (-1,) * array.ndim) for array in arrays]
+        for slot, arrays in sample.inputs_as(sample.dtypes[0]).items()
+    }
+    inferred = sample.definition.infer_types(unknown, sample.definition.convert_attrs(sample.attrs))
+    results = Built(sample, sample.dtypes[0]).run()
+    for slot, types in inferred.items():
+        for i, tensor_type in enumerate(types):
+            shape = results[f"{slot}_out_{i}"].shape
+            assert len(tensor_type.shape) == len(shape) and all(map(same_dim, tensor_type.shape, shape)), slot
+
+
+@each(DIFFERENTIABLE)
+def test_the_gradient_is_the_central_difference(sample):
+    built = differentiated(sample, "float64")
+    found = built.run()
+    forward, executor = Built(sample, "float64"), fluid.Executor()
+
+    def weighted_sum(feed):
+        results = forward.run(executor, {name: feed[name] for name in forward.feed})
+        return sum(
+            np.vdot(results[name.removeprefix("cotangent_of_")], value)
+            for name, value in feed.items()
+            if name.startswith("cotangent_of_")
+        )
+
+    for var, grad in built.gradients:
+        expected = central_difference(weighted_sum, built.feed, var.name)
+        assert np.allclose(found[grad.name], expected, rtol=sample.tolerance, atol=sample.tolerance)
+
+
+def central_difference(function, feed, name, step=1e-6):
+    """The derivative of a number by each element of ``feed[name]``."""
+    derivative = np.empty(feed[name].shape)
+    for index in np.ndindex(derivative.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = feed[name].copy()
+            moved[index] += sign * step
+            ends.append(function({**feed, name: moved}))
+        derivative[index] = (ends[0] - ends[1]) / (2 * step)
+    return derivative
+
+
+@each([s for s in DETERMINISTIC if "float64" in s.dtypes])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 1e-2)])
+def test_a_narrower_type_gives_the_same_up_to_rounding(sample, dtype, tolerance):
+    if dtype not in sample.dtypes:
+        return
+    narrow = with_gradients(sample, dtype)
+    wide = with_gradients(sample, "float64")
+    expected = wide.run(feed={name: narrow.feed[name].astype(array.dtype) for name, array in wide.feed.items()})
+    for name, value in narrow.run().items():
+        assert np.allclose(value, expected[name], rtol=tolerance, atol=tolerance, equal_nan=True), name
+
+
+@each(DETERMINISTIC)
+def test_a_plan_gives_the_bits_of_the_interpreter(sample):
+    for dtype in sample.dtypes:
+        built = with_gradients(sample, dtype)
+        expected = built.run(fluid.Interpreter())
+        for name, value in built.run().items():
+            assert_same_bits(value, expected[name])
+
+
+@each(EVERY)
+def test_the_text_of_the_program_parses_to_the_same_program(sample):
+    program = with_gradients(sample, sample.dtypes[0]).program
+    assert fluid.Program.parse(str(program)).equals(program)
+
+
+@pytest.mark.gpu
+@each(DETERMINISTIC)
+def test_the_gpu_agrees_with_the_cpu(sample, cuda_place):
+    for dtype in sample.dtypes:
+        built = with_gradients(sample, dtype)
+        found = built.run(fluid.Executor(cuda_place))
+        tolerance = {"float64": 1e-12, "float32": 1e-5, "float16": 1e-2}[dtype]
+        for name, value in built.run().items():
+            assert (found[name].dtype, found[name].shape) == (value.dtype, value.shape)
+            assert np.allclose(found[name], value, rtol=tolerance, atol=tolerance, equal_nan=True), name

@@ -1,0 +1,166 @@
+import linecache
+
+import pytest
+from drawn_programs import forward_programs, trained_programs
+from hypothesis import given, settings
+
+from minigraph.errors import VerifyError
+from minigraph.ir import Program
+from minigraph.text import parse
+from minigraph.types import DType, TensorType
+from minigraph.verify import verify
+
+SOUND = """
+    block 0
+      param w: float32[4]
+      persist lr: float32[1]
+      data x: float32[-1, 4]
+      var given: float32[4]
+      y: float32[-1, 4] = elementwise_mul(X=x, Y=w) {axis=1}
+      z: float32[-1, 4] = scale(X=y) {scale=2.0}
+      s: float32[4] = sum(X=[w, given])
+      w = sgd(Param=w, LearningRate=lr, Grad=s)
+"""
+
+
+@settings(deadline=None)
+@given(trained_programs())
+def test_a_program_that_was_built_is_sound(program):
+    verify(program)
+    verify(program.clone())
+
+
+@settings(deadline=None, max_examples=25)
+@given(forward_programs())
+def test_a_program_without_one_of_its_values_is_not(program):
+    block = program.global_block()
+    block.remove_var("h0")
+    with pytest.raises(VerifyError, match="h0"):
+        verify(program)
+
+
+def test_what_no_operator_writes_comes_from_outside():
+    verify(parse(SOUND))
+
+
+def test_a_sub_block_reads_what_its_parent_has():
+    verify(
+        parse("block 0\n  data x: float32[4]\n  var y: float32[4]\nblock 1 parent 0\n  y = relu(X=x)\n  y = relu(X=y)")
+    )
+
+
+def rename_a_variable(block):
+    block.vars["other"] = block.vars.pop("y")
+
+
+def take_a_variable_of_another_program(block):
+    block.vars["y"] = Program().global_block().create_var(name="y", shape=[-1, 4])
+
+
+def read_too_early(block):
+    block.ops[0].replace_input("x", "z")
+
+
+def read_what_does_not_exist(block):
+    block.ops[0].replace_input("x", "xx")
+
+
+def write_what_does_not_exist(block):
+    block.ops[1].replace_output("z", "zz")
+
+
+def forget_an_input(block):
+    del block.ops[0].inputs["Y"]
+
+
+def forget_an_output(block):
+    block.ops[0].outputs["Out"] = ()
+
+
+def use_an_unknown_slot(block):
+    block.ops[0].inputs["Z"] = ("x",)
+
+
+def crowd_a_slot(block):
+    block.ops[0].inputs["X"] = ("x", "x")
+
+
+def crowd_an_output(block):
+    block.ops[0].outputs["Out"] = ("y", "z")
+
+
+def declare_another_shape(block):
+    block.var("y").tensor_type = TensorType(DType.FP32, (-1, 5))
+
+
+def declare_another_dtype(block):
+    block.var("z").tensor_type = TensorType(DType.FP64, (-1, 4))
+
+
+def forget_a_type(block):
+    block.var("z").tensor_type = None
+
+
+def forget_the_type_of_an_input(block):
+    block.var("given").tensor_type = None
+
+
+def feed_what_does_not_fit(block):
+    block.var("x").tensor_type = TensorType(DType.FP32, (-1, 7))
+
+
+def hold_an_unknown_attribute(block):
+    block.ops[1].attrs["scales"] = 1.0
+
+
+def hold_an_attribute_of_the_wrong_type(block):
+    block.ops[1].attrs["scale"] = "2"
+
+
+def hold_an_attribute_that_is_not_converted(block):
+    block.ops[1].attrs["scale"] = 2
+
+
+def hold_a_default(block):
+    block.ops[1].attrs["bias"] = 0.0
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (rename_a_variable, "block 0 holds y of block 0 under the name other"),
+        (take_a_variable_of_another_program, "block 0 holds y of another program"),
+        (read_too_early, "elementwise_mul reads z before it is written"),
+        (read_what_does_not_exist, "elementwise_mul reads xx, which does not exist"),
+        (write_what_does_not_exist, "scale writes zz, which does not exist"),
+        (forget_an_input, "elementwise_mul: input Y is missing"),
+        (forget_an_output, "elementwise_mul: output Out is missing"),
+        (use_an_unknown_slot, "elementwise_mul: unknown input slot Z"),
+        (crowd_a_slot, "elementwise_mul: input X takes one variable, has 2"),
+        (crowd_an_output, "elementwise_mul: output Out takes one variable, has 2"),
+        (declare_another_shape, "elementwise_mul: y is declared float32[-1, 5] but is float32[-1, 4]"),
+        (declare_another_dtype, "scale: z is declared float64[-1, 4] but is float32[-1, 4]"),
+        (forget_a_type, "scale: z is declared unknown but is float32[-1, 4]"),
+        (forget_the_type_of_an_input, "sum reads given, whose type is unknown"),
+        (feed_what_does_not_fit, "elementwise_mul: shapes [-1, 7] and [4] do not broadcast"),
+        (hold_an_unknown_attribute, "scale: unknown attribute scales"),
+        (hold_an_attribute_of_the_wrong_type, "scale: attribute scale must be float, got '2'"),
+        (hold_an_attribute_that_is_not_converted, "scale: attribute scale is held as 2"),
+        (hold_a_default, "scale: attribute bias is held as 0.0"),
+    ],
+)
+def test_a_broken_program_is_refused(spoil, message):
+    program = parse(SOUND)
+    spoil(program.global_block())
+    with pytest.raises(VerifyError) as caught:
+        verify(program)
+    assert caught.value.message.startswith(message)
+
+
+def test_the_error_shows_the_types_and_the_users_line():
+    program = parse(SOUND)
+    feed_what_does_not_fit(program.global_block())
+    with pytest.raises(VerifyError) as caught:
+        verify(program)
+    assert caught.value.details == ("X = x: float32[-1, 7]", "Y = w: float32[4]")
+    assert linecache.getline(caught.value.site.filename, caught.value.site.line).strip() == "program = parse(SOUND)"
