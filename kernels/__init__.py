@@ -1,12 +1,18 @@
 """The arithmetic of every operator: functions on arrays that know nothing of programs.
 
-One family of operators, one file, under the name it has in `minigraph.ops`.
+One family of operators, one file, under the name it has in `minigraph.ops`. Importing this registers them all.
 """
 
-from minigraph.kernels import activation, clip, elementwise, loss, matrix, metric, optimizer, random, reduce, tensor
+import minigraph.kernels.activation
+import minigraph.kernels.clip
+import minigraph.kernels.elementwise
+import minigraph.kernels.loss
+import minigraph.kernels.matrix
+import minigraph.kernels.metric
+import minigraph.kernels.optimizer
+import minigraph.kernels.random
+import minigraph.kernels.reduce
+import minigraph.kernels.tensor  # noqa: F401
 from minigraph.kernels.registry import Kernel, find_kernel, find_specializer, kernel, specialize
 
-__all__ = [
-    "Kernel", "activation", "clip", "elementwise", "find_kernel", "find_specializer", "kernel", "loss", "matrix",
-    "metric", "optimizer", "random", "reduce", "specialize", "tensor",
-]  # fmt: skip
+__all__ = ["Kernel", "find_kernel", "find_specializer", "kernel", "specialize"]

@@ -77,7 +77,7 @@ def norm(xp, arrays: Sequence[Any]) -> tuple[Any, Any]:
 
 
 def _scale_down(xp, x, threshold, scale, ratio, out=None) -> Any:
-    """`x` times ``threshold / (scale * ratio)`` where that norm exceeds the threshold, else a copy of `x`.
+    """`x` times ``threshold / (scale * ratio)`` where that norm exceeds the threshold, else `x` itself.
 
     NaN as the ratio gives NaN.
     """
@@ -89,7 +89,7 @@ def _scale_down(xp, x, threshold, scale, ratio, out=None) -> Any:
             shrunk = xp.where(factor > _LEAST_FACTOR[_FLOAT64], shrunk, wide / scale * (threshold / ratio))
         return deliver(xp, xp.where(keeps, x, shrunk).astype(x.dtype), out)
     if keeps:
-        return x.copy() if out is None else deliver(np, x, out)
+        return deliver(np, x, out)
     factor = threshold / ratio / scale if ratio else np.nan
     if factor > _LEAST_FACTOR.get(x.dtype, np.inf):
         return np.multiply(x, x.dtype.type(factor), out=out)
@@ -97,13 +97,13 @@ def _scale_down(xp, x, threshold, scale, ratio, out=None) -> Any:
     return deliver(np, shrunk.astype(x.dtype), out)
 
 
-@kernel("clip_by_norm")
+@kernel("clip_by_norm", view="x")
 def clip_by_norm(xp, x, *, max_norm, out=None):
     scale, ratio = norm(xp, [x])
     return _scale_down(xp, x, max_norm, scale, ratio, out)
 
 
-@kernel("clip_by_global_norm")
+@kernel("clip_by_global_norm", view="xs")
 def clip_by_global_norm(xp, xs, clip_norm, *, out=None):
     outs, norm_out = out or ([None] * len(xs), None)
     scale, ratio = norm(xp, xs)

@@ -93,7 +93,7 @@ def _broadcast_axes(full, shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return padded, tuple(i for i, (size, own) in enumerate(zip(full, padded, strict=True)) if size != own)
 
 
-@kernel("elementwise_add_grad")
+@kernel("elementwise_add_grad", view="d_out")
 def elementwise_add_grad(xp, x, y, d_out, *, axis, wanted, out=None):
     return _gradients(xp, x, _laid_over(x, y, axis), d_out, wanted, out, None, None, (x.shape, y.shape))
 
@@ -205,7 +205,8 @@ def _quicker_sum(xp, full, shape, aligned, copies) -> Callable[[Any], Any] | Non
 @specialize("elementwise_add_grad")
 def _quicker_add_grad(xp, x, y, d_out, *, axis, wanted):
     aligned = align_shape(x.shape, y.shape, axis)
-    to_x = _quicker_sum(xp, d_out, x.shape, x.shape, copies=True)
+    # The gradient of X may be the incoming one itself; then that of Y must not be.
+    to_x = _quicker_sum(xp, d_out, x.shape, x.shape, copies=False)
     to_y = _quicker_sum(xp, d_out, y.shape, aligned, copies=True)
     wants_x, wants_y = wanted
     if to_x is None or to_y is None:

@@ -43,7 +43,7 @@ def _shifted(xp, x, axis, out=None) -> Any:
 
 def _softmax_of(xp, shifted, axis, out=None) -> tuple[Any, Any]:
     """The softmax of what `_shifted` returned, which is overwritten, and the sum that it was divided by."""
-    xp.clip(shifted, _FLOOR, math.inf, out=shifted)
+    shifted.clip(_FLOOR, math.inf, out=shifted)
     xp.exp(shifted, out=shifted)
     total = _sum(xp, shifted, axis)
     return xp.true_divide(shifted, total, out=shifted if out is None else out), total
@@ -114,9 +114,9 @@ def _zero_where(xp, ignored, x) -> Any:
 
 def _minus_log(xp, p, limit) -> Any:
     """``-log(p)``, where infinities count as `limit`."""
-    is_zero = p == 0
-    loss = -xp.log(p + is_zero)
-    return xp.where(is_zero, p.dtype.type(limit), xp.maximum(loss, -limit))
+    loss = xp.log(p)
+    xp.negative(loss, out=loss)
+    return loss.clip(-limit, limit, out=loss)
 
 
 def _limit(dtype) -> float:

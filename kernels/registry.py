@@ -29,8 +29,8 @@ class Kernel:
     takes_out: bool
     takes_rng: bool
     takes_wanted: bool
-    is_view: bool
-    """The first output shares the memory of the first input."""
+    view_of: int | None
+    """Position of the input whose memory the first output may share, a list of outputs with a list of inputs."""
 
 
 _KERNELS: dict[tuple[str, str | None], Kernel] = {}
@@ -38,7 +38,7 @@ _SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
 
 
 def kernel(
-    type: str, *, place: str | None = None, view: bool = False
+    type: str, *, place: str | None = None, view: str | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as the kernel of an operator type.
 
@@ -48,14 +48,15 @@ def kernel(
         Operator type.
     place : {'cpu', 'cuda'}, optional
         Only for this kind of place, beside the shared one, with which it must agree.
-    view : bool
-        The first output is a view of the first input.
+    view : str, optional
+        Name of the parameter whose memory the first output may share. Where it names a list, the first output is a
+        list too, and each of it may share the memory of its counterpart.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        keywords = [
-            p.name for p in inspect.signature(function).parameters.values() if p.kind is inspect.Parameter.KEYWORD_ONLY
-        ]
+        parameters = inspect.signature(function).parameters.values()
+        keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        inputs = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY][1:]
         if (type, place) in _KERNELS:
             raise TypeError(f"kernel {type} for {place or 'every place'} is defined twice")
         _KERNELS[type, place] = Kernel(
@@ -64,7 +65,7 @@ def kernel(
             takes_out="out" in keywords,
             takes_rng="rng" in keywords,
             takes_wanted="wanted" in keywords,
-            is_view=view,
+            view_of=None if view is None else inputs.index(view),
         )
         return function
 

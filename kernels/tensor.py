@@ -86,7 +86,7 @@ def _in_type(dtype, number) -> Any:
     return np.int64(int(number)).astype(dtype) if dtype.kind in "iu" else dtype.type(number)
 
 
-@kernel("reshape2", view=True)
+@kernel("reshape2", view="x")
 def reshape2(xp, x, shape_vector, shape_tensor, *, shape):
     if shape_tensor:
         shape = [number_in(part) for part in shape_tensor]
@@ -95,7 +95,7 @@ def reshape2(xp, x, shape_vector, shape_tensor, *, shape):
     return x.reshape(reshaped(x.shape, shape)), _shape_only(xp, x)
 
 
-@kernel("transpose2", view=True)
+@kernel("transpose2", view="x")
 def transpose2(xp, x, *, axis):
     return x.transpose(axis), _shape_only(xp, x)
 

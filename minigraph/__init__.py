@@ -41,10 +41,10 @@ from minigraph.verify import verify
 from minigraph.version import __version__
 
 __all__ = [
-    "Block", "CPUPlace", "CUDAPlace", "DataFeeder", "Executor", "Interpreter", "LoDTensor", "MinigraphError", "Operator",
-    "ParamAttr", "Parameter", "Program", "Scope", "Variable", "__version__", "append_backward", "backward", "batch",
-    "clip", "core", "cpu_places", "cuda_places", "data", "dataset", "default_main_program", "default_startup_program",
-    "diff", "errors", "framework", "global_scope", "gradients", "initializer", "is_compiled_with_cuda", "layers",
-    "metrics", "name_scope", "optimizer", "passes", "program_guard", "reader", "regularizer", "scope_guard",
-    "unique_name", "verify",
+    "Block", "CPUPlace", "CUDAPlace", "DataFeeder", "Executor", "Interpreter", "LoDTensor", "MinigraphError",
+    "Operator", "ParamAttr", "Parameter", "Program", "Scope", "Variable", "__version__", "append_backward",
+    "backward", "batch", "clip", "core", "cpu_places", "cuda_places", "data", "dataset", "default_main_program",
+    "default_startup_program", "diff", "errors", "framework", "global_scope", "gradients", "initializer",
+    "is_compiled_with_cuda", "layers", "metrics", "name_scope", "optimizer", "passes", "program_guard",
+    "reader", "regularizer", "scope_guard", "unique_name", "verify",
 ]  # fmt: skip

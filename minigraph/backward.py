@@ -187,7 +187,8 @@ class _Overwriting:
             self.position[op] = index
             seen.update(op.input_arg_names)
             for name in op.output_arg_names:
-                if name in seen and not block.find_var(name).persistable:
+                var = block.find_var(name)
+                if name in seen and not (var is not None and var.persistable):
                     self.names.add(name)
                 self.last_writer[name] = op
             seen.update(op.output_arg_names)
@@ -310,7 +311,7 @@ class _BackwardPass:
         for name in incoming:
             if self._resolve(name) not in self._ready:
                 self._plan_zeros(name, op)
-        self._refuse_ignored(op, specs, incoming)
+        self._refuse_to_lose(op, incoming)
         for name in self._overwritten_by(op):
             self._parts[name] = []  # used up; what is found from here on belongs to the value before
         for spec in specs:
@@ -324,15 +325,15 @@ class _BackwardPass:
         incoming = _gradients_read(spec)
         return not incoming or any(self._resolve(name) in self._ready for name in incoming)
 
-    def _refuse_ignored(self, op: Operator, specs: list[OpSpec], incoming: list[str]) -> None:
-        """A gradient that flows into an output and that the rule does not read would be silently lost."""
-        for name in op.output_arg_names if specs or op.input_arg_names else ():
-            grad = self._actual.get(name + GRAD_SUFFIX)
-            if grad in self._ready and name + GRAD_SUFFIX not in incoming and any(
-                not self._is_no_grad(source) for source in op.input_arg_names
-            ):
+    def _refuse_to_lose(self, op: Operator, incoming: list[str]) -> None:
+        """Raise if a gradient flows into an output of `op` and no rule reads it."""
+        if all(map(self._is_no_grad, op.input_arg_names)):
+            return
+        for name in op.output_arg_names:
+            if name + GRAD_SUFFIX not in incoming and self._actual.get(name + GRAD_SUFFIX) in self._ready:
                 raise ProgramError(
-                    f"{op.type} has no gradient with respect to what flows through {name}", site=op.site,
+                    f"{op.type} passes no gradient on from its output {name}",
+                    site=op.site,
                     hint=f"Set stop_gradient=True on {name} if it is to count as a constant.",
                 )
 
@@ -563,10 +564,14 @@ def _check_target_gradients(targets: list[Variable], given: list[Variable | None
     if len(given) != len(targets):
         raise ProgramError(f"{len(targets)} targets but {len(given)} target gradients", site=caller_site())
     for target, grad in zip(targets, given, strict=True):
-        if grad is not None and grad.tensor_type != target.tensor_type:
+        if grad is not None and not _fit(grad, target):
             raise ProgramError(
                 f"a target gradient must have the type of its target, got {grad} for {target}", site=caller_site()
             )
+
+
+def _fit(a: Variable, b: Variable) -> bool:
+    return a.tensor_type is not None and b.tensor_type is not None and a.tensor_type.fits(b.tensor_type)
 
 
 def _fresh_name(block: Block, name: str) -> str:

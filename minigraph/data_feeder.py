@@ -18,7 +18,7 @@ from minigraph.defaults import default_main_program
 from minigraph.errors import DataError, ProgramError, WrongTypeError
 from minigraph.ir import Program, Variable
 from minigraph.reader import Reader
-from minigraph.types import TensorType, same_dim
+from minigraph.types import TensorType, same_shape
 
 __all__ = ["DataFeeder"]
 
@@ -229,7 +229,7 @@ def _fitted(found: tuple[int, ...], declared: tuple[int, ...]) -> tuple[int, ...
     ((5, 1, 28, 28), (5, 3, 2), None)
     """
     if len(found) == len(declared):  # as many elements in another order, such as (2, 3) for (3, 2), are a mistake
-        return found if all(map(same_dim, found, declared)) else None
+        return found if same_shape(found, declared) else None
     size, known = math.prod(found), math.prod(dim for dim in declared if dim != -1)
     if -1 not in declared:
         return declared if size == known else None

@@ -1,7 +1,8 @@
 """The error types and how they read.
 
 Every error of minigraph says what was wrong, shows the values, points at the user's line and suggests what to
-do. Each type also derives from the built-in exception that a Python programmer would expect, so ``except ValueError`` works.
+do. Each type also derives from the built-in exception that a Python programmer would expect, so that
+``except ValueError`` works.
 """
 
 from __future__ import annotations

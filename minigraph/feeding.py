@@ -10,7 +10,7 @@ import numpy as np
 from minigraph.errors import FeedError, WrongTypeError, caller_site, suggest
 from minigraph.ir import Program, Variable
 from minigraph.place import Place
-from minigraph.types import same_dim
+from minigraph.types import same_shape
 
 
 def prepare_feed(program: Program, feed: Any, place: Place) -> dict[str, Any]:
@@ -31,9 +31,7 @@ def prepare_feed(program: Program, feed: Any, place: Place) -> dict[str, Any]:
     if isinstance(feed, list | tuple) and len(feed) == 1:
         feed = feed[0]
     if not isinstance(feed, Mapping):
-        raise WrongTypeError(
-            f"feed must be a dict from names to arrays, got {type(feed).__name__}", site=caller_site()
-        )
+        raise WrongTypeError(f"feed must be a dict from names to arrays, got {type(feed).__name__}", site=caller_site())
     block = program.global_block()
     arrays = {}
     for name, value in feed.items():
@@ -111,7 +109,7 @@ def _unchanged(array: Any, dtype: np.dtype[Any]) -> Any:
 def _check_shape(var: Variable, shape: tuple[int, ...]) -> None:
     declared = var.shape
     assert declared is not None
-    if len(shape) != len(declared) or not all(map(same_dim, declared, shape)):
+    if not same_shape(shape, declared):
         raise FeedError(
             f"{var.name} is declared {list(declared)} but {list(shape)} was fed",
             details=[f"declared {var}"],

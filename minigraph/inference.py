@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from minigraph.errors import MinigraphError, NotFoundError, OpError, suggest
 from minigraph.opdef import EMPTY
 from minigraph.operator import Operator
-from minigraph.types import TensorType, same_dim
+from minigraph.types import TensorType
 
 if TYPE_CHECKING:
     from minigraph.ir import Block
@@ -52,13 +52,13 @@ def _write_type(op: Operator, block: Block, name: str, tensor_type: TensorType) 
         return
     declared = var.tensor_type
     if declared is not None and declared != tensor_type:
-        fits = len(declared.shape) == len(tensor_type.shape) and all(map(same_dim, declared.shape, tensor_type.shape))
-        if declared.dtype is not tensor_type.dtype or ((var.persistable or var.is_data) and not fits):
+        is_bound = var.persistable or var.is_data
+        if declared.dtype is not tensor_type.dtype or (is_bound and not declared.fits(tensor_type)):
             raise OpError(
                 f"{op.type}: the result is {tensor_type} but {name} is declared {declared}",
                 hint="Write to another variable, or declare this one accordingly.",
             )
-        if var.persistable or var.is_data:
+        if is_bound:
             return
     var.tensor_type = tensor_type
 

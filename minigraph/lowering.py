@@ -193,8 +193,8 @@ class _StepBuilder:
             for slot in op.definition.outputs
         ]
         step = Step(op, kernel, inputs, outputs)
-        if kernel.is_view:
-            _share_storage(step)
+        if kernel.view_of is not None:
+            _share_storage(step, inputs[kernel.view_of])
         return step
 
     def _argument(self, op: Operator, slot: Slot) -> Value | list[Value | None] | None:
@@ -226,13 +226,12 @@ class _StepBuilder:
         )
 
 
-def _share_storage(step: Step) -> None:
-    """Note that outputs of a view kernel may share the memory of their inputs, one to one."""
-    first = step.inputs[0]
-    sources = first if isinstance(first, list) else [first]
-    for source, target in zip(sources, step.outputs[0], strict=False):
-        if source is not None and target is not None:
-            target.storage = source
+def _share_storage(step: Step, source: Value | list[Value | None] | None) -> None:
+    """Note that the first output may share the memory of `source`; for lists, one to one."""
+    sources = source if isinstance(source, list) else [source]
+    for value, target in zip(sources, step.outputs[0], strict=False):
+        if value is not None and target is not None:
+            target.storage = value
 
 
 def release_after(steps: Steps) -> list[list[Value]]:

@@ -37,7 +37,8 @@ class Operator:
     """
 
     __slots__ = (
-        "_block", "_next", "_prev", "attrs", "definition", "inputs", "namescope", "outputs", "role", "role_vars", "site",
+        "_block", "_next", "_prev", "attrs", "definition", "inputs", "namescope", "outputs", "role", "role_vars",
+        "site",
     )  # fmt: skip
 
     def __init__(

@@ -346,7 +346,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             raise PermissionError("is not a file that may be written" if not target.is_dir() else "is a directory")
         partial.open("wb").close()
     except OSError as error:
-        raise DataError(f"cannot write {path}: {error.strerror or error}") from None
+        raise DataError(f"cannot write '{path}': {error.strerror or error}") from None
     try:
         yield partial
         os.replace(partial, target)

@@ -39,7 +39,8 @@ class DType(enum.IntEnum):
     def __str__(self) -> str:
         return self.numpy.name
 
-    __format__ = object.__format__  # an f-string shows the name, not the number
+    def __format__(self, format_spec: str) -> str:
+        return format(str(self), format_spec)
 
 
 _NUMPY_NAMES = {
@@ -99,6 +100,10 @@ class TensorType(NamedTuple):
         """Whether every dimension is known."""
         return -1 not in self.shape
 
+    def fits(self, other: TensorType) -> bool:
+        """Whether both can describe one value: equal but for dimensions that one of them does not know."""
+        return self.dtype is other.dtype and same_shape(self.shape, other.shape)
+
     def with_shape(self, shape: Iterable[int]) -> TensorType:
         return TensorType(self.dtype, tuple(shape))
 
@@ -144,9 +149,14 @@ def same_dim(a: int, b: int) -> bool:
     return a == b or a == -1 or b == -1
 
 
+def same_shape(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether two shapes can be equal."""
+    return len(a) == len(b) and all(map(same_dim, a, b))
+
+
 def merge_shapes(a: Sequence[int], b: Sequence[int], what: str) -> tuple[int, ...]:
     """The shape that both `a` and `b` describe; raises when they cannot be equal."""
-    if len(a) != len(b) or not all(map(same_dim, a, b)):
+    if not same_shape(a, b):
         raise OpError(f"{what} must have equal shapes, got {list(a)} and {list(b)}")
     return tuple(y if x == -1 else x for x, y in zip(a, b, strict=True))
 

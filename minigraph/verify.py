@@ -5,7 +5,7 @@ from __future__ import annotations
 from minigraph.errors import MinigraphError, VerifyError
 from minigraph.ir import Block, Operator, Program, explain
 from minigraph.opdef import EMPTY
-from minigraph.types import TensorType, same_dim
+from minigraph.types import TensorType
 
 
 def verify(program: Program) -> None:
@@ -102,11 +102,7 @@ def _check_types(op: Operator, block: Block) -> None:
             if var is None:
                 raise VerifyError(f"{op.type} writes {name}, which does not exist", site=op.site)
             declared = var.tensor_type
-            if declared is None or not _compatible(declared, expected):
+            if declared is None or not declared.fits(expected):
                 raise VerifyError(
                     f"{op.type}: {name} is declared {declared or 'unknown'} but is {expected}", site=op.site
                 )
-
-
-def _compatible(a: TensorType, b: TensorType) -> bool:
-    return a.dtype is b.dtype and len(a.shape) == len(b.shape) and all(map(same_dim, a.shape, b.shape))

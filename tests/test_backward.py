@@ -1,3 +1,4 @@
+import dataclasses
 import sys
 from collections import Counter
 
@@ -9,9 +10,12 @@ from hypothesis import strategies as st
 from random_programs import SMOOTH_STEPS, build, recipes
 
 import minigraph as fluid
-from minigraph import layers
+from minigraph import layers, opdef
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError
 from minigraph.ir import Role
+from minigraph.kernels import find_kernel, registry
+from minigraph.opdef import OpSpec
+from minigraph.types import TensorType
 
 
 @pytest.fixture(autouse=True)
@@ -174,15 +178,179 @@ def test_a_shared_parameter_has_the_sum_of_its_gradients(uses):
     np.testing.assert_array_equal(evaluate([grad])[0], np.full(3, sum(scales), "float32"))
 
 
-def test_an_output_that_is_not_used_has_gradient_zero():
-    w = weight("w", 2, 3)
-    values, indices = layers.topk(w, k=1)
-    values.stop_gradient = False
+@pytest.fixture
+def halves(monkeypatch):
+    """An operator with two outputs that both have a gradient."""
+    monkeypatch.setattr(opdef, "_DEFINITIONS", dict(opdef._DEFINITIONS))
+
+    def grad(ctx):
+        yield OpSpec("concat", {"X": ctx.d_output("Low") + ctx.d_output("High")}, {"Out": ctx.d_input("X")}, {})
+
+    @opdef.op("halves", inputs="X", outputs="Low High", grad=grad)
+    def infer(x: TensorType):
+        half = x.with_shape((x.shape[0] // 2,))
+        return half, half
+
+    kernel = dataclasses.replace(find_kernel("relu", "cpu"), function=lambda xp, x: xp.split(x, 2), takes_out=False)
+    monkeypatch.setitem(registry._KERNELS, ("halves", None), kernel)
+
+    def append(x):
+        block = fluid.default_main_program().global_block()
+        low, high = block.create_var(name="low"), block.create_var(name="high")
+        block.append_op("halves", {"X": x}, {"Low": low, "High": high})
+        return low, high
+
+    return append
+
+
+@pytest.mark.parametrize(("used", "expected"), [("low", [1, 1, 0, 0]), ("high", [0, 0, 1, 1]), ("both", [1, 1, 1, 1])])
+def test_an_output_that_is_not_used_has_gradient_zero(halves, used, expected):
+    low, high = halves(weight("w", 4))
+    target = layers.elementwise_add(low, high) if used == "both" else {"low": low, "high": high}[used]
+    ((_, grad),) = fluid.append_backward(layers.reduce_sum(target))
+    zeros = {"low": ["fill_zeros_like X=high -> Out=high@GRAD"], "high": ["fill_zeros_like X=low -> Out=low@GRAD"]}
+    assert [line for line in lines() if line.startswith("fill_zeros_like")] == zeros.get(used, [])
+    np.testing.assert_array_equal(evaluate([grad])[0], expected)
+
+
+def test_an_operator_of_which_no_output_is_used_is_not_differentiated(halves):
+    w = weight("w", 4)
+    halves(w)
+    fluid.append_backward(layers.mean(w))
+    assert not {"concat", "fill_zeros_like"} & {op.type for op in ops()}
+
+
+def test_a_gradient_that_a_rule_would_lose_is_an_error():
     label = data("label", 2, 1, dtype="int64")
-    loss, softmax = layers.softmax_with_cross_entropy(w, label, return_softmax=True)
-    fluid.append_backward(layers.mean(softmax))
-    assert [line for line in lines() if line.startswith("fill_zeros_like")] == []
-    assert indices.stop_gradient
+    _, softmax = layers.softmax_with_cross_entropy(weight("w", 2, 3), label, return_softmax=True)
+    loss = layers.mean(softmax)
+    with pytest.raises(ProgramError, match="softmax_with_cross_entropy passes no gradient on from its output soft"):
+        fluid.append_backward(loss)
+    softmax.stop_gradient = True
+    assert fluid.append_backward(loss) == []
+
+
+# Variables with several values
+
+
+def overwrite(var, type, **attrs):
+    """Apply an operator to `var` in place."""
+    fluid.default_main_program().global_block().append_op(type, {"X": var}, {"Out": var}, attrs)
+
+
+def numeric_gradient(loss, x):
+    columns = []
+    for i in range(len(x)):
+        step = np.zeros_like(x)
+        step[i] = 1e-6
+        up, down = (evaluate([loss], x=x + sign * step)[0].item() for sign in (1, -1))
+        columns.append((up - down) / 2e-6)
+    return columns
+
+
+def read_before_and_after(h):
+    a = layers.tanh(h)
+    overwrite(h, "scale", scale=3.0)
+    return a + layers.exp(h)
+
+
+def read_twice_after(h):
+    overwrite(h, "relu")
+    return layers.exp(h) + layers.square(h)
+
+
+def assigned_over(h):
+    a = layers.tanh(h)
+    layers.assign(a, h)
+    return layers.elementwise_mul(h, a)
+
+
+def summed_over(h):
+    a = layers.tanh(h)
+    layers.sums([a, h], out=h)
+    return layers.elementwise_mul(h, a)
+
+
+def overwritten_by_a_constant(h):
+    a = layers.tanh(h)
+    layers.fill_constant([3], "float64", 2.0, out=h)
+    h.stop_gradient = False
+    return layers.elementwise_mul(h, a)
+
+
+def overwritten_three_times(h):
+    total = layers.tanh(h)
+    for factor in (2.0, -1.0, 0.5):
+        overwrite(h, "scale", scale=factor)
+        total = total + layers.exp(h)
+    return total
+
+
+REWRITTEN = [
+    read_before_and_after,
+    read_twice_after,
+    assigned_over,
+    summed_over,
+    overwritten_by_a_constant,
+    overwritten_three_times,
+]
+
+
+@pytest.mark.parametrize("function", REWRITTEN)
+def test_each_value_of_a_variable_has_its_own_gradient(function):
+    x = data("x", 3, dtype="float64", wants_gradient=True)
+    loss = layers.reduce_sum(function(layers.scale(x, 2.0)))
+    (grad,) = fluid.gradients(loss, x)
+    value = np.array([0.3, -0.5, 0.9])
+    np.testing.assert_allclose(evaluate([grad], x=value)[0], numeric_gradient(loss, value), rtol=1e-6)
+
+
+def read_then_overwritten(h):
+    a = layers.square(h)
+    overwrite(h, "scale", scale=3.0)
+    return a
+
+
+def overwritten_by_its_reader(h):
+    overwrite(h, "square")
+    return h
+
+
+def result_overwritten(h):
+    a = layers.tanh(h)
+    result = layers.exp(a)
+    overwrite(a, "scale", scale=3.0)
+    return result + a
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (read_then_overwritten, "the gradient of square needs the value of h that scale overwrites"),
+        (overwritten_by_its_reader, "the gradient of square needs the value of h that square overwrites"),
+        (result_overwritten, "the gradient of tanh needs the value of tanh_0.tmp_0 that scale overwrites"),
+    ],
+)
+def test_a_value_that_the_gradient_needs_and_that_is_overwritten_is_an_error(function, said):
+    h = fluid.default_main_program().global_block().create_var(name="h")
+    layers.assign(data("x", 3, wants_gradient=True), h)
+    loss = layers.mean(function(h))
+    with pytest.raises(ProgramError, match=f"(?s){said}.*was made at .*test_backward.py.*a variable of its own"):
+        fluid.append_backward(loss)
+
+
+def test_a_parameter_has_one_gradient_whatever_updates_it_in_between():
+    w = weight("w", 2)
+    first = layers.reduce_sum(layers.scale(w, 2.0))
+    optimizer = fluid.optimizer.SGD(1.0)
+    optimizer.minimize(first)
+    second = layers.reduce_sum(layers.square(w)) + first
+    ((_, grad),) = fluid.append_backward(second)
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(fluid.default_startup_program(), scope=scope)
+    before = np.array(scope.find_var("w").get_tensor())
+    (found,) = executor.run(fetch_list=[grad], scope=scope)
+    np.testing.assert_allclose(found, 2 * (before - 2) + 2, rtol=1e-6)
 
 
 # What is cut
@@ -200,9 +368,19 @@ def test_no_parameters_give_no_pairs():
     assert [op.type for op in ops()] == ["mean", "fill_constant"]
 
 
-def test_a_parameter_that_is_not_trainable_is_left_out():
+def test_a_parameter_that_is_not_trainable_is_left_out_unless_asked_for():
     w, fixed = weight("w", 2), weight("fixed", 2, trainable=False)
-    assert named(fluid.append_backward(layers.mean(layers.elementwise_mul(w, fixed)))) == [("w", "w@GRAD")]
+    loss = layers.mean(layers.elementwise_mul(w, fixed))
+    assert named(fluid.append_backward(loss)) == [("w", "w@GRAD")]
+    assert named(fluid.append_backward(loss, parameter_list=[fixed])) == [("fixed", "grad/grad/fixed@GRAD")]
+    assert fluid.gradients(loss, fixed)[0] is not None
+
+
+def test_an_optimizer_computes_no_gradient_for_what_is_not_trainable():
+    w, fixed = weight("w", 2), weight("fixed", 2, trainable=False)
+    _, pairs = fluid.optimizer.SGD(0.1).minimize(layers.mean(layers.elementwise_mul(w, layers.tanh(fixed))))
+    assert named(pairs) == [("w", "w@GRAD")]
+    assert not fluid.default_main_program().global_block().has_var("fixed@GRAD")
 
 
 def two_layers():
@@ -234,9 +412,9 @@ def test_a_parameter_in_no_grad_set_is_left_out():
 
 
 def test_everything_cut_leaves_only_the_seed():
-    _, second, hidden, loss = two_layers()
-    assert fluid.append_backward(loss, no_grad_set=[hidden, second]) == []
-    assert [op.type for op in ops()][-1] == "fill_constant"
+    hidden = layers.tanh(weight("w", 2))
+    assert fluid.append_backward(layers.mean(hidden), no_grad_set=[hidden]) == []
+    assert [op.type for op in ops()] == ["tanh", "mean", "fill_constant"]
 
 
 def test_parameter_list_limits_what_is_returned_not_what_is_appended():
@@ -270,6 +448,24 @@ def test_callbacks_see_every_operator_that_is_appended():
         ("elementwise_mul_grad", ["tanh_0.tmp_0", "second"]), "second",
         ("tanh_grad", ["first"]), "second",
     ]  # fmt: skip
+
+
+def test_callbacks_see_final_names_and_the_sum_of_parts_but_not_the_parts():
+    w = weight("w", 2)
+    h = layers.scale(w, 2.0)
+    h.error_clip = fluid.clip.ErrorClipByValue(0.5)
+    loss = layers.reduce_sum(layers.sums([layers.tanh(h), layers.exp(h)]))
+    ((_, grad),) = fluid.append_backward(loss, callbacks=[fluid.clip.error_clip_callback])
+    part = "scale_0.tmp_0@GRAD@RENAME@block0@"
+    assert lines()[-5:] == [
+        f"exp_grad Out=exp_0.tmp_0 Out@GRAD=exp_0.tmp_0@GRAD -> X@GRAD={part}0",
+        f"tanh_grad Out=tanh_0.tmp_0 Out@GRAD=tanh_0.tmp_0@GRAD -> X@GRAD={part}1",
+        f"sum X={part}0,{part}1 -> Out=scale_0.tmp_0@GRAD",
+        "clip X=scale_0.tmp_0@GRAD -> Out=scale_0.tmp_0@GRAD",
+        "scale X=scale_0.tmp_0@GRAD -> Out=w@GRAD",
+    ]
+    fluid.verify(fluid.default_main_program())
+    np.testing.assert_array_equal(evaluate([grad])[0], [1.0, 1.0])
 
 
 # Twice

@@ -275,11 +275,11 @@ def test_a_path_that_cannot_be_written_is_refused_before_the_work(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.png").mkdir()
     monkeypatch.setattr("minigraph.comparison.compare", lambda *_, **__: pytest.fail("the work began"))
-    assert f"cannot write {path}: " in refused(capsys, *SHORT, option, path)
+    assert f"cannot write '{path}': " in refused(capsys, *SHORT, option, path)
 
 
 def test_a_device_is_not_replaced_by_a_file(capsys):
-    assert "cannot write /dev/null" in refused(capsys, *SHORT, "--json", "/dev/null")
+    assert "cannot write '/dev/null'" in refused(capsys, *SHORT, "--json", "/dev/null")
 
 
 def test_cuda_without_cupy_names_the_extra(monkeypatch, capsys):

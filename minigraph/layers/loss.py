@@ -49,8 +49,11 @@ def softmax_with_cross_entropy(
     }
     softmax, loss = helper.temporary(), helper.temporary()
     attrs = {
-        "soft_label": soft_label, "ignore_index": ignore_index, "numeric_stable_mode": numeric_stable_mode, "axis": axis,
-    }  # fmt: skip
+        "soft_label": soft_label,
+        "ignore_index": ignore_index,
+        "numeric_stable_mode": numeric_stable_mode,
+        "axis": axis,
+    }
     helper.append("softmax_with_cross_entropy", inputs, {"Softmax": softmax, "Loss": loss}, attrs)
     return (loss, softmax) if return_softmax else loss
 

@@ -1,7 +1,12 @@
 """Schema, inference and gradient of every operator; one family, one file. Importing this registers them all."""
 
-from minigraph.ops import activation, clip, elementwise, loss, matrix, metric, optimizer, random, reduce, tensor
-
-__all__ = [
-    "activation", "clip", "elementwise", "loss", "matrix", "metric", "optimizer", "random", "reduce", "tensor",
-]  # fmt: skip
+import minigraph.ops.activation
+import minigraph.ops.clip
+import minigraph.ops.elementwise
+import minigraph.ops.loss
+import minigraph.ops.matrix
+import minigraph.ops.metric
+import minigraph.ops.optimizer
+import minigraph.ops.random
+import minigraph.ops.reduce
+import minigraph.ops.tensor  # noqa: F401
