@@ -8,13 +8,12 @@ linear in the number of operators.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from minigraph import unique_name
-from minigraph.errors import NotFoundError, ProgramError, Site, WrongTypeError, caller_site, suggest
+from minigraph.errors import NotFoundError, ProgramError, Site, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable, infer_outputs
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, GradContext, GradName, OpSpec
 from minigraph.types import product
@@ -140,11 +139,10 @@ def gradients(
 
 def _warn_dependent_target(grad_name: str) -> None:
     target = grad_name[: -len(GRAD_SUFFIX)]
-    warnings.warn(
+    warn(
         f"gradients: another target depends on the target {target}; as in fluid the two do not add up: the gradient of "
         f"{target} is the target gradient given for it, or, with none given, what flows back from the other target. "
-        "Add the targets up first if the sum is meant.",
-        stacklevel=2,
+        "Add the targets up first if the sum is meant."
     )
 
 

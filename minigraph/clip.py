@@ -11,13 +11,12 @@ whose norm is at or under the threshold is left bit for bit as it was.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from minigraph.defaults import default_main_program
-from minigraph.errors import ClipError, NotFoundError, WrongTypeError, caller_site, suggest
+from minigraph.errors import ClipError, NotFoundError, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.opdef import GRAD_SUFFIX
 from minigraph.passes.gradient_clip import clip_pairs, clipped_gradients
@@ -333,10 +332,9 @@ def append_gradient_clip_ops(param_grads: Sequence[tuple[Parameter, Variable | N
     done = {id(grad.block): clipped_gradients(grad.block) for _, grad in pairs}
     repeated = {grad.name for _, grad in pairs if grad.name in done[id(grad.block)]}
     if repeated:
-        warnings.warn(
+        warn(
             f"{', '.join(sorted(repeated))} {'have' if len(repeated) > 1 else 'has'} been clipped already and "
-            "will not be clipped again",
-            stacklevel=2,
+            "will not be clipped again"
         )
     todo = [pair for pair in pairs if pair[1].name not in repeated]
     clipped = iter(clip_pairs(todo, lambda param: param.gradient_clip, threshold_first=True))

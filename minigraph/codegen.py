@@ -63,7 +63,7 @@ class _Writer:
         self.lines: list[str] = []
         self.step_of_line: dict[int, Step] = {}
         self._locals: dict[int, str] = {}
-        self._taken: dict[str, int] = {"feeds": 1, "state": 1, "rng": 1, "xp": 1}
+        self._taken: dict[str, int] = {"feeds": 1, "state": 1, "rng": 1, "xp": 1, "_": 1}
         self._kernels: dict[int, str] = {}
 
     def compile(self) -> Compiled:

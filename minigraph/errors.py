@@ -11,6 +11,7 @@ import difflib
 import linecache
 import os
 import sys
+import warnings
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -125,6 +126,12 @@ class DataError(MinigraphError, ValueError):
 
 class MissingExtraError(MinigraphError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Issue a warning that points at the user's line, however deep the call is."""
+    site = caller_site() or Site("<unknown>", 1)
+    warnings.warn_explicit(message, category, site.filename, site.line)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

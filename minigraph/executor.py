@@ -22,7 +22,7 @@ from minigraph.errors import (
 )
 from minigraph.feeding import prepare_feed
 from minigraph.ir import Operator, Program, Variable, explain
-from minigraph.lowering import Steps, concretize, drop_dead, prune, to_steps
+from minigraph.lowering import Steps, Value, concretize, drop_dead, prune, to_steps
 from minigraph.passes import LOWERING
 from minigraph.passes.base import Pipeline
 from minigraph.place import CPUPlace, Place
@@ -167,17 +167,20 @@ class Executor:
             raise ProgramError("this Executor was closed", site=caller_site(), hint="Make a new one.")
         program = _check_program(program)
         names = fetch_names(program, fetch_list)
-        feeds = prepare_feed(program, feed, self.place)
-        scope = scope or global_scope()
-        values = self._run(program, feeds, names, scope)
+        feeds = self._prepare_feed(program, feed, names)
+        values = self._run(program, feeds, names, scope or global_scope())
         return [_result(value, self.place, return_numpy, name) for name, value in zip(names, values, strict=True)]
+
+    def _prepare_feed(self, program: Program, feed: Any, names: tuple[str, ...]) -> dict[str, Any]:
+        """Checked arrays; arrays of names, dtypes and shapes that a plan exists for have passed the checks before."""
+        if type(feed) is dict and all([type(array) is np.ndarray for array in feed.values()]):
+            if self._key(program, feed, names) in self._plans:
+                return feed if self.place.kind == "cpu" else {n: self.place.to_device(a) for n, a in feed.items()}
+        return prepare_feed(program, feed, self.place)
 
     def _run(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope) -> list[Any]:
         plan = self._plan(program, feeds, names)
-        holders = [scope.find_var(value.name) for value in plan.steps.state]
-        state = [
-            _state_value(h, v.name, v.tensor_type, self.place) for h, v in zip(holders, plan.steps.state, strict=True)
-        ]
+        state = [_state_value(scope.find_var(value.name), value, plan.steps, self.place) for value in plan.steps.state]
         try:
             # NaN and infinity are values like any other; they stay visible in the results.
             with np.errstate(all="ignore"):
@@ -190,9 +193,12 @@ class Executor:
             holder.value, holder.place = (value.copy() if copy else value), self.place
         return [value.copy() if copy else value for value, copy in zip(fetched, plan.must_copy, strict=True)]
 
+    def _key(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...]) -> Any:
+        signature = tuple([(name, array.dtype, array.shape) for name, array in feeds.items()])
+        return program.serial, program.version, signature, names
+
     def _plan(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...]) -> Plan:
-        signature = tuple([(name, array.dtype.num, array.shape) for name, array in feeds.items()])
-        key = (program.serial, program.version, signature, names)
+        key = self._key(program, feeds, names)
         plan = self._plans.get(key)
         if plan is None:
             types = {name: TensorType(as_dtype(a.dtype), tuple(a.shape)) for name, a in feeds.items()}
@@ -256,21 +262,30 @@ def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _state_value(holder: ScopeVariable | None, name: str, expected: TensorType, place: Place) -> Any:
-    if holder is None or holder.value is None:
-        raise ExecutionError(
-            f"{name} has no value in the scope", details=[f"{name}: {expected}"],
+def _state_value(holder: ScopeVariable | None, wanted: Value, steps: Steps, place: Place) -> Any:
+    value = holder.value if holder is not None else None
+    expected = wanted.tensor_type
+    if holder is None or value is None:
+        problem = ExecutionError(
+            f"{wanted.name} has no value in the scope",
             hint="Run the startup program first, or set it with scope.var(name).get_tensor().set(array, place).",
-        )  # fmt: skip
-    value = holder.value
+        )
+        raise _for_reader(problem, wanted, steps)
     if value.shape != expected.shape or value.dtype != expected.dtype.numpy:
-        raise ExecutionError(
-            f"{name} is declared {expected} but the scope holds {value.dtype}{list(value.shape)}",
+        problem = ExecutionError(
+            f"{wanted.name} is declared {expected} but the scope holds {value.dtype}{list(value.shape)}",
             hint="Two programs that share a scope must agree on their parameters; use another Scope or another name.",
         )
+        raise _for_reader(problem, wanted, steps)
     if holder.place != place:
         holder.value, holder.place = place.to_device(holder.place.to_host(value)), place
     return holder.value
+
+
+def _for_reader(problem: MinigraphError, wanted: Value, steps: Steps) -> MinigraphError:
+    """`problem` with the first operator that reads the value, if one does: it may be fetched only."""
+    reader = next((step.op for step in steps.steps if wanted in step.values_read()), None)
+    return explain(problem, reader, reader.block) if reader is not None else problem
 
 
 def _result(value: Any, place: Place, return_numpy: bool, name: str) -> Any:

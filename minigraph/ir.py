@@ -446,6 +446,16 @@ class Program:
                         op.set_attr("is_test", True)
         return twin
 
+    def __copy__(self) -> Program:
+        return self.clone()
+
+    def __deepcopy__(self, memo: Any) -> Program:
+        return self.clone()
+
+    def __reduce__(self) -> Any:
+        """Pickled as text, which source lines are no part of."""
+        return Program.parse, (str(self),)
+
     def structure(self) -> tuple[Any, ...]:
         """All there is to the program but source lines; equal for equal programs.
 

@@ -171,7 +171,7 @@ class _StepBuilder:
         return value
 
     def build(self, fetch_names: Sequence[str]) -> Steps:
-        steps = [self._step(op) for op in self.block.ops]
+        steps = _updates_last([self._step(op) for op in self.block.ops])
         fetches = [self._read(name, None) for name in fetch_names]
         new_state = {
             name: value
@@ -250,28 +250,48 @@ def release_after(steps: Steps) -> list[list[Value]]:
     return released
 
 
+def _updates_last(steps: list[Step]) -> list[Step]:
+    """The steps with the updates of state behind all others, as far as no other reads what they write.
+
+    So an update in place happens when nothing can fail any more, and a run that fails leaves the state as it was.
+    """
+    first: list[Step] = []
+    last: list[Step] = []
+    read: set[int] = set()
+    for step in reversed(steps):
+        if _state_replaced_by(step) and read.isdisjoint(map(id, step.values_written())):
+            last.append(step)
+        else:
+            first.append(step)
+            read.update(map(id, step.values_read()))
+    return [*reversed(first), *reversed(last)]
+
+
+def _state_replaced_by(step: Step) -> dict[str, Value]:
+    """By name the state that `step` reads, if all it writes are new values of that; else empty."""
+    old = {value.name: value for value in step.values_read() if value.origin == "state"}
+    new = step.values_written()
+    replaced = {v.name: old[v.name] for v in new if v.name in old and v.tensor_type == old[v.name].tensor_type}
+    return replaced if step.kernel.takes_out and len(replaced) == len(new) else {}
+
+
 def _update_in_place(steps: Steps) -> None:
-    """Let an update write over the state it replaces, where nothing reads the old value afterwards."""
+    """Let each of the last steps write over the state it replaces, where nothing needs the old value any more."""
     last_read: dict[int, int] = {}
     for index, step in enumerate(steps.steps):
         for value in step.values_read():
             last_read[id(value.root)] = index
-    for value in steps.fetches:
+    for value in (*steps.fetches, *steps.new_state.values()):
         last_read[id(value.root)] = len(steps.steps)
-    for index, step in enumerate(steps.steps):
-        if not step.kernel.takes_out:
-            continue
-        old_by_name = {v.name: v for v in step.values_read() if v.origin == "state"}
-        outputs = step.values_written()
-        step.in_place = all(
-            (old := old_by_name.get(new.name)) is not None
-            and old.tensor_type == new.tensor_type
-            and last_read[id(old)] == index
-            for new in outputs
-        ) and bool(outputs)  # fmt: skip
+    for index in range(len(steps.steps) - 1, -1, -1):
+        step = steps.steps[index]
+        replaced = _state_replaced_by(step)
+        if not replaced:
+            return
+        step.in_place = all(last_read[id(old)] == index for old in replaced.values())
         if step.in_place:
-            for new in outputs:
-                new.storage = old_by_name[new.name]
+            for new in step.values_written():
+                new.storage = replaced[new.name]
 
 
 def _is_persistable(var: Variable | None) -> bool:

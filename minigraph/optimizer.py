@@ -6,14 +6,13 @@ adds weight decay to the clipped gradients, and appends one update per parameter
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from minigraph.backward import ParamsGrads, append_backward
 from minigraph.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
 from minigraph.defaults import default_main_program, default_startup_program, program_guard
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError, caller_site, warn
 from minigraph.initializer import Constant
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.layers.tensor import create_global_var
@@ -140,9 +139,7 @@ class Optimizer:
             return append_gradient_clip_ops(pairs)
         passed_over = [param.name for param, _ in pairs if param.gradient_clip is not None]
         if passed_over:
-            warnings.warn(
-                f"the optimizer's grad_clip wins over set_gradient_clip for {', '.join(passed_over)}", stacklevel=4
-            )
+            warn(f"the optimizer's grad_clip wins over set_gradient_clip for {', '.join(passed_over)}")
         return self._grad_clip(pairs)
 
     def _append_updates(self, pairs: ParamsGrads) -> list[Operator]:

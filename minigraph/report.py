@@ -69,9 +69,10 @@ def _heading(comparison: Comparison, data: str) -> Table:
         "data": f"{data + ', ' if data else ''}{_batches(comparison)}, seed {comparison.seed}",
         "place": repr(comparison.place),
         "loss": _losses(comparison),
-        "norms": "L2; before clipping they are those of the unclipped program",
+        "norms": "L2, before clipping in the unclipped program, after clipping in the clone",
         "factor": "norm after / norm before",
         "cosine": "of the angle between the gradients before and after",
+        "numbers": f"means over {_number_of_batches(comparison)}",
     }
     grid = Table.grid(padding=(0, 2))
     for name, value in rows.items():
@@ -101,7 +102,12 @@ def _updates(comparison: Comparison) -> str:
 def _batches(comparison: Comparison) -> str:
     sizes = [batch.size for batch in comparison.batches]
     images = f" ({sum(sizes):,} images)" if set(sizes) != {comparison.batch_size} else ""
-    return f"{len(sizes)} {'batch' if len(sizes) == 1 else 'batches'} of {comparison.batch_size}{images}"
+    return f"{_number_of_batches(comparison)} of {comparison.batch_size}{images}"
+
+
+def _number_of_batches(comparison: Comparison) -> str:
+    count = len(comparison.batches)
+    return f"{count} {'batch' if count == 1 else 'batches'}"
 
 
 def _losses(comparison: Comparison) -> str:

@@ -541,7 +541,9 @@ def test_unknown_names_are_errors_with_a_suggestion(argument):
     assert len(ops()) == before and not ops()[-1].role & Role.LOSS
 
 
-@pytest.mark.parametrize(("argument", "value"), [("no_grad_set", "first"), ("no_grad_set", [3]), ("parameter_list", "first")])
+@pytest.mark.parametrize(
+    ("argument", "value"), [("no_grad_set", "first"), ("no_grad_set", [3]), ("parameter_list", "first")]
+)
 def test_a_set_of_names_is_no_string_and_holds_names(argument, value):
     _, _, _, loss = two_layers()
     with pytest.raises(WrongTypeError, match=argument):

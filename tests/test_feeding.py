@@ -51,7 +51,9 @@ def test_what_is_no_dict_is_an_error(program, feed):
 
 def test_the_order_of_names_does_not_count(program):
     a, b = np.ones((1, 2), "float32"), np.ones((1, 1), "int64")
-    orders = [list(prepare_feed(program, feed, CPUPlace())) for feed in ({"loose": a, "label": b}, {"label": b, "loose": a})]
+    orders = [
+        list(prepare_feed(program, feed, CPUPlace())) for feed in ({"loose": a, "label": b}, {"label": b, "loose": a})
+    ]
     assert orders[0] == orders[1]
 
 
@@ -102,7 +104,9 @@ def test_what_is_no_array_is_an_error(program, value, said):
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int64", "int32", "bool"])
 def test_strict_data_takes_no_other_dtype(program, dtype):
-    with pytest.raises(FeedError, match=rf"(?s)strict is float32 but {dtype} was fed.*fed {dtype}\[3, 2\].*astype") as caught:
+    with pytest.raises(
+        FeedError, match=rf"(?s)strict is float32 but {dtype} was fed.*fed {dtype}\[3, 2\].*astype"
+    ) as caught:
         fed(program, strict=np.ones((3, 2), dtype))
     assert isinstance(caught.value, ValueError)
 
@@ -163,7 +167,9 @@ def test_an_integer_that_the_declared_dtype_cannot_hold_is_an_error():
 @pytest.mark.parametrize("shape", [(3, 3), (2,), (1, 2, 1), (3,), ()])
 @pytest.mark.parametrize("name", ["strict", "loose"])
 def test_a_shape_that_does_not_fit_is_an_error_that_shows_both(program, name, shape):
-    with pytest.raises(FeedError, match=rf"(?s){name} is declared \[-1, 2\] but .* was fed.*float32\[-1, 2\].*any size"):
+    with pytest.raises(
+        FeedError, match=rf"(?s){name} is declared \[-1, 2\] but .* was fed.*float32\[-1, 2\].*any size"
+    ):
         fed(program, **{name: np.ones(shape, "float32")})
 
 

@@ -22,7 +22,10 @@ def fixed_recipes():
     """Every kind of step in both dtypes, and every kind of update."""
     for kind in STEPS:
         yield kind, Recipe(3, 4, False, "float32", (Step(kind), Step("linear")), training=Training("SGD"))
-        yield f"{kind} in float64", Recipe(3, 4, True, "float64", (Step(kind, y=0, number=-1.5),), training=Training("SGD"))
+        yield (
+            f"{kind} in float64",
+            Recipe(3, 4, True, "float64", (Step(kind, y=0, number=-1.5),), training=Training("SGD")),
+        )
     network = (Step("linear_tanh"), Step("linear_shared"), Step("linear_shared", x=1), Step("add", y=2))
     for optimizer, clip, decay in itertools.product(OPTIMIZERS, CLIPS, DECAYS):
         name = f"{optimizer} {clip.kind} {clip.threshold:g} {decay}"

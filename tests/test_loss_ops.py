@@ -36,7 +36,7 @@ def one_hot(label, classes):
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_softmax_does_not_overflow(dtype):
-    x = np.array([[6e4, -6e4, 0], [6e4, 6e4, -6e4]], dtype)
+    x = np.array([[3e4, -3e4, 0], [3e4, 3e4, -3e4]], dtype)
     for name in ("softmax", "log_softmax"):
         with np.errstate(over="raise", invalid="raise", divide="raise"):
             y = find_kernel(name, "cpu").function(np, x, axis=-1)

@@ -159,7 +159,7 @@ def test_a_shape_that_does_not_fit_names_the_operator_its_inputs_and_the_users_l
     text = str(caught.value)
     assert text.startswith("elementwise_add: shapes [3, 2] and [4, 2]")
     assert "Y = y: float32[4, 2]" in text
-    assert 'test_lowering.py' in text and 'layers.elementwise_add(layers.relu(x), y, name="sum")' in text
+    assert "test_lowering.py" in text and 'layers.elementwise_add(layers.relu(x), y, name="sum")' in text
 
 
 # Steps
@@ -206,7 +206,9 @@ def test_state_is_what_is_read_before_it_is_written():
 
 
 def test_data_that_is_not_fed_is_an_error_that_names_its_reader():
-    with pytest.raises(FeedError, match=r"(?s)^x is not fed, which mul reads.*declared x: float32\[-1, 2\].*Add 'x' to the feed"):
+    with pytest.raises(
+        FeedError, match=r"(?s)^x is not fed, which mul reads.*declared x: float32\[-1, 2\].*Add 'x' to the feed"
+    ):
         steps_of(BRANCHES, ["b"])
     with pytest.raises(FeedError, match="^x is not fed\n"):
         steps_of(BRANCHES, ["x"])
@@ -278,7 +280,9 @@ def test_nothing_is_read_after_its_release_and_nothing_is_kept(recipe):
 
 def replace_kernel(monkeypatch, type, function):
     """Let every place compute operators of this type with `function`, which must take what the kernel takes."""
-    monkeypatch.setitem(registry._KERNELS, (type, None), dataclasses.replace(find_kernel(type, "cpu"), function=function))
+    monkeypatch.setitem(
+        registry._KERNELS, (type, None), dataclasses.replace(find_kernel(type, "cpu"), function=function)
+    )
     monkeypatch.delitem(registry._SPECIALIZERS, type, raising=False)
 
 

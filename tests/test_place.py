@@ -181,5 +181,7 @@ def test_a_parameter_moves_to_the_place_that_uses_it(cuda_place):
     scope = fluid.Scope()
     fluid.Executor(CPUPlace()).run(startup, scope=scope)
     for place in (cuda_place, CPUPlace(), cuda_place):
-        np.testing.assert_array_equal(fluid.Executor(place).run(main, feed, [out], scope=scope)[0], np.full((2, 2), 4.0))
+        np.testing.assert_array_equal(
+            fluid.Executor(place).run(main, feed, [out], scope=scope)[0], np.full((2, 2), 4.0)
+        )
         assert scope.find_var("w").place == place

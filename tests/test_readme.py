@@ -6,6 +6,8 @@ import re
 import shlex
 from pathlib import Path
 
+from minigraph import unique_name
+
 ROOT = Path(__file__).resolve().parent.parent
 
 COMMANDS = [
@@ -25,3 +27,12 @@ def test_continuous_integration_runs_the_two_commands_first():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     commands = [shlex.split(line)[2] for line in script.splitlines() if line.startswith("stage ")]
     assert commands[: len(COMMANDS)] == COMMANDS
+
+
+def test_the_first_program_prints_what_the_readme_shows(capsys):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    program = re.search(r"^```python\n(.*?)^```", readme, flags=re.MULTILINE | re.DOTALL)
+    listing = re.search(r"^```text\n(.*?)^```", readme, flags=re.MULTILINE | re.DOTALL)
+    with unique_name.guard():
+        exec(program.group(1), {})
+    assert capsys.readouterr().out == listing.group(1)

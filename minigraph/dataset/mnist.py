@@ -18,7 +18,6 @@ import math
 import os
 import threading
 import urllib.request
-import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from http.client import HTTPException
@@ -29,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigraph.dataset import digits
-from minigraph.errors import DataError
+from minigraph.errors import DataError, warn
 from minigraph.reader import Reader
 
 __all__ = ["BundledDigitsWarning", "fetch", "reader_creator", "test", "train"]
@@ -148,10 +147,9 @@ def _reader(
         there = [name for name in MD5 if _find(name) is not None]
         if there or (_is_set("MINIGRAPH_STRICT_DATA") if strict is None else strict):
             raise
-        warnings.warn(
+        warn(
             f"MNIST IS NOT BEING USED: {failure}\n  Serving the bundled 8x8 digits, enlarged to 28x28, in its place.",
             BundledDigitsWarning,
-            stacklevel=3,
         )
         return bundled(_SIDE)
     return reader_creator(images, labels)
