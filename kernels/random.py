@@ -38,8 +38,9 @@ def uniform_random(
     x = x.astype(element, copy=False)
     # Rounding may have reached the upper bound, or passed the lower one where that is no number of the type.
     low, high = element.type(min), element.type(max)
-    low = low if low >= min else np.nextafter(low, high)
-    xp.clip(x, low, np.nextafter(high, low) if high >= max else high, out=x)
+    low = low if float(low) >= min else np.nextafter(low, high)
+    high = high if float(high) < max else np.nextafter(high, low)
+    x = x.clip(low, high, out=x)
     if diag_num:
         step = diag_step + 1
         if (diag_num - 1) * step >= x.size:

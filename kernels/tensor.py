@@ -18,11 +18,10 @@ _SMALL = 4096
 
 
 def copied(xp, x, out=None) -> Any:
-    """A copy of `x`, whatever its strides, in `out` if there is one."""
+    """A copy of `x`, in `out` if there is one."""
     if out is None:
         return x.copy()
-    # CuPy copies element by element; a transposed view of the target itself must be set aside first.
-    xp.copyto(out, x if unshared(xp, out, x) is out or x.strides == out.strides else x.copy(), casting="unsafe")
+    xp.copyto(out, x, casting="unsafe")
     return out
 
 
@@ -171,14 +170,14 @@ def increment(xp, x, *, step, out=None):
     return xp.add(x, _in_type(x.dtype, step), out=out)
 
 
-@kernel("reshape2_grad")
-def reshape2_grad(xp, x_shape, d_out, *, out=None):
-    return copied(xp, d_out.reshape(x_shape.shape[1:]), out)
+@kernel("reshape2_grad", view="d_out")
+def reshape2_grad(xp, x_shape, d_out):
+    return d_out.reshape(x_shape.shape[1:])
 
 
-@kernel("transpose2_grad")
-def transpose2_grad(xp, x_shape, d_out, *, axis, out=None):
-    return copied(xp, d_out.transpose(_inverse(axis)), out)
+@kernel("transpose2_grad", view="d_out")
+def transpose2_grad(xp, x_shape, d_out, *, axis):
+    return d_out.transpose(_inverse(axis))
 
 
 def _inverse(permutation) -> tuple[int, ...]:
@@ -268,3 +267,15 @@ def _quicker_reshape(xp, x, shape_vector, shape_tensor, *, shape):
 def _quicker_transpose(xp, x, *, axis):
     x_shape = xp.empty((0, *x.shape), x.dtype)
     return lambda x: (x.transpose(axis), x_shape)
+
+
+@specialize("reshape2_grad")
+def _quicker_reshape_back(xp, x_shape, d_out):
+    dims = x_shape.shape[1:]
+    return lambda x_shape, d_out: d_out.reshape(dims)
+
+
+@specialize("transpose2_grad")
+def _quicker_transpose_back(xp, x_shape, d_out, *, axis):
+    back = _inverse(axis)
+    return lambda x_shape, d_out: d_out.transpose(back)

@@ -6,38 +6,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from minigraph import unique_name
 from minigraph.errors import ProgramError, caller_site
 
-
-class _NameScope:
-    """A node of the tree of scopes; the second scope of a name under one parent is called ``name_1``."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.count: dict[str, int] = {}
-
-    def child(self, prefix: str) -> _NameScope:
-        number = self.count.get(prefix, 0)
-        self.count[prefix] = number + 1
-        return _NameScope(f"{self.path}{prefix}{f'_{number}' if number else ''}/")
-
-
-_ROOT = _NameScope("/")
-_SCOPE: ContextVar[_NameScope] = ContextVar("name_scope", default=_ROOT)
+_PATH: ContextVar[str] = ContextVar("name_scope", default="/")
 
 
 def current_name_scope() -> str:
     """Path of the innermost `name_scope`, such as ``/encoder/attention/``."""
-    return _SCOPE.get().path
+    return _PATH.get()
 
 
 @contextmanager
 def name_scope(prefix: str) -> Iterator[None]:
-    """Label the operators made inside; names of variables do not change."""
+    """Label the operators made inside; a label used again under the same parent gets a number, ``prefix_1``.
+
+    Like the names of variables, labels are counted afresh inside a `minigraph.unique_name.guard`.
+
+    Raises
+    ------
+    ProgramError
+        If `prefix` is not a name.
+    """
     if not prefix or not isinstance(prefix, str):
         raise ProgramError(f"name_scope needs a name, got {prefix!r}", site=caller_site())
-    token = _SCOPE.set(_SCOPE.get().child(prefix))
+    label = unique_name.current().scope_label(current_name_scope(), prefix)
+    token = _PATH.set(f"{current_name_scope()}{label}/")
     try:
         yield
     finally:
-        _SCOPE.reset(token)
+        _PATH.reset(token)

@@ -14,11 +14,18 @@ class UniqueNameGenerator:
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
         self._next: defaultdict[str, int] = defaultdict(int)
+        self._scopes: defaultdict[tuple[str, str], int] = defaultdict(int)
 
     def __call__(self, key: str) -> str:
         number = self._next[key]
         self._next[key] = number + 1
         return f"{self.prefix}{key}_{number}"
+
+    def scope_label(self, parent: str, name: str) -> str:
+        """`name`, numbered from its second use under `parent` on; see `minigraph.name_scope`."""
+        number = self._scopes[parent, name]
+        self._scopes[parent, name] = number + 1
+        return f"{name}_{number}" if number else name
 
 
 _GENERATOR: ContextVar[UniqueNameGenerator | None] = ContextVar("unique_name", default=None)

@@ -172,7 +172,7 @@ def test_a_shape_given_as_a_tensor_replaces_the_attribute_at_run_time():
     numbers = {"X": X, "ShapeTensor": [np.array([3]), np.array([8], "int32")]}
     assert run("reshape2", numbers, shape=[-1, 8])[0].shape == (3, 8)
     assert run("reshape2", {**numbers, **vector}, shape=[-1, 8])[0].shape == (3, 8)
-    program, variables, _ = append("reshape2", vector)
+    variables = append("reshape2", vector)[1]
     assert variables["Out"][0].shape == (-1, -1)
     with pytest.raises(ExecutionError, match="the numbers of elements differ, 24 and 20"):
         run("reshape2", {"X": X, "Shape": np.array([4, 5], "int32")})
@@ -181,9 +181,16 @@ def test_a_shape_given_as_a_tensor_replaces_the_attribute_at_run_time():
 
 
 def test_reshape_and_transpose_are_views():
-    for y in (kernel("reshape2")(np, X, None, None, shape=(4, 6))[0], kernel("transpose2")(np, X, axis=(2, 0, 1))[0]):
+    flat, flat_shape = kernel("reshape2")(np, X, None, None, shape=(4, 6))
+    turned, turned_shape = kernel("transpose2")(np, X, axis=(2, 0, 1))
+    for y in (flat, turned):
         assert np.shares_memory(y, X)
-    assert find_kernel("reshape2", "cpu").is_view and find_kernel("transpose2", "cpu").is_view
+    assert np.shares_memory(kernel("reshape2_grad")(np, flat_shape, flat), X)
+    assert np.shares_memory(kernel("transpose2_grad")(np, turned_shape, turned, axis=(2, 0, 1)), X)
+    found = [
+        find_kernel(type, "cpu").view_of for type in ("reshape2", "transpose2", "reshape2_grad", "transpose2_grad")
+    ]
+    assert found == [0, 0, 1, 1]
 
 
 def test_a_transposed_tensor_can_be_reshaped():
@@ -438,7 +445,9 @@ def test_listed_values_have_to_fit_their_shape_and_type(attrs, message):
 
 def test_the_shape_is_that_of_the_run():
     with fluid.program_guard(fluid.Program()):
-        shape = fluid.layers.shape(fluid.data("x", [None, 3]))
+        x = fluid.data("x", [None, 3])
+        shape = x.block.create_var(name="shape")
+        x.block.append_op("shape", {"Input": x}, {"Out": shape})
         executor = fluid.Executor()
         for rows in (2, 0):
             (found,) = executor.run(feed={"x": np.zeros((rows, 3), "float32")}, fetch_list=[shape])
