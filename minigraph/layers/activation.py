@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable
+from minigraph.types import as_dtype
 
 
 def relu(x: Variable, name: str | None = None) -> Variable:
@@ -64,8 +65,9 @@ def log_softmax(
 
     As in fluid 1.8 these are the two operators softmax and log; the operator ``log_softmax`` does it without underflow.
     """
-    from minigraph.layers.tensor import cast
-
+    helper = LayerHelper("log_softmax", name)
+    check_floating(input, "log_softmax: input")
     if dtype is not None:
-        input = cast(input, dtype)
-    return log(softmax(input, axis=-1 if axis is None else axis), name)
+        input = helper.unary("cast", {"X": input}, in_dtype=int(input.dtype), out_dtype=int(as_dtype(dtype)))
+    probability = helper.unary("softmax", {"X": input}, axis=-1 if axis is None else axis)
+    return helper.unary("log", {"X": probability})

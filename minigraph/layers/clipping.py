@@ -1,6 +1,11 @@
-"""Limits on values, as layers; how gradients are clipped in training is `minigraph.clip`."""
+"""Limits on values, as layers; how gradients are clipped in training is `minigraph.clip`.
+
+As in fluid, a name given to these two is that of the result itself, not of a layer with results ``<name>.tmp_<k>``.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating
@@ -8,11 +13,16 @@ from minigraph.layer_helper import LayerHelper, check_floating
 
 def clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
     """Each element limited to [`min`, `max`]; NaN stays. The gradient is 0 at and beyond the bounds."""
-    helper = LayerHelper("clip", name)
-    return helper.unary("clip", {"X": check_floating(x, "clip: x")}, min=min, max=max)
+    return _clipped("clip", check_floating(x, "clip: x"), name, {"min": min, "max": max})
 
 
 def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
     """``x * max_norm / norm(x)`` if the L2 norm of the whole of `x` exceeds `max_norm`, else `x` bit for bit."""
-    helper = LayerHelper("clip_by_norm", name)
-    return helper.unary("clip_by_norm", {"X": check_floating(x, "clip_by_norm: x")}, max_norm=max_norm)
+    return _clipped("clip_by_norm", check_floating(x, "clip_by_norm: x"), name, {"max_norm": max_norm})
+
+
+def _clipped(op_type: str, x: Variable, name: str | None, attrs: dict[str, Any]) -> Variable:
+    helper = LayerHelper(op_type, name)
+    result = helper.temporary() if name is None else helper.block.create_var(name=name)
+    helper.append(op_type, {"X": x}, {"Out": result}, attrs)
+    return result
