@@ -12,6 +12,7 @@ from minigraph import (
     clip,
     core,
     dataset,
+    dygraph,
     errors,
     framework,
     initializer,
@@ -44,7 +45,7 @@ __all__ = [
     "Block", "CPUPlace", "CUDAPlace", "DataFeeder", "Executor", "Interpreter", "LoDTensor", "MinigraphError",
     "Operator", "ParamAttr", "Parameter", "Program", "Scope", "Variable", "__version__", "append_backward",
     "backward", "batch", "clip", "core", "cpu_places", "cuda_places", "data", "dataset", "default_main_program",
-    "default_startup_program", "diff", "errors", "framework", "global_scope", "gradients", "initializer",
+    "default_startup_program", "diff", "dygraph", "errors", "framework", "global_scope", "gradients", "initializer",
     "is_compiled_with_cuda", "layers", "metrics", "name_scope", "optimizer", "passes", "program_guard",
     "reader", "regularizer", "scope_guard", "unique_name", "verify",
 ]  # fmt: skip

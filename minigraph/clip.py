@@ -329,8 +329,10 @@ def append_gradient_clip_ops(param_grads: Sequence[tuple[Parameter, Variable | N
         If a gradient has been clipped already; it is not clipped again.
     """
     pairs = [(param, grad) for param, grad in param_grads if grad is not None]
-    done = {id(grad.block): clipped_gradients(grad.block) for _, grad in pairs}
-    repeated = {grad.name for _, grad in pairs if grad.name in done[id(grad.block)]}
+    blocks = {id(grad.block): grad.block for _, grad in pairs}
+    done = {number: clipped_gradients(block) for number, block in blocks.items()}
+    asked = [(param, grad) for param, grad in pairs if param.gradient_clip is not None]
+    repeated = {grad.name for _, grad in asked if grad.name in done[id(grad.block)]}
     if repeated:
         warn(
             f"{', '.join(sorted(repeated))} {'have' if len(repeated) > 1 else 'has'} been clipped already and "

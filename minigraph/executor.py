@@ -171,6 +171,10 @@ class Executor:
         values = self._run(program, feeds, names, scope or global_scope())
         return [_result(value, self.place, return_numpy, name) for name, value in zip(names, values, strict=True)]
 
+    def compute(self, program: Program, feed: dict[str, Any], fetch: Sequence[str], scope: Scope) -> list[Any]:
+        """Like `run` for arrays of the place by name, which are not checked; returns arrays of the place."""
+        return self._run(program, feed, tuple(fetch), scope)
+
     def _prepare_feed(self, program: Program, feed: Any, names: tuple[str, ...]) -> dict[str, Any]:
         """Checked arrays; arrays of names, dtypes and shapes that a plan exists for have passed the checks before."""
         if type(feed) is dict and all([type(array) is np.ndarray for array in feed.values()]):

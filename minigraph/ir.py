@@ -9,7 +9,7 @@ program's `version`, by which executors know that what they compiled is outdated
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import networkx
 
 Names: TypeAlias = "Variable | str | Sequence[Variable | str]"
+Pairs: TypeAlias = "Sequence[tuple[Parameter, Variable]]"
 
 __all__ = [
     "Block",
@@ -53,6 +54,9 @@ __all__ = [
 
 class Block:
     """Variables by name and operators in order; a sub-block sees the variables of its parents."""
+
+    variable_type = Variable
+    parameter_type = Parameter
 
     def __init__(self, program: Program, idx: int, parent_idx: int = -1) -> None:
         self.program = program
@@ -136,7 +140,7 @@ class Block:
         if existing is not None:
             self._check_same(existing, tensor_type)
             return existing
-        var = Variable(
+        var = self.variable_type(
             self, name, tensor_type, kind=type or VarKind.LOD_TENSOR, persistable=persistable,
             stop_gradient=stop_gradient, is_data=is_data, need_check_feed=need_check_feed, error_clip=error_clip,
         )  # fmt: skip
@@ -164,7 +168,7 @@ class Block:
                 raise ProgramError(f"{existing} is not a parameter", site=caller_site(), hint="Choose another name.")
             self._check_same(existing, tensor_type)
             return existing
-        param = Parameter(self, name, tensor_type, **fields)
+        param = self.parameter_type(self, name, tensor_type, **fields)
         self._add(param)
         if initializer is not None:
             initializer(param, self)
@@ -285,6 +289,13 @@ class Block:
         }
         self.append_op(type, inputs, outs, attrs)
         return outs[definition.outputs[0].name]
+
+    def together(self, key: Any, emit: Callable[[Block, Pairs], list[Variable]], pairs: Pairs) -> list[Variable]:
+        """What ``emit(block, pairs)`` returns, once its operators are appended to the block.
+
+        A block that computes at once has them computed as one program instead, which it may keep under `key`.
+        """
+        return emit(self, pairs)
 
     @contextmanager
     def inserting_before(self, anchor: Operator | None, *, role: Role | None = None) -> Iterator[None]:

@@ -66,7 +66,8 @@ class LayerHelper:
         startup = default_startup_program().global_block()
         # A name used again shares the parameter: it has its start value already.
         is_shared = startup.has_var(name)
-        startup.create_parameter(name, shape, dtype, initializer=None if is_shared else initializer, **fields)
+        # Kept until the other one is made: in the imperative mode both are one, and nothing else holds it.
+        _start = startup.create_parameter(name, shape, dtype, initializer=None if is_shared else initializer, **fields)
         return default_main_program().global_block().create_parameter(name, shape, dtype, **fields)
 
     def _default_initializer(self, dtype: Any, is_bias: bool) -> Initializer:

@@ -17,6 +17,7 @@ from minigraph.initializer import Constant
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.layers.tensor import create_global_var
 from minigraph.name_scope import name_scope
+from minigraph.eager_updates import EagerUpdates, is_eager
 from minigraph.regularizer import WeightDecayRegularizer, append_regularization_ops
 from minigraph.types import DType
 from minigraph.unique_name import generate
@@ -74,6 +75,7 @@ class Optimizer:
         """The learning rate variable of each program, by the program's serial number."""
         self._accumulators: dict[tuple[int, str, str], Variable] = {}
         """State by program, kind and parameter."""
+        self._updates = EagerUpdates(self)
 
     def minimize(
         self,
@@ -97,6 +99,9 @@ class Optimizer:
         (list of Operator, list of (Parameter, Variable))
             The update operators, and the pairs with the gradients before clipping.
         """
+        if is_eager(loss):
+            params_grads = self._eager_gradients(parameter_list)
+            return self.apply_gradients(params_grads), params_grads
         params_grads = self.backward(loss, startup_program, parameter_list, no_grad_set)
         return self.apply_optimize(loss, startup_program, params_grads), params_grads
 
@@ -130,6 +135,9 @@ class Optimizer:
         pairs = sorted(((p, g) for p, g in params_grads if g is not None), key=lambda pair: pair[0].name)
         if not pairs:
             return []
+        if is_eager(pairs[0][0]):
+            self._updates.apply(pairs)
+            return []
         clipped = self._clip(pairs)
         decayed = append_regularization_ops(clipped, self.regularization)
         return self._append_updates([(p, g) for p, g in decayed if g is not None and p.trainable])
@@ -160,6 +168,29 @@ class Optimizer:
     def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
         """Append the update of `param`."""
         raise TypeError(f"{type(self).__name__} does not define its update")
+
+    # The imperative mode
+
+    def step(self) -> None:
+        """Update the parameters by the gradients that they have now (imperative mode)."""
+        self.apply_gradients(self._eager_gradients(None))
+
+    def clear_gradients(self) -> None:
+        """Set the gradients of the parameters to zero (imperative mode)."""
+        for param in self._parameter_list or ():
+            param.clear_gradient()  # type: ignore[union-attr]
+
+    clear_grad = clear_gradients
+
+    def _eager_gradients(self, parameter_list: Sequence[Parameter | str] | None) -> ParamsGrads:
+        params = parameter_list if parameter_list is not None else self._parameter_list
+        if params is None:
+            raise ProgramError(
+                "the optimizer does not know what to update", site=caller_site(),
+                hint="In the imperative mode give it parameter_list=model.parameters().",
+            )  # fmt: skip
+        eager: Any = params
+        return [(param, param.grad) for param in eager if param.trainable and param.grad is not None]
 
     # Learning rate
 

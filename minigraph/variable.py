@@ -46,7 +46,7 @@ class Variable:
     """
 
     __slots__ = (
-        "block", "error_clip", "is_data", "kind", "name", "need_check_feed", "persistable", "stop_gradient",
+        "_persistable", "block", "error_clip", "is_data", "kind", "name", "need_check_feed", "stop_gradient",
         "tensor_type",
     )  # fmt: skip
 
@@ -67,11 +67,21 @@ class Variable:
         self.name = name
         self.tensor_type = tensor_type
         self.kind = kind
-        self.persistable = persistable
+        self._persistable = persistable
         self.stop_gradient = stop_gradient
         self.is_data = is_data
         self.need_check_feed = need_check_feed
         self.error_clip = error_clip
+
+    @property
+    def persistable(self) -> bool:
+        """Whether the value lives in the scope from run to run; changing it changes what a run of the program does."""
+        return self._persistable
+
+    @persistable.setter
+    def persistable(self, value: bool) -> None:
+        self._persistable = value
+        self.block.program.version += 1
 
     @property
     def shape(self) -> tuple[int, ...] | None:

@@ -28,7 +28,7 @@ def clip_pairs(
         group = [pairs[i] for i in positions]
         block = group[0][1].block
         with block.program.role_guard(Role.OPTIMIZE | Role.CLIP), name_scope("gradient_clip"):
-            clipped = strategy.emit(block, group, **emit_options)
+            clipped = block.together(strategy, lambda b, p, s=strategy: s.emit(b, p, **emit_options), group)
         for i, (param, _), grad in zip(positions, group, clipped, strict=True):
             result[i] = (param, grad)
     return result

@@ -878,7 +878,7 @@ def more_names(seed):
 
 @builder
 def feed_forms(seed):
-    """Fetching by name or variable, tensors instead of arrays, a DataFeeder, two batch sizes, a counter in the scope."""
+    """Fetching by name or variable, tensors for arrays, a DataFeeder, two batch sizes, a counter in the scope."""
     random = Random(seed)
     main, startup = programs()
     with fluid.program_guard(main, startup):

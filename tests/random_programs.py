@@ -3,8 +3,8 @@
 A `Recipe` is plain data that hypothesis draws and shrinks; `build` follows it. Following it twice gives equal programs
 with equal names, so one can be rewritten and compared with the other.
 
-Every step takes values of shape [rows, COLUMNS] and gives one of that shape, so that any step can follow any other. What
-happens inside has other shapes, ranks and element types.
+Every step takes values of shape [rows, COLUMNS] and gives one of that shape, so that any step can follow any other.
+What happens inside has other shapes, ranks and element types.
 """
 
 from collections.abc import Callable, Iterable

@@ -229,6 +229,14 @@ def test_clipping_the_clipped_warns_and_changes_nothing(net):
     assert twice == once and len(main.global_block().ops) == count
 
 
+def test_passing_on_clipped_gradients_does_not_warn_where_no_clip_is_asked_for(net):
+    _, _, pairs = net
+    clipped = GradientClipByNorm(1.0)(pairs[:2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fluid.clip.append_gradient_clip_ops([*clipped, *pairs[2:]]) == [*clipped, *pairs[2:]]
+
+
 def test_clone_keeps_the_clips(net):
     main, _, _ = net
     fluid.clip.set_gradient_clip(GradientClipByNorm(2.0), program=main)

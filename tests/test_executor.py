@@ -145,7 +145,7 @@ def test_the_defaults_are_the_default_program_and_the_global_scope():
 @pytest.mark.parametrize("entry", [3, None, ["x"], b"x"])
 def test_a_fetch_that_is_neither_variable_nor_name_is_an_error(entry):
     fluid.data("x", [2])
-    with pytest.raises(WrongTypeError, match="fetch_list holds .* no Variable or name"):
+    with pytest.raises(WrongTypeError, match=r"fetch_list holds .* no Variable or name"):
         fluid.Executor().run(feed={"x": array(1, 2)}, fetch_list=[entry])
 
 
@@ -306,6 +306,36 @@ def test_a_view_of_a_parameter_taken_before_its_update_keeps_the_old_value(view_
     np.testing.assert_array_equal(in_scope("view") if view_is_kept == "stored" else results[1], [[1], [2]])
 
 
+def test_what_is_not_needed_may_be_fed():
+    x, label = fluid.data("x", [2]), fluid.data("label", [1], "int64")
+    out = layers.relu(x)
+    layers.cast(label, "float32")
+    feed = {"label": np.array([3]), "x": array(-1, 1)}
+    np.testing.assert_array_equal(fluid.Executor().run(feed=feed, fetch_list=[out])[0], [0, 1])
+
+
+def test_a_fed_parameter_is_used_for_that_run_only():
+    w = persistable("w", [5.0])
+    out = layers.scale(w, 2.0)
+    executor = initialized()
+    assert executor.run(feed={"w": array(1)}, fetch_list=[out])[0] == 2
+    assert executor.run(fetch_list=[out])[0] == 10
+
+
+def test_an_update_of_a_fed_parameter_is_stored():
+    w = persistable("w", [5.0])
+    layers.increment(w)
+    executor, feed = initialized(), array(1)
+    executor.run(feed={"w": feed})
+    assert (in_scope("w"), feed) == (2, 1)
+
+
+def test_a_value_fed_to_an_intermediate_is_computed_over():
+    h = layers.scale(fluid.data("x", [1]), 2.0)
+    out = layers.scale(h, 10.0)
+    assert fluid.Executor().run(feed={"x": array(1), h.name: array(7)}, fetch_list=[out])[0] == 20
+
+
 def test_the_old_value_may_be_read_after_an_update():
     w = persistable("w", [3.0])
     block = main().global_block()
@@ -428,6 +458,16 @@ def edits():
     }
 
 
+def test_a_variable_made_persistable_is_stored_from_then_on():
+    out = layers.scale(fluid.data("x", [1]), 3.0)
+    executor, feed = fluid.Executor(), {"x": array(2)}
+    executor.run(feed=feed, fetch_list=[out])
+    assert fluid.global_scope().find_var(out.name) is None
+    out.persistable = True
+    executor.run(feed=feed, fetch_list=[out])
+    assert in_scope(out.name) == 6
+
+
 @pytest.mark.parametrize("edit", list(edits()))
 def test_a_changed_program_is_lowered_again(edit, lowerings):
     x = fluid.data("x", [2])
@@ -505,6 +545,47 @@ def test_executors_draw_different_random_numbers_and_a_seed_fixes_them():
 # Mistakes
 
 
+def building_mistakes():
+    """Calls that fail while the program is built, and what they say."""
+
+    def data(*shape, dtype="float32"):
+        return fluid.data(fluid.unique_name.generate("d"), list(shape), dtype)
+
+    return {
+        "no variable": (lambda: layers.relu("x"), WrongTypeError, "relu: x must be a Variable, got str: 'x'"),
+        "integers to fc": (lambda: layers.fc(data(2, 3, dtype="int64"), 2), WrongTypeError, "must be floating point"),
+        "integers to relu": (lambda: layers.relu(data(2, dtype="int64")), WrongTypeError, "d_0: int64"),
+        "product": (lambda: layers.mul(data(2, 3), data(4, 2)), OpError, "X has 3 columns but Y has 4 rows"),
+        "matrix product": (lambda: layers.matmul(data(2, 3), data(4, 2)), OpError, "X has 3 columns but Y has 4 rows"),
+        "concat": (lambda: layers.concat([data(2, 3), data(2, 4)]), OpError, r"concat: .*\[2, 3\].*\[2, 4\]"),
+        "add": (lambda: layers.elementwise_add(data(2, 3), data(4, 3)), OpError, r"shapes \[2, 3\] and \[4, 3\]"),
+        "reshape": (lambda: layers.reshape(data(2, 3), [4, 2]), OpError, "reshape2: "),
+        "two unknown dimensions": (lambda: layers.reshape(data(2, 3), [-1, -1]), OpError, "-1"),
+        "float label": (
+            lambda: layers.cross_entropy(data(2, 3), data(2, 1)),
+            OpError,
+            "a hard Label must hold integers",
+        ),
+        "probability": (lambda: layers.dropout(data(2), 1.5), OpError, "dropout_prob"),
+        "bounds": (lambda: layers.clip(data(2), 1.0, 1.0), OpError, "min must be below max"),
+        "threshold": (lambda: layers.clip_by_norm(data(2), 0.0), OpError, "max_norm must be positive"),
+        "truth": (lambda: bool(data(2)), ProgramError, "the value of d_0 is not known"),
+        "operator": (lambda: main().global_block().append_op("rellu"), NotFoundError, "no operator type 'rellu'"),
+        "variable": (lambda: main().global_block().var("nothing"), NotFoundError, "no variable 'nothing'"),
+        "shape": (lambda: main().global_block().create_var(name=data(2).name, shape=[3]), ProgramError, "is already a"),
+    }
+
+
+@pytest.mark.parametrize("name", building_mistakes())
+def test_a_mistake_in_building_is_an_error_at_the_line_that_made_it(name):
+    call, kind, said = building_mistakes()[name]
+    operators = len(main().global_block().ops)
+    with pytest.raises(kind, match=f"(?s){said}.*test_executor.py:{call.__code__.co_firstlineno}, in: ") as caught:
+        call()
+    assert isinstance(caught.value, fluid.MinigraphError)
+    assert len(main().global_block().ops) == operators
+
+
 def test_a_startup_program_that_was_not_run_is_named_with_the_line_that_needs_it():
     x = fluid.data("x", [None, 2])
     out = layers.fc(x, 3, param_attr=fluid.ParamAttr("weights"))
@@ -534,7 +615,9 @@ def test_only_what_is_needed_must_be_fed():
 
 def test_an_unknown_fetch_is_an_error_with_a_suggestion():
     layers.relu(fluid.data("x", [2]), name="activation")
-    with pytest.raises(NotFoundError, match="(?s)no variable 'activation.tmp' to fetch.*Did you mean activation.tmp_0"):
+    with pytest.raises(
+        NotFoundError, match=r"(?s)no variable 'activation\.tmp' to fetch.*Did you mean activation\.tmp_0"
+    ):
         fluid.Executor().run(feed={"x": array(1, 2)}, fetch_list=["activation.tmp"])
 
 
@@ -574,6 +657,13 @@ def failing():
     return loss, lambda label: {"x": np.ones((2, 3), "float32"), "label": np.array([[0], [label]])}
 
 
+def test_an_ignored_label_may_be_out_of_range():
+    loss, feed = failing()
+    np.testing.assert_allclose(
+        fluid.Executor().run(feed=feed(-100), fetch_list=[loss])[0], [[np.log(3)], [0]], rtol=1e-6
+    )
+
+
 def test_a_failing_kernel_is_reported_with_its_operator_and_the_line_that_made_it():
     loss, feed = failing()
     with pytest.raises(ExecutionError) as caught:
@@ -597,7 +687,7 @@ def test_the_traceback_of_a_failing_kernel_shows_the_generated_line():
 def test_a_foreign_exception_in_a_kernel_is_wrapped_and_kept(monkeypatch):
     monkeypatch.setitem(registry._SPECIALIZERS, "tanh", lambda xp, x: lambda x: 1 / 0)
     out = layers.tanh(fluid.data("x", [2]))
-    with pytest.raises(ExecutionError, match="^tanh: ZeroDivisionError: division by zero") as caught:
+    with pytest.raises(ExecutionError, match=r"^tanh: ZeroDivisionError: division by zero") as caught:
         fluid.Executor().run(feed={"x": array(1, 2)}, fetch_list=[out])
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 

@@ -58,7 +58,7 @@ def test_the_order_of_names_does_not_count(program):
 
 
 def test_an_unknown_name_is_an_error_with_a_suggestion(program):
-    with pytest.raises(FeedError, match="(?s)no variable 'lable' to feed.*Did you mean label"):
+    with pytest.raises(FeedError, match=r"(?s)no variable 'lable' to feed.*Did you mean label"):
         fed(program, lable=np.ones((1, 1), "int64"))
 
 
@@ -202,6 +202,23 @@ def test_arrays_in_any_memory_layout_can_be_fed(order):
         (result,) = fluid.Executor().run(feed={"x": array}, fetch_list=[out])
     assert type(result) is np.ndarray
     np.testing.assert_array_equal(result, values * 2)
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_every_run_checks_what_is_fed(warm):
+    with fluid.program_guard(fluid.Program()):
+        x = fluid.data("x", [None, 2])
+        out = layers.relu(x)
+        executor = fluid.Executor()
+        good = np.ones((3, 2), "float32")
+        if warm:
+            executor.run(feed={"x": good}, fetch_list=[out])
+        for bad in (good.astype("float64"), good.astype(">f4"), good.T, good[0], good.astype("int32")):
+            with pytest.raises(FeedError):
+                executor.run(feed={"x": bad}, fetch_list=[out])
+        with pytest.raises(FeedError):
+            executor.run(feed={"x": good, "y": good}, fetch_list=[out])
+        assert executor.run(feed={"x": good.tolist()}, fetch_list=[out])[0].dtype == np.float32
 
 
 def test_a_data_frame_like_object_is_asked_for_its_array(program):
