@@ -497,7 +497,7 @@ def _refuse_second_order(op: Operator, is_no_grad: Callable[[str], bool]) -> Non
     """A gradient operator without a rule of its own is not a constant: leaving it out would be silently wrong."""
     if op.definition.forward is not None and not all(map(is_no_grad, op.input_arg_names)):
         raise ProgramError(
-            f"{op.type} has no gradient rule, so the gradient of a gradient cannot pass through {op.definition.forward}",
+            f"{op.type} has no gradient rule: the gradient of a gradient cannot pass through {op.definition.forward}",
             site=op.site,
             hint="Set stop_gradient=True on the first gradient if it is to count as a constant.",
         )

@@ -12,12 +12,12 @@ from typing import Any
 from minigraph.backward import ParamsGrads, append_backward
 from minigraph.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
 from minigraph.defaults import default_main_program, default_startup_program, program_guard
+from minigraph.eager_updates import EagerUpdates, is_eager
 from minigraph.errors import ProgramError, WrongTypeError, caller_site, warn
 from minigraph.initializer import Constant
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.layers.tensor import create_global_var
 from minigraph.name_scope import name_scope
-from minigraph.eager_updates import EagerUpdates, is_eager
 from minigraph.regularizer import WeightDecayRegularizer, append_regularization_ops
 from minigraph.types import DType
 from minigraph.unique_name import generate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
@@ -28,7 +29,7 @@ def clip_pairs(
         group = [pairs[i] for i in positions]
         block = group[0][1].block
         with block.program.role_guard(Role.OPTIMIZE | Role.CLIP), name_scope("gradient_clip"):
-            clipped = block.together(strategy, lambda b, p, s=strategy: s.emit(b, p, **emit_options), group)
+            clipped = block.together(strategy, partial(strategy.emit, **emit_options), group)
         for i, (param, _), grad in zip(positions, group, clipped, strict=True):
             result[i] = (param, grad)
     return result

@@ -1,4 +1,4 @@
-"""Whole programs against those that Paddle 1.8.5 built from the same lines: every operator, name, attribute and type."""
+"""Whole programs against those that Paddle 1.8.5 built from the same lines: each operator, name, attribute, type."""
 
 import json
 from pathlib import Path

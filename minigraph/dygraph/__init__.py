@@ -1,4 +1,4 @@
-"""The imperative mode: operators are computed as they are written, by the definitions and kernels of the static mode."""
+"""The imperative mode: operators computed as they are written, by the definitions and kernels of the static mode."""
 
 from minigraph.dygraph.base import enabled, grad, guard, no_grad, to_variable
 from minigraph.dygraph.layers import Dropout, Layer, LayerList, Linear, ParameterList, Sequential

@@ -97,7 +97,7 @@ def grad(
 ) -> list[Tensor | None]:
     """Gradients of `outputs` with respect to `inputs`, without touching their ``grad``.
 
-    What was computed is kept, whatever `retain_graph` says. `no_grad_vars` and `backward_strategy` are accepted at None.
+    What was computed is kept, whatever `retain_graph` says. `no_grad_vars` and `backward_strategy` must stay None.
 
     Parameters
     ----------
@@ -123,7 +123,9 @@ def grad(
     for source, array in zip(sources, arrays, strict=True):
         if array is None and not allow_unused:
             raise ProgramError(
-                f"the outputs do not depend on {source.name}", site=caller_site(), hint="Allow it with allow_unused=True."
+                f"the outputs do not depend on {source.name}",
+                site=caller_site(),
+                hint="Allow it with allow_unused=True.",
             )
     return [None if array is None else Tensor.of(eager_block(), array.copy()) for array in arrays]
 

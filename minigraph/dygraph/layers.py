@@ -144,7 +144,9 @@ class Layer:
         """Dotted names to parameters."""
         return dict(self.named_parameters(prefix))
 
-    def set_dict(self, state: Mapping[str, Any], include_sublayers: bool = True, use_structured_name: bool = True) -> None:
+    def set_dict(
+        self, state: Mapping[str, Any], include_sublayers: bool = True, use_structured_name: bool = True
+    ) -> None:
         """Set every parameter to the value that `state` has for its dotted name (or its own, if not structured).
 
         Raises

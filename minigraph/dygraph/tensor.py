@@ -48,7 +48,7 @@ class _Eager:
     value: Any
     grad: Tensor | None
     _step: _Step | None
-    block: EagerBlock
+    block: Any
     name: str
     tensor_type: TensorType | None
     stop_gradient: bool
@@ -196,7 +196,7 @@ class _Step:
 
 
 class EagerBlock(Block):
-    """A block that computes operators instead of keeping them. It knows its variables as long as somebody holds them."""
+    """A block that computes operators instead of keeping them. It knows a variable as long as somebody holds it."""
 
     variable_type = Tensor
     parameter_type = EagerParameter
@@ -253,7 +253,7 @@ class EagerBlock(Block):
                 tensor.stop_gradient = True
 
     def together(self, key: Any, emit: Any, pairs: Any) -> list[Variable]:
-        """Compute what `emit` appends for (parameter, gradient) pairs as one program, so that its meaning is the same."""
+        """Compute what `emit` appends for (parameter, gradient) pairs as one program, so the meaning is the same."""
         types = tuple((param.tensor_type, grad.tensor_type) for param, grad in pairs)
         known = self._kept.get((key, types))
         if known is None:
@@ -330,9 +330,7 @@ class _Recorded:
             self.tensors[self._names[key]] = tensor
         return self._names[key]
 
-    def _declare(
-        self, name: str, tensor_type: Any, value: Any, stop_gradient: bool, tensor: Any = None
-    ) -> str:
+    def _declare(self, name: str, tensor_type: Any, value: Any, stop_gradient: bool, tensor: Any = None) -> str:
         while name in self.block.vars:
             name += "'"
         if isinstance(tensor, Parameter):
@@ -345,17 +343,24 @@ class _Recorded:
         return name
 
     def tensors_with_gradient(self) -> list[Any]:
-        return [t for name, t in self.tensors.items() if not self.block.vars[name].stop_gradient and t.dtype.is_floating]
+        return [
+            t for name, t in self.tensors.items() if not self.block.vars[name].stop_gradient and t.dtype.is_floating
+        ]
 
     def gradients(self, targets: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Any] | None) -> list[Any]:
         """Arrays of the gradients of `targets` with respect to `inputs`; None where there is none."""
         by_tensor = {id(tensor): name for name, tensor in self.tensors.items()}
         variables = [self.block.vars[by_tensor[id(t)]] for t in targets]
         wanted = [self.block.vars[by_tensor[id(t)]] if id(t) in by_tensor else None for t in inputs]
-        given = None if seeds is None else [self._seed(target, seed) for target, seed in zip(variables, seeds, strict=True)]
+        given = (
+            None if seeds is None else [self._seed(target, seed) for target, seed in zip(variables, seeds, strict=True)]
+        )
         first = len(self.block.ops)
-        found = gradients(variables, [v for v in wanted if v is not None], given) if any(
-            v is not None for v in wanted) else []
+        found = (
+            gradients(variables, [v for v in wanted if v is not None], given)
+            if any(v is not None for v in wanted)
+            else []
+        )
         self._evaluate(self.block.ops[first:])
         results = iter(found)
         grads = [next(results) if v is not None else None for v in wanted]
