@@ -4,15 +4,22 @@ One family of operators, one file, under the name it has in `minigraph.ops`. Imp
 """
 
 import minigraph.kernels.activation
+import minigraph.kernels.adaptive_clip
 import minigraph.kernels.clip
+import minigraph.kernels.conv
 import minigraph.kernels.elementwise
+import minigraph.kernels.embedding
 import minigraph.kernels.loss
 import minigraph.kernels.matrix
 import minigraph.kernels.metric
+import minigraph.kernels.norm
+import minigraph.kernels.normalization
 import minigraph.kernels.optimizer
+import minigraph.kernels.pool
 import minigraph.kernels.random
 import minigraph.kernels.reduce
-import minigraph.kernels.tensor  # noqa: F401
+import minigraph.kernels.tensor
+import minigraph.kernels.training_checks  # noqa: F401
 from minigraph.kernels.registry import Kernel, find_kernel, find_specializer, kernel, specialize
 
 __all__ = ["Kernel", "find_kernel", "find_specializer", "kernel", "specialize"]

@@ -1,4 +1,4 @@
-"""Bounding values and norms. Everything that is clipped by its norm gets it from `norm`."""
+"""Bounding values and norms. Everything that is clipped by its norm gets it from `minigraph.kernels.norm`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver
-from minigraph.kernels.reduce import sum_of_squares
+from minigraph.kernels.norm import norm, norm_gradient, norm_gradients, norms_over, unit
 from minigraph.kernels.registry import kernel, specialize
 
 _FEW = 4096
@@ -24,7 +24,7 @@ _LEAST_FACTOR = {np.dtype(np.float32): 1e-30, _FLOAT64: 1e-290}
 @kernel("clip")
 def clip(xp, x, lower, upper, *, min, max, out=None):
     low, high = _bounds(x, lower, upper, min, max)
-    if xp is not np or x.size > _FEW:
+    if xp is not np or x.size > _FEW or not x.ndim:  # of a tensor without dimensions maximum makes no array
         return x.clip(low, high, out)
     y = np.maximum(x, low, out=out)
     return np.minimum(y, high, out=y)
@@ -37,43 +37,6 @@ def _bounds(x, lower, upper, min, max) -> tuple[Any, Any]:
     if not (lower is None and upper is None) and not low < high:
         raise ExecutionError(f"Min must be below Max, got {low.item():g} and {high.item():g}")
     return low, high
-
-
-def norm(xp, arrays: Sequence[Any]) -> tuple[Any, Any]:
-    """Joint L2 norm of `arrays`, as two factors in float64, `scale` and `ratio`.
-
-    `scale` is 1 unless the squares of float64 values might overflow or underflow; then it is the largest magnitude.
-    The factors themselves never overflow or underflow, their product may. `ratio` is NaN if a value is NaN, else
-    infinite if one is.
-
-    Returns
-    -------
-    scale, ratio : float or array of rank 0
-        Python floats for NumPy. For CuPy arrays, whose values are not waited for.
-    """
-    needs_scale = any([x.dtype == _FLOAT64 and x.size for x in arrays])
-    if xp is np:
-        total = sum([sum_of_squares(np, x) for x in arrays])
-        # In between no square that matters was lost; those of narrower types never are.
-        if not needs_scale or 1e-280 < total < 1e300:
-            return 1.0, total**0.5
-        scale = np.amax([np.amax(np.absolute(x)) for x in arrays if x.size]).item()
-        if not 0 < scale < np.inf:
-            return 1.0, scale
-        return scale, sum([sum_of_squares(np, x.astype(np.float64) / scale) for x in arrays]) ** 0.5
-    scale = 1.0
-    if needs_scale:
-        largest = xp.zeros((), xp.float64)
-        for x in arrays:
-            if x.size:
-                largest = xp.maximum(largest, xp.amax(xp.absolute(x)))
-        is_extreme = ((largest > 0) & (largest < 1e-140)) | ((largest > 1e140) & (largest < xp.inf))
-        scale = xp.where(is_extreme, largest, scale)
-        arrays = [x.astype(xp.float64) / scale for x in arrays]
-    total = xp.zeros((), xp.float64)
-    for x in arrays:
-        total = total + sum_of_squares(xp, x)
-    return scale, xp.sqrt(total)
 
 
 def _scale_down(xp, x, threshold, scale, ratio, out=None) -> Any:
@@ -104,13 +67,42 @@ def clip_by_norm(xp, x, *, max_norm, out=None):
 
 
 @kernel("clip_by_global_norm", view="xs")
-def clip_by_global_norm(xp, xs, clip_norm, *, out=None):
+def clip_by_global_norm(xp, xs, clip_norm, *, p=2.0, strict=False, out=None):
     outs, norm_out = out or ([None] * len(xs), None)
-    scale, ratio = norm(xp, xs)
+    scale, ratio = norm(xp, xs, p)
     threshold = clip_norm.item() if xp is np else clip_norm.reshape(()).astype(xp.float64)
     total = xp.asarray(scale * ratio).reshape(1).astype(clip_norm.dtype)
+    if strict:
+        _check_threshold("ClipNorm", clip_norm.item())
+        ratio = ratio if xp is np and ratio < np.inf else xp.where(xp.isfinite(ratio), ratio, np.nan)
     clipped = [_scale_down(xp, x, threshold, scale, ratio, each) for x, each in zip(xs, outs, strict=True)]
     return clipped, deliver(xp, total, norm_out)
+
+
+@kernel("clip_by_axis_norm", view="x")
+def clip_by_axis_norm(xp, x, threshold, *, axes, max_norm, p, out=None):
+    threshold, scale, ratio, keeps, _ = _slices(xp, x, threshold, axes, max_norm, p)
+    if xp is np and keeps.all():
+        return deliver(np, x, out)
+    shrunk = x.astype(xp.float64) / scale * (threshold / ratio)
+    return deliver(xp, xp.where(keeps, x, shrunk.astype(x.dtype)), out)
+
+
+def _slices(xp, x, threshold, axes, max_norm, p) -> tuple[Any, ...]:
+    """Threshold, norms of the slices as two factors, which slices stay as they are, and the dimensions of a slice."""
+    axes = tuple(sorted({axis % x.ndim for axis in axes})) or tuple(range(x.ndim))
+    if threshold is None:
+        threshold = max_norm
+    else:
+        _check_threshold("MaxNorm", threshold.item())
+        threshold = threshold.astype(xp.float64).reshape((1,) * x.ndim)
+    scale, ratio = norms_over(xp, x, axes, p)
+    return threshold, scale, ratio, ratio <= threshold / scale, axes
+
+
+def _check_threshold(name, threshold) -> None:
+    if not threshold > 0:
+        raise ExecutionError(f"{name} must be positive, got {threshold:g}")
 
 
 @kernel("clip_grad")
@@ -121,18 +113,50 @@ def clip_grad(xp, x, lower, upper, d_out, *, min, max, out=None):
 
 @kernel("clip_by_norm_grad")
 def clip_by_norm_grad(xp, x, d_out, *, max_norm, out=None):
-    """``dX = dOut`` up to the threshold c, above it ``c / n * (dOut - u * sum(u * dOut))`` with n = norm(X), u = X / n.
+    d_xs, _ = _clip_gradients(xp, [x], [d_out], max_norm, 2.0)
+    return deliver(xp, d_xs[0], out)
 
-    What points along X is lost, because Out no longer depends on the length of X.
+
+@kernel("clip_by_global_norm_grad")
+def clip_by_global_norm_grad(xp, xs, clip_norm, d_outs, d_norm, *, p):
+    threshold = clip_norm.item() if xp is np else clip_norm.reshape(()).astype(xp.float64)
+    d_xs, d_threshold = _clip_gradients(xp, xs, d_outs, threshold, p, d_norm)
+    return d_xs, xp.asarray(d_threshold).astype(clip_norm.dtype).reshape(clip_norm.shape)
+
+
+def _clip_gradients(xp, xs: Sequence[Any], d_outs: Sequence[Any], threshold, p, d_norm=None) -> tuple[list[Any], Any]:
+    """Gradients by the arrays clipped together and by the threshold c.
+
+    ``dX = dOut`` and ``dc = 0`` up to the threshold; above it ``dc = sum(X * dOut) / n`` and
+    ``dX = c / n * (dOut - dc * g)`` with n = norm(X) and g its gradient: what points along X is lost, because Out no
+    longer depends on the length of X. A gradient of the norm itself adds ``d_norm * g``.
     """
-    scale, ratio = norm(xp, [x])
-    keeps = ratio <= max_norm / scale
-    if xp is np and keeps:
-        return d_out.copy() if out is None else deliver(np, d_out, out)
-    unit = x.astype(xp.float64) / scale / ratio
-    along = xp.sum(unit * d_out)
-    d_x = (d_out - unit * along) * (max_norm / scale / ratio)
-    return deliver(xp, xp.where(keeps, d_out, d_x).astype(x.dtype), out)
+    scale, ratio = norm(xp, xs, p)
+    keeps = ratio <= threshold / scale
+    if xp is np and keeps and d_norm is None:
+        return [d_out.copy() for d_out in d_outs], 0.0
+    along = sum([xp.sum(unit(xp, x, scale, ratio) * d_out) for x, d_out in zip(xs, d_outs, strict=True)])
+    factor = threshold / scale / (ratio + (ratio == 0))
+    d_xs = []
+    for x, d_out, gradient in zip(xs, d_outs, norm_gradients(xp, xs, scale, ratio, p), strict=True):
+        d_x = xp.where(keeps, d_out, (d_out - along * gradient) * factor)
+        d_xs.append((d_x if d_norm is None else d_x + d_norm * gradient).astype(x.dtype).reshape(x.shape))
+    return d_xs, xp.where(keeps, 0.0, along)
+
+
+@kernel("clip_by_axis_norm_grad")
+def clip_by_axis_norm_grad(xp, x, threshold, d_out, *, axes, max_norm, p):
+    """`_clip_gradients` for every slice."""
+    given = threshold
+    threshold, scale, ratio, keeps, axes = _slices(xp, x, threshold, axes, max_norm, p)
+    along = xp.sum(unit(xp, x, scale, ratio) * d_out, axis=axes, keepdims=True)
+    ties = xp.sum(xp.absolute(x) == ratio, axis=axes, keepdims=True) if p == np.inf else 1
+    factor = threshold / scale / (ratio + (ratio == 0))
+    d_x = (d_out - along * norm_gradient(xp, x, scale, ratio, p, ties)) * factor
+    d_x = xp.where(keeps, d_out, d_x).astype(x.dtype)
+    if given is None:
+        return d_x, None
+    return d_x, xp.sum(xp.where(keeps, 0.0, along)).astype(given.dtype).reshape(given.shape)
 
 
 @specialize("clip")
@@ -141,7 +165,7 @@ def _quicker_clip(xp, x, lower, upper, *, min, max):
     if xp is not np or lower is not None or upper is not None:
         return None
     low, high = np.array(min, x.dtype), np.array(max, x.dtype)
-    if np.prod(x.shape) > _FEW:
+    if np.prod(x.shape) > _FEW or not x.shape:
         return lambda x, lower, upper, out=None: x.clip(low, high, out)
     minimum, maximum = np.minimum, np.maximum
 

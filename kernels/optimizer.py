@@ -1,4 +1,7 @@
-"""Update rules. With ``out`` they write over the arrays they replace and need room for one more gradient."""
+"""Update rules. With ``out`` they write over the arrays they replace and need room for one more gradient.
+
+`skip` holds flags, or is None: where one is set, everything stays as it was. On a GPU they are waited for.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,28 @@ def _stepped(xp, param, step, out) -> Any:
     return xp.subtract(param, step).astype(param.dtype, copy=False)
 
 
+def _is_skipped(skip) -> bool:
+    return skip is not None and any(bool(flag.item()) for flag in skip)
+
+
+def _kept(xp, old, out) -> tuple[Any, ...]:
+    """The arrays that an update would have replaced, or copies of them."""
+    if out is None:
+        return tuple(value.copy() for value in old)
+    return tuple(deliver(xp, value, each) for value, each in zip(old, out, strict=True))
+
+
 @kernel("sgd")
-def sgd(xp, param, rate, grad, *, out=None):
+def sgd(xp, param, rate, grad, skip, *, out=None):
+    if _is_skipped(skip):
+        return param.copy() if out is None else deliver(xp, param, out)
     return _stepped(xp, param, xp.multiply(grad, rate.reshape(1)), out)
 
 
 @kernel("momentum")
-def momentum(xp, param, grad, velocity, rate, *, mu, use_nesterov, out=None):
+def momentum(xp, param, grad, velocity, rate, skip, *, mu, use_nesterov, out=None):
+    if _is_skipped(skip):
+        return _kept(xp, (param, velocity), out)
     param_out, velocity_out = out or (None, None)
     velocity = xp.multiply(velocity, mu, out=velocity_out)
     xp.add(velocity, grad, out=velocity)
@@ -36,9 +54,11 @@ def momentum(xp, param, grad, velocity, rate, *, mu, use_nesterov, out=None):
 
 @kernel("adam")
 def adam(
-    xp, param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, beta1_tensor, beta2_tensor,
+    xp, param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, beta1_tensor, beta2_tensor, skip,
     *, beta1, beta2, epsilon, out=None,
 ):  # fmt: skip
+    if _is_skipped(skip):
+        return _kept(xp, (param, moment1, moment2, beta1_pow, beta2_pow), out)
     param_out, moment1_out, moment2_out, beta1_pow_out, beta2_pow_out = out or (None,) * 5
     if beta1_tensor is not None:
         beta1 = beta1_tensor.reshape(1).astype(param.dtype)

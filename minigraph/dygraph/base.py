@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from minigraph.defaults import default_main_program, program_guard
-from minigraph.dygraph.tensor import EagerBlock, EagerProgram, Tensor, _Recorded, guard, recording
+from minigraph.defaults import _DEFAULTS, default_main_program, program_guard
+from minigraph.dygraph.block import EagerBlock, EagerProgram, guard
+from minigraph.dygraph.tape import Tape, recording
+from minigraph.dygraph.tensor import Eager, Tensor
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
-from minigraph.place import CPUPlace
+from minigraph.place import CPUPlace, Place
 
-__all__ = ["eager_block", "enabled", "grad", "guard", "imperative", "no_grad", "to_variable"]
+__all__ = [
+    "disable_dygraph", "disable_static", "eager_block", "enable_dygraph", "enable_static", "enabled", "grad", "guard",
+    "imperative", "in_dynamic_mode", "no_grad", "on_tensors", "to_variable",
+]  # fmt: skip
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 _DEFAULT: list[EagerProgram] = []
+"""The program of the imperative mode outside of any guard, once there is one."""
+_STATIC: ContextVar[bool] = ContextVar("static", default=False)
+_SWITCHED_ON = ExitStack()
+"""What `enable_dygraph` or `disable_static` has entered."""
 
 
 def enabled() -> bool:
@@ -42,6 +54,63 @@ def imperative() -> Iterator[None]:
     program = eager_block().program
     with program_guard(program, program):
         yield
+
+
+def on_tensors(function: F) -> F:
+    """`function`, computing at once if an argument is a tensor, whether or not there is a `guard` around.
+
+    Otherwise it does what it did: inside a guard it computes, outside it writes to the default main program.
+    """
+
+    @wraps(function)
+    def following(*args: Any, **kwargs: Any) -> Any:
+        if enabled() or not _holds_tensor((*args, *kwargs.values())):
+            return function(*args, **kwargs)
+        with imperative():
+            return function(*args, **kwargs)
+
+    return following  # type: ignore[return-value]
+
+
+def _holds_tensor(arguments: Sequence[Any]) -> bool:
+    for argument in arguments:
+        if isinstance(argument, Eager):
+            return True
+        if isinstance(argument, list | tuple) and any([isinstance(item, Eager) for item in argument]):
+            return True
+    return False
+
+
+def in_dynamic_mode() -> bool:
+    """Whether what is written without saying where is computed at once, as Paddle 2 does.
+
+    It is, unless `minigraph.program_guard` or `enable_static` chose a program to write to.
+    """
+    return enabled() or (not _STATIC.get() and default_main_program() is _DEFAULTS[0])
+
+
+def enable_dygraph(place: Place | None = None) -> None:
+    """Compute operators as they are written from now on, as inside a `guard`; until `disable_dygraph`."""
+    if not enabled():
+        _SWITCHED_ON.enter_context(guard(place))
+
+
+def disable_dygraph() -> None:
+    """End what `enable_dygraph` or `disable_static` began: operators are written to the default main program again."""
+    _SWITCHED_ON.close()
+
+
+def enable_static() -> None:
+    """Write programs from now on, as Paddle 2's static programs begin."""
+    disable_dygraph()
+    _STATIC.set(True)
+
+
+def disable_static() -> None:
+    """Compute from now on, all functions of `minigraph.layers` included: undoes `enable_static`."""
+    _STATIC.set(False)
+    if not enabled():
+        _SWITCHED_ON.enter_context(imperative())
 
 
 def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = None) -> Tensor:
@@ -97,7 +166,8 @@ def grad(
 ) -> list[Tensor | None]:
     """Gradients of `outputs` with respect to `inputs`, without touching their ``grad``.
 
-    What was computed is kept, whatever `retain_graph` says. `no_grad_vars` and `backward_strategy` must stay None.
+    What was computed is kept, whatever `retain_graph` says, and gradients are always summed in the same order, whatever
+    `backward_strategy` says.
 
     Parameters
     ----------
@@ -113,13 +183,21 @@ def grad(
         If an input is not used and `allow_unused` is False, or gradients of gradients are asked for.
     """
     targets, sources = _as_list(outputs), _as_list(inputs)
+    for tensor in (*targets, *sources):
+        if not isinstance(tensor, Eager):
+            raise WrongTypeError(f"grad needs tensors, got {tensor!r:.60}", site=caller_site())
     if create_graph or no_grad_vars or not only_inputs:
         raise ProgramError(
             "grad does not take create_graph=True, no_grad_vars or only_inputs=False", site=caller_site(),
             hint="Gradients of gradients are to be had in the static mode.",
         )  # fmt: skip
-    seeds = None if grad_outputs is None else _as_list(grad_outputs)
-    arrays = _Recorded(targets).gradients(targets, sources, seeds)
+    given = [None] * len(targets) if grad_outputs is None else _as_list(grad_outputs)
+    block = targets[0].block
+    seeds = [
+        block.place.xp.ones_like(target._held()) if seed is None else _seed(target, seed)
+        for target, seed in zip(targets, given, strict=True)
+    ]
+    arrays = Tape(targets).gradients(block.gradient_plans, sources, seeds)
     for source, array in zip(sources, arrays, strict=True):
         if array is None and not allow_unused:
             raise ProgramError(
@@ -127,7 +205,15 @@ def grad(
                 site=caller_site(),
                 hint="Allow it with allow_unused=True.",
             )
-    return [None if array is None else Tensor.of(eager_block(), array.copy()) for array in arrays]
+    return [None if array is None else Tensor.of(block, array) for array in arrays]
+
+
+def _seed(target: Tensor, seed: Any) -> Any:
+    if not isinstance(seed, Eager) or seed.tensor_type != target.tensor_type:
+        raise ProgramError(
+            f"grad_outputs holds {seed!r:.60} for {target.name}, which is {target.tensor_type}", site=caller_site()
+        )
+    return seed.value
 
 
 def _as_list(given: Tensor | Sequence[Any]) -> list[Any]:

@@ -1,220 +1,35 @@
-"""Models as objects: layers that hold parameters and sublayers."""
+"""The layers themselves, with fluid's signatures. What each computes is one operator, or a few."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from minigraph import layers
-from minigraph.dygraph.base import imperative
-from minigraph.dygraph.tensor import EagerParameter
-from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
+from minigraph.dygraph.layer import Layer
+from minigraph.errors import ProgramError, caller_site
+from minigraph.initializer import Constant
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper
-from minigraph.types import as_dtype
-from minigraph.unique_name import generate
-
-
-class Layer:
-    """Base of models. Parameters and layers set as attributes are found by `parameters` and `sublayers`.
-
-    Parameters
-    ----------
-    name_scope : str, optional
-        What names of parameters begin with. Default: the class name.
-    dtype : str
-        Default element type of parameters.
-    """
-
-    def __init__(self, name_scope: str | None = None, dtype: Any = "float32") -> None:
-        object.__setattr__(self, "_parameters", {})
-        object.__setattr__(self, "_sublayers", {})
-        self.training = True
-        self._full_name = generate(name_scope or _snake_case(type(self).__name__))
-        self._helper = LayerHelper(self._full_name, self._full_name)
-        self._dtype = as_dtype(dtype)
-        self._pre_hooks: dict[int, Callable[..., Any]] = {}
-        self._post_hooks: dict[int, Callable[..., Any]] = {}
-
-    def full_name(self) -> str:
-        """The layer's own name, such as ``linear_0``."""
-        return self._full_name
-
-    # Parameters and sublayers
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if "_parameters" not in self.__dict__:
-            raise ProgramError(
-                f"{type(self).__name__}.{name} is set before the layer is one", site=caller_site(),
-                hint="Call super().__init__() first.",
-            )  # fmt: skip
-        self._parameters.pop(name, None)
-        self._sublayers.pop(name, None)
-        if isinstance(value, EagerParameter):
-            self.__dict__.pop(name, None)
-            self._parameters[name] = value
-        elif isinstance(value, Layer):
-            self.__dict__.pop(name, None)
-            self._sublayers[name] = value
-        else:
-            object.__setattr__(self, name, value)
-
-    def __getattr__(self, name: str) -> Any:
-        for members in (self.__dict__.get("_parameters", {}), self.__dict__.get("_sublayers", {})):
-            if name in members:
-                return members[name]
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-
-    def __delattr__(self, name: str) -> None:
-        for members in (self._parameters, self._sublayers):
-            if name in members:
-                del members[name]
-                return
-        object.__delattr__(self, name)
-
-    def create_parameter(
-        self, shape: Any, attr: Any = None, dtype: Any = None, is_bias: bool = False, default_initializer: Any = None
-    ) -> Any:
-        """A parameter named after the layer; None when `attr` is False. Set it as an attribute to register it."""
-        with imperative():
-            return self._helper.parameter(attr, shape, dtype or self._dtype, is_bias, default_initializer)
-
-    def add_parameter(self, name: str, parameter: EagerParameter | None) -> EagerParameter | None:
-        """Register a parameter under a name."""
-        if parameter is not None and not isinstance(parameter, EagerParameter):
-            raise WrongTypeError(f"{name} must be a parameter, got {parameter!r:.60}", site=caller_site())
-        setattr(self, name, parameter)
-        return parameter
-
-    def add_sublayer(self, name: str, sublayer: Layer) -> Layer:
-        """Register a layer under a name."""
-        if not isinstance(sublayer, Layer):
-            raise WrongTypeError(f"{name} must be a Layer, got {sublayer!r:.60}", site=caller_site())
-        setattr(self, name, sublayer)
-        return sublayer
-
-    def named_parameters(self, prefix: str = "") -> Iterator[tuple[str, EagerParameter]]:
-        """Dotted names and parameters, each parameter once."""
-        seen: set[int] = set()
-        for layer_name, layer in self.named_sublayers(prefix, include_self=True):
-            for name, param in layer._parameters.items():
-                if id(param) not in seen:
-                    seen.add(id(param))
-                    yield f"{layer_name}.{name}" if layer_name else name, param
-
-    def parameters(self, include_sublayers: bool = True) -> list[EagerParameter]:
-        """The parameters of the layer and, unless told otherwise, of its sublayers."""
-        if not include_sublayers:
-            return list(self._parameters.values())
-        return [param for _, param in self.named_parameters()]
-
-    def named_sublayers(self, prefix: str = "", include_self: bool = False) -> Iterator[tuple[str, Layer]]:
-        """Dotted names and layers, depth first."""
-        if include_self:
-            yield prefix, self
-        for name, layer in self._sublayers.items():
-            yield from layer.named_sublayers(f"{prefix}.{name}" if prefix else name, include_self=True)
-
-    def sublayers(self, include_sublayers: bool = True) -> list[Layer]:
-        """The layers below this one, or only those directly below."""
-        if not include_sublayers:
-            return list(self._sublayers.values())
-        return [layer for _, layer in self.named_sublayers()]
-
-    # Modes, gradients, state
-
-    def train(self) -> None:
-        """Behave as in training."""
-        for _, layer in self.named_sublayers(include_self=True):
-            layer.training = True
-
-    def eval(self) -> None:
-        """Behave as in a test: dropout keeps everything."""
-        for _, layer in self.named_sublayers(include_self=True):
-            layer.training = False
-
-    def clear_gradients(self) -> None:
-        """Set the gradients of all parameters to zero."""
-        for param in self.parameters():
-            param.clear_gradient()
-
-    def state_dict(self, prefix: str = "") -> dict[str, EagerParameter]:
-        """Dotted names to parameters."""
-        return dict(self.named_parameters(prefix))
-
-    def set_dict(
-        self, state: Mapping[str, Any], include_sublayers: bool = True, use_structured_name: bool = True
-    ) -> None:
-        """Set every parameter to the value that `state` has for its dotted name (or its own, if not structured).
-
-        Raises
-        ------
-        NotFoundError
-            If a name is missing.
-        ProgramError
-            If a shape or dtype differs. Nothing is changed then.
-        """
-        wanted = {name if use_structured_name else p.name: p for name, p in self.named_parameters()}
-        arrays = {}
-        for name, param in wanted.items():
-            if name not in state:
-                raise NotFoundError(f"the state has no {name!r}", site=caller_site(), hint=suggest(name, state))
-            arrays[name] = np.asarray(state[name])
-            if arrays[name].shape != param.shape or arrays[name].dtype != param.dtype.numpy:
-                raise ProgramError(
-                    f"{name} is {param.tensor_type}, the state has {arrays[name].dtype}{list(arrays[name].shape)}",
-                    site=caller_site(),
-                )
-        for name, param in wanted.items():
-            param.set_value(arrays[name])
-
-    load_dict = set_dict
-    set_state_dict = set_dict
-
-    # Calling
-
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> Callable[[], None]:
-        """Call ``hook(layer, inputs)`` before `forward`; what it returns, if anything, replaces the inputs.
-
-        Returns a function that takes the hook away.
-        """
-        return _register(self._pre_hooks, hook)
-
-    def register_forward_post_hook(self, hook: Callable[..., Any]) -> Callable[[], None]:
-        """Call ``hook(layer, inputs, outputs)`` after `forward`; what it returns, if anything, replaces the outputs.
-
-        Returns a function that takes the hook away.
-        """
-        return _register(self._post_hooks, hook)
-
-    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """What the layer computes."""
-        raise WrongTypeError(f"{type(self).__name__} does not define forward", site=caller_site())
-
-    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        with imperative():
-            for hook in list(self._pre_hooks.values()):
-                replaced = hook(self, inputs)
-                if replaced is not None:
-                    inputs = replaced if isinstance(replaced, tuple) else (replaced,)
-            outputs = self.forward(*inputs, **kwargs)
-            for hook in list(self._post_hooks.values()):
-                replaced = hook(self, inputs, outputs)
-                if replaced is not None:
-                    outputs = replaced
-        return outputs
-
-
-def _register(hooks: dict[int, Callable[..., Any]], hook: Callable[..., Any]) -> Callable[[], None]:
-    key = max(hooks, default=-1) + 1
-    hooks[key] = hook
-    return lambda: hooks.pop(key, None) and None
-
-
-def _snake_case(name: str) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(name))
+from minigraph.layer_helper import check_floating
+from minigraph.layers.image import (
+    Padding,
+    Size,
+    convolution_type,
+    filter_initializer,
+    filter_shape,
+    padding_attrs,
+    pair,
+    pool_attrs,
+)
+from minigraph.layers.nn import check_integers, dropout, embedding_attrs
+from minigraph.layers.normalization import (
+    append_layer_norm,
+    check_unused,
+    required,
+    running_statistic,
+    statistics_dtype,
+)
+from minigraph.types import as_dtype, product
+from minigraph.windows import CHANNELS_LAST
 
 
 class Linear(Layer):
@@ -224,6 +39,7 @@ class Linear(Layer):
     ----------
     input_dim, output_dim : int
     param_attr, bias_attr : ParamAttr, str, Initializer, bool, optional
+        ``bias_attr=False``: no bias.
     act : str, optional
         Operator applied to the result.
     """
@@ -237,22 +53,271 @@ class Linear(Layer):
         act: str | None = None,
         dtype: Any = "float32",
     ) -> None:
-        super().__init__("linear", dtype)
+        super().__init__(dtype=dtype)
         self._act = act
-        self.weight = self.create_parameter([input_dim, output_dim], param_attr)
+        weight = self.create_parameter([input_dim, output_dim], param_attr)
+        self.weight = required(weight, "Linear: param_attr")
         self.bias = self.create_parameter([output_dim], bias_attr, is_bias=True)
 
     def forward(self, input: Variable) -> Variable:
-        helper = LayerHelper("linear")
-        result = layers.matmul(input, self.weight)
+        x = check_floating(input, "Linear: input")
+        result = self._helper.unary("matmul", {"X": x, "Y": self.weight})
         if self.bias is not None:
             assert result.shape is not None
-            result = layers.elementwise_add(result, self.bias, axis=len(result.shape) - 1)
-        return helper.activation(result, self._act)
+            result = self._helper.unary("elementwise_add", {"X": result, "Y": self.bias}, axis=len(result.shape) - 1)
+        return self._helper.activation(result, self._act)
+
+
+class Conv2D(Layer):
+    """Convolution of images with learned filters, plus a bias for each filter.
+
+    Parameters
+    ----------
+    num_channels, num_filters : int
+    filter_size, stride, dilation : int or sequence of int
+        One number, or (height, width).
+    padding : int, str or sequence
+        As for `minigraph.layers.conv2d`.
+    groups : int, optional
+        Into how many groups channels and filters are split. Default: 1.
+    param_attr, bias_attr : ParamAttr, str, Initializer, bool, optional
+    use_cudnn : bool
+        With False, and as many groups as channels, the operator is called ``depthwise_conv2d``.
+    act : str, optional
+        Operator applied to the result.
+    data_format : {'NCHW', 'NHWC'}
+        Fluid's layer has NCHW only.
+    """
+
+    def __init__(
+        self,
+        num_channels: int,
+        num_filters: int,
+        filter_size: Size,
+        stride: Size = 1,
+        padding: Padding = 0,
+        dilation: Size = 1,
+        groups: int | None = None,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        use_cudnn: bool = True,
+        act: str | None = None,
+        dtype: Any = "float32",
+        data_format: str = "NCHW",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        size = pair(filter_size, "Conv2D: filter_size")
+        self._act = act
+        self._type = convolution_type(num_channels, num_filters, groups, use_cudnn)
+        self._attrs = {
+            "strides": pair(stride, "Conv2D: stride"), **padding_attrs(padding, data_format, "Conv2D: padding"),
+            "dilations": pair(dilation, "Conv2D: dilation"), "groups": groups or 1, "data_format": data_format,
+        }  # fmt: skip
+        shape = filter_shape(num_channels, num_filters, size, groups, "Conv2D")
+        start = filter_initializer(num_channels, size)
+        self.weight = required(
+            self.create_parameter(shape, param_attr, default_initializer=start), "Conv2D: param_attr"
+        )
+        self.bias = self.create_parameter([num_filters], bias_attr, is_bias=True)
+
+    def forward(self, input: Variable) -> Variable:
+        x = check_floating(input, "Conv2D: input")
+        result = self._helper.unary(self._type, {"Input": x, "Filter": self.weight}, out="Output", **self._attrs)
+        if self.bias is not None:
+            axis = 3 if self._attrs["data_format"] == CHANNELS_LAST else 1
+            result = self._helper.unary("elementwise_add", {"X": result, "Y": self.bias}, axis=axis)
+        return self._helper.activation(result, self._act)
+
+
+class Pool2D(Layer):
+    """The greatest element or the average of each window of images; see `minigraph.layers.pool2d`."""
+
+    def __init__(
+        self,
+        pool_size: Size = -1,
+        pool_type: str = "max",
+        pool_stride: Size = 1,
+        pool_padding: Padding = 0,
+        global_pooling: bool = False,
+        use_cudnn: bool = True,
+        ceil_mode: bool = False,
+        exclusive: bool = True,
+        data_format: str = "NCHW",
+    ) -> None:
+        super().__init__()
+        self._attrs = pool_attrs(
+            pool_size, pool_type, pool_stride, pool_padding, global_pooling, ceil_mode, exclusive, data_format
+        )
+
+    def forward(self, input: Variable) -> Variable:
+        return self._helper.unary("pool2d", {"X": check_floating(input, "Pool2D: input")}, **self._attrs)
+
+
+class Embedding(Layer):
+    """A learned row for each id, for ids of any shape.
+
+    Parameters
+    ----------
+    size : sequence of int
+        How many rows there are, and how many elements in each.
+    is_sparse, is_distributed : bool
+        Kept as attributes; the gradient is dense.
+    padding_idx : int, optional
+        An id that stands for a row of zeros that is not learned. A negative one counts from the end.
+    """
+
+    def __init__(
+        self,
+        size: Sequence[int],
+        is_sparse: bool = False,
+        is_distributed: bool = False,
+        padding_idx: int | None = None,
+        param_attr: Any = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        self._attrs = embedding_attrs(size, is_sparse, is_distributed, padding_idx)
+        self.weight = required(self.create_parameter(list(size), param_attr), "Embedding: param_attr")
+
+    def forward(self, input: Variable) -> Variable:
+        ids = check_integers(input, "Embedding: input")
+        return self._helper.unary("lookup_table_v2", {"W": self.weight, "Ids": ids}, **self._attrs)
+
+
+class LayerNorm(Layer):
+    """The features of each sample to mean 0 and variance 1, then a learned scale and shift.
+
+    Parameters
+    ----------
+    normalized_shape : int or sequence of int
+        The last dimensions of the input, which count as features.
+    scale, shift : bool
+        Whether to learn a factor, and a term, for each feature.
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        scale: bool = True,
+        shift: bool = True,
+        epsilon: float = 1e-5,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        act: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self._shape, self._epsilon, self._act = shape, epsilon, act
+        check_unused(scale, param_attr, "LayerNorm: param_attr is given, but scale is False")
+        check_unused(shift, bias_attr, "LayerNorm: bias_attr is given, but shift is False")
+        self.weight = self.bias = None
+        features = [product(shape)]
+        if scale:
+            weight = self.create_parameter(features, param_attr, default_initializer=Constant(1.0))
+            self.weight = required(weight, "LayerNorm: param_attr")
+        if shift:
+            bias = self.create_parameter(features, bias_attr, is_bias=True)
+            self.bias = required(bias, "LayerNorm: bias_attr")
+
+    def forward(self, input: Variable) -> Variable:
+        x = check_floating(input, "LayerNorm: input")
+        assert x.shape is not None
+        begin = len(x.shape) - len(self._shape)
+        if tuple(x.shape[max(begin, 0) :]) != self._shape:
+            raise ProgramError(
+                f"LayerNorm: the last dimensions of the input must be {list(self._shape)}, got {x}", site=caller_site()
+            )
+        inputs: dict[str, Variable] = {"X": x}
+        if self.weight is not None:
+            inputs["Scale"] = self.weight
+        if self.bias is not None:
+            inputs["Bias"] = self.bias
+        return self._helper.activation(append_layer_norm(self._helper, inputs, self._epsilon, begin), self._act)
+
+
+class BatchNorm(Layer):
+    """Each channel to mean 0 and variance 1 over the batch, then a learned scale and shift.
+
+    Parameters
+    ----------
+    num_channels : int
+    is_test : bool
+        Use the running mean and variance even in training mode.
+    momentum : float
+        How much of the running mean and variance a step keeps.
+    data_layout : {'NCHW', 'NHWC'}
+    in_place : bool
+        Accepted because fluid has it; the result never takes the place of the input.
+    moving_mean_name, moving_variance_name : str, optional
+        Names of the running mean and variance.
+    use_global_stats : bool
+        Use the running mean and variance, and leave them as they are, in training too.
+    trainable_statistics : bool
+        Use the mean and variance of the batch outside of training too.
+
+    Notes
+    -----
+    The running mean and variance are parameters, ``_mean`` and ``_variance``, that are not trained. Fluid heeds
+    `is_test` in static programs only.
+    """
+
+    def __init__(
+        self,
+        num_channels: int,
+        act: str | None = None,
+        is_test: bool = False,
+        momentum: float = 0.9,
+        epsilon: float = 1e-5,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        dtype: Any = "float32",
+        data_layout: str = "NCHW",
+        in_place: bool = False,
+        moving_mean_name: str | None = None,
+        moving_variance_name: str | None = None,
+        do_model_average_for_mean_and_var: bool = True,
+        use_global_stats: bool = False,
+        trainable_statistics: bool = False,
+    ) -> None:
+        super().__init__(dtype=statistics_dtype(as_dtype(dtype)))
+        self._act, self._is_test = act, is_test
+        self._attrs = {
+            "momentum": momentum, "epsilon": epsilon, "data_layout": data_layout, "use_global_stats": use_global_stats,
+            "trainable_statistics": trainable_statistics,
+        }  # fmt: skip
+        shape, averaged = [num_channels], do_model_average_for_mean_and_var
+        weight = self.create_parameter(shape, param_attr, default_initializer=Constant(1.0))
+        self.weight = required(weight, "BatchNorm: param_attr")
+        self.bias = required(self.create_parameter(shape, bias_attr, is_bias=True), "BatchNorm: bias_attr")
+        self._mean = self.create_parameter(shape, running_statistic(moving_mean_name, 0.0, averaged))
+        self._variance = self.create_parameter(shape, running_statistic(moving_variance_name, 1.0, averaged))
+        self._mean.stop_gradient = self._variance.stop_gradient = True
+
+    def forward(self, input: Variable) -> Variable:
+        x = check_floating(input, "BatchNorm: input")
+        inputs = {"X": x, "Scale": self.weight, "Bias": self.bias, "Mean": self._mean, "Variance": self._variance}
+        out, *saved = (self._helper.temporary(stop_gradient=i > 0) for i in range(3))
+        outputs = {
+            "Y": out, "MeanOut": self._mean, "VarianceOut": self._variance, "SavedMean": saved[0],
+            "SavedVariance": saved[1],
+        }  # fmt: skip
+        attrs = {**self._attrs, "is_test": self._is_test or not self.training}
+        self._helper.append("batch_norm", inputs, outputs, attrs)
+        for statistic in (self._mean, self._variance):
+            # No gradient flows through it: what it was computed from, step after step, need not be kept.
+            statistic._origin = None
+        return self._helper.activation(out, self._act)
 
 
 class Dropout(Layer):
-    """Zero each element with probability `p` in training; see `minigraph.layers.dropout`."""
+    """Zero each element with probability `p` in training; see `minigraph.layers.dropout`.
+
+    Parameters
+    ----------
+    is_test : bool
+        Drop nothing even in training mode. Fluid heeds it in static programs only.
+    """
 
     def __init__(
         self,
@@ -261,80 +326,11 @@ class Dropout(Layer):
         dropout_implementation: str = "downgrade_in_infer",
         is_test: bool = False,
     ) -> None:
-        super().__init__("dropout")
+        super().__init__()
+        if not 0 <= p <= 1:
+            raise ProgramError(f"Dropout: p must be in [0, 1], got {p!r:.60}", site=caller_site())
         self._p, self._seed, self._implementation, self._is_test = p, seed, dropout_implementation, is_test
 
     def forward(self, input: Variable) -> Variable:
         is_test = self._is_test or not self.training
-        return layers.dropout(
-            input, self._p, is_test=is_test, seed=self._seed, dropout_implementation=self._implementation
-        )
-
-
-class Sequential(Layer):
-    """Layers called one after the other; given as layers, or as (name, layer) pairs."""
-
-    def __init__(self, *sublayers: Any) -> None:
-        super().__init__("sequential")
-        for i, item in enumerate(sublayers):
-            name, layer = item if isinstance(item, tuple | list) else (str(i), item)
-            self.add_sublayer(str(name), layer)
-
-    def __getitem__(self, name: int | str) -> Layer:
-        return list(self._sublayers.values())[name] if isinstance(name, int) else self._sublayers[name]
-
-    def __len__(self) -> int:
-        return len(self._sublayers)
-
-    def forward(self, input: Any) -> Any:
-        for layer in self._sublayers.values():
-            input = layer(input)
-        return input
-
-
-class LayerList(Layer):
-    """A list of layers."""
-
-    def __init__(self, sublayers: Any = None) -> None:
-        super().__init__("layer_list")
-        for layer in sublayers or ():
-            self.append(layer)
-
-    def __getitem__(self, index: int) -> Layer:
-        found: Layer = list(self._sublayers.values())[index]
-        return found
-
-    def __len__(self) -> int:
-        return len(self._sublayers)
-
-    def __iter__(self) -> Iterator[Layer]:
-        return iter(self._sublayers.values())
-
-    def append(self, sublayer: Layer) -> LayerList:
-        """Add a layer at the end."""
-        self.add_sublayer(str(len(self)), sublayer)
-        return self
-
-
-class ParameterList(Layer):
-    """A list of parameters."""
-
-    def __init__(self, parameters: Any = None) -> None:
-        super().__init__("parameter_list")
-        for param in parameters or ():
-            self.append(param)
-
-    def __getitem__(self, index: int) -> EagerParameter:
-        found: EagerParameter = list(self._parameters.values())[index]
-        return found
-
-    def __len__(self) -> int:
-        return len(self._parameters)
-
-    def __iter__(self) -> Iterator[EagerParameter]:
-        return iter(self._parameters.values())
-
-    def append(self, parameter: EagerParameter) -> ParameterList:
-        """Add a parameter at the end."""
-        self.add_parameter(str(len(self)), parameter)
-        return self
+        return dropout(input, self._p, is_test=is_test, seed=self._seed, dropout_implementation=self._implementation)

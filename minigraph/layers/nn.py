@@ -7,7 +7,7 @@ from typing import Any
 
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable
 from minigraph.types import product
 
 
@@ -133,3 +133,108 @@ def dropout(
     }  # fmt: skip
     helper.append("dropout", {"X": x}, {"Out": out, "Mask": mask}, attrs)
     return out
+
+
+def embedding(
+    input: Variable,
+    size: Sequence[int],
+    is_sparse: bool = False,
+    is_distributed: bool = False,
+    padding_idx: int | None = None,
+    param_attr: Any = None,
+    dtype: Any = "float32",
+) -> Variable:
+    """A learned row for each id, for ids whose last dimension is 1; see `minigraph.embedding` for others.
+
+    Parameters
+    ----------
+    input : Variable, int[..., 1]
+    size : sequence of int
+        How many rows there are, and how many elements in each.
+    is_sparse, is_distributed : bool
+        Kept as attributes; the gradient is dense.
+    padding_idx : int, optional
+        An id that stands for a row of zeros that is not learned. A negative one counts from the end.
+
+    Returns
+    -------
+    Variable, dtype[..., size[1]]
+    """
+    return _embedding("lookup_table", input, size, is_sparse, is_distributed, padding_idx, param_attr, dtype)
+
+
+def fluid_embedding(
+    input: Variable,
+    size: Sequence[int],
+    is_sparse: bool = False,
+    is_distributed: bool = False,
+    padding_idx: int | None = None,
+    param_attr: Any = None,
+    dtype: Any = "float32",
+) -> Variable:
+    """A learned row for each id, for ids of any shape; else as `minigraph.layers.embedding`.
+
+    Parameters
+    ----------
+    input : Variable, int[...]
+
+    Returns
+    -------
+    Variable, dtype[..., size[1]]
+    """
+    return _embedding("lookup_table_v2", input, size, is_sparse, is_distributed, padding_idx, param_attr, dtype)
+
+
+def _embedding(
+    type: str,
+    ids: Variable,
+    size: Sequence[int],
+    is_sparse: bool,
+    is_distributed: bool,
+    padding_idx: int | None,
+    param_attr: Any,
+    dtype: Any,
+) -> Variable:
+    check_integers(ids, "embedding: input")
+    helper = LayerHelper("embedding")
+    attrs = embedding_attrs(size, is_sparse, is_distributed, padding_idx)
+    table = helper.parameter(param_attr, list(size), dtype)
+    if table is None:
+        raise ProgramError("embedding: param_attr=False, but there is nothing else to look up", site=caller_site())
+    return helper.unary(type, {"W": table, "Ids": ids}, **attrs)
+
+
+def check_integers(x: Any, what: str) -> Variable:
+    """`x`, if it is a Variable of integers.
+
+    Raises
+    ------
+    WrongTypeError
+        Otherwise.
+    """
+    if check_variable(x, what).dtype.numpy.kind not in "iu":
+        raise WrongTypeError(
+            f"{what} must hold integers, got {x}", site=caller_site(), hint="Convert with layers.cast."
+        )
+    return x
+
+
+def embedding_attrs(
+    size: Sequence[int], is_sparse: bool, is_distributed: bool, padding_idx: int | None
+) -> dict[str, Any]:
+    """The attributes of a ``lookup_table``; there `padding_idx` is -1 where no row is for padding.
+
+    Raises
+    ------
+    ProgramError
+        If `size` is not two numbers, or `padding_idx` not the number of a row, counted from either end.
+    """
+    if len(size) != 2:
+        raise ProgramError(f"embedding: size must be (rows, columns), got {list(size)}", site=caller_site())
+    rows = size[0]
+    if padding_idx is not None and not -rows <= padding_idx < rows:
+        raise ProgramError(
+            f"embedding: padding_idx must be in [{-rows}, {rows}), got {padding_idx}", site=caller_site()
+        )
+    padding = -1 if padding_idx is None else padding_idx % rows
+    return {"is_sparse": is_sparse, "is_distributed": is_distributed, "padding_idx": padding}

@@ -1,12 +1,19 @@
 """Schema, inference and gradient of every operator; one family, one file. Importing this registers them all."""
 
 import minigraph.ops.activation
+import minigraph.ops.adaptive_clip
 import minigraph.ops.clip
+import minigraph.ops.conv
 import minigraph.ops.elementwise
+import minigraph.ops.embedding
 import minigraph.ops.loss
 import minigraph.ops.matrix
 import minigraph.ops.metric
+import minigraph.ops.norm
+import minigraph.ops.normalization
 import minigraph.ops.optimizer
+import minigraph.ops.pool
 import minigraph.ops.random
 import minigraph.ops.reduce
-import minigraph.ops.tensor  # noqa: F401
+import minigraph.ops.tensor
+import minigraph.ops.training_checks  # noqa: F401

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from minigraph.opdef import fused, op
-from minigraph.types import TensorType, product, require, require_floating, require_same_dtype
+from minigraph.ops.norm import require_positive_order
+from minigraph.types import (
+    TensorType,
+    normalize_axis,
+    product,
+    require,
+    require_floating,
+    require_same_dtype,
+)
 
 
 @op("clip", inputs="X Min Max", outputs="Out", grad=fused("X", "Min", "Max"))
@@ -42,26 +50,65 @@ def clip_by_norm(x: TensorType, *, max_norm: float) -> TensorType:
     return x
 
 
-@op("clip_by_global_norm", inputs="X ClipNorm", outputs="Out* Norm", grad=None)
-def clip_by_global_norm(xs: list[TensorType], clip_norm: TensorType) -> tuple[list[TensorType], TensorType]:
-    """All tensors of X scaled down together to a joint L2 norm of at most ``ClipNorm``.
+@op(
+    "clip_by_global_norm",
+    inputs="X ClipNorm",
+    outputs="Out* Norm",
+    grad=fused("X", "ClipNorm", d_out="Out Norm"),
+)
+def clip_by_global_norm(
+    xs: list[TensorType], clip_norm: TensorType, *, p: float = 2.0, strict: bool = False
+) -> tuple[list[TensorType], TensorType]:
+    """All tensors of X scaled down together to a joint norm of at most ``ClipNorm``.
 
-    ``Norm`` is the joint norm before, ``sqrt(sum of the squares of all elements)``, and
+    ``Norm`` is the joint norm of order `p` before, as `global_norm` defines it, and
     ``Out[i] = X[i] * ClipNorm / max(Norm, ClipNorm)``. The tensors may differ in element type. At or under the
     threshold every tensor stays bit for bit as it is. One NaN makes all elements NaN; one infinity makes it NaN and the
-    finite elements 0.
+    finite elements 0. With `strict` one infinity makes all elements NaN, as in TensorFlow, and a ``ClipNorm`` that is
+    not positive is an error when the program runs.
+
+    Where nothing is clipped, exactly at the threshold too, the gradient passes unchanged and ``ClipNorm`` has none.
 
     Notes
     -----
-    Fluid has no such operator. It stands for fluid's chain of ``square``, ``reduce_sum``, ``sum``, ``sqrt``,
+    Fluid has no such operator. For p = 2 it stands for fluid's chain of ``square``, ``reduce_sum``, ``sum``, ``sqrt``,
     ``elementwise_max``, ``elementwise_div`` and ``elementwise_mul``, whose squares may overflow and underflow.
 
     References
     ----------
     R. Pascanu, T. Mikolov, Y. Bengio, "On the difficulty of training recurrent neural networks", ICML 2013.
     """
+    require_positive_order(p)
     for x in xs:
         require_floating(x)
     require_floating(clip_norm, "ClipNorm")
     require(product(clip_norm.shape) in (1, -1), f"ClipNorm must hold one number, got {list(clip_norm.shape)}")
     return list(xs), clip_norm.with_shape((1,))
+
+
+@op("clip_by_axis_norm", inputs="X MaxNorm", outputs="Out", grad=fused("X", "MaxNorm", to="X MaxNorm"))
+def clip_by_axis_norm(
+    x: TensorType, threshold: TensorType | None = None, *, axes: list[int], max_norm: float = 1.0, p: float = 2.0
+) -> TensorType:
+    """Each slice of X scaled down to a norm of at most `max_norm`, ``Out = X * max_norm / max(norm, max_norm)``.
+
+    A slice runs over the dimensions `axes` (negative ones count from the end; none means all) at one index of the
+    others, and has a norm of order `p` of its own, as `global_norm` defines it. The threshold is the attribute, or the
+    one positive element of ``MaxNorm`` where given. A slice at or under it stays bit for bit as it is, zeros too. One
+    NaN makes its slice NaN; one infinity makes it NaN and the finite elements of its slice 0.
+
+    Where a slice is not clipped, exactly at the threshold too, the gradient passes unchanged and ``MaxNorm`` has none.
+
+    Notes
+    -----
+    Fluid has no such operator; TensorFlow's ``clip_by_norm(t, clip_norm, axes)`` is one.
+    """
+    require_floating(x)
+    require_positive_order(p)
+    require(max_norm > 0, f"max_norm must be positive, got {max_norm:g}")
+    found = [normalize_axis(axis, x.rank, "axes") for axis in axes]
+    require(len(set(found)) == len(found), f"axes names a dimension twice: {list(axes)}")
+    if threshold is not None:
+        require_floating(threshold, "MaxNorm")
+        require(product(threshold.shape) in (1, -1), f"MaxNorm must hold one number, got {list(threshold.shape)}")
+    return x

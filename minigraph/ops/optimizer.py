@@ -1,4 +1,7 @@
-"""Update rules. Each output has the type of the input that it replaces; a program gives both the same variable."""
+"""Update rules. Each output has the type of the input that it replaces; a program gives both the same variable.
+
+Where one of the flags in ``SkipUpdate`` is set, an update changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,31 @@ from minigraph.opdef import op
 from minigraph.types import DType, TensorType, merge_shapes, product, require, require_floating, require_same_dtype
 
 
-def _check_update(param: TensorType, rate: TensorType, **like_param: TensorType) -> None:
+def _check_update(param: TensorType, rate: TensorType, skip: list[TensorType] | None, **like_param: TensorType) -> None:
     require_floating(param, "Param")
     require_floating(rate, "LearningRate")
     require(product(rate.shape) in (1, -1), f"LearningRate must hold one number, got {list(rate.shape)}")
     for slot, tensor in like_param.items():
         require_same_dtype(f"Param and {slot}", param, tensor)
         merge_shapes(param.shape, tensor.shape, f"Param and {slot}")
+    for flag in skip or ():
+        require(flag.fits(TensorType(DType.BOOL, (1,))), f"SkipUpdate must hold bool[1], got {flag}")
 
 
-@op("sgd", inputs="Param LearningRate Grad", outputs="ParamOut", grad=None)
-def sgd(param: TensorType, rate: TensorType, grad: TensorType) -> TensorType:
+@op("sgd", inputs="Param LearningRate Grad SkipUpdate", outputs="ParamOut", grad=None)
+def sgd(param: TensorType, rate: TensorType, grad: TensorType, skip: list[TensorType] | None = None) -> TensorType:
     """Gradient descent, ``ParamOut = Param - LearningRate * Grad``."""
-    _check_update(param, rate, Grad=grad)
+    _check_update(param, rate, skip, Grad=grad)
     return param
 
 
-@op("momentum", inputs="Param Grad Velocity LearningRate", outputs="ParamOut VelocityOut", grad=None)
+@op("momentum", inputs="Param Grad Velocity LearningRate SkipUpdate", outputs="ParamOut VelocityOut", grad=None)
 def momentum(
     param: TensorType,
     grad: TensorType,
     velocity: TensorType,
     rate: TensorType,
+    skip: list[TensorType] | None = None,
     *,
     mu: float,
     use_nesterov: bool = False,
@@ -42,13 +48,13 @@ def momentum(
     I. Sutskever, J. Martens, G. Dahl, G. Hinton, "On the importance of initialization and momentum in deep learning",
     ICML 2013.
     """
-    _check_update(param, rate, Grad=grad, Velocity=velocity)
+    _check_update(param, rate, skip, Grad=grad, Velocity=velocity)
     return param, velocity
 
 
 @op(
     "adam",
-    inputs="Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow Beta1Tensor Beta2Tensor",
+    inputs="Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow Beta1Tensor Beta2Tensor SkipUpdate",
     outputs="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
     grad=None,
 )
@@ -62,6 +68,7 @@ def adam(
     beta2_pow: TensorType,
     beta1_tensor: TensorType | None = None,
     beta2_tensor: TensorType | None = None,
+    skip: list[TensorType] | None = None,
     *,
     beta1: float = 0.9,
     beta2: float = 0.999,
@@ -85,7 +92,7 @@ def adam(
     ----------
     D. P. Kingma, J. Ba, "Adam: A Method for Stochastic Optimization", ICLR 2015.
     """
-    _check_update(param, rate, Grad=grad, Moment1=moment1, Moment2=moment2)
+    _check_update(param, rate, skip, Grad=grad, Moment1=moment1, Moment2=moment2)
     require(
         param.dtype is not DType.FP16,
         "Param must be float32 or float64, got float16, in which epsilon and squares of gradients underflow",

@@ -1,0 +1,62 @@
+"""Rows of a table, looked up by number, and their gradients added up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minigraph.errors import ExecutionError
+from minigraph.kernels.buffers import deliver
+from minigraph.kernels.registry import kernel
+
+
+@kernel("lookup_table")
+def lookup_table(xp, table, ids, *, padding_idx, out=None):
+    return _rows(xp, table, ids.reshape(ids.shape[:-1]), padding_idx, out)
+
+
+@kernel("lookup_table_v2")
+def lookup_table_v2(xp, table, ids, *, padding_idx, out=None):
+    return _rows(xp, table, ids, padding_idx, out)
+
+
+def _rows(xp, table, ids, padding_idx, out) -> Any:
+    is_padding = _checked(xp, table, ids, padding_idx)
+    if is_padding is None:
+        return deliver(xp, table[ids], out)
+    rows = table[xp.where(is_padding, 0, ids)]
+    rows[is_padding] = 0
+    return deliver(xp, rows, out)
+
+
+def _checked(xp, table, ids, padding_idx) -> Any:
+    """Where `ids` is padding, None if there is none; raises where an id is no row of `table`."""
+    is_padding = None if padding_idx == -1 else ids == padding_idx
+    wrong = (ids < 0) | (ids >= len(table))
+    if is_padding is not None:
+        wrong &= ~is_padding
+    if wrong.any():
+        where = int(xp.flatnonzero(wrong)[0])
+        raise ExecutionError(f"W has {len(table)} rows, but element {where} of Ids is {int(ids.reshape(-1)[where])}")
+    return is_padding
+
+
+@kernel("lookup_table_grad")
+def lookup_table_grad(xp, table, ids, d_out, *, padding_idx):
+    """Each row gets the sum of what flows into it, added in the order of the ids."""
+    d_table = xp.zeros_like(table)
+    flat, rows = ids.reshape(-1), d_out.reshape(ids.size, table.shape[1])
+    if padding_idx != -1:
+        kept = flat != padding_idx
+        flat, rows = flat[kept], rows[kept]
+    if table.dtype == np.float16:
+        total = xp.zeros(table.shape, np.float32)
+        xp.add.at(total, flat, rows.astype(np.float32))
+        return total.astype(np.float16)
+    xp.add.at(d_table, flat, rows)
+    return d_table
+
+
+# The gradient does not mind the shape of the ids.
+kernel("lookup_table_v2_grad")(lookup_table_grad)

@@ -1,0 +1,166 @@
+"""Norms of arrays, of several together or along dimensions. Whatever needs the length of a gradient gets it here.
+
+A norm is the root of order p of the sum of the magnitudes to the power of p; of order infinity it is the largest
+magnitude. It comes as two factors in float64, `scale` and `ratio`, that never overflow or underflow, though their
+product may. `scale` is 1 where nothing is to be feared. For the orders 1 and 2 it is else a power of two, so that it
+costs no digit. `ratio` is NaN if a value is NaN, else infinite if one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minigraph.kernels.buffers import deliver
+from minigraph.kernels.reduce import add_over, sum_of_squares
+from minigraph.kernels.registry import kernel
+
+_FLOAT64 = np.dtype(np.float64)  # compared quicker than the scalar type
+
+_PIECE = 8192
+"""So many elements are raised to a power at a time: they stay in the cache."""
+
+
+def norm(xp, arrays: Sequence[Any], p: float = 2.0) -> tuple[Any, Any]:
+    """Joint norm of order `p` of all elements of `arrays`, as two factors, `scale` and `ratio`.
+
+    Returns
+    -------
+    scale, ratio : float or array of rank 0
+        Python floats for NumPy. For CuPy arrays, whose values are not waited for.
+    """
+    if p == np.inf:
+        return 1.0, _largest(xp, arrays)
+    if p != 2:
+        return _general_norm(xp, arrays, p)
+    needs_scale = any([x.dtype == _FLOAT64 and x.size for x in arrays])
+    if xp is np:
+        total = sum([sum_of_squares(np, x) for x in arrays])
+        # In between no square that matters was lost; those of narrower types never are.
+        if not needs_scale or 1e-280 < total < 1e300:
+            return 1.0, total**0.5
+        return _general_norm(np, arrays, p)
+    scale = 1.0
+    if needs_scale:
+        largest = _largest(xp, arrays)
+        is_extreme = ((largest > 0) & (largest < 1e-140)) | ((largest > 1e140) & (largest < xp.inf))
+        scale = xp.where(is_extreme, _scale_for(xp, largest, p), 1.0)
+        arrays = [x.astype(xp.float64) / scale for x in arrays]
+    total = xp.zeros((), xp.float64)
+    for x in arrays:
+        total = total + sum_of_squares(xp, x)
+    return scale, xp.sqrt(total)
+
+
+def norms_over(xp, x, axes: tuple[int, ...], p: float = 2.0) -> tuple[Any, Any]:
+    """Norms of order `p` over the dimensions `axes`, one for each remaining index; the dimensions are kept as 1."""
+    if not x.size:
+        kept = xp.zeros([1 if axis in axes else size for axis, size in enumerate(x.shape)])
+        return xp.ones_like(kept), kept
+    sizes = xp.absolute(x, dtype=_FLOAT64)
+    if x.dtype != _FLOAT64 and p in (1, 2):  # squares of narrower types are safe
+        total = add_over(xp, _powers(xp, sizes, p), axes, keepdims=True)
+        return _root(xp, total, xp.ones_like(total), p)
+    largest = xp.amax(sizes, axis=axes, keepdims=True)
+    if p == np.inf:
+        return xp.ones_like(largest), largest
+    scale = _scale_for(xp, largest, p)
+    sizes /= scale
+    return _root(xp, add_over(xp, _powers(xp, sizes, p), axes, keepdims=True), scale, p)
+
+
+def unit(xp, x, scale, ratio) -> Any:
+    """`x` divided by its norm, in float64; zeros where that is 0."""
+    return x.astype(_FLOAT64) / scale / (ratio + (ratio == 0))
+
+
+def norm_gradient(xp, x, scale, ratio, p: float, ties=1) -> Any:
+    """The derivative of a norm by the elements of `x`, in float64.
+
+    ``sign(x) * (|x| / norm) ** (p - 1)``, and 0 for an element that is 0, so for a norm that is 0. For the order
+    infinity the elements that attain the norm, `ties` in number, share the derivative equally, which is one of its
+    subgradients.
+    """
+    if p == np.inf:
+        return xp.sign(x).astype(_FLOAT64) * (xp.absolute(x) == ratio) / ties
+    direction = unit(xp, x, scale, ratio)
+    if p == 2:
+        return direction
+    sizes = xp.absolute(direction)
+    return xp.where(direction == 0, 0.0, xp.sign(direction) * sizes ** (p - 1))
+
+
+def norm_gradients(xp, arrays: Sequence[Any], scale, ratio, p: float) -> list[Any]:
+    """`norm_gradient` of the joint norm of `arrays` for each of them."""
+    ties = sum([xp.count_nonzero(xp.absolute(x) == ratio) for x in arrays]) if p == np.inf else 1
+    return [norm_gradient(xp, x, scale, ratio, p, ties) for x in arrays]
+
+
+def _largest(xp, arrays: Sequence[Any]) -> Any:
+    """The largest magnitude of all elements, 0 if there are none."""
+    extremes = [end.astype(_FLOAT64) for x in arrays if x.size for end in (xp.amax(x), -xp.amin(x))]
+    if xp is np:
+        return abs(float(np.amax(extremes))) if extremes else 0.0
+    largest = xp.zeros((), xp.float64)
+    for extreme in extremes:
+        largest = xp.maximum(largest, extreme)
+    return largest
+
+
+def _scale_for(xp, largest, p: float) -> Any:
+    """What to divide by, so that no power of order `p` that matters overflows or underflows; 1 for 0, inf and NaN."""
+    if p in (1, 2):
+        _, exponent = xp.frexp(largest)
+        scale = xp.ldexp(xp.ones_like(largest, dtype=xp.float64), exponent - 1)
+    else:
+        scale = largest
+    return xp.where((largest > 0) & (largest < np.inf), scale, 1.0)
+
+
+def _powers(xp, sizes, p: float) -> Any:
+    """`sizes`, which may be written over, to the power of `p`."""
+    return sizes if p == 1 else xp.square(sizes, out=sizes) if p == 2 else xp.power(sizes, p, out=sizes)
+
+
+def _root(xp, total, scale, p: float) -> tuple[Any, Any]:
+    """The root of order `p`, with half of it moved to the scale where it would overflow, as for p = 0.01."""
+    if p == 1:
+        return scale, total
+    if p == 2:
+        return scale, xp.sqrt(total)
+    root, half = total ** (1 / p), total ** (0.5 / p)
+    is_split = xp.isinf(root) & xp.isfinite(total)
+    return xp.where(is_split, scale * half, scale), xp.where(is_split, half, root)
+
+
+def _general_norm(xp, arrays: Sequence[Any], p: float) -> tuple[Any, Any]:
+    """The norm of order `p`, neither 2 with safe squares nor infinity, in factors with a scale."""
+    largest = _largest(xp, arrays)
+    if xp is np and not 0 < largest < np.inf:
+        return 1.0, largest
+    scale = _scale_for(xp, largest, p)
+    total = xp.zeros((), xp.float64)
+    for x in arrays:
+        flat = x.reshape(-1)
+        step = _PIECE if xp is np else max(flat.size, 1)
+        for start in range(0, flat.size, step):
+            sizes = xp.absolute(flat[start : start + step]).astype(_FLOAT64) / scale
+            total = total + xp.sum(_powers(xp, sizes, p))
+    scale, ratio = _root(xp, total, scale, p)
+    return (float(scale), float(ratio)) if xp is np else (scale, ratio)
+
+
+@kernel("global_norm")
+def global_norm(xp, xs, *, p, out=None):
+    scale, ratio = norm(xp, xs, p)
+    dtype = np.result_type(np.float32, *[x.dtype for x in xs])
+    return deliver(xp, xp.asarray(scale * ratio).reshape(1).astype(dtype), out)
+
+
+@kernel("global_norm_grad")
+def global_norm_grad(xp, xs, d_out, *, p):
+    scale, ratio = norm(xp, xs, p)
+    gradients = norm_gradients(xp, xs, scale, ratio, p)
+    return [(each * d_out).astype(x.dtype).reshape(x.shape) for x, each in zip(xs, gradients, strict=True)]

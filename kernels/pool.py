@@ -1,0 +1,152 @@
+"""Pooling: element by element of the window over all windows, or window by window where those differ in size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minigraph.kernels.reduce import add_over
+from minigraph.kernels.registry import kernel
+from minigraph.kernels.sliding import add_at, channels_first, channels_restored, elements, padded
+from minigraph.windows import lay_square, lay_windows
+
+
+@kernel("pool2d")
+def pool2d(
+    xp, x, *, pooling_type, ksize, global_pooling, strides, paddings, exclusive, adaptive, ceil_mode, data_format,
+    padding_algorithm,
+):  # fmt: skip
+    images = channels_first(x, data_format)
+    laid = _laid(images.shape[2:], pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode,
+                 padding_algorithm)  # fmt: skip
+    if laid is None:
+        result = _pooled_regions(xp, images, (1, 1) if global_pooling else ksize, pooling_type)
+    else:
+        pooled = _greatest if pooling_type == "max" else _average
+        result = pooled(xp, images, laid, exclusive)
+    return channels_restored(xp, result, data_format)
+
+
+@kernel("pool2d_grad")
+def pool2d_grad(
+    xp, x, result, d_out, *, pooling_type, ksize, global_pooling, strides, paddings, exclusive, adaptive, ceil_mode,
+    data_format, padding_algorithm,
+):  # fmt: skip
+    images, pooled, d = (channels_first(array, data_format) for array in (x, result, d_out))
+    laid = _laid(images.shape[2:], pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode,
+                 padding_algorithm)  # fmt: skip
+    if laid is None:
+        d_images = _regions_gradient(xp, images, pooled, d, pooling_type)
+    elif pooling_type == "max":
+        d_images = _gradient_of_greatest(xp, images, pooled, d, laid)
+    else:
+        shares = d * _share(_divisor(xp, laid, exclusive, images.dtype))
+        d_images = add_at(xp, ((index, shares) for index in elements(laid)), images, laid)
+    return channels_restored(xp, d_images, data_format)
+
+
+def _laid(
+    lengths, pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode, padding_algorithm
+) -> Any:
+    """The windows along height and width; None where they are not of one size or there is but one."""
+    if adaptive and pooling_type == "max":
+        return lay_square(lengths, ksize, strides)
+    if adaptive or global_pooling:
+        return None
+    return lay_windows(lengths, ksize, strides, paddings, padding_algorithm, ceil_mode=ceil_mode)
+
+
+# Windows of one size
+
+
+def _greatest(xp, images, laid, _exclusive) -> Any:
+    source = padded(xp, images, laid, np.finfo(images.dtype).min)
+    first, *others = elements(laid)
+    result = source[first].copy()
+    for index in others:
+        xp.maximum(result, source[index], out=result)
+    return result
+
+
+def _average(xp, images, laid, exclusive) -> Any:
+    source = padded(xp, images, laid, 0)
+    first, *others = elements(laid)
+    total = source[first].astype(np.float32 if images.dtype == np.float16 else images.dtype)
+    for index in others:
+        xp.add(total, source[index], out=total)
+    return (total / _divisor(xp, laid, exclusive, total.dtype)).astype(images.dtype, copy=False)
+
+
+def _divisor(xp, laid, exclusive, dtype) -> Any:
+    """How many elements each window is averaged over."""
+    if not exclusive:
+        return np.asarray(laid[0].size * laid[1].size, dtype)[()]
+    height, width = (_inside_counts(along) for along in laid)
+    return xp.asarray(np.outer(height, width).astype(dtype))
+
+
+def _share(divisor) -> Any:
+    """What one element is of an average over `divisor`; of float32 precision for every type, as in fluid."""
+    return (np.float32(1) / divisor.astype(np.float32)).astype(divisor.dtype)
+
+
+def _inside_counts(along) -> np.ndarray:
+    begin = np.arange(along.count) * along.stride - along.before
+    return np.maximum(np.minimum(begin + along.size, along.length) - np.maximum(begin, 0), 0)
+
+
+def _gradient_of_greatest(xp, images, pooled, d, laid) -> Any:
+    # NaN around the images: padding equals nothing.
+    source = padded(xp, images, laid, np.nan)
+    return add_at(xp, _first_hits(xp, source, pooled, d, elements(laid)), images, laid)
+
+
+def _first_hits(xp, source, pooled, d, indices) -> Any:
+    """For each index what of `d` goes there: all of it where the element is the first to equal what was `pooled`."""
+    is_open = xp.ones(pooled.shape, bool)
+    for index in indices:
+        hit = (source[index] == pooled) & is_open
+        is_open &= ~hit
+        yield index, xp.where(hit, d, d.dtype.type(0))
+
+
+# Windows that cover the image evenly
+
+
+def _regions(lengths, counts) -> Any:
+    """For each result its place, and the index of its window."""
+    rows, columns = (
+        [slice(i * length // count, -(-(i + 1) * length // count)) for i in range(count)]
+        for length, count in zip(lengths, counts, strict=True)
+    )
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
+            yield (..., i, j), (..., row, column)
+
+
+def _pooled_regions(xp, images, counts, pooling_type) -> Any:
+    result = xp.empty((*images.shape[:2], *counts), images.dtype)
+    for place, region in _regions(images.shape[2:], counts):
+        window = images[region]
+        if pooling_type == "max":
+            result[place] = window.max(axis=(2, 3))
+        else:
+            result[place] = add_over(xp, window, (2, 3), divisor=window.shape[2] * window.shape[3])
+    return result
+
+
+def _regions_gradient(xp, images, pooled, d, pooling_type) -> Any:
+    d_images = xp.zeros(images.shape, images.dtype)
+    for place, region in _regions(images.shape[2:], pooled.shape[2:]):
+        window = images[region]
+        if pooling_type == "avg":
+            size = images.dtype.type(window.shape[2] * window.shape[3])
+            d_images[region] += (d[place] * _share(size))[:, :, None, None]
+            continue
+        flat = window.reshape(*window.shape[:2], window.shape[2] * window.shape[3])
+        first = (flat == pooled[place][:, :, None]).argmax(axis=2)
+        chosen = xp.arange(flat.shape[2]) == first[:, :, None]
+        chosen &= flat == pooled[place][:, :, None]
+        d_images[region] += xp.where(chosen, d[place][:, :, None], d.dtype.type(0)).reshape(window.shape)
+    return d_images

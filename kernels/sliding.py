@@ -1,0 +1,74 @@
+"""Windows sliding over images, as views, and the way back: what convolutions and poolings share.
+
+Images are arrays [batch, channels, height, width]; `laid` is a pair of `minigraph.windows.Windows`, along height and
+along width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minigraph.windows import CHANNELS_LAST
+
+
+def channels_first(x, data_format) -> Any:
+    """`x` as [batch, channels, height, width], a view."""
+    return x.transpose(0, 3, 1, 2) if data_format == CHANNELS_LAST else x
+
+
+def channels_restored(xp, x, data_format) -> Any:
+    """An array [batch, channels, height, width] in the layout `data_format`."""
+    return xp.ascontiguousarray(x.transpose(0, 2, 3, 1)) if data_format == CHANNELS_LAST else x
+
+
+def padded_shape(shape, laid) -> tuple[int, ...]:
+    """The shape of images of `shape` with so much around them that every window lies inside."""
+    return (*shape[:2], *(max(along.reach, along.before + along.length) for along in laid))
+
+
+def inside(laid) -> tuple[Any, ...]:
+    """Where in padded images the images are."""
+    return (..., *(slice(along.before, along.before + along.length) for along in laid))
+
+
+def padded(xp, x, laid, fill) -> Any:
+    """`x` with `fill` around it, so that every window lies inside; `x` itself if none reaches beyond it."""
+    shape = padded_shape(x.shape, laid)
+    if shape == x.shape:
+        return x
+    result = xp.full(shape, fill, x.dtype)
+    result[inside(laid)] = x
+    return result
+
+
+def windows_of(xp, x, laid) -> Any:
+    """A view [batch, channels, window height, window width, rows of windows, columns of windows] of padded images."""
+    height, width = laid
+    batch, channels, row, column = x.strides
+    shape = (*x.shape[:2], height.size, width.size, height.count, width.count)
+    strides = (
+        batch, channels, row * height.dilation, column * width.dilation, row * height.stride, column * width.stride,
+    )  # fmt: skip
+    return xp.lib.stride_tricks.as_strided(x, shape, strides)
+
+
+def elements(laid) -> list[tuple[Any, ...]]:
+    """For each element of a window, row by row, the index that picks it from all windows of padded images."""
+    height, width = laid
+    return [
+        (..., _every(i, height), _every(j, width)) for i in range(height.size) for j in range(width.size)
+    ]  # fmt: skip
+
+
+def _every(i, along) -> slice:
+    first = i * along.dilation
+    return slice(first, first + (along.count - 1) * along.stride + 1, along.stride)
+
+
+def add_at(xp, parts, images, laid) -> Any:
+    """An array like `images` that adds up what `parts` hold: pairs of an index from `elements` and what goes there."""
+    total = xp.zeros(padded_shape(images.shape, laid), images.dtype)
+    for index, part in parts:
+        total[index] += part
+    # A copy of its own where there was padding: results are contiguous.
+    return xp.ascontiguousarray(total[inside(laid)])

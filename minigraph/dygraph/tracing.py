@@ -1,0 +1,334 @@
+"""Layers into programs: what a layer computes is written down, operator by operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minigraph.defaults import program_guard
+from minigraph.dygraph.base import eager_block
+from minigraph.dygraph.block import EagerBlock, EagerProgram
+from minigraph.dygraph.layer import Layer, as_parts
+from minigraph.dygraph.tape import is_recording, recording
+from minigraph.dygraph.tensor import Eager, EagerParameter, Tensor
+from minigraph.errors import OpError, ProgramError, Site, WrongTypeError, caller_site
+from minigraph.executor import Executor
+from minigraph.ir import Operator, Parameter, Program
+from minigraph.place import Place
+from minigraph.scope import Scope, ScopeVariable
+
+AnyTensor = Tensor | EagerParameter
+
+
+class TracedLayer:
+    """A program that computes what a layer computed, on inputs of the same kind.
+
+    Made by `trace`. Parameters are shared: whoever changes one, the layer, an optimizer of either mode or a run of the
+    program, changes it for all.
+
+    Attributes
+    ----------
+    program : Program
+        Ordinary and static. Inputs are ``feed_0, feed_1, ...``, results ``fetch_0, fetch_1, ...``, what lies between is
+        ``t_0, t_1, ...``; parameters keep their names.
+    scope : Scope
+        Where an executor finds the parameters.
+    feed_names, fetch_names : list of str
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        parameters: Mapping[str, AnyTensor],
+        feed_names: Sequence[str],
+        fetch_names: Sequence[str],
+    ) -> None:
+        self.program = program
+        self.scope: Scope = _SharedScope(parameters)
+        self.feed_names, self.fetch_names = list(feed_names), list(fetch_names)
+        places = [tensor.block.place for tensor in parameters.values()]
+        self._executor = Executor(places[0] if places else eager_block().place)
+
+    @staticmethod
+    def trace(layer: Layer, inputs: Any) -> tuple[Any, TracedLayer]:
+        """Call ``layer(*inputs)`` and write down the operators that it computes.
+
+        Parameters
+        ----------
+        inputs : Tensor or sequence of Tensor
+            They may be nested in lists and tuples.
+
+        Returns
+        -------
+        outputs : what the layer returned
+        traced : TracedLayer
+
+        Raises
+        ------
+        WrongTypeError
+            If `layer` is no Layer, or an input or output is no Tensor.
+        ProgramError
+            If an input is given twice, or a tensor changes while the layer is called other than by an operator.
+
+        Notes
+        -----
+        What the layer decides in Python is decided once: branches, loops, training or test mode, and numbers that it
+        reads from a shape or a tensor. The leading dimension of each input is -1 in the program where the operators
+        allow it, so that it runs on batches of another size; a size that the layer read from a shape stays what it was.
+
+        Tensors that are neither inputs, parameters nor computed are persistable variables ``constant_0, ...``. The
+        program can be differentiated however the layer was called, ``no_grad`` around the call included.
+
+        Examples
+        --------
+        >>> from minigraph import dygraph
+        >>> with dygraph.guard():
+        ...     x = dygraph.to_variable(np.ones([4, 3], "float32"))
+        ...     out, traced = TracedLayer.trace(dygraph.Linear(3, 2), [x])
+        >>> [op.type for op in traced.program.global_block().ops]
+        ['matmul', 'elementwise_add']
+        >>> bool((traced([x])[0] == out.numpy()).all())
+        True
+        """
+        if not isinstance(layer, Layer):
+            raise WrongTypeError(f"trace needs a Layer, got {type(layer).__name__}", site=caller_site())
+        given = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+        sources = _tensors(given, "an input")
+        if len({id(tensor) for tensor in sources}) < len(sources):
+            raise ProgramError("an input is given twice", site=caller_site(), hint="Give a copy of it.")
+        block = _TracingBlock(eager_block())
+        with program_guard(block.program, block.program), recording(True), as_parts():
+            outputs = layer(*given)
+        results = _tensors(outputs, "an output")
+        return outputs, _Translation(layer, sources, results, block.entries).traced()
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run the program on tensors or arrays, and return arrays.
+
+        Raises
+        ------
+        ProgramError
+            If there are more or fewer inputs than there were.
+        """
+        given = _flat(list(inputs) if isinstance(inputs, list | tuple) else [inputs])
+        if len(given) != len(self.feed_names):
+            raise ProgramError(f"there were {len(self.feed_names)} inputs, got {len(given)}", site=caller_site())
+        feed = {name: np.asarray(value) for name, value in zip(self.feed_names, given, strict=True)}
+        found: list[Any] = self._executor.run(self.program, feed=feed, fetch_list=self.fetch_names, scope=self.scope)
+        return found
+
+
+def _flat(nested: Any) -> list[Any]:
+    return [leaf for item in nested for leaf in _flat(item)] if isinstance(nested, list | tuple) else [nested]
+
+
+def _tensors(nested: Any, what: str) -> list[AnyTensor]:
+    found = _flat(nested)
+    for tensor in found:
+        if not isinstance(tensor, Eager):
+            raise WrongTypeError(f"{what} must be a Tensor, got {type(tensor).__name__}", site=caller_site())
+    return found
+
+
+# Writing down
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One operator that was computed."""
+
+    type: str
+    reads: Mapping[str, list[Any]]
+    values_read: Mapping[int, Any]
+    """By the identity of the tensor."""
+    writes: Mapping[str, list[Any]]
+    values_written: Mapping[int, Any]
+    constants: Mapping[int, tuple[bool, bool]]
+    """For each tensor written, whether its gradient stopped as it was made, and once it was computed."""
+    attrs: Mapping[str, Any]
+    site: Site | None
+
+
+class _TracingBlock(EagerBlock):
+    """A block that computes as `observed` would, and writes down what it computes."""
+
+    def __init__(self, observed: EagerBlock) -> None:
+        program = EagerProgram(observed.place, accumulates=observed.program.accumulates)  # type: ignore[attr-defined]
+        super().__init__(program, observed.place)
+        program.blocks = [self]
+        self.rng = observed.rng
+        self.entries: list[_Entry] = []
+
+    def insert(self, before: Any, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None) -> Operator:
+        reads, writes = self._by_slot(inputs or {}), self._by_slot(outputs or {})
+        sources = [tensor for tensors in reads.values() for tensor in tensors]
+        results = [tensor for tensors in writes.values() for tensor in tensors]
+        values_read = {id(t): t.value for t in sources}
+        made_constant = [t.stop_gradient or not is_recording() for t in results]
+        op = super().insert(before, type, inputs, outputs, attrs)
+        constants = {id(t): (made, t.stop_gradient) for t, made in zip(results, made_constant, strict=True)}
+        values_written = {id(t): t.value for t in results}
+        self.entries.append(
+            _Entry(type, reads, values_read, writes, values_written, constants, dict(attrs or {}), caller_site())
+        )
+        return op
+
+
+class _Translation:
+    """A static program made from what was written down."""
+
+    def __init__(self, layer: Layer, inputs: list[AnyTensor], outputs: list[AnyTensor], entries: list[_Entry]) -> None:
+        self.inputs, self.outputs, self.entries = inputs, outputs, entries
+        self.members: list[AnyTensor] = [*layer.parameters(), *layer.buffers()]
+        every = [t for e in entries for t in _all_of(e.reads) + _all_of(e.writes)] + self.members
+        self.reserved = {t.name for t in every if isinstance(t, Parameter)}
+
+    def traced(self) -> TracedLayer:
+        try:
+            self._translate(any_batch=True)
+        except OpError:
+            # Some operator has to know the size of the batch.
+            self._translate(any_batch=False)
+        feeds, fetches = ([self.names[id(t)] for t in tensors] for tensors in (self.inputs, self.outputs))
+        return TracedLayer(self.program, self.kept, feeds, fetches)
+
+    def _translate(self, any_batch: bool) -> None:
+        self.program = Program()
+        self.block = self.program.global_block()
+        self.names: dict[int, str] = {}
+        """By the identity of the tensor."""
+        self.values: dict[int, Any] = {}
+        self.holders = {id(t.value): t for t in self.members}
+        """By the identity of a value, who has it."""
+        self.counts: dict[str, int] = {}
+        self.kept: dict[str, AnyTensor] = {}
+        """The tensors that are neither inputs nor computed."""
+        for tensor in self.inputs:
+            assert tensor.tensor_type is not None
+            shape = [-1 if any_batch and i == 0 else dim for i, dim in enumerate(tensor.tensor_type.shape)]
+            self._know(tensor, self._fresh("feed"), tensor.value)
+            self.block.create_var(
+                name=self.names[id(tensor)], shape=shape, dtype=tensor.dtype, is_data=True,
+                stop_gradient=tensor.stop_gradient,
+            )  # fmt: skip
+        for entry in self.entries:
+            self._append(entry)
+        for tensor in self.outputs:
+            self._read(tensor, tensor.value)
+
+    def _append(self, entry: _Entry) -> None:
+        inputs = {
+            slot: [self._read(tensor, entry.values_read[id(tensor)]) for tensor in tensors]
+            for slot, tensors in entry.reads.items()
+        }
+        outputs = {slot: [self._write(t, entry) for t in tensors] for slot, tensors in entry.writes.items()}
+        op = self.block.append_op(entry.type, inputs, outputs, entry.attrs)
+        op.site = entry.site
+
+    def _read(self, tensor: AnyTensor, value: Any) -> str:
+        """The name of `tensor` in the program."""
+        if id(tensor) not in self.names:
+            original = self.holders.get(id(value))
+            if original is None or original is tensor:
+                self._keep(tensor, value)
+            else:
+                self._alias(tensor, original)
+        if self.values[id(tensor)] is not value:
+            raise ProgramError(
+                f"{tensor.name} changed while the layer was called, but no operator wrote it", site=caller_site(),
+                hint="Change it before or after the call, or by an operator.",
+            )  # fmt: skip
+        return self.names[id(tensor)]
+
+    def _keep(self, tensor: AnyTensor, value: Any) -> None:
+        """Declare a tensor that was there before the layer was called, or was made from an array."""
+        if isinstance(tensor, EagerParameter):
+            name = tensor.name
+            if name in self.kept:
+                raise ProgramError(f"two parameters are called {name}", site=caller_site())
+            self.block._add(tensor._copy_to(self.block))
+        else:
+            name = self._fresh("constant")
+            assert tensor.tensor_type is not None
+            self.block.create_var(
+                name=name, shape=tensor.tensor_type.shape, dtype=tensor.dtype, persistable=True,
+                stop_gradient=tensor.stop_gradient,
+            )  # fmt: skip
+        self.kept[name] = tensor
+        self._know(tensor, name, value)
+
+    def _alias(self, tensor: AnyTensor, original: AnyTensor) -> None:
+        """Declare what `detach` made of another tensor."""
+        source = self._read(original, tensor.value)
+        self._know(tensor, self._fresh("t"), tensor.value)
+        self.block.create_var(name=self.names[id(tensor)], stop_gradient=tensor.stop_gradient)
+        self.block.append_op("assign", {"X": source}, {"Out": self.names[id(tensor)]})
+
+    def _write(self, tensor: AnyTensor, entry: _Entry) -> str:
+        if id(tensor) not in self.names:
+            if tensor.persistable:
+                self._keep(tensor, None)
+            else:
+                name = self._fresh("fetch" if any(tensor is t for t in self.outputs) else "t")
+                was_made, was_computed = entry.constants[id(tensor)]
+                # It may have been stopped since; only that it is computed from constants says nothing.
+                stopped = was_made or (tensor.stop_gradient and not was_computed)
+                self.block.create_var(name=name, stop_gradient=stopped)
+                self.names[id(tensor)] = name
+        self._know(tensor, self.names[id(tensor)], entry.values_written[id(tensor)])
+        return self.names[id(tensor)]
+
+    def _know(self, tensor: AnyTensor, name: str, value: Any) -> None:
+        self.names[id(tensor)], self.values[id(tensor)] = name, value
+        self.holders[id(value)] = tensor
+
+    def _fresh(self, prefix: str) -> str:
+        number = self.counts[prefix] = self.counts.get(prefix, -1) + 1
+        name = f"{prefix}_{number}"
+        return name if name not in self.reserved else self._fresh(prefix)
+
+
+def _all_of(slots: Mapping[str, list[Any]]) -> list[Any]:
+    return [tensor for tensors in slots.values() for tensor in tensors]
+
+
+# Sharing
+
+
+class _SharedVariable(ScopeVariable):
+    """A slot of a scope whose value is that of a tensor.
+
+    Executors may write to arrays that they find in a scope, tensors never share theirs: each side has its own copy,
+    made when the other side has another value.
+    """
+
+    __slots__ = ("_copied", "_own", "_tensor")
+
+    def __init__(self, name: str, tensor: AnyTensor) -> None:
+        self._tensor = tensor
+        self._own = self._copied = None
+        self.name = name
+        self.place: Place = tensor.block.place
+
+    @property
+    def value(self) -> Any:
+        if self._tensor.value is not self._copied:
+            self._copied = self._tensor.value
+            self._own = None if self._copied is None else self._copied.copy()
+        return self._own
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._own = value
+        self._copied = self._tensor.value = None if value is None else value.copy()
+
+
+class _SharedScope(Scope):
+    """A scope that holds tensors."""
+
+    def __init__(self, tensors: Mapping[str, AnyTensor]) -> None:
+        super().__init__()
+        self._variables.update({name: _SharedVariable(name, tensor) for name, tensor in tensors.items()})

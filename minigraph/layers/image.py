@@ -1,0 +1,250 @@
+"""Layers for images: convolution and pooling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.initializer import Normal
+from minigraph.ir import Variable
+from minigraph.layer_helper import LayerHelper, check_floating
+from minigraph.windows import CHANNELS_LAST
+
+Size = int | Sequence[int]
+"""One number for both dimensions, or (height, width)."""
+Padding = Size | Sequence[Sequence[int]] | str
+"""Also (top, bottom, left, right), a pair for each of the four dimensions, or 'SAME' or 'VALID'."""
+
+
+def pair(size: Size, what: str) -> list[int]:
+    """`size` as [height, width].
+
+    Raises
+    ------
+    WrongTypeError
+        If it is neither one integer nor two; `what` names it.
+    """
+    numbers = [size, size] if isinstance(size, int) else list(size) if isinstance(size, list | tuple) else []
+    if len(numbers) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
+        raise WrongTypeError(f"{what} must be an integer or two of them, got {size!r:.60}", site=caller_site())
+    return numbers
+
+
+def padding_attrs(padding: Padding, data_format: str, what: str) -> dict[str, Any]:
+    """The attributes ``paddings`` and ``padding_algorithm`` that a layer's argument stands for.
+
+    Raises
+    ------
+    WrongTypeError
+        If it is of none of the forms of `Padding`, or pads the batch or the channels.
+
+    Examples
+    --------
+    >>> padding_attrs([[0, 0], [0, 0], [1, 2], [3, 3]], "NCHW", "conv2d: padding")
+    {'paddings': [1, 2, 3, 3], 'padding_algorithm': 'EXPLICIT'}
+    """
+    if isinstance(padding, str):
+        if padding.upper() not in ("SAME", "VALID"):
+            raise WrongTypeError(f"{what} must be 'SAME', 'VALID' or numbers, got {padding!r:.60}", site=caller_site())
+        return {"paddings": [0, 0], "padding_algorithm": padding.upper()}
+    if isinstance(padding, list | tuple) and len(padding) == 4:
+        numbers = _around(padding, data_format, what)
+        if numbers[0] == numbers[1] and numbers[2] == numbers[3]:
+            numbers = [numbers[0], numbers[2]]
+    else:
+        numbers = pair(padding, what)  # type: ignore[arg-type]
+    return {"paddings": numbers, "padding_algorithm": "EXPLICIT"}
+
+
+def _around(padding: Sequence[Any], data_format: str, what: str) -> list[int]:
+    """(top, bottom, left, right) from four numbers or four pairs."""
+    if not isinstance(padding[0], list | tuple):
+        return [*pair(list(padding[:2]), what), *pair(list(padding[2:]), what)]
+    pairs = [pair(each, what) for each in padding]
+    first = 1 if data_format == CHANNELS_LAST else 2
+    image, others = pairs[first : first + 2], pairs[:first] + pairs[first + 2 :]
+    if any(n != 0 for each in others for n in each):
+        raise WrongTypeError(f"{what} cannot pad the batch or the channels, got {padding!r:.80}", site=caller_site())
+    return [*image[0], *image[1]]
+
+
+def filter_shape(channels: int, filters: int, size: list[int], groups: int | None, what: str) -> list[int]:
+    """Shape of the filters of a convolution.
+
+    Raises
+    ------
+    ProgramError
+        If the channels cannot be split into groups.
+    """
+    if channels % (groups or 1) != 0:
+        raise ProgramError(f"{what}: {channels} channels cannot be split into {groups} groups", site=caller_site())
+    return [filters, channels // (groups or 1), *size]
+
+
+def filter_initializer(channels: int, size: list[int]) -> Normal:
+    """Start values of filters that keep the scale of activations about equal."""
+    return Normal(0.0, math.sqrt(2.0 / max(math.prod(size) * channels, 1)))
+
+
+def convolution_type(channels: int, filters: int, groups: int | None, use_cudnn: bool) -> str:
+    """The operator that fluid takes."""
+    is_depthwise = groups is not None and channels == groups and filters % channels == 0 and not use_cudnn
+    return "depthwise_conv2d" if is_depthwise else "conv2d"
+
+
+def conv2d(
+    input: Variable,
+    num_filters: int,
+    filter_size: Size,
+    stride: Size = 1,
+    padding: Padding = 0,
+    dilation: Size = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Convolution of images with learned filters, plus a bias for each filter.
+
+    Parameters
+    ----------
+    input : Variable, float[batch, channels, height, width]
+        With the channels last if `data_format` is NHWC.
+    filter_size, stride, dilation : int or sequence of int
+        One number, or (height, width).
+    padding : int, str or sequence
+        One number, (height, width), (top, bottom, left, right), a pair for each dimension, 'SAME' or 'VALID'.
+    groups : int, optional
+        Into how many groups channels and filters are split. Default: 1.
+    param_attr, bias_attr : ParamAttr, str, Initializer, bool, optional
+        The filters start normal with variance ``2 / (channels * height * width)`` of the window.
+    use_cudnn : bool
+        With False, and as many groups as channels, the operator is called ``depthwise_conv2d``.
+
+    Returns
+    -------
+    Variable, float[batch, num_filters, ...]
+
+    Raises
+    ------
+    ProgramError
+        If the number of channels is not known, or not divisible by `groups`, or `param_attr` is False.
+    """
+    x = check_floating(input, "conv2d: input")
+    assert x.shape is not None
+    _check_format(data_format, "conv2d")
+    channels = _channels(x, data_format)
+    size = pair(filter_size, "conv2d: filter_size")
+    type_ = convolution_type(channels, num_filters, groups, use_cudnn)
+    helper = LayerHelper(type_, name)
+    attrs = {
+        "strides": pair(stride, "conv2d: stride"), **padding_attrs(padding, data_format, "conv2d: padding"),
+        "dilations": pair(dilation, "conv2d: dilation"), "groups": groups or 1, "data_format": data_format,
+    }  # fmt: skip
+    shape = filter_shape(channels, num_filters, size, groups, "conv2d")
+    filters = helper.parameter(param_attr, shape, x.dtype, default_initializer=filter_initializer(channels, size))
+    if filters is None:
+        raise ProgramError("conv2d: param_attr=False, but a convolution needs filters", site=caller_site())
+    result = helper.unary(type_, {"Input": x, "Filter": filters}, out="Output", **attrs)
+    bias = helper.parameter(bias_attr, [num_filters], x.dtype, is_bias=True)
+    if bias is not None:
+        axis = 3 if data_format == CHANNELS_LAST else 1
+        result = helper.unary("elementwise_add", {"X": result, "Y": bias}, axis=axis)
+    return helper.activation(result, act)
+
+
+def _channels(x: Variable, data_format: str) -> int:
+    assert x.shape is not None
+    if len(x.shape) != 4:
+        raise ProgramError(f"conv2d: input must have 4 dimensions, got {x}", site=caller_site())
+    channels = x.shape[3 if data_format == CHANNELS_LAST else 1]
+    if channels < 0:
+        raise ProgramError(f"conv2d: the number of channels of {x} is not known", site=caller_site())
+    return channels
+
+
+def _check_format(data_format: str, what: str) -> None:
+    if data_format not in ("NCHW", CHANNELS_LAST):
+        raise WrongTypeError(f"{what}: data_format must be NCHW or NHWC, got {data_format!r:.60}", site=caller_site())
+
+
+def pool2d(
+    input: Variable,
+    pool_size: Size = -1,
+    pool_type: str = "max",
+    pool_stride: Size = 1,
+    pool_padding: Padding = 0,
+    global_pooling: bool = False,
+    use_cudnn: bool = True,
+    ceil_mode: bool = False,
+    name: str | None = None,
+    exclusive: bool = True,
+    data_format: str = "NCHW",
+) -> Variable:
+    """The greatest element or the average of each window of images.
+
+    Parameters
+    ----------
+    input : Variable, float[batch, channels, height, width]
+        With the channels last if `data_format` is NHWC.
+    pool_size, pool_stride : int or sequence of int
+        One number, or (height, width).
+    pool_type : {'max', 'avg'}
+    pool_padding : int, str or sequence
+        One number, (height, width), (top, bottom, left, right), a pair for each dimension, 'SAME' or 'VALID'.
+    global_pooling : bool
+        The window is the whole image.
+    ceil_mode : bool
+        Whether a last window may reach beyond the padding.
+    exclusive : bool
+        Whether averages leave the padding out.
+    use_cudnn : bool
+        Changes nothing.
+
+    Raises
+    ------
+    ProgramError
+        If there is neither `pool_size` nor `global_pooling`, or `ceil_mode` with VALID.
+    """
+    x = check_floating(input, "pool2d: input")
+    _check_format(data_format, "pool2d")
+    attrs = pool_attrs(
+        pool_size, pool_type, pool_stride, pool_padding, global_pooling, ceil_mode, exclusive, data_format
+    )
+    return LayerHelper("pool2d", name).unary("pool2d", {"X": x}, **attrs)
+
+
+def pool_attrs(
+    size: Size,
+    type: str,
+    stride: Size,
+    padding: Padding,
+    global_pooling: bool,
+    ceil_mode: bool,
+    exclusive: bool,
+    data_format: str = "NCHW",
+) -> dict[str, Any]:
+    """The attributes of a ``pool2d``.
+
+    Raises
+    ------
+    ProgramError
+        If there is neither `size` nor `global_pooling`, or `ceil_mode` with VALID.
+    """
+    if size == -1 and not global_pooling:
+        raise ProgramError("pool2d: pool_size is missing", site=caller_site(), hint="Or set global_pooling=True.")
+    paddings = padding_attrs(padding, data_format, "pool2d: pool_padding")
+    if paddings["padding_algorithm"] == "VALID" and ceil_mode:
+        raise ProgramError("pool2d: ceil_mode and VALID padding exclude each other", site=caller_site())
+    if type not in ("max", "avg"):
+        raise WrongTypeError(f"pool2d: pool_type must be max or avg, got {type!r:.60}", site=caller_site())
+    return {
+        "pooling_type": type, "ksize": pair(size, "pool2d: pool_size"), "global_pooling": global_pooling,
+        "strides": pair(stride, "pool2d: pool_stride"), **paddings, "ceil_mode": ceil_mode, "exclusive": exclusive,
+        "data_format": data_format,
+    }  # fmt: skip

@@ -1,0 +1,193 @@
+"""Layers that normalize."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.initializer import Constant
+from minigraph.ir import Parameter, Variable
+from minigraph.layer_helper import LayerHelper, check_floating
+from minigraph.param_attr import ParamAttr
+from minigraph.types import DType, product
+from minigraph.windows import CHANNELS_LAST
+
+
+def required(parameter: Parameter | None, what: str) -> Parameter:
+    """`parameter`, if there is one.
+
+    Raises
+    ------
+    ProgramError
+        If its attribute was False.
+    """
+    if parameter is None:
+        raise ProgramError(f"{what} cannot be False", site=caller_site())
+    return parameter
+
+
+def running_statistic(name: str | None, start: float, do_model_average: bool) -> ParamAttr:
+    """The attribute of a running mean or variance: no gradient, but saved with the parameters."""
+    return ParamAttr(name, Constant(start), trainable=False, do_model_average=do_model_average)
+
+
+def statistics_dtype(dtype: DType) -> DType:
+    """Element type of the parameters and statistics of a batch normalization: float32 beside float16."""
+    return DType.FP32 if dtype is DType.FP16 else dtype
+
+
+def batch_norm(
+    input: Variable,
+    act: str | None = None,
+    is_test: bool = False,
+    momentum: float | Variable = 0.9,
+    epsilon: float = 1e-5,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    data_layout: str = "NCHW",
+    in_place: bool = False,
+    name: str | None = None,
+    moving_mean_name: str | None = None,
+    moving_variance_name: str | None = None,
+    do_model_average_for_mean_and_var: bool = True,
+    use_global_stats: bool = False,
+) -> Variable:
+    """Batch normalization: each channel to mean 0 and variance 1 over the batch, then a learned scale and shift.
+
+    Parameters
+    ----------
+    input : Variable, float[batch, channels, ...]
+        With the channels last if `data_layout` is NHWC.
+    is_test : bool
+        Use the running mean and variance, which training keeps.
+    momentum : float or Variable
+        How much of the running mean and variance a step keeps.
+    in_place : bool
+        Write the result over `input`. A gradient that needs `input` is then refused.
+    moving_mean_name, moving_variance_name : str, optional
+        Names of the running mean and variance.
+    use_global_stats : bool
+        Use the running mean and variance in training too.
+
+    Returns
+    -------
+    Variable
+        Of the type of `input`.
+
+    Raises
+    ------
+    ProgramError
+        If `param_attr` or `bias_attr` is False, or the number of channels is not known.
+
+    References
+    ----------
+    S. Ioffe and C. Szegedy, Batch normalization: accelerating deep network training by reducing internal covariate
+    shift, ICML 2015.
+    """
+    x = check_floating(input, "batch_norm: input")
+    helper = LayerHelper("batch_norm", name)
+    shape, dtype = [_channels(x, data_layout)], statistics_dtype(x.dtype)
+    scale = required(
+        helper.parameter(param_attr, shape, dtype, default_initializer=Constant(1.0)), "batch_norm: param_attr"
+    )
+    bias = required(helper.parameter(bias_attr, shape, dtype, is_bias=True), "batch_norm: bias_attr")
+    averaged = do_model_average_for_mean_and_var
+    mean = helper.parameter(running_statistic(moving_mean_name, 0.0, averaged), shape, dtype)
+    variance = helper.parameter(running_statistic(moving_variance_name, 1.0, averaged), shape, dtype)
+    assert mean is not None and variance is not None
+    mean.stop_gradient = variance.stop_gradient = True
+    attrs: dict[str, Any] = {
+        "epsilon": epsilon, "is_test": is_test, "data_layout": data_layout, "use_global_stats": use_global_stats
+    }  # fmt: skip
+    inputs = {"X": x, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance}
+    if isinstance(momentum, Variable):
+        inputs["MomentumTensor"] = momentum
+    else:
+        attrs["momentum"] = momentum
+    saved_mean, saved_variance = helper.temporary(stop_gradient=True), helper.temporary(stop_gradient=True)
+    out = x if in_place else helper.temporary()
+    outputs = {
+        "Y": out, "MeanOut": mean, "VarianceOut": variance, "SavedMean": saved_mean, "SavedVariance": saved_variance
+    }  # fmt: skip
+    helper.append("batch_norm", inputs, outputs, attrs)
+    return helper.activation(out, act)
+
+
+def _channels(x: Variable, data_layout: str) -> int:
+    assert x.shape is not None
+    if data_layout not in ("NCHW", CHANNELS_LAST):
+        raise WrongTypeError(
+            f"batch_norm: data_layout must be NCHW or NHWC, got {data_layout!r:.60}", site=caller_site()
+        )
+    if len(x.shape) < 2:
+        raise ProgramError(f"batch_norm: input must have at least 2 dimensions, got {x}", site=caller_site())
+    channels = x.shape[-1 if data_layout == CHANNELS_LAST else 1]
+    if channels < 0:
+        raise ProgramError(f"batch_norm: the number of channels of {x} is not known", site=caller_site())
+    return channels
+
+
+def layer_norm(
+    input: Variable,
+    scale: bool = True,
+    shift: bool = True,
+    begin_norm_axis: int = 1,
+    epsilon: float = 1e-5,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Layer normalization: the features of each sample to mean 0 and variance 1, then a learned scale and shift.
+
+    Parameters
+    ----------
+    input : Variable, float[..., features]
+    scale, shift : bool
+        Whether to learn a factor, and a term, for each feature.
+    begin_norm_axis : int
+        Dimensions from here on count as features.
+
+    Raises
+    ------
+    ProgramError
+        If the number of features is not known, an attribute is given for what is not learned, or is False for what is.
+
+    References
+    ----------
+    J. L. Ba, J. R. Kiros and G. E. Hinton, Layer normalization, arXiv:1607.06450, 2016.
+    """
+    x = check_floating(input, "layer_norm: input")
+    assert x.shape is not None
+    helper = LayerHelper("layer_norm", name)
+    features = product(x.shape[begin_norm_axis:])
+    if features < 0 and (scale or shift):
+        raise ProgramError(f"layer_norm: the number of features of {x} is not known", site=caller_site())
+    inputs: dict[str, Variable] = {"X": x}
+    check_unused(scale, param_attr, "layer_norm: param_attr is given, but scale is False")
+    check_unused(shift, bias_attr, "layer_norm: bias_attr is given, but shift is False")
+    if scale:
+        made = helper.parameter(param_attr, [features], x.dtype, default_initializer=Constant(1.0))
+        inputs["Scale"] = required(made, "layer_norm: param_attr")
+    if shift:
+        made = helper.parameter(bias_attr, [features], x.dtype, is_bias=True)
+        inputs["Bias"] = required(made, "layer_norm: bias_attr")
+    out = append_layer_norm(helper, inputs, epsilon, begin_norm_axis)
+    return helper.activation(out, act)
+
+
+def check_unused(is_used: bool, attr: Any, message: str) -> None:
+    """Raise if `attr` is given where it is not used."""
+    if attr and not is_used:
+        raise ProgramError(message, site=caller_site())
+
+
+def append_layer_norm(
+    helper: LayerHelper, inputs: dict[str, Variable], epsilon: float, begin_norm_axis: int
+) -> Variable:
+    """Append a ``layer_norm`` and return what is normalized."""
+    mean, variance = helper.temporary(stop_gradient=True), helper.temporary(stop_gradient=True)
+    out = helper.temporary()
+    attrs = {"epsilon": epsilon, "begin_norm_axis": begin_norm_axis}
+    helper.append("layer_norm", inputs, {"Y": out, "Mean": mean, "Variance": variance}, attrs)
+    return out

@@ -1,0 +1,115 @@
+"""Convolutions of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minigraph.opdef import fused, op
+from minigraph.types import TensorType, require, require_floating, require_same_dtype, same_dim
+from minigraph.windows import CHANNELS_LAST, lay_windows, require_layout, spatial_dims
+
+_BACKEND_ATTRS: dict[str, Any] = {
+    "fuse_relu_before_depthwise_conv": False, "fuse_relu": False, "fuse_residual_connection": False,
+    "use_quantizer": False,
+}  # fmt: skip
+_GRAD_SLOTS = ("Input", "Filter", "Bias")
+
+
+@op(
+    "conv2d", inputs="Input Filter Bias ResidualData", outputs="Output",
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias"), backend_attrs=_BACKEND_ATTRS,
+)  # fmt: skip
+def conv2d(
+    x: TensorType,
+    filter: TensorType,
+    bias: TensorType | None,
+    residual: TensorType | None,
+    *,
+    strides: list[int] = (1, 1),  # type: ignore[assignment]
+    paddings: list[int] = (0, 0),  # type: ignore[assignment]
+    padding_algorithm: str = "EXPLICIT",
+    groups: int = 1,
+    dilations: list[int] = (1, 1),  # type: ignore[assignment]
+    data_format: str = "NCHW",
+    is_test: bool = False,
+) -> TensorType:
+    """Cross-correlation of images with filters: each element of Output is the sum of a window of Input times a filter.
+
+    Input is ``[batch, channels, height, width]``, or with the channels last if `data_format` is NHWC, Filter
+    ``[filters, channels / groups, height, width]`` in either case. With `groups` the channels and the filters are
+    split evenly, and filters of a group see only its channels. Bias, a number for each filter, is added.
+
+    The windows begin `strides` apart and take elements `dilations` apart. `paddings`, of zeros, are two numbers
+    (height, width) or four (top, bottom, left, right); `padding_algorithm` VALID means none, SAME as many as it takes
+    for ``ceil(size / stride)`` windows, with `dilations` taken as 1. `is_test` changes nothing.
+
+    Notes
+    -----
+    Fluid's kernel for the CPU ignores Bias.
+    """
+    return _convolved(x, filter, bias, residual, strides, paddings, padding_algorithm, groups, dilations, data_format)
+
+
+@op(
+    "depthwise_conv2d", inputs="Input Filter Bias ResidualData", outputs="Output",
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias"), backend_attrs=_BACKEND_ATTRS,
+)  # fmt: skip
+def depthwise_conv2d(
+    x: TensorType,
+    filter: TensorType,
+    bias: TensorType | None,
+    residual: TensorType | None,
+    *,
+    strides: list[int] = (1, 1),  # type: ignore[assignment]
+    paddings: list[int] = (0, 0),  # type: ignore[assignment]
+    padding_algorithm: str = "EXPLICIT",
+    groups: int = 1,
+    dilations: list[int] = (1, 1),  # type: ignore[assignment]
+    data_format: str = "NCHW",
+    is_test: bool = False,
+) -> TensorType:
+    """``conv2d``, by the name fluid gives it where each channel is a group of its own."""
+    return _convolved(x, filter, bias, residual, strides, paddings, padding_algorithm, groups, dilations, data_format)
+
+
+def _convolved(
+    x: TensorType,
+    filter: TensorType,
+    bias: TensorType | None,
+    residual: TensorType | None,
+    strides: Sequence[int],
+    paddings: Sequence[int],
+    padding_algorithm: str,
+    groups: int,
+    dilations: Sequence[int],
+    data_format: str,
+) -> TensorType:
+    require_floating(x, "Input")
+    require_same_dtype("Input, Filter and Bias", x, filter, *([bias] if bias else []))
+    require(x.rank == 4 and filter.rank == 4, f"Input and Filter must have 4 dimensions, got {x} and {filter}")
+    require(residual is None, "ResidualData serves a backend that minigraph does not have", hint="Use elementwise_add.")
+    require_layout(data_format)
+    channel_dim = 3 if data_format == CHANNELS_LAST else 1
+    _check_channels(x.shape[channel_dim], filter, bias, groups)
+    places = spatial_dims(data_format)
+    lengths = [x.shape[i] for i in places]
+    windows = lay_windows(lengths, filter.shape[2:], strides, paddings, padding_algorithm, dilations)
+    shape = list(x.shape)
+    shape[channel_dim] = filter.shape[0]
+    for place, along in zip(places, windows, strict=True):
+        shape[place] = along.count
+    return x.with_shape(shape)
+
+
+def _check_channels(channels: int, filter: TensorType, bias: TensorType | None, groups: int) -> None:
+    filters, per_group = filter.shape[:2]
+    require(groups >= 1, f"groups must be at least 1, got {groups}")
+    require(
+        channels == -1 or per_group == -1 or channels == per_group * groups,
+        f"Input has {channels} channels but Filter takes {per_group} in each of {groups} groups",
+        hint=f"Give Filter {channels // groups} channels." if channels % groups == 0 else "",
+    )
+    require(filters == -1 or filters % groups == 0, f"{filters} filters cannot be split into {groups} groups")
+    if bias is not None:
+        require(bias.rank == 1 and same_dim(bias.shape[0], filters), f"Bias must hold {filters} numbers, got {bias}")

@@ -1,0 +1,50 @@
+"""Rows of a table, looked up by number."""
+
+from __future__ import annotations
+
+from minigraph.opdef import fused, op
+from minigraph.types import TensorType, require, same_dim
+
+_BACKEND_ATTRS = {"remote_prefetch": False, "grad_inplace": False, "trainer_id": 0}
+
+
+def _looked_up(table: TensorType, ids: TensorType) -> None:
+    require(table.rank == 2, f"W must have 2 dimensions, got {table}")
+    require(ids.dtype.numpy.kind in "iu", f"Ids must hold integers, got {ids.dtype}", hint="Convert with layers.cast.")
+
+
+@op("lookup_table", inputs="W Ids", outputs="Out", grad=fused("W", "Ids", to="W"), backend_attrs=_BACKEND_ATTRS)
+def lookup_table(
+    table: TensorType,
+    ids: TensorType,
+    *,
+    is_sparse: bool = False,
+    is_distributed: bool = False,
+    padding_idx: int = -1,
+) -> TensorType:
+    """``Out[i, ...] = W[Ids[i, ..., 0]]``: a row of W for each id; the last dimension of Ids is 1.
+
+    The id `padding_idx`, unless that is -1, stands for a row of zeros, and W gets no gradient from it. Any other id
+    must be that of a row of W. `is_sparse` and `is_distributed` never change a result: the gradient of W is dense.
+    """
+    _looked_up(table, ids)
+    require(
+        ids.rank >= 1 and same_dim(ids.shape[-1], 1),
+        f"the last dimension of Ids must be 1, got {ids}",
+        hint="Take lookup_table_v2 (fluid.embedding) for ids without it.",
+    )
+    return table.with_shape((*ids.shape[:-1], table.shape[1]))
+
+
+@op("lookup_table_v2", inputs="W Ids", outputs="Out", grad=fused("W", "Ids", to="W"), backend_attrs=_BACKEND_ATTRS)
+def lookup_table_v2(
+    table: TensorType,
+    ids: TensorType,
+    *,
+    is_sparse: bool = False,
+    is_distributed: bool = False,
+    padding_idx: int = -1,
+) -> TensorType:
+    """``Out[i, ...] = W[Ids[i, ...]]``: ``lookup_table`` for Ids of any shape."""
+    _looked_up(table, ids)
+    return table.with_shape((*ids.shape, table.shape[1]))

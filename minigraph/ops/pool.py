@@ -1,0 +1,64 @@
+"""Pooling of images."""
+
+from __future__ import annotations
+
+from minigraph.opdef import fused, op
+from minigraph.types import TensorType, require, require_floating
+from minigraph.windows import lay_windows, require_layout, spatial_dims
+
+
+@op("pool2d", inputs="X", outputs="Out", grad=fused("X", "Out"), backend_attrs={"use_quantizer": False})
+def pool2d(
+    x: TensorType,
+    *,
+    pooling_type: str,
+    ksize: list[int],
+    global_pooling: bool = False,
+    strides: list[int] = (1, 1),  # type: ignore[assignment]
+    paddings: list[int] = (0, 0),  # type: ignore[assignment]
+    exclusive: bool = True,
+    adaptive: bool = False,
+    ceil_mode: bool = False,
+    data_format: str = "NCHW",
+    is_test: bool = False,
+    padding_algorithm: str = "EXPLICIT",
+) -> TensorType:
+    """``Out`` is the greatest element (`pooling_type` max) or the average (avg) of each window of the images X.
+
+    Windows are of `ksize` and begin `strides` apart; `paddings` and `padding_algorithm` are those of ``conv2d``. With
+    `ceil_mode` a last window may reach beyond the padding. Padding is never the greatest, and an average is over the
+    elements inside of the image, or with `exclusive` False over `ksize` elements, the others being 0. A window of
+    nothing but padding gives the least finite number, or NaN as its average.
+
+    With `adaptive`, `ksize` is the size of Out instead, and window i of n covers the elements from
+    ``floor(i * size / n)`` to ``ceil((i + 1) * size / n)``. With `global_pooling` the whole image is the window.
+    `is_test` changes nothing.
+
+    The gradient of the greatest goes to the first that is it.
+
+    Notes
+    -----
+    The maximum with `adaptive` is what fluid 1.8 computes, which is not what it says: `ksize` windows of `ksize`,
+    `strides` apart, without padding. No layer asks for it. Fluid takes `adaptive` and `global_pooling` together, and
+    mixes them up.
+
+    Gradients of averages are multiplied by one over the number of elements, rounded to float32 as in fluid.
+    """
+    require_floating(x)
+    require(x.rank == 4, f"X must have 4 dimensions, got {x}")
+    require(pooling_type in ("max", "avg"), f"pooling_type must be max or avg, got {pooling_type!r}")
+    require(not (adaptive and global_pooling), "adaptive and global_pooling exclude each other")
+    require_layout(data_format)
+    places = spatial_dims(data_format)
+    shape = list(x.shape)
+    if adaptive or global_pooling:
+        counts = list(ksize) if adaptive else [1, 1]
+        require(len(counts) == 2 and min(counts) >= 1, f"ksize must be two numbers of at least 1, got {list(ksize)}")
+        require(0 not in [x.shape[i] for i in places], f"there is nothing to pool in {x}")
+    else:
+        lengths = [x.shape[i] for i in places]
+        laid = lay_windows(lengths, ksize, strides, paddings, padding_algorithm, ceil_mode=ceil_mode)
+        counts = [along.count for along in laid]
+    for place, count in zip(places, counts, strict=True):
+        shape[place] = count
+    return x.with_shape(shape)

@@ -1,0 +1,126 @@
+"""Where the windows of a convolution or a pooling lie: paddings and output sizes, for inference and kernels alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from minigraph.types import require
+
+CHANNELS_LAST = "NHWC"
+_LAYOUTS = ("NCHW", CHANNELS_LAST, "AnyLayout")
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The windows along one dimension.
+
+    Window ``i`` covers the elements ``i * stride - before + j * dilation`` for ``0 <= j < size``. Those outside of the
+    dimension, of `length` elements, are padding.
+    """
+
+    length: int
+    size: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+    count: int
+    """-1 where `length` is."""
+
+    @property
+    def reach(self) -> int:
+        """How far the last window reaches, in elements from the beginning of the padding."""
+        return (self.count - 1) * self.stride + self.dilation * (self.size - 1) + 1
+
+
+def spatial_dims(data_format: str) -> tuple[int, int]:
+    """The places of height and width among the dimensions of an image."""
+    return (1, 2) if data_format == CHANNELS_LAST else (2, 3)
+
+
+def require_layout(layout: str, name: str = "data_format") -> None:
+    """Raise unless `layout` is one that images can have; ``AnyLayout`` means NCHW."""
+    require(layout in _LAYOUTS, f"{name} must be NCHW or NHWC, got {layout!r}")
+
+
+def lay_windows(
+    lengths: Sequence[int],
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    paddings: Sequence[int],
+    padding_algorithm: str,
+    dilations: Sequence[int] = (1, 1),
+    ceil_mode: bool = False,
+) -> tuple[Windows, Windows]:
+    """The windows along height and width; lengths and sizes may be -1, unknown.
+
+    Parameters
+    ----------
+    paddings : sequence of int
+        (height, width), or (top, bottom, left, right).
+    padding_algorithm : {'EXPLICIT', 'VALID', 'SAME'}
+        VALID: no padding; SAME: as many windows as strides fit in the length, rounded up, and dilations of 1.
+    ceil_mode : bool
+        Whether a last window may reach beyond the padding.
+
+    Raises
+    ------
+    OpError
+        If an attribute is out of its range or there is no room for a window.
+
+    Examples
+    --------
+    >>> height, width = lay_windows((5, 6), (3, 3), (2, 2), (1, 1), "SAME")
+    >>> height.before, height.after, height.count, width.before, width.after, width.count
+    (1, 1, 3, 0, 1, 3)
+    """
+    _check(sizes, strides, paddings, padding_algorithm, dilations)
+    both = tuple(zip(paddings[::2], paddings[1::2], strict=True)) if len(paddings) == 4 else [(p, p) for p in paddings]
+    height, width = (
+        _along(*each, padding_algorithm, ceil_mode)
+        for each in zip(lengths, sizes, strides, dilations, both, strict=True)
+    )
+    return height, width
+
+
+def lay_square(lengths: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> tuple[Windows, Windows]:
+    """As many windows along each dimension as a window has elements, without padding: fluid's adaptive maximum."""
+    height, width = (Windows(n, k, s, 1, 0, 0, k) for n, k, s in zip(lengths, sizes, strides, strict=True))
+    return height, width
+
+
+def _check(
+    sizes: Sequence[int], strides: Sequence[int], paddings: Sequence[int], algorithm: str, dilations: Sequence[int]
+) -> None:
+    for name, numbers in (("ksize", sizes), ("strides", strides), ("dilations", dilations)):
+        at_least = all(n >= 1 or (n == -1 and numbers is sizes) for n in numbers)
+        require(len(numbers) == 2 and at_least, f"{name} must be two numbers of at least 1, got {list(numbers)}")
+    require(
+        len(paddings) in (2, 4) and min(paddings, default=0) >= 0,
+        f"paddings must be (height, width) or (top, bottom, left, right), not negative, got {list(paddings)}",
+    )
+    require(
+        algorithm in ("EXPLICIT", "VALID", "SAME"),
+        f"padding_algorithm must be EXPLICIT, VALID or SAME, got {algorithm!r}",
+    )
+
+
+def _along(
+    length: int, size: int, stride: int, dilation: int, padding: tuple[int, int], algorithm: str, ceil_mode: bool
+) -> Windows:
+    before, after = padding if algorithm == "EXPLICIT" else (0, 0)
+    if algorithm == "SAME":
+        dilation = 1
+        missing = max((-(-length // stride) - 1) * stride + size - length, 0)
+        before, after = missing // 2, missing - missing // 2
+    if length == -1 or size == -1:
+        return Windows(length, size, stride, dilation, before, after, -1)
+    room = length + before + after - dilation * (size - 1) - 1
+    count = (room + (stride - 1 if ceil_mode else 0)) // stride + 1
+    require(
+        count > 0,
+        f"a window of {size} does not fit in {length} elements, padded with {before} and {after}",
+        hint="Make the window or the dilation smaller, or pad more.",
+    )
+    return Windows(length, size, stride, dilation, before, after, count)

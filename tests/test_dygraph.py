@@ -1,0 +1,611 @@
+"""The imperative mode: what it computes, what flows back, and that training gives the same bits as a program."""
+
+import gc
+import math
+import runpy
+import weakref
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from op_samples import SAMPLES
+from test_ops import assert_same_bits, each, with_gradients
+
+import minigraph as fluid
+from minigraph import clip, layers, optimizer
+from minigraph.dygraph import Linear, guard, no_grad, to_variable
+from minigraph.errors import ExecutionError, NotFoundError, OpError, ProgramError, WrongTypeError
+from minigraph.initializer import NumpyArrayInitializer
+from minigraph.param_attr import ParamAttr
+from minigraph.regularizer import L1Decay, L2Decay
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def random(*shape, seed=0):
+    return np.random.RandomState(seed).randn(*shape).astype("float32")
+
+
+def source(*values):
+    """A tensor that a gradient flows to."""
+    tensor = to_variable(np.array(values, "float32"))
+    tensor.stop_gradient = False
+    return tensor
+
+
+@pytest.fixture
+def imperative():
+    with guard(), fluid.unique_name.guard():
+        yield
+
+
+# Computing
+
+
+def replay(op, feed):
+    """The operator computed on the arrays of `feed`; inputs and outputs as tensors by name."""
+    block = fluid.default_main_program().global_block()
+    tensors = {}
+    for name in op.input_arg_names:
+        tensors[name] = to_variable(feed[name])
+        tensors[name].stop_gradient = feed[name].dtype.kind != "f"
+    tensors |= {name: block.create_var(name=name) for name in op.output_arg_names}
+    reads, writes = (
+        {slot: [tensors[name] for name in names] for slot, names in slots.items()} for slots in (op.inputs, op.outputs)
+    )
+    block.append_op(op.type, reads, writes, op.attrs)
+    return tensors
+
+
+@each([sample for sample in SAMPLES if not sample.is_random])
+def test_an_operator_and_its_gradient_give_the_bits_they_give_in_a_program(sample, imperative):
+    for dtype in sample.dtypes:
+        built = with_gradients(sample, dtype)
+        expected = built.run()
+        tensors = replay(built.program.global_block().ops[0], built.feed)
+        for name, array in expected.items():
+            if name in tensors:
+                assert_same_bits(tensors[name].numpy(), array)
+                assert (tensors[name].dtype.numpy, tensors[name].shape) == (array.dtype, array.shape)
+        cotangents = {
+            name.removeprefix("cotangent_of_"): to_variable(array)
+            for name, array in built.feed.items()
+            if name.startswith("cotangent_of_")
+        }
+        wanted = [(tensors[var.name], grad) for var, grad in built.gradients if grad is not None]
+        if wanted:
+            targets = [tensors[name] for name in cotangents]
+            found = fluid.grad(targets, [tensor for tensor, _ in wanted], list(cotangents.values()))
+            for tensor, (_, grad) in zip(found, wanted, strict=True):
+                assert_same_bits(tensor.numpy(), expected[grad.name])
+
+
+def test_a_second_call_is_checked_like_the_first(imperative):
+    x = source(1, 2, 3)
+    assert layers.reshape(x, [3, 1]).shape == (3, 1)
+    with pytest.raises(OpError, match="the numbers of elements differ"):
+        layers.reshape(x, [2, 2])
+    assert layers.reshape(x, [1, 3]).shape == (1, 3)
+    with pytest.raises(OpError, match="attribute shape must be"):
+        layers.reshape(x, [True, 3])
+
+
+def test_an_error_names_the_users_line_and_the_operands(imperative):
+    x, y = to_variable(random(2, 3)), to_variable(random(2, 3))
+    for _ in range(2):
+        with pytest.raises(OpError) as caught:
+            layers.matmul(x, y)
+        assert "X has 3 columns but Y has 2 rows" in str(caught.value)
+        assert "test_dygraph.py" in str(caught.value) and "layers.matmul(x, y)" in str(caught.value)
+
+
+def test_a_kernel_that_refuses_its_values_is_blamed_by_name(imperative):
+    logits, label = to_variable(random(2, 3)), to_variable(np.array([[1], [7]], "int64"))
+    with pytest.raises(ExecutionError, match="softmax_with_cross_entropy"):
+        layers.softmax_with_cross_entropy(logits, label)
+
+
+def test_a_random_operator_draws_anew_each_time(imperative):
+    first, second = layers.uniform_random([100]).numpy(), layers.uniform_random([100]).numpy()
+    assert (first != second).any()
+    assert (layers.uniform_random([9], seed=4).numpy() == layers.uniform_random([9], seed=4).numpy()).all()
+
+
+def test_tensors_of_different_guards_meet():
+    with guard():
+        linear = Linear(3, 2)
+        other = source(1, 2, 3)
+    x = to_variable(random(4, 3))
+    with guard():
+        y = layers.reduce_sum(linear(x + other))
+        y.backward()
+    np.testing.assert_allclose(other.grad.numpy(), 4 * linear.weight.numpy().sum(axis=1), rtol=1e-5)
+
+
+def test_variables_of_equal_names_stay_apart():
+    with guard(), fluid.unique_name.guard():
+        first = source(1, 2)
+    with guard(), fluid.unique_name.guard():
+        second = source(10, 20)
+        assert first.name == second.name
+        total = layers.elementwise_sub(first, second)
+        assert total.numpy().tolist() == [-9, -18]
+        layers.reduce_sum(total).backward()
+    assert (first.gradient().tolist(), second.gradient().tolist()) == ([1, 1], [-1, -1])
+
+
+def test_each_layer_has_its_own_parameters_whatever_their_names(imperative):
+    first = Linear(2, 2, param_attr=ParamAttr("w"))
+    second = Linear(2, 2, param_attr=ParamAttr("w"))
+    assert first.weight is not second.weight
+    assert (first.weight.numpy() != second.weight.numpy()).any()
+
+
+def test_a_variable_of_a_program_is_refused():
+    with fluid.program_guard(fluid.Program()):
+        static = fluid.data("x", [2])
+    with guard(), pytest.raises(ProgramError, match="has no value here"):
+        layers.relu(static)
+
+
+def test_a_global_variable_starts_with_its_value(imperative):
+    assert layers.create_global_var([2], 3.0, "float32", name="counter").numpy().tolist() == [3, 3]
+
+
+# Gradients
+
+
+def test_backward_reaches_every_tensor_and_sums_over_its_uses(imperative):
+    x, y = source(1, 2), source(3, 5)
+    product = x * y
+    layers.reduce_sum(product + x).backward()
+    assert x.gradient().tolist() == [4, 6]
+    assert y.gradient().tolist() == [1, 2]
+    assert product.gradient().tolist() == [1, 1]
+
+
+def test_backward_replaces_inside_a_guard_and_adds_outside():
+    x = source(1, 2)
+    for _ in range(2):
+        layers.reduce_sum(x * 3.0).backward()
+    assert x.gradient().tolist() == [6, 6]
+    with guard():
+        x = source(1, 2)
+        for _ in range(2):
+            layers.reduce_sum(x * 3.0).backward()
+        assert x.gradient().tolist() == [3, 3]
+
+
+def test_no_gradient_flows_through_what_is_detached_or_not_recorded(imperative):
+    x = source(2, 3)
+    with no_grad():
+        unrecorded = x * x
+    layers.reduce_sum(x * x.detach() + unrecorded).backward()
+    assert x.gradient().tolist() == [2, 3]
+    assert unrecorded.stop_gradient and unrecorded.grad is None
+
+
+def test_backward_from_a_constant_does_nothing_and_says_so(imperative):
+    x = to_variable(random(2))
+    with pytest.warns(UserWarning, match="nothing that has a gradient"):
+        layers.reduce_sum(x).backward()
+    assert x.grad is None
+
+
+def test_backward_from_many_numbers_needs_their_gradients(imperative):
+    x = source(1, 2, 3)
+    y = x * x
+    with pytest.raises(ProgramError, match="starts from one number"):
+        y.backward()
+    with pytest.raises(ProgramError, match="grad_tensor must be"):
+        y.backward(to_variable(random(2)))
+    y.backward(to_variable(np.array([1, 10, 100], "float32")))
+    assert x.gradient().tolist() == [2, 40, 600]
+
+
+def test_an_old_value_is_differentiated_where_it_was_used(imperative):
+    x = source(3)
+    before = x * x
+    x.set_value(np.array([5], "float32"))
+    layers.reduce_sum(before + x * x).backward()
+    assert x.gradient().tolist() == [2 * 3 + 2 * 5]
+
+
+def test_an_update_does_not_change_what_was_computed_before(imperative):
+    linear = Linear(2, 1, param_attr=NumpyArrayInitializer(np.array([[1.0], [2.0]])))
+    x = source(3, 4)
+    first = layers.reduce_sum(linear(layers.reshape(x, [1, 2])))
+    layers.reduce_sum(linear.weight * 1.0).backward()
+    optimizer.SGD(0.5, parameter_list=[linear.weight]).step()
+    assert linear.weight.numpy().tolist() == [[0.5], [1.5]]
+    first.backward()
+    assert x.gradient().tolist() == [1, 2]
+
+
+def test_equal_structure_does_not_mean_equal_values(imperative):
+    for scale in (1.0, 2.0, 2.0, 3.0):
+        x = source(scale, 1)
+        layers.reduce_sum(x * x).backward()
+        assert x.gradient().tolist() == [2 * scale, 2]
+    for factor in (2.0, 5.0):
+        x = source(1, 1)
+        layers.reduce_sum(x * factor).backward()
+        assert x.gradient().tolist() == [factor, factor]
+
+
+def test_which_tensor_is_constant_is_part_of_the_structure(imperative):
+    for constant in (False, True, False):
+        x, y = source(1, 2), source(3, 4)
+        y.stop_gradient = constant
+        layers.reduce_sum(x * y).backward()
+        assert x.gradient().tolist() == [3, 4]
+        assert (y.grad is None) == constant
+
+
+def test_grad_adds_targets_up_that_depend_on_each_other(imperative):
+    x = source(2)
+    y = x * x
+    z = y * y
+    (found,) = fluid.grad([y, z], [x])
+    assert found.numpy().tolist() == [2 * 2 + 4 * 2**3]
+    assert x.grad is None
+
+
+def test_grad_takes_seeds_and_says_what_is_unused(imperative):
+    x, unused = source(1, 2), source(1)
+    y = x * x
+    (found,) = fluid.grad(y, x, grad_outputs=to_variable(np.array([1, 10], "float32")))
+    assert found.numpy().tolist() == [2, 40]
+    with pytest.raises(ProgramError, match="do not depend on"):
+        fluid.grad(y, unused)
+    assert fluid.grad(y, [unused], allow_unused=True) == [None]
+    with pytest.raises(ProgramError, match="Gradients of gradients"):
+        fluid.grad(y, x, create_graph=True)
+
+
+def test_a_gradient_can_be_set_and_cleared(imperative):
+    x = source(1, 2)
+    x.grad = to_variable(np.array([np.inf, 1], "float32"))
+    x.clear_gradient()
+    assert x.gradient().tolist() == [0, 0]
+    x.clear_gradient(set_to_zero=False)
+    assert x.grad is None
+    with pytest.raises(WrongTypeError, match="must be a Tensor"):
+        x.grad = np.zeros(2)
+    with pytest.raises(ProgramError, match="its gradient cannot be"):
+        x.grad = to_variable(random(3))
+
+
+def test_what_nobody_holds_is_forgotten(imperative):
+    x = source(1, 2)
+    y = x * x
+    reference = weakref.ref(y)
+    z = layers.reduce_sum(y)
+    del y
+    assert reference() is not None, "the sum needs it for its gradient"
+    del z
+    gc.collect()
+    assert reference() is None
+
+
+def test_the_modes_can_be_switched():
+    assert not fluid.dygraph.enabled()
+    fluid.enable_dygraph()
+    try:
+        assert layers.fill_constant([2], "float32", 3.0).numpy().tolist() == [3, 3]
+    finally:
+        fluid.disable_dygraph()
+    assert not fluid.dygraph.enabled()
+    fluid.enable_static()
+    try:
+        assert not fluid.in_dynamic_mode()
+    finally:
+        fluid.disable_static()
+    try:
+        assert fluid.dygraph.enabled()
+    finally:
+        fluid.disable_dygraph()
+    assert fluid.in_dynamic_mode()
+
+
+# Training in both modes
+
+CLIPS = {
+    "no clip": lambda need_clip: None,
+    "value": lambda need_clip: clip.GradientClipByValue(0.01, need_clip=need_clip),
+    "interval": lambda need_clip: clip.GradientClipByValue(0.02, -0.005, need_clip=need_clip),
+    "norm": lambda need_clip: clip.GradientClipByNorm(0.05, need_clip=need_clip),
+    "global norm": lambda need_clip: clip.GradientClipByGlobalNorm(0.05, need_clip=need_clip),
+    "norm never reached": lambda need_clip: clip.GradientClipByNorm(1e6, need_clip=need_clip),
+}
+FILTERS = {"all": None, "weights only": lambda param: param.name.startswith("w")}
+OPTIMIZERS = {
+    "sgd": lambda **given: optimizer.SGD(0.1, **given),
+    "momentum": lambda **given: optimizer.Momentum(0.1, 0.9, **given),
+    "nesterov": lambda **given: optimizer.Momentum(0.1, 0.9, use_nesterov=True, **given),
+    "adam": lambda **given: optimizer.Adam(0.1, **given),
+}
+DECAYS = {"no decay": None, "l2": L2Decay(0.1), "l1": L1Decay(0.01)}
+STEPS = 5
+SIZES = (6, 5, 4, 3)
+NAMES = [f"{kind}{i}" for i in range(3) for kind in "wb"]
+
+
+def start_values():
+    shapes = [shape for before, after in pairwise(SIZES) for shape in ((before, after), (after,))]
+    return {name: random(*shape, seed=i) for i, (name, shape) in enumerate(zip(NAMES, shapes, strict=True))}
+
+
+def batches():
+    for step in range(STEPS):
+        label = np.random.RandomState(step).randint(0, SIZES[-1], (7, 1)).astype("int64")
+        yield random(7, SIZES[0], seed=step) * 3, label
+
+
+def attribute(name):
+    return ParamAttr(name, NumpyArrayInitializer(start_values()[name]))
+
+
+def trained_by_program(make_optimizer, **given):
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        hidden, label = fluid.data("x", [None, SIZES[0]]), fluid.data("y", [None, 1], "int64")
+        for i, size in enumerate(SIZES[1:]):
+            weight = layers.create_parameter([SIZES[i], size], "float32", attr=attribute(f"w{i}"))
+            bias = layers.create_parameter([size], "float32", attr=attribute(f"b{i}"), is_bias=True)
+            hidden = layers.elementwise_add(layers.matmul(hidden, weight), bias, axis=1)
+            hidden = layers.tanh(hidden) if i < 2 else hidden
+        loss = layers.mean(layers.softmax_with_cross_entropy(hidden, label))
+        make_optimizer(**given).minimize(loss)
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(startup, scope=scope)
+    for x, y in batches():
+        executor.run(main, feed={"x": x, "y": y}, scope=scope)
+    return {name: np.array(scope.find_var(name).get_tensor()) for name in NAMES}
+
+
+def build_layers():
+    return [
+        Linear(SIZES[i], size, attribute(f"w{i}"), attribute(f"b{i}"), act="tanh" if i < 2 else None)
+        for i, size in enumerate(SIZES[1:])
+    ]
+
+
+def parameters(model):
+    return [param for layer in model for param in layer.parameters()]
+
+
+def train_step(model, update, x, y):
+    hidden = to_variable(x)
+    for layer in model:
+        hidden = layer(hidden)
+    loss = layers.mean(layers.softmax_with_cross_entropy(hidden, to_variable(y)))
+    loss.backward()
+    update.minimize(loss)
+    update.clear_gradients()
+
+
+def trained_imperatively(make_optimizer, **given):
+    with guard(), fluid.unique_name.guard():
+        model = build_layers()
+        update = make_optimizer(parameter_list=parameters(model), **given)
+        for x, y in batches():
+            train_step(model, update, x, y)
+        return {param.name: param.numpy() for param in parameters(model)}
+
+
+@pytest.mark.parametrize("decay", DECAYS)
+@pytest.mark.parametrize("make_optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("need_clip", FILTERS)
+@pytest.mark.parametrize("strategy", CLIPS)
+def test_training_gives_the_same_bits_in_both_modes(strategy, need_clip, make_optimizer, decay):
+    given = {"grad_clip": CLIPS[strategy](FILTERS[need_clip]), "regularization": DECAYS[decay]}
+    expected = trained_by_program(OPTIMIZERS[make_optimizer], **given)
+    found = trained_imperatively(OPTIMIZERS[make_optimizer], **given)
+    for name, array in expected.items():
+        assert_same_bits(found[name], array)
+        assert (array != start_values()[name]).any()
+
+
+# Optimizers
+
+
+@pytest.mark.parametrize("make_optimizer", OPTIMIZERS)
+def test_training_goes_on_after_a_reload_as_if_nothing_had_happened(make_optimizer):
+    data = list(batches())
+    data = data + data[:1]
+
+    def model_and_optimizer():
+        with fluid.unique_name.guard():
+            model = build_layers()
+            return model, OPTIMIZERS[make_optimizer](
+                parameter_list=parameters(model), grad_clip=clip.GradientClipByGlobalNorm(0.05)
+            )
+
+    with guard():
+        model, update = model_and_optimizer()
+        for x, y in data:
+            train_step(model, update, x, y)
+        expected = [param.numpy() for param in parameters(model)]
+
+        model, update = model_and_optimizer()
+        for x, y in data[:3]:
+            train_step(model, update, x, y)
+        values = [param.numpy() for param in parameters(model)]
+        state = {name: tensor.numpy() for name, tensor in update.state_dict().items()}
+
+        model, update = model_and_optimizer()
+        for param, value in zip(parameters(model), values, strict=True):
+            param.set_value(value)
+        update.set_state_dict(state)
+        for x, y in data[3:]:
+            train_step(model, update, x, y)
+        for param, array in zip(parameters(model), expected, strict=True):
+            assert_same_bits(param.numpy(), array)
+
+
+def momentum(model, **given):
+    return optimizer.Momentum(0.1, 0.9, parameters=model.parameters(), **given)
+
+
+def test_a_state_is_a_copy_and_is_checked_before_it_is_taken(imperative):
+    model = Linear(2, 1)
+    update = momentum(model)
+    layers.reduce_sum(model(to_variable(random(3, 2)))).backward()
+    update.step()
+    state = update.state_dict()
+    kept = {name: tensor.numpy() for name, tensor in state.items()}
+    assert (kept["linear_0.w_0_velocity_0"] == model.weight.gradient()).all()
+    update.step()
+    assert all((state[name].numpy() == array).all() for name, array in kept.items())
+
+    now = {name: tensor.numpy() for name, tensor in update.state_dict().items()}
+    with pytest.raises(NotFoundError, match="the state has no 'linear_0"):
+        update.set_state_dict({name: array for name, array in kept.items() if "w_0" not in name})
+    with pytest.raises(NotFoundError, match="the optimizer has no 'moment'"):
+        update.set_dict({**kept, "moment": np.zeros(1)})
+    with pytest.raises(ProgramError, match="the state has float64"):
+        update.set_state_dict({**kept, "linear_0.b_0_velocity_0": np.zeros(1)})
+    assert all((tensor.numpy() == now[name]).all() for name, tensor in update.state_dict().items())
+    update.set_state_dict(state)
+    assert all((tensor.numpy() == kept[name]).all() for name, tensor in update.state_dict().items())
+
+
+def test_the_learning_rate_can_change_between_steps(imperative):
+    weight = layers.create_parameter([1], "float32", attr=NumpyArrayInitializer(np.array([1.0])))
+    update = optimizer.SGD(0.5, parameters=[weight])
+    assert update.get_lr() == 0.5
+    for rate, expected in ((0.5, 0.5), (0.25, 0.25), (2.0, -1.75)):
+        update.set_lr(rate)
+        layers.reduce_sum(weight * 1.0).backward()
+        update.step()
+        assert update.get_lr() == rate
+        assert weight.numpy().tolist() == [expected]
+    other = optimizer.SGD(0.1, parameters=[weight])
+    other.set_dict(update.state_dict())
+    assert other.get_lr() == 2.0
+    with pytest.raises(WrongTypeError, match="must be a number"):
+        update.set_lr("0.1")
+
+
+def test_the_learning_rate_of_a_program_is_not_set_from_outside():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        update = optimizer.SGD(0.1)
+        update.minimize(layers.mean(layers.fc(fluid.data("x", [2, 2]), 1)))
+        with pytest.raises(ProgramError, match="imperative mode"):
+            update.set_lr(0.2)
+
+
+def test_a_parameters_own_factor_regularizer_and_freeze_count(imperative):
+    def weight(**attrs):
+        attr = ParamAttr(initializer=NumpyArrayInitializer(np.array([2.0])), **attrs)
+        return layers.create_parameter([1], "float32", attr=attr)
+
+    params = [weight(learning_rate=0.5), weight(regularizer=L2Decay(1.0)), weight(trainable=False), weight()]
+    update = optimizer.SGD(0.5, parameters=params, weight_decay=0.5)
+    layers.reduce_sum(layers.sums(params)).backward()
+    update.step()
+    # The gradient is 1, and 2 times the decay comes on top.
+    assert [param.numpy().item() for param in params] == [2 - 0.25 * 2, 2 - 0.5 * 3, 2, 2 - 0.5 * 2]
+    params[3].need_clip = False
+    update = optimizer.SGD(1.0, parameters=params[3:], grad_clip=clip.GradientClipByNorm(0.25))
+    update.step()
+    params[3].need_clip = True
+    update.step()
+    assert params[3].numpy().item() == 1 - 1 - 0.25
+
+
+def test_parameters_without_gradient_keep_their_values_and_get_a_warning_if_all_have_none(imperative):
+    used, unused = Linear(2, 1), Linear(2, 1)
+    before = unused.weight.numpy()
+    update = optimizer.Adam(0.1, parameters=used.parameters() + unused.parameters())
+    with pytest.warns(UserWarning, match="no parameter has a gradient"):
+        update.step()
+    layers.reduce_sum(used(to_variable(random(3, 2)))).backward()
+    update.step()
+    assert (unused.weight.numpy() == before).all()
+    assert unused.weight.grad is None
+
+
+def test_two_names_of_an_argument_exclude_each_other(imperative):
+    params = Linear(2, 1).parameters()
+    with pytest.raises(ProgramError, match="parameter_list and parameters are two names"):
+        optimizer.SGD(0.1, parameter_list=params, parameters=params)
+    with pytest.raises(ProgramError, match="regularization and weight_decay are two names"):
+        optimizer.Momentum(0.1, parameters=params, regularization=L2Decay(0.1), weight_decay=0.1)
+    with pytest.raises(WrongTypeError, match="must be L1Decay or L2Decay"):
+        optimizer.Adam(0.1, parameters=params, weight_decay="0.1")
+    with pytest.raises(ProgramError, match="one name"):
+        twins = [layers.create_parameter([1], "float32", name="w") for _ in range(2)]
+        layers.reduce_sum(twins[0] + twins[1]).backward()
+        optimizer.SGD(0.1, parameters=twins).step()
+
+
+def test_an_optimizer_needs_parameters_that_have_values(imperative):
+    with pytest.raises(ProgramError, match="does not know what to update"):
+        optimizer.SGD(0.1).step()
+    with pytest.raises(WrongTypeError, match="no parameter of the imperative mode"):
+        optimizer.SGD(0.1, parameter_list=["w"]).step()
+
+
+def test_minimize_gives_the_pairs_before_the_clip(imperative):
+    model = Linear(3, 2)
+    loss = layers.reduce_sum(model(to_variable(random(4, 3))))
+    loss.backward()
+    update = optimizer.SGD(0.1, parameter_list=model.parameters(), grad_clip=clip.GradientClipByNorm(0.5))
+    before = model.weight.numpy()
+    _, pairs = update.minimize(loss, parameters=[model.weight, model.bias])
+    assert [param.name for param, _ in pairs] == [param.name for param in model.parameters()]
+    grad = pairs[0][1].numpy().astype("float64")
+    np.testing.assert_allclose(before - model.weight.numpy(), 0.1 * grad * 0.5 / np.linalg.norm(grad), rtol=1e-4)
+
+
+# Clips called with pairs
+
+
+@pytest.mark.parametrize("strategy", [name for name in CLIPS if name != "no clip"])
+@pytest.mark.parametrize("need_clip", FILTERS)
+def test_a_strategy_called_with_pairs_gives_the_same_bits_in_both_modes(strategy, need_clip):
+    grads = {name: random(*array.shape, seed=9) * 0.1 for name, array in start_values().items()}
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        pairs = [
+            (layers.create_parameter(list(array.shape), "float32", name=name), fluid.data(f"g_{name}", array.shape))
+            for name, array in grads.items()
+        ]
+        result = CLIPS[strategy](FILTERS[need_clip])(pairs)
+    feed = {f"g_{name}": array for name, array in grads.items()}
+    expected = fluid.Executor().run(main, feed=feed, fetch_list=[grad for _, grad in result])
+    with guard():
+        pairs = [
+            (layers.create_parameter(list(array.shape), "float32", name=name), to_variable(array))
+            for name, array in grads.items()
+        ]
+        found = CLIPS[strategy](FILTERS[need_clip])(pairs)
+    for (param, grad), name, array in zip(found, NAMES, expected, strict=True):
+        assert param.name == name
+        assert_same_bits(grad.numpy(), array)
+
+
+# The page's programs
+
+
+def test_the_programs_with_need_clip_clip_what_they_say(capsys):
+    shown = runpy.run_path(str(ROOT / "examples" / "fluid_need_clip.py"))
+    norms = {}
+    for line in capsys.readouterr().out.splitlines():
+        if not line.startswith(" "):
+            title = line
+        else:
+            name, _, numbers = line.strip().partition(": ")
+            norms[title, name] = [float(number) for number in numbers.split(" -> ")]
+    assert len(norms) == 8
+    for (title, name), (before, after) in norms.items():
+        limit = 0.05 if "0.05" in title else 1.0
+        clipped = "all" in title or name.endswith("w_0")
+        assert after == pytest.approx(min(before, limit) if clipped else before, abs=2e-4), (title, name)
+    assert shown["out"].shape == (32, 10)
+    # The loss is the mean over ten outputs: each element of the bias has the gradient 1/10.
+    bias = norms["imperative, all clipped at 1", "linear_0.b_0"][0]
+    assert bias == pytest.approx(math.sqrt(10 * 0.1**2), abs=1e-4)

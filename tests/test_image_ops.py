@@ -1,0 +1,208 @@
+"""Convolution, pooling, normalization and lookup where the recorded cases and the samples do not reach."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from one_op import append, gradient, run
+
+import minigraph as fluid
+from minigraph.errors import ExecutionError, OpError, ProgramError, WrongTypeError
+from minigraph.windows import lay_windows
+
+
+def integers(*shape, seed=0):
+    return np.random.default_rng(seed).integers(-9, 10, shape).astype("float64")
+
+
+def convolved(x, w, strides, paddings, dilations, groups):
+    """By the definition, element by element."""
+    (top, bottom, left, right), (sh, sw), (dh, dw) = paddings, strides, dilations
+    x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    (n, _, h, width), (m, per, kh, kw) = x.shape, w.shape
+    out = np.zeros((n, m, (h - dh * (kh - 1) - 1) // sh + 1, (width - dw * (kw - 1) - 1) // sw + 1))
+    for b, f, i, j in np.ndindex(out.shape):
+        group = f // (m // groups)
+        window = x[b, group * per : (group + 1) * per, i * sh :, j * sw :][:, : dh * kh : dh, : dw * kw : dw]
+        out[b, f, i, j] = (window[:, :kh, :kw] * w[f]).sum()
+    return out
+
+
+@pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
+@pytest.mark.parametrize(
+    ("strides", "paddings", "dilations", "groups"),
+    [((1, 1), (0, 0, 0, 0), (1, 1), 1), ((2, 3), (1, 0, 2, 1), (1, 2), 2), ((1, 2), (2, 2, 1, 1), (3, 1), 4)],
+)
+def test_a_convolution_is_exactly_what_its_definition_says(strides, paddings, dilations, groups, data_format):
+    x, w = integers(2, 4, 9, 8), integers(8, 4 // groups, 3, 2, seed=1)
+    expected = convolved(x, w, strides, paddings, dilations, groups)
+    if data_format == "NHWC":
+        x, expected = x.transpose(0, 2, 3, 1), expected.transpose(0, 2, 3, 1)
+    found = run(
+        "conv2d", {"Input": x, "Filter": w}, strides=strides, paddings=paddings, dilations=dilations, groups=groups,
+        data_format=data_format,
+    )  # fmt: skip
+    assert np.array_equal(found, expected)
+
+
+def test_a_bias_is_added_to_each_filter():
+    x, w = integers(2, 3, 4, 4), integers(2, 3, 2, 2, seed=1)
+    plain = run("conv2d", {"Input": x, "Filter": w})
+    found = run("conv2d", {"Input": x, "Filter": w, "Bias": np.array([5.0, -7.0])})
+    assert np.array_equal(found - plain, np.broadcast_to(np.array([5.0, -7.0])[:, None, None], plain.shape))
+
+
+@pytest.mark.parametrize(
+    ("attrs", "words"),
+    [
+        ({"groups": 2}, "3 channels but Filter takes 3"),
+        ({"strides": [0, 1]}, "strides must be two numbers"),
+        ({"paddings": [1]}, "paddings must be"),
+        ({"paddings": [-1, 0]}, "not negative"),
+        ({"padding_algorithm": "FULL"}, "EXPLICIT, VALID or SAME"),
+        ({"data_format": "NCDHW"}, "NCHW or NHWC"),
+        ({"dilations": [3, 3]}, "a window of 3 does not fit in 5"),
+    ],
+)
+def test_a_convolution_that_cannot_be_is_refused_when_it_is_written(attrs, words):
+    with pytest.raises(OpError, match=words):
+        append("conv2d", {"Input": integers(1, 3, 5, 5), "Filter": integers(2, 3, 3, 3)}, **attrs)
+
+
+def test_a_window_of_padding_gives_the_least_number_or_no_average():
+    x = integers(1, 1, 5, 5)
+    attrs = {"ksize": [2, 2], "strides": [3, 3], "paddings": [1, 1], "ceil_mode": True}
+    assert (run("pool2d", {"X": x}, pooling_type="max", **attrs)[..., 2, :] == np.finfo("float64").min).all()
+    assert np.isnan(run("pool2d", {"X": x}, pooling_type="avg", **attrs)[..., 2, :]).all()
+    assert (run("pool2d", {"X": x}, pooling_type="avg", exclusive=False, **attrs)[..., 2, :] == 0).all()
+
+
+def test_the_first_of_equal_elements_gets_the_gradient_of_the_greatest():
+    x = np.zeros((1, 1, 2, 4))
+    expected = np.array([[[[1.0, 0, 1, 0], [0, 0, 0, 0]]]])
+    for attrs in ({"ksize": [2, 2], "strides": [2, 2]}, {"ksize": [2, 2], "strides": [2, 2], "ceil_mode": True}):
+        assert np.array_equal(gradient("pool2d", {"X": x}, "X", pooling_type="max", **attrs), expected)
+    whole = gradient("pool2d", {"X": x}, "X", pooling_type="max", ksize=[1, 1], global_pooling=True)
+    assert np.array_equal(whole.ravel(), [1, 0, 0, 0, 0, 0, 0, 0])
+
+
+def test_the_windows_of_an_adaptive_average_cover_the_image_evenly():
+    x = np.arange(7.0).reshape(1, 1, 7, 1)
+    found = run("pool2d", {"X": x}, pooling_type="avg", ksize=[3, 1], adaptive=True)
+    assert np.array_equal(found.ravel(), [1, 3, 5])  # of 0 1 2, 2 3 4 and 4 5 6
+
+
+@pytest.mark.parametrize(
+    ("attrs", "words"),
+    [
+        ({"pooling_type": "sum"}, "max or avg"),
+        ({"ksize": [0, 1]}, "ksize must be two numbers"),
+        ({"ksize": [6, 6]}, "does not fit"),
+        ({"adaptive": True, "global_pooling": True}, "exclude each other"),
+    ],
+)
+def test_a_pooling_that_cannot_be_is_refused_when_it_is_written(attrs, words):
+    with pytest.raises(OpError, match=words):
+        append("pool2d", {"X": integers(1, 1, 5, 5)}, **{"pooling_type": "max", "ksize": [2, 2], **attrs})
+
+
+@pytest.mark.parametrize("length", range(1, 9))
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_same_padding_gives_a_window_for_each_stride(length, stride):
+    for along in lay_windows((length, length), (3, 2), (stride, stride), (5, 5), "SAME"):
+        assert along.count == -(-length // stride)
+        assert 0 <= along.after - along.before <= 1
+
+
+def test_batch_normalization_is_that_of_exact_arithmetic():
+    x = integers(4, 2, 3)
+    y, mean, variance, saved_mean, saved_inverse = run(
+        "batch_norm",
+        {"X": x, "Scale": np.array([2.0, 3.0]), "Bias": np.array([1.0, -1.0]), "Mean": np.array([4.0, 8.0]),
+         "Variance": np.array([1.0, 2.0])},
+        momentum=0.75, epsilon=0.0,
+    )  # fmt: skip
+    for channel in range(2):
+        numbers = [Fraction(int(n)) for n in x[:, channel].ravel()]
+        average = sum(numbers) / len(numbers)
+        spread = sum((n - average) ** 2 for n in numbers) / len(numbers)
+        assert saved_mean[channel] == pytest.approx(float(average), rel=1e-14)
+        assert saved_inverse[channel] == pytest.approx(float(spread) ** -0.5, rel=1e-14)
+        assert mean[channel] == pytest.approx(float(Fraction(3, 4) * (4, 8)[channel] + average / 4), rel=1e-14)
+        assert variance[channel] == pytest.approx(float(Fraction(3, 4) * (1, 2)[channel] + spread / 4), rel=1e-14)
+        expected = [(2, 3)[channel] * float(n - average) / float(spread) ** 0.5 + (1, -1)[channel] for n in numbers]
+        assert np.allclose(y[:, channel].ravel(), expected, rtol=1e-13, atol=1e-13)
+
+
+def test_an_empty_batch_and_a_single_element_leave_the_running_statistics_alone():
+    given = {"Scale": np.ones(2), "Bias": np.zeros(2), "Mean": np.array([4.0, 8.0]), "Variance": np.array([1.0, 2.0])}
+    for x in (np.zeros((0, 2, 3)), np.array([[5.0, 6.0]])):
+        y, mean, variance, *_ = run("batch_norm", {"X": x, **given})
+        assert y.shape == x.shape and np.array_equal(mean, [4, 8]) and np.array_equal(variance, [1, 2])
+    assert np.array_equal(y, [[5, 6]])
+
+
+def test_normalizations_refuse_what_does_not_fit():
+    vectors = {"Scale": np.ones(2), "Bias": np.ones(2), "Mean": np.ones(2), "Variance": np.ones(2)}
+    with pytest.raises(OpError, match="each of the 3 channels"):
+        append("batch_norm", {"X": integers(4, 3), **vectors})
+    with pytest.raises(OpError, match=r"epsilon must be in \[0, 0.001\]"):
+        append("batch_norm", {"X": integers(4, 2), **vectors}, epsilon=0.01)
+    with pytest.raises(OpError, match="begin_norm_axis must be between"):
+        append("layer_norm", {"X": integers(4, 3)}, begin_norm_axis=2)
+    with pytest.raises(OpError, match="each of the 3 features"):
+        append("layer_norm", {"X": integers(4, 3), "Scale": np.ones(2)})
+
+
+def test_rows_looked_up_twice_get_both_gradients():
+    table, ids = integers(4, 2), np.array([3, 1, 3, 2])
+    cotangent = integers(4, 2, seed=1)
+    expected = np.zeros((4, 2))
+    for row, flowing in zip(ids, cotangent, strict=True):
+        expected[row] += flowing if row != 2 else 0
+    for is_sparse in (False, True):
+        found = gradient(
+            "lookup_table_v2", {"W": table, "Ids": ids}, "W", cotangent=cotangent, padding_idx=2, is_sparse=is_sparse
+        )
+        assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("ids", "element"), [([0, 4], 1), ([-1, 0], 0)])
+def test_an_id_that_is_no_row_is_named(ids, element):
+    with pytest.raises(ExecutionError, match=f"W has 4 rows, but element {element} of Ids is {ids[element]}"):
+        run("lookup_table_v2", {"W": integers(4, 2), "Ids": np.array(ids)})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: fluid.layers.conv2d(x, 2, 3, groups=2),
+        lambda x: fluid.layers.conv2d(x, 2, 3, param_attr=False),
+        lambda x: fluid.layers.conv2d(x, 2, "3"),
+        lambda x: fluid.layers.conv2d(x, 2, 3, padding="FULL"),
+        lambda x: fluid.layers.conv2d(x, 2, 3, padding=[[1, 1], [0, 0], [0, 0], [0, 0]]),
+        lambda x: fluid.layers.conv2d(x, 2, 3, data_format="CHWN"),
+        lambda x: fluid.layers.pool2d(x),
+        lambda x: fluid.layers.pool2d(x, 2, "sum"),
+        lambda x: fluid.layers.pool2d(x, 2, pool_padding="VALID", ceil_mode=True),
+        lambda x: fluid.layers.batch_norm(x, bias_attr=False),
+        lambda x: fluid.layers.layer_norm(x, scale=False, param_attr="w"),
+        lambda x: fluid.layers.layer_norm(x, param_attr=False),
+        lambda x: fluid.layers.embedding(x, [4, 2]),
+        lambda x: fluid.embedding(fluid.data("ids", [None, 1], "int64"), [4, 2], padding_idx=4),
+    ],
+)
+def test_layers_refuse_what_they_cannot_mean(call):
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 3, 5, 5], "float32")
+        with pytest.raises((ProgramError, WrongTypeError)):
+            call(x)
+
+
+def test_a_depthwise_convolution_has_its_own_operator_unless_cudnn_is_used():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 3, 5, 5], "float32")
+        for use_cudnn in (True, False):
+            fluid.layers.conv2d(x, 6, 3, groups=3, use_cudnn=use_cudnn, bias_attr=False)
+        assert [op.type for op in x.block.ops] == ["conv2d", "depthwise_conv2d"]
+        assert x.block.ops[1].output("Output") == ["depthwise_conv2d_0.tmp_0"]
