@@ -1,6 +1,7 @@
 """The command ``minigraph``: what it prints, what it writes, how it ends."""
 
 import builtins
+import csv
 import json
 import math
 import os
@@ -11,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from minigraph import __version__, report
+from minigraph import __version__
 from minigraph.__main__ import main
+from minigraph.comparison import progress, records
 
 ROOT = Path(__file__).resolve().parent.parent
 SHORT = ["compare", "--batches", "2", "--batch-size", "16"]
+TRAIN = ["train", "--epochs", "2", "--batch-size", "500"]
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -30,8 +33,8 @@ def run(*arguments, cwd=ROOT, **environment):
     )
 
 
-def printed(capsys, *arguments):
-    assert main([*SHORT, *arguments]) == 0
+def printed(capsys, *arguments, command=SHORT):
+    assert main([*command, *arguments]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     return out
@@ -124,11 +127,111 @@ def test_help_explains_clips_and_has_examples(capsys):
     out = capsys.readouterr().out
     for text in ("global_norm=C", "value=LOW:HIGH", "minigraph compare --train", "--place", "--no-diff"):
         assert text in out
+    assert main(["train", "--help"]) == 0
+    out = capsys.readouterr().out
+    for text in ("global_norm=C", "minigraph train --epochs", "held out", "--optimizer", "--html"):
+        assert text in out
     assert main(["--help"]) == 0
-    assert "compare a program's gradients" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "compare a program's gradients" in out
+    assert "compare training" in out
+
+
+# Training
+
+
+def test_training_compares_the_clips_with_an_unclipped_run(capsys):
+    out = printed(capsys, command=TRAIN)
+    for name in ("unclipped", "norm=2", "global_norm=1", "value=0.1"):
+        assert len(re.findall(rf"^{name} +[\d.]+ ", out, re.MULTILINE)) == 3  # summary, loss, accuracy
+    assert "held-out accuracy after epoch" in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_training_learns_and_says_how_well(capsys, tmp_path):
+    file = tmp_path / "out.json"
+    arguments = ["--quiet", "--clip", "global_norm=1", "--epochs", "8", "--rate", "0.3", "--json", str(file)]
+    assert printed(capsys, *arguments, command=["train"]) == ""
+    found = json.loads(file.read_text(), parse_constant=reject)
+    assert (found["format"], found["is_held_out"]) == ("minigraph-training", True)
+    assert found["settings"] == {
+        "data": "digits", "batch_size": 128, "seed": 1, "optimizer": "sgd", "learning_rate": 0.3, "epochs": 8,
+        "steps": 96, "place": "CPUPlace()",
+    }  # fmt: skip
+    assert [clip["clip"] for clip in found["clips"]] == ["unclipped", "global_norm=1"]
+    clipped = found["clips"][1]
+    assert len(clipped["loss"]) == len(clipped["total"]["steps"]["norm_before"]) == len(found["epoch_of_step"]) == 96
+    assert len(clipped["metrics"]["accuracy"]) == 8
+    assert clipped["metrics"]["accuracy"][-1] > 0.7
+    assert clipped["diverged_at"] is None
+    assert max(clipped["total"]["steps"]["norm_after"]) <= 1.0001
+    check_numbers(found)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam"])
+def test_each_optimizer_trains(capsys, optimizer):
+    out = printed(capsys, "--optimizer", optimizer, "--rate", "0.001", "--clip", "norm=2", command=TRAIN)
+    [(first, last)] = re.findall(r"^unclipped +([\d.]+) +([\d.]+) +[\d.]+ +[\d.]+ +[\d.]+", out, re.MULTILINE)[:1]
+    assert float(last) < float(first)
+
+
+def test_training_prints_the_same_for_the_same_seed(capsys):
+    first = printed(capsys, "--seed", "3", command=TRAIN)
+    assert first == printed(capsys, "--seed", "3", command=TRAIN)
+    assert first != printed(capsys, "--seed", "4", command=TRAIN)
+
+
+@pytest.mark.parametrize("path", ["json", "csv", "plot.png", "html"])
+def test_training_writes_each_kind_of_file(tmp_path, path):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / f"out.{path}"
+    assert main([*TRAIN, "--quiet", f"--{path.partition('.')[0]}", str(file)]) == 0
+    assert file.stat().st_size > 1000
+    assert [path.name for path in tmp_path.iterdir()] == [file.name]
+
+
+# Progress
+
+
+class Terminal:
+    """Standard error as a terminal that keeps what it is shown."""
+
+    encoding = "utf-8"
+
+    def __init__(self):
+        self.text = ""
+
+    def isatty(self):
+        return True
+
+    def write(self, text):
+        self.text += text
+
+    def flush(self):
+        pass
+
+
+@pytest.mark.parametrize(("patience", "is_shown"), [(0.0, True), (60.0, False)])
+@pytest.mark.parametrize("command", [SHORT, TRAIN])
+def test_long_runs_show_progress_on_a_terminal(monkeypatch, command, patience, is_shown):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(progress, "PATIENCE", patience)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert main(command) == 0
+    assert ("batches" in sys.stderr.text) == is_shown
+
+
+def test_a_quiet_run_shows_no_progress(monkeypatch):
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert main([*SHORT, "--quiet"]) == 0
+    assert sys.stderr.text == ""
 
 
 # JSON
+
+
+QUANTITIES = ["norm_before", "norm_after", "factor", "cosine", "share_changed"]
 
 
 def check_numbers(value):
@@ -163,8 +266,10 @@ def test_json_has_the_documented_keys(tmp_path):
         assert clip["operators_inserted"] == 6
         assert [{"name": p["name"], "shape": p["shape"]} for p in clip["parameters"]] == found["program"]["parameters"]
         for changes in (*clip["parameters"], clip["total"]):
-            assert list(changes["mean"]) == ["norm_before", "norm_after", "factor", "share_clipped", "cosine"]
-            assert list(changes["batches"]) == ["norm_before", "norm_after", "factor", "clipped", "cosine"]
+            assert list(changes)[-5:] == ["mean", "min", "max", "median", "batches"]
+            assert set(changes["mean"]) == {*QUANTITIES, "share_clipped"}
+            assert set(changes["min"]) == set(changes["max"]) == set(changes["median"]) == set(QUANTITIES)
+            assert set(changes["batches"]) == {*QUANTITIES, "clipped"}
             assert {len(values) for values in changes["batches"].values()} == {2}
             assert all(isinstance(value, bool) for value in changes["batches"]["clipped"])
 
@@ -200,6 +305,50 @@ def test_a_run_that_fails_leaves_the_old_file_alone(tmp_path, monkeypatch, capsy
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
 
 
+# CSV
+
+
+def rows_of(file):
+    with file.open(encoding="utf-8", newline="") as opened:
+        return list(csv.DictReader(opened))
+
+
+def test_csv_has_a_row_for_each_strategy_parameter_and_batch(tmp_path):
+    files = tmp_path / "out.csv", tmp_path / "out.json"
+    clips = ["--clip", "norm=0.5", "--clip", "value=0.1"]
+    assert main([*SHORT, "--quiet", *clips, "--csv", str(files[0]), "--json", str(files[1])]) == 0
+    rows, found = rows_of(files[0]), json.loads(files[1].read_text())
+    assert list(rows[0]) == ["strategy", "parameter", "batch", "loss", *QUANTITIES, "clipped"]
+    assert len(rows) == 2 * 7 * 2
+    expected = [
+        (clip["clip"], name, batch + 1, values["batches"])
+        for clip in found["clips"]
+        for name, values in [*((p["name"], p) for p in clip["parameters"]), ("all together", clip["total"])]
+        for batch in range(2)
+    ]
+    for row, (clip, name, batch, values) in zip(rows, expected, strict=True):
+        assert (row["strategy"], row["parameter"], row["batch"]) == (clip, name, str(batch))
+        assert float(row["loss"]) == found["batches"][batch - 1]["loss"]
+        assert [float(row[key]) for key in QUANTITIES] == [values[key][batch - 1] for key in QUANTITIES]
+        assert row["clipped"] == str(int(values["clipped"][batch - 1]))
+
+
+def test_csv_of_training_has_metrics_where_epochs_end(tmp_path):
+    files = tmp_path / "out.csv", tmp_path / "out.json"
+    assert main([*TRAIN, "--quiet", "--csv", str(files[0]), "--json", str(files[1])]) == 0
+    rows, found = rows_of(files[0]), json.loads(files[1].read_text())
+    assert len(rows) == 4 * 2 * 3
+    for number, clip in enumerate(found["clips"]):
+        mine = rows[6 * number : 6 * number + 6]
+        assert {row["strategy"] for row in mine} == {clip["clip"]}
+        assert [row["epoch"] for row in mine] == ["1"] * 3 + ["2"] * 3
+        assert [float(row["loss"]) for row in mine] == clip["loss"]
+        assert [float(row["norm_after"]) for row in mine] == clip["total"]["steps"]["norm_after"]
+        accuracies = [row["held_out_accuracy"] for row in mine]
+        assert [accuracies[i] for i in (0, 1, 3, 4)] == [""] * 4
+        assert [float(accuracies[i]) for i in (2, 5)] == clip["metrics"]["accuracy"]
+
+
 # The plot
 
 
@@ -212,7 +361,8 @@ def test_the_plot_has_the_format_of_its_suffix(tmp_path, name, start):
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_a_plot_without_matplotlib_names_the_extra(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("option", ["--plot", "--html"])
+def test_a_picture_without_matplotlib_names_the_extra(tmp_path, monkeypatch, capsys, option):
     imported = builtins.__import__
 
     def without_matplotlib(name, *arguments, **options):
@@ -222,7 +372,7 @@ def test_a_plot_without_matplotlib_names_the_extra(tmp_path, monkeypatch, capsys
 
     monkeypatch.setattr(builtins, "__import__", without_matplotlib)
     file = tmp_path / "out.png"
-    message = refused(capsys, *SHORT, "--plot", str(file))
+    message = refused(capsys, *SHORT, option, str(file))
     assert "pip install 'minigraph[plot]'" in message
     assert not file.exists()
 
@@ -254,7 +404,9 @@ def test_a_plot_without_matplotlib_names_the_extra(tmp_path, monkeypatch, capsys
         (["--place", "cuda:x"], "unknown place 'cuda:x'"),
         (["--data", "cifar"], "--data"),
         (["--plot", "out.txt"], "the name must end in .png, .svg, .pdf"),
-        (["--json", "same.png", "--plot", "same.png"], "same file"),
+        (["--json", "same.png", "--plot", "same.png"], "--json and --plot name the same file"),
+        (["--csv", "same", "--html", "same"], "--csv and --html name the same file"),
+        (["--clip", "GradientClipByNrom(clip_norm=1)"], "Did you mean GradientClipByNorm"),
         (["--no-such-option"], "--no-such-option"),
     ],
 )
@@ -269,12 +421,25 @@ def test_a_command_is_needed(capsys):
     assert "COMMAND" in refused(capsys)
 
 
-@pytest.mark.parametrize("option", ["--json", "--plot"])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--epochs", "0"], "--epochs"),
+        (["--rate", "0"], "--rate: must be a positive number"),
+        (["--optimizer", "sdg"], "--optimizer"),
+        (["--batches", "3"], "--batches"),
+    ],
+)
+def test_an_option_that_makes_no_sense_for_training_is_refused(capsys, arguments, said):
+    assert said in refused(capsys, "train", *arguments)
+
+
+@pytest.mark.parametrize("option", ["--json", "--plot", "--csv", "--html"])
 @pytest.mark.parametrize("path", ["missing/out.png", "folder.png", "/dev/null/out.png"])
 def test_a_path_that_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch, capsys, option, path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.png").mkdir()
-    monkeypatch.setattr("minigraph.comparison.compare", lambda *_, **__: pytest.fail("the work began"))
+    monkeypatch.setattr("minigraph.comparison.gradients.compare_gradients", lambda *_, **__: pytest.fail("it began"))
     assert f"cannot write '{path}': " in refused(capsys, *SHORT, option, path)
 
 
@@ -301,7 +466,7 @@ def test_an_interrupt_ends_quietly(monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("minigraph.comparison.compare", interrupted)
+    monkeypatch.setattr("minigraph.comparison.gradients.compare_gradients", interrupted)
     assert main(SHORT) == 130
     assert capsys.readouterr() == ("", "")
 
@@ -319,11 +484,15 @@ def test_the_core_does_not_import_the_command():
     program = "import sys, minigraph; print([m for m in sys.modules if m.partition('.')[0] in ('rich', 'matplotlib')])"
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert ended.stdout.strip() == "[]", ended.stderr
-    imports = re.compile(r"minigraph\.(report|comparison|__main__)|import (report|comparison)")
-    users = {path.name for path in (ROOT / "minigraph").rglob("*.py") if imports.search(path.read_text())}
-    assert users <= {"__main__.py", "report.py", "comparison.py"}
+    uses = re.compile(r"minigraph\.(comparison|__main__)|import comparison")
+    users = {path.relative_to(ROOT) for path in (ROOT / "minigraph").rglob("*.py") if uses.search(path.read_text())}
+    outside = {path.as_posix() for path in users if path.parts[1] != "comparison"}
+    assert outside == {"minigraph/__init__.py", "minigraph/__main__.py"}
 
 
-def test_the_json_documented_is_the_json_written():
-    text = report.comparison_json.__doc__
-    assert f'"{report.JSON_FORMAT}"' in text
+@pytest.mark.parametrize(
+    ("function", "format"),
+    [(records.gradient_json, records.GRADIENT_FORMAT), (records.training_json, records.TRAINING_FORMAT)],
+)
+def test_the_json_documented_is_the_json_written(function, format):
+    assert f'"{format}"' in function.__doc__

@@ -1,0 +1,375 @@
+"""The subcommands ``minigraph compare`` and ``minigraph train``: a classifier of digits under several clips."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from minigraph.errors import DataError, MinigraphError, NotFoundError, suggest
+
+if TYPE_CHECKING:
+    from minigraph.clip import GradientClipBase
+    from minigraph.comparison.report import Report
+    from minigraph.optimizer import Optimizer
+    from minigraph.place import Place
+    from minigraph.reader import Reader
+
+T = TypeVar("T")
+
+DEFAULT_CLIPS: Final = ("norm=2", "global_norm=1", "value=0.1")
+UNCLIPPED: Final = "unclipped"
+OPTIMIZERS: Final = ("sgd", "momentum", "adam")
+MAX_SEED: Final = 2**31 - 1
+EVALUATION_BATCH: Final = 500
+
+COMPARE: Final = """\
+Compare gradients with and without clipping.
+
+The network 784-128-64-10 is built once. One program computes its gradients on
+batches of handwritten digits and beside them what each clip makes of them.
+"""
+
+TRAIN: Final = """\
+Compare training with and without clipping.
+
+The network 784-128-64-10 is trained once unclipped and once under each clip,
+from the same start values and on the same batches of handwritten digits. After
+each epoch loss and accuracy are measured on digits held out from training.
+"""
+
+CLIPS: Final = """\
+clips:
+  norm=C            scale each gradient down to an L2 norm of at most C
+  global_norm=C     scale all gradients by one factor, down to a common norm of C
+  value=C           limit each element to [-C, C]
+  value=LOW:HIGH    limit each element to [LOW, HIGH]
+  CLASS(...)        any strategy of minigraph.clip, as a program's text has it:
+                    "GradientClipByNorm(clip_norm=2.0)"
+"""
+
+COMPARE_EXAMPLES: Final = """
+examples:
+  minigraph compare
+  minigraph compare --clip norm=0.5 --clip norm=1 --batches 3 --no-diff
+  minigraph compare --train 0.1 --batches 60 --plot norms.png --json norms.json
+  minigraph compare --quiet --csv norms.csv --html norms.html
+"""
+
+TRAIN_EXAMPLES: Final = """
+examples:
+  minigraph train
+  minigraph train --epochs 20 --rate 0.5 --clip global_norm=1 --html training.html
+  minigraph train --optimizer adam --rate 0.01 --csv training.csv
+"""
+
+
+# Options
+
+
+def add_commands(commands: Any) -> None:
+    """Add both subcommands to what `argparse` made of ``add_subparsers``."""
+    compare = _command(
+        commands, "compare", "compare a program's gradients with and without clipping", COMPARE, COMPARE_EXAMPLES
+    )
+    compare.set_defaults(run=partial(_run, compare_report))
+    experiment = _experiment(compare)
+    experiment.add_argument(
+        "--batches", type=checked(_whole_number), default=10, metavar="N",
+        help="how many batches; the data are read again when they end (default: 10; an epoch of digits has 12)",
+    )  # fmt: skip
+    experiment.add_argument(
+        "--train", type=checked(_learning_rate), metavar="RATE",
+        help="move the parameters after each batch by SGD along the unclipped gradients (default: they stay)",
+    )  # fmt: skip
+    _output(compare, "batch by batch")
+
+    train = _command(commands, "train", "compare training with and without clipping", TRAIN, TRAIN_EXAMPLES)
+    train.set_defaults(run=partial(_run, train_report))
+    experiment = _experiment(train)
+    experiment.add_argument(
+        "--epochs", type=checked(_whole_number), default=5, metavar="N", help="runs over the data (default: 5)"
+    )
+    experiment.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd", help="the updates (default: sgd)")
+    experiment.add_argument(
+        "--rate", type=checked(_learning_rate), default=0.2, metavar="RATE", help="the learning rate (default: 0.2)"
+    )
+    _output(train, "step by step")
+
+
+def _command(commands: Any, name: str, summary: str, description: str, examples: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=CLIPS + examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    return parser
+
+
+def _experiment(parser: argparse.ArgumentParser) -> Any:
+    group = parser.add_argument_group("experiment")
+    group.add_argument(
+        "--clip", dest="clips", action="append", type=checked(_clip), metavar="KIND=THRESHOLD",
+        help=f"a clip to compare, see below; may be repeated (default: {', '.join(DEFAULT_CLIPS)})",
+    )  # fmt: skip
+    group.add_argument(
+        "--data", choices=("digits", "mnist"), default="digits",
+        help="the bundled digits in MNIST's form, or MNIST, which is downloaded if need be (default: digits)",
+    )  # fmt: skip
+    group.add_argument(
+        "--batch-size", type=checked(_whole_number), default=128, metavar="N", help="images in a batch (default: 128)"
+    )
+    group.add_argument(
+        "--seed", type=checked(_seed), default=1, metavar="N",
+        help="of the start values and the shuffling; equal seeds, equal output (default: 1)",
+    )  # fmt: skip
+    group.add_argument(
+        "--place", type=checked(_place), default="cpu", metavar="PLACE",
+        help="cpu, cuda, or cuda:1 for the second GPU (default: cpu)",
+    )  # fmt: skip
+    return group
+
+
+def _output(parser: argparse.ArgumentParser, resolution: str) -> None:
+    group = parser.add_argument_group("output")
+    # Not argparse.BooleanOptionalAction, whose help differs between versions of Python.
+    shown = parser.prog.endswith("compare")
+    group.add_argument(
+        "--diff", action="store_true", default=shown,
+        help=f"print the operators that each clip inserts{' (the default)' if shown else ''}",
+    )  # fmt: skip
+    group.add_argument("--no-diff", dest="diff", action="store_false", help="leave them out")
+    group.add_argument("--json", metavar="FILE", help=f"write all numbers, {resolution}, to this file")
+    group.add_argument("--csv", metavar="FILE", help=f"write a table of the numbers, {resolution}, to this file")
+    group.add_argument(
+        "--plot", type=checked(_plot_file), metavar="FILE.png", help="draw to this file (.png, .svg or .pdf)"
+    )
+    group.add_argument(
+        "--html",
+        type=checked(_html_file),
+        metavar="FILE",
+        help="write one page with tables, pictures and program diffs",
+    )
+    group.add_argument("--quiet", action="store_true", help="print nothing but errors")
+
+
+def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """`parse` with its errors as argparse prints them."""
+
+    def parse_option(text: str) -> T:
+        try:
+            return parse(text)
+        except MinigraphError as error:
+            raise argparse.ArgumentTypeError(message_of(error)) from None
+
+    return parse_option
+
+
+def message_of(error: MinigraphError) -> str:
+    """What `error` says, without the line of code that raised it, which is not the user's."""
+    return "\n  ".join(filter(None, [error.message, *error.details, error.hint]))
+
+
+def _clip(text: str) -> GradientClipBase:
+    from minigraph.comparison.clip_text import parse_clip
+
+    return parse_clip(text)
+
+
+def _whole_number(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
+    return number
+
+
+def _seed(text: str) -> int:
+    number = _whole_number(text)
+    if number > MAX_SEED:
+        raise argparse.ArgumentTypeError(f"must be at most {MAX_SEED}, got {text!r}")
+    return number
+
+
+def _learning_rate(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r}")
+    return number
+
+
+def _place(text: str) -> Place:
+    from minigraph.place import CPUPlace, CUDAPlace
+
+    kind, colon, number = text.partition(":")
+    if text == "cpu":
+        return CPUPlace()
+    if kind != "cuda" or (colon and not (number.isascii() and number.isdigit())):
+        hint = suggest(kind, ["cpu", "cuda"]) or "The places are cpu, cuda and cuda:N."
+        raise NotFoundError(f"unknown place {text!r}", hint=hint)
+    place = CUDAPlace(int(number or 0))
+    _ = place.xp  # a missing GPU or library shows here, before any work
+    return place
+
+
+def _plot_file(text: str) -> str:
+    from minigraph.comparison.plots import PLOT_SUFFIXES, check_plotting
+
+    if os.path.splitext(text)[1].lower() not in PLOT_SUFFIXES:
+        raise argparse.ArgumentTypeError(f"the name must end in {', '.join(PLOT_SUFFIXES)}, got {text!r}")
+    check_plotting()
+    return text
+
+
+def _html_file(text: str) -> str:
+    from minigraph.comparison.plots import check_plotting
+
+    check_plotting()
+    return text
+
+
+# Running
+
+
+def _run(make_report: Callable[[argparse.Namespace], Report[Any]], options: argparse.Namespace) -> int:
+    """Check the options, make the report, write the files, print; returns the exit status."""
+    from minigraph.comparison.clip_text import parse_clip
+    from minigraph.comparison.files import replacing
+
+    options.clips = options.clips or [parse_clip(text) for text in DEFAULT_CLIPS]
+    if len(set(options.clips)) < len(options.clips):
+        return fail("the same --clip is given twice", 2)
+    named = {kind: getattr(options, kind) for kind in ("json", "csv", "plot", "html") if getattr(options, kind)}
+    for kind, path in named.items():
+        twin = next((other for other in named if named[other] == path), kind)
+        if twin != kind:
+            return fail(f"--{twin} and --{kind} name the same file, {path}", 2)
+    with ExitStack() as files:
+        try:  # before the work, whose results would be lost
+            partials = {kind: files.enter_context(replacing(path)) for kind, path in named.items()}
+        except DataError as error:
+            return fail(message_of(error), 2)
+        report = make_report(options)
+        _write(report, partials, named)
+        if not options.quiet:
+            report.print(show_diff=options.diff)
+    return 0
+
+
+def fail(message: str, status: int) -> int:
+    """Print an error; returns the exit status."""
+    print(f"minigraph: error: {message}", file=sys.stderr)
+    return status
+
+
+def _write(report: Report[Any], partials: dict[str, Path], named: dict[str, str]) -> None:
+    from minigraph.comparison.records import write_csv, write_json
+
+    if "json" in partials:
+        write_json(report.to_json(), partials["json"])
+    if "csv" in partials:
+        write_csv(report.rows(), partials["csv"])
+    if "plot" in partials:
+        from minigraph.comparison.plots import write_figure
+
+        write_figure(report, partials["plot"], os.path.splitext(named["plot"])[1])
+    if "html" in partials:
+        partials["html"].write_text(report.html(), encoding="utf-8")
+
+
+def compare_report(options: argparse.Namespace) -> Report[Any]:
+    """What ``minigraph compare`` shows."""
+    from minigraph.comparison.digits import Batches, build_network
+    from minigraph.comparison.gradients import compare_gradients
+    from minigraph.optimizer import SGDOptimizer
+
+    network = build_network(options.seed)
+    rate = options.train
+    return compare_gradients(
+        network.program,
+        network.loss,
+        _named(options.clips),
+        _Counted(Batches(network, _reader(options.data), options.batch_size, options.seed), options.batches),
+        startup=network.startup,
+        optimizer=None if rate is None else lambda: SGDOptimizer(rate),
+        place=options.place,
+        settings={**_settings(options), "learning_rate": rate},
+        progress=False if options.quiet else None,
+    )
+
+
+def train_report(options: argparse.Namespace) -> Report[Any]:
+    """What ``minigraph train`` shows."""
+    from minigraph.comparison.digits import Batches, build_network
+    from minigraph.comparison.training import compare_training
+
+    network = build_network(options.seed)
+    held_out = Batches(network, _reader(options.data, is_test=True), EVALUATION_BATCH)
+    return compare_training(
+        network.program,
+        network.loss,
+        {UNCLIPPED: None, **_named(options.clips)},
+        Batches(network, _reader(options.data), options.batch_size, options.seed).epochs(),
+        optimizer=partial(_optimizer, options.optimizer, options.rate),
+        epochs=options.epochs,
+        metrics={"accuracy": network.accuracy},
+        evaluate=list(held_out.epochs()()),
+        startup=network.startup,
+        place=options.place,
+        settings={**_settings(options), "optimizer": options.optimizer, "learning_rate": options.rate},
+        progress=False if options.quiet else None,
+    )
+
+
+class _Counted:
+    """So many batches; their number is known before they are read, for the progress bar."""
+
+    def __init__(self, batches: Any, count: int) -> None:
+        self._batches, self._count = batches, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Any:
+        return self._batches.first(self._count)
+
+
+def _named(clips: Sequence[GradientClipBase]) -> dict[str, Any]:
+    from minigraph.comparison.clip_text import clip_text
+
+    return {clip_text(clip): clip for clip in clips}
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    return {"data": options.data, "batch_size": options.batch_size, "seed": options.seed}
+
+
+def _reader(data: str, is_test: bool = False) -> Reader[Any]:
+    from minigraph.dataset import digits, mnist
+
+    if data == "digits":
+        return digits.test(28) if is_test else digits.train(28)
+    # Who asks for MNIST by name is not served other data in its place.
+    return mnist.test(strict=True) if is_test else mnist.train(strict=True)
+
+
+def _optimizer(name: str, rate: float) -> Optimizer:
+    from minigraph.optimizer import AdamOptimizer, MomentumOptimizer, SGDOptimizer
+
+    if name == "momentum":
+        return MomentumOptimizer(rate, momentum=0.9)
+    return AdamOptimizer(rate) if name == "adam" else SGDOptimizer(rate)

@@ -1,0 +1,272 @@
+"""What clipping strategies do to the gradients of a program, on the same batches.
+
+One program computes the backward pass once and every strategy's clipped gradients side by side from it. So all see the
+same raw gradients, bit for bit, whatever random numbers the program draws, and a batch costs one backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigraph.backward import ParamsGrads
+from minigraph.comparison.programs import (
+    Feed,
+    Feeds,
+    Strategy,
+    batch_size,
+    building,
+    check_clips,
+    clip,
+    differentiate,
+    each_feed,
+    feed_count,
+    forward_clone,
+    made_by,
+    name_in,
+    scope_with,
+    start_values,
+)
+from minigraph.comparison.progress import ProgressBar
+from minigraph.comparison.report import Report, StrategyResult
+from minigraph.comparison.statistics import Measured, Recorder, Series
+from minigraph.executor import Executor
+from minigraph.ir import Operator, Parameter, Program, Variable
+from minigraph.optimizer import Optimizer
+from minigraph.place import Place
+from minigraph.scope import Scope
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import RenderableType
+
+
+@dataclass(frozen=True, eq=False)
+class GradientReport(Report[StrategyResult]):
+    """What several strategies did to the gradients of one program.
+
+    Attributes
+    ----------
+    forward : Program
+        The program without backward pass.
+    unclipped : Program
+        The same with its backward pass: what each strategy's own program is compared with.
+    program : Program
+        The one that ran: backward pass and all strategies.
+    strategies : dict of str to StrategyResult
+    loss : ndarray, float64[batches]
+    batch_sizes : ndarray, int64[batches]
+        The leading dimension of the arrays fed; -1 where they share none.
+    place : Place
+    settings : dict
+    """
+
+    program: Program = field(kw_only=True)
+    loss: Series = field(kw_only=True)
+    batch_sizes: NDArray[np.int64] = field(kw_only=True)
+
+    def renderables(self, show_diff: bool) -> Iterator[RenderableType]:
+        from minigraph.comparison.tables import gradient_tables
+
+        return gradient_tables(self, show_diff)
+
+    def to_json(self) -> dict[str, Any]:
+        """As documented at `minigraph.comparison.records.gradient_json`."""
+        from minigraph.comparison.records import gradient_json
+
+        return gradient_json(self)
+
+    def rows(self) -> Iterator[Sequence[Any]]:
+        """One row per strategy, parameter and batch; see `minigraph.comparison.records.gradient_rows`."""
+        from minigraph.comparison.records import gradient_rows
+
+        return gradient_rows(self)
+
+    def figure(self) -> Figure:
+        """Norms before and after clipping: a row per strategy, a column per parameter and one for all together."""
+        from minigraph.comparison.plots import norms_grid
+
+        return norms_grid(self)
+
+    def html(self) -> str:
+        from minigraph.comparison.page import gradient_page
+
+        return gradient_page(self)
+
+
+def compare_gradients(
+    program: Program,
+    loss: Variable | str,
+    clips: Mapping[str, Strategy],
+    feeds: Feeds,
+    *,
+    startup: Program | None = None,
+    scope: Scope | None = None,
+    parameters: Sequence[Parameter | str] | None = None,
+    optimizer: Callable[[], Optimizer] | None = None,
+    place: Place | None = None,
+    settings: Mapping[str, Any] | None = None,
+    progress: bool | None = None,
+) -> GradientReport:
+    """Compare what clipping strategies make of the gradients of `loss`, batch by batch.
+
+    A clone of `program` gets one backward pass and behind it the operators of every strategy. The program, the scope
+    and the default programs stay as they are.
+
+    Parameters
+    ----------
+    program : Program
+        Backward pass and updates that it has already are left out of the clone, and so are clips noted on parameters.
+    loss : Variable or str, float[1]
+        What to differentiate.
+    clips : dict of str to GradientClipBase
+        Strategies by name. None instead of a strategy leaves the gradients as they are. Whatever maps (parameter,
+        gradient) pairs to such pairs will do; state that a strategy keeps is initialised once and lives as long as
+        the comparison.
+    feeds : iterable of dict, or callable that returns one
+        What to run on: variable name to array.
+    startup : Program, optional
+        Run once for the parameters' values.
+    scope : Scope, optional
+        Where the values are, in place of `startup`. Default: the global scope. They are copied.
+    parameters : sequence of Parameter or str, optional
+        Whose gradients to compare. Default: all trainable parameters.
+    optimizer : callable, optional
+        Returns a new optimizer, which moves the parameters along the unclipped gradients after each batch, such as
+        ``lambda: SGDOptimizer(0.1)``. Default: they stay.
+    place : Place, optional
+        Default: `CPUPlace`.
+    settings : dict, optional
+        Notes on the experiment that the report shows.
+    progress : bool, optional
+        Whether to show a progress bar on standard error. Default: when the run takes long, on a terminal.
+
+    Returns
+    -------
+    GradientReport
+
+    Raises
+    ------
+    WrongTypeError
+        If `clips` does not map names to strategies, or an argument has the wrong type.
+    NotFoundError
+        If the program has no such loss.
+    ProgramError
+        If a parameter has no value, or the loss depends on none.
+    DataError
+        If there is no batch.
+
+    Examples
+    --------
+    >>> import minigraph as fluid, numpy as np
+    >>> main, startup = fluid.Program(), fluid.Program()
+    >>> with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    ...     x = fluid.data("x", [None, 2])
+    ...     loss = fluid.layers.mean(fluid.layers.fc(x, 1, bias_attr=False))
+    >>> batch = {"x": np.array([[3, 4]], "float32")}  # which is the gradient, too
+    >>> clips = {"norm 1": fluid.clip.GradientClipByNorm(1.0), "raw": None}
+    >>> report = compare_gradients(main, loss, clips, [batch], startup=startup)
+    >>> total = report["norm 1"].total
+    >>> total.norm_before.round(6), total.norm_after.round(6), total.factor.round(6), total.share_clipped
+    (array([5.]), array([1.]), array([0.2]), 1.0)
+    >>> report["raw"].total.share_clipped
+    0.0
+    """
+    clips = check_clips(clips)
+    loss_name = name_in(program, loss, "loss")
+    wanted = None if parameters is None else [name_in(program, param, "parameters") for param in parameters]
+    forward = forward_clone(program)
+    values, place = start_values(forward, startup, scope, place)
+    together = _build(forward, loss_name, wanted, clips, optimizer)
+    run = _Run(together, place, scope_with(values, together.state, place), loss_name)
+    with ProgressBar(feed_count(feeds), progress) as bar:
+        for feed in each_feed(feeds, "feeds"):
+            run.add(feed)
+            bar.advance()
+    alone = {name: _build(forward, loss_name, wanted, {name: clips[name]}) for name in clips}
+    return GradientReport(
+        forward=forward,
+        unclipped=_build(forward, loss_name, wanted, {}).program,
+        strategies={
+            name: StrategyResult(
+                name, strategy, alone[name].program, run.recorders[name].parameters(), run.recorders[name].total()
+            )
+            for name, strategy in clips.items()
+        },
+        place=place,
+        settings=dict(settings or {}),
+        program=together.program,
+        loss=np.array(run.losses, np.float64),
+        batch_sizes=np.array(run.batch_sizes, np.int64),
+    )
+
+
+@dataclass(frozen=True)
+class _Built:
+    """A program with its backward pass and strategies, the startup program of its state, and the pairs to compare."""
+
+    program: Program
+    state: Program
+    raw: ParamsGrads
+    clipped: dict[str, ParamsGrads]
+
+
+def _build(
+    forward: Program,
+    loss: str,
+    parameters: Sequence[str] | None,
+    clips: Mapping[str, Strategy],
+    optimizer: Callable[[], Optimizer] | None = None,
+) -> _Built:
+    program = forward.clone()
+    with building(program) as state:
+        raw = differentiate(program, loss, parameters)
+        updates = _append_updates(program, raw, optimizer)
+        # Behind the strategies, which are all to see the same parameters, but made before them: a strategy may ask for
+        # updates to be skipped, which does not concern these.
+        with program.global_block().inserting_before(updates[0] if updates else None):
+            clipped = {name: clip(name, strategy, raw) for name, strategy in clips.items()}
+    return _Built(program, state, raw, clipped)
+
+
+def _append_updates(
+    program: Program, raw: ParamsGrads, optimizer: Callable[[], Optimizer] | None
+) -> Sequence[Operator]:
+    """Everything that the optimizer appends."""
+    if optimizer is None:
+        return []
+    block = program.global_block()
+    count = len(block.ops)
+    made_by(optimizer).apply_gradients(raw)
+    return block.ops[count:]
+
+
+class _Run:
+    """The program at work, and what was found so far."""
+
+    def __init__(self, built: _Built, place: Place, scope: Scope, loss: str) -> None:
+        self._program, self._scope = built.program, scope
+        self._executor = Executor(place)
+        self._raw = [grad.name for _, grad in built.raw]
+        self._clipped = {name: [grad.name for _, grad in pairs] for name, pairs in built.clipped.items()}
+        self._loss = loss
+        names = [param.name for param, _ in built.raw]
+        self.recorders = {name: Recorder(names) for name in built.clipped}
+        self.losses: list[float] = []
+        self.batch_sizes: list[int] = []
+
+    def add(self, feed: Feed) -> None:
+        """Compare the gradients on one batch."""
+        # A gradient that a strategy leaves alone is fetched once, as the raw one.
+        names = dict.fromkeys([self._loss, *self._raw, *(name for group in self._clipped.values() for name in group)])
+        fetched = self._executor.run(self._program, feed=feed, fetch_list=list(names), scope=self._scope)
+        found = dict(zip(names, fetched, strict=True))
+        before = Measured([found[name] for name in self._raw])
+        for name, group in self._clipped.items():
+            self.recorders[name].add(before, [found[grad] for grad in group])
+        self.losses.append(float(found[self._loss].reshape(())))
+        self.batch_sizes.append(batch_size(feed))

@@ -1,0 +1,250 @@
+"""The programs of a comparison. The caller's program is only read; what is built here are clones of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigraph import unique_name
+from minigraph.backward import ParamsGrads, append_backward
+from minigraph.clip import error_clip_callback
+from minigraph.defaults import program_guard
+from minigraph.errors import ClipError, DataError, NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
+from minigraph.executor import Executor
+from minigraph.ir import Parameter, Program, Role, Variable
+from minigraph.optimizer import Optimizer
+from minigraph.place import CPUPlace, Place
+from minigraph.scope import Scope, global_scope
+
+Strategy: TypeAlias = Callable[[ParamsGrads], Sequence[tuple[Parameter, Variable]]] | None
+"""Appends clip operators for (parameter, gradient) pairs and returns the clipped pairs; None leaves them unclipped."""
+
+Feed: TypeAlias = Mapping[str, Any]
+Feeds: TypeAlias = Iterable[Feed] | Callable[[], Iterable[Feed]]
+Values: TypeAlias = dict[str, NDArray[Any]]
+
+_AFTER_FORWARD = Role.BACKWARD | Role.OPTIMIZE | Role.LR_SCHED
+
+
+# The caller's arguments
+
+
+def check_clips(clips: Mapping[str, Strategy]) -> dict[str, Strategy]:
+    """`clips` as a dict, if every name is a str and every strategy can be called or is None.
+
+    Raises
+    ------
+    WrongTypeError
+        Otherwise.
+    """
+    if not isinstance(clips, Mapping):
+        raise WrongTypeError(
+            f"clips must map names to strategies, got {clips!r:.80}", site=caller_site(),
+            hint='Write {"norm 1": GradientClipByNorm(1.0)}, for example.',
+        )  # fmt: skip
+    for name, strategy in clips.items():
+        if not isinstance(name, str):
+            raise WrongTypeError(f"the name of a strategy must be a str, got {name!r:.60}", site=caller_site())
+        if strategy is not None and not callable(strategy):
+            raise WrongTypeError(
+                f"strategy {name!r} must be a clip such as GradientClipByNorm(1.0), or None for unclipped gradients, "
+                f"got {strategy!r:.60}",
+                site=caller_site(),
+            )
+    return dict(clips)
+
+
+def name_in(program: Program, variable: Variable | str, what: str) -> str:
+    """The name of a variable of the global block, given as itself or by name.
+
+    Raises
+    ------
+    WrongTypeError
+        If it is neither.
+    NotFoundError
+        If the program has no such variable.
+    """
+    name = variable.name if isinstance(variable, Variable) else variable
+    if not isinstance(name, str):
+        raise WrongTypeError(f"{what} must be a Variable or a name, got {variable!r:.60}", site=caller_site())
+    known = program.global_block().vars
+    if name not in known:
+        raise NotFoundError(f"the program has no variable {name!r} for {what}", site=caller_site(),
+                            hint=suggest(name, known))  # fmt: skip
+    return name
+
+
+def made_by(factory: Callable[[], Optimizer]) -> Optimizer:
+    """The optimizer that the caller's function returns.
+
+    Raises
+    ------
+    WrongTypeError
+        If it is no function, or returns something else.
+    ClipError
+        If the optimizer has a clip of its own.
+    """
+    optimizer: Any = factory() if callable(factory) else factory
+    if not callable(factory) or not isinstance(optimizer, Optimizer):
+        raise WrongTypeError(
+            f"optimizer must be a function that returns a new optimizer, got {optimizer!r:.60}", site=caller_site(),
+            hint="Write optimizer=lambda: SGDOptimizer(0.1), for example: each clone gets one of its own.",
+        )  # fmt: skip
+    if optimizer._grad_clip is not None:
+        raise ClipError(
+            f"the optimizer clips by {optimizer._grad_clip!r} already", site=caller_site(),
+            hint="Leave grad_clip out, and name the strategy in clips.",
+        )  # fmt: skip
+    return optimizer
+
+
+def each_feed(feeds: Feeds, what: str) -> Iterator[Feed]:
+    """One pass over `feeds`.
+
+    Raises
+    ------
+    DataError
+        If there is none, as when an iterator is passed over a second time.
+    """
+    is_empty = True
+    for feed in feeds() if callable(feeds) else feeds:
+        is_empty = False
+        yield feed
+    if is_empty:
+        raise DataError(
+            f"{what}: there is no batch", site=caller_site(),
+            hint="Give a list of feeds, or a function that returns one pass over them each time it is called.",
+        )  # fmt: skip
+
+
+def feed_count(feeds: Feeds) -> int | None:
+    """How many batches a pass over `feeds` has, where that is known beforehand."""
+    return len(feeds) if isinstance(feeds, Sized) else None
+
+
+def batch_size(feed: Feed) -> int:
+    """The rows of a batch: the leading dimension that all arrays share; -1 if they share none."""
+    sizes = {np.shape(array)[:1] for array in feed.values()}
+    return sizes.pop()[0] if len(sizes) == 1 and () not in sizes else -1
+
+
+# Building
+
+
+class FreshNames(unique_name.UniqueNameGenerator):
+    """Counts from zero and passes over the names that are taken."""
+
+    def __init__(self, taken: Container[str]) -> None:
+        super().__init__()
+        self._taken = taken
+
+    def __call__(self, key: str) -> str:
+        name = super().__call__(key)
+        while name in self._taken:
+            name = super().__call__(key)
+        return name
+
+
+def forward_clone(program: Program) -> Program:
+    """A clone without backward pass, updates, and the variables that only they use; no parameter asks for a clip."""
+    twin = program.clone()
+    for block in twin.blocks:
+        dropped = [op for op in block.ops if op.role & _AFTER_FORWARD]
+        for op in dropped:
+            block.remove(op)
+        unused = {name for op in dropped for name in (*op.input_arg_names, *op.output_arg_names)}
+        unused -= {name for b in twin.blocks for op in b.ops for name in (*op.input_arg_names, *op.output_arg_names)}
+        for var in list(block.vars.values()):
+            if var.name in unused and not isinstance(var, Parameter):
+                block.remove_var(var.name)
+    for param in twin.all_parameters():
+        param.gradient_clip = None
+    twin.backward_passes = 0
+    return twin
+
+
+@contextmanager
+def building(program: Program) -> Iterator[Program]:
+    """Inside, layers write to `program`, under names that are free there; gives the startup program they fill."""
+    state = Program()
+    state.random_seed = program.random_seed
+    with program_guard(program, state), unique_name.guard(FreshNames(program.global_block().vars)):
+        yield state
+
+
+def differentiate(program: Program, loss: str, parameters: Sequence[str] | None = None) -> ParamsGrads:
+    """Append the backward pass, error clips included, as an optimizer does.
+
+    Raises
+    ------
+    ProgramError
+        If the loss depends on no parameter.
+    """
+    pairs = append_backward(program.global_block().var(loss), parameters, callbacks=[error_clip_callback])
+    if not pairs:
+        raise ProgramError(f"{loss} depends on no trainable parameter", site=caller_site())
+    return pairs
+
+
+def clip(name: str, strategy: Strategy, pairs: ParamsGrads) -> ParamsGrads:
+    """The pairs with the gradients that the strategy makes, in the order of `pairs`.
+
+    Raises
+    ------
+    ProgramError
+        If the strategy leaves a parameter without a gradient.
+    """
+    if strategy is None:
+        return list(pairs)
+    clipped = {param.name: grad for param, grad in strategy(list(pairs))}
+    missing = [param.name for param, _ in pairs if clipped.get(param.name) is None]
+    if missing:
+        raise ProgramError(f"strategy {name!r} returns no gradient for {', '.join(missing)}", site=caller_site())
+    return [(param, clipped[param.name]) for param, _ in pairs]
+
+
+# Values
+
+
+def start_values(
+    program: Program, startup: Program | None, scope: Scope | None, place: Place | None
+) -> tuple[Values, Place]:
+    """Copies of the persistable variables' values: after one run of `startup`, or as `scope` holds them.
+
+    Raises
+    ------
+    ProgramError
+        If both are given, or a variable has no value.
+    """
+    place = place or CPUPlace()
+    if startup is not None and scope is not None:
+        raise ProgramError("give startup or scope, not both", site=caller_site(),
+                           hint="startup is run once, scope holds values already.")  # fmt: skip
+    source = global_scope() if scope is None else scope
+    if startup is not None:
+        source = Scope()
+        Executor(place).run(startup, scope=source)
+    values = {}
+    for var in program.global_block().vars.values():
+        holder = source.find_var(var.name) if var.persistable else None
+        if holder is not None and holder.value is not None:
+            values[var.name] = np.array(holder.get_tensor())
+        elif var.persistable:
+            raise ProgramError(
+                f"{var.name} has no value", site=caller_site(),
+                hint="Give startup=, or run the startup program first and give scope= where that was not the global.",
+            )  # fmt: skip
+    return values, place
+
+
+def scope_with(values: Values, state: Program, place: Place) -> Scope:
+    """A new scope with copies of `values` and with what the startup program `state` makes."""
+    scope = Scope()
+    for name, value in values.items():
+        scope.var(name).get_tensor().set(value, place)
+    Executor(place).run(state, scope=scope)
+    return scope

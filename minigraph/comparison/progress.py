@@ -1,0 +1,60 @@
+"""A progress bar on standard error, for runs that take long."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from types import TracebackType
+from typing import Any, Final
+
+PATIENCE: Final = 2.0
+"""Seconds after which a run counts as long."""
+
+
+class ProgressBar:
+    """Counts batches; shows a bar once the run takes long, and takes it away at the end.
+
+    Parameters
+    ----------
+    total : int, optional
+        How many batches there will be, where that is known.
+    shown : bool, optional
+        True: from the first batch on. False: never. Default: after `PATIENCE` seconds, if standard error is a terminal.
+    """
+
+    def __init__(self, total: int | None, shown: bool | None = None) -> None:
+        self._total = total
+        self._done = 0
+        self._bar: Any = None
+        self._task: Any = None
+        if shown is None and sys.stderr.isatty():
+            self._due = PATIENCE
+        else:
+            self._due = 0.0 if shown else math.inf
+
+    def __enter__(self) -> ProgressBar:
+        self._start = time.monotonic()
+        return self
+
+    def advance(self) -> None:
+        """One batch more is done."""
+        self._done += 1
+        if self._bar is None and time.monotonic() - self._start >= self._due:
+            self._show()
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._done)
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self._bar = Progress(console=Console(stderr=True), transient=True)
+        self._bar.start()
+        self._task = self._bar.add_task("batches", total=self._total)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()

@@ -1,0 +1,240 @@
+"""What clipping did to gradients, in numbers: norms, factors, cosines, what changed.
+
+All numbers are computed on the host, from fetched gradients, and not by operators of the program. So they are no part
+of what they measure; sums of products are taken in float64, which float32 operators could not do for a cosine that
+differs from 1 by less than a millionth; and NaN, infinity, 1e30 and 1e-30 are all in range. The price is one copy of
+the gradients for each strategy while a batch is compared, and a fraction of the time of the backward pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minigraph.kernels.norm import norm
+
+Array = NDArray[Any]
+Series = NDArray[np.float64]
+
+QUANTITIES: Final = ("norm_before", "norm_after", "factor", "cosine", "share_changed")
+"""What `GradientStatistics` holds a series of."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A series in four numbers."""
+
+    mean: float
+    min: float
+    max: float
+    median: float
+
+
+def summarize(series: Series) -> Summary:
+    """Mean, minimum, maximum and median; NaN where the series is empty or holds a NaN.
+
+    Examples
+    --------
+    >>> summarize(np.array([1.0, 2.0, 6.0]))
+    Summary(mean=3.0, min=1.0, max=6.0, median=2.0)
+    """
+    if not len(series):
+        return Summary(math.nan, math.nan, math.nan, math.nan)
+    with np.errstate(all="ignore"):
+        functions = (np.mean, np.min, np.max, np.median)
+        return Summary(*[float(function(series)) for function in functions])
+
+
+@dataclass(frozen=True, eq=False)
+class GradientStatistics:
+    """What a strategy did to one gradient, or to all of them as one vector; one entry per batch.
+
+    Attributes
+    ----------
+    norm_before, norm_after : ndarray, float64[batches]
+        L2 norms of the gradient as the backward pass made it, and as the strategy left it.
+    cosine : ndarray, float64[batches]
+        Of the angle between the two; NaN where one of them is zero or not finite.
+    share_changed : ndarray, float64[batches]
+        The share of elements that changed, from 0 to 1. A NaN that stayed NaN has not changed.
+    """
+
+    norm_before: Series
+    norm_after: Series
+    cosine: Series
+    share_changed: Series
+
+    def __post_init__(self) -> None:
+        for series in (self.norm_before, self.norm_after, self.cosine, self.share_changed):
+            series.flags.writeable = False
+
+    @property
+    def factor(self) -> Series:
+        """``norm_after / norm_before``; 1 for a zero gradient that stayed zero, infinity for one that did not."""
+        with np.errstate(all="ignore"):
+            ratio = self.norm_after / self.norm_before
+        return np.where((self.norm_before == 0) & (self.norm_after == 0), 1.0, ratio)
+
+    @property
+    def clipped(self) -> NDArray[np.bool_]:
+        """Whether any element changed, by batch."""
+        return self.share_changed > 0
+
+    @property
+    def share_clipped(self) -> float:
+        """The share of batches in which the gradient changed, from 0 to 1."""
+        return float(np.mean(self.clipped)) if len(self.clipped) else math.nan
+
+    def summary(self, quantity: str) -> Summary:
+        """Over the batches, of one of `QUANTITIES`; of the cosine, over the batches where it is defined.
+
+        Examples
+        --------
+        >>> ones = np.ones(2)
+        >>> statistics = GradientStatistics(4 * ones, np.array([1.0, 4.0]), ones, np.array([1.0, 0.0]))
+        >>> statistics.summary("factor").mean, statistics.share_clipped
+        (0.625, 0.5)
+        """
+        series = getattr(self, quantity)
+        return summarize(series[~np.isnan(series)] if quantity == "cosine" else series)
+
+
+def l2_norm(*arrays: Array) -> float:
+    """``sqrt(sum(x**2))`` over all elements; neither overflows nor underflows on the way, and shows NaN and infinity.
+
+    Examples
+    --------
+    >>> norms = l2_norm(np.array([3e200, 4e200])), l2_norm(np.array([3e-200]), np.array([4e-200])), l2_norm(np.zeros(2))
+    >>> print(*[f"{norm:.6g}" for norm in norms])
+    5e+200 5e-200 0
+    """
+    scale, ratio = _norm(arrays)
+    return float(scale * ratio)
+
+
+def _norm(arrays: Sequence[Array]) -> tuple[float, float]:
+    with np.errstate(all="ignore"):  # NaN and infinity are results like any other
+        scale, ratio = norm(np, arrays)
+    return float(scale), float(ratio)
+
+
+def cosine(before: Array, after: Array) -> float:
+    """Cosine of the angle between two arrays as vectors; NaN where one is zero or not finite."""
+    return _cosine(_Vector(before), _Vector(after))
+
+
+class _Vector:
+    """An array as a vector, with what several comparisons need of it computed once."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self._scale, self._ratio = _norm([array])
+
+    @property
+    def norm(self) -> float:
+        return float(self._scale * self._ratio)
+
+    @property
+    def has_direction(self) -> bool:
+        return 0 < self._ratio < math.inf
+
+    @cached_property
+    def direction(self) -> Series:
+        """The vector of length 1, in float64."""
+        flat = self.array.ravel().astype(np.float64)
+        if self._scale != 1:
+            flat /= self._scale
+        flat /= self._ratio
+        return flat
+
+
+def _cosine(before: _Vector, after: _Vector) -> float:
+    if not (before.has_direction and after.has_direction):
+        return math.nan
+    if before is after:
+        return 1.0
+    return min(1.0, max(-1.0, float(before.direction @ after.direction)))  # rounding may lead out of the interval
+
+
+def _elements_changed(before: Array, after: Array) -> int:
+    if before is after:
+        return 0
+    differs = before != after
+    differs &= (before == before) | (after == after)  # NaN differs from itself, but has not changed
+    return int(np.count_nonzero(differs))
+
+
+@dataclass
+class _Log:
+    """What was found of one gradient so far."""
+
+    rows: list[tuple[float, float, float, float]] = field(default_factory=list)
+    """Norm before, norm after, cosine, share changed."""
+
+    def statistics(self) -> GradientStatistics:
+        columns = np.array(self.rows, np.float64).reshape(-1, 4).T
+        return GradientStatistics(*[column.copy() for column in columns])
+
+
+class Measured:
+    """The raw gradients of a batch, measured once however many strategies they are compared with."""
+
+    def __init__(self, gradients: Sequence[Array]) -> None:
+        self.vectors = [_Vector(gradient) for gradient in gradients]
+
+
+class Recorder:
+    """Compares gradients batch by batch and keeps the numbers.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The parameters, in the order in which gradients come.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._logs = {name: _Log() for name in names}
+        self._total = _Log()
+
+    def add(self, before: Measured, after: Sequence[Array]) -> None:
+        """One batch: what became of the raw gradients."""
+        found = []
+        for log, vector, array in zip(self._logs.values(), before.vectors, after, strict=True):
+            changed = _elements_changed(vector.array, array)
+            clipped = _Vector(array) if changed else vector
+            row = vector.norm, clipped.norm, _cosine(vector, clipped), changed / max(array.size, 1)
+            log.rows.append(row)
+            found.append((*row[:3], changed, array.size))
+        self._total.rows.append(_together(*zip(*found, strict=True)))
+
+    def parameters(self) -> dict[str, GradientStatistics]:
+        """By parameter."""
+        return {name: log.statistics() for name, log in self._logs.items()}
+
+    def total(self) -> GradientStatistics:
+        """Of all gradients as one vector."""
+        return self._total.statistics()
+
+
+def _together(
+    before: Sequence[float], after: Sequence[float], cosines: Sequence[float], changed: Sequence[int],
+    sizes: Sequence[int],
+) -> tuple[float, float, float, float]:  # fmt: skip
+    """The row of all gradients as one vector, from what is known of each.
+
+    The cosine is the sum of those of the parts, each weighted by its part of either vector: no product of magnitudes
+    is made that might leave the range of float64.
+    """
+    norms = l2_norm(np.array(before, np.float64)), l2_norm(np.array(after, np.float64))
+    total_cosine = math.nan
+    if all(0 < whole < math.inf for whole in norms):
+        parts = zip(before, after, cosines, strict=True)
+        total_cosine = math.fsum(c * (a / norms[0]) * (b / norms[1]) for a, b, c in parts if a and b)
+        total_cosine = min(1.0, max(-1.0, total_cosine))
+    return *norms, total_cosine, sum(changed) / max(sum(sizes), 1)
