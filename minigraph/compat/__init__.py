@@ -1,0 +1,1 @@
+"""Functions of other systems under their own names, computed by minigraph."""

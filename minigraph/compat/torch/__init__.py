@@ -1,0 +1,15 @@
+"""PyTorch's gradient clipping on tensors of the imperative mode; PyTorch itself is not needed.
+
+``import minigraph.compat.torch as torch`` and ``torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)``.
+
+Importing it also gives tensors the methods with which code written for PyTorch looks at a gradient:
+`minigraph.compat.torch.tensor_methods`.
+"""
+
+from math import inf, nan
+
+from minigraph.compat.torch import nn, tensor_methods
+from minigraph.dygraph import no_grad
+from minigraph.dygraph.tensor import Eager as Tensor
+
+__all__ = ["Tensor", "inf", "nan", "nn", "no_grad", "tensor_methods"]

@@ -1,0 +1,261 @@
+"""PyTorch's functions that clip gradients in place, after ``backward`` and before the optimizer's step.
+
+They take tensors of the imperative mode and change the value of their ``grad``, which stays the same object. All
+arithmetic is that of minigraph's operators, so norms neither overflow nor underflow; what is PyTorch's own is the
+definition: `EPSILON`, the norm of norms, and what happens where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from minigraph.compat.torch.norms import as_number, is_finite_in_torch, number, total_norm
+from minigraph.dygraph import Tensor, no_grad
+from minigraph.dygraph.tensor import Eager
+from minigraph.errors import ClipError, ExecutionError, WrongTypeError, caller_site, warn
+from minigraph.types import DType
+
+EPSILON = 1e-6
+"""What PyTorch adds to a norm before it divides by it. Nothing else in minigraph does."""
+
+Tensors = Eager | Iterable[Eager]
+
+
+def clip_grad_norm_(
+    parameters: Tensors,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scale all gradients together, in place: ``grad * min(1, max_norm / (total_norm + 1e-6))``.
+
+    Parameters
+    ----------
+    parameters : tensor or iterable of tensors
+        Those whose ``grad`` is None are skipped. An iterator is gone through once. Element types may differ; each
+        gradient keeps its own. A parameter given twice counts twice in the norm, and is scaled once.
+    max_norm : float
+        The largest norm, not negative. Infinity leaves gradients as they are, and 0 makes them 0.
+    norm_type : float or str
+        The order of the norm: any number, also ``"inf"``, 0 and below.
+    error_if_nonfinite : bool
+        Raise if the norm is not finite. Else NaN as the norm makes all gradients NaN; infinity makes elements 0, and
+        those that are infinite NaN.
+    foreach : bool, optional
+        Accepted because PyTorch has it, where it picks one of two implementations of the same.
+
+    Returns
+    -------
+    Tensor
+        The norm of all gradients before clipping, of shape [1], in their widest element type, at least float32. 0 if
+        there are no gradients.
+
+    Raises
+    ------
+    ClipError
+        If `max_norm` is negative or NaN, or `norm_type` is NaN.
+    ExecutionError
+        If `error_if_nonfinite` and the norm is not finite. Gradients are unchanged then. As in PyTorch, that is also
+        where PyTorch's sum of powers would overflow. Also if a gradient is empty and `norm_type` infinite or negative.
+    WrongTypeError
+        If `parameters` holds something else than tensors.
+
+    Warns
+    -----
+    UserWarning
+        If `parameters` is an iterator that is exhausted.
+
+    Notes
+    -----
+    Around 1e-6 the result is much shorter than `max_norm`; the clips of `minigraph.clip` have no such
+    addend. The norm that is reported is the one before clipping.
+
+    References
+    ----------
+    PyTorch 2.13, ``torch.nn.utils.clip_grad_norm_``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import minigraph as fluid
+    >>> import minigraph.compat.torch as torch
+    >>> with fluid.dygraph.guard():
+    ...     model = fluid.dygraph.Linear(2, 1)
+    ...     x = fluid.dygraph.to_variable(np.array([[3.0, 4.0]], "float32"))
+    ...     fluid.layers.reduce_sum(model(x)).backward()
+    >>> total_norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
+    >>> print(round(total_norm.item(), 4))
+    5.099
+    >>> print(model.weight.grad.numpy().ravel().round(4))
+    [0.5883 0.7845]
+    """
+    tensors = _as_list(parameters)
+    limit, order = _threshold(max_norm, "max_norm"), as_number(norm_type, "norm_type")
+    grads = [tensor.grad for tensor in tensors if tensor.grad is not None]
+    total = get_total_norm(grads, order, error_if_nonfinite, foreach)
+    if grads and order > 0:
+        _scale_together(grads, limit, total.item(), order)
+    else:
+        clip_grads_with_norm_(tensors, limit, total, foreach)
+    return total
+
+
+def get_total_norm(
+    tensors: Tensors, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
+) -> Tensor:
+    """The norm of all tensors together, which may be gradients; nothing is changed.
+
+    Parameters, returns and errors as of `clip_grad_norm_`, except that the tensors themselves are measured.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from minigraph.dygraph import to_variable
+    >>> tensors = [to_variable(np.array([3.0, 0.0])), to_variable(np.array([-4.0]))]
+    >>> [get_total_norm(tensors, order).item() for order in (1, 2, "inf")]
+    [7.0, 5.0, 4.0]
+    """
+    found, order = _as_list(tensors, "tensors"), as_number(norm_type, "norm_type")
+    total = total_norm(found, order)
+    if error_if_nonfinite:
+        _require_finite(found, total, order)
+    return total
+
+
+def clip_grads_with_norm_(
+    parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
+) -> None:
+    """Scale gradients in place by a norm known already: ``grad * min(1, max_norm / (total_norm + 1e-6))``.
+
+    Parameters
+    ----------
+    total_norm : Tensor of one element, or float
+        From `get_total_norm`. Where it is NaN all gradients become NaN.
+    parameters, max_norm, foreach
+        As of `clip_grad_norm_`.
+    """
+    limit, norm = _threshold(max_norm, "max_norm"), as_number(total_norm, "total_norm")
+    grads = [tensor.grad for tensor in _as_list(parameters) if tensor.grad is not None]
+    factor = limit / (norm + EPSILON)
+    if factor >= 1:
+        return
+    for grad in grads:
+        _scale(grad, factor)
+
+
+def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
+    """Limit each element of the gradients to [`-clip_value`, `clip_value`], in place; NaN stays NaN.
+
+    Parameters
+    ----------
+    clip_value : float
+        The largest magnitude, not negative.
+    parameters, foreach
+        As of `clip_grad_norm_`.
+
+    Raises
+    ------
+    ClipError
+        If `clip_value` is negative or NaN.
+    """
+    limit = _threshold(clip_value, "clip_value")
+    for tensor in _as_list(parameters):
+        if tensor.grad is not None:
+            _limit(tensor.grad, limit)
+
+
+def clip_grad_norm(
+    parameters: Tensors,
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """`clip_grad_norm_` under the name that PyTorch has deprecated, with its warning."""
+    warn(
+        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of `torch.nn.utils.clip_grad_norm_`.", FutureWarning
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
+# What is given
+
+
+def _as_list(tensors: Any, what: str = "parameters") -> list[Eager]:
+    """The tensors, so that an iterator is gone through once only."""
+    if isinstance(tensors, Eager):
+        return [tensors]
+    if not isinstance(tensors, Iterable) or isinstance(tensors, str):
+        raise WrongTypeError(
+            f"{what} must be a tensor or an iterable of tensors, got {tensors!r:.60}", site=caller_site()
+        )
+    found = list(tensors)
+    for item in found:
+        if not isinstance(item, Eager):
+            raise WrongTypeError(
+                f"{what} holds {item!r:.60}, which is no tensor of the imperative mode", site=caller_site(),
+                hint="Gradients of a program are clipped by its optimizer's grad_clip.",
+            )  # fmt: skip
+    if not found and isinstance(tensors, Iterator):
+        warn(f"`{what}` is an empty generator, no gradient clipping will occur.")
+    return found
+
+
+def _threshold(value: Any, what: str) -> float:
+    threshold = as_number(value, what)
+    if not threshold >= 0:
+        raise ClipError(
+            f"{what} must not be negative or NaN, got {threshold}", site=caller_site(),
+            hint="PyTorch would turn gradients around, or make them NaN.",
+        )  # fmt: skip
+    return threshold
+
+
+def _require_finite(tensors: Sequence[Any], total: Any, order: float) -> None:
+    """Raise with PyTorch's words where PyTorch does, naming the tensors that it comes from."""
+    norms = [(tensor, total_norm([tensor], order).item()) for tensor in tensors]
+    wrong = [(tensor, norm) for tensor, norm in norms if not is_finite_in_torch(norm, order, tensor.dtype)]
+    widest = max([tensor.dtype for tensor in tensors], default=DType.FP32)
+    if wrong or not is_finite_in_torch(total.item(), order, widest):
+        raise ExecutionError(
+            f"The total norm of order {order} for gradients from `parameters` is non-finite, so it cannot be clipped. "
+            "To disable this error and scale the gradients by the non-finite norm anyway, set "
+            "`error_if_nonfinite=False`",
+            details=[f"{tensor.name}: {tensor.tensor_type}, its norm is {norm:g}" for tensor, norm in wrong],
+            site=caller_site(),
+            hint="PyTorch adds powers in the gradient's own type; where that overflows, its norm is infinite.",
+        )
+
+
+# What is computed. Each function gives the gradient a new value and leaves the object what it was.
+
+
+@no_grad
+def _scale_together(grads: Sequence[Any], max_norm: float, norm: float, order: float) -> None:
+    """Clip to the norm that PyTorch's formula leaves, by the operator that is right for every magnitude."""
+    # c / (n + e) = c' / n, and n exceeds c' exactly where n + e exceeds c.
+    limit = max_norm / (1 + EPSILON / norm) if norm else max_norm
+    block = grads[0].block
+    clipped: list[Any] = [block.create_var() for _ in grads]
+    inputs = {"X": list(grads), "ClipNorm": number(block, limit, DType.FP64)}
+    block.append_op("clip_by_global_norm", inputs, {"Out": clipped, "Norm": block.create_var()}, {"p": order})
+    for grad, result in zip(grads, clipped, strict=True):
+        grad.value = result.value
+
+
+@no_grad
+def _scale(grad: Any, factor: float) -> None:
+    """Multiply in float64, because a small factor would lose digits in a narrower type."""
+    wide = grad.astype(DType.FP64)
+    scaled = grad.block.emit("scale", X=wide, ScaleTensor=number(grad.block, factor, DType.FP64))
+    grad.value = scaled.astype(grad.dtype).value
+
+
+@no_grad
+def _limit(grad: Any, limit: float) -> None:
+    low, high = (number(grad.block, bound, grad.dtype) for bound in (-limit, limit))
+    raised = grad.block.emit("elementwise_max", X=grad, Y=low)
+    limited = grad.block.emit("elementwise_min", X=raised, Y=high)
+    grad.value = limited.value.reshape(grad.value.shape)  # which may have no dimensions
