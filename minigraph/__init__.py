@@ -1,6 +1,7 @@
 """A training program is data: build it, differentiate it, clip its gradients, print it, compare it, run it.
 
-``import minigraph as fluid`` and ``import minigraph as paddle`` both run programs written for Paddle fluid 1.x.
+``import minigraph as fluid`` runs programs written for Paddle fluid 1.x, ``import minigraph as paddle`` also what is
+written for Paddle 2's imperative mode, as far as the operators go.
 """
 
 # For what importing them does: variables get their arithmetic, operators and kernels are registered.
@@ -18,6 +19,7 @@ from minigraph import (
     initializer,
     layers,
     metrics,
+    nn,
     optimizer,
     passes,
     reader,
@@ -25,27 +27,100 @@ from minigraph import (
     unique_name,
 )
 from minigraph.backward import append_backward, gradients
+from minigraph.comparison import compare_gradients, compare_training
 from minigraph.data_feeder import DataFeeder
 from minigraph.defaults import default_main_program, default_startup_program, program_guard
+from minigraph.dygraph.base import (
+    disable_dygraph,
+    disable_static,
+    enable_dygraph,
+    enable_static,
+    grad,
+    in_dynamic_mode,
+    no_grad,
+)
+from minigraph.dygraph.tensor import Tensor
 from minigraph.errors import MinigraphError
 from minigraph.executor import Executor
 from minigraph.interpreter import Interpreter
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
 from minigraph.layers.io import fluid_data as data
+from minigraph.layers.nn import fluid_embedding as embedding
 from minigraph.name_scope import name_scope
 from minigraph.param_attr import ParamAttr
 from minigraph.place import CPUPlace, CUDAPlace, cpu_places, cuda_places, is_compiled_with_cuda
 from minigraph.reader import batch
 from minigraph.scope import LoDTensor, Scope, global_scope, scope_guard
+from minigraph.tensor_functions import (
+    abs,
+    add,
+    arange,
+    assign,
+    cast,
+    clone,
+    concat,
+    create_parameter,
+    divide,
+    exp,
+    eye,
+    flatten,
+    full,
+    full_like,
+    linspace,
+    log,
+    matmul,
+    max,
+    maximum,
+    mean,
+    min,
+    minimum,
+    multiply,
+    norm,
+    normal,
+    ones,
+    ones_like,
+    pow,
+    rand,
+    randn,
+    reshape,
+    scale,
+    seed,
+    sign,
+    sqrt,
+    square,
+    subtract,
+    sum,
+    t,
+    tanh,
+    to_tensor,
+    topk,
+    transpose,
+    uniform,
+    zeros,
+    zeros_like,
+)
 from minigraph.text import diff
+from minigraph.types import DType
 from minigraph.verify import verify
 from minigraph.version import __version__
 
+# Paddle 2's names of the element types. Its function `clip` is only a method here: the name is fluid's module.
+float16, float32, float64 = DType.FP16, DType.FP32, DType.FP64
+bool, uint8, int8, int16, int32, int64 = DType.BOOL, DType.UINT8, DType.INT8, DType.INT16, DType.INT32, DType.INT64
+in_dygraph_mode = dygraph.enabled
+
 __all__ = [
     "Block", "CPUPlace", "CUDAPlace", "DataFeeder", "Executor", "Interpreter", "LoDTensor", "MinigraphError",
-    "Operator", "ParamAttr", "Parameter", "Program", "Scope", "Variable", "__version__", "append_backward",
-    "backward", "batch", "clip", "core", "cpu_places", "cuda_places", "data", "dataset", "default_main_program",
-    "default_startup_program", "diff", "dygraph", "errors", "framework", "global_scope", "gradients", "initializer",
-    "is_compiled_with_cuda", "layers", "metrics", "name_scope", "optimizer", "passes", "program_guard",
-    "reader", "regularizer", "scope_guard", "unique_name", "verify",
+    "Operator", "ParamAttr", "Parameter", "Program", "Scope", "Tensor", "Variable", "__version__", "abs", "add",
+    "append_backward", "arange", "assign", "backward", "batch", "bool", "cast", "clip", "clone", "compare_gradients",
+    "compare_training", "concat", "core", "cpu_places", "create_parameter", "cuda_places", "data", "dataset",
+    "default_main_program", "default_startup_program", "diff", "disable_dygraph", "disable_static", "divide",
+    "dygraph", "embedding", "enable_dygraph", "enable_static", "errors", "exp", "eye", "flatten", "float16",
+    "float32", "float64", "framework", "full", "full_like", "global_scope", "grad", "gradients", "in_dygraph_mode",
+    "in_dynamic_mode", "initializer", "int8", "int16", "int32", "int64", "is_compiled_with_cuda", "layers",
+    "linspace", "log", "matmul", "max", "maximum", "mean", "metrics", "min", "minimum", "multiply", "name_scope",
+    "nn", "no_grad", "norm", "normal", "ones", "ones_like", "optimizer", "passes", "pow", "program_guard", "rand",
+    "randn", "reader", "regularizer", "reshape", "scale", "scope_guard", "seed", "sign", "sqrt", "square", "subtract",
+    "sum", "t", "tanh", "to_tensor", "topk", "transpose", "uint8", "uniform", "unique_name", "verify", "zeros",
+    "zeros_like",
 ]  # fmt: skip

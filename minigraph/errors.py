@@ -13,7 +13,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Site(NamedTuple):
@@ -114,6 +114,20 @@ class FeedError(MinigraphError, ValueError):
 
 class ExecutionError(MinigraphError, RuntimeError):
     """A program failed while it ran."""
+
+
+class NonfiniteError(ExecutionError):
+    """A gradient is NaN or infinite, and its clip is to raise then.
+
+    Attributes
+    ----------
+    param : str
+        Name of the parameter.
+    """
+
+    def __init__(self, message: str, param: str, **fields: Any) -> None:
+        super().__init__(message, **fields)
+        self.param = param
 
 
 class PlaceError(MinigraphError, RuntimeError):

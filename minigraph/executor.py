@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from minigraph.defaults import default_main_program
 from minigraph.errors import (
     ExecutionError,
     MinigraphError,
+    NonfiniteError,
     NotFoundError,
     ProgramError,
     WrongTypeError,
@@ -25,6 +27,7 @@ from minigraph.ir import Operator, Program, Variable, explain
 from minigraph.lowering import Steps, Value, concretize, drop_dead, prune, to_steps
 from minigraph.passes import LOWERING
 from minigraph.passes.base import Pipeline
+from minigraph.passes.gradient_clip import NONFINITE_GUARD
 from minigraph.place import CPUPlace, Place
 from minigraph.scope import LoDTensor, Scope, ScopeVariable, global_scope
 from minigraph.types import TensorType, as_dtype
@@ -41,6 +44,8 @@ class Plan:
     must_copy: tuple[bool, ...]
     """Which fetches share memory with something that lives on."""
     state_must_copy: tuple[bool, ...]
+    may_raise_nonfinite: bool
+    """Whether a run may end because a gradient is not finite, and then has to be repeated to find out why."""
 
 
 def lower(
@@ -62,7 +67,8 @@ def lower(
     passes.apply(private)
     drop_dead(private, fetch_names)
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
-    return Plan(private, steps, generate(steps, place), *_copies(steps))
+    may_raise = any(op.type == NONFINITE_GUARD and op.attr("policy") == "raise" for op in private.global_block().ops)
+    return Plan(private, steps, generate(steps, place), *_copies(steps), may_raise)
 
 
 def _copies(steps: Steps) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
@@ -185,10 +191,13 @@ class Executor:
     def _run(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope) -> list[Any]:
         plan = self._plan(program, feeds, names)
         state = [_state_value(scope.find_var(value.name), value, plan.steps, self.place) for value in plan.steps.state]
+        rng = deepcopy(self._rng) if plan.may_raise_nonfinite else None
         try:
             # NaN and infinity are values like any other; they stay visible in the results.
             with np.errstate(all="ignore"):
                 fetched, new_state = plan.compiled.function(feeds.values(), state, self._rng)
+        except NonfiniteError as error:
+            raise self._find_origin(plan, error, feeds, state, rng) from error
         except Exception as error:
             raise self._blame(plan, error) from error
         # Only now that all has succeeded does the scope change.
@@ -216,6 +225,20 @@ class Executor:
     def _blame(self, plan: Plan, error: Exception) -> MinigraphError:
         step = plan.compiled.failing_step(error.__traceback__)
         return blame(error, step.op if step is not None else None)
+
+    def _find_origin(
+        self, plan: Plan, error: NonfiniteError, feeds: dict[str, Any], state: list[Any], rng: Any
+    ) -> MinigraphError:
+        from minigraph.diagnosis import with_origin
+
+        step = plan.compiled.failing_step(error.__traceback__)
+        if step is None:
+            return error
+        ops = list(plan.program.global_block().ops)
+        values = {**feeds, **{value.name: array for value, array in zip(plan.steps.state, state, strict=True)}}
+        wanted = step.op.input("X")[step.op.attr("params").index(error.param)]
+        found = with_origin(error, ops[: ops.index(step.op)], wanted, values, self.place, rng)
+        return explain(found, step.op, step.op.block)
 
     def close(self) -> None:
         """Drop the plans; a closed executor runs nothing any more."""

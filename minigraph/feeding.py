@@ -56,8 +56,8 @@ def _as_array(var: Variable, value: Any, place: Place) -> Any:
         array = _from_python(var, value)
     if array.dtype != var.dtype.numpy:
         array = _convert(var, array)
-    if array.ndim == 0:
-        array = array.reshape(1)  # there is no rank 0
+    if array.ndim == 0 and var.shape != ():
+        array = array.reshape(1)  # fluid has no rank 0
     if var.shape is not None and (var.is_data or var.persistable):
         _check_shape(var, array.shape)
     return place.to_device(array)

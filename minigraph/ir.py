@@ -379,6 +379,7 @@ class Program:
         """Tells programs apart where their identity cannot (it may be reused once one is gone)."""
         self.current_role = Role.FORWARD
         self._role_vars: tuple[str, ...] = ()
+        self._stands_for: dict[str, str] = {}
         self._random_seed = 0
         self.backward_passes = 0
         """How many times gradients were appended; later passes give their gradients other names."""
@@ -422,11 +423,22 @@ class Program:
     def role_guard(self, role: Role, role_vars: Sequence[Variable | str] = ()) -> Iterator[None]:
         """Operators made inside have this role and serve these (parameter, gradient) names."""
         old = self.current_role, self._role_vars
-        self.current_role, self._role_vars = role, tuple(map(name_of, role_vars))
+        names = map(name_of, role_vars)
+        self.current_role, self._role_vars = role, tuple([self._stands_for.get(name, name) for name in names])
         try:
             yield
         finally:
             self.current_role, self._role_vars = old
+
+    @contextmanager
+    def standing_for(self, names: Mapping[str, str]) -> Iterator[None]:
+        """Inside, what serves a name among the keys is said to serve the value, as with a gradient changed in steps."""
+        old = self._stands_for
+        self._stands_for = {**old, **{name: old.get(original, original) for name, original in names.items()}}
+        try:
+            yield
+        finally:
+            self._stands_for = old
 
     def clone(self, for_test: bool = False) -> Program:
         """A copy that shares no object with this program and keeps every field and order.

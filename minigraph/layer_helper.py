@@ -63,12 +63,13 @@ class LayerHelper:
         name = attr.name or generate(f"{self.name}.{'b' if is_bias else 'w'}")
         initializer = attr.initializer or default_initializer or self._default_initializer(dtype, is_bias)
         fields = attr.parameter_fields()
-        startup = default_startup_program().global_block()
+        main, startup = default_main_program().global_block(), default_startup_program().global_block()
         # A name used again shares the parameter: it has its start value already.
-        is_shared = startup.has_var(name)
-        # Kept until the other one is made: in the imperative mode both are one, and nothing else holds it.
-        _start = startup.create_parameter(name, shape, dtype, initializer=None if is_shared else initializer, **fields)
-        return default_main_program().global_block().create_parameter(name, shape, dtype, **fields)
+        if startup is not main:
+            is_shared = startup.has_var(name)
+            startup.create_parameter(name, shape, dtype, initializer=None if is_shared else initializer, **fields)
+            initializer = None
+        return main.create_parameter(name, shape, dtype, initializer=initializer, **fields)
 
     def _default_initializer(self, dtype: Any, is_bias: bool) -> Initializer:
         if not as_dtype(dtype).is_floating:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from minigraph.errors import NotFoundError, ProgramError, Site, suggest
@@ -147,6 +147,19 @@ class Operator:
     def set_attr(self, name: str, value: Any) -> None:
         """Change an attribute; checked like one given to ``append_op``."""
         self.attrs = self.definition.convert_attrs({**self.attrs, name: value})
+        self._changed()
+
+    def set_input(self, slot: str, values: Sequence[Variable | str]) -> None:
+        """Read other variables in a slot, which may have been left out before.
+
+        Raises
+        ------
+        NotFoundError
+            If the operator has no such slot.
+        """
+        if slot not in self.definition.input_slots:
+            self._no_slot(slot, self.definition.input_slots)
+        self.inputs = {**self.inputs, slot: tuple(map(name_of, values))}
         self._changed()
 
     def replace_input(self, old: Variable | str, new: Variable | str) -> None:

@@ -6,21 +6,23 @@ adds weight decay to the clipped gradients, and appends one update per parameter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from minigraph.backward import ParamsGrads, append_backward
 from minigraph.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
 from minigraph.defaults import default_main_program, default_startup_program, program_guard
-from minigraph.eager_updates import EagerUpdates, is_eager
+from minigraph.eager_updates import EagerUpdates
 from minigraph.errors import ProgramError, WrongTypeError, caller_site, warn
 from minigraph.initializer import Constant
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.layers.tensor import create_global_var
 from minigraph.name_scope import name_scope
-from minigraph.regularizer import WeightDecayRegularizer, append_regularization_ops
+from minigraph.passes.gradient_clip import skip_updates
+from minigraph.regularizer import L2DecayRegularizer, WeightDecayRegularizer, append_regularization_ops
 from minigraph.types import DType
 from minigraph.unique_name import generate
+from minigraph.variable import is_eager
 
 
 class Optimizer:
@@ -37,20 +39,29 @@ class Optimizer:
         Clip for all gradients; wins over `minigraph.clip.set_gradient_clip`.
     name : str, optional
         Prefix of the names of the optimizer's state.
+    parameters
+        Paddle 2's name of `parameter_list`.
+    weight_decay : float or WeightDecayRegularizer, optional
+        Paddle 2's name of `regularization`; a number is the weight of an L2 decay.
 
     Raises
     ------
     WrongTypeError
         If an argument has the wrong type.
+    ProgramError
+        If an argument is given by both of its names.
     """
 
     def __init__(
         self,
-        learning_rate: float | Variable,
+        learning_rate: float | Variable = 0.001,
         parameter_list: Sequence[Parameter | str] | None = None,
         regularization: WeightDecayRegularizer | None = None,
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
+        *,
+        parameters: Sequence[Parameter | str] | None = None,
+        weight_decay: float | WeightDecayRegularizer | None = None,
     ) -> None:
         if not isinstance(learning_rate, float | Variable):
             raise WrongTypeError(
@@ -61,13 +72,16 @@ class Optimizer:
                 f"grad_clip must be a strategy such as GradientClipByNorm(1.0), got {grad_clip!r:.60}",
                 site=caller_site(),
             )
+        parameter_list = _one_of("parameter_list", parameter_list, "parameters", parameters)
+        regularization = _one_of("regularization", regularization, "weight_decay", _as_decay(weight_decay))
         if regularization is not None and not isinstance(regularization, WeightDecayRegularizer):
             raise WrongTypeError(
                 f"regularization must be L1Decay or L2Decay, got {regularization!r:.60}", site=caller_site()
             )
         self.regularization = regularization
         self._learning_rate = learning_rate
-        self._parameter_list = parameter_list
+        # An iterator, such as a filter of parameters, could be read once only.
+        self._parameter_list = list(parameter_list) if isinstance(parameter_list, Iterator) else parameter_list
         self._grad_clip = grad_clip
         self._name = name
         self._dtype = DType.FP32
@@ -83,8 +97,13 @@ class Optimizer:
         startup_program: Program | None = None,
         parameter_list: Sequence[Parameter | str] | None = None,
         no_grad_set: Iterable[Variable | str] | None = None,
+        *,
+        parameters: Sequence[Parameter | str] | None = None,
     ) -> tuple[list[Operator], ParamsGrads]:
         """Append backward pass and updates for `loss` to its program.
+
+        In the imperative mode the parameters are updated by the gradients that they have: call ``loss.backward()``
+        first.
 
         Parameters
         ----------
@@ -93,15 +112,15 @@ class Optimizer:
             Gets the start values of the optimizer's state. Default: the default startup program.
         parameter_list, no_grad_set
             As in `minigraph.backward.append_backward`.
+        parameters
+            Paddle 2's name of `parameter_list`.
 
         Returns
         -------
         (list of Operator, list of (Parameter, Variable))
             The update operators, and the pairs with the gradients before clipping.
         """
-        if is_eager(loss):
-            params_grads = self._eager_gradients(parameter_list)
-            return self.apply_gradients(params_grads), params_grads
+        parameter_list = _one_of("parameter_list", parameter_list, "parameters", parameters)
         params_grads = self.backward(loss, startup_program, parameter_list, no_grad_set)
         return self.apply_optimize(loss, startup_program, params_grads), params_grads
 
@@ -113,7 +132,12 @@ class Optimizer:
         no_grad_set: Iterable[Variable | str] | None = None,
         callbacks: Sequence[Callable[..., None]] | None = None,
     ) -> ParamsGrads:
-        """Append the backward pass; error clips of variables are applied, parameters that are not trainable are cut."""
+        """Append the backward pass; error clips of variables are applied, parameters that are not trainable are cut.
+
+        In the imperative mode, where ``loss.backward()`` is that pass, the pairs of what it has found.
+        """
+        if is_eager(loss):
+            return self._eager_gradients(parameter_list)
         wanted = parameter_list if parameter_list is not None else self._parameter_list
         cut = _with_fixed_parameters(loss, no_grad_set)
         pairs = append_backward(loss, wanted, cut, [error_clip_callback, *(callbacks or ())])
@@ -160,7 +184,9 @@ class Optimizer:
         for param, grad in pairs:
             with program.role_guard(Role.OPTIMIZE, (param, grad)), name_scope("optimizer"):
                 self._append_update(block, param, grad)
-        return block.ops[first:]
+        updates = block.ops[first:]
+        skip_updates(block, [op for op in updates if "ParamOut" in op.outputs])
+        return updates
 
     def _create_accumulators(self, block: Block, param: Parameter) -> None:
         """Make the state that the update of `param` needs."""
@@ -175,22 +201,92 @@ class Optimizer:
         """Update the parameters by the gradients that they have now (imperative mode)."""
         self.apply_gradients(self._eager_gradients(None))
 
-    def clear_gradients(self) -> None:
-        """Set the gradients of the parameters to zero (imperative mode)."""
-        for param in self._parameter_list or ():
-            param.clear_gradient()  # type: ignore[union-attr]
+    def clear_grad(self, set_to_zero: bool = True) -> None:
+        """Set the gradients of the parameters to zero, or to None (imperative mode)."""
+        for param in self._eager_parameters(None):
+            param.clear_gradient(set_to_zero)
 
-    clear_grad = clear_gradients
+    clear_gradients = clear_grad
 
-    def _eager_gradients(self, parameter_list: Sequence[Parameter | str] | None) -> ParamsGrads:
+    def get_lr(self) -> float:
+        """The learning rate in use."""
+        if isinstance(self._learning_rate, Variable):
+            raise ProgramError(
+                "the learning rate is a variable of a program", site=caller_site(), hint="Fetch it with an Executor."
+            )
+        return self._learning_rate
+
+    current_step_lr = get_lr
+
+    def set_lr(self, value: float) -> None:
+        """Go on with another learning rate; accumulators stay (imperative mode).
+
+        Raises
+        ------
+        WrongTypeError
+            If `value` is no number.
+        ProgramError
+            If the optimizer has updated a program, where the learning rate is a variable of the scope.
+        """
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise WrongTypeError(f"the learning rate must be a number, got {value!r:.60}", site=caller_site())
+        if self._rates and not self._updates.has_programs:
+            raise ProgramError(
+                "set_lr works in the imperative mode; here the learning rate is a variable of the program",
+                site=caller_site(), hint="Set it in the scope, or make it with layers such as a decay.",
+            )  # fmt: skip
+        self._learning_rate = float(value)
+        self._updates.set_learning_rate(self._learning_rate)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Accumulators and learning rate by the names of their variables, as tensors (imperative mode).
+
+        Examples
+        --------
+        >>> import minigraph as paddle
+        >>> with paddle.unique_name.guard():
+        ...     model = paddle.nn.Linear(2, 1)
+        >>> sorted(Momentum(0.1, parameters=model.parameters()).state_dict())
+        ['learning_rate_0', 'linear_0.b_0_velocity_0', 'linear_0.w_0_velocity_0']
+        """
+        return self._updates.state(self._eager_parameters(None))
+
+    def set_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` has given, as tensors or arrays (imperative mode).
+
+        Raises
+        ------
+        NotFoundError
+            If a name is missing, or there is one that this optimizer has not.
+        ProgramError
+            If a shape or dtype differs. Nothing is changed then.
+        """
+        self._updates.set_state(self._eager_parameters(None), state)
+        self._learning_rate = self._updates.learning_rate(self._learning_rate)
+
+    set_dict = set_state_dict
+
+    def _eager_parameters(self, parameter_list: Sequence[Parameter | str] | None) -> list[Any]:
         params = parameter_list if parameter_list is not None else self._parameter_list
         if params is None:
             raise ProgramError(
                 "the optimizer does not know what to update", site=caller_site(),
                 hint="In the imperative mode give it parameter_list=model.parameters().",
             )  # fmt: skip
-        eager: Any = params
-        return [(param, param.grad) for param in eager if param.trainable and param.grad is not None]
+        for param in params:
+            if not is_eager(param):
+                raise WrongTypeError(
+                    f"{param!r:.60} is no parameter of the imperative mode", site=caller_site(),
+                    hint="Give model.parameters(), or update the program with minimize(loss).",
+                )  # fmt: skip
+        return list(params)
+
+    def _eager_gradients(self, parameter_list: Sequence[Parameter | str] | None) -> ParamsGrads:
+        params = self._eager_parameters(parameter_list)
+        pairs = [(param, param.grad) for param in params if param.trainable and param.grad is not None]
+        if not pairs:
+            warn("nothing is updated, because no parameter has a gradient: call loss.backward() first")
+        return pairs
 
     # Learning rate
 
@@ -243,6 +339,17 @@ class Optimizer:
         return self._accumulators[default_main_program().serial, kind, param.name]
 
 
+def _one_of(fluid_name: str, fluid: Any, paddle_name: str, paddle: Any) -> Any:
+    if fluid is not None and paddle is not None:
+        raise ProgramError(f"{fluid_name} and {paddle_name} are two names of one argument", site=caller_site())
+    return paddle if fluid is None else fluid
+
+
+def _as_decay(weight_decay: Any) -> Any:
+    is_number = isinstance(weight_decay, int | float) and not isinstance(weight_decay, bool)
+    return L2DecayRegularizer(float(weight_decay)) if is_number else weight_decay
+
+
 def _with_fixed_parameters(loss: Variable, no_grad_set: Iterable[Variable | str] | None) -> Any:
     """`no_grad_set` and the parameters that are not trainable: nothing would read their gradients."""
     if not isinstance(loss, Variable) or isinstance(no_grad_set, str):
@@ -266,7 +373,7 @@ class MomentumOptimizer(Optimizer):
 
     Parameters
     ----------
-    learning_rate, parameter_list, regularization, grad_clip, name
+    learning_rate, parameter_list, regularization, grad_clip, name, parameters, weight_decay
         As in `Optimizer`.
     momentum : float
     use_nesterov : bool
@@ -278,15 +385,21 @@ class MomentumOptimizer(Optimizer):
 
     def __init__(
         self,
-        learning_rate: float | Variable,
-        momentum: float,
+        learning_rate: float | Variable = 0.001,
+        momentum: float = 0.9,
         parameter_list: Sequence[Parameter | str] | None = None,
         use_nesterov: bool = False,
         regularization: WeightDecayRegularizer | None = None,
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
+        *,
+        parameters: Sequence[Parameter | str] | None = None,
+        weight_decay: float | WeightDecayRegularizer | None = None,
     ) -> None:
-        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        super().__init__(
+            learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
+            weight_decay=weight_decay,
+        )  # fmt: skip
         self._momentum = momentum
         self._use_nesterov = bool(use_nesterov)
 
@@ -305,7 +418,7 @@ class AdamOptimizer(Optimizer):
 
     Parameters
     ----------
-    learning_rate, parameter_list, regularization, grad_clip, name
+    learning_rate, parameter_list, regularization, grad_clip, name, parameters, weight_decay
         As in `Optimizer`.
     beta1, beta2 : float or Variable, float[1]
         Decay of the two means.
@@ -330,8 +443,14 @@ class AdamOptimizer(Optimizer):
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
         lazy_mode: bool = False,
+        *,
+        parameters: Sequence[Parameter | str] | None = None,
+        weight_decay: float | WeightDecayRegularizer | None = None,
     ) -> None:
-        super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        super().__init__(
+            learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
+            weight_decay=weight_decay,
+        )  # fmt: skip
         self._beta1, self._beta2, self._epsilon, self._lazy_mode = beta1, beta2, epsilon, lazy_mode
 
     def _create_accumulators(self, block: Block, param: Parameter) -> None:

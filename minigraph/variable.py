@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import enum
+import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -171,9 +172,15 @@ class Parameter(Variable):
         Whether an optimizer's clip concerns it (Paddle 2).
     gradient_clip : object or None
         The clip strategy that `minigraph.clip.set_gradient_clip` gave it.
+    creation : int
+        Grows from parameter to parameter; a copy has that of its original.
     """
 
-    __slots__ = ("do_model_average", "gradient_clip", "need_clip", "optimize_attr", "regularizer", "trainable")
+    __slots__ = (
+        "creation", "do_model_average", "gradient_clip", "need_clip", "optimize_attr", "regularizer", "trainable",
+    )  # fmt: skip
+
+    _creations = itertools.count()
 
     def __init__(
         self,
@@ -199,6 +206,7 @@ class Parameter(Variable):
         self.do_model_average = do_model_average
         self.need_clip = need_clip
         self.gradient_clip = gradient_clip
+        self.creation = next(Parameter._creations)
 
     @property
     def gradient_clip_attr(self) -> Any:
@@ -225,10 +233,15 @@ class Parameter(Variable):
             stop_gradient=self.stop_gradient,
             error_clip=copy.copy(self.error_clip),
         )
-        twin.optimize_attr = dict(self.optimize_attr)
+        twin.optimize_attr, twin.creation = dict(self.optimize_attr), self.creation
         twin.kind, twin.persistable = self.kind, self.persistable
         twin.is_data, twin.need_check_feed = self.is_data, self.need_check_feed
         return twin
+
+
+def is_eager(var: Any) -> bool:
+    """Whether a variable has a value of its own, as in the imperative mode."""
+    return hasattr(var, "value")
 
 
 def name_of(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from minigraph.errors import MinigraphError, VerifyError
 from minigraph.ir import Block, Operator, Program, explain
 from minigraph.opdef import EMPTY
+from minigraph.order import check_clip_order
 from minigraph.types import TensorType
 
 
@@ -13,7 +14,7 @@ def verify(program: Program) -> None:
 
     Every name exists; slots and attributes fit the definitions; a value is written before it is read (parameters,
     persistables, data and variables that no operator writes come from outside); inference run again gives the declared
-    types.
+    types; gradients are clipped once, when they are complete and before the update reads them.
 
     Raises
     ------
@@ -31,6 +32,7 @@ def verify(program: Program) -> None:
                 _check_read(op, block, name, written, written_somewhere)
             _check_types(op, block)
             written.update(op.output_arg_names)
+        check_clip_order(block)
 
 
 def _check_variables(block: Block) -> None:

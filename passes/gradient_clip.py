@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from minigraph.errors import warn
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.name_scope import name_scope
 from minigraph.passes.base import Pass
+
+NONFINITE_GUARD = "guard_nonfinite"
+"""Type of the operator that looks for gradients that are NaN or infinite."""
 
 Pair = tuple[Parameter, Variable]
 Strategy = Any
@@ -23,15 +27,39 @@ def clip_pairs(
 
     Parameters whose strategies are equal are clipped together, which is what a global norm means. A parameter without
     a strategy keeps its gradient, and so does one whose gradient is the result of clipping already.
+
+    Warns
+    -----
+    UserWarning
+        If a gradient has been clipped already.
     """
+    blocks = {id(grad.block): grad.block for _, grad in pairs}
+    done = {number: clipped_gradients(block) for number, block in blocks.items()}
+    clipped = [grad for param, grad in pairs if grad.name in done[id(grad.block)] and strategy_of(param) is not None]
+    if clipped:
+        names = ", ".join(sorted(grad.name for grad in clipped))
+        warn(f"{names} {'have' if len(clipped) > 1 else 'has'} been clipped already and will not be clipped again")
+    todo = [position for position, (_, grad) in enumerate(pairs) if grad.name not in done[id(grad.block)]]
+    result = list(pairs)
+    for block in blocks.values():
+        positions = [position for position in todo if pairs[position][1].block is block]
+        with block.program.role_guard(Role.OPTIMIZE | Role.CLIP), name_scope("gradient_clip"):
+            found = insert_clips(block, [pairs[position] for position in positions], strategy_of, **emit_options)
+        for position, pair in zip(positions, found, strict=True):
+            result[position] = pair
+    return result
+
+
+def insert_clips(
+    block: Block, pairs: Sequence[Pair], strategy_of: Callable[[Parameter], Strategy | None], **emit_options: Any
+) -> list[Pair]:
+    """`clip_pairs` for gradients of one block, clipped before or not, within the role and the scope at hand."""
     result = list(pairs)
     for strategy, positions in _groups(pairs, strategy_of):
-        group = [pairs[i] for i in positions]
-        block = group[0][1].block
-        with block.program.role_guard(Role.OPTIMIZE | Role.CLIP), name_scope("gradient_clip"):
-            clipped = block.together(strategy, partial(strategy.emit, **emit_options), group)
-        for i, (param, _), grad in zip(positions, group, clipped, strict=True):
-            result[i] = (param, grad)
+        group = [pairs[position] for position in positions]
+        clipped = block.together(strategy, partial(strategy.insert, **emit_options), group)
+        for position, (param, _), grad in zip(positions, group, clipped, strict=True):
+            result[position] = (param, grad)
     return result
 
 
@@ -62,6 +90,20 @@ def _check_groups(
             strategy.check_group(strategy_of(pairs[position][0]), pairs[position][0])
 
 
+def skipping_guards(block: Block) -> list[Operator]:
+    """The operators that ask for updates to be skipped when gradients are not finite."""
+    return [op for op in block.ops if op.type == NONFINITE_GUARD and op.attr("policy") == "skip"]
+
+
+def skip_updates(block: Block, updates: Sequence[Operator]) -> None:
+    """Make updates do nothing in steps in which a guard of one of their parameters has found something."""
+    updated = {name for op in updates for name in op.inputs.get("Param", ())}
+    flags = [op.outputs["Found"][0] for op in skipping_guards(block) if updated.intersection(op.attr("params"))]
+    if flags:
+        for op in updates:
+            op.set_input("SkipUpdate", flags)
+
+
 def clipped_gradients(block: Block) -> set[str]:
     """Names of the gradients that a clip operator of the block has written."""
     return {name for op in block.ops if op.role & Role.CLIP for name in op.output_arg_names}
@@ -86,6 +128,7 @@ class ClipGradients(Pass):
             clipped = clip_pairs(pairs, lambda param: param.gradient_clip)
         for op, (_, raw), (_, grad) in zip(updates, pairs, clipped, strict=True):
             op.replace_input(raw, grad)
+        skip_updates(block, updates)
         return True
 
 

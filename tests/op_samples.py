@@ -247,6 +247,30 @@ SAMPLES: list[Sample] = [
     sample("clip_by_norm", X=floats(0, 3), max_norm=1.0),
     sample("clip_by_global_norm", X=[floats(3, 4), floats(5), floats(0, 2)], ClipNorm=number(1.0)),
     sample("clip_by_global_norm", X=[floats(3, 4), floats(5)], ClipNorm=number(100.0)),
+    *(
+        sample("clip_by_global_norm", X=[distinct(3, 4), distinct(5)], ClipNorm=number(threshold), p=p)
+        for threshold in (0.25, 100.0)
+        for p in (1.0, 2.0, 3.0, np.inf)
+    ),
+    sample("clip_by_global_norm", X=[floats(3, 4), floats(5)], ClipNorm=number(1.0), strict=True),
+    *(
+        sample("clip_by_axis_norm", X=distinct(*shape), axes=axes, max_norm=max_norm, p=p)
+        for shape, axes, max_norm in [
+            ((3, 4), [1], 1.5),
+            ((2, 3, 4), [0, -1], 2.0),
+            ((3, 4), [], 1.0),
+            ((5,), [0], 99.0),
+        ]
+        for p in (1.0, 2.0, 2.5, np.inf)
+    ),
+    sample("clip_by_axis_norm", X=np.diag([3.0, 0.0, 0.5]), axes=[0], max_norm=1.0),
+    sample("clip_by_axis_norm", X=floats(3, 4), MaxNorm=number(1.25), axes=[-1]),
+    *(sample("clip_by_axis_norm", X=floats(*shape), axes=[0], max_norm=1.0) for shape in ((0, 3), (3, 0))),
+    *(
+        sample("global_norm", X=[distinct(*shape) for shape in shapes], p=p)
+        for shapes in ([(3, 4), (5,)], [(1,)], [(2, 2), (0, 3)])
+        for p in (0.5, 1.0, 2.0, 3.5, np.inf)
+    ),
     # Optimizers
     sample("sgd", **_PARAM),
     sample("momentum", **_PARAM, Velocity=floats(3, 4), mu=0.9),
@@ -401,3 +425,148 @@ _RANDOM = [
 ]  # fmt: skip
 
 SAMPLES += [*_TENSORS, *_LOSSES, *_RANDOM]
+
+_CONVOLUTIONS = [
+    sample(name, Input=floats(*x), Filter=floats(*filter), **attrs)
+    for name in ("conv2d", "depthwise_conv2d")
+    for x, filter, attrs in [
+        ((2, 3, 5, 4), (4, 3, 3, 2), {}),
+        ((2, 4, 5, 4), (6, 2, 2, 2), {"groups": 2, "strides": [2, 1], "paddings": [1, 0, 2, 1]}),
+        ((1, 2, 7, 6), (4, 1, 3, 2), {"groups": 2, "dilations": [2, 3], "paddings": [1, 1]}),
+        ((2, 5, 6, 2), (3, 2, 3, 2), {"data_format": "NHWC", "padding_algorithm": "SAME", "strides": [2, 3]}),
+        ((2, 5, 6, 4), (2, 2, 2, 3), {"data_format": "NHWC", "padding_algorithm": "VALID", "groups": 2}),
+        ((1, 1, 5, 5), (2, 1, 3, 3), {"padding_algorithm": "SAME", "dilations": [2, 2]}),
+        ((2, 3, 4, 4), (2, 3, 1, 1), {}),
+        ((1, 1, 1, 1), (1, 1, 1, 1), {}),
+        ((0, 3, 4, 4), (2, 3, 3, 3), {"paddings": [1, 1]}),
+        ((2, 1, 2, 2), (1, 1, 2, 2), {"strides": [3, 3], "paddings": [2, 2]}),
+    ]
+]
+
+_POOLINGS = [
+    sample("pool2d", X=distinct(*x), pooling_type=pooling_type, ksize=ksize, **attrs)
+    for pooling_type in ("max", "avg")
+    for x, ksize, attrs in [
+        ((2, 2, 5, 4), [2, 2], {"strides": [2, 2]}),
+        ((2, 2, 5, 4), [3, 2], {"strides": [2, 1], "paddings": [1, 1]}),
+        ((1, 2, 5, 4), [3, 2], {"paddings": [0, 2, 1, 0], "exclusive": False}),
+        ((1, 2, 5, 5), [2, 2], {"strides": [2, 2], "ceil_mode": True}),
+        ((1, 2, 6, 6), [2, 3], {"strides": [3, 2], "paddings": [1, 1], "ceil_mode": True, "exclusive": False}),
+        ((2, 5, 6, 2), [3, 3], {"strides": [2, 2], "padding_algorithm": "SAME", "data_format": "NHWC"}),
+        ((2, 3, 4, 5), [1, 1], {"global_pooling": True}),
+        ((2, 4, 5, 3), [1, 1], {"global_pooling": True, "data_format": "NHWC"}),
+        ((1, 2, 6, 5), [2, 3], {"adaptive": True}),
+        ((1, 7, 5, 2), [3, 2], {"adaptive": True, "data_format": "NHWC"}),
+        ((1, 1, 1, 1), [1, 1], {}),
+        ((0, 2, 4, 4), [2, 2], {"strides": [2, 2]}),
+    ]
+]
+
+_PER_CHANNEL = {"Scale": positive(3), "Bias": floats(3), "Mean": floats(3), "Variance": positive(3)}
+
+_NORMALIZATIONS = [
+    *(
+        # In float16 the variance of a few elements is too rough to compare.
+        sample("batch_norm", X=2 * floats(*shape), **_PER_CHANNEL, **attrs, dtypes=("float64", "float32"), tolerance=1e-5)
+        for shape, attrs in [
+            ((4, 3), {}), ((2, 3, 4), {"epsilon": 1e-3}), ((2, 3, 2, 4), {"momentum": 0.5}),
+            ((2, 3, 2, 2, 2), {}), ((2, 4, 2, 3), {"data_layout": "NHWC"}), ((4, 3), {"use_global_stats": True}),
+            ((2, 3, 4), {"is_test": True}), ((2, 3, 4), {"is_test": True, "trainable_statistics": True}),
+            ((2, 4, 3), {"data_layout": "NHWC", "is_test": True}), ((1, 3), {}), ((0, 3, 2), {}),
+            ((4, 3), {"MomentumTensor": number(0.5)}),
+        ]
+    ),
+    *(
+        sample("layer_norm", X=2 * floats(*shape), **given, begin_norm_axis=axis, tolerance=1e-5)
+        for shape, axis, given in [
+            ((3, 4), 1, {"Scale": positive(4), "Bias": floats(4)}), ((2, 3, 4), 1, {}),
+            ((2, 3, 4), 2, {"Scale": positive(4)}), ((2, 3, 4), 1, {"Bias": floats(12)}), ((3, 1), 1, {}),
+            ((0, 4), 1, {"Scale": positive(4), "Bias": floats(4)}), ((3, 0), 1, {}),
+        ]
+    ),
+]  # fmt: skip
+
+_LOOKUPS = [
+    *(
+        sample(name, W=floats(5, 3), Ids=ids.reshape(*ids.shape, 1) if name == "lookup_table" else ids, **attrs)
+        for name in ("lookup_table", "lookup_table_v2")
+        for ids, attrs in [
+            (np.array([1, 4, 1, 0]), {}), (np.array([[1, 2], [2, 2]], "int32"), {"padding_idx": 2}),
+            (np.array([[1, 9]]), {"padding_idx": 9}), (np.array([[3, 3]]), {"is_sparse": True}),
+            (np.zeros((0, 2), "int64"), {}),
+        ]
+    ),
+    sample("lookup_table", W=ints(-4, 5, 4, 2), Ids=np.array([[1]])),
+]  # fmt: skip
+
+SAMPLES += [
+    *_CONVOLUTIONS,
+    sample("conv2d", Input=floats(2, 2, 4, 4), Filter=floats(3, 2, 2, 2), Bias=floats(3)),
+    sample("conv2d", Input=floats(2, 4, 4, 2), Filter=floats(3, 2, 2, 2), Bias=floats(3), data_format="NHWC"),
+    sample("conv2d", Input=floats(2, 3, 4, 4), Filter=floats(2, 3, 1, 1), Bias=floats(2)),
+    *_POOLINGS,
+    *_NORMALIZATIONS,
+    *_LOOKUPS,
+]
+
+_HISTORY = {"History": np.array([3.0, 1.0, 2.0, 0.0]), "dtypes": ("float64",)}
+_STATISTICS = {"Mean": number(1.0), "Variance": number(0.04), "dtypes": ("float64",)}
+_COUNTS = {"Steps": ints(4, 5, 1), "ClippedSteps": ints(1, 2, 1)}
+_WITH_INFINITY = np.array([[1.5, np.inf, -2.0]])
+
+_CLIPPING_BY_STEPS = [
+    *(
+        sample("adaptive_clip", X=floats(*shape), Param=floats(*shape), axes=axes, clipping=clipping)
+        for shape, axes in [((3, 4), [0]), ((3, 2, 2, 2), [1, 2, 3]), ((5,), []), ((0, 3), [0]), ((3, 0), [0])]
+        for clipping in (0.125, 64.0)
+    ),
+    sample("adaptive_clip", X=np.diag([3.0, 0.0, 0.5]), Param=np.zeros((3, 3)), axes=[-2], eps=0.5),
+    *(
+        sample("autoclip_threshold", X=[floats(3), floats(2, 2)], Count=np.array([count]), **_HISTORY, **attrs)
+        for count in (0, 3, 4, 9)
+        for attrs in ({}, {"percentile": 100.0}, {"percentile": 62.5})
+    ),
+    sample("autoclip_threshold", X=[_WITH_INFINITY], Count=np.array([2]), **_HISTORY, percentile=50.0),
+    sample("autoclip_threshold", X=[_WITH_INFINITY], Count=np.array([0]), **_HISTORY),
+    *(
+        sample("zclip_threshold", X=[values], Count=np.array([count]), **_STATISTICS)
+        for values in (np.array([0.5, -1.0]), np.array([2.0, 9.0]), _WITH_INFINITY)
+        for count in (0, 24, 25, 99)
+    ),
+    sample("zclip_threshold", X=[floats(3)], Mean=number(0.0), Variance=number(0.0), Count=np.array([30]), dtypes=("float64",)),
+]  # fmt: skip
+
+_CHECKS = [
+    *(
+        sample("guard_nonfinite", X=[floats(3, 2), x], policy=policy, params=["w", "b"])
+        for x, policy in [(floats(4), "raise"), (floats(4), "zero"), (_WITH_INFINITY, "zero"), (floats(0, 2), "zero")]
+    ),
+    *(
+        sample("guard_nonfinite", X=[x], Skipped=ints(3, 4, 1), outputs={"SkippedOut": 1}, policy="skip", params=["w"])
+        for x in (floats(3, 2), _WITH_INFINITY)
+    ),
+    *(
+        sample(
+            "clip_statistics", Before=[x, 2 * x], After=[scale * x, scale * 2 * x], **_COUNTS, params=["w", "b"], p=p
+        )
+        for x in (floats(3, 4), np.zeros(2), floats(0, 3))
+        for scale in (1.0, 0.5)
+        for p in (1.0, 2.0, np.inf)
+    ),
+]
+
+_FLAGS = [np.array([False]), np.array([True])]
+
+SAMPLES += [
+    *_CLIPPING_BY_STEPS,
+    *_CHECKS,
+    *(
+        sample(name, **given, **attrs, SkipUpdate=flags)
+        for flags in (_FLAGS, _FLAGS[:1])
+        for name, given, attrs in [
+            ("sgd", _PARAM, {}),
+            ("momentum", _PARAM, {"Velocity": floats(3, 4), "mu": 0.9}),
+            ("adam", _ADAM, {}),
+        ]
+    ),
+]

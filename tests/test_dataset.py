@@ -98,6 +98,11 @@ def data(tmp_path, monkeypatch):
     return directory
 
 
+def _gzipped(content):
+    """Without the time of day, so that the names of tests that show it are the same each time."""
+    return gzip.compress(content, mtime=0)
+
+
 def idx_images(pixels, magic=2051, count=None):
     count = len(pixels) if count is None else count
     return struct.pack(">IIII", magic, count, *pixels.shape[1:]) + pixels.tobytes()
@@ -114,10 +119,10 @@ def random_pixels(count, seed):
 PIXELS = {"train": random_pixels(7, seed=1), "test": random_pixels(3, seed=2)}
 LABELS = {"train": [5, 0, 4, 1, 9, 2, 1], "test": [7, 2, 1]}
 FILES = {
-    mnist.TRAIN_IMAGES: gzip.compress(idx_images(PIXELS["train"])),
-    mnist.TRAIN_LABELS: gzip.compress(idx_labels(LABELS["train"])),
-    mnist.TEST_IMAGES: gzip.compress(idx_images(PIXELS["test"])),
-    mnist.TEST_LABELS: gzip.compress(idx_labels(LABELS["test"])),
+    mnist.TRAIN_IMAGES: _gzipped(idx_images(PIXELS["train"])),
+    mnist.TRAIN_LABELS: _gzipped(idx_labels(LABELS["train"])),
+    mnist.TEST_IMAGES: _gzipped(idx_images(PIXELS["test"])),
+    mnist.TEST_LABELS: _gzipped(idx_labels(LABELS["test"])),
 }
 
 

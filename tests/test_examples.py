@@ -61,7 +61,7 @@ def test_it_says_what_it_shows(example):
 
 @pytest.mark.slow
 def test_compare_clips_keeps_the_law_of_each_clip(outputs):
-    text = outputs("compare_clips.py")
+    text, training = outputs("compare_clips.py").split("\nTraining")
     assert "by norm: 4 clip_by_norm\n" in text
     rows = {name: [numbers(line) for line in text.splitlines() if line.lstrip().startswith(f"{name}  ")]
             for name in ("before clipping", "by norm", "by global norm", "by value")}  # fmt: skip
@@ -71,6 +71,11 @@ def test_compare_clips_keeps_the_law_of_each_clip(outputs):
         assert by_norm[:-1] == pytest.approx([min(norm, 1.0) for norm in before[:-1]], abs=1e-3)
         assert by_global_norm == pytest.approx([norm * min(1.0, 1.0 / before[-1]) for norm in before], abs=1e-3)
         assert all(after <= norm for after, norm in zip(by_value, before, strict=True))
+    summary = {name: numbers(next(line for line in training.splitlines() if line.startswith(f"{name} ")))
+               for name in ("unclipped", "by norm", "by global norm", "by value")}  # fmt: skip
+    assert len({row[0] for row in summary.values()}) == 1  # the first loss: all start equal
+    assert all(row[1] < row[0] / 2 for row in summary.values())
+    assert summary["unclipped"][4] == summary["unclipped"][5]  # norm before and after
 
 
 @pytest.mark.slow

@@ -502,5 +502,5 @@ def test_the_accuracy_of_no_rows_is_zero():
 
 def test_a_wider_learning_rate_leaves_the_parameter_its_type():
     param, grad = np.ones(3, "float16"), np.ones(3, "float16")
-    assert_same_bits(sgd(np, param, np.array([0.5], "float32"), grad), np.full(3, 0.5, "float16"))
-    assert sgd(np, param, np.array([0.5], "float32"), grad, out=param) is param
+    assert_same_bits(sgd(np, param, np.array([0.5], "float32"), grad, None), np.full(3, 0.5, "float16"))
+    assert sgd(np, param, np.array([0.5], "float32"), grad, None, out=param) is param

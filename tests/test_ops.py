@@ -133,11 +133,10 @@ def test_types_are_inferred_from_unknown_dimensions(sample):
         for slot, arrays in sample.inputs_as(sample.dtypes[0]).items()
     }
     inferred = sample.definition.infer_types(unknown, sample.definition.convert_attrs(sample.attrs))
-    results = Built(sample, sample.dtypes[0]).run()
-    for slot, types in inferred.items():
-        for i, tensor_type in enumerate(types):
-            shape = results[f"{slot}_out_{i}"].shape
-            assert len(tensor_type.shape) == len(shape) and all(map(same_dim, tensor_type.shape, shape)), slot
+    for name, value in Built(sample, sample.dtypes[0]).run().items():
+        slot, _, i = name.rpartition("_out_")
+        shape = inferred[slot][int(i)].shape
+        assert len(shape) == value.ndim and all(map(same_dim, shape, value.shape)), name
 
 
 @each(DIFFERENTIABLE)

@@ -12,10 +12,10 @@ CASES = json.loads((Path(__file__).parent / "golden" / "ir.json").read_text())
 
 def build(case):
     main, startup = fluid.Program(), fluid.Program()
-    names = {"fluid": fluid}
+    names = {"fluid": fluid, "main": main, "startup": startup}
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         exec("\n".join(case["built_by"]), names)
-    return {"main": main, "startup": startup}, names.get("result")
+    return names.get("programs", {"main": main, "startup": startup}), names.get("result")
 
 
 def operators(program):

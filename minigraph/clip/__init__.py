@@ -1,0 +1,57 @@
+"""Gradient clipping: strategies, and the doors through which they reach a program.
+
+A strategy is a frozen dataclass whose `emit` appends the clip operators for a group of (parameter, gradient) pairs.
+`set_gradient_clip` with `append_gradient_clip_ops`, an optimizer's ``grad_clip=``, and calling a strategy are three
+doors to the one pass in `minigraph.passes.gradient_clip`.
+
+What always holds, whatever the magnitudes: the norm neither overflows nor underflows, zero stays zero, and a gradient
+whose norm is at or under the threshold is left bit for bit as it was.
+"""
+
+from minigraph.clip.adaptive import AdaptiveGradientClip, AutoClip, ZClip
+from minigraph.clip.base import GradientClipBase
+from minigraph.clip.error_clip import BaseErrorClipAttr, ErrorClipByValue, error_clip_callback
+from minigraph.clip.explanation import explain
+from minigraph.clip.nonfinite import skipped_steps
+from minigraph.clip.norms import (
+    GradientClipByAxisNorm,
+    GradientClipByBlockRMS,
+    GradientClipByGlobalPNorm,
+    GradientClipByPNorm,
+)
+from minigraph.clip.pipeline import ClipPipeline
+from minigraph.clip.setting import append_gradient_clip_ops, set_gradient_clip
+from minigraph.clip.standard import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
+from minigraph.clip.statistics import ClipTelemetry, telemetry
+
+# Fluid's later names.
+ClipByValue = GradientClipByValue
+ClipByNorm = GradientClipByNorm
+ClipByGlobalNorm = GradientClipByGlobalNorm
+
+__all__ = [
+    "AdaptiveGradientClip",
+    "AutoClip",
+    "BaseErrorClipAttr",
+    "ClipByGlobalNorm",
+    "ClipByNorm",
+    "ClipByValue",
+    "ClipPipeline",
+    "ClipTelemetry",
+    "ErrorClipByValue",
+    "GradientClipBase",
+    "GradientClipByAxisNorm",
+    "GradientClipByBlockRMS",
+    "GradientClipByGlobalNorm",
+    "GradientClipByGlobalPNorm",
+    "GradientClipByNorm",
+    "GradientClipByPNorm",
+    "GradientClipByValue",
+    "ZClip",
+    "append_gradient_clip_ops",
+    "error_clip_callback",
+    "explain",
+    "set_gradient_clip",
+    "skipped_steps",
+    "telemetry",
+]

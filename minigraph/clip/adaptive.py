@@ -1,0 +1,221 @@
+"""Strategies whose threshold follows the training: the size of the parameter, or the norms of earlier steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from minigraph.clip.base import (
+    GradientClipBase,
+    NeedClip,
+    ParamsGrads,
+    check_number,
+    check_same_options,
+    check_threshold,
+    emit_clipped,
+    emit_for,
+)
+from minigraph.clip.state import persistent
+from minigraph.errors import ClipError, caller_site
+from minigraph.ir import Block, Parameter, Variable
+from minigraph.strategies import printable
+from minigraph.unique_name import generate
+
+
+@printable
+@dataclass(frozen=True)
+class AdaptiveGradientClip(GradientClipBase):
+    """Scale the gradient of each unit down to a norm of at most `clipping` times that of the unit's weights.
+
+    A unit is what makes one output: a column of a matrix ``[in, out]``, a filter of a convolution ``[out, in, h, w]``.
+    A vector is one unit. The final layer is left alone, as in the paper: the weight created last among the parameters
+    that are clipped together, and its bias.
+
+    Parameters
+    ----------
+    clipping : float
+        The largest ratio of the norms, positive.
+    eps : float
+        Weights count as having at least this norm, so that a unit that starts at zero can move.
+    clip_final_layer : bool
+        Clip the final layer too.
+    need_clip : callable, optional
+        Called with each Parameter; says whether its gradient is to be clipped.
+
+    Raises
+    ------
+    ClipError
+        If `clipping` or `eps` is not positive and finite.
+
+    References
+    ----------
+    A. Brock, S. De, S. L. Smith and K. Simonyan, High-Performance Large-Scale Image Recognition Without Normalization,
+    ICML 2021, section 4.
+    """
+
+    clipping: float = 0.01
+    eps: float = 1e-3
+    clip_final_layer: bool = False
+    need_clip: NeedClip = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "clipping", check_threshold(self.clipping, "clipping"))
+        object.__setattr__(self, "eps", check_threshold(self.eps, "eps"))
+
+    def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
+        final = set() if self.clip_final_layer else _final_layer([param for param, _ in pairs])
+        return [pair[1] if pair[0].name in final else self._emit_one(block, pair) for pair in pairs]
+
+    def _emit_one(self, block: Block, pair: tuple[Parameter, Variable]) -> Variable:
+        rank = len(pair[0].shape or ())
+        axes = list(range(1, rank)) if rank > 3 else [0] if rank > 1 else []
+        return emit_for(block, pair, "adaptive_clip", Param=pair[0], axes=axes, clipping=self.clipping, eps=self.eps)
+
+
+def _final_layer(params: list[Parameter]) -> set[str]:
+    """Names of the weight created last and of what was created after it."""
+    weights = [param.creation for param in params if len(param.shape or ()) > 1]
+    return {param.name for param in params if weights and param.creation >= max(weights)}
+
+
+class _ClipByHistory(GradientClipBase):
+    """A global norm whose threshold an operator computes from the norms of earlier steps."""
+
+    group_name: str
+
+    is_joint = True
+
+    def group_key(self) -> Any:
+        return type(self), self.group_name
+
+    def check_group(self, other: Any, param: Parameter) -> None:
+        check_same_options(self, other, param)
+
+    def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
+        return emit_clipped(block, pairs, self._emit_threshold(block, [grad for _, grad in pairs]), 2.0)
+
+    def _emit_threshold(self, block: Block, grads: list[Variable]) -> Variable:
+        """Append the operator that says how long the gradients may be in this step, and updates the statistics."""
+        raise TypeError(f"{type(self).__name__} does not define its threshold")
+
+
+@printable
+@dataclass(frozen=True)
+class AutoClip(_ClipByHistory):
+    """Scale all gradients of a group down to a percentile of the norms that they have had so far.
+
+    The norm at hand is part of the history, so the first step is not clipped.
+
+    Parameters
+    ----------
+    percentile : float
+        From 0 to 100, by linear interpolation.
+    history : int
+        How many of the last norms count. They are kept in a persistable variable, float64[history].
+    group_name : str
+        Parameters whose strategies name the same group are clipped together.
+    need_clip : callable, optional
+        Called with each Parameter; one that needs no clip is no part of the norm either.
+
+    Raises
+    ------
+    ClipError
+        If `percentile` or `history` is out of range.
+
+    References
+    ----------
+    P. Seetharaman, G. Wichern, B. Pardo and J. Le Roux, AutoClip: Adaptive Gradient Clipping for Source Separation
+    Networks, MLSP 2020.
+    """
+
+    percentile: float = 10.0
+    history: int = 10_000
+    group_name: str = "default_group"
+    need_clip: NeedClip = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "percentile", check_number(self.percentile, "percentile"))
+        if not 0 <= self.percentile <= 100:
+            raise ClipError(f"percentile must be from 0 to 100, got {self.percentile}", site=caller_site())
+        _check_count(self.history, "history")
+
+    def _emit_threshold(self, block: Block, grads: list[Variable]) -> Variable:
+        layer = generate("autoclip")
+        history = persistent(block, f"{layer}.history", [self.history], "float64", 0.0)
+        count = persistent(block, f"{layer}.count", [1], "int64", 0)
+        threshold = block.create_var(name=f"{layer}.threshold", stop_gradient=True)
+        block.append_op(
+            "autoclip_threshold",
+            {"X": grads, "History": history, "Count": count},
+            {"Threshold": threshold, "HistoryOut": history, "CountOut": count},
+            {"percentile": self.percentile},
+        )
+        return threshold
+
+
+@printable
+@dataclass(frozen=True)
+class ZClip(_ClipByHistory):
+    """Scale all gradients of a group down when their norm lies far above its running mean.
+
+    With mean m and standard deviation s of the norms so far and ``z = (norm - m) / s``, a norm with
+    ``z > z_threshold`` is scaled down to ``m + z_threshold ** 2 / z * s``: the farther out, the more.
+
+    Parameters
+    ----------
+    z_threshold : float
+        How many standard deviations are too many.
+    alpha : float
+        How much of the running mean and variance each step keeps, from 0 to below 1.
+    warmup_steps : int
+        First steps, in which nothing is clipped and the mean and the variance are those of all norms so far.
+    group_name : str
+        Parameters whose strategies name the same group are clipped together.
+    need_clip : callable, optional
+        Called with each Parameter; one that needs no clip is no part of the norm either.
+
+    Raises
+    ------
+    ClipError
+        If an option is out of range.
+
+    References
+    ----------
+    A. Kumar, L. Owen, N. R. Chowdhury and F. Güra, ZClip: Adaptive Spike Mitigation for LLM Pre-Training, 2025.
+    """
+
+    z_threshold: float = 2.5
+    alpha: float = 0.97
+    warmup_steps: int = 25
+    group_name: str = "default_group"
+    need_clip: NeedClip = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "z_threshold", check_threshold(self.z_threshold, "z_threshold"))
+        object.__setattr__(self, "alpha", check_number(self.alpha, "alpha"))
+        if not 0 <= self.alpha < 1:
+            raise ClipError(f"alpha must be from 0 to below 1, got {self.alpha}", site=caller_site())
+        _check_count(self.warmup_steps, "warmup_steps")
+
+    def _emit_threshold(self, block: Block, grads: list[Variable]) -> Variable:
+        layer = generate("zclip")
+        state = {
+            slot: persistent(block, f"{layer}.{slot.lower()}", [1], "int64" if slot == "Count" else "float64", 0)
+            for slot in ("Mean", "Variance", "Count")
+        }
+        threshold = block.create_var(name=f"{layer}.threshold", stop_gradient=True)
+        block.append_op(
+            "zclip_threshold",
+            {"X": grads, **state},
+            {"Threshold": threshold, **{f"{slot}Out": var for slot, var in state.items()}},
+            {"z_threshold": self.z_threshold, "alpha": self.alpha, "warmup_steps": self.warmup_steps},
+        )
+        return threshold
+
+
+def _check_count(value: Any, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ClipError(f"{what} must be a positive int, got {value!r:.60}", site=caller_site())

@@ -1,0 +1,169 @@
+"""What all clipping strategies have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from minigraph.clip.nonfinite import check_policy, guard
+from minigraph.clip.statistics import measure
+from minigraph.errors import ClipError, WrongTypeError, caller_site
+from minigraph.ir import Block, Parameter, Variable
+from minigraph.passes.gradient_clip import clip_pairs
+from minigraph.types import DType
+from minigraph.unique_name import generate
+from minigraph.variable import is_eager
+
+NeedClip = Callable[[Parameter], bool] | None
+ParamsGrads = list[tuple[Parameter, Variable]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientClipBase:
+    """What all strategies have in common.
+
+    Subclasses are frozen dataclasses with a field ``need_clip`` and a method `emit`.
+
+    Parameters
+    ----------
+    nonfinite : {'propagate', 'raise', 'zero', 'skip'}
+        What happens when a gradient is NaN or infinite; see `minigraph.clip.nonfinite`.
+    telemetry : bool
+        Whether the program keeps account of what is clipped; see `minigraph.clip.telemetry`.
+    """
+
+    nonfinite: str = "propagate"
+    telemetry: bool = False
+
+    is_joint: ClassVar[bool] = False
+    """Whether the gradients of a group are clipped by one factor."""
+
+    def __post_init__(self) -> None:
+        check_policy(self.nonfinite)
+        if not isinstance(self.telemetry, bool):
+            raise WrongTypeError(f"telemetry must be True or False, got {self.telemetry!r:.60}", site=caller_site())
+        check_need_clip(getattr(self, "need_clip", None))
+
+    def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
+        """Append the operators that clip the gradients of `pairs` together; returns the clipped gradients in order."""
+        raise TypeError(f"{type(self).__name__} does not define emit")
+
+    def insert(self, block: Block, pairs: ParamsGrads, **emit_options: Any) -> list[Variable]:
+        """Append all operators of the strategy: the guard against values that are not finite, the clip, the telemetry.
+
+        `emit_options` are passed on to `emit`. Returns the clipped gradients in order.
+        """
+        guarded = guard(block, pairs, self.nonfinite)
+        raw = {new.name: old.name for (_, new), (_, old) in zip(guarded, pairs, strict=True) if new is not old}
+        with block.program.standing_for(raw):
+            clipped = self.emit(block, guarded, **emit_options)
+            if self.telemetry:
+                self._measure(block, guarded, clipped)
+        return clipped
+
+    def _measure(self, block: Block, pairs: ParamsGrads, clipped: list[Variable]) -> None:
+        p = getattr(self, "p", 2.0)
+        if self.is_joint:
+            measure(block, "global_clip", pairs, clipped, p)
+            return
+        for pair, after in zip(pairs, clipped, strict=True):
+            measure(block, f"{pair[0].name}_clip", [pair], [after], p)
+
+    def group_key(self) -> Any:
+        """Parameters whose strategies have equal keys are clipped together."""
+        return self
+
+    def check_group(self, other: Any, param: Parameter) -> None:
+        """Raise unless `other`, which `param` of the same group asks for, agrees with this strategy."""
+
+    def wants(self, param: Parameter) -> bool:
+        """Whether the strategy concerns `param`: by its ``need_clip`` field and this strategy's function."""
+        need_clip = getattr(self, "need_clip", None)
+        return param.need_clip and (need_clip is None or bool(need_clip(param)))
+
+    def __call__(self, params_grads: Sequence[tuple[Parameter, Variable | None]]) -> ParamsGrads:
+        """Append the clip operators for (parameter, gradient) pairs to the gradients' own program.
+
+        Pairs whose gradient is None are left out of the result; parameters that need no clip keep their gradient. In
+        the imperative mode the gradients are clipped at once.
+        """
+        pairs = [(param, grad) for param, grad in params_grads if grad is not None]
+        if self.nonfinite == "skip" and any(is_eager(grad) for _, grad in pairs):
+            raise ClipError(
+                "nonfinite='skip' concerns updates, which a call in the imperative mode does not see",
+                site=caller_site(),
+                hint="Give the strategy to the optimizer, as grad_clip=.",
+            )
+        return clip_pairs(pairs, lambda param: self if self.wants(param) else None)
+
+
+def emit_for(block: Block, pair: tuple[Parameter, Variable], op_type: str, **slots_and_attrs: Any) -> Variable:
+    """Append the operator that makes the clipped gradient of one parameter; its ``role_vars`` name both."""
+    with block.program.role_guard(block.program.current_role, pair):
+        clipped = block.emit(op_type, X=pair[1], **slots_and_attrs)
+    return clipped
+
+
+def emit_constant(block: Block, value: float, pair: tuple[Parameter, Variable], dtype: DType = DType.FP64) -> Variable:
+    """Append the operator that makes a threshold, [1]; its ``role_vars`` name the pair."""
+    with block.program.role_guard(block.program.current_role, pair):
+        return block.emit(
+            "fill_constant", stop_gradient=True, shape=[1], dtype=int(dtype), value=value, str_value=str(value)
+        )
+
+
+def emit_clipped(block: Block, pairs: ParamsGrads, threshold: Variable, p: float) -> list[Variable]:
+    """Append the operator that scales gradients together down to a joint norm of order `p` of at most `threshold`."""
+    layer = generate("clip_by_global_norm")
+    clipped = [block.create_var(name=generate(f"{layer}.tmp")) for _ in pairs]
+    norm = block.create_var(name=f"{layer}.norm", stop_gradient=True)
+    inputs: dict[str, Any] = {"X": [grad for _, grad in pairs], "ClipNorm": threshold}
+    with block.program.role_guard(block.program.current_role, [var for pair in pairs for var in pair]):
+        block.append_op("clip_by_global_norm", inputs, {"Out": clipped, "Norm": norm}, {"p": p})
+    return clipped
+
+
+def check_number(value: Any, what: str) -> float:
+    """`value` as a float that is not NaN."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise WrongTypeError(f"{what} must be a number, got {value!r:.60}", site=caller_site()) from None
+    if math.isnan(number):
+        raise ClipError(f"{what} must not be NaN", site=caller_site())
+    return number
+
+
+def check_threshold(value: Any, what: str = "clip_norm") -> float:
+    """`value` as a float that is positive and finite."""
+    number = check_number(value, what)
+    if not 0 < number < math.inf:
+        raise ClipError(
+            f"{what} must be positive and finite, got {number}",
+            site=caller_site(),
+            hint="Leave the clip out to turn it off.",
+        )
+    return number
+
+
+def check_need_clip(need_clip: Any) -> None:
+    if need_clip is not None and not callable(need_clip):
+        raise WrongTypeError(
+            f"need_clip must be a function of a Parameter, got {need_clip!r:.60}", site=caller_site(),
+            hint="For example: need_clip=lambda param: param.name != 'fc_0.b_0'.",
+        )  # fmt: skip
+
+
+def check_same_options(strategy: Any, other: Any, param: Parameter) -> None:
+    """Raise if `other`, which `param` asks for, is clipped together with `strategy` but has other options."""
+    for field in fields(strategy):
+        ours, theirs = getattr(strategy, field.name), getattr(other, field.name)
+        if field.name != "need_clip" and ours != theirs:
+            raise ClipError(
+                f"group {strategy.group_name!r} has two values of {field.name}",
+                details=[f"{field.name} = {ours}", f"{field.name} = {theirs} for {param}"],
+                site=caller_site(),
+                hint="Give the strategies different group_name.",
+            )

@@ -1,0 +1,70 @@
+"""Clips that work inside the backward pass, on the gradient of one variable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from minigraph.clip.standard import GradientClipByValue
+from minigraph.errors import WrongTypeError
+from minigraph.ir import Block, Operator
+from minigraph.opdef import GRAD_SUFFIX
+from minigraph.strategies import printable
+
+
+@dataclass(frozen=True)
+class BaseErrorClipAttr:
+    """Base of the clips that work inside the backward pass, on the gradient of one variable."""
+
+    def append_clip_op(self, block: Block, grad_name: str) -> None:
+        """Append the operator that clips the gradient `grad_name` in place."""
+        raise TypeError(f"{type(self).__name__} does not define append_clip_op")
+
+
+@printable
+@dataclass(frozen=True)
+class ErrorClipByValue(BaseErrorClipAttr):
+    """Limit each element of a variable's gradient to [`min`, `max`] before it flows further back.
+
+    Set it on a variable: ``x.error_clip = ErrorClipByValue(max=1.0)``. Optimizers apply it by themselves;
+    `append_backward` does with ``callbacks=[error_clip_callback]``.
+
+    Parameters
+    ----------
+    max : float
+    min : float, optional
+        Default: ``-max``.
+    """
+
+    max: float
+    min: float | None = None
+
+    def __post_init__(self) -> None:
+        checked = GradientClipByValue(self.max, self.min)
+        object.__setattr__(self, "max", checked.max)
+        object.__setattr__(self, "min", checked.min)
+
+    def append_clip_op(self, block: Block, grad_name: str) -> None:
+        block.append_op("clip", {"X": grad_name}, {"Out": grad_name}, {"min": self.min, "max": self.max})
+
+
+def error_clip_callback(block: Block, context: dict[str, Any]) -> None:
+    """A callback for `append_backward` that applies the ``error_clip`` of variables to their gradients.
+
+    Raises
+    ------
+    WrongTypeError
+        If a variable's ``error_clip`` is not an error clip.
+    """
+    op: Operator = context["__current_op_desc__"]
+    for grad_name in op.output_arg_names:
+        name = context.get(grad_name)
+        var = block.find_var(name) if isinstance(name, str) and grad_name.endswith(GRAD_SUFFIX) else None
+        error_clip = getattr(var, "error_clip", None)
+        if error_clip is None:
+            continue
+        if not isinstance(error_clip, BaseErrorClipAttr):
+            raise WrongTypeError(
+                f"error_clip of {name} must be an ErrorClipByValue, got {error_clip!r:.60}", site=op.site
+            )
+        error_clip.append_clip_op(block, grad_name)

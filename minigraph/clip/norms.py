@@ -1,0 +1,214 @@
+"""Strategies with other norms than fluid's: of any order, along dimensions, relative to the size of the tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minigraph.clip.base import (
+    GradientClipBase,
+    NeedClip,
+    ParamsGrads,
+    check_number,
+    check_same_options,
+    check_threshold,
+    emit_clipped,
+    emit_constant,
+    emit_for,
+)
+from minigraph.errors import ClipError, WrongTypeError, caller_site
+from minigraph.ir import Block, Parameter, Variable
+from minigraph.strategies import printable
+from minigraph.types import product
+
+
+@printable
+@dataclass(frozen=True)
+class GradientClipByPNorm(GradientClipBase):
+    """Scale each gradient down to a norm of order `p` of at most `clip_norm`.
+
+    Parameters
+    ----------
+    clip_norm : float
+        The largest norm, positive and finite.
+    p : float
+        Order of the norm, ``sum(|g| ** p) ** (1 / p)``: positive; infinity stands for the largest magnitude.
+    need_clip : callable, optional
+        Called with each Parameter; says whether its gradient is to be clipped.
+
+    Raises
+    ------
+    ClipError
+        If `clip_norm` is not positive and finite, or `p` is not positive.
+    """
+
+    clip_norm: float
+    p: float = 2.0
+    need_clip: NeedClip = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "clip_norm", check_threshold(self.clip_norm))
+        object.__setattr__(self, "p", _order(self.p))
+
+    def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
+        clipped = []
+        for pair in pairs:
+            threshold = emit_constant(block, self.clip_norm, pair)
+            clipped += emit_clipped(block, [pair], threshold, self.p)
+        return clipped
+
+
+@printable
+@dataclass(frozen=True)
+class GradientClipByGlobalPNorm(GradientClipBase):
+    """Scale all gradients of a group by one factor, so that their joint norm of order `p` is at most `clip_norm`.
+
+    Parameters
+    ----------
+    clip_norm : float
+        The largest norm, positive and finite.
+    p : float
+        Order of the norm: positive; infinity stands for the largest magnitude of all elements.
+    group_name : str
+        Parameters whose strategies name the same group are clipped together.
+    need_clip : callable, optional
+        Called with each Parameter; one that needs no clip is no part of the norm either.
+
+    Raises
+    ------
+    ClipError
+        If `clip_norm` is not positive and finite, `p` is not positive, or, when operators are made, the strategies of
+        a group differ.
+    """
+
+    clip_norm: float
+    p: float = 2.0
+    group_name: str = "default_group"
+    need_clip: NeedClip = None
+
+    is_joint = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "clip_norm", check_threshold(self.clip_norm))
+        object.__setattr__(self, "p", _order(self.p))
+
+    def group_key(self) -> Any:
+        return type(self), self.group_name
+
+    def check_group(self, other: Any, param: Parameter) -> None:
+        check_same_options(self, other, param)
+
+    def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
+        return emit_clipped(block, pairs, emit_constant(block, self.clip_norm, pairs[0]), self.p)
+
+
+@printable
+@dataclass(frozen=True)
+class GradientClipByAxisNorm(GradientClipBase):
+    """Scale each slice of each gradient down to a norm of at most `clip_norm`.
+
+    A slice runs over the dimensions `axes` at one index of the others: of a matrix ``[n, m]``, ``axes=[1]`` clips each
+    row and ``axes=[0]`` each column.
+
+    Parameters
+    ----------
+    clip_norm : float
+        The largest norm, positive and finite.
+    axes : int or sequence of int
+        Dimensions that a norm runs over; negative ones count from the end. A gradient that lacks one of them, such as
+        that of a bias, is clipped as a whole.
+    p : float
+        Order of the norm: positive; infinity stands for the largest magnitude.
+    need_clip : callable, optional
+        Called with each Parameter; says whether its gradient is to be clipped.
+
+    Raises
+    ------
+    ClipError
+        If `clip_norm` is not positive and finite, or `p` is not positive.
+    """
+
+    clip_norm: float
+    axes: int | Sequence[int] = (-1,)
+    p: float = 2.0
+    need_clip: NeedClip = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "clip_norm", check_threshold(self.clip_norm))
+        object.__setattr__(self, "p", _order(self.p))
+        object.__setattr__(self, "axes", _axes(self.axes))
+
+    def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
+        threshold = emit_constant(block, self.clip_norm, pairs[0])
+        return [
+            emit_for(block, pair, "clip_by_axis_norm", MaxNorm=threshold, axes=self._axes_of(pair[1]), p=self.p)
+            for pair in pairs
+        ]
+
+    def _axes_of(self, grad: Variable) -> Sequence[int]:
+        assert isinstance(self.axes, Sequence) and grad.shape is not None
+        rank = len(grad.shape)
+        return self.axes if all(-rank <= axis < rank for axis in self.axes) else ()
+
+
+@printable
+@dataclass(frozen=True)
+class GradientClipByBlockRMS(GradientClipBase):
+    """Scale each gradient down to a root mean square of at most `threshold`.
+
+    The norm of a tensor of n elements may then be up to ``threshold * sqrt(n)``.
+
+    Parameters
+    ----------
+    threshold : float
+        The largest root mean square, positive and finite.
+    need_clip : callable, optional
+        Called with each Parameter; says whether its gradient is to be clipped.
+
+    Raises
+    ------
+    ClipError
+        If `threshold` is not positive and finite.
+
+    References
+    ----------
+    N. Shazeer and M. Stern, Adafactor: Adaptive Learning Rates with Sublinear Memory Cost, ICML 2018, section 6.
+    """
+
+    threshold: float
+    need_clip: NeedClip = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "threshold", check_threshold(self.threshold, "threshold"))
+
+    def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
+        return [self._emit_one(block, pair) for pair in pairs]
+
+    def _emit_one(self, block: Block, pair: tuple[Parameter, Variable]) -> Variable:
+        size = product(pair[0].shape or ())
+        if not size:
+            return pair[1]
+        threshold = emit_constant(block, self.threshold * math.sqrt(size), pair)
+        return emit_clipped(block, [pair], threshold, 2.0)[0]
+
+
+def _order(p: Any) -> float:
+    order = check_number(p, "p")
+    if not order > 0:
+        raise ClipError(
+            f"p must be positive, got {order}", site=caller_site(), hint="float('inf') is the largest magnitude."
+        )
+    return order
+
+
+def _axes(axes: Any) -> tuple[int, ...]:
+    found = (axes,) if isinstance(axes, int) else tuple(axes)
+    if any(isinstance(axis, bool) or not isinstance(axis, int) for axis in found):
+        raise WrongTypeError(f"axes must be ints, got {axes!r:.60}", site=caller_site())
+    return found

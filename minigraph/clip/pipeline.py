@@ -1,0 +1,71 @@
+"""Several strategies, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minigraph.clip.base import GradientClipBase, NeedClip, ParamsGrads
+from minigraph.errors import ClipError, WrongTypeError, caller_site
+from minigraph.ir import Block, Variable
+from minigraph.passes.gradient_clip import insert_clips
+from minigraph.strategies import printable
+
+
+@printable
+@dataclass(frozen=True)
+class ClipPipeline(GradientClipBase):
+    """Apply several strategies in order, each to the gradients that the one before it has left.
+
+    Each strategy picks its parameters by its own ``need_clip``, so different parameters can go different ways.
+
+    Parameters
+    ----------
+    strategies : sequence of GradientClipBase
+    need_clip : callable, optional
+        Called with each Parameter; says whether the pipeline concerns its gradient at all.
+
+    Raises
+    ------
+    ClipError
+        If there is no strategy.
+    WrongTypeError
+        If one is no strategy.
+
+    Examples
+    --------
+    Bound the elements of the embedding's gradient, then the norm of everything::
+
+        ClipPipeline([
+            GradientClipByValue(0.1, need_clip=lambda param: param.name == "embedding_0.w_0"),
+            GradientClipByGlobalNorm(1.0),
+        ])
+    """
+
+    strategies: Sequence[GradientClipBase]
+    need_clip: NeedClip = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        strategies = tuple(self.strategies) if isinstance(self.strategies, Sequence) else (self.strategies,)
+        if not strategies:
+            raise ClipError("a ClipPipeline needs a strategy", site=caller_site())
+        for strategy in strategies:
+            if not isinstance(strategy, GradientClipBase):
+                raise WrongTypeError(f"a ClipPipeline holds strategies, got {strategy!r:.60}", site=caller_site())
+        object.__setattr__(self, "strategies", strategies)
+
+    def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
+        program, current = block.program, list(pairs)
+        for strategy in self.strategies:
+            raw = {
+                now.name: first.name for (_, now), (_, first) in zip(current, pairs, strict=True) if now is not first
+            }
+            with program.standing_for(raw):
+                current = insert_clips(block, current, _chooser(strategy), threshold_first=threshold_first)
+        return [grad for _, grad in current]
+
+
+def _chooser(strategy: GradientClipBase) -> Any:
+    return lambda param: strategy if strategy.wants(param) else None

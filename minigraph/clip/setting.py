@@ -1,0 +1,111 @@
+"""Asking for a clip, parameter by parameter, and having the operators appended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from minigraph.clip.base import GradientClipBase, ParamsGrads
+from minigraph.defaults import default_main_program
+from minigraph.errors import ClipError, NotFoundError, WrongTypeError, caller_site, suggest
+from minigraph.ir import Block, Parameter, Program, Role, Variable
+from minigraph.passes.gradient_clip import clip_pairs
+
+
+def set_gradient_clip(
+    clip: GradientClipBase, param_list: Sequence[Parameter | str] | None = None, program: Program | None = None
+) -> None:
+    """Note on parameters which clip their gradients get, for `append_gradient_clip_ops` and optimizers to insert.
+
+    A later call for the same parameter wins; an optimizer's own ``grad_clip`` wins over all.
+
+    Parameters
+    ----------
+    clip : GradientClipBase
+    param_list : sequence of Parameter or str, optional
+        Default: all parameters of the program. The clip's ``need_clip`` picks among them.
+    program : Program, optional
+        Default: the default main program.
+
+    Raises
+    ------
+    WrongTypeError
+        If `clip` is no strategy, or `param_list` no list of parameters or names.
+    NotFoundError
+        If a name is unknown.
+    ClipError
+        If the program has no parameter to match, or its updates were appended already: both mean that the call comes
+        at the wrong place.
+    """
+    if not isinstance(clip, GradientClipBase):
+        raise WrongTypeError(
+            f"a gradient clip must be a strategy such as GradientClipByNorm(1.0), got {clip!r:.60}", site=caller_site()
+        )
+    program = program or default_main_program()
+    _check_order(program)
+    params = [param for param in _parameters(program.global_block(), param_list) if clip.wants(param)]
+    if not params:
+        raise ClipError(
+            "the program has no parameter to clip" if param_list is None else "param_list holds no parameter to clip",
+            site=caller_site(),
+            hint="Call set_gradient_clip after the layers and before minimize, on the parameters' own program.",
+        )
+    for param in params:
+        param.gradient_clip = clip
+
+
+def _check_order(program: Program) -> None:
+    for op in reversed(program.global_block().ops):
+        if op.role & Role.OPTIMIZE and not op.role & Role.CLIP and "ParamOut" in op.outputs:
+            raise ClipError(
+                "set_gradient_clip comes too late: the program updates its parameters already",
+                details=[f"{op.type} updates {op.outputs['ParamOut'][0]}, made at {op.site}"],
+                site=caller_site(),
+                hint="Call it after the layers and before minimize (or apply_gradients).",
+            )
+
+
+def _parameters(block: Block, param_list: Sequence[Parameter | str] | None) -> list[Parameter]:
+    if param_list is None:
+        return block.all_parameters()
+    if isinstance(param_list, str) or not isinstance(param_list, Sequence):
+        raise WrongTypeError(
+            f"param_list must be a list of Parameters or names, got {param_list!r:.60}",
+            site=caller_site(),
+            hint="Write [name].",
+        )
+    found = []
+    for item in param_list:
+        name = item.name if isinstance(item, Variable) else item
+        param = block.vars.get(name) if isinstance(name, str) else None
+        if param is None and isinstance(name, str):
+            known = [p.name for p in block.all_parameters()]
+            raise NotFoundError(f"the program has no parameter {name!r}", site=caller_site(), hint=suggest(name, known))
+        if not isinstance(param, Parameter):
+            raise WrongTypeError(f"param_list holds {item!r:.60}, which is no Parameter or name", site=caller_site())
+        found.append(param)
+    return found
+
+
+def append_gradient_clip_ops(param_grads: Sequence[tuple[Parameter, Variable | None]]) -> ParamsGrads:
+    """Append the clips that `set_gradient_clip` noted on the parameters.
+
+    Each parameter gets the clip that it asked for; parameters of one global-norm group are clipped together; one
+    without a clip keeps its gradient. The operators go to the gradients' own program.
+
+    Parameters
+    ----------
+    param_grads : sequence of (Parameter, Variable)
+        As `minigraph.backward.append_backward` returns them; pairs without a gradient are left out of the result.
+
+    Returns
+    -------
+    list of (Parameter, Variable)
+        In the same order, with the clipped gradients.
+
+    Warns
+    -----
+    UserWarning
+        If a gradient has been clipped already; it is not clipped again.
+    """
+    pairs = [(param, grad) for param, grad in param_grads if grad is not None]
+    return clip_pairs(pairs, lambda param: param.gradient_clip, threshold_first=True)

@@ -1,0 +1,146 @@
+"""Fluid's strategies: by value, by norm, by global norm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from minigraph.clip.base import (
+    GradientClipBase,
+    NeedClip,
+    ParamsGrads,
+    check_number,
+    check_same_options,
+    check_threshold,
+    emit_constant,
+    emit_for,
+)
+from minigraph.errors import ClipError, caller_site
+from minigraph.ir import Block, Parameter, Variable
+from minigraph.strategies import printable
+
+
+@printable
+@dataclass(frozen=True)
+class GradientClipByValue(GradientClipBase):
+    """Limit each element to [`min`, `max`].
+
+    Parameters
+    ----------
+    max : float
+        Upper bound.
+    min : float, optional
+        Lower bound. Default: ``-max``.
+    need_clip : callable, optional
+        Called with each Parameter; says whether its gradient is to be clipped.
+
+    Raises
+    ------
+    ClipError
+        If a bound is NaN, `min` is not below `max`, or `max` is not positive while `min` is left out.
+    """
+
+    max: float
+    min: float | None = None
+    need_clip: NeedClip = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        upper = check_number(self.max, "max")
+        if self.min is None and not upper > 0:
+            raise ClipError(
+                f"max must be positive when min is left out, got {upper}", site=caller_site(), hint="Give min too."
+            )
+        lower = -upper if self.min is None else check_number(self.min, "min")
+        if not lower < upper:
+            raise ClipError(f"min must be below max, got min={lower}, max={upper}", site=caller_site())
+        object.__setattr__(self, "max", upper)
+        object.__setattr__(self, "min", lower)
+
+    def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
+        return [emit_for(block, pair, "clip", min=self.min, max=self.max) for pair in pairs]
+
+
+@printable
+@dataclass(frozen=True)
+class GradientClipByNorm(GradientClipBase):
+    """Scale each gradient down to an L2 norm of at most `clip_norm`: ``g * clip_norm / max(norm(g), clip_norm)``.
+
+    Parameters
+    ----------
+    clip_norm : float
+        The largest norm, positive and finite.
+    need_clip : callable, optional
+        Called with each Parameter; says whether its gradient is to be clipped.
+
+    Raises
+    ------
+    ClipError
+        If `clip_norm` is not positive and finite.
+
+    References
+    ----------
+    R. Pascanu, T. Mikolov and Y. Bengio, On the difficulty of training recurrent neural networks, ICML 2013.
+    """
+
+    clip_norm: float
+    need_clip: NeedClip = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "clip_norm", check_threshold(self.clip_norm))
+
+    def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
+        return [emit_for(block, pair, "clip_by_norm", max_norm=self.clip_norm) for pair in pairs]
+
+
+@printable
+@dataclass(frozen=True)
+class GradientClipByGlobalNorm(GradientClipBase):
+    """Scale all gradients of a group by one factor: ``g * clip_norm / max(norm of all together, clip_norm)``.
+
+    Parameters
+    ----------
+    clip_norm : float
+        The largest norm, positive and finite.
+    group_name : str
+        Parameters whose strategies name the same group are clipped together.
+    need_clip : callable, optional
+        Called with each Parameter; one that needs no clip is no part of the norm either.
+
+    Raises
+    ------
+    ClipError
+        If `clip_norm` is not positive and finite, or, when operators are made, a group has two thresholds.
+    """
+
+    clip_norm: float
+    group_name: str = "default_group"
+    need_clip: NeedClip = None
+
+    is_joint = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "clip_norm", check_threshold(self.clip_norm))
+
+    def group_key(self) -> Any:
+        return type(self), self.group_name
+
+    def check_group(self, other: Any, param: Parameter) -> None:
+        check_same_options(self, other, param)
+
+    def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
+        """Fluid's operators; `threshold_first` puts the constant in front, as ``append_gradient_clip_ops`` has it."""
+        program, role = block.program, block.program.current_role
+        threshold = emit_constant(block, self.clip_norm, pairs[0], pairs[0][1].dtype) if threshold_first else None
+        squares = []
+        for pair in pairs:
+            with program.role_guard(role, pair):
+                squares.append(block.emit("reduce_sum", X=block.emit("square", X=pair[1]), dim=[0], reduce_all=True))
+        with program.role_guard(role, pairs[0 if threshold_first else -1]):
+            norm = block.emit("sqrt", X=block.emit("sum", X=squares))
+            if threshold is None:
+                threshold = emit_constant(block, self.clip_norm, pairs[-1], pairs[-1][1].dtype)
+            factor = block.emit("elementwise_div", X=threshold, Y=block.emit("elementwise_max", X=threshold, Y=norm))
+        return [emit_for(block, pair, "elementwise_mul", Y=factor) for pair in pairs]

@@ -1,0 +1,17 @@
+"""Variables that a strategy keeps from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minigraph.defaults import default_startup_program
+from minigraph.initializer import Constant
+from minigraph.ir import Block, Variable
+
+
+def persistent(block: Block, name: str, shape: Sequence[int], dtype: Any, value: float) -> Variable:
+    """A persistable variable that the default startup program sets to `value`."""
+    startup = default_startup_program().global_block()
+    startup.create_var(name=name, shape=shape, dtype=dtype, persistable=True, initializer=Constant(value))
+    return block.create_var(name=name, shape=shape, dtype=dtype, persistable=True, stop_gradient=True)
