@@ -13,7 +13,7 @@ import numpy as np
 
 from minigraph import unique_name
 from minigraph.defaults import program_guard
-from minigraph.errors import NotFoundError, ProgramError, caller_site, suggest
+from minigraph.errors import NonfiniteError, NotFoundError, ProgramError, caller_site, suggest
 from minigraph.executor import Executor
 from minigraph.ir import Block, Parameter, Program, Variable
 from minigraph.scope import Scope
@@ -52,7 +52,10 @@ class EagerUpdates:
             holder = self.scope.var(param.name)
             # A copy, because what was computed from the old value may still be differentiated.
             holder.value, holder.place = param._held().copy(), executor.place
-        executor.compute(program, {_grad_name(p): grad._held() for p, grad in pairs}, (), self.scope)
+        try:
+            executor.compute(program, {_grad_name(p): grad._held() for p, grad in pairs}, (), self.scope)
+        except NonfiniteError as error:
+            raise _with_origin(error, pairs) from error
         for param, _ in pairs:
             param.value = self.scope.var(param.name).value
 
@@ -146,6 +149,19 @@ def _asked_for(param: Any) -> Any:
 
 def _grad_name(param: Any) -> str:
     return f"{param.name}@GRAD"
+
+
+def _with_origin(error: NonfiniteError, pairs: Sequence[tuple[Any, Any]]) -> NonfiniteError:
+    """`error` with what made the first value that is not finite, if what `backward` was called on is still there."""
+    from minigraph.dygraph.tape import Tape
+
+    param, grad = next(pair for pair in pairs if pair[0].name == error.param)
+    target = grad._target() if grad._target is not None else None
+    if target is None:
+        found = "what it was computed from is gone, so it is not known which operator made the first such value"
+    else:
+        found = Tape([target]).origin_of_nonfinite(param, param.block.place)
+    return NonfiniteError(error.message, error.param, details=[found], site=error.site, hint=error.hint)
 
 
 def _mirrored(block: Block, param: Any, grad: Any) -> tuple[Parameter, Variable]:

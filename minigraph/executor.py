@@ -191,7 +191,9 @@ class Executor:
     def _run(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope) -> list[Any]:
         plan = self._plan(program, feeds, names)
         state = [_state_value(scope.find_var(value.name), value, plan.steps, self.place) for value in plan.steps.state]
-        rng = deepcopy(self._rng) if plan.may_raise_nonfinite else None
+        rng = self._rng
+        if plan.may_raise_nonfinite and self.place.kind == "cpu":
+            rng = deepcopy(rng)  # to draw the same numbers again; that a generator of a GPU does not offer
         try:
             # NaN and infinity are values like any other; they stay visible in the results.
             with np.errstate(all="ignore"):
@@ -229,7 +231,7 @@ class Executor:
     def _find_origin(
         self, plan: Plan, error: NonfiniteError, feeds: dict[str, Any], state: list[Any], rng: Any
     ) -> MinigraphError:
-        from minigraph.diagnosis import with_origin
+        from minigraph.diagnosis import origin
 
         step = plan.compiled.failing_step(error.__traceback__)
         if step is None:
@@ -237,8 +239,8 @@ class Executor:
         ops = list(plan.program.global_block().ops)
         values = {**feeds, **{value.name: array for value, array in zip(plan.steps.state, state, strict=True)}}
         wanted = step.op.input("X")[step.op.attr("params").index(error.param)]
-        found = with_origin(error, ops[: ops.index(step.op)], wanted, values, self.place, rng)
-        return explain(found, step.op, step.op.block)
+        details = [origin(ops[: ops.index(step.op)], [wanted], values, self.place, rng)]
+        return explain(NonfiniteError(error.message, error.param, details=details), step.op, step.op.block)
 
     def close(self) -> None:
         """Drop the plans; a closed executor runs nothing any more."""
@@ -250,7 +252,10 @@ def blame(error: Exception, op: Operator | None) -> MinigraphError:
     """An `ExecutionError` that says which operator, on which values' names, made by which line, failed."""
     message = error.message if isinstance(error, MinigraphError) else f"{type(error).__name__}: {error}"
     hint = error.hint if isinstance(error, MinigraphError) else ""
-    found = ExecutionError(message, hint=hint)
+    if isinstance(error, NonfiniteError):
+        found: ExecutionError = NonfiniteError(message, error.param, details=error.details, hint=hint)
+    else:
+        found = ExecutionError(message, hint=hint)
     return explain(found, op, op.block) if op is not None else found
 
 

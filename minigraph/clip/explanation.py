@@ -124,7 +124,7 @@ def _unit_ratio(op: Operator, producers: Producers) -> str:
 
 def _fused_global_norm(op: Operator, producers: Producers) -> str:
     limit = _threshold(op.input("ClipNorm")[0], producers)
-    return f"joint {_order(op.attr('p'))} norm of {len(op.input('X'))} gradients at most {limit}"
+    return f"{_of_norm(_order(op.attr('p')), len(op.input('X')))} at most {limit}"
 
 
 def _global_norm(op: Operator, producers: Producers) -> str:
@@ -133,7 +133,11 @@ def _global_norm(op: Operator, producers: Producers) -> str:
     if factor is None or factor.type != "elementwise_div":
         return f"times {op.input('Y')[0]}"
     squares = producers[producers[producers[factor.input("Y")[0]].input("Y")[0]].input("X")[0]].input("X")
-    return f"joint L2 norm of {len(squares)} gradients at most {_threshold(factor.input('X')[0], producers)}"
+    return f"{_of_norm('L2', len(squares))} at most {_threshold(factor.input('X')[0], producers)}"
+
+
+def _of_norm(order: str, count: int) -> str:
+    return f"{order} norm" if count == 1 else f"joint {order} norm of {count} gradients"
 
 
 def _nonfinite(op: Operator, producers: Producers) -> str:

@@ -96,7 +96,7 @@ class EagerBlock(Block):
                 tensor.stop_gradient = True
             tensor._origin = None
         if recorded:
-            step = Step(call, inputs, results)
+            step = Step(call, inputs, results, caller_site())
             for i, tensor in enumerate(results):
                 tensor._origin = step, i
 

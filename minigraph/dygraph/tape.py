@@ -18,6 +18,8 @@ from typing import Any
 
 from minigraph import unique_name
 from minigraph.backward import gradients
+from minigraph.diagnosis import origin
+from minigraph.errors import Site
 from minigraph.executor import Executor
 from minigraph.ir import Operator, Parameter, Program, Variable
 from minigraph.lowering import attrs_for_kernel
@@ -121,12 +123,16 @@ class Step:
         None.
     outputs : tuple of (array, TensorType, stop_gradient, weak reference to the tensor)
         The tensors hold their step, not the other way round.
+    site : Site or None
+        The user's line.
     """
 
-    __slots__ = ("call", "inputs", "outputs", "serial")
+    __slots__ = ("call", "inputs", "outputs", "serial", "site")
 
-    def __init__(self, call: Call, inputs: Sequence[tuple[Any, Any, Any]], outputs: Sequence[Any]) -> None:
-        self.call = call
+    def __init__(
+        self, call: Call, inputs: Sequence[tuple[Any, Any, Any]], outputs: Sequence[Any], site: Site | None
+    ) -> None:
+        self.call, self.site = call, site
         self.inputs = tuple(inputs)
         self.outputs = tuple([(t.value, t.tensor_type, t.stop_gradient, weakref.ref(t)) for t in outputs])
         self.serial = next(_SERIALS)
@@ -250,6 +256,16 @@ class Tape:
             found.append(sum(parts[1:], parts[0]) if parts else None)
         return found
 
+    def origin_of_nonfinite(self, tensor: Any, place: Place) -> str:
+        """What made the first value that is not finite on the way to the gradient of the (one) target for `tensor`."""
+        program, variables = self.program()
+        recorded = {variable.name: value for variable, value in zip(variables, self.values, strict=True)}
+        wanted = [variables[number] for number in self.numbers.get(id(tensor), ())]
+        with unique_name.guard():
+            found = [grad for grad in gradients([variables[self._targets[0]]], wanted) if grad is not None]
+        ops = list(program.global_block().ops)
+        return origin(ops, [grad.name for grad in found], {}, place, None, recorded)
+
     def structure(self) -> Any:
         """Equal for tapes of equal structure: operators, attributes, types, and which value goes where."""
         return tuple(self._wiring), tuple(self._types), tuple(self._constant)
@@ -264,8 +280,9 @@ class Tape:
             while name in block.vars:
                 name += "'"
             variables.append(block.create_var(name=name, shape=type_.shape, dtype=type_.dtype, stop_gradient=constant))
-        for call, reads, first in self._wiring:
+        for step, (call, reads, first) in zip(self.steps, self._wiring, strict=True):
             op = call.op._copy()
+            op.site = step.site
             op.inputs = _renamed(op.inputs, [variables[number].name for number in reads])
             op.outputs = _renamed(op.outputs, [variable.name for variable in variables[first:]])
             block._link(None, op)

@@ -8,6 +8,7 @@ which that appended.
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -166,6 +167,7 @@ class Eager:
         for tensor, grad in zip(sources, tape.gradients(self.block.gradient_plans, sources, [seed]), strict=True):
             if grad is not None:
                 tensor._receive(grad, adds_up=self.block.program.accumulates)
+                tensor._grad._target = weakref.ref(self)
 
     def _seed(self, grad_tensor: Any) -> Any:
         if grad_tensor is None:
@@ -190,11 +192,13 @@ class Eager:
 class Tensor(Eager, Variable):
     """A variable with a value."""
 
-    __slots__ = ("__weakref__", "_grad", "_origin", "value")
+    __slots__ = ("__weakref__", "_grad", "_origin", "_target", "value")
 
     def __init__(self, *args: Any, **fields: Any) -> None:
         super().__init__(*args, **fields)
         self.value = None
+        # Of a gradient, a weak reference to what it is the gradient of.
+        self._target: Any = None
         self._grad = None
         self._origin = None
 
