@@ -16,6 +16,7 @@ from minigraph import unique_name
 from minigraph.errors import NotFoundError, ProgramError, Site, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable, infer_outputs
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, GradContext, GradName, OpSpec
+from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.types import product
 
 ParamsGrads = list[tuple[Parameter, Variable]]
@@ -283,6 +284,11 @@ class _BackwardPass:
 
     def run(self, targets: Sequence[Variable], inputs: set[str] | None) -> None:
         path = _operators_between(self.block, {t.name for t in targets}, inputs, self._is_no_grad)
+        if any(op.type == "sqrt" and op.role & Role.CLIP for op in path):
+            # The gradient of fluid's chain for a global norm is NaN at zero, that of the one operator is not.
+            FuseGlobalNorm().apply(self.program)
+            self._overwriting = _Overwriting(self.block)
+            path = _operators_between(self.block, {t.name for t in targets}, inputs, self._is_no_grad)
         on_path = set(path)
         # Where variables have several values, every operator may be the end of one.
         for op in reversed(self.block.ops if self._overwriting.names else path):

@@ -404,3 +404,26 @@ def test_no_warning_on_the_ordinary_path(net):
         warnings.simplefilter("error")
         fluid.clip.set_gradient_clip(GradientClipByNorm(1.0), program=main)
         fluid.clip.append_gradient_clip_ops(pairs)
+
+
+# Clips are differentiable
+
+
+@pytest.mark.parametrize("value", [[0, 0, 0], [0.1, 0.2, 0.3], [1e-30, 0, 0]], ids=["zero", "under", "tiny"])
+@pytest.mark.parametrize(
+    "clip",
+    [GradientClipByValue(1.0), GradientClipByNorm(1.0), GradientClipByGlobalNorm(1.0)],
+    ids=lambda c: type(c).__name__,
+)
+def test_the_gradient_of_what_is_not_clipped_is_the_identity(clip, value):
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        param = fluid.layers.create_parameter([3], "float32", name="w")
+        grad = fluid.data("g", [3])
+        grad.stop_gradient = False
+        ((_, clipped),) = clip([(param, grad)])
+        weights = fluid.data("weights", [3])
+        (found,) = fluid.gradients(fluid.layers.reduce_sum(clipped * weights), grad)
+        fluid.verify(main)
+    feed = {"g": np.array(value, "float32"), "weights": np.array([1, 2, 3], "float32")}
+    assert fluid.Executor().run(main, feed, [found])[0].tolist() == [1, 2, 3]
