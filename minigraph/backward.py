@@ -17,6 +17,7 @@ from minigraph.errors import NotFoundError, ProgramError, Site, WrongTypeError, 
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable, infer_outputs
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, GradContext, GradName, OpSpec
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
+from minigraph.second_order import has_rule, rewrite
 from minigraph.types import product
 
 ParamsGrads = list[tuple[Parameter, Variable]]
@@ -283,12 +284,7 @@ class _BackwardPass:
     # The walk
 
     def run(self, targets: Sequence[Variable], inputs: set[str] | None) -> None:
-        path = _operators_between(self.block, {t.name for t in targets}, inputs, self._is_no_grad)
-        if any(op.type == "sqrt" and op.role & Role.CLIP for op in path):
-            # The gradient of fluid's chain for a global norm is NaN at zero, that of the one operator is not.
-            FuseGlobalNorm().apply(self.program)
-            self._overwriting = _Overwriting(self.block)
-            path = _operators_between(self.block, {t.name for t in targets}, inputs, self._is_no_grad)
+        path = self._path(targets, inputs)
         on_path = set(path)
         # Where variables have several values, every operator may be the end of one.
         for op in reversed(self.block.ops if self._overwriting.names else path):
@@ -304,6 +300,24 @@ class _BackwardPass:
                         planned.type, planned.inputs, planned.outputs, planned.attrs, planned.site, planned.namescope
                     )
                 )
+
+    def _path(self, targets: Sequence[Variable], inputs: set[str] | None) -> list[Operator]:
+        """The operators to differentiate, in order, once those that have to be are rewritten as others."""
+
+        def find() -> list[Operator]:
+            return _operators_between(self.block, {t.name for t in targets}, inputs, self._is_no_grad)
+
+        path = find()
+        gradient_ops = [op for op in path if op.definition.grad is None]
+        # The gradient of fluid's chain for a global norm is NaN at zero, that of the one operator is not.
+        has_chain = any(op.type == "sqrt" and op.role & Role.CLIP for op in path)
+        if not gradient_ops and not has_chain:
+            return path
+        rewrite(gradient_ops)
+        if has_chain:
+            FuseGlobalNorm().apply(self.program)
+        self._overwriting = _Overwriting(self.block)
+        return find()
 
     def _differentiate(self, op: Operator) -> None:
         rule = op.definition.grad
@@ -481,7 +495,7 @@ def _operators_between(
     for op in reversed(block.ops):
         if needed.isdisjoint(op.output_arg_names) or (reached is not None and op not in reached):
             continue
-        if op.definition.grad is None:
+        if op.definition.grad is None and not has_rule(op):
             _refuse_second_order(op, is_no_grad)
             continue
         path.append(op)

@@ -54,3 +54,16 @@ def gradient(
         feed["cotangent"] = cotangent
     (grad,) = fluid.gradients([target], [variables[wrt][0]], [given])
     return fluid.Executor().run(program, feed=feed, fetch_list=[grad])[0]
+
+
+def central_difference(function: Any, feed: dict[str, Any], name: str, step: float = 1e-6) -> np.ndarray[Any, Any]:
+    """The derivative of a number by each element of ``feed[name]``."""
+    derivative = np.empty(feed[name].shape)
+    for index in np.ndindex(derivative.shape):
+        ends = []
+        for sign in (1, -1):
+            moved = feed[name].copy()
+            moved[index] += sign * step
+            ends.append(function({**feed, name: moved}))
+        derivative[index] = (ends[0] - ends[1]) / (2 * step)
+    return derivative
