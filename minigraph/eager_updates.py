@@ -55,7 +55,9 @@ class EagerUpdates:
         try:
             executor.compute(program, {_grad_name(p): grad._held() for p, grad in pairs}, (), self.scope)
         except NonfiniteError as error:
-            raise _with_origin(error, pairs) from error
+            from minigraph.dygraph.tape import with_origin
+
+            raise with_origin(error, *next(pair for pair in pairs if pair[0].name == error.param)) from error
         for param, _ in pairs:
             param.value = self.scope.var(param.name).value
 
@@ -129,7 +131,7 @@ class EagerUpdates:
         main, startup = Program(), Program()
         with program_guard(main, startup), unique_name.guard():
             self.optimizer._dtype = pairs[0][0].dtype
-            self.optimizer.apply_gradients([_mirrored(main.global_block(), p, g) for p, g in pairs])
+            self.optimizer.append_updates([_mirrored(main.global_block(), p, g) for p, g in pairs])
         self._rate_name = self.optimizer._rates[main.serial].name
         fresh = Scope()
         executor.run(startup, scope=fresh)
@@ -149,19 +151,6 @@ def _asked_for(param: Any) -> Any:
 
 def _grad_name(param: Any) -> str:
     return f"{param.name}@GRAD"
-
-
-def _with_origin(error: NonfiniteError, pairs: Sequence[tuple[Any, Any]]) -> NonfiniteError:
-    """`error` with what made the first value that is not finite, if what `backward` was called on is still there."""
-    from minigraph.dygraph.tape import Tape
-
-    param, grad = next(pair for pair in pairs if pair[0].name == error.param)
-    target = grad._target() if grad._target is not None else None
-    if target is None:
-        found = "what it was computed from is gone, so it is not known which operator made the first such value"
-    else:
-        found = Tape([target]).origin_of_nonfinite(param, param.block.place)
-    return NonfiniteError(error.message, error.param, details=[found], site=error.site, hint=error.hint)
 
 
 def _mirrored(block: Block, param: Any, grad: Any) -> tuple[Parameter, Variable]:

@@ -11,9 +11,17 @@ import numpy as np
 
 from minigraph import unique_name
 from minigraph.defaults import program_guard
-from minigraph.dygraph.tape import Call, GradientPlans, Step, is_recording
+from minigraph.dygraph.tape import Call, GradientPlans, Step, is_recording, with_origin
 from minigraph.dygraph.tensor import Eager, EagerParameter, Tensor
-from minigraph.errors import ExecutionError, MinigraphError, OpError, ProgramError, WrongTypeError, caller_site
+from minigraph.errors import (
+    ExecutionError,
+    MinigraphError,
+    NonfiniteError,
+    OpError,
+    ProgramError,
+    WrongTypeError,
+    caller_site,
+)
 from minigraph.executor import Executor, blame
 from minigraph.ir import Block, Operator, Parameter, Program, Variable, explain
 from minigraph.kernels import find_kernel
@@ -191,6 +199,8 @@ class EagerBlock(Block):
             scope.var(f"param_{i}").value = param._held()
         try:
             return [Tensor.of(self, value) for value in self._executor.compute(program, feed, names, scope)]
+        except NonfiniteError as error:
+            raise with_origin(error, *pairs[int(error.param.removeprefix("param_"))]) from error
         finally:
             state.drop_kids()
 

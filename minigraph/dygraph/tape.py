@@ -19,7 +19,7 @@ from typing import Any
 from minigraph import unique_name
 from minigraph.backward import gradients
 from minigraph.diagnosis import origin
-from minigraph.errors import Site
+from minigraph.errors import NonfiniteError, Site
 from minigraph.executor import Executor
 from minigraph.ir import Operator, Parameter, Program, Variable
 from minigraph.lowering import attrs_for_kernel
@@ -287,6 +287,17 @@ class Tape:
             op.outputs = _renamed(op.outputs, [variable.name for variable in variables[first:]])
             block._link(None, op)
         return program, variables
+
+
+def with_origin(error: NonfiniteError, param: Any, grad: Any) -> NonfiniteError:
+    """`error` about `param` with what made the first value that is not finite, if the target is still there."""
+    target = grad._target() if grad._target is not None else None
+    if target is None:
+        found = "what it was computed from is gone, so it is not known which operator made the first such value"
+    else:
+        found = Tape([target]).origin_of_nonfinite(param, param.block.place)
+    message = error.message.replace(f"the gradient of {error.param} ", f"the gradient of {param.name} ")
+    return NonfiniteError(message, param.name, details=[found], site=error.site, hint=error.hint)
 
 
 def _renamed(slots: dict[str, tuple[str, ...]], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
