@@ -21,7 +21,34 @@ def test_every_difference_is_held_by_a_test_that_exists():
     assert named > 20
 
 
-@pytest.mark.parametrize("page", ["docs/architecture.md", "docs/differences.md", "README.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/architecture.md", "docs/clipping.md", "docs/differences.md", "README.md", "CONTRIBUTING.md"]
+)
 def test_every_file_that_is_named_exists(page):
     for name in NAMED_FILE.findall((ROOT / page).read_text()):
         assert (ROOT / name).exists(), name
+
+
+def test_the_programs_on_clipping_run(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/clipping.md").read_text(), flags=re.DOTALL)
+    names = {}
+    for block in blocks:
+        exec(block, names)
+    assert "joint L2 norm of 4 gradients at most 1" in capsys.readouterr().out
+    assert names["before"].item() > 1
+    assert abs(names["after"].item() - 1) < 1e-6
+
+
+def test_every_strategy_is_on_the_page_on_clipping():
+    from minigraph import clip
+
+    page = (ROOT / "docs/clipping.md").read_text()
+    strategies = {
+        name
+        for name in clip.__all__
+        if isinstance(getattr(clip, name), type)
+        and issubclass(getattr(clip, name), clip.GradientClipBase)
+        and getattr(clip, name).__name__ == name
+    }
+    assert len(strategies) > 8
+    assert all(f"`{name}(" in page for name in strategies - {"GradientClipBase"})
