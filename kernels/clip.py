@@ -49,14 +49,14 @@ def _scale_down(xp, x, threshold, scale, ratio, out=None) -> Any:
         wide, factor = x.astype(xp.float64), threshold / ratio / scale
         shrunk = wide * factor
         if not isinstance(scale, float):
-            shrunk = xp.where(factor > _LEAST_FACTOR[_FLOAT64], shrunk, wide / scale * (threshold / ratio))
+            shrunk = xp.where(factor > _LEAST_FACTOR[_FLOAT64], shrunk, wide / scale / ratio * threshold)
         return deliver(xp, xp.where(keeps, x, shrunk).astype(x.dtype), out)
     if keeps:
         return deliver(np, x, out)
     factor = threshold / ratio / scale if ratio else np.nan
     if factor > _LEAST_FACTOR.get(x.dtype, np.inf):
         return np.multiply(x, x.dtype.type(factor), out=out)
-    shrunk = x.astype(np.float64) / scale * (threshold / ratio if ratio else np.nan)
+    shrunk = x.astype(np.float64) / scale / (ratio or np.nan) * threshold
     return deliver(np, shrunk.astype(x.dtype), out)
 
 
@@ -84,7 +84,7 @@ def clip_by_axis_norm(xp, x, threshold, *, axes, max_norm, p, out=None):
     threshold, scale, ratio, keeps, _ = _slices(xp, x, threshold, axes, max_norm, p)
     if xp is np and keeps.all():
         return deliver(np, x, out)
-    shrunk = x.astype(xp.float64) / scale * (threshold / ratio)
+    shrunk = x.astype(xp.float64) / scale / ratio * threshold
     return deliver(xp, xp.where(keeps, x, shrunk.astype(x.dtype)), out)
 
 

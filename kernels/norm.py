@@ -8,6 +8,7 @@ costs no digit. `ratio` is NaN if a value is NaN, else infinite if one is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,7 +60,7 @@ def norms_over(xp, x, axes: tuple[int, ...], p: float = 2.0) -> tuple[Any, Any]:
     if not x.size:
         kept = xp.zeros([1 if axis in axes else size for axis, size in enumerate(x.shape)])
         return xp.ones_like(kept), kept
-    sizes = xp.absolute(x, dtype=_FLOAT64)
+    sizes = xp.asarray(xp.absolute(x, dtype=_FLOAT64))
     if x.dtype != _FLOAT64 and p in (1, 2):  # squares of narrower types are safe
         total = add_over(xp, _powers(xp, sizes, p), axes, keepdims=True)
         return _root(xp, total, xp.ones_like(total), p)
@@ -164,3 +165,53 @@ def global_norm_grad(xp, xs, d_out, *, p):
     scale, ratio = norm(xp, xs, p)
     gradients = norm_gradients(xp, xs, scale, ratio, p)
     return [(each * d_out).astype(x.dtype).reshape(x.shape) for x, each in zip(xs, gradients, strict=True)]
+
+
+@kernel("l1_norm")
+def l1_norm(xp, x, *, out=None):
+    return add_over(xp, xp.absolute(x).reshape(1, -1), (1,), out=out)
+
+
+@kernel("l1_norm_grad")
+def l1_norm_grad(xp, x, d_out, *, out=None):
+    return xp.multiply(xp.sign(x), d_out, out=out)
+
+
+@kernel("p_norm")
+def p_norm(xp, x, *, porder, axis, keepdim, out=None):
+    scale, ratio = norms_over(xp, x, (axis % x.ndim,), porder)
+    total = scale * ratio
+    if not keepdim and x.ndim > 1:
+        total = xp.squeeze(total, axis)
+    return deliver(xp, total.astype(x.dtype, copy=False), out)
+
+
+@kernel("p_norm_grad")
+def p_norm_grad(xp, x, result, d_out, *, porder, axis, out=None):
+    """The norm is made anew: it may not fit the type that it was given."""
+    scale, ratio = norms_over(xp, x, (axis % x.ndim,), porder)
+    slope = norm_gradient(xp, x, scale, ratio, porder)
+    return deliver(xp, (slope * d_out.reshape(ratio.shape)).astype(x.dtype), out)
+
+
+@kernel("norm")
+def norm_along(xp, x, *, axis, epsilon, out=None):
+    norm_out, result_out = out or (None, None)
+    length = _length(xp, x, axis, epsilon)
+    result = (x / length).astype(x.dtype, copy=False)
+    return deliver(xp, length.astype(x.dtype, copy=False), norm_out), deliver(xp, result, result_out)
+
+
+@kernel("norm_grad")
+def norm_along_grad(xp, x, length, d_out, *, axis, epsilon, out=None):
+    """``dX = (dOut - Out * sum(Out * dOut)) / Norm``, with Norm made anew: it may not fit the type it was given."""
+    length = _length(xp, x, axis, epsilon)
+    result = x / length
+    along = xp.sum(result * d_out, axis=axis, keepdims=True)
+    return deliver(xp, ((d_out - result * along) / length).astype(x.dtype, copy=False), out)
+
+
+def _length(xp, x, axis, epsilon) -> Any:
+    """``sqrt(sum(x ** 2) + epsilon)`` in float64."""
+    scale, ratio = norms_over(xp, x, (axis % x.ndim,))
+    return xp.hypot(scale * ratio, math.sqrt(epsilon))

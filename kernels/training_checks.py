@@ -26,6 +26,13 @@ def guard_nonfinite(xp, xs, skipped, *, policy, params, out=None):
     return passed, deliver(xp, found, found_out), count
 
 
+@kernel("guard_nonfinite_grad")
+def guard_nonfinite_grad(xp, xs, d_outs, *, policy):
+    if policy != "zero":
+        return [d_out.copy() for d_out in d_outs]
+    return [xp.where(xp.isfinite(x), d_out, x.dtype.type(0)) for x, d_out in zip(xs, d_outs, strict=True)]
+
+
 def _what_is_wrong(xp, x, name) -> str:
     nans, infinities = int(xp.sum(xp.isnan(x))), int(xp.sum(xp.isinf(x)))
     kinds = [f"{number} {kind}" for number, kind in ((nans, "NaN"), (infinities, "infinite")) if number]

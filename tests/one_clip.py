@@ -95,5 +95,6 @@ def clip_everywhere(strategy: Any, grads: Sequence[Array], params: Sequence[Arra
     """The clipped gradients, for which a plan, the interpreter and the imperative mode must give the same bits."""
     found = InProgram(strategy, grads, params)(grads)
     assert same_bits(InProgram(strategy, grads, params, fluid.Interpreter())(grads), found)
-    assert same_bits(AtOnce(strategy, grads, params)(grads), found)
+    if all(grad.ndim for grad in grads):  # tensors of the imperative mode have a dimension at least
+        assert same_bits(AtOnce(strategy, grads, params)(grads), found)
     return found

@@ -427,3 +427,27 @@ def test_the_gradient_of_what_is_not_clipped_is_the_identity(clip, value):
         fluid.verify(main)
     feed = {"g": np.array(value, "float32"), "weights": np.array([1, 2, 3], "float32")}
     assert fluid.Executor().run(main, feed, [found])[0].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        (GradientClipByNorm(1e200), [6e199, 8e199]),
+        (GradientClipByNorm(1e-60), [6e-61, 8e-61]),
+        (GradientClipByValue(1e200, -1e-60), [1e200, 1e200]),
+    ],
+    ids=str,
+)
+def test_a_threshold_may_be_one_that_only_float64_holds(strategy, expected):
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        param = fluid.layers.create_parameter([2], "float64", name="w")
+        ((_, clipped),) = strategy([(param, fluid.data("g", [2], "float64"))])
+    assert fluid.Program.parse(str(main)).equals(main)
+    (found,) = fluid.Executor().run(main, {"g": np.array([3e200, 4e200])}, [clipped])
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
+
+
+def test_a_group_has_a_name():
+    with pytest.raises(WrongTypeError, match="group_name must be a str"):
+        GradientClipByGlobalNorm(1.0, ["a"])

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from minigraph.clip.base import (
     GradientClipBase,
+    GroupClip,
     NeedClip,
     ParamsGrads,
     check_number,
-    check_same_options,
     check_threshold,
     emit_clipped,
     emit_for,
 )
 from minigraph.clip.state import persistent
-from minigraph.errors import ClipError, caller_site
+from minigraph.errors import ClipError, WrongTypeError, caller_site
 from minigraph.ir import Block, Parameter, Variable
 from minigraph.strategies import printable
 from minigraph.unique_name import generate
@@ -62,6 +63,10 @@ class AdaptiveGradientClip(GradientClipBase):
         super().__post_init__()
         object.__setattr__(self, "clipping", check_threshold(self.clipping, "clipping"))
         object.__setattr__(self, "eps", check_threshold(self.eps, "eps"))
+        if not isinstance(self.clip_final_layer, bool):
+            raise WrongTypeError(
+                f"clip_final_layer must be True or False, got {self.clip_final_layer!r:.60}", site=caller_site()
+            )
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         final = set() if self.clip_final_layer else _final_layer([param for param, _ in pairs])
@@ -79,18 +84,8 @@ def _final_layer(params: list[Parameter]) -> set[str]:
     return {param.name for param in params if weights and param.creation >= max(weights)}
 
 
-class _ClipByHistory(GradientClipBase):
+class _ClipByHistory(GroupClip):
     """A global norm whose threshold an operator computes from the norms of earlier steps."""
-
-    group_name: str
-
-    is_joint = True
-
-    def group_key(self) -> Any:
-        return type(self), self.group_name
-
-    def check_group(self, other: Any, param: Parameter) -> None:
-        check_same_options(self, other, param)
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         return emit_clipped(block, pairs, self._emit_threshold(block, [grad for _, grad in pairs]), 2.0)
@@ -139,7 +134,7 @@ class AutoClip(_ClipByHistory):
         object.__setattr__(self, "percentile", check_number(self.percentile, "percentile"))
         if not 0 <= self.percentile <= 100:
             raise ClipError(f"percentile must be from 0 to 100, got {self.percentile}", site=caller_site())
-        _check_count(self.history, "history")
+        object.__setattr__(self, "history", _count(self.history, "history"))
 
     def _emit_threshold(self, block: Block, grads: list[Variable]) -> Variable:
         layer = generate("autoclip")
@@ -198,7 +193,7 @@ class ZClip(_ClipByHistory):
         object.__setattr__(self, "alpha", check_number(self.alpha, "alpha"))
         if not 0 <= self.alpha < 1:
             raise ClipError(f"alpha must be from 0 to below 1, got {self.alpha}", site=caller_site())
-        _check_count(self.warmup_steps, "warmup_steps")
+        object.__setattr__(self, "warmup_steps", _count(self.warmup_steps, "warmup_steps"))
 
     def _emit_threshold(self, block: Block, grads: list[Variable]) -> Variable:
         layer = generate("zclip")
@@ -216,6 +211,7 @@ class ZClip(_ClipByHistory):
         return threshold
 
 
-def _check_count(value: Any, what: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+def _count(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ClipError(f"{what} must be a positive int, got {value!r:.60}", site=caller_site())
+    return int(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -99,11 +100,45 @@ class GradientClipBase:
         return clip_pairs(pairs, lambda param: self if self.wants(param) else None)
 
 
+class GroupClip(GradientClipBase):
+    """A strategy by which the parameters of a group are clipped together; its field ``group_name`` says which."""
+
+    group_name: str
+
+    is_joint = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.group_name, str):
+            raise WrongTypeError(f"group_name must be a str, got {self.group_name!r:.60}", site=caller_site())
+
+    def group_key(self) -> Any:
+        return type(self), self.group_name
+
+    def check_group(self, other: Any, param: Parameter) -> None:
+        """Raise if `other` has other options than this strategy."""
+        for field in fields(self):
+            ours, theirs = getattr(self, field.name), getattr(other, field.name)
+            if field.name != "need_clip" and ours != theirs:
+                raise ClipError(
+                    f"group {self.group_name!r} has two values of {field.name}",
+                    details=[f"{field.name} = {ours}", f"{field.name} = {theirs} for {param}"],
+                    site=caller_site(),
+                    hint="Give the strategies different group_name.",
+                )
+
+
 def emit_for(block: Block, pair: tuple[Parameter, Variable], op_type: str, **slots_and_attrs: Any) -> Variable:
     """Append the operator that makes the clipped gradient of one parameter; its ``role_vars`` name both."""
     with block.program.role_guard(block.program.current_role, pair):
         clipped = block.emit(op_type, X=pair[1], **slots_and_attrs)
     return clipped
+
+
+def fits_attribute(value: float) -> bool:
+    """Whether `value` stays a number of its kind as an attribute, which is a float32: neither 0 nor infinite."""
+    rounded = ctypes.c_float(value).value
+    return math.isfinite(rounded) == math.isfinite(value) and (rounded == 0) == (value == 0)
 
 
 def emit_constant(block: Block, value: float, pair: tuple[Parameter, Variable], dtype: DType = DType.FP64) -> Variable:
@@ -154,16 +189,3 @@ def check_need_clip(need_clip: Any) -> None:
             f"need_clip must be a function of a Parameter, got {need_clip!r:.60}", site=caller_site(),
             hint="For example: need_clip=lambda param: param.name != 'fc_0.b_0'.",
         )  # fmt: skip
-
-
-def check_same_options(strategy: Any, other: Any, param: Parameter) -> None:
-    """Raise if `other`, which `param` asks for, is clipped together with `strategy` but has other options."""
-    for field in fields(strategy):
-        ours, theirs = getattr(strategy, field.name), getattr(other, field.name)
-        if field.name != "need_clip" and ours != theirs:
-            raise ClipError(
-                f"group {strategy.group_name!r} has two values of {field.name}",
-                details=[f"{field.name} = {ours}", f"{field.name} = {theirs} for {param}"],
-                site=caller_site(),
-                hint="Give the strategies different group_name.",
-            )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from minigraph.clip.base import (
     GradientClipBase,
+    GroupClip,
     NeedClip,
     ParamsGrads,
     check_number,
-    check_same_options,
     check_threshold,
     emit_clipped,
     emit_constant,
@@ -63,7 +64,7 @@ class GradientClipByPNorm(GradientClipBase):
 
 @printable
 @dataclass(frozen=True)
-class GradientClipByGlobalPNorm(GradientClipBase):
+class GradientClipByGlobalPNorm(GroupClip):
     """Scale all gradients of a group by one factor, so that their joint norm of order `p` is at most `clip_norm`.
 
     Parameters
@@ -89,18 +90,10 @@ class GradientClipByGlobalPNorm(GradientClipBase):
     group_name: str = "default_group"
     need_clip: NeedClip = None
 
-    is_joint = True
-
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "clip_norm", check_threshold(self.clip_norm))
         object.__setattr__(self, "p", _order(self.p))
-
-    def group_key(self) -> Any:
-        return type(self), self.group_name
-
-    def check_group(self, other: Any, param: Parameter) -> None:
-        check_same_options(self, other, param)
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         return emit_clipped(block, pairs, emit_constant(block, self.clip_norm, pairs[0]), self.p)
@@ -129,7 +122,9 @@ class GradientClipByAxisNorm(GradientClipBase):
     Raises
     ------
     ClipError
-        If `clip_norm` is not positive and finite, or `p` is not positive.
+        If `clip_norm` is not positive and finite, `p` is not positive, or `axes` names a dimension twice.
+    WrongTypeError
+        If `axes` are no ints.
     """
 
     clip_norm: float
@@ -153,7 +148,9 @@ class GradientClipByAxisNorm(GradientClipBase):
     def _axes_of(self, grad: Variable) -> Sequence[int]:
         assert isinstance(self.axes, Sequence) and grad.shape is not None
         rank = len(grad.shape)
-        return self.axes if all(-rank <= axis < rank for axis in self.axes) else ()
+        has_all = all(-rank <= axis < rank for axis in self.axes)
+        # Of a vector 0 and -1 are the same dimension.
+        return sorted({axis % rank for axis in self.axes}) if has_all and rank else ()
 
 
 @printable
@@ -208,7 +205,9 @@ def _order(p: Any) -> float:
 
 
 def _axes(axes: Any) -> tuple[int, ...]:
-    found = (axes,) if isinstance(axes, int) else tuple(axes)
-    if any(isinstance(axis, bool) or not isinstance(axis, int) for axis in found):
+    given = list(axes) if isinstance(axes, Iterable) and not isinstance(axes, str) else [axes]
+    if not all(isinstance(axis, Integral) and not isinstance(axis, bool) for axis in given):
         raise WrongTypeError(f"axes must be ints, got {axes!r:.60}", site=caller_site())
-    return found
+    if len(set(given)) < len(given):
+        raise ClipError(f"axes names a dimension twice: {axes!r:.60}", site=caller_site())
+    return tuple(map(int, given))

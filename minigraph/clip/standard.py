@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from minigraph.clip.base import (
     GradientClipBase,
+    GroupClip,
     NeedClip,
     ParamsGrads,
     check_number,
-    check_same_options,
     check_threshold,
+    emit_clipped,
     emit_constant,
     emit_for,
+    fits_attribute,
 )
 from minigraph.errors import ClipError, caller_site
 from minigraph.ir import Block, Parameter, Variable
@@ -58,7 +59,17 @@ class GradientClipByValue(GradientClipBase):
         object.__setattr__(self, "min", lower)
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
-        return [emit_for(block, pair, "clip", min=self.min, max=self.max) for pair in pairs]
+        return [self._emit_one(block, pair) for pair in pairs]
+
+    def _emit_one(self, block: Block, pair: tuple[Parameter, Variable]) -> Variable:
+        assert self.min is not None
+        if fits_attribute(self.min) and fits_attribute(self.max):
+            return emit_for(block, pair, "clip", min=self.min, max=self.max)
+        bounds = {
+            slot: emit_constant(block, value, pair, pair[1].dtype)
+            for slot, value in (("Min", self.min), ("Max", self.max))
+        }
+        return emit_for(block, pair, "clip", min=-1.0, max=1.0, **bounds)
 
 
 @printable
@@ -91,12 +102,18 @@ class GradientClipByNorm(GradientClipBase):
         object.__setattr__(self, "clip_norm", check_threshold(self.clip_norm))
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
-        return [emit_for(block, pair, "clip_by_norm", max_norm=self.clip_norm) for pair in pairs]
+        if fits_attribute(self.clip_norm):
+            return [emit_for(block, pair, "clip_by_norm", max_norm=self.clip_norm) for pair in pairs]
+        return [
+            clipped
+            for pair in pairs
+            for clipped in emit_clipped(block, [pair], emit_constant(block, self.clip_norm, pair), 2.0)
+        ]
 
 
 @printable
 @dataclass(frozen=True)
-class GradientClipByGlobalNorm(GradientClipBase):
+class GradientClipByGlobalNorm(GroupClip):
     """Scale all gradients of a group by one factor: ``g * clip_norm / max(norm of all together, clip_norm)``.
 
     Parameters
@@ -118,17 +135,9 @@ class GradientClipByGlobalNorm(GradientClipBase):
     group_name: str = "default_group"
     need_clip: NeedClip = None
 
-    is_joint = True
-
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "clip_norm", check_threshold(self.clip_norm))
-
-    def group_key(self) -> Any:
-        return type(self), self.group_name
-
-    def check_group(self, other: Any, param: Parameter) -> None:
-        check_same_options(self, other, param)
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         """Fluid's operators; `threshold_first` puts the constant in front, as ``append_gradient_clip_ops`` has it."""

@@ -183,15 +183,17 @@ class EagerBlock(Block):
     def together(self, key: Any, emit: Any, pairs: Any) -> list[Variable]:
         """Compute what `emit` appends for (parameter, gradient) pairs as one program, so the meaning is the same.
 
-        State that the program has is kept as long as the block, by `key` and the types of the pairs.
+        State that the program has is kept as long as the block, by `key` and the parameters.
         """
-        types = tuple((param.tensor_type, grad.tensor_type) for param, grad in pairs)
-        known = self._programs.get((key, types))
+        # Strategies may look at the order of creation, and what has state is to have its own for other parameters.
+        order = tuple(sorted(range(len(pairs)), key=lambda i: pairs[i][0].creation))
+        key = key, order, tuple((param.name, param.tensor_type, grad.tensor_type) for param, grad in pairs)
+        known = self._programs.get(key)
         if known is None:
             program, startup, names = _program_for(emit, pairs)
             state = Scope()
             self._executor.run(startup, scope=state)
-            known = _remember(self._programs, (key, types), (program, names, state))
+            known = _remember(self._programs, key, (program, names, state))
         program, names, state = known
         feed = {f"grad_{i}": grad._held() for i, (_, grad) in enumerate(pairs)}
         scope = state.new_scope()

@@ -47,9 +47,9 @@ def autoclip_threshold(
 ) -> tuple[TensorType, ...]:
     """A percentile of the joint norms of X so far, this one included, as the threshold of this step.
 
-    Norms are taken in float64, so that a norm is never above itself by rounding. ``History`` holds the last norms, float64[n], of which the first ``min(Count, n)`` count; a new one takes the place
-    of the oldest. A norm that is not finite leaves the history as it is. The threshold is infinite as long as there is
-    no norm, and where the percentile is 0.
+    Norms are taken in float64, so that none is above itself by rounding. ``History`` holds the last ones, float64[n],
+    of which the first ``min(Count, n)`` count; a new one takes the place of the oldest. A norm that is not finite
+    leaves the history as it is. The threshold is infinite as long as there is no norm, and where the percentile is 0.
 
     References
     ----------
@@ -84,7 +84,7 @@ def zclip_threshold(
     """A threshold for joint norms n of X that lie too many standard deviations above their running mean.
 
     With ``z = (n - Mean) / (sqrt(Variance) + eps)`` the threshold is infinite for ``z <= z_threshold``, else
-    ``Mean + z_threshold ** 2 / z * sqrt(Variance)``; it is infinite too where that is 0, after norms of 0 only. Then
+    ``Mean + z_threshold ** 2 / z * sqrt(Variance)``; it is infinite too where that is 0, as after norms of 0 only. Then
     the statistics take in the norm after clipping, c: ``MeanOut = alpha * Mean + (1 - alpha) * c`` and
     ``VarianceOut = alpha * Variance + (1 - alpha) * (c - MeanOut) ** 2``. During the first `warmup_steps` nothing is
     clipped, and they are the mean and the variance of the norms so far. A norm that is not finite leaves them as they

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minigraph.opdef import op
+from minigraph.opdef import fused, op
 from minigraph.ops.norm import require_positive_order
 from minigraph.types import DType, TensorType, require, require_floating
 
@@ -12,7 +12,7 @@ _COUNT = TensorType(DType.INT64, (1,))
 _NORM = TensorType(DType.FP64, (1,))
 
 
-@op("guard_nonfinite", inputs="X Skipped", outputs="Out* Found SkippedOut?", grad=None)
+@op("guard_nonfinite", inputs="X Skipped", outputs="Out* Found SkippedOut?", grad=fused("X", d_out="Out"))
 def guard_nonfinite(
     xs: list[TensorType], skipped: TensorType | None = None, *, policy: str, params: list[str]
 ) -> tuple[list[TensorType], TensorType, TensorType]:
@@ -21,6 +21,8 @@ def guard_nonfinite(
     `policy` says what then happens. ``raise`` ends the run with an error that names the parameter, of which `params`
     has one for each tensor. ``zero`` puts 0 in the place of each such element. ``skip`` passes X on and counts in
     ``Skipped``; updates that read ``Found`` do nothing then. ``Found`` is bool[1].
+
+    The gradient passes unchanged, except that it is 0 for an element that 0 has taken the place of.
 
     Notes
     -----
