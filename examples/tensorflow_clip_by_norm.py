@@ -1,7 +1,8 @@
-"""The code on a page about TensorFlow's ``clip_by_norm``, run on minigraph.
+"""The code on a page about TensorFlow's ``clip_by_norm``, run on minigraph; takes well under a second.
 
-First the page's numbers: ten of them, of norm 8.06, are scaled down to norm 5. Then its training loop, copied as it
-stands there: a small network learns with Adam which points lie outside a circle.
+First the page's numbers: ten of them, of norm 8.06, are scaled down to norm 5, by the page's formula and by the
+function; then a matrix, row by row and column by column, as the function's documentation has it. Then the page's
+training loop as it stands there: a small network learns with Adam which points lie outside a circle.
 """
 
 import numpy as np
@@ -13,15 +14,32 @@ STEPS, BATCH_SIZE = 60, 32
 
 
 def clip_the_numbers(t, clip_norm):
-    """Print `t`, its norm, and both after clipping; returns what was clipped."""
-    with fluid.dygraph.guard():
-        transformed_t = tf.clip_by_norm(fluid.dygraph.to_variable(t.astype("float64")), clip_norm).numpy()
+    """Scale `t` by the page's formula and by the function; prints and returns what the function gives."""
+    l2norm4t = np.linalg.norm(t)
+    transformed_t = t *clip_norm/l2norm4t  # fmt: skip
+    clipped = clip(t, clip_norm)
     print(f"t                    {t}")
-    print(f"norm of t            {np.linalg.norm(t):.8f}")
-    shown = np.array2string(transformed_t, precision=8, max_line_width=90, prefix=" " * 21)
-    print(f"clip_by_norm(t, {clip_norm})   {shown}")
-    print(f"norm after           {np.linalg.norm(transformed_t):.8f}")
-    return transformed_t
+    print(f"norm of t            {l2norm4t:.8f}")
+    for name, array in {"t*clip_norm/l2norm4t": transformed_t, f"clip_by_norm(t, {clip_norm})": clipped}.items():
+        shown = np.array2string(array, precision=8, max_line_width=90, prefix=" " * 21)
+        print(f"{name:20} {shown}\nnorm after           {np.linalg.norm(array):.8f}")
+    return clipped
+
+
+def clip(t, clip_norm, axes=None):
+    """``tf.clip_by_norm`` of an array, as an array."""
+    with fluid.dygraph.guard():
+        return tf.clip_by_norm(fluid.dygraph.to_variable(t.astype("float64")), clip_norm, axes).numpy()
+
+
+def clip_a_matrix(t, clip_norm):
+    """Clip as a whole, by rows and by columns; prints norms of rows and columns and returns what became of `t`."""
+    found = {name: clip(t, clip_norm, axes) for name, axes in {"None": None, "[1]": [1], "[0]": [0]}.items()}
+    print(f"\nnorms of a matrix    {'rows':22} columns")
+    for name, array in {"before": t, **{f"after, axes={axes}": array for axes, array in found.items()}}.items():
+        rows, columns = ("".join(f"{norm:7.3f}" for norm in np.linalg.norm(array, axis=axis)) for axis in (1, 0))
+        print(f"{name:18}{rows:25}{columns}")
+    return found
 
 
 def make_data(rows=512):
@@ -34,7 +52,7 @@ def build(learning_rate):
     """The network, its cost and the updates; returns the programs and what to fetch."""
     main, startup = fluid.Program(), fluid.Program()
     startup.random_seed = 1
-    with fluid.program_guard(main, startup):
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
         points = fluid.data("points", [None, 2])
         labels = fluid.data("labels", [None, 1], "int64")
         hidden = fluid.layers.fc(points, 16, act="tanh")
@@ -78,8 +96,10 @@ def train(learning_rate=0.05):
 
 
 def main():
-    """The page's numbers, then its loop; returns the clipped numbers and the training's history."""
-    return clip_the_numbers(np.array([1, 1, 3, 4, 2, 2, 1, 4, 2, 3]), 5), train()
+    """The page's numbers, then its loop; returns the clipped numbers, the training's history, the clipped matrices."""
+    clipped = clip_the_numbers(np.array([1, 1, 3, 4, 2, 2, 1, 4, 2, 3]), 5)  # what the page drew at random
+    matrices = clip_a_matrix(np.array([[3.0, 4.0, 12.0], [1.0, 2.0, 2.0]]), 5)
+    return clipped, train(), matrices
 
 
 if __name__ == "__main__":
