@@ -5,10 +5,15 @@ One family of operators, one file, under the name it has in `minigraph.ops`. Imp
 
 import minigraph.kernels.activation
 import minigraph.kernels.adaptive_clip
+import minigraph.kernels.adaptive_optimizer
+import minigraph.kernels.averaging
 import minigraph.kernels.clip
+import minigraph.kernels.compare
 import minigraph.kernels.conv
 import minigraph.kernels.elementwise
 import minigraph.kernels.embedding
+import minigraph.kernels.error_function
+import minigraph.kernels.indexing
 import minigraph.kernels.loss
 import minigraph.kernels.matrix
 import minigraph.kernels.metric
@@ -17,7 +22,10 @@ import minigraph.kernels.normalization
 import minigraph.kernels.optimizer
 import minigraph.kernels.pool
 import minigraph.kernels.random
+import minigraph.kernels.recurrent
 import minigraph.kernels.reduce
+import minigraph.kernels.reshaping
+import minigraph.kernels.search
 import minigraph.kernels.tensor
 import minigraph.kernels.training_checks  # noqa: F401
 from minigraph.kernels.registry import Kernel, find_kernel, find_specializer, kernel, specialize

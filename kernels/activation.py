@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from minigraph.errors import ExecutionError
+from minigraph.kernels.buffers import deliver
+from minigraph.kernels.integer_power import integer_power
+from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel, specialize
 
 
-def _at_least(xp, x, bound, out=None) -> Any:
+def at_least(xp, x, bound, out=None) -> Any:
     """``max(x, bound)``."""
     if xp is np and x.size > 4096:
         return x.clip(bound, math.inf, out)  # NumPy's maximum with a number is three times slower
     return xp.maximum(x, bound, out=out)
 
 
+def widened(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel with one result, of several roundings, that computes float16 in float32."""
+
+    @functools.wraps(function)
+    def kernel_function(xp, x, *others, out=None, **attrs):
+        if x.dtype != np.float16:
+            return function(xp, x, *others, out=out, **attrs)
+        wide = [a.astype(np.float32) if a is not None and a.dtype == np.float16 else a for a in (x, *others)]
+        return deliver(xp, function(xp, *wide, **attrs).astype(np.float16), out)
+
+    return kernel_function
+
+
+def logistic(xp, x) -> Any:
+    """``1 / (1 + exp(-x))``, which becomes 0 where ``exp(-x)`` is infinite."""
+    y = xp.negative(x)
+    xp.exp(y, out=y)
+    y += 1
+    return xp.reciprocal(y, out=y)
+
+
 @kernel("relu")
 def relu(xp, x, *, out=None):
-    return _at_least(xp, x, 0, out)
+    return at_least(xp, x, 0, out)
 
 
 @kernel("relu_grad")
@@ -32,7 +59,7 @@ def sigmoid(xp, x, *, out=None):
     """``1 / (1 + exp(-x))``, held where ``exp(-x)`` nears the largest number."""
     if x.dtype == np.float16:
         return xp.positive(sigmoid(xp, x.astype(xp.float32)).astype(xp.float16), out=out)
-    y = _at_least(xp, x, -87 if x.dtype == np.float32 else -708, out)
+    y = at_least(xp, x, -87 if x.dtype == np.float32 else -708, out)
     xp.negative(y, out=y)
     xp.exp(y, out=y)
     xp.add(y, 1, out=y)
@@ -116,6 +143,266 @@ def sign(xp, x, *, out=None):
     return xp.sign(x, out=out)
 
 
+@kernel("rsqrt")
+@widened
+def rsqrt(xp, x, *, out=None):
+    return xp.reciprocal(xp.sqrt(x), out=out)
+
+
+@kernel("rsqrt_grad")
+@widened
+def rsqrt_grad(xp, result, d_out, *, out=None):
+    return xp.multiply(d_out, -0.5 * result * result * result, out=out)
+
+
+@kernel("reciprocal")
+def reciprocal(xp, x, *, out=None):
+    return xp.reciprocal(x, out=out)
+
+
+@kernel("reciprocal_grad")
+@widened
+def reciprocal_grad(xp, result, d_out, *, out=None):
+    return xp.multiply(d_out, -xp.square(result), out=out)
+
+
+@kernel("pow")
+def pow(xp, x, factor_tensor, *, factor, out=None):
+    if x.dtype.kind == "f":
+        return deliver(xp, xp.power(x, _factor(factor_tensor, factor, x.dtype)), out)
+    number = factor if factor_tensor is None else float(factor_tensor.reshape(-1)[0])
+    if not number.is_integer():
+        raise ExecutionError(f"X holds integers ({x.dtype}), the power must be whole, got {number:g}")
+    return deliver(xp, integer_power(xp, x, xp.asarray(int(number), np.int64)), out)
+
+
+@kernel("pow_grad")
+@widened
+def pow_grad(xp, x, factor_tensor, d_out, *, factor, out=None):
+    number = _factor(factor_tensor, factor, x.dtype)
+    slope = number * xp.power(x, number - 1)
+    slope = xp.where(xp.asarray(number == 0), x.dtype.type(0), slope)  # where x is 0, too
+    return xp.multiply(slope, d_out, out=out)
+
+
+def _factor(factor_tensor, factor, dtype) -> Any:
+    """The power as an array without dimensions, of the type of the elements."""
+    return dtype.type(factor) if factor_tensor is None else factor_tensor.reshape(()).astype(dtype)
+
+
+@kernel("floor")
+def floor(xp, x, *, out=None):
+    return xp.floor(x, out=out)
+
+
+@kernel("ceil")
+def ceil(xp, x, *, out=None):
+    return xp.ceil(x, out=out)
+
+
+@kernel("round")
+def round(xp, x, *, out=None):
+    """What is cut off is exact, so that no sum with 0.5 is rounded."""
+    whole = xp.trunc(x)
+    step = xp.copysign((xp.absolute(x - whole) >= 0.5).astype(x.dtype), x)
+    return xp.add(whole, step, out=out)
+
+
+def _zeros(xp, d_out, *, out=None):
+    if out is None:
+        return xp.zeros(d_out.shape, d_out.dtype)
+    out.fill(0)
+    return out
+
+
+for _type in ("floor_grad", "ceil_grad", "round_grad"):
+    kernel(_type)(_zeros)
+
+
+@kernel("sin")
+def sin(xp, x, *, out=None):
+    return xp.sin(x, out=out)
+
+
+@kernel("sin_grad")
+def sin_grad(xp, x, d_out, *, out=None):
+    return xp.multiply(d_out, xp.cos(x), out=out)
+
+
+@kernel("cos")
+def cos(xp, x, *, out=None):
+    return xp.cos(x, out=out)
+
+
+@kernel("cos_grad")
+def cos_grad(xp, x, d_out, *, out=None):
+    return xp.multiply(d_out, -xp.sin(x), out=out)
+
+
+def log_of_one_plus_exp(xp, x) -> Any:
+    """``log(1 + exp(x))``, without overflow."""
+    y = xp.absolute(x)
+    xp.negative(y, out=y)
+    xp.exp(y, out=y)
+    xp.log1p(y, out=y)
+    y += at_least(xp, x, 0)
+    return y
+
+
+@kernel("softplus")
+@widened
+def softplus(xp, x, *, out=None):
+    return deliver(xp, log_of_one_plus_exp(xp, x), out)
+
+
+@kernel("softplus_grad")
+@widened
+def softplus_grad(xp, x, d_out, *, out=None):
+    return xp.multiply(d_out, logistic(xp, x), out=out)
+
+
+@kernel("logsigmoid")
+@widened
+def logsigmoid(xp, x, *, out=None):
+    return xp.negative(log_of_one_plus_exp(xp, -x), out=out)
+
+
+@kernel("logsigmoid_grad")
+@widened
+def logsigmoid_grad(xp, x, d_out, *, out=None):
+    return xp.multiply(d_out, logistic(xp, -x), out=out)
+
+
+@kernel("softsign")
+@widened
+def softsign(xp, x, *, out=None):
+    result = x / (1 + xp.absolute(x))
+    xp.copyto(result, xp.sign(x), where=xp.isinf(x))
+    return deliver(xp, result, out)
+
+
+@kernel("softsign_grad")
+@widened
+def softsign_grad(xp, x, d_out, *, out=None):
+    return xp.multiply(d_out, xp.square(1 / (1 + xp.absolute(x))), out=out)
+
+
+@kernel("swish")
+@widened
+def swish(xp, x, *, beta, out=None):
+    share = logistic(xp, beta * x)
+    result = x * share
+    xp.copyto(result, 0, where=share == 0)  # at -inf, too
+    return deliver(xp, result, out)
+
+
+@kernel("swish_grad")
+@widened
+def swish_grad(xp, x, d_out, *, beta, out=None):
+    scaled = beta * x
+    share = logistic(xp, scaled)
+    curve = share * (1 - share)
+    term = scaled * curve
+    xp.copyto(term, 0, where=curve == 0)  # at both infinities, too
+    return xp.multiply(share + term, d_out, out=out)
+
+
+@kernel("elu")
+@widened
+def elu(xp, x, *, alpha, out=None):
+    result = alpha * xp.expm1(xp.minimum(x, 0))
+    xp.copyto(result, x, where=x > 0)
+    return deliver(xp, result, out)
+
+
+@kernel("elu_grad")
+@widened
+def elu_grad(xp, x, d_out, *, alpha, out=None):
+    slope = alpha * xp.exp(xp.minimum(x, 0))
+    xp.copyto(slope, 1, where=x > 0)
+    return xp.multiply(slope, d_out, out=out)
+
+
+@kernel("leaky_relu")
+def leaky_relu(xp, x, *, alpha, out=None):
+    if alpha == 0:
+        return at_least(xp, x, 0, out)  # infinity times 0 is no number
+    return (xp.maximum if alpha <= 1 else xp.minimum)(x, alpha * x, out=out)
+
+
+@kernel("leaky_relu_grad")
+def leaky_relu_grad(xp, result, d_out, *, alpha, out=None):
+    return deliver(xp, xp.where(result > 0, d_out, alpha * d_out), out)
+
+
+@kernel("relu6")
+def relu6(xp, x, *, threshold, out=None):
+    return x.clip(0, threshold, out=out)
+
+
+@kernel("relu6_grad")
+def relu6_grad(xp, result, d_out, *, threshold, out=None):
+    return xp.multiply(d_out, (result > 0) & (result < threshold), out=out)
+
+
+@kernel("hard_sigmoid")
+@widened
+def hard_sigmoid(xp, x, *, slope, offset, out=None):
+    line = slope * x
+    line += offset
+    return line.clip(0, 1, out=out)
+
+
+@kernel("hard_sigmoid_grad")
+@widened
+def hard_sigmoid_grad(xp, result, d_out, *, slope, offset, out=None):
+    inside = (result > 0) & (result < 1)
+    return xp.multiply(slope * d_out, inside, out=out)
+
+
+@kernel("hard_swish")
+@widened
+def hard_swish(xp, x, *, threshold, scale, offset, out=None):
+    factor = x + offset
+    factor = factor.clip(0, threshold, out=factor)
+    factor /= scale
+    result = x * factor
+    xp.copyto(result, 0, where=factor == 0)  # at -inf, too
+    return deliver(xp, result, out)
+
+
+@kernel("hard_swish_grad")
+@widened
+def hard_swish_grad(xp, x, d_out, *, threshold, scale, offset, out=None):
+    slope = (2 * x + offset) / scale
+    xp.copyto(slope, 0, where=x <= -offset)
+    xp.copyto(slope, threshold / scale, where=x >= threshold - offset)
+    return xp.multiply(slope, d_out, out=out)
+
+
+def _slopes(x, alpha, mode) -> Any:
+    """`alpha` in the shape that lies over `x`."""
+    if mode == "all":
+        return alpha.reshape((1,) * x.ndim)
+    return alpha.reshape((1, -1) + (1,) * (x.ndim - 2)) if mode == "channel" else alpha
+
+
+@kernel("prelu")
+def prelu(xp, x, alpha, *, mode, out=None):
+    return deliver(xp, xp.where(x > 0, x, _slopes(x, alpha, mode) * x), out)
+
+
+@kernel("prelu_grad")
+def prelu_grad(xp, x, alpha, d_out, *, mode, wanted):
+    slopes = _slopes(x, alpha, mode)
+    d_x = xp.where(x > 0, d_out, slopes * d_out) if wanted[0] else None
+    if not wanted[1]:
+        return d_x, None
+    axes = tuple(i for i, size in enumerate(slopes.shape) if size != x.shape[i])
+    parts = xp.where(x > 0, x.dtype.type(0), x * d_out)
+    return d_x, (add_over(xp, parts, axes, keepdims=True) if axes else parts).reshape(alpha.shape)
+
+
 def _offer_function(name: str) -> Any:
     def offer(xp, x):
         return getattr(xp, name) if x.dtype.kind == "f" or name in ("absolute", "square") else None
@@ -125,6 +412,7 @@ def _offer_function(name: str) -> Any:
 
 for _type, _name in {
     "tanh": "tanh", "exp": "exp", "log": "log", "sqrt": "sqrt", "abs": "absolute", "square": "square", "sign": "sign",
+    "floor": "floor", "ceil": "ceil", "sin": "sin", "cos": "cos", "reciprocal": "reciprocal",
 }.items():  # fmt: skip
     specialize(_type)(_offer_function(_name))
 

@@ -9,51 +9,78 @@ import numpy as np
 
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver, shaped, unshared
+from minigraph.kernels.integer_power import integer_power
 from minigraph.kernels.reduce import add_over, has_many_rows
 from minigraph.kernels.registry import kernel, specialize
 from minigraph.types import align_shape
 
 
-def _laid_over(x, y, axis) -> Any:
+def laid_over(x, y, axis) -> Any:
     """`y` in the shape that NumPy's own broadcasting lays over `x` as fluid does."""
     return y if axis == -1 else y.reshape(align_shape(x.shape, y.shape, axis))
 
 
 @kernel("elementwise_add")
 def elementwise_add(xp, x, y, *, axis, out=None):
-    return xp.add(x, _laid_over(x, y, axis), out=out)
+    return xp.add(x, laid_over(x, y, axis), out=out)
 
 
 @kernel("elementwise_sub")
 def elementwise_sub(xp, x, y, *, axis, out=None):
-    return xp.subtract(x, _laid_over(x, y, axis), out=out)
+    return xp.subtract(x, laid_over(x, y, axis), out=out)
 
 
 @kernel("elementwise_mul")
 def elementwise_mul(xp, x, y, *, axis, out=None):
-    return xp.multiply(x, _laid_over(x, y, axis), out=out)
+    return xp.multiply(x, laid_over(x, y, axis), out=out)
 
 
 @kernel("elementwise_div")
 def elementwise_div(xp, x, y, *, axis, out=None):
-    y = _laid_over(x, y, axis)
-    if x.dtype.kind == "f":
-        return xp.true_divide(x, y, out=out)
-    if not y.all():
-        raise ExecutionError("integer division by zero")
+    if x.dtype.kind != "f":
+        return elementwise_floordiv(xp, x, y, axis=axis, out=out)
+    return xp.true_divide(x, laid_over(x, y, axis), out=out)
+
+
+@kernel("elementwise_floordiv")
+def elementwise_floordiv(xp, x, y, *, axis, out=None):
+    y = laid_over(x, y, axis)
+    _check_divisor(y)
     quotient, rest = xp.floor_divide(x, y), xp.remainder(x, y)
     quotient += (rest != 0) & ((x < 0) != (y < 0))  # from the floor toward zero
     return deliver(xp, quotient, out)
 
 
+@kernel("elementwise_mod")
+def elementwise_mod(xp, x, y, *, axis, out=None):
+    y = laid_over(x, y, axis)
+    if x.dtype.kind == "f":
+        return xp.remainder(x, y, out=out)
+    _check_divisor(y)
+    return xp.fmod(x, y, out=out)
+
+
+def _check_divisor(y) -> None:
+    if not y.all():
+        raise ExecutionError("integer division by zero")
+
+
+@kernel("elementwise_pow")
+def elementwise_pow(xp, x, y, *, axis, out=None):
+    y = laid_over(x, y, axis)
+    if x.dtype.kind == "f":
+        return xp.power(x, y, out=out)
+    return deliver(xp, integer_power(xp, x, y), out)
+
+
 @kernel("elementwise_max")
 def elementwise_max(xp, x, y, *, axis, out=None):
-    return xp.maximum(x, _laid_over(x, y, axis), out=out)
+    return xp.maximum(x, laid_over(x, y, axis), out=out)
 
 
 @kernel("elementwise_min")
 def elementwise_min(xp, x, y, *, axis, out=None):
-    return xp.minimum(x, _laid_over(x, y, axis), out=out)
+    return xp.minimum(x, laid_over(x, y, axis), out=out)
 
 
 Term = Callable[[Any], Any]
@@ -95,7 +122,7 @@ def _broadcast_axes(full, shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 @kernel("elementwise_add_grad", view="d_out")
 def elementwise_add_grad(xp, x, y, d_out, *, axis, wanted, out=None):
-    return _gradients(xp, x, _laid_over(x, y, axis), d_out, wanted, out, None, None, (x.shape, y.shape))
+    return _gradients(xp, x, laid_over(x, y, axis), d_out, wanted, out, None, None, (x.shape, y.shape))
 
 
 @kernel("elementwise_sub_grad")
@@ -103,12 +130,12 @@ def elementwise_sub_grad(xp, x, y, d_out, *, axis, wanted, out=None):
     def to_y(out):
         return xp.negative(d_out, out=out)
 
-    return _gradients(xp, x, _laid_over(x, y, axis), d_out, wanted, out, None, to_y, (x.shape, y.shape))
+    return _gradients(xp, x, laid_over(x, y, axis), d_out, wanted, out, None, to_y, (x.shape, y.shape))
 
 
 @kernel("elementwise_mul_grad")
 def elementwise_mul_grad(xp, x, y, d_out, *, axis, wanted, out=None):
-    over = _laid_over(x, y, axis)
+    over = laid_over(x, y, axis)
 
     def to_x(out):
         return xp.multiply(d_out, over, out=out)
@@ -122,7 +149,7 @@ def elementwise_mul_grad(xp, x, y, d_out, *, axis, wanted, out=None):
 @kernel("elementwise_div_grad")
 def elementwise_div_grad(xp, x, y, result, d_out, *, axis, wanted, out=None):
     """``dX = dOut / Y`` and ``dY = -dOut * Out / Y``."""
-    over = _laid_over(x, y, axis)
+    over = laid_over(x, y, axis)
 
     def to_x(out):
         return xp.true_divide(d_out, over, out=out)
@@ -135,9 +162,25 @@ def elementwise_div_grad(xp, x, y, result, d_out, *, axis, wanted, out=None):
     return _gradients(xp, x, over, d_out, wanted, out, to_x, to_y, (x.shape, y.shape), also_read=(result,))
 
 
+@kernel("elementwise_pow_grad")
+def elementwise_pow_grad(xp, x, y, d_out, *, axis, wanted, out=None):
+    """``dX = dOut * Y * X ** (Y - 1)`` and ``dY = dOut * log(X) * X ** Y``, without 0 times infinity."""
+    over, zero = laid_over(x, y, axis), x.dtype.type(0)
+
+    def to_x(out):
+        slope = xp.where(over == 0, zero, over * xp.power(x, over - 1))
+        return xp.multiply(d_out, slope, out=out)
+
+    def to_y(out):
+        slope = xp.where((x == 0) & (over > 0), zero, xp.log(x) * xp.power(x, over))
+        return xp.multiply(d_out, slope, out=out)
+
+    return _gradients(xp, x, over, d_out, wanted, out, to_x, to_y, (x.shape, y.shape))
+
+
 @kernel("elementwise_max_grad")
 def elementwise_max_grad(xp, x, y, d_out, *, axis, wanted, out=None):
-    over = _laid_over(x, y, axis)
+    over = laid_over(x, y, axis)
 
     def to_x(out):
         return xp.multiply(d_out, x > over, out=out)
@@ -150,7 +193,7 @@ def elementwise_max_grad(xp, x, y, d_out, *, axis, wanted, out=None):
 
 @kernel("elementwise_min_grad")
 def elementwise_min_grad(xp, x, y, d_out, *, axis, wanted, out=None):
-    over = _laid_over(x, y, axis)
+    over = laid_over(x, y, axis)
 
     def to_x(out):
         return xp.multiply(d_out, x < over, out=out)
@@ -166,7 +209,7 @@ def _is_right_aligned(aligned, shape) -> bool:
     return aligned == (1,) * (len(aligned) - len(shape)) + tuple(shape)
 
 
-def _offer_function(name: str, floating_only: bool = False) -> Any:
+def offer_function(name: str, floating_only: bool = False) -> Any:
     """The array module's own function, where no axis or only a reshape of y stands between."""
 
     def offer(xp, x, y, *, axis):
@@ -182,8 +225,8 @@ def _offer_function(name: str, floating_only: bool = False) -> Any:
 
 
 for _type, _name in {"add": "add", "sub": "subtract", "mul": "multiply", "max": "maximum", "min": "minimum"}.items():
-    specialize(f"elementwise_{_type}")(_offer_function(_name))
-specialize("elementwise_div")(_offer_function("true_divide", floating_only=True))
+    specialize(f"elementwise_{_type}")(offer_function(_name))
+specialize("elementwise_div")(offer_function("true_divide", floating_only=True))
 
 
 def _quicker_sum(xp, full, shape, aligned, copies) -> Callable[[Any], Any] | None:

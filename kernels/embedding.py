@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver
+from minigraph.kernels.indexing import added_rows
 from minigraph.kernels.registry import kernel
 
 
@@ -45,17 +44,11 @@ def _checked(xp, table, ids, padding_idx) -> Any:
 @kernel("lookup_table_grad")
 def lookup_table_grad(xp, table, ids, d_out, *, padding_idx):
     """Each row gets the sum of what flows into it, added in the order of the ids."""
-    d_table = xp.zeros_like(table)
     flat, rows = ids.reshape(-1), d_out.reshape(ids.size, table.shape[1])
     if padding_idx != -1:
         kept = flat != padding_idx
         flat, rows = flat[kept], rows[kept]
-    if table.dtype == np.float16:
-        total = xp.zeros(table.shape, np.float32)
-        xp.add.at(total, flat, rows.astype(np.float32))
-        return total.astype(np.float16)
-    xp.add.at(d_table, flat, rows)
-    return d_table
+    return added_rows(xp, table, flat, rows)
 
 
 # The gradient does not mind the shape of the ids.

@@ -149,3 +149,98 @@ def _as_rows(x, begin) -> Any:
 def _no_moments(xp, rows) -> tuple[Any, Any]:
     """Those of rows without elements, or of no rows."""
     return xp.zeros((len(rows), 1), rows.dtype), xp.zeros((len(rows), 1), rows.dtype)
+
+
+# By sample and channel, or group of channels
+
+
+@kernel("group_norm")
+def group_norm(xp, x, scale, bias, *, groups, epsilon, data_layout):
+    wide, axes, over = _grouped(x, groups, data_layout)
+    mean, variance = _moments(xp, wide, axes) if x.size else _no_moments(xp, wide.reshape(len(x) * groups, 0))
+    normalized = (wide - _kept(mean, axes, wide)) * (1 / xp.sqrt(_kept(variance, axes, wide) + epsilon))
+    y = _affine(normalized, scale, bias, over).astype(x.dtype, copy=False).reshape(x.shape)
+    return y, mean.reshape(len(x), groups), variance.reshape(len(x), groups)
+
+
+@kernel("group_norm_grad")
+def group_norm_grad(xp, x, scale, bias, mean, variance, d_y, *, groups, epsilon, data_layout, wanted):
+    wide, axes, over = _grouped(x, groups, data_layout)
+    d = _wide(d_y).reshape(wide.shape)
+    inverse = 1 / xp.sqrt(_kept(variance, axes, wide) + epsilon)
+    normalized = (wide - _kept(mean, axes, wide)) * inverse
+    d_x = None
+    if wanted[0]:
+        flowing = d if scale is None else d * _wide(scale).reshape(over)
+        if not x.size:
+            d_x = flowing
+        elif scale is None:
+            count = math.prod(d.shape[axis] for axis in axes)
+            along = add_over(xp, d * normalized, axes, keepdims=True, divisor=count)
+            d_x = inverse * (d - normalized * along)
+        else:
+            d_x = _gradient_through(xp, flowing, normalized, inverse, axes)
+        d_x = d_x.astype(x.dtype, copy=False).reshape(x.shape)
+    return d_x, *_affine_gradients(xp, d, normalized, scale, bias, over, wanted)
+
+
+@kernel("instance_norm")
+def instance_norm(xp, x, scale, bias, *, epsilon):
+    wide, axes, over = _grouped(x, x.shape[1], "NCHW")
+    mean, variance = _moments(xp, wide, axes) if x.size else _no_moments(xp, wide.reshape(len(x) * x.shape[1], 0))
+    inverse = 1 / xp.sqrt(variance + epsilon)
+    normalized = (wide - _kept(mean, axes, wide)) * _kept(inverse, axes, wide)
+    y = _affine(normalized, scale, bias, over).astype(x.dtype, copy=False).reshape(x.shape)
+    return y, mean.reshape(-1), inverse.reshape(-1)
+
+
+@kernel("instance_norm_grad")
+def instance_norm_grad(xp, x, scale, saved_mean, saved_inverse, d_y, *, wanted):
+    wide, axes, over = _grouped(x, x.shape[1], "NCHW")
+    d = _wide(d_y).reshape(wide.shape)
+    inverse = _kept(saved_inverse, axes, wide)
+    normalized = (wide - _kept(saved_mean, axes, wide)) * inverse
+    d_x = None
+    if wanted[0]:
+        flowing = d * _wide(scale).reshape(over)
+        d_x = _gradient_through(xp, flowing, normalized, inverse, axes) if x.size else flowing
+        d_x = d_x.astype(x.dtype, copy=False).reshape(x.shape)
+    return d_x, *_affine_gradients(xp, d, normalized, scale, scale, over, wanted)
+
+
+def _grouped(x, groups, data_layout) -> tuple[Any, tuple[int, int], tuple[int, ...]]:
+    """`x` in four dimensions, those to reduce, and the shape in which a vector of channels lies over it.
+
+    The four are the sample, the group, the channel in it and the place; or, with the channels last, sample, place,
+    group and channel.
+    """
+    wide, channels = _wide(x), x.shape[-1 if data_layout == CHANNELS_LAST else 1]
+    places = math.prod(x.shape[2:] if data_layout != CHANNELS_LAST else x.shape[1:-1])
+    each = channels // groups
+    if data_layout == CHANNELS_LAST:
+        return wide.reshape(len(x), places, groups, each), (1, 3), (1, 1, groups, each)
+    return wide.reshape(len(x), groups, each, places), (2, 3), (1, groups, each, 1)
+
+
+def _kept(statistic, axes, x) -> Any:
+    """`statistic` in the shape of `x` with the dimensions `axes` as 1."""
+    return statistic.reshape([1 if axis in axes else size for axis, size in enumerate(x.shape)])
+
+
+def _affine(x, scale, bias, over) -> Any:
+    """``x * scale + bias`` in place, where they are given."""
+    if scale is not None:
+        x *= scale.reshape(over)
+    if bias is not None:
+        x += bias.reshape(over)
+    return x
+
+
+def _affine_gradients(xp, d, normalized, scale, bias, over, wanted) -> tuple[Any, Any]:
+    axes = tuple(axis for axis, size in enumerate(over) if size == 1)
+    d_scale = d_bias = None
+    if scale is not None and wanted[1]:
+        d_scale = add_over(xp, d * normalized, axes).reshape(-1).astype(scale.dtype, copy=False)
+    if bias is not None and wanted[2]:
+        d_bias = add_over(xp, d, axes).reshape(-1).astype(bias.dtype, copy=False)
+    return d_scale, d_bias

@@ -7,39 +7,53 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from minigraph.kernels.buffers import deliver
+from minigraph.kernels.norm import norm
 from minigraph.kernels.registry import kernel
 
 
-def _stepped(xp, param, step, out) -> Any:
+def stepped(xp, param, step, out) -> Any:
     """``param - step`` in the dtype of `param`, also where a wider learning rate made `step` wider."""
     if out is not None:
         return xp.subtract(param, step, out=out)
     return xp.subtract(param, step).astype(param.dtype, copy=False)
 
 
-def _is_skipped(skip) -> bool:
+def is_skipped(skip) -> bool:
     return skip is not None and any(bool(flag.item()) for flag in skip)
 
 
-def _kept(xp, old, out) -> tuple[Any, ...]:
+def kept(xp, old, out) -> tuple[Any, ...]:
     """The arrays that an update would have replaced, or copies of them."""
-    if out is None:
-        return tuple(value.copy() for value in old)
-    return tuple(deliver(xp, value, each) for value, each in zip(old, out, strict=True))
+    buffers = out or (None,) * len(old)
+    return tuple(x.copy() if each is None else deliver(xp, x, each) for x, each in zip(old, buffers, strict=True))
+
+
+def length(xp, x) -> Any:
+    """L2 norm of all elements, an array of rank 0 in float64."""
+    scale, ratio = norm(xp, [x])
+    return xp.asarray(scale * ratio)
+
+
+def ratio_of_lengths(xp, above, below) -> Any:
+    """``above / below``, but 1 where one of the lengths is 0."""
+    is_defined = (above > 0) & (below > 0)
+    return xp.where(is_defined, above / xp.where(is_defined, below, 1), 1)
 
 
 @kernel("sgd")
 def sgd(xp, param, rate, grad, skip, *, out=None):
-    if _is_skipped(skip):
+    if is_skipped(skip):
         return param.copy() if out is None else deliver(xp, param, out)
-    return _stepped(xp, param, xp.multiply(grad, rate.reshape(1)), out)
+    return stepped(xp, param, xp.multiply(grad, rate.reshape(1)), out)
 
 
 @kernel("momentum")
 def momentum(xp, param, grad, velocity, rate, skip, *, mu, use_nesterov, out=None):
-    if _is_skipped(skip):
-        return _kept(xp, (param, velocity), out)
+    if is_skipped(skip):
+        return kept(xp, (param, velocity), out)
     param_out, velocity_out = out or (None, None)
     velocity = xp.multiply(velocity, mu, out=velocity_out)
     xp.add(velocity, grad, out=velocity)
@@ -49,38 +63,35 @@ def momentum(xp, param, grad, velocity, rate, skip, *, mu, use_nesterov, out=Non
         step = xp.multiply(step, rate.reshape(1))
     else:
         step = xp.multiply(velocity, rate.reshape(1))
-    return _stepped(xp, param, step, param_out), velocity
+    return stepped(xp, param, step, param_out), velocity
 
 
-@kernel("adam")
-def adam(
-    xp, param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, beta1_tensor, beta2_tensor, skip,
-    *, beta1, beta2, epsilon, out=None,
-):  # fmt: skip
-    if _is_skipped(skip):
-        return _kept(xp, (param, moment1, moment2, beta1_pow, beta2_pow), out)
-    param_out, moment1_out, moment2_out, beta1_pow_out, beta2_pow_out = out or (None,) * 5
-    if beta1_tensor is not None:
-        beta1 = beta1_tensor.reshape(1).astype(param.dtype)
-    if beta2_tensor is not None:
-        beta2 = beta2_tensor.reshape(1).astype(param.dtype)
-    rate = rate.reshape(1) * xp.sqrt(1 - beta2_pow.reshape(1)) / (1 - beta1_pow.reshape(1))
+@kernel("lars_momentum")
+def lars_momentum(xp, param, grad, velocity, rate, skip, *, mu, lars_coeff, lars_weight_decay, out=None):
+    if is_skipped(skip):
+        return kept(xp, (param, velocity), out)
+    param_out, velocity_out = out or (None, None)
+    param_norm, grad_norm = length(xp, param), length(xp, grad)
+    below = (grad_norm + lars_weight_decay * param_norm) * (grad_norm > 0)
+    trust = ratio_of_lengths(xp, lars_coeff * param_norm, below)
+    rate = (rate.reshape(1) * trust).astype(param.dtype)
 
-    work = xp.multiply(grad, 1 - beta1)
-    moment1 = xp.multiply(moment1, beta1, out=moment1_out)
-    xp.add(moment1, work, out=moment1)
-    xp.square(grad, out=work)
-    xp.multiply(work, 1 - beta2, out=work)
-    moment2 = xp.multiply(moment2, beta2, out=moment2_out)
-    xp.add(moment2, work, out=moment2)
-    xp.sqrt(moment2, out=work)
-    xp.add(work, epsilon, out=work)
-    xp.true_divide(moment1, work, out=work)
+    work = xp.multiply(param, lars_weight_decay)
+    xp.add(work, grad, out=work)
     xp.multiply(work, rate, out=work)
-    return (
-        _stepped(xp, param, work, param_out),
-        moment1,
-        moment2,
-        deliver(xp, beta1_pow * beta1, beta1_pow_out),
-        deliver(xp, beta2_pow * beta2, beta2_pow_out),
-    )
+    velocity = xp.multiply(velocity, mu, out=velocity_out)
+    xp.add(velocity, work, out=velocity)
+    return stepped(xp, param, velocity, param_out), velocity
+
+
+@kernel("dpsgd")
+def dpsgd(xp, param, grad, rate, skip, *, clip, batch_size, sigma, seed, rng=None, out=None):
+    if is_skipped(skip):
+        return param.copy() if out is None else deliver(xp, param, out)
+    excess = xp.maximum(length(xp, grad) / clip, 1)
+    step = xp.true_divide(grad, excess.astype(param.dtype))
+    if sigma:
+        generator = xp.random.default_rng(seed % 2**32) if seed else rng
+        drawn = np.float64 if param.dtype == np.float64 else np.float32
+        xp.add(step, generator.standard_normal(param.shape, dtype=drawn) * (sigma / batch_size), out=step)
+    return stepped(xp, param, xp.multiply(step, rate.reshape(1)), out)

@@ -77,6 +77,13 @@ def _moved(xp, x, mean, std, element) -> Any:
     return x.astype(element, copy=False)
 
 
+@kernel("randint")
+def randint(xp, shape_tensor, shape_tensor_list, *, shape, low, high, dtype, seed, rng=None):
+    generator = _seeded(xp, seed) if seed else rng
+    dims = given_shape(shape, shape_tensor, shape_tensor_list)
+    return generator.integers(low, high, dims, dtype=as_dtype(dtype).numpy)
+
+
 @kernel("dropout")
 def dropout(
     xp, x, seed_tensor, *, dropout_prob, is_test, fix_seed, seed, dropout_implementation, rng=None, out=None

@@ -147,6 +147,44 @@ def reduce_min(xp, x, *, dim, keep_dim, reduce_all, out_dtype, out=None):
     return xp.amin(x, axis=axes, out=out, keepdims=keep_dim)
 
 
+@kernel("reduce_prod")
+def reduce_prod(xp, x, *, dim, keep_dim, reduce_all, out_dtype, out=None):
+    x, axes = _over(_converted(x, out_dtype), dim, keep_dim, reduce_all)
+    if x.dtype == np.float16:
+        total = xp.prod(x, axis=axes, dtype=xp.float32, keepdims=keep_dim)
+        return deliver(xp, total.astype(xp.float16), out)
+    return xp.prod(x, axis=axes, dtype=x.dtype, out=out, keepdims=keep_dim)
+
+
+@kernel("reduce_all")
+def reduce_all(xp, x, *, dim, keep_dim, reduce_all, out=None):
+    x, axes = _over(x, dim, keep_dim, reduce_all)
+    return xp.all(x, axis=axes, out=out, keepdims=keep_dim)
+
+
+@kernel("reduce_any")
+def reduce_any(xp, x, *, dim, keep_dim, reduce_all, out=None):
+    x, axes = _over(x, dim, keep_dim, reduce_all)
+    return xp.any(x, axis=axes, out=out, keepdims=keep_dim)
+
+
+_WIDER = {np.dtype(np.float16): np.dtype(np.float32), _FLOAT32: _FLOAT64}
+"""In what type sums that are added one after the other are kept."""
+
+
+@kernel("cumsum")
+def cumsum(xp, x, *, axis, exclusive, reverse, out=None):
+    ordered = xp.flip(x, axis) if reverse else x
+    totals = xp.cumsum(ordered, axis=axis, dtype=_WIDER.get(x.dtype, x.dtype))
+    if exclusive and x.shape[axis]:
+        # Moved by one, not less the element: that would lose digits, and infinities.
+        at = axis % x.ndim
+        before = totals[(slice(None),) * at + (slice(None, -1),)]
+        totals = xp.concatenate([xp.zeros((*x.shape[:at], 1, *x.shape[at + 1 :]), totals.dtype), before], axis=at)
+    totals = xp.flip(totals, axis) if reverse else totals
+    return deliver(xp, xp.ascontiguousarray(totals, dtype=x.dtype), out)
+
+
 def _filled(xp, x, axes, keep_dim, value, out) -> Any:
     """The extreme of nothing."""
     shape = [1 if i in axes else size for i, size in enumerate(x.shape) if keep_dim or i not in axes]
@@ -199,6 +237,29 @@ def reduce_max_grad(xp, x, result, d_out, *, dim, reduce_all, out=None):
 
 
 kernel("reduce_min_grad")(reduce_max_grad)
+
+
+@kernel("reduce_prod_grad")
+def reduce_prod_grad(xp, x, result, d_out, *, dim, reduce_all, out=None):
+    """The product of the other elements: of those before times those after."""
+    axes = tuple(range(x.ndim)) if reduce_all else tuple(axis % x.ndim for axis in dim)
+    kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
+    wide = x.astype(_WIDER.get(x.dtype, x.dtype) if x.dtype == np.float16 else x.dtype, copy=False)
+    last = wide.transpose(kept + axes)
+    rows = last.reshape(math.prod(last.shape[: len(kept)]), math.prod(last.shape[len(kept) :]))
+    others = _products_before(xp, rows)
+    others *= xp.flip(_products_before(xp, xp.flip(rows, 1)), 1)
+    others = others.reshape(last.shape).transpose(tuple(int(i) for i in np.argsort(kept + axes)))
+    d_x = others * d_out.reshape(_kept_shape(x, dim, reduce_all))
+    return deliver(xp, d_x.astype(x.dtype, copy=False), out)
+
+
+def _products_before(xp, rows) -> Any:
+    """For each element of each row the product of those before it."""
+    products = xp.ones_like(rows)
+    if rows.shape[1] > 1:
+        products[:, 1:] = xp.cumprod(rows[:, :-1], axis=1)
+    return products
 
 
 @kernel("squared_l2_norm_grad")

@@ -69,7 +69,7 @@ def scale(xp, x, scale_tensor, *, scale, bias, bias_after_scale, out=None):
         wide = x.astype(np.float32)
         wide = wide * factor + bias if bias_after_scale else (wide + bias) * factor
         return deliver(xp, wide.astype(np.float16), out)
-    factor, offset = _in_type(x.dtype, scale), _in_type(x.dtype, bias)
+    factor, offset = in_type(x.dtype, scale), in_type(x.dtype, bias)
     if scale_tensor is not None:
         factor = scale_tensor.reshape(())
     if not bias_after_scale:
@@ -80,7 +80,7 @@ def scale(xp, x, scale_tensor, *, scale, bias, bias_after_scale, out=None):
     return xp.add(product, offset, out=product) if bias else product
 
 
-def _in_type(dtype, number) -> Any:
+def in_type(dtype, number) -> Any:
     """`number` as C converts it to `dtype`: cut toward zero for integers, which wrap around."""
     return np.int64(int(number)).astype(dtype) if dtype.kind in "iu" else dtype.type(number)
 
@@ -91,26 +91,27 @@ def reshape2(xp, x, shape_vector, shape_tensor, *, shape):
         shape = [number_in(part) for part in shape_tensor]
     elif shape_vector is not None:
         shape = shape_vector.tolist()
-    return x.reshape(reshaped(x.shape, shape)), _shape_only(xp, x)
+    return x.reshape(reshaped(x.shape, shape)), shape_only(xp, x)
 
 
 @kernel("transpose2", view="x")
 def transpose2(xp, x, *, axis):
-    return x.transpose(axis), _shape_only(xp, x)
+    return x.transpose(axis), shape_only(xp, x)
 
 
-def _shape_only(xp, x) -> Any:
+def shape_only(xp, x) -> Any:
     """An array without elements that tells the shape of `x`."""
     return xp.empty((0, *x.shape), x.dtype)
 
 
 @kernel("concat")
 def concat(xp, xs, axis_tensor, *, axis, out=None):
-    joined = xp.concatenate(xs, _axis(axis, axis_tensor, xs[0].ndim), out=unshared(xp, out, *xs))
+    joined = xp.concatenate(xs, axis_from(axis, axis_tensor, xs[0].ndim), out=unshared(xp, out, *xs))
     return deliver(xp, joined, out)
 
 
-def _axis(axis, axis_tensor, rank) -> int:
+def axis_from(axis, axis_tensor, rank) -> int:
+    """The axis that a tensor, or else an attribute gives, counted from the front."""
     at = axis if axis_tensor is None else number_in(axis_tensor)
     if not -rank <= at < rank:
         raise ExecutionError(f"AxisTensor must be in [{-rank}, {rank}), got {at}")
@@ -167,7 +168,7 @@ def shape(xp, x):
 
 @kernel("increment")
 def increment(xp, x, *, step, out=None):
-    return xp.add(x, _in_type(x.dtype, step), out=out)
+    return xp.add(x, in_type(x.dtype, step), out=out)
 
 
 @kernel("reshape2_grad", view="d_out")
@@ -186,7 +187,7 @@ def _inverse(permutation) -> tuple[int, ...]:
 
 @kernel("concat_grad")
 def concat_grad(xp, xs, axis_tensor, d_out, *, axis, wanted):
-    at = _axis(axis, axis_tensor, d_out.ndim)
+    at = axis_from(axis, axis_tensor, d_out.ndim)
     pieces: list[Any] = []
     start = 0
     for x, is_wanted in zip(xs, wanted[0], strict=True):
@@ -202,8 +203,8 @@ def _quicker_scale(xp, x, scale_tensor, *, scale, bias, bias_after_scale):
     if xp is not np or scale_tensor is not None or x.dtype == np.float16:
         return None
     multiply, add = np.multiply, np.add
-    factor, offset = np.asarray(_in_type(x.dtype, scale)), np.asarray(_in_type(x.dtype, bias))
-    if not bias:
+    factor, offset = np.asarray(in_type(x.dtype, scale)), np.asarray(in_type(x.dtype, bias))
+    if not bias and bias_after_scale:  # adding 0 before the product makes 0.0 of -0.0
         return lambda x, _=None, out=None: multiply(x, factor, out)
 
     def scale_and_shift(x, _=None, out=None):
@@ -221,7 +222,7 @@ def _quicker_scale(xp, x, scale_tensor, *, scale, bias, bias_after_scale):
 def _quicker_increment(xp, x, *, step):
     if xp is not np:
         return None
-    add, by = np.add, np.asarray(_in_type(x.dtype, step))
+    add, by = np.add, np.asarray(in_type(x.dtype, step))
     return lambda x, out=None: add(x, by, out)
 
 

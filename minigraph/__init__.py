@@ -4,30 +4,39 @@
 written for Paddle 2's imperative mode, as far as the operators go.
 """
 
-# For what importing them does: variables get their arithmetic, operators and kernels are registered.
+# Loads NumPy, and so has to come first.
+import minigraph.blas
+
+# isort: split
+# For what importing them does: variables get their arithmetic and subscripts, operators and kernels are registered.
 import minigraph.arithmetic
 import minigraph.kernels
-import minigraph.ops  # noqa: F401
+import minigraph.ops
+import minigraph.subscripts  # noqa: F401
 from minigraph import (
     backward,
     clip,
+    compiler,
     core,
     dataset,
     dygraph,
     errors,
     framework,
     initializer,
+    io,
     layers,
     metrics,
     nn,
     optimizer,
     passes,
+    profiler,
     reader,
     regularizer,
     unique_name,
 )
 from minigraph.backward import append_backward, gradients
 from minigraph.comparison import compare_gradients, compare_training
+from minigraph.compiler import BuildStrategy, CompiledProgram
 from minigraph.data_feeder import DataFeeder
 from minigraph.defaults import default_main_program, default_startup_program, program_guard
 from minigraph.dygraph.base import (
@@ -43,6 +52,8 @@ from minigraph.dygraph.tensor import Tensor
 from minigraph.errors import MinigraphError
 from minigraph.executor import Executor
 from minigraph.interpreter import Interpreter
+from minigraph.io.programs import load, load_program_state, save, set_program_state
+from minigraph.io.state_dicts import load_dygraph, save_dygraph
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
 from minigraph.layers.io import fluid_data as data
 from minigraph.layers.nn import fluid_embedding as embedding
@@ -99,6 +110,29 @@ from minigraph.tensor_functions import (
     zeros,
     zeros_like,
 )
+from minigraph.tensor_parts import (
+    chunk,
+    expand,
+    expand_as,
+    flip,
+    gather,
+    gather_nd,
+    index_select,
+    nonzero,
+    one_hot,
+    randint,
+    scatter,
+    slice,
+    split,
+    squeeze,
+    stack,
+    strided_slice,
+    tile,
+    unbind,
+    unsqueeze,
+    unstack,
+    where,
+)
 from minigraph.text import diff
 from minigraph.types import DType
 from minigraph.verify import verify
@@ -112,15 +146,18 @@ in_dygraph_mode = dygraph.enabled
 __all__ = [
     "Block", "CPUPlace", "CUDAPlace", "DataFeeder", "Executor", "Interpreter", "LoDTensor", "MinigraphError",
     "Operator", "ParamAttr", "Parameter", "Program", "Scope", "Tensor", "Variable", "__version__", "abs", "add",
-    "append_backward", "arange", "assign", "backward", "batch", "bool", "cast", "clip", "clone", "compare_gradients",
-    "compare_training", "concat", "core", "cpu_places", "create_parameter", "cuda_places", "data", "dataset",
-    "default_main_program", "default_startup_program", "diff", "disable_dygraph", "disable_static", "divide",
-    "dygraph", "embedding", "enable_dygraph", "enable_static", "errors", "exp", "eye", "flatten", "float16",
-    "float32", "float64", "framework", "full", "full_like", "global_scope", "grad", "gradients", "in_dygraph_mode",
-    "in_dynamic_mode", "initializer", "int8", "int16", "int32", "int64", "is_compiled_with_cuda", "layers",
-    "linspace", "log", "matmul", "max", "maximum", "mean", "metrics", "min", "minimum", "multiply", "name_scope",
-    "nn", "no_grad", "norm", "normal", "ones", "ones_like", "optimizer", "passes", "pow", "program_guard", "rand",
-    "randn", "reader", "regularizer", "reshape", "scale", "scope_guard", "seed", "sign", "sqrt", "square", "subtract",
-    "sum", "t", "tanh", "to_tensor", "topk", "transpose", "uint8", "uniform", "unique_name", "verify", "zeros",
+    "append_backward", "arange", "assign", "backward", "batch", "bool", "cast", "chunk", "clip", "clone",
+    "compare_gradients", "compare_training", "concat", "core", "cpu_places", "create_parameter", "cuda_places", "data",
+    "dataset", "default_main_program", "default_startup_program", "diff", "disable_dygraph", "disable_static",
+    "divide", "dygraph", "embedding", "enable_dygraph", "enable_static", "errors", "exp", "expand", "expand_as", "eye",
+    "flatten", "flip", "float16", "float32", "float64", "framework", "full", "full_like", "gather", "gather_nd",
+    "global_scope", "grad", "gradients", "in_dygraph_mode", "in_dynamic_mode", "index_select", "initializer", "int8",
+    "int16", "int32", "int64", "io", "is_compiled_with_cuda", "layers", "linspace", "load", "load_dygraph",
+    "load_program_state", "log", "matmul", "max", "maximum", "mean", "metrics", "min", "minimum", "multiply",
+    "name_scope", "nn", "no_grad", "nonzero", "norm", "normal", "one_hot", "ones", "ones_like", "optimizer", "passes",
+    "pow", "profiler", "program_guard", "rand", "randint", "randn", "reader", "regularizer", "reshape", "save",
+    "save_dygraph", "scale", "scatter", "scope_guard", "seed", "set_program_state", "sign", "slice", "split", "sqrt",
+    "square", "squeeze", "stack", "strided_slice", "subtract", "sum", "t", "tanh", "tile", "to_tensor", "topk",
+    "transpose", "uint8", "unbind", "uniform", "unique_name", "unsqueeze", "unstack", "verify", "where", "zeros",
     "zeros_like",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The command ``minigraph``; what its subcommands do is in `minigraph.comparison.command`."""
+"""The command ``minigraph``; what its subcommands do is in `minigraph.comparison.command` and `minigraph.doctor`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from minigraph.comparison.command import add_commands, fail, message_of
+from minigraph.doctor import add_command as add_doctor
 from minigraph.errors import MinigraphError
 from minigraph.version import __version__
 
@@ -46,7 +47,9 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"minigraph {__version__}")
-    add_commands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    add_commands(commands)
+    add_doctor(commands)
     return parser
 
 

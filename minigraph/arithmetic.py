@@ -1,16 +1,25 @@
-"""Python's arithmetic on variables: ``x + y``, ``2 * x``, ``-x``, ``x.astype("float64")``.
+"""Python's operators on variables: ``x + y``, ``2 * x``, ``-x``, ``x ** 2``, ``x < y``, ``a & ~b``.
 
 With a Python number, addition, subtraction, multiplication and division become one ``scale`` operator. Results have
 bare names ``tmp_<n>``, as in fluid. Importing this module gives `minigraph.ir.Variable` its operators.
+
+``x == y`` is an operator of the program too, as in fluid, and no answer to whether two variables are the same: ask
+``x is y``. Variables are hashed by identity, so that sets and dictionaries of them work as ever. A list is searched
+with ``==``: ``x in variables`` is an error unless the first one found is `x` itself, since a variable of a program
+cannot decide it (in fluid it is always true). Minigraph itself compares variables by identity or by name.
 """
 
 from __future__ import annotations
 
+import ctypes
+import math
 from typing import Any
 
-from minigraph.errors import WrongTypeError, caller_site
+import numpy as np
+
+from minigraph.errors import OpError, WrongTypeError, caller_site
 from minigraph.ir import Variable
-from minigraph.types import as_dtype
+from minigraph.types import DType, as_dtype
 from minigraph.unique_name import generate
 
 
@@ -38,21 +47,42 @@ def _binary(op_type: str, x: Variable, y: Variable) -> Variable:
 def _constant_like(x: Variable, value: float) -> Variable:
     """A tensor of `x`'s shape filled with `value`."""
     assert x.shape is not None
-    if -1 not in x.shape:
-        filled = _append(x, "fill_constant", {}, {"shape": x.shape, "dtype": int(x.dtype), "value": value})
+    if not x.shape:  # in the imperative mode
+        filled = _append(x, "fill_any_like", {"X": x}, {"dtype": int(x.dtype), "value": float(value)})
+    elif -1 not in x.shape:
+        filled = _append(x, "fill_constant", {}, {"shape": x.shape, **_number(x, value)})
     else:
         batch = x.shape.index(-1)
         shape = [1 if dim < 0 and i != batch else dim for i, dim in enumerate(x.shape)]
-        attrs = {"shape": shape, "dtype": int(x.dtype), "value": value, "input_dim_idx": batch, "output_dim_idx": batch}
+        attrs = {"shape": shape, **_number(x, value), "input_dim_idx": batch, "output_dim_idx": batch}
         filled = _append(x, "fill_constant_batch_size_like", {"Input": x}, attrs)
     filled.stop_gradient = True
     return filled
 
 
 def _scalar(x: Variable, value: float) -> Variable:
-    filled = _append(x, "fill_constant", {}, {"shape": [1], "dtype": int(x.dtype), "value": value})
+    if x.shape == ():
+        return _constant_like(x, value)
+    filled = _append(x, "fill_constant", {}, {"shape": [1], **_number(x, value)})
     filled.stop_gradient = True
     return filled
+
+
+def _number(x: Variable, value: float) -> dict[str, Any]:
+    """Attributes that fill a tensor of `x`'s type with `value`; as text where a float32 would not hold it."""
+    if not x.dtype.is_floating and not float(value).is_integer():
+        raise WrongTypeError(
+            f"{x} holds integers, {value!r} is none", site=caller_site(), hint="Convert it with layers.cast first."
+        )
+    attrs: dict[str, Any] = {"dtype": int(x.dtype), "value": float(value)}
+    if x.dtype not in (DType.FP16, DType.FP32) and math.isfinite(value) and _rounded(value) != value:
+        attrs["str_value"] = str(value if x.dtype.is_floating else int(value))
+    return attrs
+
+
+def _rounded(value: float) -> float:
+    """As the attribute ``value`` holds it."""
+    return ctypes.c_float(value).value
 
 
 def _is_number(value: Any) -> bool:
@@ -84,12 +114,81 @@ def multiply(x: Variable, y: Any) -> Variable:
 def divide(x: Variable, y: Any) -> Variable:
     if _is_number(y):
         # Integers are divided by the operator, which truncates; as a factor 1/y they would lose that.
-        return _affine(x, 1.0 / y, 0.0) if x.dtype.is_floating else _binary("elementwise_div", x, _scalar(x, float(y)))
+        return _affine(x, 1.0 / y, 0.0) if x.dtype.is_floating else _binary("elementwise_div", x, _scalar(x, y))
     return _binary("elementwise_div", x, y) if isinstance(y, Variable) else NotImplemented
 
 
 def divide_into(x: Variable, y: Any) -> Variable:
-    return _binary("elementwise_div", _constant_like(x, float(y)), x) if _is_number(y) else NotImplemented
+    return _binary("elementwise_div", _constant_like(x, y), x) if _is_number(y) else NotImplemented
+
+
+def _operand(x: Variable, y: Any) -> Any:
+    """`y` as a variable, None if it is neither that nor a number."""
+    return _scalar(x, y) if _is_number(y) else y if isinstance(y, Variable) else None
+
+
+def _with_number(op_type: str) -> Any:
+    """``x op y`` where a number becomes a tensor of shape [1], as in fluid."""
+
+    def operator(x: Variable, y: Any) -> Variable:
+        other = _operand(x, y)
+        return NotImplemented if other is None else _binary(op_type, x, other)
+
+    return operator
+
+
+def _from_number(op_type: str) -> Any:
+    """``y op x`` for a number `y`, which becomes a tensor in the shape of `x`, as in fluid."""
+
+    def operator(x: Variable, y: Any) -> Variable:
+        return _binary(op_type, _constant_like(x, y), x) if _is_number(y) else NotImplemented
+
+    return operator
+
+
+to_power, power_of = _with_number("elementwise_pow"), _from_number("elementwise_pow")
+rest, rest_of = _with_number("elementwise_mod"), _from_number("elementwise_mod")
+floor_divide, floor_divide_into = _with_number("elementwise_floordiv"), _from_number("elementwise_floordiv")
+
+
+def _compare(op_type: str) -> Any:
+    def operator(x: Variable, y: Any) -> Variable:
+        if isinstance(y, np.ndarray) and y.ndim:
+            raise WrongTypeError(
+                f"{x} cannot be compared with an array",
+                site=caller_site(),
+                hint="Make it a variable with layers.assign.",
+            )
+        other = _operand(x, y)
+        if other is None:
+            return NotImplemented
+        if other.dtype.is_floating and not x.dtype.is_floating:
+            x = astype(x, other.dtype)  # the other way round 2 < 2.5 would be 2 < 2
+        try:
+            result = _binary(op_type, x, other)
+        except OpError as error:
+            error.hint = f"{error.hint} To ask whether two variables are the same, write `is`.".strip()
+            raise
+        result.stop_gradient = True
+        return result
+
+    return operator
+
+
+equal, not_equal = _compare("equal"), _compare("not_equal")
+less_than, less_equal = _compare("less_than"), _compare("less_equal")
+greater_than, greater_equal = _compare("greater_than"), _compare("greater_equal")
+
+
+def _combine(op_type: str) -> Any:
+    def operator(x: Variable, y: Any) -> Variable:
+        return _append(x, op_type, {"X": x, "Y": y}, {}) if isinstance(y, Variable) else NotImplemented
+
+    return operator
+
+
+def invert(x: Variable) -> Variable:
+    return _append(x, "logical_not", {"X": x}, {})
 
 
 def negate(x: Variable) -> Variable:
@@ -103,7 +202,11 @@ def astype(x: Variable, dtype: Any) -> Variable:
 
 _METHODS = {
     "__add__": add, "__radd__": add, "__sub__": subtract, "__rsub__": subtract_from, "__mul__": multiply,
-    "__rmul__": multiply, "__truediv__": divide, "__rtruediv__": divide_into, "__neg__": negate, "astype": astype,
+    "__rmul__": multiply, "__truediv__": divide, "__rtruediv__": divide_into, "__neg__": negate,
+    "__pow__": to_power, "__rpow__": power_of, "__mod__": rest, "__rmod__": rest_of, "__floordiv__": floor_divide,
+    "__rfloordiv__": floor_divide_into, "__eq__": equal, "__ne__": not_equal, "__lt__": less_than,
+    "__le__": less_equal, "__gt__": greater_than, "__ge__": greater_equal, "__and__": _combine("logical_and"),
+    "__or__": _combine("logical_or"), "__xor__": _combine("logical_xor"), "__invert__": invert, "astype": astype,
 }  # fmt: skip
 for _name, _method in _METHODS.items():
     setattr(Variable, _name, _method)

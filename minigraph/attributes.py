@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from minigraph.errors import OpError
-from minigraph.types import DType, product, require
+from minigraph.types import DType, normalize_axis, product, require
 
 
 def constant_of(dtype: DType, value: float, text: str = "") -> bool | int | float:
@@ -90,3 +90,50 @@ def reshaped(shape: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
         fits = have in (-1, need) or (-1 not in shape and product(dims) == product(shape))
         require(fits, f"{shown}: the numbers of elements differ, {have} and {need}")
     return tuple(dims)
+
+
+def unsqueezed(shape: Sequence[int], axes: Sequence[int]) -> list[int]:
+    """`shape` with ones put in at `axes`, one after the other.
+
+    Raises
+    ------
+    OpError
+        If one of `axes` is beyond the end that `shape` has by then.
+
+    Examples
+    --------
+    >>> unsqueezed((2, 3), (0, -1)), unsqueezed((2, 3), (2, 0))
+    ([1, 2, 3, 1], [1, 2, 3, 1])
+    """
+    dims = list(shape)
+    for axis in axes:
+        dims.insert(normalize_axis(axis, len(dims) + 1, "each of axes"), 1)
+    return dims
+
+
+def split_lengths(length: int, num: int, sections: Sequence[int]) -> list[int]:
+    """The lengths of `num` equal pieces of a dimension, or if that is 0 of those that `sections` lists.
+
+    `length` may be -1, unknown; a -1 in `sections` stands for what is left over.
+
+    Raises
+    ------
+    OpError
+        If they do not fit.
+
+    Examples
+    --------
+    >>> split_lengths(6, 3, ()), split_lengths(6, 0, (1, -1, 2)), split_lengths(-1, 0, (1, -1))
+    ([2, 2, 2], [1, 3, 2], [1, -1])
+    """
+    if num:
+        require(length == -1 or length % num == 0, f"{length} elements cannot be split into {num} equal pieces")
+        return [-1 if length == -1 else length // num] * num
+    shown = f"sections {list(sections)}"
+    require(min(sections) >= -1 and list(sections).count(-1) <= 1, f"{shown}: only one may be -1, and none less")
+    have = sum(section for section in sections if section >= 0)
+    if -1 not in sections:
+        require(length in (-1, have), f"{shown} add up to {have}, but the dimension has {length} elements")
+        return list(sections)
+    require(length == -1 or length >= have, f"{shown} add up to more than the {length} elements of the dimension")
+    return [section if section >= 0 else -1 if length == -1 else length - have for section in sections]

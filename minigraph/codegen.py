@@ -30,6 +30,8 @@ class Compiled:
     source: str
     filename: str
     step_of_line: dict[int, Step]
+    ticks: list[int] | None = None
+    """When it was made to be timed: nanoseconds at which the latest run began and each of its steps ended."""
 
     def __del__(self) -> None:
         linecache.cache.pop(self.filename, None)
@@ -50,20 +52,21 @@ class TypeOfArray(NamedTuple):
     dtype: Any
 
 
-def generate(steps: Steps, place: Place) -> Compiled:
-    """Write and compile the function that runs `steps` on `place`."""
-    return _Writer(steps, place).compile()
+def generate(steps: Steps, place: Place, timed: bool = False) -> Compiled:
+    """Write and compile the function that runs `steps` on `place`; if `timed`, it notes when each step ends."""
+    return _Writer(steps, place, [] if timed else None).compile()
 
 
 class _Writer:
-    def __init__(self, steps: Steps, place: Place) -> None:
+    def __init__(self, steps: Steps, place: Place, ticks: list[int] | None) -> None:
         self.steps = steps
         self.place = place
+        self.ticks = ticks
         self.namespace: dict[str, Any] = {"xp": place.xp}
         self.lines: list[str] = []
         self.step_of_line: dict[int, Step] = {}
         self._locals: dict[int, str] = {}
-        self._taken: dict[str, int] = {"feeds": 1, "state": 1, "rng": 1, "xp": 1, "_": 1}
+        self._taken: dict[str, int] = {"feeds": 1, "state": 1, "rng": 1, "xp": 1, "ticks": 1, "now": 1, "_": 1}
         self._kernels: dict[int, str] = {}
 
     def compile(self) -> Compiled:
@@ -72,19 +75,24 @@ class _Writer:
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
         code: CodeType = compile(source, filename, "exec")
         exec(code, self.namespace)
-        return Compiled(self.namespace["run"], source, filename, self.step_of_line)
+        return Compiled(self.namespace["run"], source, filename, self.step_of_line, self.ticks)
 
     def _source(self) -> str:
         steps = self.steps
         self.lines = ["def run(feeds, state, rng):"]
         self._unpack(steps.feeds, "feeds")
         self._unpack(steps.state, "state")
+        if self.ticks is not None:
+            self.namespace.update(ticks=self.ticks, now=self.place.now)
+            self.lines.append("    ticks[:] = [now()]")
         for step, released in zip(steps.steps, steps.released, strict=True):
             # Numbered as linecache counts: the line about to be written.
             self.step_of_line[len(self.lines) + 1] = step
             self.lines.append(f"    {self._call(step)}")
             if released:
                 self.lines.append(f"    del {', '.join(map(self._local, released))}")
+            if self.ticks is not None:
+                self.lines.append("    ticks.append(now())")
         fetches = "".join(f"{self._local(v)}, " for v in steps.fetches)
         new_state = "".join(f"{self._local(v)}, " for v in steps.new_state.values())
         self.lines.append(f"    return ({fetches}), ({new_state})")

@@ -92,6 +92,10 @@ class NotFoundError(ProgramError, KeyError):
     __str__ = MinigraphError.__str__
 
 
+class SubscriptError(ProgramError, IndexError):
+    """A subscript names what a variable does not have."""
+
+
 class WrongTypeError(MinigraphError, TypeError):
     """An argument has the wrong Python type."""
 
@@ -136,6 +140,14 @@ class PlaceError(MinigraphError, RuntimeError):
 
 class DataError(MinigraphError, ValueError):
     """A data file or a record is not what it should be."""
+
+
+class MissingFileError(DataError, FileNotFoundError):
+    """A file that should be read is not there."""
+
+
+class MismatchError(DataError, RuntimeError):
+    """What a file holds does not fit the variables that it is for."""
 
 
 class MissingExtraError(MinigraphError, ImportError):

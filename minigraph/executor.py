@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from minigraph import profiler
 from minigraph.codegen import Compiled, generate
+from minigraph.compiler import CompiledProgram
 from minigraph.defaults import default_main_program
 from minigraph.errors import (
     ExecutionError,
@@ -24,13 +26,16 @@ from minigraph.errors import (
 )
 from minigraph.feeding import prepare_feed
 from minigraph.ir import Operator, Program, Variable, explain
-from minigraph.lowering import Steps, Value, concretize, drop_dead, prune, to_steps
+from minigraph.lowering import Steps, Value, concretize, prune, to_steps
 from minigraph.passes import LOWERING
 from minigraph.passes.base import Pipeline
 from minigraph.passes.gradient_clip import NONFINITE_GUARD
 from minigraph.place import CPUPlace, Place
 from minigraph.scope import LoDTensor, Scope, ScopeVariable, global_scope
 from minigraph.types import TensorType, as_dtype
+
+if TYPE_CHECKING:
+    from minigraph.inspection import RunExplanation
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +47,7 @@ class Plan:
     steps: Steps
     compiled: Compiled
     must_copy: tuple[bool, ...]
-    """Which fetches share memory with something that lives on."""
+    """Which fetches may share memory with something that lives on."""
     state_must_copy: tuple[bool, ...]
     may_raise_nonfinite: bool
     """Whether a run may end because a gradient is not finite, and then has to be repeated to find out why."""
@@ -54,8 +59,14 @@ def lower(
     fetch_names: Sequence[str],
     place: Place,
     passes: Pipeline = LOWERING,
+    watch: Callable[[str, Program], None] = lambda stage, program: None,
 ) -> Plan:
     """Prune, make shapes concrete, rewrite, schedule and compile `program`.
+
+    Parameters
+    ----------
+    watch : callable
+        Sees the name of each stage before the passes, and the program after it; the passes have their own hook.
 
     Raises
     ------
@@ -63,12 +74,13 @@ def lower(
         If the program cannot run with these feeds and fetches; the errors of the stages say why.
     """
     private = prune(program, list(feed_types), fetch_names)
+    watch("prune", private)
     concretize(private, feed_types)
+    watch("concretize", private)
     passes.apply(private)
-    drop_dead(private, fetch_names)
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
     may_raise = any(op.type == NONFINITE_GUARD and op.attr("policy") == "raise" for op in private.global_block().ops)
-    return Plan(private, steps, generate(steps, place), *_copies(steps), may_raise)
+    return Plan(private, steps, generate(steps, place, profiler.is_active(place)), *_copies(steps), may_raise)
 
 
 def _copies(steps: Steps) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
@@ -120,13 +132,14 @@ class Executor:
         self.passes = passes
         self.cache_size = cache_size
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
+        self._others: dict[Pipeline, Executor] = {}
         self._closed = False
         # Touching xp now reports a missing GPU here and not in the first run.
         self._rng = self.place.rng()
 
     def run(
         self,
-        program: Program | None = None,
+        program: Program | CompiledProgram | None = None,
         feed: Any = None,
         fetch_list: Any = None,
         feed_var_name: str = "feed",
@@ -171,15 +184,59 @@ class Executor:
         """
         if self._closed:
             raise ProgramError("this Executor was closed", site=caller_site(), hint="Make a new one.")
+        if isinstance(program, CompiledProgram):
+            other = self._with_passes(program.passes)
+            return other.run(program.program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
         program = _check_program(program)
         names = fetch_names(program, fetch_list)
         feeds = self._prepare_feed(program, feed, names)
         values = self._run(program, feeds, names, scope or global_scope())
         return [_result(value, self.place, return_numpy, name) for name, value in zip(names, values, strict=True)]
 
+    def _with_passes(self, passes: Pipeline) -> Executor:
+        """The executor that runs with other rewrites on the same place, with the same random numbers."""
+        if passes == self.passes:
+            return self
+        if passes not in self._others:
+            self._others[passes] = type(self)(self.place, passes, self.cache_size)
+        other = self._others[passes]
+        other._rng = self._rng
+        return other
+
     def compute(self, program: Program, feed: dict[str, Any], fetch: Sequence[str], scope: Scope) -> list[Any]:
         """Like `run` for arrays of the place by name, which are not checked; returns arrays of the place."""
         return self._run(program, feed, tuple(fetch), scope)
+
+    def explain(self, program: Program | None = None, feed: Any = None, fetch_list: Any = None) -> RunExplanation:
+        """Tell what `run` would make of the arguments, without running: every stage, steps, memory, source and costs.
+
+        Only names, dtypes and shapes of the feed matter; persistable variables need no values.
+
+        Returns
+        -------
+        RunExplanation
+            Prints as text; its attributes are the parts.
+
+        Raises
+        ------
+        MinigraphError
+            If the program cannot run with these feeds and fetches.
+
+        Examples
+        --------
+        >>> import minigraph as fluid, numpy as np
+        >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+        ...     y = fluid.layers.relu(fluid.data("x", [None, 2]))
+        ...     report = fluid.Executor().explain(feed={"x": np.ones((3, 2), "float32")}, fetch_list=[y])
+        >>> print(report.costs[0])
+        relu: 6 flops, 48 bytes
+        """
+        from minigraph.inspection import explain_run
+
+        program = _check_program(program)
+        names = fetch_names(program, fetch_list)
+        feeds = prepare_feed(program, feed, self.place)
+        return explain_run(program, _types_of(feeds), names, self.place, self.passes)
 
     def _prepare_feed(self, program: Program, feed: Any, names: tuple[str, ...]) -> dict[str, Any]:
         """Checked arrays; arrays of names, dtypes and shapes that a plan exists for have passed the checks before."""
@@ -202,22 +259,23 @@ class Executor:
             raise self._find_origin(plan, error, feeds, state, rng) from error
         except Exception as error:
             raise self._blame(plan, error) from error
+        if plan.compiled.ticks is not None:
+            profiler.note(program, plan.steps.steps, plan.compiled.ticks, self.place)
         # Only now that all has succeeded does the scope change.
         for name, value, copy in zip(plan.steps.new_state, new_state, plan.state_must_copy, strict=True):
             holder = scope.var(name)
             holder.value, holder.place = (value.copy() if copy else value), self.place
-        return [value.copy() if copy else value for value, copy in zip(fetched, plan.must_copy, strict=True)]
+        return _own(fetched, plan.must_copy, [*feeds.values(), *state, *new_state])
 
     def _key(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...]) -> Any:
         signature = tuple([(name, array.dtype, array.shape) for name, array in feeds.items()])
-        return program.serial, program.version, signature, names
+        return program.serial, program.version, signature, names, profiler.is_active(self.place)
 
     def _plan(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...]) -> Plan:
         key = self._key(program, feeds, names)
         plan = self._plans.get(key)
         if plan is None:
-            types = {name: TensorType(as_dtype(a.dtype), tuple(a.shape)) for name, a in feeds.items()}
-            plan = self._plans[key] = lower(program, types, names, self.place, self.passes)
+            plan = self._plans[key] = lower(program, _types_of(feeds), names, self.place, self.passes)
             if len(self._plans) > self.cache_size:
                 self._plans.popitem(last=False)
         else:
@@ -245,7 +303,26 @@ class Executor:
     def close(self) -> None:
         """Drop the plans; a closed executor runs nothing any more."""
         self._plans.clear()
+        self._others.clear()
         self._closed = True
+
+
+def _own(fetched: Sequence[Any], must_copy: Sequence[bool], others: Sequence[Any]) -> list[Any]:
+    """The fetched arrays, each the caller's own: what may share memory is copied where it does."""
+    if not any(must_copy):
+        return list(fetched)
+    shared = set(map(id, others))
+    own = []
+    for value, copy in zip(fetched, must_copy, strict=True):
+        if copy and (value.base is not None or id(value) in shared):
+            value = value.copy()
+        shared.add(id(value))
+        own.append(value)
+    return own
+
+
+def _types_of(feeds: dict[str, Any]) -> dict[str, TensorType]:
+    return {name: TensorType(as_dtype(array.dtype), tuple(array.shape)) for name, array in feeds.items()}
 
 
 def blame(error: Exception, op: Operator | None) -> MinigraphError:

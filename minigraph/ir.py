@@ -383,6 +383,8 @@ class Program:
         self._random_seed = 0
         self.backward_passes = 0
         """How many times gradients were appended; later passes give their gradients other names."""
+        self.roots: tuple[str, ...] | None = None
+        """In an executor's private copy: whose values are fetched. None: a later run may fetch any variable."""
 
     @property
     def num_blocks(self) -> int:
@@ -452,6 +454,7 @@ class Program:
         twin = Program()
         twin._random_seed = self._random_seed
         twin.backward_passes = self.backward_passes
+        twin.roots = self.roots
         twin.current_block_idx = self.current_block_idx
         for block in self.blocks:
             copied = twin.blocks[0] if block.idx == 0 else Block(twin, block.idx, block.parent_idx)
@@ -505,6 +508,19 @@ class Program:
         from minigraph.graph import program_graph
 
         return program_graph(self)
+
+    def serialize_to_string(self) -> bytes:
+        """The bytes of fluid's description of the program; see `minigraph.io.serialize_program`."""
+        from minigraph.io.program_desc import serialize_program
+
+        return serialize_program(self)
+
+    @staticmethod
+    def parse_from_string(binary_str: bytes) -> Program:
+        """The program of a description; see `minigraph.io.deserialize_program`."""
+        from minigraph.io.program_desc import deserialize_program
+
+        return deserialize_program(binary_str)
 
     @staticmethod
     def parse(text: str) -> Program:

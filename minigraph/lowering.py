@@ -7,7 +7,7 @@ operators into steps on values, where each value is written once, and `release_a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,8 +87,9 @@ def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str
     for name in fetch_names:
         if block.find_var(name) is None:
             raise NotFoundError(f"fetch: the program has no variable {name!r}", hint=suggest(name, block.vars))
-    kept = _needed(block, fetch_names)
+    kept = needed(block, fetch_names)
     private = Program()
+    private.roots = tuple(fetch_names)
     target = private.global_block()
     names = {name for op in kept for name in (*op.input_arg_names, *op.output_arg_names)}
     names.update(feed_names, fetch_names)
@@ -98,26 +99,20 @@ def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str
     return private
 
 
-def drop_dead(program: Program, fetch_names: Sequence[str]) -> None:
-    """Remove, in place, the operators that `fetch_names` and persistable variables do not depend on."""
-    block = program.global_block()
-    kept = set(_needed(block, fetch_names))
-    for op in block.ops:
-        if op not in kept:
-            block.remove(op)
-
-
-def _needed(block: Block, fetch_names: Sequence[str]) -> list[Operator]:
-    """The operators that fetched and persistable variables depend on, in order."""
-    needed = set(fetch_names)
+def needed(
+    block: Block, fetch_names: Sequence[str], keeps: Callable[[Operator], bool] = lambda op: False
+) -> list[Operator]:
+    """The operators that fetched and persistable variables depend on, and those that `keeps` names, in order."""
+    wanted = set(fetch_names)
     kept: list[Operator] = []
     for op in reversed(block.ops):
         outputs = op.output_arg_names
-        if needed.isdisjoint(outputs) and not any(_is_persistable(block.find_var(name)) for name in outputs):
+        is_wanted = not wanted.isdisjoint(outputs) or any(is_persistable(block.find_var(name)) for name in outputs)
+        if not is_wanted and not keeps(op):
             continue
         kept.append(op)
-        needed.difference_update(outputs)
-        needed.update(op.input_arg_names)
+        wanted.difference_update(outputs)
+        wanted.update(op.input_arg_names)
     kept.reverse()
     return kept
 
@@ -176,7 +171,7 @@ class _StepBuilder:
         new_state = {
             name: value
             for name, value in self.current.items()
-            if value.origin == "step" and _is_persistable(self.block.vars.get(name))
+            if value.origin == "step" and is_persistable(self.block.vars.get(name))
         }
         result = Steps(self.feeds, self.state, steps, fetches, new_state)
         result.released = release_after(result)
@@ -294,7 +289,7 @@ def _update_in_place(steps: Steps) -> None:
                 new.storage = replaced[new.name]
 
 
-def _is_persistable(var: Variable | None) -> bool:
+def is_persistable(var: Variable | None) -> bool:
     return var is not None and var.persistable and var.kind is VarKind.LOD_TENSOR
 
 

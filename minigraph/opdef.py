@@ -120,6 +120,8 @@ class FusedGrad:
         Default: the forward type and ``_grad``.
     like : mapping
         Input slot to the slot whose type its gradient has, or a function of that type, for inputs that are not read.
+    infer : callable, optional
+        The types of the gradients from the types that are read and the attributes, where they follow from those only.
     """
 
     def __init__(
@@ -129,8 +131,10 @@ class FusedGrad:
         d_outputs: Sequence[str] = (),
         type: str = "",
         like: Mapping[str, str | tuple[str, Callable[[TensorType], TensorType]]] | None = None,
+        infer: Callable[..., Any] | None = None,
     ) -> None:
         self.reads, self.to, self.d_outputs, self.type, self.like = reads, to, d_outputs, type, dict(like or {})
+        self.infer = infer
 
     def complete(self, forward: OpDef) -> None:
         """Fill in the defaults from the operator that the rule belongs to."""
@@ -167,7 +171,7 @@ class FusedGrad:
             inputs=inputs,
             outputs=tuple(Slot(name + GRAD_SUFFIX, slots[name].duplicable, dispensable=True) for name in self.to),
             attrs=forward.attrs,
-            infer=infer,
+            infer=self.infer or infer,
             grad=None,
             backend_attrs=forward.backend_attrs,
             doc=f"Gradient of `{forward.type}`.",
@@ -184,13 +188,18 @@ class FusedGrad:
 
 
 def fused(
-    *reads: str, to: str = "", d_out: str = "", type: str = "", like: Mapping[str, Any] | None = None
+    *reads: str,
+    to: str = "",
+    d_out: str = "",
+    type: str = "",
+    like: Mapping[str, Any] | None = None,
+    infer: Callable[..., Any] | None = None,
 ) -> FusedGrad:
     """The gradient is one operator of its own that reads the slots `reads` and the output's gradient.
 
     `to` and `d_out` are slot names separated by spaces; see `FusedGrad`.
     """
-    return FusedGrad(reads, to.split(), d_out.split(), type, like)
+    return FusedGrad(reads, to.split(), d_out.split(), type, like, infer)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -32,6 +33,10 @@ class Place:
     def rng(self, seed: int | None = None) -> Any:
         """A random generator of the place."""
         return self.xp.random.default_rng(seed)
+
+    def now(self) -> int:
+        """Nanoseconds of a clock, once everything asked of the place so far is done."""
+        return time.perf_counter_ns()
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.device_id == getattr(other, "device_id", None)
@@ -90,6 +95,10 @@ class CUDAPlace(Place):
     def to_host(self, array: Any) -> np.ndarray[Any, Any]:
         found: np.ndarray[Any, Any] = self.xp.asnumpy(array)
         return found
+
+    def now(self) -> int:
+        self.xp.cuda.get_current_stream().synchronize()
+        return super().now()
 
     def __repr__(self) -> str:
         return f"CUDAPlace({self.device_id})"

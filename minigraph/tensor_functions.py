@@ -34,7 +34,7 @@ Axis = int | Sequence[int] | None
 
 
 @contextmanager
-def _creating() -> Iterator[None]:
+def computing_at_once() -> Iterator[None]:
     """Where a function without tensors among its arguments computes: at once, unless a program was chosen."""
     if in_dynamic_mode() and not enabled():
         with imperative():
@@ -100,7 +100,7 @@ def _has_element_type(data: Any) -> bool:
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """A tensor whose every element is `fill_value`; float32 unless `dtype` says otherwise."""
-    with _creating():
+    with computing_at_once():
         return layers.fill_constant(shape, dtype or "float32", fill_value)
 
 
@@ -154,7 +154,7 @@ def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None) -> Var
 
 
 def _constant(array: np.ndarray[Any, Any], dtype: Any) -> Variable:
-    with _creating():
+    with computing_at_once():
         constant = layers.assign(array.astype(as_dtype(dtype).numpy))
     constant.stop_gradient = True
     return constant
@@ -164,7 +164,7 @@ def uniform(
     shape: Any, dtype: Any = None, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:
     """Uniform on [`min`, `max`); a `seed` other than 0 gives the same numbers each time."""
-    with _creating():
+    with computing_at_once():
         return layers.uniform_random(shape, dtype or "float32", min, max, seed)
 
 
@@ -175,13 +175,13 @@ def rand(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 def normal(mean: float = 0.0, std: float = 1.0, shape: Any = None, name: str | None = None) -> Variable:
     """Normal with `mean` and standard deviation `std`, float32."""
-    with _creating():
+    with computing_at_once():
         return layers.gaussian_random([1] if shape is None else shape, mean, std)
 
 
 def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Standard normal."""
-    with _creating():
+    with computing_at_once():
         return layers.gaussian_random(shape, dtype=dtype or "float32")
 
 
@@ -212,7 +212,7 @@ def create_parameter(
 
     In the imperative mode its shape may be empty; it then starts like one of shape [1].
     """
-    with _creating():
+    with computing_at_once():
         if enabled() and len(shape) == 0:
             param = layers.create_parameter([1], dtype, name, attr, is_bias, default_initializer)
             assert isinstance(param, EagerParameter)
@@ -300,37 +300,16 @@ def norm(x: Variable, p: float | str = "fro", name: str | None = None) -> Variab
     return block.emit("global_norm", X=[x], p=2.0 if p == "fro" else p)
 
 
-def pow(x: Variable, y: int | float, name: str | None = None) -> Variable:
-    """``x ** y`` for a whole number `y`, by multiplication, or 0.5.
-
-    Raises
-    ------
-    WrongTypeError
-        If `y` is anything else.
+def pow(x: Variable, y: float | Variable, name: str | None = None) -> Variable:
+    """``x ** y``, element by element where `y` is a tensor.
 
     Examples
     --------
     >>> pow(to_tensor([2.0, 3.0]), 3).numpy()
     array([ 8., 27.], dtype=float32)
     """
-    if isinstance(y, float) and y == 0.5:
-        return layers.sqrt(x)
-    if not isinstance(y, int | float) or y != int(y):
-        raise WrongTypeError(
-            f"the power must be a whole number or 0.5, got {y!r:.60}", site=caller_site(),
-            hint="For positive x write exp(log(x) * y).",
-        )  # fmt: skip
-    return _whole_power(x, int(y))
-
-
-def _whole_power(x: Variable, y: int) -> Variable:
-    if y < 0:
-        return 1.0 / _whole_power(x, -y)
-    if y == 0:
-        return ones_like(x)
-    half = x if y < 2 else _whole_power(x, y // 2)
-    squared = x if y < 2 else layers.square(half)
-    return squared * x if y > 1 and y % 2 else squared
+    check_variable(x, "pow: x")
+    return layers.elementwise_pow(x, y) if isinstance(y, Variable) else layers.pow(x, float(y))
 
 
 def clip(x: Variable, min: float | None = None, max: float | None = None, name: str | None = None) -> Variable:
@@ -382,7 +361,7 @@ def assign(x: Any, output: Variable | None = None) -> Variable:
     """A copy of a tensor through which gradients flow, or a constant from an array; written to `output` if given."""
     if isinstance(x, Variable):
         return layers.assign(x, output)
-    with _creating():
+    with computing_at_once():
         return layers.assign(np.asarray(x), output)
 
 
@@ -422,7 +401,7 @@ def _size(x: Variable) -> int:
     return product(x.shape or ())
 
 
-def _varargs(function: Callable[..., Variable]) -> Callable[..., Variable]:
+def with_list_as_arguments(function: Callable[..., Variable]) -> Callable[..., Variable]:
     """`function` of a tensor and a list, as a method that also takes the entries of the list one by one."""
 
     @wraps(function)
@@ -437,9 +416,9 @@ def _varargs(function: Callable[..., Variable]) -> Callable[..., Variable]:
 _METHODS = {
     "abs": abs, "add": add, "cast": cast, "clip": clip, "clone": clone, "divide": divide, "exp": exp,
     "flatten": flatten, "log": log, "matmul": matmul, "max": max, "maximum": maximum, "mean": mean, "min": min,
-    "minimum": minimum, "multiply": multiply, "norm": norm, "pow": pow, "reshape": _varargs(reshape), "scale": scale,
-    "sign": sign, "sqrt": sqrt, "square": square, "subtract": subtract, "sum": sum, "t": t, "tanh": tanh, "topk": topk,
-    "transpose": _varargs(transpose), "__matmul__": matmul, "__pow__": pow,
+    "minimum": minimum, "multiply": multiply, "norm": norm, "pow": pow, "reshape": with_list_as_arguments(reshape),
+    "scale": scale, "sign": sign, "sqrt": sqrt, "square": square, "subtract": subtract, "sum": sum, "t": t,
+    "tanh": tanh, "topk": topk, "transpose": with_list_as_arguments(transpose), "__matmul__": matmul,
     "ndim": property(_ndim), "size": property(_size),
 }  # fmt: skip
 for _name, _method in _METHODS.items():

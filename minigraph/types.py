@@ -123,6 +123,12 @@ def require_floating(x: TensorType, slot: str = "X") -> None:
         raise OpError(f"{slot} must be floating point, got {x.dtype}", hint="Convert it with layers.cast.")
 
 
+def require_number(x: TensorType, slot: str = "X") -> None:
+    """Raise if `x` holds booleans."""
+    if x.dtype is DType.BOOL:
+        raise OpError(f"{slot} must be a number, got bool", hint="Convert it with layers.cast.")
+
+
 def require_same_dtype(slots: str, *types: TensorType) -> None:
     """Raise unless all `types` have one element type; `slots` names them in the message."""
     if any(t.dtype is not types[0].dtype for t in types):

@@ -90,6 +90,72 @@ def lay_square(lengths: Sequence[int], sizes: Sequence[int], strides: Sequence[i
     return height, width
 
 
+def lay_transposed(
+    lengths: Sequence[int],
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    paddings: Sequence[int],
+    padding_algorithm: str,
+    dilations: Sequence[int] = (1, 1),
+    output_size: Sequence[int] = (),
+) -> tuple[Windows, Windows]:
+    """The windows of a transposed convolution along height and width: as many as `lengths`, in a larger result.
+
+    Parameters
+    ----------
+    padding_algorithm : {'EXPLICIT', 'VALID', 'SAME'}
+        SAME takes off what a convolution of `lengths` would add, with dilations of 1, as fluid does.
+    output_size : sequence of int
+        Lengths of the result, where several have as many windows; without it the smallest.
+
+    Raises
+    ------
+    OpError
+        If an attribute is out of its range, or nothing is left of the result.
+
+    Examples
+    --------
+    >>> height, width = lay_transposed((3, 3), (3, 3), (2, 2), (1, 0), "EXPLICIT", output_size=(6, 7))
+    >>> height.length, height.count, width.length, width.count
+    (6, 3, 7, 3)
+    """
+    require(len(output_size) in (0, 2), f"output_size must be two numbers or none, got {list(output_size)}")
+    _check(sizes, strides, paddings, padding_algorithm, dilations)
+    both = tuple(zip(paddings[::2], paddings[1::2], strict=True)) if len(paddings) == 4 else [(p, p) for p in paddings]
+    height, width = (
+        _transposed_along(count, size, stride, dilation, padding, wanted, padding_algorithm)
+        for count, size, stride, dilation, padding, wanted in zip(
+            lengths, sizes, strides, dilations, both, output_size or (-1, -1), strict=True
+        )
+    )
+    return height, width
+
+
+def _transposed_along(
+    count: int, size: int, stride: int, dilation: int, padding: tuple[int, int], wanted: int, algorithm: str
+) -> Windows:
+    if algorithm == "SAME" and count != -1 and size != -1:
+        padding = _same_padding(count, size, stride)
+    before, after = padding if algorithm != "VALID" else (0, 0)
+    dilation = 1 if algorithm == "SAME" else dilation
+    if count == -1 or size == -1:
+        return Windows(wanted, size, stride, dilation, before, after, count)
+    least = (count - 1) * stride + dilation * (size - 1) + 1 - before - after
+    length = least if wanted == -1 else wanted
+    require(
+        least <= length < least + stride,
+        f"output_size must be in [{least}, {least + stride}) for {count} windows of {size}, got {wanted}",
+    )
+    require(length > 0, f"{count} windows of {size} do not fill the padding, {before} and {after}", hint="Pad less.")
+    return Windows(length, size, stride, dilation, before, after, count)
+
+
+def _same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
+    """What it takes for ``ceil(length / stride)`` windows."""
+    missing = max((-(-length // stride) - 1) * stride + size - length, 0)
+    return missing // 2, missing - missing // 2
+
+
 def _check(
     sizes: Sequence[int], strides: Sequence[int], paddings: Sequence[int], algorithm: str, dilations: Sequence[int]
 ) -> None:
@@ -112,8 +178,7 @@ def _along(
     before, after = padding if algorithm == "EXPLICIT" else (0, 0)
     if algorithm == "SAME":
         dilation = 1
-        missing = max((-(-length // stride) - 1) * stride + size - length, 0)
-        before, after = missing // 2, missing - missing // 2
+        before, after = _same_padding(length, size, stride)
     if length == -1 or size == -1:
         return Windows(length, size, stride, dilation, before, after, -1)
     room = length + before + after - dilation * (size - 1) - 1

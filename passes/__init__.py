@@ -1,13 +1,35 @@
 """Rewrites of a program: each pass states the law it keeps.
 
-`LEGALIZE` says what programs mean; `LOWERING` is what executors apply to their private copy.
+`LEGALIZE` says what programs mean; `LOWERING` is what executors apply to their private copy, which changes no bit of a
+result. The fusions round in another way; `minigraph.compiler.BuildStrategy` turns each on and off.
 """
 
 from minigraph.passes.base import Pass, Pipeline
+from minigraph.passes.clean_up import CleanUp
+from minigraph.passes.common_subexpressions import ShareCommonSubexpressions
+from minigraph.passes.constant_folding import FoldConstants
+from minigraph.passes.dead_ops import RemoveDeadOps
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
+from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
 from minigraph.passes.gradient_clip import ClipGradients
+from minigraph.passes.merge_matmuls import MergeMatmuls
+from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
 
-LEGALIZE = Pipeline((FuseGlobalNorm(),))
-LOWERING = Pipeline((FuseGlobalNorm(),))
+LEGALIZE = Pipeline((FuseGlobalNorm(), RemoveDeadOps()))
+LOWERING = Pipeline((FuseGlobalNorm(), FoldConstants(), CleanUp(), ShareCommonSubexpressions(), RemoveDeadOps()))
 
-__all__ = ["LEGALIZE", "LOWERING", "ClipGradients", "FuseGlobalNorm", "Pass", "Pipeline"]
+__all__ = [
+    "LEGALIZE",
+    "LOWERING",
+    "CleanUp",
+    "ClipGradients",
+    "FoldConstants",
+    "FuseGlobalNorm",
+    "FuseSoftmaxCrossEntropy",
+    "MergeMatmuls",
+    "Pass",
+    "Pipeline",
+    "RemoveDeadOps",
+    "ShareCommonSubexpressions",
+    "TransposeIntoMatmul",
+]

@@ -23,7 +23,7 @@ class FuseGlobalNorm(Pass):
         s_i = reduce_sum(square(g_i))     n = sqrt(sum(s_0, s_1, ...))
         f = elementwise_div(c, elementwise_max(c, n))     y_i = elementwise_mul(g_i, f)
 
-    The products and the root go; what else nothing reads any more is left to `minigraph.lowering.drop_dead`.
+    The products and the root go; what else nothing reads any more is left to `RemoveDeadOps`.
     """
 
     def apply(self, program: Program) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -100,8 +100,23 @@ def skip_updates(block: Block, updates: Sequence[Operator]) -> None:
     updated = {name for op in updates for name in op.inputs.get("Param", ())}
     flags = [op.outputs["Found"][0] for op in skipping_guards(block) if updated.intersection(op.attr("params"))]
     if flags:
-        for op in updates:
+        for op in _with_all_state(block, updates):
             op.set_input("SkipUpdate", flags)
+
+
+def _with_all_state(block: Block, updates: Sequence[Operator]) -> Iterator[Operator]:
+    """`updates`, of which each ``adamax`` takes over the ``scale`` that else changes its state in every step."""
+    writers = {op.outputs["Out"][0]: op for op in block.ops if op.type == "scale" and op.role & Role.OPTIMIZE}
+    for op in updates:
+        power = op.inputs["Beta1Pow"] if op.type == "adamax" and "Beta1PowOut" not in op.outputs else ()
+        if not power or power[0] not in writers:
+            yield op
+            continue
+        attrs = {**op.attrs, "op_role_var": op.role_vars, "op_namescope": op.namescope}
+        with block.inserting_before(op, role=op.role):
+            yield block.append_op("adamax", op.inputs, {**op.outputs, "Beta1PowOut": power}, attrs)
+        block.remove(op)
+        block.remove(writers[power[0]])
 
 
 def clipped_gradients(block: Block) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -158,3 +159,76 @@ def trained_programs(draw: st.DrawFn, rows: int = 3, columns: int = 4) -> Progra
         with program.role_guard(Role.OPTIMIZE, (param, grad)):
             block.append_op("sgd", {"Param": param, "Grad": grad, "LearningRate": rate}, {"ParamOut": param})
     return program
+
+
+# Programs that write names again
+
+MATRICES, VECTORS = ("a", "b", "c", "d"), ("u", "v")
+
+
+@st.composite
+def overwriting_programs(draw: st.DrawFn, max_ops: int = 12) -> Program:
+    """Operators on float32[3, 3] and float32[9] that write few names over and over; `w` is persistable, `x` fed."""
+    program = Program()
+    block = program.global_block()
+    block.create_var(name="x", shape=[3, 3], is_data=True)
+    block.create_var(name="w", shape=[3, 3], persistable=True)
+    block.append_op("assign", {"X": "x"}, {"Out": block.create_var(name="a", shape=[3, 3])})
+    block.append_op("reshape2", {"X": "x"}, {"Out": block.create_var(name="u", shape=[9])}, {"shape": [9]})
+    for _ in range(draw(st.integers(1, max_ops))):
+        _draw_overwriting_op(draw, block)
+    return program
+
+
+def _draw_overwriting_op(draw: st.DrawFn, block: Block) -> None:
+    def known(names):
+        return draw(st.sampled_from([name for name in names if name in block.vars]))
+
+    kind = draw(st.sampled_from(_OVERWRITING))
+    if kind.makes_vector is None:
+        makes_vector = draw(st.booleans())
+    else:
+        makes_vector = kind.makes_vector
+    reads = VECTORS if makes_vector != kind.changes_rank else ("x", "w", *MATRICES)
+    inputs = {slot: known(reads) for slot in kind.slots}
+    attrs = {name: draw(st.sampled_from(values)) for name, values in kind.attrs.items()}
+    if kind.type in ("fill_constant", "uniform_random"):
+        attrs["shape"] = [9] if makes_vector else [3, 3]
+    out = draw(st.sampled_from(VECTORS if makes_vector else ("w", *MATRICES)))
+    block.create_var(name=out)
+    block.append_op(kind.type, inputs, {"Out": out}, attrs)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How an operator is drawn: what it reads, its attributes' values, if its result is a vector (None: either)."""
+
+    type: str
+    slots: str = "X"
+    attrs: dict[str, list] = dataclasses.field(default_factory=dict)
+    makes_vector: bool | None = None
+    changes_rank: bool = False
+
+
+_OVERWRITING = (
+    _Kind("assign"),
+    _Kind("scale", attrs={"scale": [1.0, 2.0], "bias": [0.0, -0.0, 1.0], "bias_after_scale": [True, False]}),
+    _Kind("cast", attrs={"in_dtype": [5], "out_dtype": [5]}),
+    _Kind("sum"),
+    _Kind("tanh"),
+    _Kind("relu"),
+    _Kind("clip", attrs={"min": [0.0, -0.0], "max": [0.5]}),
+    _Kind("elementwise_add", "XY"),
+    _Kind("elementwise_mul", "XY"),
+    _Kind("fill_zeros_like"),
+    _Kind("fill_constant", "", attrs={"value": [0.0, 1.0, math.inf, 0.1], "str_value": ["", "-0.0", "0.1"]}),
+    _Kind("uniform_random", "", attrs={"seed": [0, 7]}),
+    _Kind("transpose2", attrs={"axis": [[1, 0], [0, 1]]}, makes_vector=False),
+    _Kind("matmul", "XY", attrs={"transpose_X": [True, False], "transpose_Y": [True, False]}, makes_vector=False),
+    _Kind("mul", "XY", makes_vector=False),
+    _Kind("reshape2", attrs={"shape": [[3, 3]]}, makes_vector=False),
+    _Kind("reshape2", attrs={"shape": [[3, 3]]}, makes_vector=False, changes_rank=True),
+    _Kind("reshape2", attrs={"shape": [[9]]}, makes_vector=True),
+    _Kind("reshape2", attrs={"shape": [[9]]}, makes_vector=True, changes_rank=True),
+    _Kind("softmax"),
+)

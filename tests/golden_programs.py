@@ -400,6 +400,25 @@ def regularizers(seed, glob, per_param, clip=None, opt="SGD"):
 
 
 @builder
+def lr_schedule(seed, name, args, steps=20, warmup=None):
+    """A learning rate computed in the program. Those that fluid selects by conditional blocks have no operators."""
+    random = Random(seed)
+    main, startup = programs()
+    with fluid.program_guard(main, startup):
+        x = layers.data(name="x", shape=[4], dtype="float32")
+        loss = layers.mean(layers.square(fc(x, 1, random, name="o")))
+        rate = getattr(layers, name)(**args) if name else args["lr"]
+        if warmup:
+            rate = layers.linear_lr_warmup(rate, **warmup)
+        fluid.optimizer.SGD(learning_rate=rate).minimize(loss)
+    note("main", main)
+    note("startup", startup)
+    run, feed = Run(startup), {"x": random.uniform(5, 4)}
+    rates, losses = zip(*(run(main, feed, [rate, loss]) for _ in range(steps)), strict=True)
+    return {"lr": np.concatenate(rates), "loss": np.concatenate(losses), **parameters(run, main)}
+
+
+@builder
 def param_attrs(seed, lr_w, trainable, opt="SGD", args=None):
     random = Random(seed)
     main, startup = programs()

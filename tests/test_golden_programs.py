@@ -17,6 +17,7 @@ pytestmark = [
     # Both are said on purpose: fluid has the same precedence, and the same sums of targets.
     pytest.mark.filterwarnings("ignore:the optimizer's grad_clip wins over set_gradient_clip"),
     pytest.mark.filterwarnings("ignore:gradients. another target depends on the target"),
+    pytest.mark.filterwarnings("ignore:as in fluid 1.8.5, Ftrl takes l1"),
 ]
 
 

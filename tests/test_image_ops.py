@@ -7,6 +7,7 @@ import pytest
 from one_op import append, gradient, run
 
 import minigraph as fluid
+from minigraph import layers
 from minigraph.errors import ExecutionError, OpError, ProgramError, WrongTypeError
 from minigraph.windows import lay_windows
 
@@ -206,3 +207,90 @@ def test_a_depthwise_convolution_has_its_own_operator_unless_cudnn_is_used():
             fluid.layers.conv2d(x, 6, 3, groups=3, use_cudnn=use_cudnn, bias_attr=False)
         assert [op.type for op in x.block.ops] == ["conv2d", "depthwise_conv2d"]
         assert x.block.ops[1].output("Output") == ["depthwise_conv2d_0.tmp_0"]
+
+
+# Transposed convolution
+
+
+def transposed(x, filter, strides, paddings, dilations, groups, size):
+    """The sum of what each element of `x` adds, one by one."""
+    (batch, channels, height, width), (_, per_group, rows, columns) = x.shape, filter.shape
+    top, left = paddings
+    y = np.zeros((batch, per_group * groups, *size))
+    for b, c, i, j, k, m, n in np.ndindex(batch, channels, height, width, per_group, rows, columns):
+        row = i * strides[0] - top + m * dilations[0]
+        column = j * strides[1] - left + n * dilations[1]
+        if 0 <= row < size[0] and 0 <= column < size[1]:
+            y[b, c // (channels // groups) * per_group + k, row, column] += x[b, c, i, j] * filter[c, k, m, n]
+    return y
+
+
+@pytest.mark.parametrize(
+    ("filter_shape", "attrs", "paddings", "size"),
+    [
+        ((4, 3, 3, 2), {}, (0, 0), (5, 5)),
+        ((4, 3, 3, 2), {"strides": [2, 3]}, (0, 0), (7, 11)),
+        ((4, 3, 3, 2), {"strides": [2, 3], "output_size": [8, 12]}, (0, 0), (8, 12)),
+        ((4, 3, 3, 2), {"strides": [2, 1], "paddings": [1, 0, 2, 1]}, (1, 2), (6, 2)),
+        ((4, 1, 3, 3), {"groups": 4, "dilations": [2, 1]}, (0, 0), (7, 6)),
+        ((4, 2, 2, 2), {"groups": 2, "padding_algorithm": "VALID", "paddings": [1, 1]}, (0, 0), (4, 5)),
+        # As Paddle 1.8.5: SAME takes off what a convolution of the smaller images would add.
+        ((4, 3, 3, 3), {"strides": [2, 2], "padding_algorithm": "SAME"}, (1, 0), (5, 8)),
+        ((4, 3, 3, 3), {"dilations": [2, 2], "padding_algorithm": "SAME"}, (1, 1), (3, 4)),
+    ],
+)
+@pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
+def test_a_transposed_convolution_adds_up_windows(filter_shape, attrs, paddings, size, data_format):
+    rng = np.random.default_rng(2)
+    x, filter = rng.standard_normal((2, 4, 3, 4)), rng.standard_normal(filter_shape)
+    dilations = attrs.get("dilations", (1, 1)) if attrs.get("padding_algorithm") != "SAME" else (1, 1)
+    expected = transposed(x, filter, attrs.get("strides", (1, 1)), paddings, dilations, attrs.get("groups", 1), size)
+    is_last = data_format == "NHWC"
+    inputs = {"Input": x.transpose(0, 2, 3, 1) if is_last else x, "Filter": filter}
+    found = run("conv2d_transpose", inputs, data_format=data_format, **attrs)
+    assert np.allclose(found, expected.transpose(0, 2, 3, 1) if is_last else expected)
+
+
+@pytest.mark.parametrize(
+    ("x", "filter", "attrs", "message"),
+    [
+        ((1, 3, 3, 3), (2, 2, 3, 3), {}, "Input has 3 channels but Filter takes 2"),
+        ((1, 2, 3, 3), (2, 2, 3, 3), {"groups": 3}, "2 channels cannot be split into 3 groups"),
+        ((1, 2, 3, 3), (2, 2, 3, 3), {"output_size": [9, 7], "strides": [2, 2]}, r"output_size must be in \[7, 9\)"),
+        ((1, 2, 3, 3), (2, 2, 3, 3), {"output_size": [6, 7], "strides": [2, 2]}, r"output_size must be in \[7, 9\)"),
+        ((1, 2, 3, 3), (2, 2, 3, 3), {"output_size": [5]}, "output_size must be two numbers or none"),
+        ((1, 2, 1, 1), (2, 2, 3, 3), {"paddings": [2, 2]}, "do not fill the padding"),
+        ((1, 2, 3, 3), (2, 2, 3), {}, "must have 4 dimensions"),
+    ],
+)
+def test_a_transposed_convolution_that_does_not_fit_is_refused(x, filter, attrs, message):
+    with pytest.raises(OpError, match=message):
+        append("conv2d_transpose", {"Input": np.ones(x), "Filter": np.ones(filter)}, **attrs)
+
+
+def test_the_layer_of_a_transposed_convolution_is_that_of_the_original():
+    program = fluid.Program()
+    with fluid.program_guard(program, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 3, 8, 8])
+        layers.conv2d_transpose(x, 6, filter_size=3, stride=2, padding=1)
+        y = layers.conv2d_transpose(x, 3, output_size=16, stride=2, padding=1, groups=3, use_cudnn=False, act="relu")
+    assert y.shape == (-1, 3, 16, 16)
+    assert [op.type for op in program.global_block().ops] == [
+        "conv2d_transpose", "elementwise_add", "depthwise_conv2d_transpose", "elementwise_add", "relu",
+    ]  # fmt: skip
+    assert [(p.name, p.shape) for p in program.all_parameters()] == [
+        ("conv2d_transpose_0.w_0", (3, 6, 3, 3)), ("conv2d_transpose_0.b_0", (6,)),
+        ("depthwise_conv2d_transpose_0.w_0", (3, 1, 4, 4)), ("depthwise_conv2d_transpose_0.b_0", (3,)),
+    ]  # fmt: skip
+
+
+def test_a_layer_of_a_transposed_convolution_that_makes_no_sense_is_refused():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 4, None, 8])
+        for attrs, message in [
+            ({}, "output_size and the size of"), ({"output_size": 9}, "the size of x.* must be known"),
+            ({"filter_size": 3, "groups": 4}, "6 filters cannot be split into 4 groups"),
+            ({"filter_size": 3, "param_attr": False}, "a convolution needs filters"),
+        ]:  # fmt: skip
+            with pytest.raises(ProgramError, match=message):
+                layers.conv2d_transpose(x, 6, **attrs)

@@ -2,6 +2,7 @@
 
 import decimal
 import itertools
+import operator
 import math
 from fractions import Fraction
 
@@ -111,8 +112,13 @@ def flat(entries):
 
 
 def assert_all_same_bits(found, expected):
-    for value, other in zip(flat(found), flat(expected), strict=True):
+    for value, other in zip(flat(asked_for(found, expected)), flat(expected), strict=True):
         assert_same_bits(value, other)
+
+
+def asked_for(found, expected):
+    """What a kernel has computed, without the outputs that are left out here."""
+    return [value for value, wanted in zip(found, expected, strict=True) if wanted is not None]
 
 
 # Buffers and quicker functions
@@ -132,8 +138,8 @@ def test_a_buffer_receives_the_same_bits(sample):
                 buffers = [each_array(garbage, entry) for entry in call.expected]
                 found = function(out=call.out(buffers))
                 assert_all_same_bits(found, call.expected)
-                for value, buffer in zip(flat(found), flat(buffers), strict=True):
-                    assert value is buffer
+                for entry, buffer in zip(found, buffers, strict=True):
+                    assert buffer is None or all(map(operator.is_, flat([entry]), flat([buffer])))
 
 
 @each(DETERMINISTIC)
@@ -154,7 +160,9 @@ def shared_places(call):
     arrays = flat(call.inputs)
     choices = []
     for slot, expected in zip(call.op.definition.outputs, call.expected, strict=True):
-        own = call.op.inputs.get(slot.name.removesuffix("Out")) if slot.name.endswith("Out") else None
+        # Fluid's SquaredAccumOut belongs to SquaredAccumulator.
+        base = slot.name.removesuffix("Out") if slot.name.endswith("Out") else ""
+        own = next((names for name, names in call.op.inputs.items() if base and name.startswith(base)), None)
         if expected is None:
             choices.append([None])
         elif own:
@@ -180,7 +188,7 @@ def test_another_array_module_agrees(sample):
     for dtype in sample.dtypes:
         tolerance = {"float64": 1e-13, "float32": 1e-5, "float16": 2e-3}[dtype]
         for call in calls(sample, dtype):
-            for value, expected in zip(flat(call(OTHER)), flat(call.expected), strict=True):
+            for value, expected in zip(flat(asked_for(call(OTHER), call.expected)), flat(call.expected), strict=True):
                 assert (value.dtype, value.shape) == (expected.dtype, expected.shape)
                 assert np.allclose(value, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 

@@ -16,7 +16,7 @@ from minigraph.errors import ExecutionError, FeedError, NotFoundError, OpError
 from minigraph.executor import lower
 from minigraph.interpreter import evaluate
 from minigraph.kernels import find_kernel, registry
-from minigraph.lowering import concretize, drop_dead, prune, to_steps
+from minigraph.lowering import concretize, prune, to_steps
 from minigraph.place import CPUPlace
 from minigraph.types import DType, TensorType, as_dtype
 
@@ -105,12 +105,6 @@ def test_an_update_in_place_keeps_what_it_reads():
           a = tanh(X=a)
     """)
     assert types(prune(program, ["x"], ["a"])) == ["relu", "scale", "tanh"]
-
-
-def test_dead_operators_are_dropped_in_place():
-    program = parse(BRANCHES)
-    drop_dead(program, ["b"])
-    assert types(program) == ["mul", "relu", "increment"]
 
 
 def test_pruning_for_an_unknown_name_is_an_error():

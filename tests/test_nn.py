@@ -224,9 +224,12 @@ def test_a_function_of_layers_computes_on_tensors_outside_of_any_guard():
     assert isinstance(layers.elementwise_add(x=x, y=x), paddle.Tensor)
 
 
-def test_a_power_that_is_no_product_is_refused():
-    with pytest.raises(WrongTypeError, match="a whole number"):
-        paddle.to_tensor(A) ** 1.5
+def test_a_power_may_be_any_number_or_a_tensor():
+    x, y = paddle.to_tensor(np.abs(A)), paddle.to_tensor(B)
+    for found in (x**1.5, paddle.pow(x, 1.5)):
+        np.testing.assert_allclose(found.numpy(), np.abs(A) ** 1.5, rtol=1e-6)
+    for found in (x**y, paddle.pow(x, y)):
+        np.testing.assert_allclose(found.numpy(), np.abs(A) ** B, rtol=1e-5)
 
 
 def test_flatten_and_t_take_only_what_they_can():

@@ -370,7 +370,7 @@ def test_an_error_points_at_the_place():
         "line 3: there is no operator type 'rellu'",
         "  y: float32[4] = rellu(X=x)",
         "                  ^",
-        "  Did you mean relu?",
+        "  Did you mean relu or relu6 or prelu?",
     ]
 
 

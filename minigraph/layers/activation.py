@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from minigraph.errors import ProgramError, caller_site
+from minigraph.initializer import Constant
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable
+from minigraph.layers.normalization import required
 from minigraph.types import as_dtype
 
 
@@ -71,3 +76,144 @@ def log_softmax(
         input = helper.unary("cast", {"X": input}, in_dtype=int(input.dtype), out_dtype=int(as_dtype(dtype)))
     probability = helper.unary("softmax", {"X": input}, axis=-1 if axis is None else axis)
     return helper.unary("log", {"X": probability})
+
+
+def rsqrt(x: Variable, name: str | None = None) -> Variable:
+    """``1 / sqrt(x)``; infinite at 0, NaN below."""
+    return LayerHelper("rsqrt", name).unary("rsqrt", {"X": check_floating(x, "rsqrt: x")})
+
+
+def reciprocal(x: Variable, name: str | None = None) -> Variable:
+    """``1 / x``."""
+    return LayerHelper("reciprocal", name).unary("reciprocal", {"X": check_floating(x, "reciprocal: x")})
+
+
+def floor(x: Variable, name: str | None = None) -> Variable:
+    """The largest integer that is not above `x`; the gradient is 0."""
+    return LayerHelper("floor", name).unary("floor", {"X": check_floating(x, "floor: x")})
+
+
+def ceil(x: Variable, name: str | None = None) -> Variable:
+    """The smallest integer that is not below `x`; the gradient is 0."""
+    return LayerHelper("ceil", name).unary("ceil", {"X": check_floating(x, "ceil: x")})
+
+
+def round(x: Variable, name: str | None = None) -> Variable:
+    """The nearest integer, of two the one farther from 0; the gradient is 0."""
+    return LayerHelper("round", name).unary("round", {"X": check_floating(x, "round: x")})
+
+
+def sin(x: Variable, name: str | None = None) -> Variable:
+    """Sine."""
+    return LayerHelper("sin", name).unary("sin", {"X": check_floating(x, "sin: x")})
+
+
+def cos(x: Variable, name: str | None = None) -> Variable:
+    """Cosine."""
+    return LayerHelper("cos", name).unary("cos", {"X": check_floating(x, "cos: x")})
+
+
+def logsigmoid(x: Variable, name: str | None = None) -> Variable:
+    """``log(sigmoid(x))``, without overflow."""
+    return LayerHelper("logsigmoid", name).unary("logsigmoid", {"X": check_floating(x, "logsigmoid: x")})
+
+
+def softplus(x: Variable, name: str | None = None) -> Variable:
+    """``log(1 + exp(x))``, without overflow."""
+    return LayerHelper("softplus", name).unary("softplus", {"X": check_floating(x, "softplus: x")})
+
+
+def softsign(x: Variable, name: str | None = None) -> Variable:
+    """``x / (1 + |x|)``."""
+    return LayerHelper("softsign", name).unary("softsign", {"X": check_floating(x, "softsign: x")})
+
+
+def erf(x: Variable) -> Variable:
+    """Error function."""
+    return LayerHelper("erf").unary("erf", {"X": check_floating(x, "erf: x")})
+
+
+def gelu(x: Variable, approximate: bool = False) -> Variable:
+    """``x * P(Z <= x)`` with Z standard normal; or by its approximation with tanh."""
+    return LayerHelper("gelu").unary("gelu", {"X": check_floating(x, "gelu: x")}, approximate=approximate)
+
+
+def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) -> Variable:
+    """``x ** factor``; a `factor` that is a Variable holds one number, and no gradient flows to it."""
+    helper = LayerHelper("pow", name)
+    inputs = {"X": check_variable(x, "pow: x")}
+    if isinstance(factor, Variable):
+        return helper.unary("pow", {**inputs, "FactorTensor": factor})
+    return helper.unary("pow", inputs, factor=factor)
+
+
+def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:
+    """``x * sigmoid(beta * x)``. Fluid's function does not heed `beta`."""
+    return LayerHelper("swish", name).unary("swish", {"X": check_floating(x, "swish: x")}, beta=beta)
+
+
+def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
+    """`x` where it is positive, else ``alpha * (exp(x) - 1)``."""
+    return LayerHelper("elu", name).unary("elu", {"X": check_floating(x, "elu: x")}, alpha=alpha)
+
+
+def leaky_relu(x: Variable, alpha: float = 0.02, name: str | None = None) -> Variable:
+    """`x` where it is positive, else ``alpha * x``."""
+    return LayerHelper("leaky_relu", name).unary("leaky_relu", {"X": check_floating(x, "leaky_relu: x")}, alpha=alpha)
+
+
+def relu6(x: Variable, threshold: float = 6.0, name: str | None = None) -> Variable:
+    """``min(max(x, 0), threshold)``."""
+    return LayerHelper("relu6", name).unary("relu6", {"X": check_floating(x, "relu6: x")}, threshold=threshold)
+
+
+def hard_sigmoid(x: Variable, slope: float = 0.2, offset: float = 0.5, name: str | None = None) -> Variable:
+    """``min(max(slope * x + offset, 0), 1)``."""
+    helper = LayerHelper("hard_sigmoid", name)
+    return helper.unary("hard_sigmoid", {"X": check_floating(x, "hard_sigmoid: x")}, slope=slope, offset=offset)
+
+
+def hard_swish(
+    x: Variable, threshold: float = 6.0, scale: float = 6.0, offset: float = 3.0, name: str | None = None
+) -> Variable:
+    """``x * min(max(x + offset, 0), threshold) / scale``."""
+    helper = LayerHelper("hard_swish", name)
+    inputs = {"X": check_floating(x, "hard_swish: x")}
+    return helper.unary("hard_swish", inputs, threshold=threshold, scale=scale, offset=offset)
+
+
+def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = None) -> Variable:
+    """`x` where it is positive, else ``alpha * x`` with learned slopes, which start at 0.25.
+
+    Parameters
+    ----------
+    mode : str
+        One slope for everything ('all'), for each index of dimension 1 ('channel') or for each element of a sample
+        ('element').
+
+    Raises
+    ------
+    ProgramError
+        If `mode` is another word, a dimension that counts the slopes is not known, or `param_attr` is False.
+
+    References
+    ----------
+    K. He, X. Zhang, S. Ren and J. Sun, Delving deep into rectifiers, ICCV 2015.
+    """
+    check_floating(x, "prelu: x")
+    helper = LayerHelper("prelu", name)
+    made = helper.parameter(param_attr, _slopes_shape(x, mode), x.dtype, default_initializer=Constant(0.25))
+    return helper.unary("prelu", {"X": x, "Alpha": required(made, "prelu: param_attr")}, mode=mode)
+
+
+def _slopes_shape(x: Variable, mode: str) -> list[int]:
+    assert x.shape is not None
+    if mode not in ("all", "channel", "element"):
+        raise ProgramError(f"prelu: mode must be all, channel or element, got {mode!r:.60}", site=caller_site())
+    if mode == "channel" and len(x.shape) < 2:
+        raise ProgramError(f"prelu: x must have at least 2 dimensions, got {x}", site=caller_site())
+    # In fluid the shape of the slopes of channels has always four dimensions.
+    shape = {"all": [1], "channel": [1, *x.shape[1:2], 1, 1], "element": [1, *x.shape[1:]]}[mode]
+    if -1 in shape:
+        raise ProgramError(f"prelu: the number of slopes for {x} is not known", site=caller_site())
+    return shape

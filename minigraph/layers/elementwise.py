@@ -50,6 +50,27 @@ def elementwise_min(
     return _elementwise("elementwise_min", x, y, axis, act, name)
 
 
+def elementwise_pow(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """``x ** y``."""
+    return _elementwise("elementwise_pow", x, y, axis, act, name)
+
+
+def elementwise_mod(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """The rest of `x` divided by `y`: of floating-point numbers with the sign of `y`, of integers with that of `x`."""
+    return _elementwise("elementwise_mod", x, y, axis, act, name)
+
+
+def elementwise_floordiv(
+    x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
+) -> Variable:
+    """Integers divided toward zero, as in fluid, whatever the name says."""
+    return _elementwise("elementwise_floordiv", x, y, axis, act, name)
+
+
 def _elementwise(op_type: str, x: Variable, y: Variable, axis: int, act: str | None, name: str | None) -> Variable:
     helper = LayerHelper(op_type, name)
     inputs = {"X": check_variable(x, f"{op_type}: x"), "Y": check_variable(y, f"{op_type}: y")}

@@ -10,7 +10,7 @@ from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.initializer import Normal
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating
-from minigraph.windows import CHANNELS_LAST
+from minigraph.windows import CHANNELS_LAST, spatial_dims
 
 Size = int | Sequence[int]
 """One number for both dimensions, or (height, width)."""
@@ -151,11 +151,97 @@ def conv2d(
     if filters is None:
         raise ProgramError("conv2d: param_attr=False, but a convolution needs filters", site=caller_site())
     result = helper.unary(type_, {"Input": x, "Filter": filters}, out="Output", **attrs)
-    bias = helper.parameter(bias_attr, [num_filters], x.dtype, is_bias=True)
-    if bias is not None:
-        axis = 3 if data_format == CHANNELS_LAST else 1
-        result = helper.unary("elementwise_add", {"X": result, "Y": bias}, axis=axis)
-    return helper.activation(result, act)
+    return helper.activation(_with_bias(helper, result, bias_attr, num_filters, data_format), act)
+
+
+def conv2d_transpose(
+    input: Variable,
+    num_filters: int,
+    output_size: Size | None = None,
+    filter_size: Size | None = None,
+    padding: Padding = 0,
+    stride: Size = 1,
+    dilation: Size = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
+) -> Variable:
+    """Transposed convolution of images with learned filters, plus a bias for each filter: images grow.
+
+    Parameters
+    ----------
+    input : Variable, float[batch, channels, height, width]
+        With the channels last if `data_format` is NHWC.
+    output_size : int or sequence of int, optional
+        Height and width of the result, where `stride` allows several. Default: the smallest.
+    filter_size : int or sequence of int, optional
+        Default: what it takes for `output_size`.
+    padding, stride, dilation, groups, param_attr, bias_attr : see `conv2d`
+        `padding` is taken off the result. The filters start uniform, by Xavier's rule.
+    use_cudnn : bool
+        With False, and as many groups as channels and filters, the operator is ``depthwise_conv2d_transpose``.
+
+    Returns
+    -------
+    Variable, float[batch, num_filters, ...]
+
+    Raises
+    ------
+    ProgramError
+        If the number of channels is not known, the filters cannot be split into groups, neither `filter_size` nor
+        `output_size` is given, the size of the images would be needed and is not known, or `param_attr` is False.
+
+    References
+    ----------
+    M. D. Zeiler et al., Deconvolutional networks, CVPR 2010.
+    """
+    what = "conv2d_transpose"
+    x = check_floating(input, f"{what}: input")
+    _check_format(data_format, what)
+    channels, split_by = _channels(x, data_format), groups or 1
+    type_ = "depthwise_" + what if channels == groups == num_filters and not use_cudnn else what
+    helper = LayerHelper(type_, name)
+    attrs = {
+        "strides": pair(stride, f"{what}: stride"), **padding_attrs(padding, data_format, f"{what}: padding"),
+        "dilations": pair(dilation, f"{what}: dilation"), "groups": split_by, "data_format": data_format,
+        "output_size": [] if output_size is None else pair(output_size, f"{what}: output_size"),
+    }  # fmt: skip
+    if filter_size is None:
+        size = _size_for(x, attrs)
+    else:
+        size = pair(filter_size, f"{what}: filter_size")
+    if num_filters % split_by:
+        raise ProgramError(f"{what}: {num_filters} filters cannot be split into {groups} groups", site=caller_site())
+    filters = helper.parameter(param_attr, [channels, num_filters // split_by, *size], x.dtype)
+    if filters is None:
+        raise ProgramError(f"{what}: param_attr=False, but a convolution needs filters", site=caller_site())
+    result = helper.unary(type_, {"Input": x, "Filter": filters}, out="Output", **attrs)
+    return helper.activation(_with_bias(helper, result, bias_attr, num_filters, data_format), act)
+
+
+def _size_for(x: Variable, attrs: dict[str, Any]) -> list[int]:
+    """Height and width of the filters that make images of ``attrs["output_size"]``."""
+    assert x.shape is not None
+    lengths = [x.shape[i] for i in spatial_dims(attrs["data_format"])]
+    if not attrs["output_size"] or -1 in lengths:
+        raise ProgramError(
+            f"conv2d_transpose: without filter_size, output_size and the size of {x} must be known", site=caller_site()
+        )
+    pads = attrs["paddings"]
+    both = [pads[0] + pads[1], pads[2] + pads[3]] if len(pads) == 4 else [2 * pads[0], 2 * pads[1]]
+    numbers = zip(attrs["output_size"], lengths, attrs["strides"], both, attrs["dilations"], strict=True)
+    return [(out - (count - 1) * step + pad - 1) // gap + 1 for out, count, step, pad, gap in numbers]
+
+
+def _with_bias(helper: LayerHelper, x: Variable, bias_attr: Any, filters: int, data_format: str) -> Variable:
+    bias = helper.parameter(bias_attr, [filters], x.dtype, is_bias=True)
+    if bias is None:
+        return x
+    return helper.unary("elementwise_add", {"X": x, "Y": bias}, axis=3 if data_format == CHANNELS_LAST else 1)
 
 
 def _channels(x: Variable, data_format: str) -> int:

@@ -70,3 +70,78 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
 def mse_loss(input: Variable, label: Variable) -> Variable:
     """Mean of ``(input - label) ** 2``."""
     return reduce_mean(square_error_cost(input, label))
+
+
+def sigmoid_cross_entropy_with_logits(
+    x: Variable, label: Variable, ignore_index: int = -100, name: str | None = None, normalize: bool = False
+) -> Variable:
+    """Cross entropy of the probability ``sigmoid(x)`` of each element, without overflow.
+
+    Parameters
+    ----------
+    x : Variable, float[...]
+    label : Variable, of the type of `x`
+        Probabilities, or `ignore_index` for elements that do not count.
+    normalize : bool
+        Divide by the number of elements that count.
+    """
+    helper = LayerHelper("sigmoid_cross_entropy_with_logits", name)
+    inputs = {
+        "X": check_floating(x, "sigmoid_cross_entropy_with_logits: x"),
+        "Label": check_variable(label, "sigmoid_cross_entropy_with_logits: label"),
+    }
+    return helper.unary(
+        "sigmoid_cross_entropy_with_logits", inputs, ignore_index=ignore_index, normalize=normalize
+    )  # fmt: skip
+
+
+def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
+    """Half the square of the difference up to a magnitude of `delta`, growing linearly beyond, element by element."""
+    helper = LayerHelper("huber_loss")
+    inputs = {"X": check_floating(input, "huber_loss: input"), "Y": check_floating(label, "huber_loss: label")}
+    residual, loss = helper.temporary(), helper.temporary()
+    helper.append("huber_loss", inputs, {"Out": loss, "Residual": residual}, {"delta": delta})
+    return loss
+
+
+def smooth_l1(
+    x: Variable,
+    y: Variable,
+    inside_weight: Variable | None = None,
+    outside_weight: Variable | None = None,
+    sigma: float | None = None,
+) -> Variable:
+    """The sum over each sample of a smooth ``|x - y|``, quadratic up to ``1 / sigma ** 2`` (`sigma` None: 1).
+
+    Parameters
+    ----------
+    x, y : Variable, float[batch, ...]
+    inside_weight, outside_weight : Variable, of the type of `x`, optional
+        Factors of the difference, and of its smooth magnitude; both or none.
+
+    Returns
+    -------
+    Variable, float[batch, 1]
+
+    References
+    ----------
+    R. Girshick, Fast R-CNN, ICCV 2015.
+    """
+    helper = LayerHelper("smooth_l1_loss")
+    inputs = {"X": check_floating(x, "smooth_l1: x"), "Y": check_floating(y, "smooth_l1: y")}
+    for slot, weight in (("InsideWeight", inside_weight), ("OutsideWeight", outside_weight)):
+        if weight is not None:
+            inputs[slot] = check_floating(weight, f"smooth_l1: {slot}")
+    diff, loss = helper.temporary(), helper.temporary()
+    attrs = {"sigma": 1.0 if sigma is None else sigma}
+    helper.append("smooth_l1_loss", inputs, {"Diff": diff, "Out": loss}, attrs)
+    return loss
+
+
+def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
+    """``-label * log(input + epsilon) - (1 - label) * log(1 - input + epsilon)`` of probabilities float[batch, 1]."""
+    helper = LayerHelper("log_loss", name)
+    inputs = {
+        "Predicted": check_floating(input, "log_loss: input"), "Labels": check_floating(label, "log_loss: label")
+    }  # fmt: skip
+    return helper.unary("log_loss", inputs, out="Loss", epsilon=epsilon)

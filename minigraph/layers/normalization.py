@@ -10,6 +10,7 @@ from minigraph.ir import Parameter, Variable
 from minigraph.layer_helper import LayerHelper, check_floating
 from minigraph.param_attr import ParamAttr
 from minigraph.types import DType, product
+from minigraph.unique_name import generate
 from minigraph.windows import CHANNELS_LAST
 
 
@@ -113,17 +114,15 @@ def batch_norm(
     return helper.activation(out, act)
 
 
-def _channels(x: Variable, data_layout: str) -> int:
+def _channels(x: Variable, data_layout: str, layer: str = "batch_norm") -> int:
     assert x.shape is not None
     if data_layout not in ("NCHW", CHANNELS_LAST):
-        raise WrongTypeError(
-            f"batch_norm: data_layout must be NCHW or NHWC, got {data_layout!r:.60}", site=caller_site()
-        )
+        raise WrongTypeError(f"{layer}: data_layout must be NCHW or NHWC, got {data_layout!r:.60}", site=caller_site())
     if len(x.shape) < 2:
-        raise ProgramError(f"batch_norm: input must have at least 2 dimensions, got {x}", site=caller_site())
+        raise ProgramError(f"{layer}: input must have at least 2 dimensions, got {x}", site=caller_site())
     channels = x.shape[-1 if data_layout == CHANNELS_LAST else 1]
     if channels < 0:
-        raise ProgramError(f"batch_norm: the number of channels of {x} is not known", site=caller_site())
+        raise ProgramError(f"{layer}: the number of channels of {x} is not known", site=caller_site())
     return channels
 
 
@@ -190,4 +189,95 @@ def append_layer_norm(
     out = helper.temporary()
     attrs = {"epsilon": epsilon, "begin_norm_axis": begin_norm_axis}
     helper.append("layer_norm", inputs, {"Y": out, "Mean": mean, "Variance": variance}, attrs)
+    return out
+
+
+def group_norm(
+    input: Variable,
+    groups: int,
+    epsilon: float = 1e-5,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    act: str | None = None,
+    data_layout: str = "NCHW",
+    name: str | None = None,
+) -> Variable:
+    """Group normalization: each group of channels of each sample to mean 0 and variance 1, then scale and shift.
+
+    Parameters
+    ----------
+    input : Variable, float[batch, channels, ...]
+        With the channels last if `data_layout` is NHWC.
+    groups : int
+        Into how many groups of equal size the channels are split.
+    param_attr, bias_attr : ParamAttr, str, Initializer, bool, optional
+        False means no scale, or no shift. Fluid's function learns none for None either, against its documentation.
+
+    References
+    ----------
+    Y. Wu and K. He, Group normalization, ECCV 2018.
+    """
+    x = check_floating(input, "group_norm: input")
+    helper = LayerHelper("group_norm", name)
+    shape, dtype = [_channels(x, data_layout, "group_norm")], statistics_dtype(x.dtype)
+    scale = helper.parameter(param_attr, shape, dtype, default_initializer=Constant(1.0))
+    bias = helper.parameter(bias_attr, shape, dtype, is_bias=True)
+    inputs: dict[str, Variable] = {"X": x}
+    # The gradient of the operator without Scale is that of fluid, which is wrong; with ones it is right.
+    inputs["Scale"] = scale if scale is not None else _ones(helper, shape, dtype)
+    if bias is not None:
+        inputs["Bias"] = bias
+    # In fluid these have the names of variables without a layer.
+    mean, variance, out = (helper.block.create_var(name=generate("_generated_var")) for _ in range(3))
+    mean.stop_gradient = variance.stop_gradient = True
+    attrs = {"epsilon": epsilon, "groups": groups, "data_layout": data_layout}
+    helper.append("group_norm", inputs, {"Y": out, "Mean": mean, "Variance": variance}, attrs)
+    return helper.activation(out, act)
+
+
+def _ones(helper: LayerHelper, shape: list[int], dtype: DType) -> Variable:
+    ones = helper.unary("fill_constant", {}, shape=shape, dtype=int(dtype), value=1.0)
+    ones.stop_gradient = True
+    return ones
+
+
+def instance_norm(
+    input: Variable, epsilon: float = 1e-5, param_attr: Any = None, bias_attr: Any = None, name: str | None = None
+) -> Variable:
+    """Instance normalization: each channel of each sample to mean 0 and variance 1, then a learned scale and shift.
+
+    Parameters
+    ----------
+    input : Variable, float[batch, channels, ...]
+
+    Raises
+    ------
+    ProgramError
+        If `param_attr` or `bias_attr` is False, or the number of channels is not known.
+
+    References
+    ----------
+    D. Ulyanov, A. Vedaldi and V. Lempitsky, Instance normalization, arXiv:1607.08022, 2016.
+    """
+    x = check_floating(input, "instance_norm: input")
+    helper = LayerHelper("instance_norm", name)
+    shape, dtype = [_channels(x, "NCHW", "instance_norm")], statistics_dtype(x.dtype)
+    scale = required(
+        helper.parameter(param_attr, shape, dtype, default_initializer=Constant(1.0)), "instance_norm: param_attr"
+    )
+    bias = required(helper.parameter(bias_attr, shape, dtype, is_bias=True), "instance_norm: bias_attr")
+    saved_mean, saved_variance = helper.temporary(stop_gradient=True), helper.temporary(stop_gradient=True)
+    out = helper.temporary()
+    outputs = {"Y": out, "SavedMean": saved_mean, "SavedVariance": saved_variance}
+    helper.append("instance_norm", {"X": x, "Scale": scale, "Bias": bias}, outputs, {"epsilon": epsilon})
+    return out
+
+
+def l2_normalize(x: Variable, axis: int | None, epsilon: float = 1e-12, name: str | None = None) -> Variable:
+    """``x / sqrt(sum(x ** 2) + epsilon)`` along `axis` (None: 1; for a vector always 0)."""
+    check_floating(x, "l2_normalize: x")
+    helper = LayerHelper("l2_normalize", name)
+    out, length = helper.temporary(), helper.temporary()
+    at = 0 if len(x.shape or ()) == 1 else 1 if axis is None else axis
+    helper.append("norm", {"X": x}, {"Out": out, "Norm": length}, {"axis": at, "epsilon": epsilon})
     return out

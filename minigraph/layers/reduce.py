@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable
@@ -33,6 +34,33 @@ def reduce_max(input: Variable, dim: Dim = None, keep_dim: bool = False, name: s
 def reduce_min(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Minimum over the dimensions `dim` (None: all); every tie gets the full gradient."""
     return _reduce("reduce_min", input, dim, keep_dim, name)
+
+
+def reduce_prod(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """Product over the dimensions `dim` (None: all, which gives shape [1])."""
+    return _reduce("reduce_prod", input, dim, keep_dim, name)
+
+
+def reduce_all(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """Whether all booleans over the dimensions `dim` (None: all) are true."""
+    return _reduce("reduce_all", input, dim, keep_dim, name)
+
+
+def reduce_any(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+    """Whether any boolean over the dimensions `dim` (None: all) is true."""
+    return _reduce("reduce_any", input, dim, keep_dim, name)
+
+
+def cumsum(
+    x: Variable, axis: int | None = None, exclusive: bool | None = None, reverse: bool | None = None
+) -> Variable:
+    """Sums of the elements along `axis` (None: the last) up to each one.
+
+    `exclusive` leaves the element itself out, `reverse` begins at the end.
+    """
+    given: dict[str, Any] = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
+    attrs = {name: value for name, value in given.items() if value is not None}
+    return LayerHelper("cumsum").unary("cumsum", {"X": check_variable(x, "cumsum: x")}, **attrs)
 
 
 def _reduce(op_type: str, input: Variable, dim: Dim, keep_dim: bool, name: str | None) -> Variable:

@@ -2,10 +2,15 @@
 
 import minigraph.ops.activation
 import minigraph.ops.adaptive_clip
+import minigraph.ops.adaptive_optimizer
+import minigraph.ops.averaging
 import minigraph.ops.clip
+import minigraph.ops.compare
 import minigraph.ops.conv
 import minigraph.ops.elementwise
 import minigraph.ops.embedding
+import minigraph.ops.error_function
+import minigraph.ops.indexing
 import minigraph.ops.loss
 import minigraph.ops.matrix
 import minigraph.ops.metric
@@ -14,6 +19,9 @@ import minigraph.ops.normalization
 import minigraph.ops.optimizer
 import minigraph.ops.pool
 import minigraph.ops.random
+import minigraph.ops.recurrent
 import minigraph.ops.reduce
+import minigraph.ops.reshaping
+import minigraph.ops.search
 import minigraph.ops.tensor
 import minigraph.ops.training_checks  # noqa: F401

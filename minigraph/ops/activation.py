@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minigraph.opdef import GradContext, OpSpec, fused, op
-from minigraph.types import DType, TensorType, require, require_floating
+from minigraph.opdef import FusedGrad, GradContext, OpSpec, fused, op
+from minigraph.ops.tensor import require_one_element
+from minigraph.types import (
+    TensorType,
+    product,
+    require,
+    require_floating,
+    require_number,
+    require_same_dtype,
+    same_dim,
+)
 
 
 def _numeric(x: TensorType) -> TensorType:
-    require(x.dtype is not DType.BOOL, "X must be a number, got bool", hint="Convert it with layers.cast.")
+    require_number(x)
     return x
 
 
@@ -74,3 +83,210 @@ def _sign_grad(ctx: GradContext) -> Iterator[OpSpec]:
 def sign(x: TensorType) -> TensorType:
     """-1, 0 or 1 as X is negative, zero or positive; the gradient is 0."""
     return _floating(x)
+
+
+# Powers
+
+
+@op("rsqrt", inputs="X", outputs="Out", grad=fused("Out"))
+def rsqrt(x: TensorType) -> TensorType:
+    """``Out = 1 / sqrt(X)``; infinite at 0."""
+    return _floating(x)
+
+
+@op("reciprocal", inputs="X", outputs="Out", grad=fused("Out"))
+def reciprocal(x: TensorType) -> TensorType:
+    """``Out = 1 / X``."""
+    return _floating(x)
+
+
+@op("pow", inputs="X FactorTensor", outputs="Out", grad=fused("X", "FactorTensor"))
+def pow(x: TensorType, factor_tensor: TensorType | None, *, factor: float = 1.0) -> TensorType:
+    """``Out = X ** factor``; FactorTensor, of one element, takes the place of `factor`.
+
+    Integers have whole powers only; a negative one is cut to an integer, as in ``elementwise_pow``. The gradient for
+    the power 0 is 0, also where X is 0.
+
+    Notes
+    -----
+    Fluid cuts the power itself to an integer where X holds integers, so that the power 0.5 is 0.
+    """
+    _numeric(x)
+    if factor_tensor is not None:
+        require_one_element(factor_tensor, "FactorTensor")
+    else:
+        require(
+            x.dtype.is_floating or factor.is_integer(),
+            f"X holds integers ({x.dtype}), the power must be whole, got {factor:g}",
+            hint="Convert X with layers.cast.",
+        )
+    return x
+
+
+# Rounding
+
+
+@op("floor", inputs="X", outputs="Out", grad=fused())
+def floor(x: TensorType) -> TensorType:
+    """The largest integer that is not above X; the gradient is 0."""
+    return _floating(x)
+
+
+@op("ceil", inputs="X", outputs="Out", grad=fused())
+def ceil(x: TensorType) -> TensorType:
+    """The smallest integer that is not below X; the gradient is 0."""
+    return _floating(x)
+
+
+@op("round", inputs="X", outputs="Out", grad=fused())
+def round(x: TensorType) -> TensorType:
+    """The integer nearest to X, of two the one farther from 0; the gradient is 0.
+
+    Notes
+    -----
+    Fluid takes the even one of two for some elements of a longer array.
+    """
+    return _floating(x)
+
+
+# Trigonometry
+
+
+@op("sin", inputs="X", outputs="Out", grad=fused("X"))
+def sin(x: TensorType) -> TensorType:
+    """Sine of X."""
+    return _floating(x)
+
+
+@op("cos", inputs="X", outputs="Out", grad=fused("X"))
+def cos(x: TensorType) -> TensorType:
+    """Cosine of X."""
+    return _floating(x)
+
+
+# Smooth activations
+
+
+@op("logsigmoid", inputs="X", outputs="Out", grad=fused("X"))
+def logsigmoid(x: TensorType) -> TensorType:
+    """Logarithm of the logistic function, ``Out = -log(1 + exp(-X))``, without overflow."""
+    return _floating(x)
+
+
+@op("softplus", inputs="X", outputs="Out", grad=fused("X"))
+def softplus(x: TensorType) -> TensorType:
+    """Smooth rectifier, ``Out = log(1 + exp(X))``, without overflow."""
+    return _floating(x)
+
+
+@op("softsign", inputs="X", outputs="Out", grad=fused("X"))
+def softsign(x: TensorType) -> TensorType:
+    """``Out = X / (1 + |X|)``; 1 and -1 at the infinities."""
+    return _floating(x)
+
+
+@op("swish", inputs="X", outputs="Out", grad=fused("X"))
+def swish(x: TensorType, *, beta: float = 1.0) -> TensorType:
+    """``Out = X * sigmoid(beta * X)``.
+
+    References
+    ----------
+    P. Ramachandran, B. Zoph and Q. V. Le, Searching for activation functions, arXiv:1710.05941, 2017.
+    """
+    return _floating(x)
+
+
+@op("elu", inputs="X", outputs="Out", grad=fused("X"))
+def elu(x: TensorType, *, alpha: float = 1.0) -> TensorType:
+    """Exponential linear unit: X where it is positive, else ``alpha * (exp(X) - 1)``.
+
+    Notes
+    -----
+    Fluid computes something else where `alpha` is negative, and has the gradient NaN where exp(X) overflows.
+
+    References
+    ----------
+    D.-A. Clevert, T. Unterthiner and S. Hochreiter, Fast and accurate deep network learning by exponential linear units
+    (ELUs), ICLR 2016.
+    """
+    return _floating(x)
+
+
+# Activations of straight pieces
+
+
+class _LeakyReluGrad(FusedGrad):
+    """Reads Out as in fluid, which tells the sign of X only where `alpha` is not negative."""
+
+    def __call__(self, ctx: GradContext) -> Iterator[OpSpec]:
+        alpha = ctx.attr("alpha")
+        require(alpha >= 0, f"alpha must not be negative where a gradient is taken, got {alpha:g}")
+        yield from super().__call__(ctx)
+
+
+@op("leaky_relu", inputs="X", outputs="Out", grad=_LeakyReluGrad(["Out"]))
+def leaky_relu(x: TensorType, *, alpha: float = 0.02) -> TensorType:
+    """Leaky rectifier: X where it is positive, else ``alpha * X``. The gradient at 0 is `alpha`.
+
+    Notes
+    -----
+    For `alpha` above 1 fluid gives the larger of X and ``alpha * X`` instead, and for a negative one a wrong gradient;
+    here that is an error.
+    """
+    return _floating(x)
+
+
+@op("relu6", inputs="X", outputs="Out", grad=fused("Out"))
+def relu6(x: TensorType, *, threshold: float = 6.0) -> TensorType:
+    """``Out = min(max(X, 0), threshold)``; the gradient is 0 at and beyond both ends."""
+    return _floating(x)
+
+
+@op("hard_sigmoid", inputs="X", outputs="Out", grad=fused("Out"))
+def hard_sigmoid(x: TensorType, *, slope: float = 0.2, offset: float = 0.5) -> TensorType:
+    """``Out = min(max(slope * X + offset, 0), 1)``; the gradient is 0 at and beyond both ends."""
+    return _floating(x)
+
+
+@op("hard_swish", inputs="X", outputs="Out", grad=fused("X"))
+def hard_swish(x: TensorType, *, threshold: float = 6.0, scale: float = 6.0, offset: float = 3.0) -> TensorType:
+    """``Out = X * min(max(X + offset, 0), threshold) / scale``.
+
+    Notes
+    -----
+    Fluid has the gradient 1 beyond the threshold even where ``threshold / scale`` is another number.
+
+    References
+    ----------
+    A. Howard et al., Searching for MobileNetV3, ICCV 2019.
+    """
+    _floating(x)
+    require(scale != 0, "scale must not be 0")
+    return x
+
+
+@op("prelu", inputs="X Alpha", outputs="Out", grad=fused("X", "Alpha"))
+def prelu(x: TensorType, alpha: TensorType, *, mode: str = "all") -> TensorType:
+    """Rectifier with learned slopes: X where it is positive, else ``Alpha * X``.
+
+    Alpha holds one number (`mode` all), one for each index of dimension 1 (channel), or one for each element of a
+    sample, in the shape of X with 1 in front (element).
+
+    References
+    ----------
+    K. He, X. Zhang, S. Ren and J. Sun, Delving deep into rectifiers, ICCV 2015.
+    """
+    _floating(x)
+    require_same_dtype("X and Alpha", x, alpha)
+    require(mode in ("all", "channel", "element"), f"mode must be all, channel or element, got {mode!r}")
+    if mode == "all":
+        require_one_element(alpha, "Alpha")
+    elif mode == "channel":
+        require(x.rank >= 2, f"X must have at least 2 dimensions, samples and channels, got {x}")
+        fits = same_dim(product(alpha.shape), x.shape[1])
+        require(fits, f"Alpha must hold a number for each of the {x.shape[1]} channels of X, got {alpha}")
+    else:
+        expected = (1, *x.shape[1:])
+        fits = alpha.rank == x.rank and all(map(same_dim, alpha.shape, expected))
+        require(fits, f"Alpha must have shape {list(expected)}, got {alpha}")
+    return x

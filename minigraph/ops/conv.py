@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigraph.opdef import fused, op
-from minigraph.types import TensorType, require, require_floating, require_same_dtype, same_dim
-from minigraph.windows import CHANNELS_LAST, lay_windows, require_layout, spatial_dims
+from minigraph.types import TensorType, product, require, require_floating, require_same_dtype, same_dim
+from minigraph.windows import CHANNELS_LAST, lay_transposed, lay_windows, require_layout, spatial_dims
 
 _BACKEND_ATTRS: dict[str, Any] = {
     "fuse_relu_before_depthwise_conv": False, "fuse_relu": False, "fuse_residual_connection": False,
@@ -71,6 +71,103 @@ def depthwise_conv2d(
 ) -> TensorType:
     """``conv2d``, by the name fluid gives it where each channel is a group of its own."""
     return _convolved(x, filter, bias, residual, strides, paddings, padding_algorithm, groups, dilations, data_format)
+
+
+@op(
+    "conv2d_transpose", inputs="Input Filter Bias", outputs="Output",
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias"), backend_attrs=_BACKEND_ATTRS,
+)  # fmt: skip
+def conv2d_transpose(
+    x: TensorType,
+    filter: TensorType,
+    bias: TensorType | None,
+    *,
+    is_test: bool = False,
+    output_size: list[int] = (),  # type: ignore[assignment]
+    groups: int = 1,
+    dilations: list[int] = (1, 1),  # type: ignore[assignment]
+    strides: list[int] = (1, 1),  # type: ignore[assignment]
+    paddings: list[int] = (0, 0),  # type: ignore[assignment]
+    data_format: str = "NCHW",
+    padding_algorithm: str = "EXPLICIT",
+) -> TensorType:
+    """The gradient of a convolution with respect to its input, as an operator: each element of Input adds a window.
+
+    Filter is ``[channels, filters / groups, height, width]``; its channels are those of Input, Output has the channels
+    that `filters` counts. All else is as for ``conv2d``, whose Input is Output here: windows begin `strides` apart, and
+    `paddings` are taken off the result. Where several sizes of the result have as many windows, `output_size` says
+    which is meant; otherwise it is the smallest.
+
+    Notes
+    -----
+    SAME takes off what a convolution of Input would add, as in fluid, so that the result is not `strides` times as
+    large as Input. Fluid's kernel for the CPU ignores Bias.
+    """
+    return _transposed(
+        x, filter, bias, output_size, groups, dilations, strides, paddings, data_format, padding_algorithm
+    )
+
+
+@op(
+    "depthwise_conv2d_transpose", inputs="Input Filter Bias", outputs="Output",
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias"), backend_attrs=_BACKEND_ATTRS,
+)  # fmt: skip
+def depthwise_conv2d_transpose(
+    x: TensorType,
+    filter: TensorType,
+    bias: TensorType | None,
+    *,
+    is_test: bool = False,
+    output_size: list[int] = (),  # type: ignore[assignment]
+    groups: int = 1,
+    dilations: list[int] = (1, 1),  # type: ignore[assignment]
+    strides: list[int] = (1, 1),  # type: ignore[assignment]
+    paddings: list[int] = (0, 0),  # type: ignore[assignment]
+    data_format: str = "NCHW",
+    padding_algorithm: str = "EXPLICIT",
+) -> TensorType:
+    """``conv2d_transpose``, by the name fluid gives it where each channel is a group of its own."""
+    return _transposed(
+        x, filter, bias, output_size, groups, dilations, strides, paddings, data_format, padding_algorithm
+    )
+
+
+def _transposed(
+    x: TensorType,
+    filter: TensorType,
+    bias: TensorType | None,
+    output_size: Sequence[int],
+    groups: int,
+    dilations: Sequence[int],
+    strides: Sequence[int],
+    paddings: Sequence[int],
+    data_format: str,
+    padding_algorithm: str,
+) -> TensorType:
+    require_floating(x, "Input")
+    require_same_dtype("Input, Filter and Bias", x, filter, *([bias] if bias else []))
+    require(x.rank == 4 and filter.rank == 4, f"Input and Filter must have 4 dimensions, got {x} and {filter}")
+    require_layout(data_format)
+    channel_dim = 3 if data_format == CHANNELS_LAST else 1
+    channels, per_group = filter.shape[:2]
+    require(groups >= 1, f"groups must be at least 1, got {groups}")
+    require(
+        same_dim(x.shape[channel_dim], channels),
+        f"Input has {x.shape[channel_dim]} channels but Filter takes {channels}",
+        hint=f"Give Filter the shape [{x.shape[channel_dim]}, ...].",
+    )
+    require(channels == -1 or channels % groups == 0, f"{channels} channels cannot be split into {groups} groups")
+    filters = product((per_group, groups))
+    if bias is not None:
+        require(bias.rank == 1 and same_dim(bias.shape[0], filters), f"Bias must hold {filters} numbers, got {bias}")
+    places = spatial_dims(data_format)
+    lengths = [x.shape[i] for i in places]
+    windows = lay_transposed(lengths, filter.shape[2:], strides, paddings, padding_algorithm, dilations, output_size)
+    shape = list(x.shape)
+    shape[channel_dim] = filters
+    for place, along in zip(places, windows, strict=True):
+        shape[place] = along.length
+    return x.with_shape(shape)
 
 
 def _convolved(

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.opdef import fused, op
-from minigraph.types import TensorType, broadcast_shapes, require_same_dtype
+from minigraph.ops.tensor import require_integers
+from minigraph.types import TensorType, broadcast_shapes, require_number, require_same_dtype
 
 _ONEDNN = {
     "scale_x": 1.0, "scale_y": 1.0, "scale_out": 1.0, "Scale_x": 1.0, "Scale_y": 1.0, "Scale_out": 1.0,
@@ -54,4 +55,32 @@ def elementwise_max(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
 @op("elementwise_min", inputs="X Y", outputs="Out", grad=fused("X", "Y"), backend_attrs=_ONEDNN)
 def elementwise_min(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """``Out = min(X, Y)``; the gradient of a tie goes to Y."""
+    return _binary(x, y, axis)
+
+
+@op("elementwise_pow", inputs="X Y", outputs="Out", grad=fused("X", "Y"))
+def elementwise_pow(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
+    """``Out = X ** Y``; of integers a fraction is cut to an integer, and 0 has no negative power.
+
+    The gradient for X is 0 where Y is 0, that for Y is 0 where X is 0 and Y positive.
+
+    Notes
+    -----
+    Fluid has the gradient NaN at these places, and takes powers of integers by way of float64.
+    """
+    require_number(x)
+    return _binary(x, y, axis)
+
+
+@op("elementwise_mod", inputs="X Y", outputs="Out", grad=None)
+def elementwise_mod(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
+    """The rest of X divided by Y: of floating-point numbers with the sign of Y, of integers with that of X."""
+    require_number(x)
+    return _binary(x, y, axis)
+
+
+@op("elementwise_floordiv", inputs="X Y", outputs="Out", grad=None)
+def elementwise_floordiv(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
+    """Integers divided toward zero, as in fluid, whatever the name says."""
+    require_integers(x, "X")
     return _binary(x, y, axis)

@@ -1,9 +1,9 @@
-"""The length of a gradient, as `minigraph.ops.clip` uses it, on its own."""
+"""Norms: of several tensors together, of one, or along a dimension."""
 
 from __future__ import annotations
 
 from minigraph.opdef import fused, op
-from minigraph.types import DType, TensorType, require, require_floating
+from minigraph.types import DType, TensorType, normalize_axis, require, require_floating
 
 
 @op("global_norm", inputs="X", outputs="Out", grad=fused("X"))
@@ -31,3 +31,40 @@ def global_norm(xs: list[TensorType], *, p: float = 2.0) -> TensorType:
 def require_positive_order(p: float) -> None:
     """Raise unless `p` can be the order of a norm."""
     require(p > 0, f"p must be positive, got {p:g}", hint="2 is the Euclidean norm, inf the largest magnitude.")
+
+
+@op("l1_norm", inputs="X", outputs="Out", grad=fused("X"))
+def l1_norm(x: TensorType) -> TensorType:
+    """Sum of the magnitudes of all elements, of shape [1]."""
+    require_floating(x)
+    return x.with_shape((1,))
+
+
+@op("p_norm", inputs="X", outputs="Out", grad=fused("X", "Out"))
+def p_norm(
+    x: TensorType, *, porder: float = 2.0, axis: int = -1, epsilon: float = 1e-12, keepdim: bool = False
+) -> TensorType:
+    """``Out = sum(|X| ** porder) ** (1 / porder)`` along `axis`, without overflow or underflow.
+
+    `porder` is positive and finite. `keepdim` leaves the dimension in the shape as 1. The gradient is 0 for an element
+    that is 0, so for a norm that is 0; `epsilon`, which in fluid keeps it from a division by 0, changes nothing.
+
+    Notes
+    -----
+    The norm of a vector has shape [1], in fluid none.
+    """
+    require_floating(x)
+    require(0 < porder < float("inf"), f"porder must be positive and finite, got {porder:g}")
+    at = normalize_axis(axis, x.rank)
+    if keepdim:
+        return x.with_shape((*x.shape[:at], 1, *x.shape[at + 1 :]))
+    return x.with_shape((*x.shape[:at], *x.shape[at + 1 :]) or (1,))
+
+
+@op("norm", inputs="X", outputs="Norm~ Out", grad=fused("X", "Norm"))
+def norm(x: TensorType, *, axis: int, epsilon: float = 1e-10) -> tuple[TensorType, TensorType]:
+    """``Out = X / Norm`` with ``Norm = sqrt(sum(X ** 2) + epsilon)`` along `axis`, without overflow."""
+    require_floating(x)
+    require(epsilon >= 0, f"epsilon must not be negative, got {epsilon:g}")
+    at = normalize_axis(axis, x.rank)
+    return x.with_shape((*x.shape[:at], 1, *x.shape[at + 1 :])), x

@@ -120,3 +120,88 @@ def layer_norm(
             )
     rows = x.with_shape([product(x.shape[:begin_norm_axis])])
     return x, rows, rows
+
+
+@op(
+    "group_norm", inputs="X Scale Bias", outputs="Y Mean~ Variance~",
+    grad=fused("X", "Scale", "Bias", "Mean", "Variance", to="X Scale Bias"),
+)  # fmt: skip
+def group_norm(
+    x: TensorType,
+    scale: TensorType | None,
+    bias: TensorType | None,
+    *,
+    groups: int,
+    epsilon: float = 1e-5,
+    data_layout: str = "NCHW",
+) -> tuple[TensorType, TensorType, TensorType]:
+    """``Y = Scale * (X - mean) / sqrt(variance + epsilon) + Bias``, over each group of channels of each sample.
+
+    X is ``[batch, channels, ...]``, or with the channels last if `data_layout` is NHWC. Scale and Bias hold a number
+    for each channel, Mean and Variance, ``[batch, groups]``, one for each group.
+
+    Notes
+    -----
+    Fluid's gradient reads Y instead of X and Mean, and loses the gradient of a Scale that is 0. Without Scale it does
+    not take the mean of what flows in from the gradient of X; that is kept, since its numbers are recorded.
+    Fluid takes groups of different sizes and computes garbage where X has not four dimensions.
+
+    References
+    ----------
+    Y. Wu and K. He, Group normalization, ECCV 2018.
+    """
+    require_floating(x)
+    require_layout(data_layout, "data_layout")
+    require(x.rank >= 2, f"X must have at least 2 dimensions, got {x}")
+    require(0 <= epsilon <= 1, f"epsilon must be in [0, 1], got {epsilon:g}")
+    channels = x.shape[-1 if data_layout == CHANNELS_LAST else 1]
+    require(groups > 0, f"groups must be positive, got {groups}")
+    require(channels == -1 or channels % groups == 0, f"{channels} channels cannot be split into {groups} groups")
+    _require_per_channel(x, channels, Scale=scale, Bias=bias)
+    statistics = x.with_dtype(_statistics_dtype(x)).with_shape((x.shape[0], groups))
+    return x, statistics, statistics
+
+
+@op(
+    "instance_norm", inputs="X Scale Bias", outputs="Y SavedMean~ SavedVariance~",
+    grad=fused(
+        "X", "Scale", "SavedMean", "SavedVariance", to="X Scale Bias", like={"Bias": "Scale"},
+    ),
+)  # fmt: skip
+def instance_norm(
+    x: TensorType, scale: TensorType, bias: TensorType, *, epsilon: float = 1e-5
+) -> tuple[TensorType, TensorType, TensorType]:
+    """``Y = Scale * (X - mean) / sqrt(variance + epsilon) + Bias``, over each channel of each sample.
+
+    X is ``[batch, channels, ...]`` of two to five dimensions. SavedMean and SavedVariance, vectors with a number for
+    each channel of each sample, are for the gradient: the mean, and one over the standard deviation.
+
+    References
+    ----------
+    D. Ulyanov, A. Vedaldi and V. Lempitsky, Instance normalization, arXiv:1607.08022, 2016.
+    """
+    require_floating(x)
+    require(2 <= x.rank <= 5, f"X must have 2 to 5 dimensions, got {x}")
+    _require_epsilon(epsilon)
+    _require_per_channel(x, x.shape[1], Scale=scale, Bias=bias)
+    statistics = x.with_dtype(_statistics_dtype(x)).with_shape((product(x.shape[:2]),))
+    return x, statistics, statistics
+
+
+def _statistics_dtype(x: TensorType) -> DType:
+    return DType.FP32 if x.dtype is DType.FP16 else x.dtype
+
+
+def _require_per_channel(x: TensorType, channels: int, **given: TensorType | None) -> None:
+    """Raise unless each of `given` holds a number for each channel, of the type of `x` or float32 beside float16."""
+    for slot, parameter in given.items():
+        if parameter is None:
+            continue
+        allowed = (x.dtype, _statistics_dtype(x))
+        require(
+            parameter.dtype in allowed, f"{slot} must be {' or '.join(map(str, sorted({*allowed})))}, got {parameter}"
+        )
+        require(
+            parameter.rank == 1 and same_dim(parameter.shape[0], channels),
+            f"{slot} must hold a number for each of the {channels} channels of X, got {parameter}",
+        )

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from minigraph.opdef import fused, op
 from minigraph.ops.tensor import constant_shape, require_one_element
 from minigraph.types import DType, TensorType, as_dtype, product, require, require_floating
@@ -75,6 +77,29 @@ def truncated_gaussian_random(
     """``Out`` is normal, but within ``2 * std`` of `mean`; its standard deviation then is ``0.8796 * std``."""
     require(std >= 0, f"std must not be negative, got {std:g}")
     return _drawn(dtype, shape)
+
+
+@op("randint", inputs="ShapeTensor ShapeTensorList", outputs="Out", grad=None)
+def randint(
+    shape_tensor: TensorType | None,
+    shape_tensor_list: list[TensorType] | None,
+    *,
+    shape: list[int] = _NONE,
+    low: int,
+    high: int,
+    dtype: int = 3,
+    seed: int = 0,
+) -> TensorType:
+    """``Out`` is uniform on the integers from `low` up to but not including `high`.
+
+    The shape is given as for ``fill_constant``; `dtype` is that of int32 or int64.
+    """
+    require(low < high, f"low must be less than high, got low={low} and high={high}")
+    element = as_dtype(dtype)
+    require(element in (DType.INT32, DType.INT64), f"dtype must be int32 or int64, got {element}")
+    limits = np.iinfo(element.numpy)
+    require(limits.min <= low and high - 1 <= limits.max, f"low={low} and high={high} do not fit {element}")
+    return TensorType(element, constant_shape(shape, shape_tensor, shape_tensor_list))
 
 
 @op("dropout", inputs="X Seed", outputs="Out Mask~", grad=fused("Mask"))

@@ -13,6 +13,7 @@ from minigraph.types import (
     normalize_axis,
     require,
     require_floating,
+    require_number,
     require_same_dtype,
 )
 
@@ -29,7 +30,21 @@ def mean(x: TensorType) -> TensorType:
 def _reduce(
     x: TensorType, dim: Sequence[int], keep_dim: bool, reduce_all: bool, in_dtype: int, out_dtype: int
 ) -> TensorType:
-    require(x.dtype is not DType.BOOL, "X must be a number, got bool", hint="Convert it with layers.cast.")
+    require_number(x)
+    return _reduced(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
+
+
+def _reduce_bool(
+    x: TensorType, dim: Sequence[int], keep_dim: bool, reduce_all: bool, in_dtype: int, out_dtype: int
+) -> TensorType:
+    require(x.dtype is DType.BOOL, f"X must be bool, got {x.dtype}", hint="Compare it with something first.")
+    require(out_dtype in (-1, int(DType.BOOL)), f"the result is bool, out_dtype cannot be {out_dtype}")
+    return _reduced(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
+
+
+def _reduced(
+    x: TensorType, dim: Sequence[int], keep_dim: bool, reduce_all: bool, in_dtype: int, out_dtype: int
+) -> TensorType:
     require(
         in_dtype in (-1, int(x.dtype)),
         f"in_dtype is {in_dtype} but X is {x.dtype}",
@@ -90,6 +105,52 @@ def reduce_min(
     NaN wins. Every element that attains the minimum gets the full gradient.
     """
     return _reduce(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
+
+
+@op("reduce_prod", inputs="X", outputs="Out", grad=fused("X", "Out"))
+def reduce_prod(
+    x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
+    in_dtype: int = -1, out_dtype: int = -1,
+) -> TensorType:  # fmt: skip
+    """Product over the dimensions `dim`, or over all; of nothing 1. Options as of ``reduce_sum``.
+
+    The gradient of an element is the product of the others, also where one of them is 0 (fluid: NaN).
+    """
+    return _reduce(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
+
+
+@op("reduce_all", inputs="X", outputs="Out", grad=None)
+def reduce_all(
+    x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
+    in_dtype: int = -1, out_dtype: int = -1,
+) -> TensorType:  # fmt: skip
+    """Whether all booleans over the dimensions `dim`, or over all, are true; of nothing True."""
+    return _reduce_bool(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
+
+
+@op("reduce_any", inputs="X", outputs="Out", grad=None)
+def reduce_any(
+    x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
+    in_dtype: int = -1, out_dtype: int = -1,
+) -> TensorType:  # fmt: skip
+    """Whether any boolean over the dimensions `dim`, or over all, is true; of nothing False."""
+    return _reduce_bool(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
+
+
+def _cumsum_grad(ctx: GradContext) -> Iterator[OpSpec]:
+    attrs = {"axis": ctx.attr("axis"), "exclusive": ctx.attr("exclusive"), "reverse": not ctx.attr("reverse")}
+    yield OpSpec("cumsum", {"X": ctx.d_output("Out")}, {"Out": ctx.d_input("X")}, attrs)
+
+
+@op("cumsum", inputs="X", outputs="Out", grad=_cumsum_grad)
+def cumsum(x: TensorType, *, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> TensorType:
+    """Sums of the elements along `axis` up to each one.
+
+    `exclusive` leaves the element itself out, `reverse` begins at the end.
+    """
+    require_number(x)
+    normalize_axis(axis, x.rank)
+    return x
 
 
 def _sum_grad(ctx: GradContext) -> Iterator[OpSpec]:

@@ -30,7 +30,8 @@ def require_one_element(x: TensorType, slot: str) -> None:
     require(product(x.shape) in (1, -1), f"{slot} must hold one number, got {x}")
 
 
-def _require_integers(x: TensorType, slot: str) -> None:
+def require_integers(x: TensorType, slot: str) -> None:
+    """Raise unless `x` holds integers."""
     require(x.dtype.numpy.kind in "iu", f"{slot} must hold integers, got {x.dtype}")
 
 
@@ -43,11 +44,11 @@ def shape_from(
     """
     for slot, tensors in ((whole_slot, [whole] if whole else []), (parts_slot, parts or [])):
         for tensor in tensors:
-            _require_integers(tensor, slot)
+            require_integers(tensor, slot)
     rank = len(shape)
     if whole is not None:
         require(whole.rank == 1, f"{whole_slot} must be a vector, got {whole}")
-        require(rank > 0 or whole.shape[0] > 0, f"{whole_slot} must have a known number of elements, got {whole}")
+        require(rank > 0 or whole.shape[0] != -1, f"{whole_slot} must have a known number of elements, got {whole}")
         rank = whole.shape[0] if whole.shape[0] != -1 else rank
     elif parts:
         for part in parts:
@@ -138,11 +139,12 @@ def scale(
     return x
 
 
-def _shape_of_x(x_shape: TensorType) -> TensorType:
+def shape_of_x(x_shape: TensorType) -> TensorType:
+    """The type of X, whose shape XShape keeps."""
     return x_shape.with_shape(x_shape.shape[1:])
 
 
-_LIKE_X = {"X": ("XShape", _shape_of_x)}
+_LIKE_X = {"X": ("XShape", shape_of_x)}
 
 
 @op("reshape2", inputs="X Shape ShapeTensor", outputs="Out XShape~", grad=fused("XShape", like=_LIKE_X))
@@ -189,7 +191,7 @@ def concat(xs: list[TensorType], axis_tensor: TensorType | None, *, axis: int = 
     ranks = [x.rank for x in xs]
     require(len(set(ranks)) == 1, f"all X must have as many dimensions, got {ranks}")
     if axis_tensor is not None:
-        _require_integers(axis_tensor, "AxisTensor")
+        require_integers(axis_tensor, "AxisTensor")
         require_one_element(axis_tensor, "AxisTensor")
         return first.with_shape((-1,) * first.rank)
     axis = normalize_axis(axis, first.rank)
@@ -278,7 +280,7 @@ def fill_any_like(x: TensorType, *, value: float = 0.0, dtype: int = -1) -> Tens
     return out
 
 
-_VALUES_OF = {
+VALUES_OF = {
     DType.BOOL: "bool_values", DType.FP32: "fp32_values", DType.INT32: "int32_values", DType.INT64: "int64_values",
     DType.FP64: "fp64_values",
 }  # fmt: skip
@@ -306,9 +308,9 @@ def assign_value(
         "bool_values": bool_values, "fp32_values": fp32_values, "int32_values": int32_values,
         "int64_values": int64_values, "fp64_values": fp64_values,
     }  # fmt: skip
-    known = ", ".join(map(str, _VALUES_OF))
-    require(element in _VALUES_OF, f"there are no values of type {element}", hint=f"It can be one of {known}.")
-    name = _VALUES_OF[element]
+    known = ", ".join(map(str, VALUES_OF))
+    require(element in VALUES_OF, f"there are no values of type {element}", hint=f"It can be one of {known}.")
+    name = VALUES_OF[element]
     wrong = [other for other, values in given.items() if values and other != name]
     require(not wrong, f"values of type {element} belong in {name}, found some in {', '.join(wrong)}")
     require(len(shape) > 0 and min(shape) >= 0, f"shape must have dimensions of at least 0, got {list(shape)}")

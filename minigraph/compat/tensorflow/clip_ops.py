@@ -272,7 +272,7 @@ def clip_by_average_norm(t: Variable, clip_norm: Number, name: str | None = None
             hint="Convert it with layers.cast, or use clip_by_norm with clip_norm times the number of elements.",
         )  # fmt: skip
     threshold = as_threshold(clip_norm, "clip_by_average_norm: clip_norm")
-    if threshold == math.inf:
+    if not isinstance(threshold, Variable) and threshold == math.inf:
         return append("assign", {"X": t}, t, name)
     with role_for(t):
         block = t.block.program.current_block()

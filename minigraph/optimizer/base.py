@@ -1,4 +1,4 @@
-"""Optimizers: from gradients to operators that update the parameters.
+"""What all optimizers have in common.
 
 ``minimize`` is ``backward`` and then ``apply_gradients``, which sorts the pairs by parameter name, clips the gradients,
 adds weight decay to the clipped gradients, and appends one update per parameter, in this order.
@@ -13,10 +13,11 @@ from minigraph.backward import ParamsGrads, append_backward
 from minigraph.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
 from minigraph.defaults import default_main_program, default_startup_program, program_guard
 from minigraph.eager_updates import EagerUpdates
-from minigraph.errors import ProgramError, WrongTypeError, caller_site, warn
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, warn
 from minigraph.initializer import Constant
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.layers.tensor import create_global_var
+from minigraph.learning_rate_decay import LearningRateDecay
 from minigraph.name_scope import name_scope
 from minigraph.passes.gradient_clip import skip_updates
 from minigraph.regularizer import L2DecayRegularizer, WeightDecayRegularizer, append_regularization_ops
@@ -24,13 +25,19 @@ from minigraph.types import DType
 from minigraph.unique_name import generate
 from minigraph.variable import is_eager
 
+LearningRate = float | Variable | LearningRateDecay
+Parameters = Sequence[Parameter | str] | None
+
+_DECAY_STATE = "LR_Scheduler"
+
 
 class Optimizer:
     """Base of the optimizers.
 
     Parameters
     ----------
-    learning_rate : float or Variable, float[1]
+    learning_rate : float or Variable, float[1], or LearningRateDecay
+        A `LearningRateDecay` is for the imperative mode.
     parameter_list : sequence of Parameter or str, optional
         What to update. Default: all trainable parameters of the loss's program.
     regularization : WeightDecayRegularizer, optional
@@ -54,18 +61,19 @@ class Optimizer:
 
     def __init__(
         self,
-        learning_rate: float | Variable = 0.001,
-        parameter_list: Sequence[Parameter | str] | None = None,
+        learning_rate: LearningRate = 0.001,
+        parameter_list: Parameters = None,
         regularization: WeightDecayRegularizer | None = None,
         grad_clip: GradientClipBase | None = None,
         name: str | None = None,
         *,
-        parameters: Sequence[Parameter | str] | None = None,
+        parameters: Parameters = None,
         weight_decay: float | WeightDecayRegularizer | None = None,
     ) -> None:
-        if not isinstance(learning_rate, float | Variable):
+        if not isinstance(learning_rate, float | Variable | LearningRateDecay):
             raise WrongTypeError(
-                f"the learning rate must be a float or a Variable, got {learning_rate!r:.60}", site=caller_site()
+                f"the learning rate must be a float, a Variable or a LearningRateDecay, got {learning_rate!r:.60}",
+                site=caller_site(),
             )
         if grad_clip is not None and not isinstance(grad_clip, GradientClipBase):
             raise WrongTypeError(
@@ -79,7 +87,8 @@ class Optimizer:
                 f"regularization must be L1Decay or L2Decay, got {regularization!r:.60}", site=caller_site()
             )
         self.regularization = regularization
-        self._learning_rate = learning_rate
+        self._decay = learning_rate if isinstance(learning_rate, LearningRateDecay) else None
+        self._learning_rate = learning_rate.current() if isinstance(learning_rate, LearningRateDecay) else learning_rate
         # An iterator, such as a filter of parameters, could be read once only.
         self._parameter_list = list(parameter_list) if isinstance(parameter_list, Iterator) else parameter_list
         self._grad_clip = grad_clip
@@ -95,10 +104,10 @@ class Optimizer:
         self,
         loss: Variable,
         startup_program: Program | None = None,
-        parameter_list: Sequence[Parameter | str] | None = None,
+        parameter_list: Parameters = None,
         no_grad_set: Iterable[Variable | str] | None = None,
         *,
-        parameters: Sequence[Parameter | str] | None = None,
+        parameters: Parameters = None,
     ) -> tuple[list[Operator], ParamsGrads]:
         """Append backward pass and updates for `loss` to its program.
 
@@ -128,7 +137,7 @@ class Optimizer:
         self,
         loss: Variable,
         startup_program: Program | None = None,
-        parameter_list: Sequence[Parameter | str] | None = None,
+        parameter_list: Parameters = None,
         no_grad_set: Iterable[Variable | str] | None = None,
         callbacks: Sequence[Callable[..., None]] | None = None,
     ) -> ParamsGrads:
@@ -160,8 +169,19 @@ class Optimizer:
         if not pairs:
             return []
         if is_eager(pairs[0][0]):
+            if self._decay is not None:
+                self._follow(self._decay())
             self._updates.apply(pairs)
             return []
+        if self._decay is not None:
+            raise ProgramError(
+                f"{type(self._decay).__name__} is for the imperative mode", site=caller_site(),
+                hint="In a program let layers compute the learning rate, such as layers.noam_decay.",
+            )  # fmt: skip
+        return self.append_updates(pairs)
+
+    def append_updates(self, pairs: ParamsGrads) -> list[Operator]:
+        """`apply_gradients` for pairs of the default main program, sorted and each with a gradient."""
         clipped = self._clip(pairs)
         decayed = append_regularization_ops(clipped, self.regularization)
         return self._append_updates([(p, g) for p, g in decayed if g is not None and p.trainable])
@@ -184,9 +204,9 @@ class Optimizer:
         for param, grad in pairs:
             with program.role_guard(Role.OPTIMIZE, (param, grad)), name_scope("optimizer"):
                 self._append_update(block, param, grad)
-        updates = block.ops[first:]
-        skip_updates(block, [op for op in updates if "ParamOut" in op.outputs])
-        return updates
+        self._finish_updates(block, pairs)
+        skip_updates(block, [op for op in block.ops[first:] if "ParamOut" in op.outputs])
+        return block.ops[first:]
 
     def _create_accumulators(self, block: Block, param: Parameter) -> None:
         """Make the state that the update of `param` needs."""
@@ -194,6 +214,9 @@ class Optimizer:
     def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
         """Append the update of `param`."""
         raise TypeError(f"{type(self).__name__} does not define its update")
+
+    def _finish_updates(self, block: Block, pairs: ParamsGrads) -> None:
+        """Append what follows all updates."""
 
     # The imperative mode
 
@@ -209,7 +232,7 @@ class Optimizer:
     clear_gradients = clear_grad
 
     def get_lr(self) -> float:
-        """The learning rate in use."""
+        """The learning rate in use: with a `LearningRateDecay` that of the last update, before the first that of it."""
         if isinstance(self._learning_rate, Variable):
             raise ProgramError(
                 "the learning rate is a variable of a program", site=caller_site(), hint="Fetch it with an Executor."
@@ -226,7 +249,8 @@ class Optimizer:
         WrongTypeError
             If `value` is no number.
         ProgramError
-            If the optimizer has updated a program, where the learning rate is a variable of the scope.
+            If the optimizer has updated a program, where the learning rate is a variable of the scope, or follows a
+            `LearningRateDecay`.
         """
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise WrongTypeError(f"the learning rate must be a number, got {value!r:.60}", site=caller_site())
@@ -235,21 +259,34 @@ class Optimizer:
                 "set_lr works in the imperative mode; here the learning rate is a variable of the program",
                 site=caller_site(), hint="Set it in the scope, or make it with layers such as a decay.",
             )  # fmt: skip
-        self._learning_rate = float(value)
-        self._updates.set_learning_rate(self._learning_rate)
+        if self._decay is not None:
+            raise ProgramError(
+                f"the learning rate follows a {type(self._decay).__name__}", site=caller_site(),
+                hint="Make the optimizer with a float to set it.",
+            )  # fmt: skip
+        self._follow(float(value))
+
+    def _follow(self, rate: float) -> None:
+        self._learning_rate = rate
+        self._updates.set_learning_rate(rate)
 
     def state_dict(self) -> dict[str, Any]:
         """Accumulators and learning rate by the names of their variables, as tensors (imperative mode).
+
+        The state of a `LearningRateDecay` is there as ``LR_Scheduler``.
 
         Examples
         --------
         >>> import minigraph as paddle
         >>> with paddle.unique_name.guard():
         ...     model = paddle.nn.Linear(2, 1)
-        >>> sorted(Momentum(0.1, parameters=model.parameters()).state_dict())
+        >>> sorted(paddle.optimizer.Momentum(0.1, parameters=model.parameters()).state_dict())
         ['learning_rate_0', 'linear_0.b_0_velocity_0', 'linear_0.w_0_velocity_0']
         """
-        return self._updates.state(self._eager_parameters(None))
+        state = self._updates.state(self._eager_parameters(None))
+        if self._decay is not None:
+            state[_DECAY_STATE] = self._decay.state_dict()
+        return state
 
     def set_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` has given, as tensors or arrays (imperative mode).
@@ -261,12 +298,19 @@ class Optimizer:
         ProgramError
             If a shape or dtype differs. Nothing is changed then.
         """
-        self._updates.set_state(self._eager_parameters(None), state)
+        if self._decay is not None and _DECAY_STATE not in state:
+            raise NotFoundError(f"the state has no {_DECAY_STATE!r}", site=caller_site())
+        self._updates.set_state(
+            self._eager_parameters(None),
+            {name: value for name, value in state.items() if self._decay is None or name != _DECAY_STATE},
+        )
+        if self._decay is not None:
+            self._decay.set_dict(state[_DECAY_STATE])
         self._learning_rate = self._updates.learning_rate(self._learning_rate)
 
     set_dict = set_state_dict
 
-    def _eager_parameters(self, parameter_list: Sequence[Parameter | str] | None) -> list[Any]:
+    def _eager_parameters(self, parameter_list: Parameters) -> list[Any]:
         params = parameter_list if parameter_list is not None else self._parameter_list
         if params is None:
             raise ProgramError(
@@ -281,7 +325,7 @@ class Optimizer:
                 )  # fmt: skip
         return list(params)
 
-    def _eager_gradients(self, parameter_list: Sequence[Parameter | str] | None) -> ParamsGrads:
+    def _eager_gradients(self, parameter_list: Parameters) -> ParamsGrads:
         params = self._eager_parameters(parameter_list)
         pairs = [(param, param.grad) for param in params if param.trainable and param.grad is not None]
         if not pairs:
@@ -320,7 +364,12 @@ class Optimizer:
     # State
 
     def _add_accumulator(
-        self, kind: str, param: Parameter, fill_value: float = 0.0, shape: Sequence[int] | None = None
+        self,
+        kind: str,
+        param: Parameter,
+        fill_value: float = 0.0,
+        shape: Sequence[int] | None = None,
+        dtype: Any = None,
     ) -> None:
         key = (default_main_program().serial, kind, param.name)
         if key in self._accumulators:
@@ -330,13 +379,24 @@ class Optimizer:
         assert param.shape is not None
         shape = param.shape if shape is None else shape
         block, startup = default_main_program().global_block(), default_startup_program().global_block()
-        self._accumulators[key] = block.create_var(name=name, shape=shape, dtype=param.dtype, persistable=True)
-        startup.create_var(
-            name=name, shape=shape, dtype=param.dtype, persistable=True, initializer=Constant(fill_value)
-        )
+        dtype = dtype or param.dtype
+        self._accumulators[key] = block.create_var(name=name, shape=shape, dtype=dtype, persistable=True)
+        startup.create_var(name=name, shape=shape, dtype=dtype, persistable=True, initializer=Constant(fill_value))
+
+    def get_opti_var_name_list(self) -> list[str]:
+        """Names of the state that the optimizer keeps for its parameters, in order of creation."""
+        return [var.name for var in self._accumulators.values()]
 
     def _accumulator(self, kind: str, param: Parameter) -> Variable:
         return self._accumulators[default_main_program().serial, kind, param.name]
+
+
+def refuse_imperative_mode(name: str) -> None:
+    """For what changes a program after the fact, so that the imperative mode has no use for it."""
+    from minigraph.dygraph.base import enabled
+
+    if enabled():
+        raise ProgramError(f"{name} works on programs, not in the imperative mode", site=caller_site())
 
 
 def _one_of(fluid_name: str, fluid: Any, paddle_name: str, paddle: Any) -> Any:
@@ -356,131 +416,3 @@ def _with_fixed_parameters(loss: Variable, no_grad_set: Iterable[Variable | str]
         return no_grad_set  # append_backward refuses either
     fixed = [param for param in loss.block.program.all_parameters() if not param.trainable]
     return [*(no_grad_set or ()), *fixed]
-
-
-class SGDOptimizer(Optimizer):
-    """Gradient descent: ``param -= learning_rate * grad``."""
-
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        inputs = {"Param": param, "Grad": grad, "LearningRate": self._rate_for(param)}
-        return block.append_op("sgd", inputs, {"ParamOut": param})
-
-
-class MomentumOptimizer(Optimizer):
-    """Gradient descent with momentum: ``velocity = momentum * velocity + grad; param -= learning_rate * velocity``.
-
-    With `use_nesterov`, ``param -= learning_rate * (grad + momentum * velocity)``.
-
-    Parameters
-    ----------
-    learning_rate, parameter_list, regularization, grad_clip, name, parameters, weight_decay
-        As in `Optimizer`.
-    momentum : float
-    use_nesterov : bool
-
-    References
-    ----------
-    I. Sutskever et al., On the importance of initialization and momentum in deep learning, ICML 2013.
-    """
-
-    def __init__(
-        self,
-        learning_rate: float | Variable = 0.001,
-        momentum: float = 0.9,
-        parameter_list: Sequence[Parameter | str] | None = None,
-        use_nesterov: bool = False,
-        regularization: WeightDecayRegularizer | None = None,
-        grad_clip: GradientClipBase | None = None,
-        name: str | None = None,
-        *,
-        parameters: Sequence[Parameter | str] | None = None,
-        weight_decay: float | WeightDecayRegularizer | None = None,
-    ) -> None:
-        super().__init__(
-            learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
-            weight_decay=weight_decay,
-        )  # fmt: skip
-        self._momentum = momentum
-        self._use_nesterov = bool(use_nesterov)
-
-    def _create_accumulators(self, block: Block, param: Parameter) -> None:
-        self._add_accumulator("velocity", param)
-
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        velocity = self._accumulator("velocity", param)
-        inputs = {"Param": param, "Grad": grad, "Velocity": velocity, "LearningRate": self._rate_for(param)}
-        attrs = {"mu": self._momentum, "use_nesterov": self._use_nesterov}
-        return block.append_op("momentum", inputs, {"ParamOut": param, "VelocityOut": velocity}, attrs)
-
-
-class AdamOptimizer(Optimizer):
-    """Adam: steps scaled by running means of the gradient and of its square.
-
-    Parameters
-    ----------
-    learning_rate, parameter_list, regularization, grad_clip, name, parameters, weight_decay
-        As in `Optimizer`.
-    beta1, beta2 : float or Variable, float[1]
-        Decay of the two means.
-    epsilon : float
-        Added to the root of the second mean.
-    lazy_mode : bool
-        For row-sparse gradients: update only the rows that have one.
-
-    References
-    ----------
-    D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015.
-    """
-
-    def __init__(
-        self,
-        learning_rate: float | Variable = 0.001,
-        beta1: float | Variable = 0.9,
-        beta2: float | Variable = 0.999,
-        epsilon: float = 1e-08,
-        parameter_list: Sequence[Parameter | str] | None = None,
-        regularization: WeightDecayRegularizer | None = None,
-        grad_clip: GradientClipBase | None = None,
-        name: str | None = None,
-        lazy_mode: bool = False,
-        *,
-        parameters: Sequence[Parameter | str] | None = None,
-        weight_decay: float | WeightDecayRegularizer | None = None,
-    ) -> None:
-        super().__init__(
-            learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
-            weight_decay=weight_decay,
-        )  # fmt: skip
-        self._beta1, self._beta2, self._epsilon, self._lazy_mode = beta1, beta2, epsilon, lazy_mode
-
-    def _create_accumulators(self, block: Block, param: Parameter) -> None:
-        self._add_accumulator("moment1", param)
-        self._add_accumulator("moment2", param)
-        for kind, beta, default in (("beta1_pow_acc", self._beta1, 0.9), ("beta2_pow_acc", self._beta2, 0.999)):
-            self._add_accumulator(kind, param, default if isinstance(beta, Variable) else beta, [1])
-
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        state = {
-            kind: self._accumulator(kind, param) for kind in ("moment1", "moment2", "beta1_pow_acc", "beta2_pow_acc")
-        }
-        inputs: dict[str, Any] = {
-            "Param": param, "Grad": grad, "LearningRate": self._rate_for(param), "Moment1": state["moment1"],
-            "Moment2": state["moment2"], "Beta1Pow": state["beta1_pow_acc"], "Beta2Pow": state["beta2_pow_acc"],
-        }  # fmt: skip
-        outputs = {
-            "ParamOut": param, "Moment1Out": state["moment1"], "Moment2Out": state["moment2"],
-            "Beta1PowOut": state["beta1_pow_acc"], "Beta2PowOut": state["beta2_pow_acc"],
-        }  # fmt: skip
-        attrs: dict[str, Any] = {"epsilon": self._epsilon, "lazy_mode": self._lazy_mode}
-        for slot, attr, beta in (("Beta1Tensor", "beta1", self._beta1), ("Beta2Tensor", "beta2", self._beta2)):
-            if isinstance(beta, Variable):
-                inputs[slot] = beta
-            else:
-                attrs[attr] = beta
-        return block.append_op("adam", inputs, outputs, attrs)
-
-
-# Fluid's short names.
-SGD = SGDOptimizer
-Momentum = MomentumOptimizer
-Adam = AdamOptimizer

@@ -1,0 +1,119 @@
+"""What every benchmark shares: engines take turns within one run, results are compared, medians are printed."""
+
+import gc
+import importlib.metadata
+import os
+import platform
+import statistics
+import time
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+CONSOLE = Console()
+
+
+@dataclass
+class Settings:
+    """Which engines, how long, and where the results are collected."""
+
+    engines: list[str]
+    rounds: int = 10
+    sizes: tuple[int, ...] = (1_000, 10_000, 100_000)
+    results: list[dict] = field(default_factory=list)
+
+
+def take_turns(functions, rounds, turn=0.05):
+    """Seconds of single calls of each function, in turns of about `turn` seconds over several rounds."""
+    times = {name: [] for name in functions}
+    once = {name: min(_seconds(function) for _ in range(3)) for name, function in functions.items()}
+    repeats = {name: max(1, min(50, int(turn / seconds))) for name, seconds in once.items()}
+    gc.collect()
+    gc.freeze()  # what the engines keep alive is not looked at again and again, whichever of them allocates
+    for _ in range(rounds):
+        for name, function in functions.items():
+            for _ in range(repeats[name]):
+                times[name].append(_seconds(function))
+    gc.unfreeze()
+    return times
+
+
+def _seconds(function):
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def compare(title, makers, settings, unit=1, rtol=1e-3, atol=1e-5):
+    """Check that the engines agree on their first three calls, let them take turns and print the table.
+
+    `makers` has for each engine a function that prepares and returns what is timed; `unit` is how many operations one
+    call stands for.
+    """
+    functions = {}
+    for name, make in makers.items():
+        if name in settings.engines:
+            functions[name] = make()
+    firsts = {name: [_flat(function()) for _ in range(3)] for name, function in functions.items()}
+    reference = next(iter(firsts))
+    for name, results in firsts.items():
+        for expected, actual in zip(firsts[reference], results, strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=rtol, atol=atol, err_msg=f"{title}: {name}, {reference}")
+    times = take_turns(functions, settings.rounds)
+    report(title, {name: [t / unit for t in each] for name, each in times.items()}, settings)
+
+
+def _flat(result):
+    """The numbers that one call returned; only the start of a long result, which is enough to compare."""
+    parts = result if isinstance(result, list | tuple) else [result]
+    return np.concatenate([np.ravel(np.asarray(part))[:1000] for part in parts])
+
+
+def report(title, times, settings):
+    medians = {name: statistics.median(each) for name, each in times.items()}
+    lowest = {name: min(each) for name, each in times.items()}
+    CONSOLE.print(f"\n{title}")
+    table = Table("engine", "median us", "to the best peer", "lowest us", "to the best peer", "calls")
+    for name, each in times.items():
+        figures = [f(name) for values in (medians, lowest) for f in (partial(_micro, values), partial(_ratio, values))]
+        table.add_row(name, *figures, str(len(each)))
+        row = {"workload": title, "engine": name, "median_s": medians[name], "lowest_s": lowest[name]}
+        settings.results.append(row)
+    CONSOLE.print(table)
+
+
+def _micro(seconds, name):
+    value = seconds[name] * 1e6
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def _ratio(seconds, name):
+    peers = [value for peer, value in seconds.items() if peer != "minigraph"]
+    return f"{seconds[name] / min(peers):.2f}" if peers else ""
+
+
+def describe_machine(engines):
+    import minigraph
+
+    versions = [f"minigraph {minigraph.__version__}", f"NumPy {np.__version__}", f"Python {platform.python_version()}"]
+    for module, engine in (("torch", "torch"), ("jax", "jax"), ("optax", "jax")):
+        if engine in engines:
+            versions.append(f"{module} {importlib.metadata.version(module)}")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{', '.join(versions)}; {_processor()}, {cores} core(s); load {_load()}"
+
+
+def _processor():
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo") as lines:
+            names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+        if names:
+            return names[0]
+    return platform.processor() or platform.machine()
+
+
+def _load():
+    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"

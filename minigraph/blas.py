@@ -1,0 +1,146 @@
+"""The BLAS behind NumPy's matrix products: which it is, and a remedy where it takes slow kernels for a processor.
+
+Importing this loads NumPy. OpenBLAS chooses its kernels at that moment and reads the environment then, so the package
+imports this before anything else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import sys
+from collections.abc import Callable, Mapping
+from ctypes import CDLL, c_char_p, c_int
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CORETYPE = "OPENBLAS_CORETYPE"
+SWITCH = "MINIGRAPH_BLAS_CORETYPE"
+WANTED = "SkylakeX"
+_NEEDED_FLAGS = frozenset({"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512cd"})
+"""What the SkylakeX kernels are compiled for. Linux lists a flag only where it also saves the registers."""
+_NEWEST_KNOWN_FAMILY = 25
+"""Zen 3 and 4. What OpenBLAS up to 0.3.31 knows it chooses well for itself."""
+
+
+@dataclass(frozen=True)
+class Blas:
+    """A BLAS library in this process; what is not known is empty or None."""
+
+    name: str
+    version: str
+    core_type: str
+    threads: int | None
+
+
+def core_type_to_set(processor: str, environment: Mapping[str, str]) -> str | None:
+    """The core type to tell OpenBLAS, if it would not recognize the processor itself.
+
+    Parameters
+    ----------
+    processor : str
+        What ``/proc/cpuinfo`` says.
+    environment : mapping
+        A core type that the user has set is left alone; ``MINIGRAPH_BLAS_CORETYPE=off`` turns all of this off.
+
+    References
+    ----------
+    OpenMathLib/OpenBLAS, pull request 6033: AMD's family 26 (Zen 5, 6) is missing from the detection at run time.
+    """
+    if CORETYPE in environment or environment.get(SWITCH, "").strip().lower() == "off":
+        return None
+    fields: dict[str, str] = {}
+    for line in processor.splitlines():
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip(), value.strip())  # the first processor speaks for all
+    family = fields.get("cpu family", "")
+    unknown = fields.get("vendor_id") == "AuthenticAMD" and family.isdigit() and int(family) > _NEWEST_KNOWN_FAMILY
+    return WANTED if unknown and _NEEDED_FLAGS.issubset(fields.get("flags", "").split()) else None
+
+
+def read_processor() -> str:
+    """``/proc/cpuinfo`` on Linux and x86-64, else the empty string."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return ""
+    try:
+        return Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def load_numpy() -> None:
+    """Import NumPy, telling its OpenBLAS the processor's core type where need be; the environment is put back."""
+    wanted = None if "numpy" in sys.modules else core_type_to_set(read_processor(), os.environ)
+    if wanted is not None:
+        os.environ[CORETYPE] = wanted
+    try:
+        importlib.import_module("numpy")
+    finally:
+        if wanted is not None:
+            del os.environ[CORETYPE]
+
+
+def numpy_blas() -> Blas:
+    """What NumPy multiplies matrices with: asked of threadpoolctl if that is installed, else of NumPy and the library.
+
+    Examples
+    --------
+    >>> numpy_blas()
+    Blas(name=..., version=..., core_type=..., threads=...)
+    """
+    return _by_threadpoolctl() or _by_numpy()
+
+
+def _by_threadpoolctl() -> Blas | None:
+    try:
+        from threadpoolctl import threadpool_info
+    except ImportError:
+        return None
+    for found in threadpool_info():
+        if found["user_api"] == "blas":
+            core_type = found.get("architecture") or ""
+            return Blas(found["internal_api"], found["version"] or "", core_type, found["num_threads"])
+    return None
+
+
+def _by_numpy() -> Blas:
+    import numpy as np
+
+    built_with: Any = np.show_config(mode="dicts")
+    described = built_with.get("Build Dependencies", {}).get("blas", {})
+    core_type, threads = _ask_openblas()
+    return Blas(described.get("name", "unknown"), described.get("version", ""), core_type, threads)
+
+
+def _ask_openblas() -> tuple[str, int | None]:
+    """Core type and threads of the OpenBLAS in NumPy's wheel."""
+    for path in _libraries_of_the_wheel():
+        library = CDLL(str(path))  # loaded already, so this is the one that NumPy uses
+        core_type = _first(library, "openblas_get_corename", c_char_p)
+        threads = _first(library, "openblas_get_num_threads", c_int)
+        if core_type is not None:
+            return core_type().decode(), threads() if threads is not None else None
+    return "", None
+
+
+def _libraries_of_the_wheel() -> list[Path]:
+    import numpy as np
+
+    package = Path(np.__file__).parent
+    folders = [package.parent / "numpy.libs", package / ".dylibs"]
+    return sorted(path for folder in folders for path in folder.glob("*openblas*"))
+
+
+def _first(library: CDLL, name: str, result: Any) -> Callable[[], Any] | None:
+    """The function under the first of the names that wheels give it."""
+    for full in (f"scipy_{name}64_", f"scipy_{name}", f"{name}64_", name):
+        function = getattr(library, full, None)
+        if function is not None:
+            function.restype = result
+            return function
+    return None
+
+
+load_numpy()

@@ -1,0 +1,223 @@
+"""Which rewrites a program is run with: fluid's `BuildStrategy` and `CompiledProgram`."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
+from minigraph.ir import Program
+from minigraph.passes import (
+    CleanUp,
+    FoldConstants,
+    FuseGlobalNorm,
+    FuseSoftmaxCrossEntropy,
+    MergeMatmuls,
+    Pass,
+    Pipeline,
+    RemoveDeadOps,
+    ShareCommonSubexpressions,
+    TransposeIntoMatmul,
+)
+
+
+class GradientScaleStrategy(enum.Enum):
+    """What the gradient of a loss begins with on each of several devices."""
+
+    CoeffNumDevice = 0
+    One = 1
+    Customized = 2
+
+
+class ReduceStrategy(enum.Enum):
+    """How gradients of several devices are added up."""
+
+    AllReduce = 0
+    Reduce = 1
+
+
+_KEEP_BITS: dict[str, Pass] = {
+    "fold_constants": FoldConstants(),
+    "clean_up": CleanUp(),
+    "transpose_into_matmul": TransposeIntoMatmul(),
+    "share_common_subexpressions": ShareCommonSubexpressions(),
+}
+_ROUND_OTHERWISE: dict[str, Pass] = {
+    "fuse_softmax_cross_entropy": FuseSoftmaxCrossEntropy(),
+    "merge_matmuls": MergeMatmuls(),
+}
+_SWITCHES = {
+    **{name: name != "transpose_into_matmul" for name in _KEEP_BITS},
+    **dict.fromkeys(_ROUND_OTHERWISE, False),
+    "enable_auto_fusion": False,
+}
+"""Fields that say which passes run, and their defaults."""
+
+_WITHOUT_EFFECT: dict[str, Any] = {
+    "cache_runtime_context": False,
+    "enable_backward_optimizer_op_deps": True,
+    "enable_inplace": True,
+    "enable_sequential_execution": False,
+    "fuse_all_optimizer_ops": False,
+    "fuse_all_reduce_ops": True,
+    "fuse_bn_act_ops": False,
+    "fuse_broadcast_ops": True,
+    "fuse_elewise_add_act_ops": False,
+    "fuse_relu_depthwise_conv": False,
+    "memory_optimize": None,
+    "reduce_strategy": ReduceStrategy.AllReduce,
+    "remove_unnecessary_lock": True,
+    "sync_batch_norm": False,
+}
+"""Fluid's fields about speed, memory, order or devices: they change no result."""
+
+_ONE_VALUE: dict[str, Any] = {
+    "async_mode": False,
+    "debug_graphviz_path": "",
+    "hierarchical_allreduce_inter_nranks": 0,
+    "is_distribution": False,
+    "mkldnn_enabled_op_types": set(),
+    "nccl_comm_num": 1,
+    "num_trainers": 1,
+    "trainer_id": 0,
+    "trainers_endpoints": [],
+    "use_hierarchical_allreduce": False,
+}
+"""Fluid's fields that ask for what minigraph does not have."""
+
+_FIELDS = {
+    **_SWITCHES, **_WITHOUT_EFFECT, **_ONE_VALUE, "gradient_scale_strategy": GradientScaleStrategy.CoeffNumDevice,
+}  # fmt: skip
+
+
+class BuildStrategy:
+    """Which rewrites an executor applies to its private copy of a program.
+
+    Attributes
+    ----------
+    fold_constants, clean_up, share_common_subexpressions : bool
+        Run `FoldConstants`, `CleanUp`, `ShareCommonSubexpressions`; True by default. They keep every bit.
+    transpose_into_matmul : bool
+        Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
+    fuse_softmax_cross_entropy, merge_matmuls : bool
+        Run `FuseSoftmaxCrossEntropy`, `MergeMatmuls`; False by default. They round otherwise, see there how much.
+    enable_auto_fusion : bool
+        Run all fusions.
+
+    Raises
+    ------
+    NotFoundError
+        When a field is set that there is none of.
+    WrongTypeError
+        When a switch is not set to a bool.
+    ProgramError
+        When a field is set to what minigraph does not have, such as several trainers.
+
+    Warns
+    -----
+    UserWarning
+        When a field of fluid's is set that changes no result and has no effect here.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> strategy = fluid.BuildStrategy()
+    >>> strategy.fuse_softmax_cross_entropy = True
+    >>> strategy.fold_constants = False
+    >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
+    ['FuseGlobalNorm', 'CleanUp', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'RemoveDeadOps']
+    """
+
+    enable_auto_fusion: bool
+
+    GradientScaleStrategy = GradientScaleStrategy
+    ReduceStrategy = ReduceStrategy
+
+    def __init__(self) -> None:
+        self.__dict__.update(_FIELDS, mkldnn_enabled_op_types=set(), trainers_endpoints=[])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _FIELDS:
+            raise NotFoundError(f"BuildStrategy has no field {name!r}", site=caller_site(), hint=suggest(name, _FIELDS))
+        if name in _SWITCHES:
+            if not isinstance(value, bool):
+                raise WrongTypeError(f"{name} must be True or False, got {value!r:.80}", site=caller_site())
+        elif name in _WITHOUT_EFFECT:
+            if value != _WITHOUT_EFFECT[name]:
+                warn(f"BuildStrategy.{name} = {value!r:.80} has no effect: minigraph runs on one device and sees to "
+                     "memory, order and speed itself")  # fmt: skip
+        elif name == "gradient_scale_strategy":
+            # On one device the coefficient of the number of devices is one, too.
+            if value not in (GradientScaleStrategy.CoeffNumDevice, GradientScaleStrategy.One):
+                raise ProgramError(
+                    f"gradient_scale_strategy must be CoeffNumDevice or One, got {value!r:.80}", site=caller_site(),
+                    hint="Scale the loss, or give fluid.gradients its target_gradients.",
+                )  # fmt: skip
+        elif value != _ONE_VALUE[name]:
+            raise ProgramError(
+                f"BuildStrategy.{name} = {value!r:.80} asks for what minigraph does not have", site=caller_site(),
+                hint=f"Leave it at {_ONE_VALUE[name]!r}.",
+            )  # fmt: skip
+        self.__dict__[name] = value
+
+    def pipeline(self) -> Pipeline:
+        """The passes that the fields ask for, in order."""
+        keeping = [each for name, each in _KEEP_BITS.items() if getattr(self, name)]
+        fusing = [each for name, each in _ROUND_OTHERWISE.items() if self.enable_auto_fusion or getattr(self, name)]
+        return Pipeline((FuseGlobalNorm(), *keeping, *fusing, RemoveDeadOps()))
+
+    def __repr__(self) -> str:
+        changed = [f"{name}={value!r}" for name, value in vars(self).items() if value != _FIELDS[name]]
+        return f"<BuildStrategy {' '.join(changed) or 'as by default'}>"
+
+
+class CompiledProgram:
+    """A program and the rewrites it is run with; `Executor.run` takes it in place of the program.
+
+    Parameters
+    ----------
+    program_or_graph : Program
+    build_strategy : BuildStrategy, optional
+        Read when the `CompiledProgram` is made.
+
+    Raises
+    ------
+    WrongTypeError
+        For another kind of argument.
+
+    Examples
+    --------
+    >>> import minigraph as fluid, numpy as np
+    >>> main = fluid.Program()
+    >>> with fluid.program_guard(main):
+    ...     y = fluid.layers.scale(fluid.data("x", [None]), 2.0)
+    >>> strategy = fluid.BuildStrategy()
+    >>> strategy.enable_auto_fusion = True
+    >>> fluid.Executor().run(fluid.CompiledProgram(main, strategy), {"x": np.ones(2, "float32")}, [y])
+    [array([2., 2.], dtype=float32)]
+    """
+
+    def __init__(self, program_or_graph: Program, build_strategy: BuildStrategy | None = None) -> None:
+        if not isinstance(program_or_graph, Program):
+            raise WrongTypeError(
+                f"CompiledProgram needs a Program, got {type(program_or_graph).__name__}", site=caller_site()
+            )
+        if build_strategy is not None and not isinstance(build_strategy, BuildStrategy):
+            raise WrongTypeError(
+                f"build_strategy must be a BuildStrategy, got {type(build_strategy).__name__}", site=caller_site()
+            )
+        self.program = program_or_graph
+        self.passes = (build_strategy or BuildStrategy()).pipeline()
+
+    def with_data_parallel(self, *args: Any, **kwargs: Any) -> CompiledProgram:
+        """Out of scope: minigraph runs a program on one device.
+
+        Raises
+        ------
+        ProgramError
+            Always.
+        """
+        raise ProgramError(
+            "with_data_parallel is out of scope: minigraph runs a program on one device", site=caller_site(),
+            hint="Run the CompiledProgram, or the program, as it is.",
+        )  # fmt: skip

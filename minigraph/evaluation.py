@@ -1,0 +1,48 @@
+"""One operator computed by its kernel, outside of any plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from minigraph.errors import ExecutionError
+from minigraph.ir import Operator
+from minigraph.kernels import find_kernel
+from minigraph.lowering import attrs_for_kernel, wanted_outputs
+from minigraph.opdef import EMPTY
+from minigraph.place import Place
+
+
+def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -> dict[str, Any]:
+    """Output values of `op` by name, its inputs read through `read`.
+
+    Raises
+    ------
+    ExecutionError
+        If the operator has no kernel for the place, or its kernel refuses the values.
+    """
+    kernel = find_kernel(op.type, place.kind)
+    if kernel is None:
+        raise ExecutionError(f"{op.type} has no kernel for {place.kind}")
+    arguments: list[Any] = []
+    for slot in op.definition.inputs:
+        found = [read(name) if name != EMPTY else None for name in op.inputs.get(slot.name, ())]
+        if slot.duplicable:
+            arguments.append(found if found or not slot.dispensable else None)
+        else:
+            arguments.append(found[0] if found else None)
+    keywords = attrs_for_kernel(op, kernel)
+    if kernel.takes_rng:
+        keywords["rng"] = rng
+    if kernel.takes_wanted:
+        keywords["wanted"] = wanted_outputs(op)
+    result = kernel.function(place.xp, *arguments, **keywords)
+    slots = op.definition.outputs
+    by_slot = result if len(slots) > 1 else (result,)
+    values = {}
+    for slot, value in zip(slots, by_slot, strict=True):
+        names = op.outputs.get(slot.name, ())
+        for name, each in zip(names, value if slot.duplicable else (value,), strict=False):
+            if name != EMPTY:
+                values[name] = each
+    return values

@@ -1,0 +1,48 @@
+"""Saving and loading: variables, programs, models to run without training, state dictionaries.
+
+Files are in the layouts of Paddle 1.8.5, which reads what is written here and whose files are read here, or in the
+safetensors format, which is recommended for new files. What is always true: a file is written whole or not at all;
+reading a file runs nothing that it holds; a damaged or unfitting file is an error that says so, and changes nothing.
+
+The readers of `minigraph.reader` are here too, as in fluid.
+"""
+
+from minigraph.io.inference_model import load_inference_model, save_inference_model
+from minigraph.io.program_desc import deserialize_program, serialize_program
+from minigraph.io.programs import load, load_program_state, save, set_program_state
+from minigraph.io.safetensors_files import load_safetensors, save_safetensors
+from minigraph.io.state_dicts import load_dygraph, save_dygraph
+from minigraph.io.variables import (
+    get_program_parameter,
+    get_program_persistable_vars,
+    is_belong_to_optimizer,
+    is_parameter,
+    is_persistable,
+    load_params,
+    load_persistables,
+    load_vars,
+    save_params,
+    save_persistables,
+    save_vars,
+)
+from minigraph.reader import (
+    ComposeNotAligned,
+    batch,
+    buffered,
+    cache,
+    chain,
+    compose,
+    firstn,
+    map_readers,
+    shuffle,
+    xmap_readers,
+)
+
+__all__ = [
+    "ComposeNotAligned", "batch", "buffered", "cache", "chain", "compose", "deserialize_program", "firstn",
+    "get_program_parameter", "get_program_persistable_vars", "is_belong_to_optimizer", "is_parameter", "is_persistable",
+    "load", "load_dygraph", "load_inference_model", "load_params", "load_persistables", "load_program_state",
+    "load_safetensors", "load_vars", "map_readers", "save", "save_dygraph", "save_inference_model", "save_params",
+    "save_persistables", "save_safetensors", "save_vars", "serialize_program", "set_program_state", "shuffle",
+    "xmap_readers",
+]  # fmt: skip

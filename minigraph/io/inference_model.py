@@ -1,0 +1,222 @@
+"""Models to run without training: a pruned program and its parameters in a folder that Paddle 1.8.5 reads too."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
+from minigraph.io.files import inside, read_file, write_files
+from minigraph.io.program_desc import describe, read_program
+from minigraph.io.tensors import tensor_chunks
+from minigraph.io.variables import (
+    checked_program,
+    get_program_persistable_vars,
+    load_vars,
+    place_of,
+    values_of,
+)
+from minigraph.io.wire import encode
+from minigraph.ir import Program, Variable
+
+MODEL_FILENAME = "__model__"
+
+
+def save_inference_model(
+    dirname: str | os.PathLike[str],
+    feeded_var_names: str | Sequence[str],
+    target_vars: Variable | Sequence[Variable],
+    executor: Any,
+    main_program: Program | None = None,
+    model_filename: str | None = None,
+    params_filename: str | None = None,
+    export_for_deployment: bool = True,
+    program_only: bool = False,
+) -> list[str]:
+    """Save what computes `target_vars` from what is fed, and the parameters that this needs.
+
+    The program is that of ``main_program.clone(for_test=True)``, pruned, with a ``scale`` by 1 behind each target as
+    Paddle has it; `main_program` itself stays as it is. Program and parameters are written whole or not at all.
+
+    Parameters
+    ----------
+    dirname : path
+        The folder.
+    feeded_var_names : list of str
+        What will be fed, in this order.
+    target_vars : list of Variable
+        What will be fetched.
+    executor : Executor
+        As in fluid; saving needs none.
+    main_program : Program, optional
+        By default the default main program.
+    model_filename : str, optional
+        Default: ``__model__``.
+    params_filename : str, optional
+        Save all parameters in this one file; by default each has a file of its own.
+    export_for_deployment : bool
+        Must be True, the one way that Paddle 1.8.5 has documented.
+    program_only : bool
+        Leave the parameters out.
+
+    Returns
+    -------
+    list of str
+        The names of what will be fetched.
+
+    Raises
+    ------
+    NotFoundError
+        If a fed variable is unknown.
+    ProgramError
+        If a target depends on a variable that is neither fed nor persistable, or a parameter has no value.
+
+    Examples
+    --------
+    >>> import minigraph as fluid, numpy as np, tempfile
+    >>> main, startup, exe = fluid.Program(), fluid.Program(), fluid.Executor(fluid.CPUPlace())
+    >>> with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()), tempfile.TemporaryDirectory() as tmp:
+    ...     y = fluid.layers.scale(fluid.data("x", [None, 2]), 3.0)
+    ...     fluid.io.save_inference_model(tmp, ["x"], [y], exe, main)
+    ...     program, feeds, fetches = fluid.io.load_inference_model(tmp, exe)
+    ...     exe.run(program, feed={feeds[0]: np.ones((1, 2), "float32")}, fetch_list=fetches)
+    ['save_infer_model/scale_0.tmp_0']
+    [array([[3., 3.]], dtype=float32)]
+    """
+    if not export_for_deployment:
+        raise ProgramError(
+            "export_for_deployment=False is not supported", site=caller_site(),
+            hint="fluid.save keeps the whole program and all its variables.",
+        )  # fmt: skip
+    feeds = _checked_names(feeded_var_names)
+    program, fetches = _pruned(checked_program(main_program), feeds, _checked_targets(target_vars))
+    folder = Path(os.path.normpath(dirname))
+    model = inside(folder, os.path.basename(model_filename or MODEL_FILENAME))
+    files: dict[Path, Any] = {model: [encode(describe(program, feeds, fetches))]}
+    if not program_only:
+        arrays = values_of(get_program_persistable_vars(program))
+        if params_filename is None:
+            files.update({inside(folder, name): tensor_chunks(array) for name, array in arrays.items()})
+        else:
+            chunks = (chunk for name in sorted(arrays) for chunk in tensor_chunks(arrays[name]))
+            files[inside(folder, os.path.basename(params_filename))] = chunks
+    write_files(files)
+    return fetches
+
+
+def load_inference_model(
+    dirname: str | os.PathLike[str] | None,
+    executor: Any,
+    model_filename: str | bytes | None = None,
+    params_filename: str | bytes | None = None,
+    pserver_endpoints: Sequence[str] | None = None,
+) -> list[Any]:
+    """Load what `save_inference_model`, or that of Paddle 1.8.5, has saved; the parameters enter the global scope.
+
+    Parameters
+    ----------
+    dirname : path or None
+        The folder. None: `model_filename` and `params_filename` hold the bytes themselves.
+    executor : Executor
+        Its place is where the parameters go.
+    pserver_endpoints : None
+        Parameter servers are out of scope.
+
+    Returns
+    -------
+    list
+        The program, the names to feed, the variables to fetch.
+
+    Raises
+    ------
+    MissingFileError
+        If a file is missing.
+    DataError
+        If a file is damaged.
+    NotFoundError
+        If the program has operators that minigraph does not have; all of them are listed.
+    MismatchError
+        If the parameters do not fit the program.
+    """
+    if pserver_endpoints:
+        raise ProgramError("pserver_endpoints: parameter servers are out of scope", site=caller_site())
+    place_of(executor)
+    if dirname is None:
+        if not isinstance(model_filename, bytes) or not isinstance(params_filename, bytes | None):
+            raise WrongTypeError(
+                "without dirname, model_filename and params_filename must be the bytes of the files", site=caller_site()
+            )
+        data, source = model_filename, "the model given"
+    else:
+        path = Path(os.path.normpath(dirname)) / os.path.basename(_as_text(model_filename) or MODEL_FILENAME)
+        data, source = read_file(path, "a model"), str(path)
+        params_filename = os.path.basename(_as_text(params_filename) or "") or None
+    program, feeds, fetches = read_program(data, source)
+    persistables = get_program_persistable_vars(program)
+    if persistables:
+        load_vars(executor, dirname, program, vars=persistables, filename=params_filename)
+    return [program, feeds, [program.global_block().var(name) for name in fetches]]
+
+
+def _as_text(name: str | bytes | None) -> str | None:
+    return os.fsdecode(name) if name is not None else None
+
+
+def _checked_names(names: str | Sequence[str]) -> list[str]:
+    found = [names] if isinstance(names, str) else list(names)
+    if not all(isinstance(name, str) for name in found):
+        raise WrongTypeError(f"feeded_var_names must be a list of str, got {names!r:.80}", site=caller_site())
+    return found
+
+
+def _checked_targets(targets: Variable | Sequence[Variable]) -> list[Variable]:
+    found = [targets] if isinstance(targets, Variable) else list(targets)
+    if not found or not all(isinstance(target, Variable) for target in found):
+        raise WrongTypeError(f"target_vars must be a list of Variable, got {targets!r:.80}", site=caller_site())
+    return found
+
+
+def _pruned(main_program: Program, feeds: Sequence[str], targets: Sequence[Variable]) -> tuple[Program, list[str]]:
+    """A program with what computes the targets and nothing else, and the names of its results."""
+    program = main_program.clone(for_test=True)
+    block = program.global_block()
+    for name in feeds:
+        if name not in block.vars:
+            raise NotFoundError(
+                f"the program has no variable {name!r} to feed", site=caller_site(), hint=suggest(name, block.vars)
+            )
+    fetches = [_append_scale(program, block.var(target.name), index) for index, target in enumerate(targets)]
+    needed = _keep_needed(program, set(feeds), fetches)
+    missing = [name for name in sorted(needed) if not block.var(name).persistable]
+    if missing:
+        raise ProgramError(
+            "the targets depend on what is neither fed nor persistable", details=missing, site=caller_site(),
+            hint="Name it in feeded_var_names.",
+        )  # fmt: skip
+    return program, fetches
+
+
+def _append_scale(program: Program, target: Variable, index: int) -> str:
+    """Append ``scale`` by 1 to a target; names the result like Paddle, with the next number that is free."""
+    block, number = program.global_block(), 0
+    while block.has_var(name := f"save_infer_model/scale_{index}.tmp_{number}"):
+        number += 1
+    out = block.create_var(name=name)
+    block.append_op("scale", {"X": target}, {"Out": out}, {"scale": 1.0})
+    return name
+
+
+def _keep_needed(program: Program, feeds: set[str], fetches: Sequence[str]) -> set[str]:
+    """Keep only what computes `fetches` from `feeds`; returns the other variables that this reads."""
+    block, needed = program.global_block(), set(fetches)
+    for op in list(reversed(block.ops)):
+        if needed.isdisjoint(op.output_arg_names):
+            block.remove(op)
+            continue
+        needed.difference_update(op.output_arg_names)
+        needed.update(name for name in op.input_arg_names if name not in feeds)
+    used = {name for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)} | feeds
+    block.vars = {name: var for name, var in block.vars.items() if name in used}
+    return needed

@@ -1,0 +1,260 @@
+"""Whole programs in files: description, parameters, and what an optimizer and clips keep."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigraph.errors import DataError, MismatchError, NotFoundError, ProgramError, WrongTypeError, caller_site, warn
+from minigraph.io import pickles
+from minigraph.io.files import as_path, inside, is_left_over, read_file, write_files
+from minigraph.io.inference_model import MODEL_FILENAME
+from minigraph.io.program_desc import serialize_program
+from minigraph.io.safetensors_files import SUFFIX, load_safetensors, save_safetensors
+from minigraph.io.state_dicts import (
+    MODEL_SUFFIX,
+    OPTIMIZER_SUFFIX,
+    PARAMS_SUFFIX,
+    load_object,
+    read_pickle,
+    save_object,
+    with_suffix,
+    without_suffix,
+)
+from minigraph.io.tensors import read_tensors
+from minigraph.io.variables import (
+    Arrays,
+    assign,
+    checked_program,
+    get_program_parameter,
+    get_program_persistable_vars,
+    is_belong_to_optimizer,
+    place_of,
+    read_separate_files,
+    values_of,
+)
+from minigraph.ir import Program, Variable
+
+
+def save(program: Any, model_path: str | os.PathLike[str], protocol: int = 4) -> None:
+    """Save a program and the values of its persistable variables, or, as in Paddle 2, a state dictionary.
+
+    Parameters
+    ----------
+    program : Program or dict
+        A program is saved as ``<model_path>.pdparams`` (its parameters), ``<model_path>.pdopt`` (what else is
+        persistable) and ``<model_path>.pdmodel`` (its description). Tensors, arrays, numbers and strings in plain
+        containers are saved in exactly the file `model_path`.
+    model_path : path
+        If it ends in ``.safetensors``, that one file holds all persistable variables, or the dictionary, in that
+        format, which is the recommended one.
+    protocol : int
+        The pickle protocol, 2 to 4, for what is no program.
+
+    Raises
+    ------
+    ProgramError
+        If a variable has no value, or the path names no file.
+
+    Examples
+    --------
+    >>> import minigraph as fluid, tempfile
+    >>> main, startup, exe = fluid.Program(), fluid.Program(), fluid.Executor(fluid.CPUPlace())
+    >>> with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()), tempfile.TemporaryDirectory() as tmp:
+    ...     y = fluid.layers.fc(fluid.data("x", [None, 4]), 2)
+    ...     _ = exe.run(startup)
+    ...     fluid.save(main, tmp + "/net")
+    ...     fluid.load(main, tmp + "/net")
+    """
+    if not isinstance(program, Program):
+        save_object(program, model_path, protocol)
+        return
+    path = as_path(model_path, "model_path")
+    if path.suffix == SUFFIX:
+        save_safetensors(values_of(get_program_persistable_vars(program)), path)
+        return
+    states = {
+        PARAMS_SUFFIX: values_of(get_program_parameter(program)),
+        OPTIMIZER_SUFFIX: values_of(filter(is_belong_to_optimizer, program.list_vars())),
+    }
+    files = {with_suffix(path, suffix): [pickles.dump(arrays)] for suffix, arrays in states.items()}
+    write_files({**files, with_suffix(path, MODEL_SUFFIX): [serialize_program(program)]})
+
+
+def load(
+    program: Any,
+    model_path: str | os.PathLike[str] | None = None,
+    executor: Any = None,
+    var_list: Sequence[Variable] | None = None,
+    *,
+    keep_name_table: bool = False,
+    return_numpy: bool = False,
+) -> Any:
+    """Load what `save` has saved into the global scope, or, as in Paddle 2, return what a file holds.
+
+    Parameters
+    ----------
+    program : Program or path
+        The program whose persistable variables are set. A path instead: the file to read, with nothing set.
+    model_path : path
+        With or without one of the suffixes; or a folder or a file of `save_vars`, `save_params` or `save_persistables`.
+        A folder may lack some variables, which then keep their values; a warning names them.
+    executor : Executor, optional
+        Its place is where the values go; by default they stay on the place where they are.
+    var_list : list of Variable, optional
+        The variables in a file of `save_vars`, whose tensors have no names.
+    keep_name_table, return_numpy : bool
+        When a path is read: keep the names of the parameters themselves, return arrays even in the imperative mode.
+
+    Returns
+    -------
+    None or object
+        For a path, what the file holds, its arrays as tensors in the imperative mode.
+
+    Raises
+    ------
+    MissingFileError
+        If there is no such file.
+    DataError
+        If a file is damaged, or holds anything but arrays and plain containers.
+    NotFoundError
+        If the file has nothing for a variable of the program; all such are listed.
+    MismatchError
+        If a shape or element type is not that of its variable. Nothing is loaded then.
+    """
+    if model_path is None and not isinstance(program, Program):
+        return load_object(program, keep_name_table, return_numpy)
+    checked_program(program)
+    place = place_of(executor) if executor is not None else None
+    path = _any_path(model_path)
+    state = _read_state(path, var_list, program)
+    if var_list is not None:
+        wanted = list(var_list)
+    elif path.is_dir():
+        # As with save_params, whose folder has nothing for the optimizer.
+        wanted = [var for var in get_program_persistable_vars(program) if var.name in state]
+        _warn_unused(state, wanted)
+        absent = [var.name for var in get_program_persistable_vars(program) if var.name not in state]
+        if absent:
+            warn(f"{path} has no file for {', '.join(absent)}: they keep their values")
+    else:
+        wanted = get_program_persistable_vars(program)
+    missing = [var.name for var in wanted if var.name not in state]
+    if missing:
+        raise NotFoundError(
+            f"{path} does not hold all variables of the program", details=missing, site=caller_site(),
+            hint="Load it with the program that it was saved from.",
+        )  # fmt: skip
+    assign(wanted, _arrays_only(state, wanted), place)
+
+
+def load_program_state(
+    model_path: str | os.PathLike[str], var_list: Sequence[Variable] | None = None
+) -> dict[str, Any]:
+    """The values that `save`, or one of `save_vars`, `save_params` and `save_persistables`, has saved, by name.
+
+    Parameters
+    ----------
+    model_path : path
+        With or without one of the suffixes; or a folder with a file for each variable; or one file of several.
+    var_list : list of Variable, optional
+        The variables to read from a folder, or those in a file of several, whose tensors have no names.
+
+    Raises
+    ------
+    MissingFileError
+        If there is no such file.
+    DataError
+        If a file is damaged.
+    """
+    return _read_state(_any_path(model_path), var_list, None)
+
+
+def set_program_state(program: Program, state_dict: Mapping[str, Any]) -> None:
+    """Set the persistable variables of a program, in the global scope, to the values in `state_dict`.
+
+    What belongs to no variable is warned about; variables without a value there keep theirs.
+
+    Raises
+    ------
+    MismatchError
+        If a shape or element type is not that of its variable. Nothing is changed then.
+    """
+    checked_program(program)
+    if not isinstance(state_dict, Mapping):
+        raise WrongTypeError(f"state_dict must be a dict, got {type(state_dict).__name__}", site=caller_site())
+    found = [var for var in get_program_persistable_vars(program) if var.name in state_dict]
+    assign(found, _arrays_only(state_dict, found))
+    _warn_unused(state_dict, found)
+
+
+def _read_state(path: Path, var_list: Iterable[Variable] | None, program: Program | None) -> dict[str, Any]:
+    prefix = without_suffix(path)
+    params = with_suffix(prefix, PARAMS_SUFFIX)
+    if path.suffix == SUFFIX:
+        return dict(load_safetensors(path))
+    if params.exists():
+        optimizer = with_suffix(prefix, OPTIMIZER_SUFFIX)
+        needs_optimizer = program is not None and any(map(is_belong_to_optimizer, program.list_vars()))
+        has_optimizer = optimizer.exists() or needs_optimizer
+        return {
+            **read_pickle(params, "parameters"),
+            **(read_pickle(optimizer, "the state of an optimizer") if has_optimizer else {}),
+        }
+    names = [var.name for var in var_list] if var_list is not None else None
+    if path.is_dir():
+        return dict(read_separate_files(path, names if names is not None else _names_in(path)))
+    if path.is_file():
+        return dict(_read_combined(path, names))
+    read_file(params, "parameters")  # says what is missing
+    raise AssertionError(params)
+
+
+def _read_combined(path: Path, names: list[str] | None) -> Arrays:
+    if names is None:
+        raise ProgramError(
+            f"{path} holds tensors without names", site=caller_site(),
+            hint="Give var_list, the variables that were saved in it.",
+        )  # fmt: skip
+    tensors = read_tensors(read_file(path, f"{len(names)} variables"), str(path), len(names))
+    return dict(zip(sorted(names), tensors, strict=True))
+
+
+def _names_in(folder: Path) -> list[str]:
+    """The names of the variables that files in a folder, or below, are for."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not is_left_over(path))
+    names = [path.relative_to(folder).as_posix() for path in paths if path != folder / MODEL_FILENAME]
+    return [name for name in names if inside(folder, name)]
+
+
+def _arrays_only(state: Mapping[str, Any], variables: Iterable[Variable]) -> Arrays:
+    arrays, problems = {}, []
+    for var in variables:
+        value = state[var.name]
+        if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
+            arrays[var.name] = np.asarray(value)
+        else:
+            problems.append(f"{var.name} is a {type(value).__name__}")
+    if problems:
+        raise MismatchError("what was saved for variables is no array", details=problems, site=caller_site())
+    return arrays
+
+
+def _warn_unused(state: Mapping[str, Any], used: Iterable[Variable]) -> None:
+    names = {var.name for var in used}
+    unused = [name for name in state if name not in names]
+    if unused:
+        warn(f"the program has no variable for {', '.join(unused)}")
+
+
+def _any_path(path: str | os.PathLike[str] | None) -> Path:
+    """`path`, which may be a folder."""
+    if not isinstance(path, str | os.PathLike):
+        raise WrongTypeError(f"model_path must be a path, got {type(path).__name__}", site=caller_site())
+    if not os.fspath(path):
+        raise DataError("model_path is empty", site=caller_site())
+    return Path(path)

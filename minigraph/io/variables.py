@@ -1,0 +1,327 @@
+"""Variables of a scope in files: one file each, named like the variable, or all in one.
+
+Loading checks everything before it changes anything: names, shapes and element types.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from minigraph.defaults import default_main_program
+from minigraph.errors import (
+    DataError,
+    MismatchError,
+    MissingFileError,
+    ProgramError,
+    WrongTypeError,
+    caller_site,
+    warn,
+)
+from minigraph.io.files import as_path, inside, read_file, write_files
+from minigraph.io.tensors import read_tensors, tensor_chunks
+from minigraph.ir import Parameter, Program, Variable, VarKind
+from minigraph.place import Place
+from minigraph.scope import global_scope
+from minigraph.types import TensorType, as_dtype
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def is_parameter(var: Variable) -> bool:
+    """Whether a variable is a parameter."""
+    return isinstance(var, Parameter)
+
+
+def is_persistable(var: Variable) -> bool:
+    """Whether a variable lives in the scope from run to run."""
+    return var.persistable
+
+
+def is_belong_to_optimizer(var: Variable) -> bool:
+    """Whether a variable is persistable and no parameter: accumulators, learning rates, states of clips, counters."""
+    return var.persistable and not isinstance(var, Parameter) and not var.need_check_feed
+
+
+def get_program_parameter(program: Program) -> list[Variable]:
+    """Every parameter of a program, in order of creation."""
+    return [var for var in program.list_vars() if is_parameter(var)]
+
+
+def get_program_persistable_vars(program: Program) -> list[Variable]:
+    """Every persistable variable of a program, in order of creation."""
+    return [var for var in program.list_vars() if is_persistable(var)]
+
+
+# Saving
+
+
+def save_vars(
+    executor: Any,
+    dirname: str | os.PathLike[str] | None,
+    main_program: Program | None = None,
+    vars: Iterable[Variable] | None = None,
+    predicate: Callable[[Variable], bool] | None = None,
+    filename: str | None = None,
+) -> bytes | None:
+    """Save variables of the global scope in the layout of Paddle 1.8.5.
+
+    Parameters
+    ----------
+    executor : Executor
+        As in fluid; saving needs none.
+    dirname : path or None
+        The folder. With `filename` also None, nothing is written and the bytes are returned.
+    main_program : Program, optional
+        By default the default main program.
+    vars : list of Variable, optional
+        What to save; else those variables of `main_program` for which `predicate` is true.
+    filename : str, optional
+        Save all in this one file, in order of their names. It is replaced whole or not at all. By default each
+        variable has a file of its own.
+
+    Raises
+    ------
+    ProgramError
+        If a variable has no value.
+
+    Examples
+    --------
+    >>> import minigraph as fluid, tempfile
+    >>> main, startup, exe = fluid.Program(), fluid.Program(), fluid.Executor(fluid.CPUPlace())
+    >>> with fluid.program_guard(main, startup), fluid.scope_guard(fluid.Scope()), tempfile.TemporaryDirectory() as tmp:
+    ...     y = fluid.layers.fc(fluid.data("x", [None, 4]), 2)
+    ...     _ = exe.run(startup)
+    ...     fluid.io.save_vars(exe, tmp, main, predicate=lambda var: var.persistable, filename="weights")
+    ...     fluid.io.load_vars(exe, tmp, main, predicate=lambda var: var.persistable, filename="weights")
+    """
+    arrays = values_of(_chosen(main_program, vars, predicate))
+    if not arrays:
+        warn("there is no variable to save")
+        return None
+    in_order = [arrays[name] for name in sorted(arrays)]
+    if dirname is None and filename is None:
+        return b"".join(chunk for array in in_order for chunk in tensor_chunks(array))
+    folder = Path() if dirname is None else Path(_checked_folder(dirname))
+    if filename is None:
+        write_files({inside(folder, name): tensor_chunks(array) for name, array in arrays.items()})
+    else:
+        path = as_path(folder / filename, "filename")
+        write_files({path: (chunk for array in in_order for chunk in tensor_chunks(array))})
+    return None
+
+
+def save_params(
+    executor: Any,
+    dirname: str | os.PathLike[str] | None,
+    main_program: Program | None = None,
+    filename: str | None = None,
+) -> bytes | None:
+    """Save the parameters of a program; see `save_vars`."""
+    return save_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
+
+
+def save_persistables(
+    executor: Any,
+    dirname: str | os.PathLike[str] | None,
+    main_program: Program | None = None,
+    filename: str | None = None,
+) -> bytes | None:
+    """Save all that a program keeps from run to run; see `save_vars`.
+
+    These are its parameters, the optimizer's accumulators and learning rate, and what clips remember and count, so
+    that training goes on after `load_persistables` as if it had not been interrupted.
+    """
+    return save_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
+
+
+# Loading
+
+
+def load_vars(
+    executor: Any,
+    dirname: str | os.PathLike[str] | None,
+    main_program: Program | None = None,
+    vars: Iterable[Variable] | None = None,
+    predicate: Callable[[Variable], bool] | None = None,
+    filename: str | bytes | None = None,
+) -> None:
+    """Load variables that `save_vars`, or that of Paddle 1.8.5, has saved into the global scope.
+
+    Parameters
+    ----------
+    executor : Executor
+        Its place is where the values go.
+    dirname : path or None
+        The folder; None if `filename` holds the bytes themselves.
+    main_program, vars, predicate
+        Which variables, as for `save_vars`. Those of one file must be the ones that were saved there: tensors in a file
+        have no names, only the order of the names.
+    filename : str or bytes, optional
+        The file that holds all variables, or what it would hold. By default each variable has a file of its own.
+
+    Raises
+    ------
+    MissingFileError
+        If a file is missing; all missing ones are listed.
+    DataError
+        If a file is damaged.
+    MismatchError
+        If a shape or element type is not that of its variable; all such are listed. Nothing is loaded then.
+    """
+    place = place_of(executor)
+    chosen = {var.name: var for var in _chosen(main_program, vars, predicate)}
+    if not chosen:
+        warn("there is no variable to load")
+        return
+    assign(chosen.values(), _read_arrays(sorted(chosen), dirname, filename), place)
+
+
+def load_params(
+    executor: Any,
+    dirname: str | os.PathLike[str] | None,
+    main_program: Program | None = None,
+    filename: str | bytes | None = None,
+) -> None:
+    """Load the parameters of a program; see `load_vars`."""
+    load_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
+
+
+def load_persistables(
+    executor: Any,
+    dirname: str | os.PathLike[str] | None,
+    main_program: Program | None = None,
+    filename: str | bytes | None = None,
+) -> None:
+    """Load all that a program keeps from run to run; see `load_vars`."""
+    load_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
+
+
+def _read_arrays(names: list[str], dirname: str | os.PathLike[str] | None, filename: str | bytes | None) -> Arrays:
+    if filename is None:
+        if dirname is None:
+            raise ProgramError("neither dirname nor filename says what to load", site=caller_site())
+        return read_separate_files(Path(_checked_folder(dirname)), names)
+    if isinstance(filename, bytes):
+        data, source = filename, "the bytes given"
+    else:
+        path = as_path((Path() if dirname is None else Path(dirname)) / filename, "filename")
+        data, source = read_file(path, f"{len(names)} variables"), str(path)
+    return dict(zip(names, read_tensors(data, source, len(names)), strict=True))
+
+
+def read_separate_files(folder: Path, names: Iterable[str]) -> Arrays:
+    """The arrays of these names, each from the file in `folder` with its name."""
+    paths = {name: inside(folder, name) for name in names}
+    missing = [name for name, path in paths.items() if not path.is_file()]
+    if missing:
+        details = [f"no file {paths[name]} for the variable {name}" for name in missing]
+        raise MissingFileError(
+            f"{folder} does not hold all variables", details=details, site=caller_site(),
+            hint="If all were saved in one file, name it with filename=." if len(missing) == len(paths) else "",
+        )  # fmt: skip
+    return {name: read_tensors(read_file(path, name), str(path), 1)[0] for name, path in paths.items()}
+
+
+# Between scope and arrays
+
+
+def values_of(variables: Iterable[Variable]) -> Arrays:
+    """What the global scope holds for these variables.
+
+    Raises
+    ------
+    ProgramError
+        If it holds nothing for some of them; all are listed.
+    """
+    scope, arrays, missing = global_scope(), {}, []
+    for var in variables:
+        if var.kind is not VarKind.LOD_TENSOR:
+            raise DataError(f"{var.name} holds rows of a sparse matrix, which cannot be saved", site=caller_site())
+        holder = scope.find_var(var.name)
+        if holder is None or holder.value is None:
+            missing.append(var.name)
+        else:
+            arrays[var.name] = holder.place.to_host(holder.value)
+    if missing:
+        raise ProgramError(
+            "the scope has no value for what should be saved", details=missing, site=caller_site(),
+            hint="Run the startup program first, in the scope that is saved.",
+        )  # fmt: skip
+    return arrays
+
+
+def assign(variables: Iterable[Variable], arrays: Mapping[str, NDArray[Any]], place: Place | None = None) -> None:
+    """Set these variables in the global scope, all or none.
+
+    Parameters
+    ----------
+    place : Place, optional
+        Where the values go, by default where each variable is now.
+
+    Raises
+    ------
+    MismatchError
+        If a shape or element type is not that of its variable; all such are listed.
+    """
+    chosen = {var.name: var for var in variables}
+    problems = []
+    for name, var in chosen.items():
+        found, expected = TensorType(as_dtype(arrays[name].dtype), arrays[name].shape), var.tensor_type
+        if expected is not None and not expected.fits(found):
+            problems.append(f"{name} is declared {expected}, the file has {found}")
+    if problems:
+        raise MismatchError(
+            "what was saved does not fit the program", details=problems, site=caller_site(),
+            hint="Load it with the program that it was saved from.",
+        )  # fmt: skip
+    for name in chosen:
+        global_scope().var(name).get_tensor().set(arrays[name], place)
+
+
+def place_of(executor: Any) -> Place:
+    """The place of an executor.
+
+    Raises
+    ------
+    WrongTypeError
+        If it is no executor.
+    """
+    place = getattr(executor, "place", None)
+    if not isinstance(place, Place):
+        raise WrongTypeError(f"an Executor is needed, got {executor!r:.80}", site=caller_site())
+    return place
+
+
+def checked_program(program: Program | None) -> Program:
+    """`program`, or the default main program for None."""
+    if program is None:
+        return default_main_program()
+    if not isinstance(program, Program):
+        raise WrongTypeError(f"a Program is needed, got {type(program).__name__}", site=caller_site())
+    return program
+
+
+def _chosen(
+    program: Program | None, variables: Iterable[Variable] | None, predicate: Callable[[Variable], bool] | None
+) -> list[Variable]:
+    program = checked_program(program)
+    if variables is None:
+        if predicate is None:
+            raise ProgramError("neither vars nor predicate says which variables", site=caller_site())
+        return [var for var in program.list_vars() if predicate(var)]
+    found = [program.global_block().var(var) if isinstance(var, str) else var for var in variables]
+    for var in found:
+        if not isinstance(var, Variable):
+            raise WrongTypeError(f"vars must hold Variables, got {var!r:.80}", site=caller_site())
+    return found
+
+
+def _checked_folder(dirname: str | os.PathLike[str]) -> str:
+    if not isinstance(dirname, str | os.PathLike):
+        raise WrongTypeError(f"dirname must be a path, got {type(dirname).__name__}", site=caller_site())
+    return os.path.normpath(os.fspath(dirname))

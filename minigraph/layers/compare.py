@@ -1,0 +1,85 @@
+"""Comparisons and logic, element by element; their results are booleans through which no gradient flows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minigraph.ir import Variable
+from minigraph.layer_helper import LayerHelper, check_variable
+
+
+def less_than(x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None) -> Variable:
+    """``x < y``, written to `cond` if given. `force_cpu` changes nothing."""
+    return _compare("less_than", x, y, cond, **({} if force_cpu is None else {"force_cpu": force_cpu}))
+
+
+def less_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
+    """``x <= y``, written to `cond` if given."""
+    return _compare("less_equal", x, y, cond)
+
+
+def greater_than(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
+    """``x > y``, written to `cond` if given."""
+    return _compare("greater_than", x, y, cond)
+
+
+def greater_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
+    """``x >= y``, written to `cond` if given."""
+    return _compare("greater_equal", x, y, cond)
+
+
+def equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
+    """``x == y``, written to `cond` if given."""
+    return _compare("equal", x, y, cond)
+
+
+def not_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
+    """``x != y``, written to `cond` if given."""
+    return _compare("not_equal", x, y, cond)
+
+
+def _compare(op_type: str, x: Variable, y: Variable, cond: Variable | None, **attrs: Any) -> Variable:
+    inputs = {"X": check_variable(x, f"{op_type}: x"), "Y": check_variable(y, f"{op_type}: y")}
+    return _append(LayerHelper(op_type), op_type, inputs, cond, "cond", attrs)
+
+
+def logical_and(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
+    """Whether both are true, written to `out` if given."""
+    return _logical("logical_and", {"X": x, "Y": y}, out, name)
+
+
+def logical_or(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
+    """Whether one or both are true, written to `out` if given."""
+    return _logical("logical_or", {"X": x, "Y": y}, out, name)
+
+
+def logical_xor(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
+    """Whether exactly one is true, written to `out` if given."""
+    return _logical("logical_xor", {"X": x, "Y": y}, out, name)
+
+
+def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
+    """Whether `x` is false, written to `out` if given."""
+    return _logical("logical_not", {"X": x}, out, name)
+
+
+def _logical(op_type: str, inputs: dict[str, Variable], out: Variable | None, name: str | None) -> Variable:
+    for slot, given in inputs.items():
+        check_variable(given, f"{op_type}: {slot.lower()}")
+    return _append(LayerHelper(op_type, name), op_type, inputs, out, "out", {})
+
+
+def isfinite(x: Variable) -> Variable:
+    """Whether every element is finite, one boolean of shape [1]."""
+    return LayerHelper("isfinite").unary("isfinite", {"X": check_variable(x, "isfinite: x")})
+
+
+def _append(
+    helper: LayerHelper, op_type: str, inputs: dict[str, Variable], given: Variable | None, what: str,
+    attrs: dict[str, Any],
+) -> Variable:  # fmt: skip
+    result = helper.temporary() if given is None else check_variable(given, f"{op_type}: {what}")
+    helper.append(op_type, inputs, {"Out": result}, attrs)
+    if given is None:
+        result.stop_gradient = True
+    return result

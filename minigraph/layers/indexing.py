@@ -1,0 +1,157 @@
+"""Picking elements of tensors: by ranges, by their numbers, by conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minigraph.errors import WrongTypeError, caller_site
+from minigraph.ir import Variable
+from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layers.nn import check_integers
+from minigraph.layers.reshaping import Numbers, numbers_as_inputs
+
+
+def slice(input: Variable, axes: Sequence[int], starts: Numbers, ends: Numbers) -> Variable:
+    """The elements from ``starts[i]`` up to but not including ``ends[i]`` along dimension ``axes[i]``.
+
+    Negative numbers count from the back, and what lies outside is left out; at least one element must be left.
+    """
+    return _sliced("slice", input, axes, {"starts": starts, "ends": ends})
+
+
+def strided_slice(input: Variable, axes: Sequence[int], starts: Numbers, ends: Numbers, strides: Numbers) -> Variable:
+    """Every ``strides[i]``-th element from ``starts[i]`` towards ``ends[i]`` along dimension ``axes[i]``.
+
+    Notes
+    -----
+    With a negative stride the elements are those that its opposite takes, beginning right behind ``ends[i]``, in
+    reverse order, as in fluid. Subscripts, such as ``x[4:0:-2]``, follow Python's rule.
+    """
+    return _sliced("strided_slice", input, axes, {"starts": starts, "ends": ends, "strides": strides})
+
+
+def _sliced(op_type: str, x: Variable, axes: Sequence[int], bounds: dict[str, Any]) -> Variable:
+    helper = LayerHelper(op_type)
+    inputs: dict[str, Any] = {"Input": check_variable(x, f"{op_type}: input")}
+    attrs: dict[str, Any] = {"axes": list(axes), "infer_flags": [1] * len(axes)}
+    for name, numbers in bounds.items():
+        slot = f"{name.capitalize()}Tensor"
+        more, known = numbers_as_inputs(helper, numbers, name, slot, f"{slot}List")
+        inputs |= more
+        attrs |= known
+        attrs["infer_flags"] = flags_after(attrs["infer_flags"], numbers)
+    return helper.unary(op_type, inputs, **attrs)
+
+
+def flags_after(flags: Sequence[int], numbers: Any) -> list[int]:
+    """`flags` with -1 where one of `numbers` is known only when the program runs."""
+    if isinstance(numbers, Variable):
+        return [-1] * len(flags)
+    return [-1 if isinstance(number, Variable) else flag for flag, number in zip(flags, numbers, strict=False)]
+
+
+def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
+    """The rows of `input` that `index` names.
+
+    Parameters
+    ----------
+    input : Variable, [rows, ...]
+    index : Variable, int[n] or int[n, 1]
+    overwrite : bool
+        Where `index` names a row more than once, it gets the gradient of the last copy only, instead of the sum.
+
+    Returns
+    -------
+    Variable, [n, ...]
+    """
+    inputs = {"X": check_variable(input, "gather: input"), "Index": check_integers(index, "gather: index")}
+    return LayerHelper("gather").unary("gather", inputs, overwrite=overwrite)
+
+
+def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Variable:
+    """The parts of `input` that the rows of `index` name: ``input[index[..., 0], index[..., 1], ...]``."""
+    inputs = {"X": check_variable(input, "gather_nd: input"), "Index": check_integers(index, "gather_nd: index")}
+    return LayerHelper("gather_nd", name).unary("gather_nd", inputs)
+
+
+def scatter(
+    input: Variable, index: Variable, updates: Variable, name: str | None = None, overwrite: bool = True
+) -> Variable:
+    """`input` with the rows that `index` names replaced by those of `updates`.
+
+    Where `index` names a row more than once, the last one counts, or without `overwrite` their sum.
+    """
+    inputs = {
+        "X": check_variable(input, "scatter: input"), "Ids": check_integers(index, "scatter: index"),
+        "Updates": check_variable(updates, "scatter: updates"),
+    }  # fmt: skip
+    return LayerHelper("scatter", name).unary("scatter", inputs, overwrite=overwrite)
+
+
+def reverse(x: Variable, axis: int | Sequence[int]) -> Variable:
+    """`x` with the elements along the dimension or dimensions `axis` in reverse order."""
+    axes = [axis] if isinstance(axis, int) else list(axis)
+    return LayerHelper("reverse").unary("reverse", {"X": check_variable(x, "reverse: x")}, axis=axes)
+
+
+def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = False) -> Variable:
+    """For each number j in `input`, whose last dimension is 1, a row of zeros of length `depth` with a 1 at j, float32.
+
+    See `minigraph.one_hot` for numbers in other shapes.
+
+    Parameters
+    ----------
+    input : Variable, int[..., 1]
+    allow_out_of_range : bool
+        Numbers that are not in [0, depth) give zeros only, instead of an error.
+
+    Returns
+    -------
+    Variable, float32[..., depth]
+    """
+    return _one_hot("one_hot", input, depth, allow_out_of_range)
+
+
+def fluid_one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = False) -> Variable:
+    """For each number j in `input` a row of zeros of length `depth` with a 1 at j, float32.
+
+    Numbers that are not in [0, depth) are an error, or with `allow_out_of_range` give zeros only.
+
+    Examples
+    --------
+    >>> import minigraph as paddle
+    >>> paddle.one_hot(paddle.to_tensor([2, 0]), 3).numpy()
+    array([[0., 0., 1.],
+           [1., 0., 0.]], dtype=float32)
+    """
+    return _one_hot("one_hot_v2", input, depth, allow_out_of_range)
+
+
+def _one_hot(op_type: str, x: Variable, depth: int | Variable, allow_out_of_range: bool) -> Variable:
+    helper = LayerHelper(op_type)
+    inputs = {"X": check_integers(x, "one_hot: input")}
+    attrs: dict[str, Any] = {"allow_out_of_range": allow_out_of_range}
+    if isinstance(depth, Variable):
+        inputs["depth_tensor"] = check_integers(depth, "one_hot: depth")
+    elif isinstance(depth, int):
+        attrs["depth"] = depth
+    else:
+        raise WrongTypeError(f"one_hot: depth must be an integer or a Variable, got {depth!r:.60}", site=caller_site())
+    result = helper.unary(op_type, inputs, **attrs)
+    result.stop_gradient = True
+    return result
+
+
+def where(condition: Variable) -> Variable:
+    """The places where `condition` is not 0, in order; see `minigraph.where` for a choice between two tensors.
+
+    Returns
+    -------
+    Variable, int64[-1, dimensions of condition]
+    """
+    result = LayerHelper("where_index").unary(
+        "where_index", {"Condition": check_variable(condition, "where: condition")}
+    )
+    result.stop_gradient = True
+    return result

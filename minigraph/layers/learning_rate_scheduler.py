@@ -1,0 +1,242 @@
+"""Learning rates that a program computes from the number of its step.
+
+All count steps with one variable, ``@LR_DECAY_COUNTER@``, which an operator at the start of the program increments.
+In the imperative mode each function returns the `LearningRateDecay` of its name instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from minigraph import learning_rate_decay as imperative
+from minigraph.arithmetic import less_than, to_power
+from minigraph.defaults import default_main_program, default_startup_program
+from minigraph.errors import WrongTypeError, caller_site
+from minigraph.initializer import Constant
+from minigraph.ir import Role, Variable
+from minigraph.layer_helper import LayerHelper
+from minigraph.layers.elementwise import elementwise_max, elementwise_min
+from minigraph.layers.tensor import cast, create_global_var, fill_constant
+from minigraph.variable import is_eager
+
+COUNTER = "@LR_DECAY_COUNTER@"
+
+Decayed = Any
+"""A Variable, float[1], in a program; a LearningRateDecay in the imperative mode."""
+
+
+def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, step: int = 1) -> Variable:
+    """A counter, int64[1], that each run of the program increases by `step` before anything else.
+
+    Parameters
+    ----------
+    counter_name : str, optional
+        The counter of this name is made once and shared afterwards. Default: ``@STEP_COUNTER@``.
+    begin : int
+        What the first run sees.
+    step : int
+    """
+    LayerHelper("global_step_counter")  # takes a name, as fluid does
+    name = counter_name or "@STEP_COUNTER@"
+    program, startup = default_main_program(), default_startup_program()
+    block = program.global_block()
+    if block.has_var(name):
+        return block.var(name)
+    counter = block.create_var(name=name, shape=[1], dtype="int64", persistable=True, stop_gradient=True)
+    startup.global_block().create_var(
+        name=name, shape=[1], dtype="int64", persistable=True, initializer=Constant(begin - 1, force_cpu=True)
+    )
+    block.prepend_op("increment", {"X": counter}, {"Out": counter}, {"step": float(step)})
+    return counter
+
+
+def noam_decay(d_model: float, warmup_steps: float, learning_rate: float | Variable = 1.0) -> Decayed:
+    """``learning_rate * d_model ** -0.5 * min(step ** -0.5, step * warmup_steps ** -1.5)``, steps counted from 1.
+
+    References
+    ----------
+    A. Vaswani et al., Attention is all you need, NIPS 2017, section 5.3.
+    """
+    if _is_imperative():
+        return imperative.NoamDecay(d_model, warmup_steps, learning_rate=_number(learning_rate))
+    with _scheduling():
+        step = _step(begin=1)
+        falling, rising = to_power(step, -0.5), warmup_steps**-1.5 * step
+        return learning_rate * d_model**-0.5 * elementwise_min(falling, rising)
+
+
+def exponential_decay(
+    learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
+) -> Decayed:
+    """``learning_rate * decay_rate ** (step / decay_steps)``; with `staircase` the quotient is rounded down.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> main, startup = fluid.Program(), fluid.Program()
+    >>> with fluid.program_guard(main, startup):
+    ...     rate = exponential_decay(0.5, decay_steps=2, decay_rate=0.25, staircase=True)
+    >>> executor, scope = fluid.Executor(), fluid.Scope()
+    >>> _ = executor.run(startup, scope=scope)
+    >>> [executor.run(main, fetch_list=[rate], scope=scope)[0].item() for _ in range(5)]
+    [0.5, 0.5, 0.125, 0.125, 0.03125]
+    """
+    if _is_imperative():
+        return imperative.ExponentialDecay(_number(learning_rate), decay_steps, decay_rate, staircase)
+    with _scheduling():
+        return learning_rate * decay_rate ** _progress(decay_steps, staircase)
+
+
+def natural_exp_decay(
+    learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
+) -> Decayed:
+    """``learning_rate * exp(-decay_rate * step / decay_steps)``; with `staircase` the quotient is rounded down."""
+    if _is_imperative():
+        return imperative.NaturalExpDecay(_number(learning_rate), decay_steps, decay_rate, staircase)
+    with _scheduling():
+        return learning_rate * _unary("exp", -1 * decay_rate * _progress(decay_steps, staircase))
+
+
+def inverse_time_decay(
+    learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
+) -> Decayed:
+    """``learning_rate / (1 + decay_rate * step / decay_steps)``; with `staircase` the quotient is rounded down."""
+    if _is_imperative():
+        return imperative.InverseTimeDecay(_number(learning_rate), decay_steps, decay_rate, staircase)
+    with _scheduling():
+        return learning_rate / (1 + decay_rate * _progress(decay_steps, staircase))
+
+
+def polynomial_decay(
+    learning_rate: float | Variable,
+    decay_steps: int,
+    end_learning_rate: float = 0.0001,
+    power: float = 1.0,
+    cycle: bool = False,
+) -> Decayed:
+    """``(learning_rate - end_learning_rate) * (1 - step / decay_steps) ** power + end_learning_rate``.
+
+    Steps after `decay_steps` count as that; with `cycle`, `decay_steps` is multiplied by the least number that makes it
+    as large as the step instead, and the rate jumps up.
+    """
+    if _is_imperative():
+        return imperative.PolynomialDecay(_number(learning_rate), decay_steps, end_learning_rate, power, cycle)
+    with _scheduling():
+        step = _step()
+        whole: int | Variable = decay_steps
+        if cycle:
+            # Fluid sets the number of cycles to 1 where the step is 0; at all others it is at least that.
+            cycles = elementwise_max(_unary("ceil", step / decay_steps), fill_constant([1], "float32", 1.0))
+            whole = decay_steps * cycles
+        else:
+            step = elementwise_min(step, fill_constant([1], "float32", float(decay_steps)))
+        return (learning_rate - end_learning_rate) * to_power(1 - step / whole, power) + end_learning_rate
+
+
+def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Decayed:
+    """``values[i]`` as long as the step is less than ``boundaries[i]``, the last value afterwards.
+
+    Raises
+    ------
+    ProgramError
+        If there is not one value more than boundaries.
+    """
+    if _is_imperative():
+        return imperative.PiecewiseDecay(boundaries, values, 0)
+    imperative.check_pieces(boundaries, values)
+    with _scheduling():
+        step = _step()
+        rate = create_global_var([1], 0.0, "float32", persistable=True, name="learning_rate")
+        found = fill_constant([1], "float32", float(values[-1]))
+        for boundary, value in reversed(list(zip(boundaries, values, strict=False))):
+            found = _select(less_than(step, boundary), fill_constant([1], "float32", float(value)), found)
+        LayerHelper("assign").append("assign", {"X": found}, {"Out": rate})
+        return rate
+
+
+def cosine_decay(learning_rate: float | Variable, step_each_epoch: int, epochs: int) -> Decayed:
+    """``learning_rate / 2 * (cos(pi * epoch / epochs) + 1)`` where ``epoch = floor(step / step_each_epoch)``."""
+    if not isinstance(learning_rate, float | Variable):
+        raise WrongTypeError(
+            f"cosine_decay: learning_rate must be a float or a Variable, got {learning_rate!r:.60}", site=caller_site()
+        )
+    if _is_imperative():
+        return imperative.CosineDecay(_number(learning_rate), step_each_epoch, epochs)
+    with _scheduling():
+        epoch = _unary("floor", _step() / step_each_epoch)
+        return learning_rate * 0.5 * (_unary("cos", epoch * math.pi / epochs) + 1)
+
+
+def linear_lr_warmup(
+    learning_rate: float | Variable | imperative.LearningRateDecay, warmup_steps: int, start_lr: float, end_lr: float
+) -> Decayed:
+    """``start_lr + (end_lr - start_lr) * step / warmup_steps`` in the first `warmup_steps` steps, then `learning_rate`.
+
+    Parameters
+    ----------
+    learning_rate : float or Variable, float[1]
+        It may follow a schedule of its own; in the imperative mode a `LearningRateDecay`.
+    warmup_steps : int
+    start_lr, end_lr : float
+
+    References
+    ----------
+    T. He et al., Bag of tricks for image classification with convolutional neural networks, CVPR 2019, section 3.1.
+    """
+    if _is_imperative():
+        return imperative.LinearLrWarmup(learning_rate, warmup_steps, start_lr, end_lr)  # type: ignore[arg-type]
+    dtype = learning_rate.dtype if isinstance(learning_rate, Variable) else "float32"
+    span = float(end_lr) - float(start_lr)
+    with _scheduling():
+        rate = create_global_var([1], 0.0, dtype, persistable=True, name="learning_rate_warmup")
+        step = _step()
+        is_warming_up = less_than(step, warmup_steps)
+        rising = start_lr + span * (step / float(warmup_steps))
+        if rising.dtype is not rate.dtype:
+            rising = cast(rising, rate.dtype)
+        base = learning_rate
+        if not isinstance(base, Variable):
+            base = fill_constant([1], dtype, float(base))  # type: ignore[arg-type]
+        _select(is_warming_up, rising, base, out=rate)
+        return rate
+
+
+def _is_imperative() -> bool:
+    from minigraph.dygraph.base import enabled
+
+    return enabled()
+
+
+def _number(learning_rate: Any) -> float:
+    """A learning rate of the imperative mode, which may be a tensor, as a number."""
+    return float(learning_rate.value.item()) if is_eager(learning_rate) else float(learning_rate)
+
+
+@contextmanager
+def _scheduling() -> Iterator[None]:
+    with default_main_program().role_guard(Role.LR_SCHED):
+        yield
+
+
+def _step(begin: int = 0) -> Variable:
+    return cast(autoincreased_step_counter(COUNTER, begin), "float32")
+
+
+def _progress(decay_steps: int, staircase: bool) -> Variable:
+    progress = _step() / decay_steps
+    return _unary("floor", progress) if staircase else progress
+
+
+def _unary(op_type: str, x: Variable) -> Variable:
+    return LayerHelper(op_type).unary(op_type, {"X": x})
+
+
+def _select(condition: Variable, x: Variable, y: Variable, out: Variable | None = None) -> Variable:
+    """`x` where `condition` holds, else `y`."""
+    helper = LayerHelper("where")
+    result = helper.temporary() if out is None else out
+    helper.append("where", {"Condition": condition, "X": x, "Y": y}, {"Out": result})
+    return result

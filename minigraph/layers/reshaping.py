@@ -1,0 +1,175 @@
+"""Tensors in other shapes: dimensions of size 1 come and go, pieces are cut apart, joined, repeated and padded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.ir import Variable
+from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layers.tensor import fill_constant
+
+Numbers = Sequence[int | Variable] | Variable
+"""Integers, some of which may be known only when the program runs, or a vector of them."""
+
+
+def numbers_as_inputs(
+    helper: LayerHelper, numbers: Any, attr: str, whole: str, parts: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Inputs and attributes that give an operator integers: a Variable, a list of numbers, or a list of both.
+
+    Parameters
+    ----------
+    attr : str
+        Name of the attribute; where a number is known only at run time it says -1.
+    whole, parts : str
+        Input slots for a vector and for a list of numbers.
+
+    Raises
+    ------
+    WrongTypeError
+        If `numbers` is anything else.
+    """
+    if isinstance(numbers, Variable):
+        return {whole: numbers}, {}
+    if not isinstance(numbers, list | tuple) or not all(isinstance(n, int | Variable) for n in numbers):
+        raise WrongTypeError(
+            f"{helper.layer_type}: {attr} must be a list of integers or a Variable, got {numbers!r:.80}",
+            site=caller_site(),
+        )
+    if not any(isinstance(n, Variable) for n in numbers):
+        return {}, {attr: list(numbers)}
+    known = [-1 if isinstance(n, Variable) else n for n in numbers]
+    return {parts: [n if isinstance(n, Variable) else _constant(helper, n) for n in numbers]}, {attr: known}
+
+
+def _constant(helper: LayerHelper, number: int) -> Variable:
+    return fill_constant([1], "int32", number, force_cpu=True, out=helper.temporary())
+
+
+def _with_x_shape(
+    helper: LayerHelper, op_type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any]
+) -> Variable:  # fmt: skip
+    out, x_shape = helper.temporary(), helper.temporary()
+    helper.append(op_type, inputs, {"Out": out, "XShape": x_shape}, attrs)
+    return out
+
+
+def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
+    """`input` without the dimensions `axes`, which have size 1; if `axes` is empty, without all that have."""
+    helper = LayerHelper("squeeze", name)
+    if not isinstance(axes, list | tuple):
+        raise WrongTypeError(f"squeeze: axes must be a list, got {axes!r:.80}", site=caller_site())
+    return _with_x_shape(helper, "squeeze2", {"X": check_variable(input, "squeeze: input")}, {"axes": axes})
+
+
+def unsqueeze(input: Variable, axes: int | Numbers, name: str | None = None) -> Variable:
+    """`input` with dimensions of size 1 put in at `axes`, one after the other."""
+    helper = LayerHelper("unsqueeze2", name)
+    check_variable(input, "unsqueeze: input")
+    numbers = [axes] if isinstance(axes, int) else axes
+    inputs, attrs = numbers_as_inputs(helper, numbers, "axes", "AxesTensor", "AxesTensorList")
+    if "AxesTensorList" in inputs:
+        attrs = {}  # which the operator would take first
+    return _with_x_shape(helper, "unsqueeze2", {"X": input, **inputs}, attrs)
+
+
+def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
+    """`x` as a matrix: the dimensions before `axis` count its rows, the others its columns."""
+    helper = LayerHelper("flatten", name)
+    return _with_x_shape(helper, "flatten2", {"X": check_variable(x, "flatten: x")}, {"axis": axis})
+
+
+def split(
+    input: Variable, num_or_sections: int | Sequence[int | Variable], dim: int | Variable = -1, name: str | None = None
+) -> list[Variable]:
+    """`input` cut along dimension `dim`.
+
+    Parameters
+    ----------
+    num_or_sections : int or sequence of int
+        Into how many equal pieces, or the length of each; one of these may be -1, for what is left over.
+
+    Raises
+    ------
+    WrongTypeError
+        If `num_or_sections` is neither.
+    """
+    helper = LayerHelper("split", name)
+    inputs: dict[str, Any] = {"X": check_variable(input, "split: input")}
+    attrs: dict[str, Any] = {}
+    if isinstance(dim, Variable):
+        inputs["AxisTensor"] = dim
+    else:
+        attrs["axis"] = dim + len(input.shape or ()) if dim < 0 else dim
+    if isinstance(num_or_sections, int):
+        attrs["num"] = count = num_or_sections
+    elif isinstance(num_or_sections, list | tuple):
+        more, sections = numbers_as_inputs(helper, num_or_sections, "sections", "", "SectionsTensorList")
+        inputs |= more
+        attrs |= sections
+        count = len(num_or_sections)
+    else:
+        raise WrongTypeError(
+            f"split: num_or_sections must be an integer or a list, got {num_or_sections!r:.80}", site=caller_site()
+        )
+    pieces = [helper.temporary() for _ in range(count)]
+    helper.append("split", inputs, {"Out": pieces}, attrs)
+    return pieces
+
+
+def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
+    """Variables of one shape beside each other along a new dimension `axis`."""
+    helper = LayerHelper("stack")
+    xs = list(x) if isinstance(x, list | tuple) else [x]
+    for each in xs:
+        check_variable(each, "stack: x")
+    return helper.unary("stack", {"X": xs}, out="Y", axis=axis)
+
+
+def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
+    """The slices of `x` along dimension `axis`, without it.
+
+    `num` is how many there are; it may be left out where the program knows it.
+
+    Raises
+    ------
+    ProgramError
+        If the number is not known.
+    """
+    helper = LayerHelper("unstack")
+    shape = check_variable(x, "unstack: x").shape or ()
+    if num is None:
+        num = shape[axis] if -len(shape) <= axis < len(shape) else -1
+        if num <= 0:
+            raise ProgramError(
+                f"unstack: {x} has no known number of slices along {axis}", site=caller_site(), hint="Give num."
+            )
+    slices = [helper.temporary() for _ in range(num)]
+    helper.append("unstack", {"X": x}, {"Y": slices}, {"axis": axis, "num": num})
+    return slices
+
+
+def expand(x: Variable, expand_times: Numbers, name: str | None = None) -> Variable:
+    """`x` repeated ``expand_times[i]`` times along dimension i."""
+    helper = LayerHelper("expand", name)
+    check_variable(x, "expand: x")
+    inputs, attrs = numbers_as_inputs(helper, expand_times, "expand_times", "ExpandTimes", "expand_times_tensor")
+    return helper.unary("expand", {"X": x, **inputs}, **attrs)
+
+
+def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
+    """`x` repeated to the shape of `target_tensor`."""
+    helper = LayerHelper("expand_as", name)
+    inputs = {
+        "X": check_variable(x, "expand_as: x"),
+        "target_tensor": check_variable(target_tensor, "expand_as: target_tensor"),
+    }
+    return helper.unary("expand_as", inputs)
+
+
+def pad(x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
+    """`x` with ``paddings[2 * i]`` elements `pad_value` before it and ``paddings[2 * i + 1]`` behind, for each i."""
+    helper = LayerHelper("pad", name)
+    return helper.unary("pad", {"X": check_variable(x, "pad: x")}, paddings=paddings, pad_value=float(pad_value))

@@ -1,0 +1,105 @@
+"""Comparisons and logic, element by element; and whether everything is finite. Their results are booleans.
+
+Y of a comparison is laid over X as in `minigraph.ops.elementwise`. Nothing equals NaN. `force_cpu` changes nothing.
+"""
+
+from __future__ import annotations
+
+from minigraph.opdef import op
+from minigraph.types import (
+    DType,
+    TensorType,
+    broadcast_shapes,
+    merge_shapes,
+    require,
+    require_number,
+    require_same_dtype,
+)
+
+
+def _compared(x: TensorType, y: TensorType, axis: int) -> TensorType:
+    require_same_dtype("X and Y", x, y)
+    return TensorType(DType.BOOL, broadcast_shapes(x.shape, y.shape, axis))
+
+
+def _ordered(x: TensorType, y: TensorType, axis: int) -> TensorType:
+    require_number(x)
+    return _compared(x, y, axis)
+
+
+@op("equal", inputs="X Y", outputs="Out", grad=None)
+def equal(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = False) -> TensorType:
+    """``Out = X == Y``, exactly; fluid takes floating-point numbers for equal that differ by less than 1e-8."""
+    return _compared(x, y, axis)
+
+
+@op("not_equal", inputs="X Y", outputs="Out", grad=None)
+def not_equal(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = False) -> TensorType:
+    """``Out = X != Y``, exactly; see ``equal``."""
+    return _compared(x, y, axis)
+
+
+@op("less_than", inputs="X Y", outputs="Out", grad=None)
+def less_than(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = False) -> TensorType:
+    """``Out = X < Y``."""
+    return _ordered(x, y, axis)
+
+
+@op("less_equal", inputs="X Y", outputs="Out", grad=None)
+def less_equal(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = False) -> TensorType:
+    """``Out = X <= Y``."""
+    return _ordered(x, y, axis)
+
+
+@op("greater_than", inputs="X Y", outputs="Out", grad=None)
+def greater_than(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = False) -> TensorType:
+    """``Out = X > Y``."""
+    return _ordered(x, y, axis)
+
+
+@op("greater_equal", inputs="X Y", outputs="Out", grad=None)
+def greater_equal(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = False) -> TensorType:
+    """``Out = X >= Y``."""
+    return _ordered(x, y, axis)
+
+
+def _logical(x: TensorType, y: TensorType) -> TensorType:
+    for slot, given in (("X", x), ("Y", y)):
+        _require_bool(given, slot)
+    return x.with_shape(merge_shapes(x.shape, y.shape, "X and Y"))
+
+
+def _require_bool(x: TensorType, slot: str) -> None:
+    require(x.dtype is DType.BOOL, f"{slot} must be bool, got {x.dtype}", hint="Compare it with something first.")
+
+
+@op("logical_and", inputs="X Y", outputs="Out", grad=None)
+def logical_and(x: TensorType, y: TensorType) -> TensorType:
+    """Whether X and Y are both true; they have one shape."""
+    return _logical(x, y)
+
+
+@op("logical_or", inputs="X Y", outputs="Out", grad=None)
+def logical_or(x: TensorType, y: TensorType) -> TensorType:
+    """Whether X or Y is true, or both; they have one shape."""
+    return _logical(x, y)
+
+
+@op("logical_xor", inputs="X Y", outputs="Out", grad=None)
+def logical_xor(x: TensorType, y: TensorType) -> TensorType:
+    """Whether one of X and Y is true and the other not; they have one shape."""
+    return _logical(x, y)
+
+
+@op("logical_not", inputs="X", outputs="Out", grad=None)
+def logical_not(x: TensorType) -> TensorType:
+    """Whether X is false."""
+    _require_bool(x, "X")
+    return x
+
+
+@op("isfinite", inputs="X", outputs="Out", grad=None)
+def isfinite(x: TensorType) -> TensorType:
+    """Whether every element of X is finite, one boolean of shape [1]; True when there are none."""
+    require_number(x)
+    return TensorType(DType.BOOL, (1,))

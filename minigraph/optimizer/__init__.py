@@ -1,0 +1,36 @@
+"""Optimizers: from gradients to operators that update the parameters."""
+
+from minigraph.optimizer.adagrad import (
+    AdadeltaOptimizer,
+    AdagradOptimizer,
+    DecayedAdagradOptimizer,
+    FtrlOptimizer,
+    RMSPropOptimizer,
+)
+from minigraph.optimizer.adam import AdamaxOptimizer, AdamOptimizer, AdamW, LambOptimizer
+from minigraph.optimizer.averages import ExponentialMovingAverage, ModelAverage
+from minigraph.optimizer.base import Optimizer
+from minigraph.optimizer.first_order import DpsgdOptimizer, LarsMomentumOptimizer, MomentumOptimizer, SGDOptimizer
+from minigraph.optimizer.lookahead import LookaheadOptimizer
+
+# Fluid's short names.
+SGD = SGDOptimizer
+Momentum = MomentumOptimizer
+LarsMomentum = LarsMomentumOptimizer
+Dpsgd = DpsgdOptimizer
+Adam = AdamOptimizer
+Adamax = AdamaxOptimizer
+Lamb = LambOptimizer
+Adagrad = AdagradOptimizer
+DecayedAdagrad = DecayedAdagradOptimizer
+Adadelta = AdadeltaOptimizer
+RMSProp = RMSPropOptimizer
+Ftrl = FtrlOptimizer
+
+__all__ = [
+    "SGD", "Adadelta", "AdadeltaOptimizer", "Adagrad", "AdagradOptimizer", "Adam", "AdamOptimizer", "AdamW", "Adamax",
+    "AdamaxOptimizer", "DecayedAdagrad", "DecayedAdagradOptimizer", "Dpsgd", "DpsgdOptimizer",
+    "ExponentialMovingAverage", "Ftrl", "FtrlOptimizer", "Lamb", "LambOptimizer", "LarsMomentum",
+    "LarsMomentumOptimizer", "LookaheadOptimizer", "ModelAverage", "Momentum", "MomentumOptimizer", "Optimizer",
+    "RMSProp", "RMSPropOptimizer", "SGDOptimizer",
+]  # fmt: skip

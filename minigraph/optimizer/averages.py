@@ -1,0 +1,289 @@
+"""Averages of parameters over the steps of a training, to be used in their place for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from minigraph.defaults import default_main_program, program_guard
+from minigraph.executor import Executor
+from minigraph.ir import Parameter, Program, Role, Variable
+from minigraph.layer_helper import LayerHelper
+from minigraph.layers.elementwise import elementwise_max, elementwise_min
+from minigraph.layers.reduce import sums
+from minigraph.layers.tensor import assign, cast, create_global_var, fill_constant
+from minigraph.name_scope import name_scope
+from minigraph.optimizer.base import Optimizer, refuse_imperative_mode
+from minigraph.regularizer import WeightDecayRegularizer
+from minigraph.unique_name import generate
+
+_SUMS = ("sum_1", "sum_2", "sum_3")
+_COUNTS = ("num_accumulates", "old_num_accumulates", "num_updates")
+
+
+class _Exchange:
+    """Programs that put averages in the place of parameters, and the parameters back."""
+
+    def __init__(self, params: list[Parameter], word: str) -> None:
+        self.apply_program, self.restore_program = Program(), Program()
+        self.backups = {param.name: generate(f"{param.name}.{word}") for param in params}
+
+    @contextmanager
+    def averaging(self) -> Iterator[None]:
+        """Inside, layers append to `apply_program`."""
+        with program_guard(self.apply_program, Program()):
+            yield
+
+    def replace(self, param: Parameter, average: Variable) -> None:
+        """Append to both programs what concerns `param`; within `averaging`."""
+        own = twin(self.apply_program, param)
+        assign(own, _persistable(self.apply_program, self.backups[param.name], param))
+        assign(average, own)
+        with program_guard(self.restore_program, Program()):
+            backup = _persistable(self.restore_program, self.backups[param.name], param)
+            assign(backup, twin(self.restore_program, param))
+
+    @contextmanager
+    def apply(self, executor: Executor, need_restore: bool = True) -> Iterator[None]:
+        """Inside, the parameters in the global scope are the averages.
+
+        Parameters
+        ----------
+        executor : Executor
+        need_restore : bool
+            Put the parameters back in the end; otherwise `restore` does.
+        """
+        executor.run(self.apply_program)
+        try:
+            yield
+        finally:
+            if need_restore:
+                self.restore(executor)
+
+    def restore(self, executor: Executor) -> None:
+        """Put the parameters back that `apply` has replaced."""
+        executor.run(self.restore_program)
+
+
+def twin(program: Program, var: Variable) -> Variable:
+    """The variable of `program` that is the same in the scope as `var`, which is another program's."""
+    return _persistable(program, var.name, var)
+
+
+def _persistable(program: Program, name: str, like: Variable) -> Variable:
+    return program.global_block().create_var(name=name, shape=like.shape, dtype=like.dtype, persistable=True)
+
+
+def _averaged_parameters() -> list[Parameter]:
+    return [param for param in default_main_program().global_block().all_parameters() if param.do_model_average]
+
+
+class ExponentialMovingAverage:
+    """Averages of all parameters that forget: ``ema = decay * ema + (1 - decay) * param`` in each step.
+
+    Make one and call `update` after ``minimize``. Within `apply` the parameters are ``ema / (1 - decay ** steps)``: the
+    averages start from 0, and the divisor undoes that.
+
+    Parameters
+    ----------
+    decay : float
+    thres_steps : Variable, optional
+        With it the decay is at most ``(thres_steps + 1) / (thres_steps + 10)``, so that the first steps count less.
+    name : str, optional
+        Prefix of the names of the averages.
+
+    Raises
+    ------
+    ProgramError
+        In the imperative mode.
+
+    Notes
+    -----
+    Fluid 1.8.5 also divides the averages that training goes on with when it applies them; here they stay.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import minigraph as fluid
+    >>> main, startup = fluid.Program(), fluid.Program()
+    >>> with fluid.program_guard(main, startup):
+    ...     w = fluid.layers.create_parameter([1], "float32", name="w")
+    ...     _ = fluid.optimizer.SGD(1.0).minimize(fluid.layers.mean(w))
+    ...     ema = ExponentialMovingAverage(0.5)
+    ...     ema.update()
+    >>> executor, scope = fluid.Executor(), fluid.Scope()
+    >>> with fluid.scope_guard(scope):
+    ...     _ = executor.run(startup)
+    ...     scope.find_var("w").get_tensor().set(np.array([3.0], "float32"), fluid.CPUPlace())
+    ...     _ = executor.run(main), executor.run(main)
+    ...     with ema.apply(executor):
+    ...         average = np.array(scope.find_var("w").get_tensor())
+    ...     print(average.round(3), np.array(scope.find_var("w").get_tensor()))
+    [1.333] [1.]
+    """
+
+    def __init__(self, decay: float = 0.999, thres_steps: Variable | None = None, name: str | None = None) -> None:
+        refuse_imperative_mode("ExponentialMovingAverage")
+        prefix = name or ""
+        self._decay = decay
+        self._decay_var = self._scheduled_decay(thres_steps)
+        self._step_counter_name = "@EMA_STEP_COUNTER@"
+        self._params = _averaged_parameters()
+        self._exchange = _Exchange(self._params, "ema_tmp")
+        self._averages: dict[str, Variable] = {}
+        for param in self._params:
+            assert param.shape is not None
+            with self._updating(param):
+                self._averages[param.name] = create_global_var(
+                    param.shape, 0.0, param.dtype, persistable=True, name=generate(f"{prefix}{param.name}_ema")
+                )
+        with default_main_program().role_guard(Role.OPTIMIZE):
+            self._counter = create_global_var([1], 0, "int64", persistable=True, name=self._step_counter_name)
+        self._append_exchange()
+
+    @property
+    def apply_program(self) -> Program:
+        return self._exchange.apply_program
+
+    @property
+    def restore_program(self) -> Program:
+        return self._exchange.restore_program
+
+    def update(self) -> None:
+        """Append to the program what brings the averages up to date."""
+        block = default_main_program().global_block()
+        with default_main_program().role_guard(Role.OPTIMIZE):
+            block.append_op("increment", {"X": self._counter}, {"Out": self._counter}, {"step": 1.0})
+        for param in self._params:
+            average = self._averages[param.name]
+            with self._updating(param):
+                decay = _in_dtype(self._decay_var, param)
+                assign(average * decay + param * (1 - decay), average)
+
+    def apply(self, executor: Executor, need_restore: bool = True) -> Any:
+        """A context within which the parameters in the global scope are the averages; see `restore`."""
+        return self._exchange.apply(executor, need_restore)
+
+    def restore(self, executor: Executor) -> None:
+        """Put the parameters back that `apply` has replaced."""
+        self._exchange.restore(executor)
+
+    def _scheduled_decay(self, thres_steps: Variable | None) -> Variable:
+        with default_main_program().role_guard(Role.LR_SCHED):
+            decay = create_global_var([1], self._decay, "float32", persistable=True, name="scheduled_ema_decay_rate")
+            if thres_steps is not None:
+                steps = thres_steps if thres_steps.dtype.is_floating else cast(thres_steps, "float32")
+                warm = (steps + 1.0) / (steps + 10.0)
+                assign(elementwise_min(_in_dtype(warm, decay), fill_constant([1], "float32", self._decay)), decay)
+        return decay
+
+    def _append_exchange(self) -> None:
+        program = self._exchange.apply_program
+        with self._exchange.averaging():
+            # At step 0 any divisor will do, as the averages are 0.
+            steps = cast(twin(program, self._counter), "float32")
+            steps = elementwise_max(steps, fill_constant([1], "float32", 1.0))
+            correction = 1.0 - _power(twin(program, self._decay_var), steps)
+            for param in self._params:
+                average = twin(program, self._averages[param.name])
+                self._exchange.replace(param, average / _in_dtype(correction, param))
+
+    @contextmanager
+    def _updating(self, param: Parameter) -> Iterator[None]:
+        with param.block.program.role_guard(Role.OPTIMIZE, [param]), name_scope("moving_average"):
+            yield
+
+
+class ModelAverage(Optimizer):
+    """Plain averages of all parameters over a window of the last steps.
+
+    Make one after ``minimize``. Within `apply` the parameters are the averages. How long the window is says
+    `minigraph.ops.averaging.average_accumulates`: about `average_window_rate` times the number of steps so far.
+
+    Parameters
+    ----------
+    average_window_rate : float
+    min_average_window, max_average_window : int
+        Bounds of the window, in steps.
+    regularization, name
+        As in `Optimizer`; the first has no meaning here.
+
+    Raises
+    ------
+    ProgramError
+        In the imperative mode.
+    """
+
+    def __init__(
+        self,
+        average_window_rate: float,
+        min_average_window: int = 10000,
+        max_average_window: int = 10000,
+        regularization: WeightDecayRegularizer | None = None,
+        name: str | None = None,
+    ) -> None:
+        refuse_imperative_mode("ModelAverage")
+        super().__init__(0.0, regularization=regularization, name=name)
+        self.average_window = average_window_rate
+        self.min_average_window, self.max_average_window = min_average_window, max_average_window
+        self._params = _averaged_parameters()
+        self._exchange = _Exchange(self._params, "tmp")
+        for param in self._params:
+            with param.block.program.role_guard(Role.OPTIMIZE, [param]), name_scope("move_average"):
+                self._append_accumulation(param)
+        with self._exchange.averaging():
+            for param in self._params:
+                self._exchange.replace(param, self._average(param))
+
+    @property
+    def apply_program(self) -> Program:
+        return self._exchange.apply_program
+
+    @property
+    def restore_program(self) -> Program:
+        return self._exchange.restore_program
+
+    def apply(self, executor: Executor, need_restore: bool = True) -> Any:
+        """A context within which the parameters in the global scope are the averages; see `restore`.
+
+        Before the first step they are NaN, being averages of nothing.
+        """
+        return self._exchange.apply(executor, need_restore)
+
+    def restore(self, executor: Executor) -> None:
+        """Put the parameters back that `apply` has replaced."""
+        self._exchange.restore(executor)
+
+    def _append_accumulation(self, param: Parameter) -> None:
+        for kind in _SUMS:
+            self._add_accumulator(kind, param)
+        for kind in _COUNTS:
+            self._add_accumulator(kind, param, shape=[1], dtype="int64")
+        state = {kind: self._accumulator(kind, param) for kind in (*_SUMS, *_COUNTS)}
+        attrs = {
+            "average_window": self.average_window, "min_average_window": self.min_average_window,
+            "max_average_window": self.max_average_window,
+        }  # fmt: skip
+        param.block.append_op(
+            "average_accumulates",
+            {"param": param, **{f"in_{kind}": var for kind, var in state.items()}},
+            {f"out_{kind}": var for kind, var in state.items()},
+            attrs,
+        )
+
+    def _average(self, param: Parameter) -> Variable:
+        state = {kind: self._state_of(param, kind) for kind in (*_SUMS, "num_accumulates", "old_num_accumulates")}
+        count = sums([state["num_accumulates"], state["old_num_accumulates"]])
+        return sums([state[kind] for kind in _SUMS]) / cast(count, param.dtype)
+
+    def _state_of(self, param: Parameter, kind: str) -> Variable:
+        return twin(self._exchange.apply_program, self._accumulators[param.block.program.serial, kind, param.name])
+
+
+def _power(x: Variable, y: Variable) -> Variable:
+    return LayerHelper("elementwise_pow").unary("elementwise_pow", {"X": x, "Y": y})
+
+
+def _in_dtype(x: Variable, like: Variable) -> Variable:
+    return x if x.dtype is like.dtype else cast(x, like.dtype)

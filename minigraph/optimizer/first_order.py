@@ -1,0 +1,160 @@
+"""Optimizers that step along the gradient, or a sum of past ones."""
+
+from __future__ import annotations
+
+from minigraph.clip import GradientClipBase
+from minigraph.ir import Block, Operator, Parameter, Variable
+from minigraph.optimizer.base import LearningRate, Optimizer, Parameters
+from minigraph.regularizer import WeightDecayRegularizer
+
+
+class SGDOptimizer(Optimizer):
+    """Gradient descent: ``param -= learning_rate * grad``."""
+
+    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
+        inputs = {"Param": param, "Grad": grad, "LearningRate": self._rate_for(param)}
+        return block.append_op("sgd", inputs, {"ParamOut": param})
+
+
+class MomentumOptimizer(Optimizer):
+    """Gradient descent with momentum: ``velocity = momentum * velocity + grad; param -= learning_rate * velocity``.
+
+    With `use_nesterov`, ``param -= learning_rate * (grad + momentum * velocity)``.
+
+    Parameters
+    ----------
+    learning_rate, parameter_list, regularization, grad_clip, name, parameters, weight_decay
+        As in `Optimizer`.
+    momentum : float
+    use_nesterov : bool
+
+    References
+    ----------
+    I. Sutskever et al., On the importance of initialization and momentum in deep learning, ICML 2013.
+    """
+
+    def __init__(
+        self,
+        learning_rate: LearningRate = 0.001,
+        momentum: float = 0.9,
+        parameter_list: Parameters = None,
+        use_nesterov: bool = False,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+        *,
+        parameters: Parameters = None,
+        weight_decay: float | WeightDecayRegularizer | None = None,
+    ) -> None:
+        super().__init__(
+            learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
+            weight_decay=weight_decay,
+        )  # fmt: skip
+        self._momentum = momentum
+        self._use_nesterov = bool(use_nesterov)
+
+    def _create_accumulators(self, block: Block, param: Parameter) -> None:
+        self._add_accumulator("velocity", param)
+
+    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
+        velocity = self._accumulator("velocity", param)
+        inputs = {"Param": param, "Grad": grad, "Velocity": velocity, "LearningRate": self._rate_for(param)}
+        attrs = {"mu": self._momentum, "use_nesterov": self._use_nesterov}
+        return block.append_op("momentum", inputs, {"ParamOut": param, "VelocityOut": velocity}, attrs)
+
+
+class LarsMomentumOptimizer(Optimizer):
+    """Momentum where each parameter has a rate of its own, in proportion to its length over that of its gradient.
+
+    ``velocity = momentum * velocity + rate * (grad + lars_weight_decay * param); param -= velocity`` where
+    ``rate = learning_rate * lars_coeff * |param| / (|grad| + lars_weight_decay * |param|)``, or ``learning_rate`` where
+    one of the L2 norms is 0.
+
+    Parameters
+    ----------
+    learning_rate, parameter_list, regularization, grad_clip, name, parameters, weight_decay
+        As in `Optimizer`.
+    momentum : float
+    lars_coeff : float
+        How far a step may go, as a share of the parameter's length.
+    lars_weight_decay : float
+
+    References
+    ----------
+    Y. You, I. Gitman, B. Ginsburg, Large batch training of convolutional networks, arXiv:1708.03888, 2017.
+    """
+
+    def __init__(
+        self,
+        learning_rate: LearningRate,
+        momentum: float,
+        lars_coeff: float = 0.001,
+        lars_weight_decay: float = 0.0005,
+        parameter_list: Parameters = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+        *,
+        parameters: Parameters = None,
+        weight_decay: float | WeightDecayRegularizer | None = None,
+    ) -> None:
+        super().__init__(
+            learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
+            weight_decay=weight_decay,
+        )  # fmt: skip
+        self._momentum, self._lars_coeff, self._lars_weight_decay = momentum, lars_coeff, lars_weight_decay
+
+    def _create_accumulators(self, block: Block, param: Parameter) -> None:
+        self._add_accumulator("velocity", param)
+
+    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
+        velocity = self._accumulator("velocity", param)
+        inputs = {"Param": param, "Grad": grad, "Velocity": velocity, "LearningRate": self._rate_for(param)}
+        attrs = {
+            "mu": self._momentum, "lars_coeff": self._lars_coeff, "lars_weight_decay": self._lars_weight_decay,
+        }  # fmt: skip
+        return block.append_op("lars_momentum", inputs, {"ParamOut": param, "VelocityOut": velocity}, attrs)
+
+
+class DpsgdOptimizer(Optimizer):
+    """Gradient descent with a clipped gradient and noise: ``param -= learning_rate * (clipped + noise)``.
+
+    ``clipped = grad / max(|grad| / clip, 1)``; ``noise`` is normal with standard deviation ``sigma / batch_size``.
+
+    Parameters
+    ----------
+    learning_rate, parameter_list, parameters
+        As in `Optimizer`.
+    clip : float
+        Largest L2 norm of a parameter's gradient.
+    batch_size : float
+        How many examples the gradient is the mean of.
+    sigma : float
+
+    Notes
+    -----
+    What is clipped is the mean gradient of a batch, as in fluid. Differential privacy asks for clipping the gradient of
+    each example.
+
+    References
+    ----------
+    M. Abadi et al., Deep learning with differential privacy, CCS 2016.
+    """
+
+    def __init__(
+        self,
+        learning_rate: LearningRate = 0.001,
+        clip: float = 0.9,
+        batch_size: float = 0.999,
+        sigma: float = 1e-8,
+        parameter_list: Parameters = None,
+        *,
+        parameters: Parameters = None,
+    ) -> None:
+        super().__init__(learning_rate, parameter_list, parameters=parameters)
+        self._clip_norm, self._batch_size, self._sigma = clip, batch_size, sigma
+
+    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
+        inputs = {"Param": param, "Grad": grad, "LearningRate": self._rate_for(param)}
+        attrs = {"clip": self._clip_norm, "batch_size": self._batch_size, "sigma": self._sigma}
+        return block.append_op("dpsgd", inputs, {"ParamOut": param}, attrs)

@@ -1,0 +1,101 @@
+"""Slow parameters that follow the fast ones every few steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minigraph.backward import ParamsGrads
+from minigraph.defaults import default_startup_program, program_guard
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.ir import Operator, Program, Role, Variable
+from minigraph.layer_helper import LayerHelper
+from minigraph.layers.elementwise import elementwise_add, elementwise_mul, elementwise_sub
+from minigraph.layers.tensor import cast, create_global_var, fill_constant, increment
+from minigraph.optimizer.base import Optimizer, refuse_imperative_mode
+
+
+class LookaheadOptimizer:
+    """Another optimizer, whose parameters are pulled every `k` steps toward where they were `k` steps before.
+
+    Every `k` steps ``slow = alpha * param + (1 - alpha) * slow; param = slow``. Slow parameters, ``<name>@SLOW``, start
+    from the start values.
+
+    Parameters
+    ----------
+    inner_optimizer : Optimizer
+    alpha : float
+        From 0 to 1.
+    k : int
+        At least 1.
+
+    Raises
+    ------
+    WrongTypeError, ProgramError
+        If an argument is not as said; in the imperative mode.
+
+    Notes
+    -----
+    Where fluid has a conditional block, the parameters are selected between in each step: the numbers are the same.
+
+    References
+    ----------
+    M. R. Zhang, J. Lucas, G. Hinton, J. Ba, Lookahead optimizer: k steps forward, 1 step back, NeurIPS 2019.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+    ...     w = fluid.layers.create_parameter([2], "float32", name="w")
+    ...     updates = LookaheadOptimizer(fluid.optimizer.SGD(0.1), alpha=0.5, k=5)
+    ...     ops, pairs = updates.minimize(fluid.layers.mean(w))
+    """
+
+    def __init__(self, inner_optimizer: Optimizer, alpha: float = 0.5, k: int = 5) -> None:
+        refuse_imperative_mode("LookaheadOptimizer")
+        if not isinstance(inner_optimizer, Optimizer):
+            raise WrongTypeError(
+                f"inner_optimizer must be an Optimizer, got {inner_optimizer!r:.60}", site=caller_site()
+            )
+        if not 0 <= alpha <= 1:
+            raise ProgramError(f"alpha must be from 0 to 1, got {alpha:g}", site=caller_site())
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise ProgramError(f"k must be a positive integer, got {k!r:.60}", site=caller_site())
+        self.inner_optimizer, self.alpha, self.k = inner_optimizer, alpha, k
+
+    def minimize(self, loss: Variable, startup_program: Program | None = None) -> tuple[list[Operator], ParamsGrads]:
+        """`Optimizer.minimize` of the inner optimizer, and the slow parameters after it."""
+        ops, pairs = self.inner_optimizer.minimize(loss, startup_program)
+        program, startup = loss.block.program, startup_program or default_startup_program()
+        with program_guard(program, startup), program.role_guard(Role.OPTIMIZE):
+            is_due = self._append_schedule()
+            alpha = create_global_var([1], self.alpha, "float32", persistable=True, name="lookahead_alpha")
+            for param, _ in pairs:
+                self._append_pull(param, startup, alpha, is_due)
+        return ops, pairs
+
+    def _append_schedule(self) -> Variable:
+        """1 in every k-th step, else 0."""
+        k = create_global_var([1], self.k, "int32", persistable=True, name="lookahead_k")
+        step = create_global_var([1], 0, "int32", persistable=True, name="lookahead_step")
+        increment(step)
+        rest = elementwise_sub(step, elementwise_mul(step / k, k))
+        is_between = _layer("sign", X=cast(rest, "float32"))
+        return 1.0 - is_between
+
+    def _append_pull(self, param: Any, startup: Program, alpha: Variable, is_due: Variable) -> None:
+        name = f"{param.name}@SLOW"
+        block, start = param.block, startup.global_block()
+        slow = block.create_var(name=name, shape=param.shape, dtype=param.dtype, persistable=True)
+        start.create_var(name=name, shape=param.shape, dtype=param.dtype, persistable=True)
+        start.append_op("assign", {"X": param.name}, {"Out": name})
+        if alpha.dtype is not param.dtype:
+            alpha = cast(alpha, param.dtype)
+        pulled = elementwise_add(elementwise_mul(param, alpha), elementwise_mul(slow, 1.0 - alpha))
+        threshold = fill_constant(param.shape, "float32", 0.5)
+        condition = _layer("less_than", X=threshold, Y=is_due)
+        for var in (slow, param):
+            block.append_op("where", {"Condition": condition, "X": pulled, "Y": var}, {"Out": var})
+
+
+def _layer(op_type: str, **inputs: Variable) -> Variable:
+    return LayerHelper(op_type).unary(op_type, inputs)

@@ -1,0 +1,90 @@
+"""Compute once what is computed several times."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from minigraph.ir import Operator, Program
+from minigraph.opdef import EMPTY
+from minigraph.passes.base import Pass
+from minigraph.passes.rewriting import Value, Values, is_random, redirect
+
+
+@dataclass(frozen=True)
+class ShareCommonSubexpressions(Pass):
+    """Let readers of an operator's results read those of an earlier operator that computes the same.
+
+    The same is computed by operators of one type with the same attributes, the same outputs in use and the same
+    values, not only the same names, as inputs.
+
+    Law: every value keeps its bits. Operators that draw random numbers and those that write persistable variables are
+    left alone. A reader is left alone where the name of the earlier result has been written again. What nobody reads
+    any more is left to `RemoveDeadOps`.
+    """
+
+    def apply(self, program: Program) -> bool:
+        if not _has_twins(program):
+            return False
+        values, same = Values(program), dict[Value, Value]()
+        first_of: dict[Hashable, Operator] = {}
+        changed = False
+        for op in program.global_block().ops:
+            key = _key(op, values, same)
+            if same:
+                changed |= _read_first(op, values, same)
+            if not _is_shareable(op, values):
+                continue
+            first = first_of.setdefault(key, op)
+            if first is not op and _are_alike(first, op, values):
+                for here, there in _outputs(op, first):
+                    same[values.written(here, op)] = values.written(there, first)
+        return changed
+
+
+def _has_twins(program: Program) -> bool:
+    """Whether operators of one type read the same names: the first two that compute the same do."""
+    seen: set[Hashable] = set()
+    for op in program.global_block().ops:
+        read: Hashable = tuple(op.inputs.values()) or tuple(sorted(op.attrs.items()))
+        seen.add((op.type, read))
+    return len(seen) < len(program.global_block().ops)
+
+
+def _key(op: Operator, values: Values, same: dict[Value, Value]) -> Hashable:
+    """What operators that compute the same agree in."""
+    parts: list[Hashable] = [op.type]
+    for slot, names in op.inputs.items():
+        read = [values.read(name, op) for name in names]
+        parts += [slot, *([same.get(value, value) for value in read] if same else read)]
+    for slot, names in op.outputs.items():
+        parts += [slot, *[name != EMPTY for name in names]]
+    parts += sorted(op.attrs.items())
+    return tuple(parts)
+
+
+def _read_first(op: Operator, values: Values, same: dict[Value, Value]) -> bool:
+    names = {}
+    for name in op.input_arg_names:
+        first = same.get(values.read(name, op))
+        if first is not None and values.is_there(first, op):
+            names[name] = first[0]
+    redirect(op, names)
+    return bool(names)
+
+
+def _is_shareable(op: Operator, values: Values) -> bool:
+    return not is_random(op.type) and not any(values.block.vars[name].persistable for name in op.output_arg_names)
+
+
+def _are_alike(first: Operator, op: Operator, values: Values) -> bool:
+    """Whether attributes are the same to the bit (0.0 equals -0.0), and results are declared alike."""
+    variables = values.block.vars
+    return repr(sorted(first.attrs.items())) == repr(sorted(op.attrs.items())) and all(
+        variables[here].tensor_type == variables[there].tensor_type for here, there in _outputs(op, first)
+    )
+
+
+def _outputs(op: Operator, other: Operator) -> list[tuple[str, str]]:
+    """Names that both write, slot by slot."""
+    return list(zip(op.output_arg_names, other.output_arg_names, strict=True))

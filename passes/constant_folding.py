@@ -1,0 +1,151 @@
+"""Compute once, when a program is lowered, what is the same in every run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minigraph.errors import MinigraphError
+from minigraph.evaluation import evaluate
+from minigraph.ir import Operator, Program
+from minigraph.ops.tensor import VALUES_OF
+from minigraph.passes.base import Pass
+from minigraph.passes.rewriting import Value, Values, insert_for, is_random
+from minigraph.place import CPUPlace
+from minigraph.types import DType, as_dtype
+
+_MAKE_CONSTANTS = frozenset({"assign_value", "fill_constant"})
+_READ_SHAPES_ONLY = frozenset({"fill_any_like", "fill_constant_batch_size_like", "fill_zeros_like", "shape"})
+
+
+@dataclass(frozen=True)
+class FoldConstants(Pass):
+    """Replace operators whose inputs are constants by ``fill_constant`` or ``assign_value``.
+
+    Constants are what these two make, what is computed from constants, and what only depends on shapes that are known.
+
+    Law: every value keeps its bits, as the processor computes them. Nothing that draws random numbers is replaced, nor
+    what its kernel refuses (that is for the run to report), nor results with more than `max_elements` elements, in
+    another order than row by row, or with a NaN (whose bits no attribute holds). What an operator only wanted the
+    shape of may become dead; an error that computing it would have raised is then not raised.
+    """
+
+    max_elements: int = 1024
+
+    def apply(self, program: Program) -> bool:
+        if not _may_fold(program):
+            return False
+        constants = _Constants(program, self.max_elements)
+        changed = False
+        for op in program.global_block().ops:
+            if not op.inputs and op.type in _MAKE_CONSTANTS:
+                constants.note(op)
+            elif op.inputs and constants.is_constant(op):
+                changed |= constants.replace(op)
+        return changed
+
+
+def _may_fold(program: Program) -> bool:
+    """Whether an operator reads only names of constants, or shapes; a quick look that most programs do not pass."""
+    names: set[str] = set()
+    for op in program.global_block().ops:
+        if op.type in _READ_SHAPES_ONLY or (op.inputs and names.issuperset(op.input_arg_names)):
+            return True
+        if op.type in _MAKE_CONSTANTS:
+            names.update(op.output_arg_names)
+    return False
+
+
+class _Constants:
+    def __init__(self, program: Program, max_elements: int) -> None:
+        self.block = program.global_block()
+        self.values = Values(program)
+        self.max_elements = max_elements
+        self._sources: dict[Value, Operator] = {}
+        self._arrays: dict[Value, Any] = {}
+
+    def note(self, op: Operator) -> None:
+        """The output of `op`, which reads nothing, is a constant; it is computed when somebody asks for it."""
+        self._sources[self.values.output(op, "Out")] = op
+
+    def is_constant(self, op: Operator) -> bool:
+        """Whether the results of `op` are known before the run, and are few enough."""
+        names = op.input_arg_names
+        if op.type in _READ_SHAPES_ONLY and not any(map(self._is_open, names)):
+            sized = op.output_arg_names
+        elif all(self.values.read(name, op) in self._sources for name in names):
+            sized = [*op.output_arg_names, *names]
+        else:
+            return False
+        if is_random(op.type) or any(map(self._is_open, sized)):
+            return False
+        return all(self._size(name) <= self.max_elements for name in sized)
+
+    def _is_open(self, name: str) -> bool:
+        tensor_type = self.block.vars[name].tensor_type
+        return tensor_type is None or -1 in tensor_type.shape
+
+    def _size(self, name: str) -> int:
+        return math.prod(self.block.vars[name].shape or ())
+
+    def replace(self, op: Operator) -> bool:
+        """Put constants in the place of `op`; False if its results cannot be written down."""
+        arrays = self._evaluate(op)
+        fills = {name: _constant(array) for name, array in arrays.items()}
+        if not fills or any(fill is None for fill in fills.values()):
+            return False
+        for name, fill in fills.items():
+            assert fill is not None
+            value = self.values.written(name, op)
+            self._sources[value] = insert_for(op, fill[0], {}, {"Out": name}, fill[1])
+            self._arrays[value] = arrays[name]
+        self.block.remove(op)
+        return True
+
+    def _evaluate(self, op: Operator) -> Mapping[str, Any]:
+        """The results by name; none if the kernel refuses the values."""
+
+        def read(name: str) -> Any:
+            value = self.values.read(name, op)
+            if value not in self._sources:
+                var = self.block.vars[name]
+                return np.broadcast_to(np.zeros((), var.dtype.numpy), var.shape or ())
+            if value not in self._arrays:
+                (self._arrays[value],) = self._evaluate(self._sources[value]).values()
+            return self._arrays[value]
+
+        try:
+            with np.errstate(all="ignore"):
+                return evaluate(op, read, CPUPlace(), None)
+        except (MinigraphError, ArithmeticError, ValueError, LookupError):
+            return {}
+
+
+def _constant(array: Any) -> tuple[str, dict[str, Any]] | None:
+    """Type and attributes of an operator that makes `array`, if there is one."""
+    element = as_dtype(array.dtype)
+    if not array.ndim or not array.flags.c_contiguous or (element.is_floating and np.isnan(array).any()):
+        return None
+    attrs = {"shape": list(array.shape), "dtype": int(element)}
+    rows = np.frombuffer(array.tobytes(), np.dtype((np.void, array.itemsize))) if array.size else array
+    if array.size and bool((rows == rows[0]).all()):
+        return "fill_constant", {**attrs, **_filling(element, array.flat[0].item())}
+    if element not in VALUES_OF:
+        return None
+    numbers = array.astype(int) if element is DType.BOOL else array
+    return "assign_value", {**attrs, VALUES_OF[element]: numbers.ravel().tolist()}
+
+
+def _filling(element: DType, number: Any) -> dict[str, Any]:
+    """How ``fill_constant`` is told the number: by a float32 if that can hold it, with its sign if it is 0."""
+    if element is DType.BOOL or not math.isfinite(number):
+        return {"value": float(number)}
+    if element.is_floating and number == 0 and math.copysign(1, number) < 0:
+        return {"str_value": "-0.0"}
+    if abs(number) < 3e38 and float(np.float32(number)) == number:
+        return {"value": float(number)}
+    return {"str_value": repr(number)}

@@ -1,0 +1,32 @@
+"""Remove what nobody needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minigraph.ir import Program
+from minigraph.lowering import needed
+from minigraph.passes.base import Pass
+from minigraph.passes.rewriting import is_random
+
+
+@dataclass(frozen=True)
+class RemoveDeadOps(Pass):
+    """Remove the operators that neither fetched nor persistable variables depend on.
+
+    Law: every fetched and every persistable variable keeps its value. An operator that draws random numbers stays,
+    because those after it would draw other ones. Where it is not known what will be fetched, nothing is removed.
+
+    `minigraph.lowering.prune` has left out what the user's program does not need; here goes what the passes before
+    this one have left behind.
+    """
+
+    def apply(self, program: Program) -> bool:
+        if program.roots is None:
+            return False
+        block = program.global_block()
+        kept = set(needed(block, program.roots, keeps=lambda op: is_random(op.type)))
+        dead = [op for op in block.ops if op not in kept]
+        for op in dead:
+            block.remove(op)
+        return bool(dead)

@@ -1,0 +1,108 @@
+"""What passes share: which write each read of a program sees, and edits that keep an operator's role and line.
+
+A name may be written several times, a value is written once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeAlias
+
+from minigraph.ir import Names, Operator, Program
+from minigraph.kernels import find_kernel
+
+Value: TypeAlias = "tuple[str, int]"
+"""A name, and how often it has been written until then; 0 stands for what comes from outside."""
+
+
+class Values:
+    """The values of a program's global block as it stands when this is made.
+
+    Operators may be removed and their inputs replaced meanwhile, and operators may be inserted that write names of
+    their own: what a name means at an operator that was there from the start stays the same.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.block = program.global_block()
+        self._roots = None if program.roots is None else frozenset(program.roots)
+        self.position: dict[Operator, int] = {}
+        self.readers: defaultdict[Value, list[Operator]] = defaultdict(list)
+        self.writer: dict[Value, Operator] = {}
+        self._writes: dict[str, list[int]] = {}
+        """Positions of the operators that write a name."""
+        for index, op in enumerate(self.block.ops):
+            self.position[op] = index
+            for name in op.input_arg_names:
+                readers = self.readers[name, len(self._writes.get(name, ()))]
+                if not readers or readers[-1] is not op:
+                    readers.append(op)
+            for name in op.output_arg_names:
+                positions = self._writes.setdefault(name, [])
+                positions.append(index)
+                self.writer[name, len(positions)] = op
+
+    def read(self, name: str, op: Operator) -> Value:
+        """What `op` reads under this name."""
+        positions = self._writes.get(name)
+        return name, bisect_left(positions, self.position[op]) if positions else 0
+
+    def written(self, name: str, op: Operator) -> Value:
+        """What `op` writes under this name."""
+        return name, self.read(name, op)[1] + 1
+
+    def input(self, op: Operator, slot: str) -> Value:
+        """What `op` reads in a slot of one variable."""
+        return self.read(op.inputs[slot][0], op)
+
+    def output(self, op: Operator, slot: str) -> Value:
+        """What `op` writes to a slot of one variable."""
+        return self.written(op.outputs[slot][0], op)
+
+    def maker(self, value: Value, *types: str) -> Operator | None:
+        """The operator that writes `value`, if it is of one of these types."""
+        op = self.writer.get(value)
+        return op if op is not None and op.type in types else None
+
+    def is_there(self, value: Value, op: Operator) -> bool:
+        """Whether the name of `value` still means that value where `op` reads."""
+        return self.read(value[0], op) == value
+
+    def outlives(self, value: Value) -> bool:
+        """Whether someone outside of the block may want the value: it is a name's last, fetched or persistable."""
+        name, number = value
+        if number < len(self._writes.get(name, ())):
+            return False
+        var = self.block.find_var(name)
+        return self._roots is None or name in self._roots or (var is not None and var.persistable)
+
+    def is_used_once(self, value: Value) -> bool:
+        """Whether one operator reads the value and nobody else wants it."""
+        return len(self.readers[value]) == 1 and not self.outlives(value)
+
+
+def insert_for(
+    op: Operator, type: str, inputs: Mapping[str, Names], outputs: Mapping[str, Names], attrs: Mapping[str, Any]
+) -> Operator:
+    """Insert, in front of `op`, an operator that does some of its work: with its role, name scope and source line."""
+    fields = {"op_role": op.role, "op_role_var": op.role_vars, "op_namescope": op.namescope}
+    with op.block.inserting_before(op):
+        return op.block.append_op(type, inputs, outputs, {**attrs, **fields})
+
+
+def redirect(op: Operator, names: Mapping[str, str]) -> None:
+    """Let `op` read other names, all at once."""
+    if not names:
+        return
+    for slot, given in list(op.inputs.items()):
+        if any(name in names for name in given):
+            op.set_input(slot, [names.get(name, name) for name in given])
+
+
+@cache
+def is_random(op_type: str) -> bool:
+    """Whether operators of this type may draw random numbers."""
+    kernel = find_kernel(op_type, "cpu")
+    return kernel is not None and kernel.takes_rng

@@ -1,0 +1,60 @@
+"""Let matrix products transpose their operands themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minigraph.ir import Operator, Program
+from minigraph.passes.base import Pass
+from minigraph.passes.rewriting import Value, Values, insert_for
+
+
+@dataclass(frozen=True)
+class TransposeIntoMatmul(Pass):
+    """Turn a ``transpose2`` of the last two dimensions in front of a product into ``transpose_X`` or ``transpose_Y``.
+
+    A ``mul`` of matrices becomes the ``matmul`` that computes the same.
+
+    Law: every value keeps its bits, because the kernels see the same array with the same strides. Gradients of the
+    product go on reading the transposed operand: with it they multiply in another order and would round otherwise.
+
+    Not in the pipeline by default: with NumPy a transpose is a view that costs a fraction of a microsecond.
+    """
+
+    def apply(self, program: Program) -> bool:
+        values = Values(program)
+        changed = False
+        for op in program.global_block().ops:
+            if op.type == "matmul" or (op.type == "mul" and _multiplies_matrices(op, values)):
+                sources = {slot: source for slot in "XY" if (source := _transposed(values, op, slot)) is not None}
+                if sources:
+                    _read_untransposed(op, sources)
+                    changed = True
+        return changed
+
+
+def _multiplies_matrices(op: Operator, values: Values) -> bool:
+    return all(len(values.block.vars[op.inputs[slot][0]].shape or ()) == 2 for slot in "XY")
+
+
+def _transposed(values: Values, op: Operator, slot: str) -> Value | None:
+    """What the operand in `slot` is the transpose of."""
+    transpose = values.maker(values.input(op, slot), "transpose2")
+    if transpose is None:
+        return None
+    axis, source = list(transpose.attr("axis")), values.input(transpose, "X")
+    rank = len(axis)
+    swaps_last_two = rank >= 2 and axis == [*range(rank - 2), rank - 1, rank - 2]
+    return source if swaps_last_two and values.is_there(source, op) else None
+
+
+def _read_untransposed(op: Operator, sources: dict[str, Value]) -> None:
+    inputs = {slot: sources[slot][0] if slot in sources else op.inputs[slot][0] for slot in "XY"}
+    flags = {f"transpose_{slot}": True for slot in sources}
+    if op.type == "mul":
+        insert_for(op, "matmul", inputs, {"Out": op.outputs["Out"]}, flags)
+        op.block.remove(op)
+        return
+    for slot, source in sources.items():
+        op.set_input(slot, [source[0]])
+        op.set_attr(f"transpose_{slot}", not op.attr(f"transpose_{slot}"))

@@ -1,0 +1,135 @@
+"""What every pass of an executor keeps to: the interpreter's results, and time linear in the program."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import time
+
+import numpy as np
+from drawn_programs import overwriting_programs
+from hypothesis import given
+from hypothesis import strategies as st
+from random_programs import SMOOTH_STEPS, Clip, Training, build, recipes, trainings
+
+import minigraph as fluid
+from minigraph.interpreter import Interpreter
+from minigraph.passes import FuseGlobalNorm, Pipeline, RemoveDeadOps
+from minigraph.place import CPUPlace
+from minigraph.verify import verify
+
+SPECIAL = np.array([[0.5, -0.0, np.nan], [np.inf, 1e-30, -2.0], [3.0, 0.0, 1.5]], "float32")
+
+
+def pipeline(*passes):
+    """`passes` between the two that executors have always needed; each result is verified."""
+    return Pipeline((FuseGlobalNorm(), *passes, RemoveDeadOps()), hook=lambda each, program, changed: verify(program))
+
+
+def history(executor, built, fetch, steps=2):
+    """Fetched values of several steps and the final scope, by name."""
+    scope, found = fluid.Scope(), {}
+    executor.run(built.startup, scope=scope)
+    for number in range(steps):
+        results = executor.run(built.main, feed=built.feed(number), fetch_list=fetch, scope=scope)
+        found.update({(number, name): value for name, value in zip(fetch, results, strict=True)})
+    return found | {("scope", n): np.array(scope.find_var(n).get_tensor()) for n in scope.local_var_names()}
+
+
+def assert_same_bits(found, expected):
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        assert (found[key].dtype, found[key].shape) == (value.dtype, value.shape), key
+        assert found[key].tobytes() == value.tobytes(), f"{key}: {found[key]} is not {value}"
+
+
+def run_once(executor, program, fetch, x):
+    """Fetched values and the new `w` of one of the `overwriting_programs`."""
+    executor._rng = np.random.default_rng(5)
+    scope = fluid.Scope()
+    scope.var("w").get_tensor().set(SPECIAL[::-1].copy(), CPUPlace())
+    results = executor.run(program, feed={"x": x}, fetch_list=fetch, scope=scope)
+    return {**dict(zip(fetch, results, strict=True)), "new w": np.array(scope.find_var("w").get_tensor())}
+
+
+def keeps_the_bits(*passes):
+    """Two tests: with these passes an executor computes what the interpreter does, for every random program."""
+    rewrites = pipeline(*passes)
+
+    @given(recipes(training=st.none() | trainings()), st.booleans())
+    def test_training_keeps_its_bits(recipe, fetches_all):
+        built = build(recipe)
+        fetch = [var.name for var in built.main.list_vars()] if fetches_all else [built.loss.name]
+        expected = history(Interpreter(), built, fetch)
+        assert_same_bits(history(fluid.Executor(passes=rewrites), built, fetch), expected)
+
+    @given(overwriting_programs(), st.data())
+    def test_programs_that_overwrite_names_keep_their_bits(program, data):
+        names = [name for name in program.global_block().vars if "generated" not in name]
+        fetch = data.draw(st.lists(st.sampled_from(names), unique=True))
+        for x in (SPECIAL, np.linspace(-2, 1, 9, dtype="float32").reshape(3, 3)):
+            expected = run_once(Interpreter(), program, fetch, x)
+            assert_same_bits(run_once(fluid.Executor(passes=rewrites), program, fetch, x), expected)
+
+    return test_training_keeps_its_bits, test_programs_that_overwrite_names_keep_their_bits
+
+
+def rewritten(rewrite, program, fetch):
+    """What a pass makes of a program of which `fetch` is fetched; twice is once."""
+    program.roots = tuple(fetch)
+    once = rewrite(program)
+    twice = once.clone()
+    assert not rewrite.apply(twice)
+    assert once.equals(twice)
+    return once
+
+
+def assert_linear(rewrite, make, size=400):
+    """Time for `make(4 * size)` operators is less than 6 times that for `make(size)`; the best of several tries."""
+
+    def seconds(count):
+        programs = [make(count) for _ in range(4)]
+        times = []
+        for program in programs:
+            start = time.process_time()
+            rewrite.apply(program)
+            times.append(time.process_time() - start)
+        return min(times)
+
+    ratios = []
+    for _ in range(4):
+        ratios.append(seconds(4 * size) / seconds(size))
+        if ratios[-1] < 6:
+            return
+    raise AssertionError(f"4 times the operators take {min(ratios):.1f} times the time")
+
+
+def keeps_trainings(*passes):
+    """A test: with these passes a step of training in float64 gives what the interpreter does, up to 1e-9."""
+    rewrites = pipeline(*passes)
+
+    @given(
+        recipes(
+            kinds=(*SMOOTH_STEPS, "linear_relu", "clip"),
+            dtypes=("float64",),
+            training=st.builds(Training, st.just("SGD"), st.none() | st.just(Clip("global", 0.1))),
+        )
+    )
+    def test_training_gives_the_same_up_to_rounding(recipe):
+        built = build(recipe)
+        fetch = [built.loss.name, *(grad.name for _, grad in built.params_grads)]
+        expected = history(Interpreter(), built, fetch, steps=1)
+        found = history(fluid.Executor(passes=rewrites), built, fetch, steps=1)
+        assert found.keys() == expected.keys()
+        for key, value in expected.items():
+            np.testing.assert_allclose(found[key], value, rtol=1e-9, atol=1e-9 * np.abs(value).max(), err_msg=str(key))
+
+    return test_training_gives_the_same_up_to_rounding
+
+
+def op_lines(rewrite, text, fetch):
+    """The operators, without types, that are left once `rewrite` and the removal of dead operators are done."""
+    once = rewritten(rewrite, fluid.Program.parse(inspect.cleandoc(text)), fetch)
+    RemoveDeadOps().apply(once)
+    verify(once)
+    return [re.sub(r": \w+\[[-\d, ]*\]", "", str(op)) for op in once.global_block().ops]

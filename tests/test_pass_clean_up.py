@@ -1,0 +1,146 @@
+"""CleanUp leaves out copies, and nothing else."""
+
+import numpy as np
+import pytest
+from pass_laws import assert_linear, keeps_the_bits, op_lines
+
+import minigraph as fluid
+from minigraph.passes import CleanUp
+
+test_training, test_overwriting = keeps_the_bits(CleanUp())
+
+
+def test_copies_are_left_out():
+    text = """
+        block 0
+          data x: float32[2, 3]
+          a: float32[2, 3] = assign(X=x)
+          b: float32[2, 3] = scale(X=a)
+          c: float32[2, 3] = cast(X=b) {in_dtype=5, out_dtype=5}
+          d: float32[2, 3] = sum(X=[c])
+          Out=e: float32[2, 3] = reshape2(X=d) {shape=[2, 3]}
+          f: float32[2, 3] = tanh(X=e)
+    """
+    assert op_lines(CleanUp(), text, ["f"]) == ["f = tanh(X=x)"]
+
+
+def test_what_is_fetched_or_persistable_is_still_copied():
+    text = """
+        block 0
+          persist w: float32[2]
+          data x: float32[2]
+          a: float32[2] = assign(X=x)
+          w = assign(X=a)
+          b: float32[2] = tanh(X=a)
+    """
+    assert op_lines(CleanUp(), text, ["a", "b"]) == ["a = assign(X=x)", "w = assign(X=x)", "b = tanh(X=x)"]
+
+
+def test_a_copy_is_read_once_the_original_is_written_again():
+    text = """
+        block 0
+          persist w: float32[1]
+          a: float32[1] = assign(X=w)
+          b: float32[1] = tanh(X=a)
+          w = increment(X=w)
+          c: float32[1] = tanh(X=a)
+    """
+    assert op_lines(CleanUp(), text, ["b", "c"]) == [
+        "a = assign(X=w)",
+        "b = tanh(X=w)",
+        "w = increment(X=w)",
+        "c = tanh(X=a)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("copy", "is_left_out"),
+    [
+        ("scale(X=x)", True),
+        ("scale(X=x) {bias=-0.0}", True),
+        ("scale(X=x) {scale=2.0}", False),
+        ("scale(X=x) {bias=1.0}", False),
+        ("scale(X=x) {bias_after_scale=False}", False),  # -0.0 + 0.0 is 0.0
+        ("scale(X=x, ScaleTensor=one)", False),
+        ("cast(X=x) {in_dtype=5, out_dtype=6}", False),
+        ("sum(X=[x, x])", False),
+    ],
+)
+def test_what_changes_a_bit_stays(copy, is_left_out):
+    dtype = "float64" if "out_dtype=6" in copy else "float32"
+    text = f"""
+        block 0
+          data x: float32[2]
+          data one: float32[1]
+          a: {dtype}[2] = {copy}
+          b: {dtype}[2] = tanh(X=a)
+    """
+    assert (len(op_lines(CleanUp(), text, ["b"])) == 1) == is_left_out
+
+
+def test_a_bias_of_zero_counts_for_float16():
+    text = "block 0\n data x: float16[2]\n a: float16[2] = scale(X=x)\n b: float16[2] = tanh(X=a)"
+    assert len(op_lines(CleanUp(), text, ["b"])) == 2
+
+
+def test_transposes_that_cancel_are_left_out():
+    text = """
+        block 0
+          data x: float32[2, 3, 4]
+          Out=a: float32[3, 4, 2] = transpose2(X=x) {axis=[1, 2, 0]}
+          Out=b: float32[2, 3, 4] = transpose2(X=a) {axis=[2, 0, 1]}
+          c: float32[2, 3, 4] = tanh(X=b)
+          Out=d: float32[4, 2, 3] = transpose2(X=a) {axis=[1, 2, 0]}
+          e: float32[4, 2, 3] = tanh(X=d)
+    """
+    assert op_lines(CleanUp(), text, ["c"]) == ["c = tanh(X=x)"]
+    assert len(op_lines(CleanUp(), text, ["e"])) == 3
+
+
+def test_a_reshape_reads_what_the_reshape_before_it_reads():
+    text = """
+        block 0
+          data x: float32[2, 6]
+          Out=a: float32[12] = reshape2(X=x) {shape=[-1]}
+          Out=b: float32[3, 4] = reshape2(X=a) {shape=[-1, 4]}
+          c: float32[3, 4] = tanh(X=b)
+    """
+    assert op_lines(CleanUp(), text, ["c"]) == ["Out=b = reshape2(X=x) {shape=[3, 4]}", "c = tanh(X=b)"]
+
+
+def test_a_copy_of_what_does_not_lie_row_by_row_stays():
+    text = """
+        block 0
+          data x: float32[2, 3]
+          Out=a: float32[3, 2] = transpose2(X=x) {axis=[1, 0]}
+          b: float32[3, 2] = tanh(X=a)
+          c: float32[3, 2] = assign(X=b)
+          d: float32[1] = mean(X=c)
+    """
+    assert len(op_lines(CleanUp(), text, ["d"])) == 4
+
+
+def test_the_gradient_of_a_reshape_keeps_the_shape_that_it_needs():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        w = fluid.layers.create_parameter([2, 6], "float32", attr=fluid.ParamAttr("w"))
+        y = fluid.layers.tanh(fluid.layers.reshape(fluid.layers.reshape(w, [12]), [3, 4]))
+        (_, grad), = fluid.append_backward(fluid.layers.mean(y))  # fmt: skip
+        executor = fluid.Executor()
+        executor.run(startup)
+        (found,) = executor.run(main, fetch_list=[grad])
+    value = np.array(fluid.global_scope().find_var("w").get_tensor())
+    np.testing.assert_allclose(found, (1 - np.tanh(value) ** 2) / 12, rtol=1e-5)
+
+
+def test_time_is_linear():
+    def make(count):
+        program = fluid.Program()
+        with fluid.program_guard(program):
+            x = fluid.data("x", [2, 3])
+            for _ in range(count // 2):
+                x = fluid.layers.assign(fluid.layers.tanh(x))
+        program.roots = (x.name,)
+        return program
+
+    assert_linear(CleanUp(), make)
