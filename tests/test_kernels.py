@@ -2,8 +2,8 @@
 
 import decimal
 import itertools
-import operator
 import math
+import operator
 from fractions import Fraction
 
 import numpy as np
