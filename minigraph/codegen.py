@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from minigraph.kernels import find_specializer
 from minigraph.lowering import Step, Steps, Value, attrs_for_kernel, wanted_outputs
+from minigraph.memory import Layout
 from minigraph.place import Place
 
 _NUMBERS = itertools.count()
@@ -24,7 +25,7 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """A generated function ``(feeds, state, rng) -> (fetches, new state)`` and where its lines come from."""
+    """A generated function ``(feeds, state, rng, buffers) -> (fetches, new state)`` and where its lines come from."""
 
     function: Callable[..., Any]
     source: str
@@ -52,21 +53,25 @@ class TypeOfArray(NamedTuple):
     dtype: Any
 
 
-def generate(steps: Steps, place: Place, timed: bool = False) -> Compiled:
-    """Write and compile the function that runs `steps` on `place`; if `timed`, it notes when each step ends."""
-    return _Writer(steps, place, [] if timed else None).compile()
+def generate(steps: Steps, place: Place, layout: Layout | None = None, timed: bool = False) -> Compiled:
+    """Write and compile the function that runs `steps` on `place`, with values at their places in `layout`.
+
+    If `timed`, it notes when each step ends.
+    """
+    return _Writer(steps, place, layout or Layout(), [] if timed else None).compile()
 
 
 class _Writer:
-    def __init__(self, steps: Steps, place: Place, ticks: list[int] | None) -> None:
+    def __init__(self, steps: Steps, place: Place, layout: Layout, ticks: list[int] | None) -> None:
         self.steps = steps
+        self.layout = layout
         self.place = place
         self.ticks = ticks
         self.namespace: dict[str, Any] = {"xp": place.xp}
         self.lines: list[str] = []
         self.step_of_line: dict[int, Step] = {}
         self._locals: dict[int, str] = {}
-        self._taken: dict[str, int] = {"feeds": 1, "state": 1, "rng": 1, "xp": 1, "ticks": 1, "now": 1, "_": 1}
+        self._taken = dict.fromkeys(("feeds", "state", "rng", "buffers", "xp", "ticks", "now", "_"), 1)
         self._kernels: dict[int, str] = {}
 
     def compile(self) -> Compiled:
@@ -79,9 +84,12 @@ class _Writer:
 
     def _source(self) -> str:
         steps = self.steps
-        self.lines = ["def run(feeds, state, rng):"]
+        self.lines = ["def run(feeds, state, rng, buffers):"]
         self._unpack(steps.feeds, "feeds")
         self._unpack(steps.state, "state")
+        if self.layout.places:
+            self._buffers = [self._unused(f"buffer_{i}") for i in range(len(self.layout.places))]
+            self.lines.append(f"    {''.join(f'{name}, ' for name in self._buffers)} = buffers")
         if self.ticks is not None:
             self.namespace.update(ticks=self.ticks, now=self.place.now)
             self.lines.append("    ticks[:] = [now()]")
@@ -125,7 +133,7 @@ class _Writer:
         ]
         special = self._specialized(step)
         if special is not None:
-            call = f"{special}({', '.join(values)})"
+            call = f"{special}({', '.join([*values, *self._out(step)])})"
         else:
             call = f"{self._kernel(step)}({', '.join(['xp', *values, *self._keywords(step)])})"
         return f"{self._targets(step)} = {call}"
@@ -147,10 +155,18 @@ class _Writer:
             words.append(f"wanted={wanted_outputs(step.op)!r}")
         if step.kernel.takes_rng:
             words.append("rng=rng")
+        return [*words, *self._out(step)]
+
+    def _out(self, step: Step) -> list[str]:
+        """The arrays that the kernel is to write to, as a keyword; nothing if it may choose."""
         if step.in_place:
             outs = [self._local(v.storage) for v in step.values_written()]
-            words.append(f"out={outs[0] if len(outs) == 1 else '(' + ', '.join(outs) + ')'}")
-        return words
+            return [f"out={outs[0] if len(outs) == 1 else '(' + ', '.join(outs) + ')'}"]
+        places = [self.layout.place_of.get(id(slot[0])) if slot else None for slot in step.outputs]
+        if all(place is None for place in places):
+            return []
+        outs = ["None" if place is None else self._buffers[place] for place in places]
+        return [f"out={outs[0] if len(outs) == 1 else '(' + ', '.join(outs) + ')'}"]
 
     def _kernel(self, step: Step) -> str:
         function = step.kernel.function

@@ -27,6 +27,7 @@ from minigraph.errors import (
 from minigraph.feeding import prepare_feed
 from minigraph.ir import Operator, Program, Variable, explain
 from minigraph.lowering import Steps, Value, concretize, prune, to_steps
+from minigraph.memory import Blocks, Buffers, Layout, place_values
 from minigraph.passes import LOWERING
 from minigraph.passes.base import Pipeline
 from minigraph.passes.gradient_clip import NONFINITE_GUARD
@@ -45,6 +46,7 @@ class Plan:
     program: Program
     """The executor's private copy after all rewrites."""
     steps: Steps
+    buffers: Buffers
     compiled: Compiled
     must_copy: tuple[bool, ...]
     """Which fetches may share memory with something that lives on."""
@@ -80,7 +82,9 @@ def lower(
     passes.apply(private)
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
     may_raise = any(op.type == NONFINITE_GUARD and op.attr("policy") == "raise" for op in private.global_block().ops)
-    return Plan(private, steps, generate(steps, place, profiler.is_active(place)), *_copies(steps), may_raise)
+    layout = place_values(steps) if place.kind == "cpu" else Layout()
+    compiled = generate(steps, place, layout, profiler.is_active(place))
+    return Plan(private, steps, Buffers(layout), compiled, *_copies(steps), may_raise)
 
 
 def _copies(steps: Steps) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
@@ -133,6 +137,7 @@ class Executor:
         self.cache_size = cache_size
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         self._others: dict[Pipeline, Executor] = {}
+        self._blocks = Blocks()
         self._closed = False
         # Touching xp now reports a missing GPU here and not in the first run.
         self._rng = self.place.rng()
@@ -254,7 +259,7 @@ class Executor:
         try:
             # NaN and infinity are values like any other; they stay visible in the results.
             with np.errstate(all="ignore"):
-                fetched, new_state = plan.compiled.function(feeds.values(), state, self._rng)
+                fetched, new_state = self._call(plan, feeds, state)
         except NonfiniteError as error:
             raise self._find_origin(plan, error, feeds, state, rng) from error
         except Exception as error:
@@ -266,6 +271,17 @@ class Executor:
             holder = scope.var(name)
             holder.value, holder.place = (value.copy() if copy else value), self.place
         return _own(fetched, plan.must_copy, [*feeds.values(), *state, *new_state])
+
+    def _call(self, plan: Plan, feeds: dict[str, Any], state: list[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        """The generated function with memory to work in, which no other run has at the same time."""
+        size = plan.buffers.layout.size
+        if not size:
+            return plan.compiled.function(feeds.values(), state, self._rng, ())
+        block = self._blocks.borrow(size)
+        try:
+            return plan.compiled.function(feeds.values(), state, self._rng, plan.buffers.in_block(block))
+        finally:
+            self._blocks.give_back(block)
 
     def _key(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...]) -> Any:
         signature = tuple([(name, array.dtype, array.shape) for name, array in feeds.items()])
