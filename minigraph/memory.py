@@ -1,9 +1,9 @@
 """Where the values of a plan live: offsets in one block of memory, which the runs of an executor share.
 
-Large temporaries get a place in the block from the step that writes them to the last one that reads them or a view of
-them; then another may take it. So a run in steady state allocates nothing of size, and the pages stay in the cache and
-in the page table. What the caller gets or the scope keeps is not placed, and neither are small values, which NumPy makes
-quicker than it fills them into given arrays.
+A large temporary has a place in the block from the step that writes it to the last one that reads it or a view of it;
+then another may take the place. So in steady state the pages of a run are there already. What the caller gets or the
+scope keeps is not placed, nor what may share memory with something else, nor small values, which NumPy makes quicker
+than it fills them into given arrays.
 """
 
 from __future__ import annotations

@@ -385,7 +385,7 @@ def test_the_generated_function_is_straight_line_code(monkeypatch):
           w = sgd(Param=w, LearningRate=rate, Grad=w@GRAD)
     """
     expected = """
-        def run(feeds, state, rng):
+        def run(feeds, state, rng, buffers):
             _x,  = feeds
             _w, _rate,  = state
             _h_tmp_0 = mul(xp, _x, _w, x_num_col_dims=1, y_num_col_dims=1)
@@ -426,7 +426,7 @@ def test_the_source_is_there_for_tracebacks_as_long_as_the_plan_lives():
     made = plan(BRANCHES, ["b"], x=float32(4, 2))
     filename = made.compiled.filename
     linecache.checkcache()
-    assert linecache.getline(filename, 1) == "def run(feeds, state, rng):\n"
+    assert linecache.getline(filename, 1) == "def run(feeds, state, rng, buffers):\n"
     assert inspect.getsource(made.compiled.function) == made.compiled.source
     del made
     assert filename not in linecache.cache
@@ -456,7 +456,7 @@ def test_names_that_differ_in_signs_only_stay_apart():
         **{"a.b": float32(2), "a@b": float32(2), "a_b": float32(2)},
     )
     arrays = [np.array(pair, "float32") for pair in ([5, 7], [1, 2], [3, 10])]
-    (result,), _ = made.compiled.function(arrays, [], None)
+    (result,), _ = made.compiled.function(arrays, [], None, ())
     np.testing.assert_array_equal(result, [36, 500])
 
 

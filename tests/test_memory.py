@@ -1,0 +1,158 @@
+"""Where values live during a run: never two at one place at one time, and nothing of size allocated in steady state."""
+
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from random_programs import build, recipes, trainings
+
+import minigraph as fluid
+from minigraph import layers, memory
+from minigraph.executor import lower
+from minigraph.interpreter import Interpreter
+from minigraph.memory import place_values
+from minigraph.place import CPUPlace
+from minigraph.types import TensorType, as_dtype
+
+
+def plan_of(main, feed, fetch):
+    types = {name: TensorType(as_dtype(array.dtype), array.shape) for name, array in feed.items()}
+    return lower(main, types, [var.name for var in fetch], CPUPlace())
+
+
+def network(sizes=(300, 400, 500), updates=True):
+    main, startup = fluid.Program(), fluid.Program()
+    startup.random_seed = 1
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = h = fluid.data("x", [None, sizes[0]])
+        for size in sizes[1:]:
+            h = layers.fc(h, size, act="tanh")
+        loss = layers.mean(h)
+        if updates:
+            fluid.optimizer.Adam(0.01).minimize(loss)
+    return main, startup, {"x": np.random.default_rng(0).standard_normal((256, sizes[0]), np.float32)}, [loss, h, x]
+
+
+@pytest.fixture
+def _places_for_all(monkeypatch):
+    monkeypatch.setattr(memory, "LEAST_BYTES", 1)
+
+
+def spans(steps, layout):
+    """For each placed value: from which to which step its memory is in use, and which bytes that is."""
+    by_id = {id(v): v for step in steps.steps for v in step.values_written()}
+    for number, place in layout.place_of.items():
+        value = by_id[number]
+        first = next(i for i, step in enumerate(steps.steps) if value in step.values_written())
+        last = max(
+            [first, *(i for i, step in enumerate(steps.steps) if any(v.root is value for v in step.values_read()))]
+        )
+        offset, dtype, shape = layout.places[place]
+        yield first, last, offset, offset + int(np.prod(shape)) * dtype.itemsize
+
+
+@given(recipe=recipes(training=trainings()))
+def test_no_two_values_in_use_share_memory(recipe):
+    built = build(recipe)
+    types = {name: TensorType(as_dtype(a.dtype), a.shape) for name, a in built.feed().items()}
+    fetch = [var.name for var in built.main.list_vars()][::3]
+    steps = lower(built.main, types, fetch, CPUPlace()).steps
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "LEAST_BYTES", 1)
+        layout = place_values(steps)
+    found = list(spans(steps, layout))
+    kept = {id(v.root) for v in (*steps.fetches, *steps.new_state.values())}
+    assert kept.isdisjoint(layout.place_of)
+    for i, (first, last, start, end) in enumerate(found):
+        assert end <= layout.size and start % 64 == 0
+        for other_first, other_last, other_start, other_end in found[:i]:
+            apart_in_time = last < other_first or other_last < first
+            assert apart_in_time or end <= other_start or other_end <= start
+
+
+@given(recipe=recipes(training=trainings()))
+def test_given_memory_changes_no_bit_and_no_result_lies_in_it(recipe):
+    built = build(recipe)
+    fetch = [var.name for var in built.main.list_vars()][::2]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "LEAST_BYTES", 1)
+        results, scopes = [], []
+        for kind in (fluid.Executor, Interpreter):
+            executor, scope = kind(), fluid.Scope()
+            executor.run(built.startup, scope=scope)
+            runs = [executor.run(built.main, built.feed(i), fetch, scope=scope) for i in range(3)]
+            results.append([value.tobytes() for values in runs for value in values])
+            scopes.append({n: np.array(scope.find_var(n).get_tensor()).tobytes() for n in scope.local_var_names()})
+    assert results[0] == results[1]
+    assert scopes[0] == scopes[1]
+
+
+def test_a_run_in_steady_state_allocates_no_more_than_an_update_works_with(monkeypatch):
+    monkeypatch.setattr(memory, "LEAST_BYTES", 16 * 1024)
+    main, startup, feed, (loss, *_) = network()
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(startup, scope=scope)
+    for _ in range(3):
+        executor.run(main, feed, [loss], scope=scope)
+    tracemalloc.start()
+    try:
+        executor.run(main, feed, [loss], scope=scope)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # The largest gradient has 800,000 bytes; an update works through one of them at a time.
+    (layout,) = [plan.buffers.layout for plan in executor._plans.values() if plan.buffers.layout.size]
+    assert layout.size > 2_000_000
+    assert peak < 900_000
+
+
+def test_the_block_is_no_larger_than_what_is_alive_at_the_peak_asks_for():
+    sizes = (512,) * 20
+    main, _, feed, (loss, *_) = network(sizes, updates=False)
+    made = plan_of(main, feed, [loss])
+    one = 256 * 512 * 4
+    assert made.buffers.layout.size <= 3 * one
+
+
+def test_small_values_are_left_to_numpy():
+    main, _, feed, fetch = network((3, 4, 5))
+    assert plan_of(main, {"x": feed["x"][:, :3]}, fetch).buffers.layout.size == 0
+
+
+@pytest.mark.usefixtures("_places_for_all")
+def test_runs_in_several_threads_do_not_disturb_each_other():
+    main, startup, feed, fetch = network((30, 40, 50), updates=False)
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(startup, scope=scope)
+    feeds = [{"x": feed["x"] * number} for number in range(1, 9)]
+    expected = [executor.run(main, each, fetch, scope=scope) for each in feeds]
+    wrong = []
+
+    def work(number):
+        for _ in range(50):
+            found = executor.run(main, feeds[number], fetch, scope=scope)
+            if any(a.tobytes() != b.tobytes() for a, b in zip(found, expected[number], strict=True)):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(feeds))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@pytest.mark.usefixtures("_places_for_all")
+def test_a_failed_run_leaves_the_executor_usable():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        label = fluid.data("label", [None, 1], "int64")
+        x = layers.softmax(fluid.data("x", [None, 3]))
+        loss = layers.cross_entropy(x, label)
+        executor = fluid.Executor()
+        feed = {"x": np.zeros((2, 3), "float32"), "label": np.array([[0], [1]])}
+        first = executor.run(feed=feed, fetch_list=[loss])[0]
+        with pytest.raises(fluid.errors.ExecutionError):
+            executor.run(feed={**feed, "label": np.array([[0], [9]])}, fetch_list=[loss])
+        assert executor.run(feed=feed, fetch_list=[loss])[0].tobytes() == first.tobytes()
