@@ -206,7 +206,8 @@ def test_how_elements_are_grouped_into_tensors_does_not_matter(name, data):
         np.concatenate([cut.reshape(-1) for cut in InProgram(make(threshold), given)(given)])
         for given in (grads, whole, single)
     ]
-    assert_near(joined[1:], [joined[0]] * 2, 2)
+    # Each is within two roundings of the exact result.
+    assert_near(joined[1:], [joined[0]] * 2, 4)
 
 
 @pytest.mark.parametrize("name", NORMS)
