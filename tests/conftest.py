@@ -6,8 +6,8 @@ from hypothesis import settings
 from minigraph.errors import MissingExtraError, PlaceError
 from minigraph.place import CUDAPlace
 
-# How long an example takes depends on what else the machine does.
-# The same examples each time, so that what passes at a commit passes there always; HYPOTHESIS_PROFILE=explore draws new ones.
+# How long an example takes depends on what else the machine does. The examples are the same each time, so that what
+# passes at a commit passes there always; HYPOTHESIS_PROFILE=explore draws new ones.
 settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
