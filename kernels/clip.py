@@ -60,6 +60,18 @@ def _scale_down(xp, x, threshold, scale, ratio, out=None) -> Any:
     return deliver(np, shrunk.astype(x.dtype), out)
 
 
+def _scale_all_down(xp, xs: Sequence[Any], threshold, scale, ratio, outs: Sequence[Any]) -> list[Any]:
+    """`_scale_down` of each, with the factor made once where one will do."""
+    dtypes = {x.dtype for x in xs}
+    if xp is np and len(dtypes) == 1 and ratio > threshold / scale:
+        (dtype,) = dtypes
+        factor = threshold / ratio / scale
+        if factor > _LEAST_FACTOR.get(dtype, np.inf):
+            number = dtype.type(factor)
+            return [np.multiply(x, number, out=out) for x, out in zip(xs, outs, strict=True)]
+    return [_scale_down(xp, x, threshold, scale, ratio, out) for x, out in zip(xs, outs, strict=True)]
+
+
 @kernel("clip_by_norm", view="x")
 def clip_by_norm(xp, x, *, max_norm, out=None):
     scale, ratio = norm(xp, [x])
@@ -75,8 +87,7 @@ def clip_by_global_norm(xp, xs, clip_norm, *, p=2.0, strict=False, out=None):
     if strict:
         _check_threshold("ClipNorm", clip_norm.item())
         ratio = ratio if xp is np and ratio < np.inf else xp.where(xp.isfinite(ratio), ratio, np.nan)
-    clipped = [_scale_down(xp, x, threshold, scale, ratio, each) for x, each in zip(xs, outs, strict=True)]
-    return clipped, deliver(xp, total, norm_out)
+    return _scale_all_down(xp, xs, threshold, scale, ratio, outs), deliver(xp, total, norm_out)
 
 
 @kernel("clip_by_axis_norm", view="x")

@@ -246,8 +246,10 @@ class Executor:
     def _prepare_feed(self, program: Program, feed: Any, names: tuple[str, ...]) -> dict[str, Any]:
         """Checked arrays; arrays of names, dtypes and shapes that a plan exists for have passed the checks before."""
         plain = type(feed) is dict and all([type(array) is np.ndarray for array in feed.values()])
-        if plain and self._key(program, feed, names) in self._plans:
-            return feed if self.place.kind == "cpu" else {n: self.place.to_device(a) for n, a in feed.items()}
+        if plain:
+            ordered = dict(sorted(feed.items()))  # as `prepare_feed` has it
+            if self._key(program, ordered, names) in self._plans:
+                return ordered if self.place.kind == "cpu" else {n: self.place.to_device(a) for n, a in ordered.items()}
         return prepare_feed(program, feed, self.place)
 
     def _run(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope) -> list[Any]:
