@@ -35,6 +35,7 @@ class Kernel:
 
 _KERNELS: dict[tuple[str, str | None], Kernel] = {}
 _SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
+_JIT_SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
 
 
 def kernel(
@@ -72,17 +73,20 @@ def kernel(
     return decorate
 
 
-def specialize(*types: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def specialize(*types: str, jit: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function that may offer something quicker than the kernel once shapes and attributes are known.
 
     It is called as ``f(xp, *inputs, **attrs)`` where an input has ``shape`` and a NumPy ``dtype``, when a plan is
     built, with ``wanted`` besides if the kernel takes it. It returns a function of the input arrays and an optional
     ``out``, or None to keep the kernel. That function must agree with the kernel bit for bit.
+
+    With `jit` it is asked first, by executors that compile, and offers loops for the processor. They may round in
+    another way than the kernel, as the module that offers them says, and their ``out`` may be one of the inputs.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for type in types:
-            _SPECIALIZERS[type] = function
+            (_JIT_SPECIALIZERS if jit else _SPECIALIZERS)[type] = function
         return function
 
     return decorate
@@ -93,6 +97,6 @@ def find_kernel(type: str, place_kind: str) -> Kernel | None:
     return _KERNELS.get((type, place_kind)) or _KERNELS.get((type, None))
 
 
-def find_specializer(type: str) -> Callable[..., Callable[..., Any] | None] | None:
+def find_specializer(type: str, jit: bool = False) -> Callable[..., Callable[..., Any] | None] | None:
     """The function that `specialize` registered for an operator type, or None."""
-    return _SPECIALIZERS.get(type)
+    return (_JIT_SPECIALIZERS if jit else _SPECIALIZERS).get(type)

@@ -125,6 +125,15 @@ def _ask_openblas() -> tuple[str, int | None]:
     return "", None
 
 
+def thread_counter() -> Callable[[], int] | None:
+    """A function that says how many threads the OpenBLAS in NumPy's wheel has at the moment; None for another BLAS."""
+    for path in _libraries_of_the_wheel():
+        found = _first(CDLL(str(path)), "openblas_get_num_threads", c_int)
+        if found is not None:
+            return found
+    return None
+
+
 def _libraries_of_the_wheel() -> list[Path]:
     import numpy as np
 

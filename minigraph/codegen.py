@@ -53,17 +53,20 @@ class TypeOfArray(NamedTuple):
     dtype: Any
 
 
-def generate(steps: Steps, place: Place, layout: Layout | None = None, timed: bool = False) -> Compiled:
+def generate(
+    steps: Steps, place: Place, layout: Layout | None = None, timed: bool = False, jit: bool = False
+) -> Compiled:
     """Write and compile the function that runs `steps` on `place`, with values at their places in `layout`.
 
-    If `timed`, it notes when each step ends.
+    If `timed`, it notes when each step ends. With `jit` it calls loops that numba compiles where they are offered.
     """
-    return _Writer(steps, place, layout or Layout(), [] if timed else None).compile()
+    return _Writer(steps, place, layout or Layout(), [] if timed else None, jit).compile()
 
 
 class _Writer:
-    def __init__(self, steps: Steps, place: Place, layout: Layout, ticks: list[int] | None) -> None:
+    def __init__(self, steps: Steps, place: Place, layout: Layout, ticks: list[int] | None, jit: bool) -> None:
         self.steps = steps
+        self.jit = jit and place.kind == "cpu"
         self.layout = layout
         self.place = place
         self.ticks = ticks
@@ -178,8 +181,11 @@ class _Writer:
 
     def _specialized(self, step: Step) -> str | None:
         """A quicker function for these shapes, if the operator has one."""
-        specializer = find_specializer(step.op.type)
-        if specializer is None or step.in_place:
+        found = [("jit", find_specializer(step.op.type, jit=True))] if self.jit else []
+        if not step.in_place:
+            found.append(("fast", find_specializer(step.op.type)))
+        offers = [(kind, offer) for kind, offer in found if offer is not None]
+        if not offers:
             return None
         arguments = [
             None if v is None else [_type_of(each) for each in v if each] if isinstance(v, list) else _type_of(v)
@@ -190,14 +196,15 @@ class _Writer:
         keywords = attrs_for_kernel(step.op, step.kernel)
         if step.kernel.takes_wanted:
             keywords["wanted"] = wanted_outputs(step.op)
-        function = specializer(self.place.xp, *arguments, **keywords)
-        if function is None:
-            return None
-        name = self._kernels.get(id(function))
-        if name is None:
-            name = self._kernels[id(function)] = self._unused(f"fast_{step.op.type}")
-            self.namespace[name] = function
-        return name
+        for kind, offer in offers:
+            function = offer(self.place.xp, *arguments, **keywords)
+            if function is not None:
+                name = self._kernels.get(id(function))
+                if name is None:
+                    name = self._kernels[id(function)] = self._unused(f"{kind}_{step.op.type}")
+                    self.namespace[name] = function
+                return name
+        return None
 
     def _literal(self, value: Any) -> str:
         if isinstance(value, float) and not math.isfinite(value):

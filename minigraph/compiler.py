@@ -50,8 +50,9 @@ _SWITCHES = {
     **{name: name != "transpose_into_matmul" for name in _KEEP_BITS},
     **dict.fromkeys(_ROUND_OTHERWISE, False),
     "enable_auto_fusion": False,
+    "jit": True,
 }
-"""Fields that say which passes run, and their defaults."""
+"""Fields that say which passes run and whether loops are compiled, and their defaults."""
 
 _WITHOUT_EFFECT: dict[str, Any] = {
     "cache_runtime_context": False,
@@ -103,6 +104,8 @@ class BuildStrategy:
         Run `FuseSoftmaxCrossEntropy`, `MergeMatmuls`; False by default. They round otherwise, see there how much.
     enable_auto_fusion : bool
         Run all fusions.
+    jit : bool
+        Let an executor that compiles loops with numba do so, see `minigraph.kernels.jit`; True by default.
 
     Raises
     ------
@@ -129,6 +132,7 @@ class BuildStrategy:
     """
 
     enable_auto_fusion: bool
+    jit: bool
 
     GradientScaleStrategy = GradientScaleStrategy
     ReduceStrategy = ReduceStrategy
@@ -207,7 +211,9 @@ class CompiledProgram:
                 f"build_strategy must be a BuildStrategy, got {type(build_strategy).__name__}", site=caller_site()
             )
         self.program = program_or_graph
-        self.passes = (build_strategy or BuildStrategy()).pipeline()
+        strategy = build_strategy or BuildStrategy()
+        self.passes = strategy.pipeline()
+        self.jit = strategy.jit
 
     def with_data_parallel(self, *args: Any, **kwargs: Any) -> CompiledProgram:
         """Out of scope: minigraph runs a program on one device.

@@ -11,6 +11,7 @@ from typing import Any
 
 from minigraph import blas
 from minigraph.errors import MinigraphError
+from minigraph.kernels.jit import compiling
 from minigraph.place import CUDAPlace
 
 DESCRIPTION = """\
@@ -102,8 +103,12 @@ def _threads(library: blas.Blas) -> Finding:
 
 def _compiler() -> Finding:
     if find_spec("numba") is None:
-        return Finding("compiler", "numba is not installed", "pip install numba, and NumPy is not the only choice.")
-    return Finding("compiler", f"numba {importlib.metadata.version('numba')}")
+        advice = "pip install 'minigraph[jit]' lets executors compile updates, norms and losses to single loops."
+        return Finding("compiler", "numba is not installed", advice)
+    state = f"numba {importlib.metadata.version('numba')}, which keeps compiled loops in {compiling.folder()}"
+    if not compiling.is_available():
+        return Finding("compiler", state, f"{compiling.SWITCH} in the environment switches it off.")
+    return Finding("compiler", state)
 
 
 def _gpu() -> Finding:

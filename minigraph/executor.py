@@ -26,6 +26,8 @@ from minigraph.errors import (
 )
 from minigraph.feeding import prepare_feed
 from minigraph.ir import Operator, Program, Variable, explain
+from minigraph.kernels.jit import is_available as is_jit_available
+from minigraph.kernels.jit import require as require_jit
 from minigraph.lowering import Steps, Value, concretize, prune, to_steps
 from minigraph.memory import Blocks, Buffers, Layout, place_values
 from minigraph.passes import LOWERING
@@ -62,11 +64,14 @@ def lower(
     place: Place,
     passes: Pipeline = LOWERING,
     watch: Callable[[str, Program], None] = lambda stage, program: None,
+    jit: bool = False,
 ) -> Plan:
     """Prune, make shapes concrete, rewrite, schedule and compile `program`.
 
     Parameters
     ----------
+    jit : bool
+        Compile loops with numba where that is worth it.
     watch : callable
         Sees the name of each stage before the passes, and the program after it; the passes have their own hook.
 
@@ -83,7 +88,7 @@ def lower(
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
     may_raise = any(op.type == NONFINITE_GUARD and op.attr("policy") == "raise" for op in private.global_block().ops)
     layout = place_values(steps) if place.kind == "cpu" else Layout()
-    compiled = generate(steps, place, layout, profiler.is_active(place))
+    compiled = generate(steps, place, layout, profiler.is_active(place), jit)
     return Plan(private, steps, Buffers(layout), compiled, *_copies(steps), may_raise)
 
 
@@ -117,6 +122,14 @@ class Executor:
         The rewrites of the private copy. Default: `minigraph.passes.LOWERING`.
     cache_size : int
         How many plans are kept.
+    jit : bool, optional
+        Compile loops with numba on a processor, see `minigraph.kernels.jit`. Default: if numba is installed and
+        ``MINIGRAPH_JIT=off`` is not in the environment.
+
+    Raises
+    ------
+    MissingExtraError
+        If `jit` is True and numba is not installed.
 
     Examples
     --------
@@ -129,14 +142,23 @@ class Executor:
     [array([[10., 10.]], dtype=float32)]
     """
 
-    def __init__(self, place: Place | None = None, passes: Pipeline = LOWERING, cache_size: int = 64) -> None:
+    def __init__(
+        self,
+        place: Place | None = None,
+        passes: Pipeline = LOWERING,
+        cache_size: int = 64,
+        jit: bool | None = None,
+    ) -> None:
         if place is not None and not isinstance(place, Place):
             raise WrongTypeError(f"an Executor needs a Place, got {place!r:.80}", site=caller_site())
         self.place = place or CPUPlace()
         self.passes = passes
         self.cache_size = cache_size
+        if jit:
+            require_jit()
+        self.jit = is_jit_available() if jit is None else bool(jit)
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
-        self._others: dict[Pipeline, Executor] = {}
+        self._others: dict[tuple[Pipeline, bool], Executor] = {}
         self._blocks = Blocks()
         self._closed = False
         # Touching xp now reports a missing GPU here and not in the first run.
@@ -190,7 +212,7 @@ class Executor:
         if self._closed:
             raise ProgramError("this Executor was closed", site=caller_site(), hint="Make a new one.")
         if isinstance(program, CompiledProgram):
-            other = self._with_passes(program.passes)
+            other = self._with(program.passes, self.jit and program.jit)
             return other.run(program.program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
         program = _check_program(program)
         names = fetch_names(program, fetch_list)
@@ -198,13 +220,13 @@ class Executor:
         values = self._run(program, feeds, names, scope or global_scope())
         return [_result(value, self.place, return_numpy, name) for name, value in zip(names, values, strict=True)]
 
-    def _with_passes(self, passes: Pipeline) -> Executor:
+    def _with(self, passes: Pipeline, jit: bool) -> Executor:
         """The executor that runs with other rewrites on the same place, with the same random numbers."""
-        if passes == self.passes:
+        if (passes, jit) == (self.passes, self.jit):
             return self
-        if passes not in self._others:
-            self._others[passes] = type(self)(self.place, passes, self.cache_size)
-        other = self._others[passes]
+        if (passes, jit) not in self._others:
+            self._others[passes, jit] = type(self)(self.place, passes, self.cache_size, jit)
+        other = self._others[passes, jit]
         other._rng = self._rng
         return other
 
@@ -241,7 +263,7 @@ class Executor:
         program = _check_program(program)
         names = fetch_names(program, fetch_list)
         feeds = prepare_feed(program, feed, self.place)
-        return explain_run(program, _types_of(feeds), names, self.place, self.passes)
+        return explain_run(program, _types_of(feeds), names, self.place, self.passes, self.jit)
 
     def _prepare_feed(self, program: Program, feed: Any, names: tuple[str, ...]) -> dict[str, Any]:
         """Checked arrays; arrays of names, dtypes and shapes that a plan exists for have passed the checks before."""
@@ -293,7 +315,7 @@ class Executor:
         key = self._key(program, feeds, names)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = lower(program, _types_of(feeds), names, self.place, self.passes)
+            plan = self._plans[key] = lower(program, _types_of(feeds), names, self.place, self.passes, jit=self.jit)
             if len(self._plans) > self.cache_size:
                 self._plans.popitem(last=False)
         else:

@@ -120,7 +120,12 @@ def _steps_text(steps: Sequence[Step], costs: Sequence[Cost]) -> str:
 
 
 def explain_run(
-    program: Program, feed_types: dict[str, TensorType], fetch_names: Sequence[str], place: Place, passes: Pipeline
+    program: Program,
+    feed_types: dict[str, TensorType],
+    fetch_names: Sequence[str],
+    place: Place,
+    passes: Pipeline,
+    jit: bool = False,
 ) -> RunExplanation:
     """Lower `program` and keep what each stage made of it; see `minigraph.executor.Executor.explain`."""
     stages: list[Stage] = []
@@ -134,7 +139,7 @@ def explain_run(
             passes.hook(each, stage, changed)
         watch(each.name, stage)
 
-    plan: Plan = lower(program, feed_types, fetch_names, place, replace(passes, hook=hook), watch=watch)
+    plan: Plan = lower(program, feed_types, fetch_names, place, replace(passes, hook=hook), watch, jit)
     costs = tuple(map(cost, plan.steps.steps))
     return RunExplanation(tuple(stages), tuple(plan.steps.steps), memory_plan(plan.steps), plan.compiled.source, costs)
 

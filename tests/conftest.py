@@ -13,6 +13,20 @@ settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_loops_are_kept_for_the_session(tmp_path_factory):
+    """Nothing is left in the user's caches; processes that tests start share the folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MINIGRAPH_JIT_CACHE", str(tmp_path_factory.mktemp("loops")))
+        yield
+
+
+@pytest.fixture
+def always_compiled(monkeypatch):
+    """Loops are compiled for the smallest arrays, too."""
+    monkeypatch.setattr("minigraph.kernels.jit.offers.LEAST", 0)
+
+
 @pytest.fixture(scope="session")
 def cuda_place():
     """The first GPU; a test that asks for it is skipped where there is none."""

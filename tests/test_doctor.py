@@ -170,7 +170,7 @@ def test_more_threads_than_cores_are_told(monkeypatch):
 
 def test_what_is_not_installed_comes_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr(doctor, "find_spec", lambda name: None)
-    assert "pip install numba" in finding(monkeypatch, "compiler").advice
+    assert "pip install 'minigraph[jit]'" in finding(monkeypatch, "compiler").advice
     assert "pip install 'minigraph[cuda12]'" in finding(monkeypatch, "GPU").advice
 
 

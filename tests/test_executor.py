@@ -34,9 +34,9 @@ def lowerings(monkeypatch):
     made = []
     original = executor_module.lower
 
-    def lower(program, feed_types, fetch, *rest):
+    def lower(program, feed_types, fetch, *rest, **options):
         made.append(tuple(fetch))
-        return original(program, feed_types, fetch, *rest)
+        return original(program, feed_types, fetch, *rest, **options)
 
     monkeypatch.setattr(executor_module, "lower", lower)
     return made

@@ -1,0 +1,214 @@
+"""Compiling loops with numba, and keeping what was compiled in a folder for the next process.
+
+Text that is compiled is written to a file of the folder under a name that contains its hash, because numba files its
+results by file and date. Every file is written beside its place and then moved there, with one date for all, so that
+several processes may do the same at a time. What in the folder cannot be read is thrown away and made anew.
+
+`MINIGRAPH_JIT=off` in the environment keeps executors from compiling unless they are told to. `MINIGRAPH_JIT_CACHE`
+names another folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import os
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from minigraph.errors import MissingExtraError
+
+SWITCH, CACHE = "MINIGRAPH_JIT", "MINIGRAPH_JIT_CACHE"
+
+_FOOTER = """
+
+from numba import njit as _njit
+
+for _name in {names!r}:
+    _flags = {{"reassoc"}} if _name in {reassociated!r} else False
+    globals()[_name] = _njit(cache={cached!r}, nogil=True, error_model="numpy", fastmath=_flags)(globals()[_name])
+"""
+"""No exception for a division by zero, as in NumPy; and the lock of the interpreter is given up meanwhile."""
+
+_lock = threading.RLock()
+_compiled: dict[tuple[str, str, str], Callable[..., Any]] = {}
+_modules: dict[str, ModuleType] = {}
+
+
+def _forget_lock() -> None:
+    """In a forked process: another thread may have held the lock."""
+    global _lock
+    _lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_lock)
+
+
+@cache
+def is_installed() -> bool:
+    """Whether there is a numba."""
+    return find_spec("numba") is not None
+
+
+def is_available() -> bool:
+    """Whether executors that are not told otherwise compile: there is a numba and nobody switched it off."""
+    return os.environ.get(SWITCH, "").strip().lower() not in ("off", "0") and is_installed()
+
+
+def require() -> None:
+    """Check that numba is there.
+
+    Raises
+    ------
+    MissingExtraError
+        If it is not; the message names the extra.
+    """
+    if not is_installed():
+        raise MissingExtraError(
+            "jit=True needs numba, which is not installed", hint="Install it with: pip install 'minigraph[jit]'."
+        )
+
+
+class Loops:
+    """The functions of modules of loops, compiled when they are first asked for.
+
+    Parameters
+    ----------
+    *modules : str
+        Modules of `minigraph.kernels.jit.loops`, those that are used by others first.
+    """
+
+    def __init__(self, *modules: str) -> None:
+        self._names = modules
+
+    @property
+    def source(self) -> str:
+        return _joined(self._names)
+
+    def compiled(self, name: str, signature: str) -> Callable[..., Any]:
+        """The function `name` for these types, in numba's words, such as ``void(float32[::1], float32)``."""
+        return compiled(self.source, name, signature)
+
+    def is_compiled(self, name: str, signature: str) -> bool:
+        """Whether `compiled` would return at once."""
+        return (self.source, name, signature) in _compiled
+
+
+@cache
+def _joined(names: tuple[str, ...]) -> str:
+    """The text of modules of loops as one, without their imports of each other, and with their names together."""
+    texts: list[str] = []
+    reassociated: list[str] = []
+    for name in names:
+        module = importlib.import_module(f"minigraph.kernels.jit.loops.{name}")
+        reassociated += getattr(module, "REASSOCIATED", ())
+        texts.append(re.sub(r"^from minigraph.*\n|^REASSOCIATED = .*\n", "", inspect.getsource(module), flags=re.M))
+    return "\n".join(texts) + f"\nREASSOCIATED = {tuple(reassociated)!r}\n"
+
+
+def compiled(source: str, name: str, signature: str) -> Callable[..., Any]:
+    """The function `name` of a text of loops for these types; called with others it raises TypeError."""
+    key = source, name, signature
+    function = _compiled.get(key)
+    if function is None:
+        with _lock:
+            function = _compiled.get(key)
+            if function is None:
+                function = _compiled[key] = _compile(*key)
+    return function
+
+
+def _compile(source: str, name: str, signature: str) -> Callable[..., Any]:
+    for cached in (True, True, False):
+        try:
+            function: Any = getattr(_module(source, cached), name)
+            function.compile(signature)
+            function.disable_compile()
+        except Exception:
+            if not cached:
+                raise
+            # Something in the folder is spoilt, or cannot be written.
+            _throw_away(source)
+            continue
+        break
+    return function
+
+
+def _module(source: str, cached: bool) -> ModuleType:
+    """`source` as a module whose functions numba compiles when they are called."""
+    module = _modules.get(source)
+    if module is None:
+        functions = tuple(re.findall(r"^def (\w+)", source, flags=re.M))
+        match = re.search(r"^REASSOCIATED = (.*)$", source, flags=re.M)
+        names = {"names": functions, "reassociated": eval(match[1]) if match else (), "cached": cached}
+        text = source + _FOOTER.format(**names)
+        name = _file_name(source)
+        path = folder() / f"{name}.py"
+        if cached:
+            _write_once(path, text)
+        module = ModuleType(name)
+        module.__file__ = str(path)
+        sys.modules[name] = module  # numba looks there for what its functions refer to
+        exec(compile(text, str(path), "exec"), module.__dict__)
+        _modules[source] = module
+    return module
+
+
+def _file_name(source: str) -> str:
+    return f"minigraph_jit_{hashlib.sha256((source + _FOOTER).encode()).hexdigest()[:24]}"
+
+
+def _write_once(path: Path, text: str) -> None:
+    """Put `text` at `path` with a fixed date, in one move; nothing if it is there already."""
+    try:
+        if path.read_text() == text:
+            return
+    except (OSError, UnicodeDecodeError):
+        pass
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".new")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        os.utime(name, (0, 0))  # numba takes what it filed for stale when the date is another
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _throw_away(source: str) -> None:
+    """Remove what numba filed for `source`, and forget the module."""
+    _modules.pop(source, None)
+    name = _file_name(source)
+    sys.modules.pop(name, None)
+    places = [folder() / "__pycache__"]
+    if "NUMBA_CACHE_DIR" in os.environ:
+        places += Path(os.environ["NUMBA_CACHE_DIR"]).glob("*/")
+    for place in places:
+        for path in place.glob(f"{name}.*.nb[ic]"):
+            path.unlink(missing_ok=True)
+
+
+def folder() -> Path:
+    """Where compiled loops are kept: a folder of the user's caches, unless the environment names another."""
+    given = os.environ.get(CACHE)
+    if given:
+        return Path(given).expanduser()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "minigraph" / "jit"

@@ -1,0 +1,77 @@
+"""What offers of compiled loops share: when one is worth it, types in numba's words, vectors of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigraph.kernels.jit.compiling import Loops
+from minigraph.kernels.registry import find_kernel
+
+LEAST = 1024
+"""Of fewer elements the time to compile is seldom won back."""
+
+_NUMBA_NAMES = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
+
+
+def is_worth_it(*types: Any) -> bool:
+    """Whether an operator on arrays of these types is large enough."""
+    return any(prod(each.shape) >= LEAST for each in types)
+
+
+def name_of(dtype: Any) -> str | None:
+    """float32 or float64; None for other types, which are not compiled."""
+    return _NUMBA_NAMES.get(dtype)
+
+
+def elementwise_loop(
+    loops: Loops, name: str, vectors: Sequence[Any], single: Sequence[Any] = (), numbers: int = 0
+) -> Callable[..., Any] | None:
+    """The loop `name` over arrays like `vectors`, arrays of one element, and numbers, all of one type.
+
+    None where they do not fit, or are small and the loop was not compiled yet.
+    """
+    first, *others = vectors
+    kind = name_of(first.dtype)
+    alike = all(each is not None and each.shape == first.shape and each.dtype == first.dtype for each in others)
+    if kind is None or not alike or any(s is None or s.shape != (1,) or s.dtype != first.dtype for s in single):
+        return None
+    signature = f"void({', '.join([f'{kind}[::1]'] * (len(vectors) + len(single)) + [kind] * numbers)})"
+    if not is_worth_it(first) and not loops.is_compiled(name, signature):
+        return None
+    return loops.compiled(name, signature)
+
+
+def vectors(*arrays: Any) -> list[Any]:
+    """The arrays as vectors that share their memory.
+
+    Raises
+    ------
+    TypeError
+        If the elements of one do not lie side by side.
+    """
+    for x in arrays:
+        if not x.flags.c_contiguous:
+            raise TypeError("not contiguous")
+    return [x.reshape(-1) for x in arrays]
+
+
+def or_kernel(function: Callable[..., Any], type: str, attrs: dict[str, Any]) -> Callable[..., Any]:
+    """`function`, or the shared kernel where it raises TypeError: for arrays that it was not compiled for.
+
+    Such are arrays whose elements do not lie side by side, and those that must not be written to.
+    """
+    kernel = find_kernel(type, "cpu")
+    assert kernel is not None
+    shared = kernel.function
+
+    def call(*arrays: Any, **out: Any) -> Any:
+        try:
+            return function(*arrays, **out)
+        except TypeError:
+            return shared(np, *arrays, **attrs, **out)
+
+    return call

@@ -1,0 +1,184 @@
+"""Update rules in one loop each, with the bits of `minigraph.kernels.optimizer` and `adaptive_optimizer`.
+
+A rule is told by names: which of the kernel's arrays the loop writes over, in the loop's order, and which have one
+element. `shrink`, a keyword of the functions offered, is a number that the gradient is multiplied with first.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minigraph.kernels.jit.compiling import Loops
+from minigraph.kernels.jit.offers import elementwise_loop, or_kernel, vectors
+from minigraph.kernels.jit.threads import over_pieces
+from minigraph.kernels.optimizer import is_skipped, kept, length, ratio_of_lengths
+from minigraph.kernels.registry import find_kernel, specialize
+
+_LOOPS = Loops("updates")
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """How a loop fits a kernel.
+
+    Attributes
+    ----------
+    loop : callable
+        Name of the loop, of the attributes.
+    state : str
+        Names of the arrays that the loop takes beside the gradient and writes over, the parameter first.
+    results : str
+        Names of what the kernel returns; of ``beta1_pow`` and ``beta2_pow`` the next power.
+    single : str
+        Names of the arrays of one element that the loop takes.
+    numbers : callable
+        The numbers that the loop takes, of the attributes.
+    """
+
+    loop: Callable[[dict[str, Any]], str]
+    state: str
+    results: str
+    single: str
+    numbers: Callable[[dict[str, Any]], Sequence[float]]
+
+
+def _named(name: str) -> Callable[[dict[str, Any]], str]:
+    return lambda attrs: name
+
+
+def _adam_numbers(a: dict[str, Any]) -> tuple[float, ...]:
+    return a["beta1"], 1 - a["beta1"], a["beta2"], 1 - a["beta2"], a["epsilon"]
+
+
+_ADAM = "param moment1 moment2", "param moment1 moment2 beta1_pow beta2_pow", "rate beta1_pow beta2_pow"
+_RULES = {
+    "sgd": _Rule(_named("sgd"), "param", "param", "rate", lambda a: ()),
+    "momentum": _Rule(
+        lambda a: "nesterov" if a["use_nesterov"] else "momentum",
+        "param velocity", "param velocity", "rate", lambda a: (a["mu"],),
+    ),
+    "adam": _Rule(_named("adam"), *_ADAM, _adam_numbers),
+    # Without decay the parameter is multiplied by 1.
+    "adamw": _Rule(
+        _named("adamw"), *_ADAM,
+        lambda a: (*_adam_numbers(a), a["coeff"] if a["with_decay"] else 0.0, a["lr_ratio"]),
+    ),
+    "adamax": _Rule(
+        _named("adamax"), "param moment inf_norm", "param moment inf_norm beta1_pow", "rate beta1_pow",
+        lambda a: (a["beta1"], 1 - a["beta1"], a["beta2"], a["epsilon"]),
+    ),
+    "adagrad": _Rule(_named("adagrad"), "param moment", "param moment", "rate", lambda a: (a["epsilon"],)),
+    "decayed_adagrad": _Rule(
+        _named("decayed_adagrad"), "param moment", "param moment", "rate",
+        lambda a: (a["decay"], 1 - a["decay"], a["epsilon"]),
+    ),
+    "adadelta": _Rule(
+        _named("adadelta"), "param squared_grad squared_update", "param squared_grad squared_update", "",
+        lambda a: (a["rho"], 1 - a["rho"], a["epsilon"]),
+    ),
+    "rmsprop": _Rule(
+        lambda a: "centered_rmsprop" if a["centered"] else "rmsprop",
+        "param mean_square mean_grad moment", "param moment mean_square mean_grad", "rate",
+        lambda a: (a["decay"], 1 - a["decay"], a["epsilon"], a["momentum"]),
+    ),
+}  # fmt: skip
+
+
+def update_loop(type: str, arrays: Sequence[Any], attrs: dict[str, Any]) -> Callable[..., Any] | None:
+    """A function like the kernel of an update rule, but with `shrink`, for arrays of these types, or None.
+
+    It raises TypeError, and has changed nothing, for arrays whose elements do not lie side by side.
+    """
+    rule = _RULES[type]
+    names = parameter_names(type)
+    given = dict(zip(names, arrays, strict=True))
+    state = rule.state.split()
+    if type == "rmsprop" and not attrs["centered"]:
+        state.remove("mean_grad")  # which stays as it is
+    results, single = rule.results.split(), rule.single.split()
+    if any(given.get(name) is not None for name in ("beta1_tensor", "beta2_tensor")) or given["grad"] is None:
+        return None
+    if any(given[name] is None for name in results):
+        return None
+    numbers = [given["param"].dtype.type(value) for value in rule.numbers(attrs)]
+    types = [given[state[0]], given["grad"], *(given[name] for name in state[1:])]
+    loop = elementwise_loop(_LOOPS, rule.loop(attrs), types, [given[name] for name in single], 1 + len(numbers))
+    if loop is None:
+        return None
+    at = {name: i for i, name in enumerate(names)}
+    whole = [at[name] for name in results if not name.endswith("_pow")]
+    powers = [(at[name], given["param"].dtype.type(attrs[name[:5]])) for name in results if name.endswith("_pow")]
+    grad, singles, one = at["grad"], [at[name] for name in single], given["param"].dtype.type(1)
+    places = [whole.index(at[name]) for name in state]
+
+    def update(*arrays: Any, shrink: Any = one, out: Any = None) -> Any:
+        buffers = [None] * len(results) if out is None else [out] if len(results) == 1 else [*out, None][: len(results)]
+        if is_skipped(arrays[-1]):
+            new = list(kept(np, [arrays[i] for i in [*whole, *(i for i, _ in powers)]], buffers))
+        else:
+            new = [_owned(arrays[i], buffer) for i, buffer in zip(whole, buffers, strict=False)]
+            param, *others = [new[i] for i in places]
+            over_pieces(loop, vectors(param, arrays[grad], *others), [*[arrays[i] for i in singles], shrink, *numbers])
+            for (i, beta), buffer in zip(powers, buffers[len(whole) :], strict=True):
+                new.append(np.multiply(arrays[i], beta, out=buffer))
+        return tuple(new) if len(new) > 1 else new[0]
+
+    return update
+
+
+def parameter_names(type: str) -> list[str]:
+    """What the kernel of an update rule calls its arrays, in order."""
+    kernel = find_kernel(type, "cpu")
+    assert kernel is not None
+    parameters = list(inspect.signature(kernel.function).parameters.values())
+    return [p.name for p in parameters[1:] if p.kind is not p.KEYWORD_ONLY]
+
+
+def _owned(old: Any, buffer: Any) -> Any:
+    """An array with the values of `old` that may be written over: `buffer`, which may be `old` itself, or a new one."""
+    if buffer is None:
+        return old.copy()
+    if buffer is not old:
+        np.copyto(buffer, old)
+    return buffer
+
+
+def _offer(type: str) -> Callable[..., Any]:
+    def offer(xp, *arrays, **attrs):
+        update = update_loop(type, arrays, attrs)
+        return None if update is None else or_kernel(update, type, attrs)
+
+    return offer
+
+
+for _type in _RULES:
+    specialize(_type, jit=True)(_offer(_type))
+
+
+@specialize("lamb", jit=True)
+def lamb(
+    xp, param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, skip, *, weight_decay, beta1, beta2, epsilon
+):  # fmt: skip
+    loop = elementwise_loop(_LOOPS, "lamb_step", [param, grad, moment1, moment2, param], [], 7)
+    if loop is None or rate.shape != (1,):
+        return None
+    attrs = {"weight_decay": weight_decay, "beta1": beta1, "beta2": beta2, "epsilon": epsilon}
+    numbers = [param.dtype.type(value) for value in (1, *_adam_numbers(attrs), weight_decay)]
+
+    def update(param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, skip, out=None):
+        buffers = out or (None,) * 3
+        if is_skipped(skip):
+            return kept(np, (param, moment1, moment2), out)
+        param, moment1, moment2 = map(_owned, (param, moment1, moment2), buffers)
+        step = np.empty(param.shape, param.dtype)
+        over_pieces(loop, vectors(param, grad, moment1, moment2, step), numbers)
+        trust = ratio_of_lengths(np, length(np, param), length(np, step))
+        np.multiply(step, (rate * trust).astype(param.dtype), out=step)
+        return np.subtract(param, step, out=param), moment1, moment2
+
+    return or_kernel(update, "lamb", attrs)

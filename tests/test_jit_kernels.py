@@ -1,0 +1,170 @@
+"""Compiled loops against the kernels they stand in for: the samples of every operator, extremes, large arrays."""
+
+import numpy as np
+import pytest
+from jit_support import needs_numba
+from test_kernels import array_type, calls, each_array, flat
+from test_ops import DETERMINISTIC, ids
+
+from minigraph.kernels import find_kernel, find_specializer
+
+pytestmark = needs_numba
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _like_an_executor():
+    """An executor lets NaN and infinity pass without warnings."""
+    with np.errstate(all="ignore"):
+        yield
+
+
+SAME_BITS = ("sgd", "momentum", "adam", "adamw", "adamax", "adagrad", "decayed_adagrad", "adadelta", "rmsprop")
+"""Operators whose loops give the bits of the kernel."""
+
+
+def offered(call):
+    """What is compiled for a call, or None."""
+    offer = find_specializer(call.op.type, jit=True)
+    if offer is None:
+        return None
+    function = offer(np, *[each_array(array_type, entry) for entry in call.inputs], **call.keywords)
+    if function is None:
+        return None
+
+    def run(inputs=None, **out):
+        result = function(*(call.inputs if inputs is None else inputs), **out)
+        return list(result) if len(call.expected) > 1 else [result]
+
+    return run
+
+
+def assert_close(call, found, ulps=16):
+    for value, expected in zip(flat(found), flat(call.expected), strict=False):
+        assert (value.dtype, value.shape) == (expected.dtype, expected.shape)
+        if call.op.type in SAME_BITS:
+            assert value.tobytes() == expected.tobytes(), f"{value} is not {expected}"
+        else:
+            size = np.abs(expected).max(initial=1) if np.isfinite(expected).all() else 1
+            tolerance = ulps * np.finfo(expected.dtype).eps if expected.dtype.kind == "f" else 0
+            assert np.allclose(value, expected, rtol=tolerance, atol=tolerance * size, equal_nan=True)
+
+
+COMPILED = [s for s in DETERMINISTIC if any(find_specializer(s.op + end, jit=True) for end in ("", "_grad"))]
+
+
+@pytest.mark.parametrize("sample", COMPILED, ids=ids(COMPILED))
+def test_a_compiled_loop_agrees_with_the_kernel(sample, always_compiled):
+    for dtype in sample.dtypes:
+        for call in calls(sample, dtype):
+            function = offered(call)
+            if function is None:
+                continue
+            before = [each_array(np.copy, entry) for entry in call.inputs]
+            found = function()
+            assert_close(call, [v for v, e in zip(found, call.expected, strict=True) if e is not None])
+            for value, old in zip(flat(call.inputs), flat(before), strict=True):
+                assert value.tobytes() == old.tobytes(), "an input was written over"
+            if call.kernel.takes_out:
+                buffers = [each_array(lambda array: np.full_like(array, 77), entry) for entry in call.expected]
+                again = function(out=call.out(buffers))
+                for one, other in zip(flat(found), flat(again), strict=False):
+                    assert one.tobytes() == other.tobytes()
+                for entry, buffer in zip(again, buffers, strict=True):
+                    assert buffer is None or all(a is b for a, b in zip(flat([entry]), flat([buffer]), strict=True))
+
+
+@pytest.mark.parametrize("sample", COMPILED, ids=ids(COMPILED))
+def test_arrays_that_no_loop_was_compiled_for_go_to_the_kernel(sample, always_compiled):
+    """Every second element of a larger array, which in addition must not be written to."""
+    for call in calls(sample, "float32"):
+        function = offered(call)
+        if function is not None and not any(isinstance(entry, list) for entry in call.inputs):
+            found = function(inputs=[each_array(apart, entry) for entry in call.inputs])
+            assert_close(call, [v for v, e in zip(found, call.expected, strict=True) if e is not None])
+
+
+def apart(array):
+    if not array.ndim:
+        return array
+    wide = np.repeat(array, 2, axis=-1)
+    wide.flags.writeable = False
+    return wide[..., ::2]
+
+
+def test_every_update_rule_has_a_sample_that_is_compiled(always_compiled):
+    seen = {
+        call.op.type for s in COMPILED if s.op in SAME_BITS for call in calls(s, "float32") if offered(call) is not None
+    }
+    assert seen == set(SAME_BITS)
+
+
+# Updates
+
+
+RULES = {
+    "sgd": ({}, "rate grad"),
+    "momentum": ({"mu": 0.9, "use_nesterov": True}, "grad moment rate"),
+    "adam": ({"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}, "grad rate moment moment pow pow none none"),
+    "adamw": (
+        {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8, "coeff": 0.01, "with_decay": True, "lr_ratio": 0.5},
+        "grad rate moment moment pow pow none none",
+    ),
+    "adagrad": ({"epsilon": 1e-6}, "grad moment rate"),
+    "rmsprop": (
+        {"epsilon": 1e-6, "decay": 0.9, "momentum": 0.5, "centered": True}, "moment moment rate grad moment",
+    ),
+}  # fmt: skip
+
+
+def state(words, shape, dtype, seed=0):
+    """A parameter and what else its rule takes."""
+    rng = np.random.default_rng(seed)
+    makers = {
+        "grad": lambda: rng.normal(size=shape).astype(dtype),
+        "moment": lambda: rng.uniform(size=shape).astype(dtype),
+        "rate": lambda: np.array([0.1], dtype),
+        "pow": lambda: np.array([0.9], dtype),
+        "none": lambda: None,
+    }
+    return [makers["grad"](), *[makers[word]() for word in words.split()], None]
+
+
+def compiled_rule(type, arrays, attrs):
+    return find_specializer(type, jit=True)(np, *[each_array(array_type, x) for x in arrays], **attrs)
+
+
+@pytest.mark.parametrize("type", RULES)
+def test_long_vectors_are_updated_by_several_threads_to_the_same_bits(type, monkeypatch):
+    monkeypatch.setattr("minigraph.kernels.jit.threads.thread_count", lambda: 3)
+    attrs, words = RULES[type]
+    arrays = state(words, (7, 40_001), "float32")
+    expected = find_kernel(type, "cpu").function(np, *arrays, **attrs)
+    found = compiled_rule(type, arrays, attrs)(*arrays)
+    for value, other in zip(found, expected, strict=True):
+        assert value.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("type", RULES)
+def test_a_flag_to_skip_leaves_everything_as_it_was(type):
+    attrs, words = RULES[type]
+    arrays = state(words, (2000,), "float64")
+    rule = compiled_rule(type, arrays, attrs)
+    expected = find_kernel(type, "cpu").function(np, *arrays[:-1], [np.array([True])], **attrs)
+    found = rule(*arrays[:-1], [np.array([True])])
+    for value, other in zip(found, expected, strict=True):
+        assert value.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("type", RULES)
+def test_values_that_are_not_finite_or_tiny_go_the_same_way(type):
+    attrs, words = RULES[type]
+    arrays = state(words, (2048,), "float32")
+    special = np.array([np.nan, np.inf, -np.inf, 0, -0.0, 1e-45, -1e-39, 1e-30, 3e38, -1e30], "float32")
+    for i, array in enumerate(arrays):
+        if array is not None and array.size > 1:
+            array[: 20 * (i + 1)] = np.resize(np.roll(special, i), 20 * (i + 1))
+    expected = find_kernel(type, "cpu").function(np, *arrays, **attrs)
+    found = compiled_rule(type, arrays, attrs)(*arrays)
+    for value, other in zip(found, expected, strict=True):
+        assert np.array_equal(value, other, equal_nan=True)
+        assert np.array_equal(np.signbit(value), np.signbit(other)) or np.isnan(value).any()
