@@ -93,8 +93,9 @@ def _copied(op: Operator, values: Values, rows: _Rows) -> Value | None:
     if op.type in _TRANSPOSES:
         return _before_transposes(op, values)
     if op.type in _RESHAPES:
-        slot = _slot(op)
-        return values.input(op, slot) if _shape(op, "in", values) == _shape(op, "out", values) else None
+        shape = _shape(op, "in", values)
+        is_same = shape is not None and shape == _shape(op, "out", values)
+        return values.input(op, _slot(op)) if is_same else None
     if op.type not in _COPIES or not _COPIES[op.type](op):
         return None
     source = values.input(op, "X")

@@ -24,6 +24,16 @@ def test_copies_are_left_out():
     assert op_lines(CleanUp(), text, ["f"]) == ["f = tanh(X=x)"]
 
 
+def test_a_reshape_between_shapes_that_are_not_known_is_no_copy():
+    text = """
+        block 0
+          data x: float32[4, -1]
+          Out=a: float32[-1] = reshape2(X=x) {shape=[-1]}
+          b: float32[-1] = tanh(X=a)
+    """
+    assert op_lines(CleanUp(), text, ["b"]) == ["Out=a = reshape2(X=x) {shape=[-1]}", "b = tanh(X=a)"]
+
+
 def test_what_is_fetched_or_persistable_is_still_copied():
     text = """
         block 0
