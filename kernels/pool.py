@@ -46,6 +46,30 @@ def pool2d_grad(
     return channels_restored(xp, d_images, data_format)
 
 
+@kernel("pool2d_grad_grad")
+def pool2d_grad_grad(
+    xp, x, result, dd_x, *, pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode, data_format,
+    padding_algorithm,
+):  # fmt: skip
+    """Of each window the element of `dd_x` at the place that the gradient goes to."""
+    images, pooled, dd = (channels_first(array, data_format) for array in (x, result, dd_x))
+    laid = _laid(images.shape[2:], pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode,
+                 padding_algorithm)  # fmt: skip
+    picked = xp.zeros(pooled.shape, x.dtype)
+    if laid is None:
+        for place, region in _regions(images.shape[2:], pooled.shape[2:]):
+            chosen = _first_equal(xp, images[region], pooled[place])
+            picked[place] = xp.where(chosen, dd[region], dd.dtype.type(0)).sum(axis=(2, 3))
+        return channels_restored(xp, picked, data_format)
+    source, values = padded(xp, images, laid, np.nan), padded(xp, dd, laid, 0)
+    is_open = xp.ones(pooled.shape, bool)
+    for index in elements(laid):
+        hit = (source[index] == pooled) & is_open
+        is_open &= ~hit
+        xp.copyto(picked, values[index], where=hit)
+    return channels_restored(xp, picked, data_format)
+
+
 def _laid(
     lengths, pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode, padding_algorithm
 ) -> Any:
@@ -144,9 +168,15 @@ def _regions_gradient(xp, images, pooled, d, pooling_type) -> Any:
             size = images.dtype.type(window.shape[2] * window.shape[3])
             d_images[region] += (d[place] * _share(size))[:, :, None, None]
             continue
-        flat = window.reshape(*window.shape[:2], window.shape[2] * window.shape[3])
-        first = (flat == pooled[place][:, :, None]).argmax(axis=2)
-        chosen = xp.arange(flat.shape[2]) == first[:, :, None]
-        chosen &= flat == pooled[place][:, :, None]
-        d_images[region] += xp.where(chosen, d[place][:, :, None], d.dtype.type(0)).reshape(window.shape)
+        chosen = _first_equal(xp, window, pooled[place])
+        d_images[region] += xp.where(chosen, d[place][:, :, None, None], d.dtype.type(0))
     return d_images
+
+
+def _first_equal(xp, window, greatest) -> Any:
+    """Which element of each window is the first to equal the greatest: one, or none where that is NaN."""
+    flat = window.reshape(*window.shape[:2], window.shape[2] * window.shape[3])
+    hits = flat == greatest[:, :, None]
+    chosen = xp.arange(flat.shape[2]) == hits.argmax(axis=2)[:, :, None]
+    chosen &= hits
+    return chosen.reshape(window.shape)

@@ -390,6 +390,9 @@ class _BackwardPass:
                 if name == EMPTY:
                     outputs[slot].append(EMPTY)
                     continue
+                if not isinstance(name, GradName):
+                    outputs[slot].append(self.block.create_var(name=name).name)
+                    continue
                 if name in self._seeds:
                     _warn_dependent_target(name)
                 # What the caller gave is never written to.
@@ -518,6 +521,7 @@ def _refuse_second_order(op: Operator, is_no_grad: Callable[[str], bool]) -> Non
     if op.definition.forward is not None and not all(map(is_no_grad, op.input_arg_names)):
         raise ProgramError(
             f"{op.type} has no gradient rule: the gradient of a gradient cannot pass through {op.definition.forward}",
+            details=[str(op)],
             site=op.site,
             hint="Set stop_gradient=True on the first gradient if it is to count as a constant.",
         )

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from minigraph.errors import NotFoundError, OpError, suggest
 from minigraph.types import TensorType
+from minigraph.unique_name import generate
 
 GRAD_SUFFIX = "@GRAD"
 EMPTY = "@EMPTY@"
@@ -101,6 +102,13 @@ class GradContext:
     def d_input(self, slot: str) -> list[str]:
         return [EMPTY if self._no_grad(name) else GradName(name + GRAD_SUFFIX) for name in self.op.input(slot)]
 
+    def temporary(self) -> str:
+        """A new name, for a value that one `OpSpec` writes and another one reads."""
+        name = generate(f"{self.op.type}.tmp")
+        while name in self.op.block.vars:
+            name = generate(name)
+        return name
+
 
 GradRule = Callable[[GradContext], Iterable[OpSpec]]
 
@@ -122,6 +130,12 @@ class FusedGrad:
         Input slot to the slot whose type its gradient has, or a function of that type, for inputs that are not read.
     infer : callable, optional
         The types of the gradients from the types that are read and the attributes, where they follow from those only.
+    grad : callable, optional
+        The gradient rule of the gradient operator itself, where one is easier to say than ordinary operators that
+        compute the same (`minigraph.second_order`).
+    linear : bool or mapping
+        The operator is linear in the slots `to`: the gradient of its gradient is the operator itself. A mapping holds
+        the attributes that make it so.
     """
 
     def __init__(
@@ -132,9 +146,12 @@ class FusedGrad:
         type: str = "",
         like: Mapping[str, str | tuple[str, Callable[[TensorType], TensorType]]] | None = None,
         infer: Callable[..., Any] | None = None,
+        grad: GradRule | None = None,
+        linear: bool | Mapping[str, Any] = False,
     ) -> None:
         self.reads, self.to, self.d_outputs, self.type, self.like = reads, to, d_outputs, type, dict(like or {})
         self.infer = infer
+        self.grad, self.linear = grad, linear
 
     def complete(self, forward: OpDef) -> None:
         """Fill in the defaults from the operator that the rule belongs to."""
@@ -172,11 +189,32 @@ class FusedGrad:
             outputs=tuple(Slot(name + GRAD_SUFFIX, slots[name].duplicable, dispensable=True) for name in self.to),
             attrs=forward.attrs,
             infer=self.infer or infer,
-            grad=None,
+            grad=self._forward_again if self.linear is not False else self.grad,
             backend_attrs=forward.backend_attrs,
             doc=f"Gradient of `{forward.type}`.",
             forward=forward.type,
         )
+
+    def _forward_again(self, ctx: GradContext) -> Iterator[OpSpec]:
+        """The gradient of the gradient operator of a linear one, with respect to what flows into that."""
+        forward = definition_of(ctx.op.definition.forward or "")
+        inputs: dict[str, list[str]] = {}
+        for slot in forward.inputs:
+            if slot.name in self.to:
+                flowing = ctx.d_output(slot.name + GRAD_SUFFIX) or [EMPTY]
+                names = inputs[slot.name] = []
+                for i, name in enumerate(flowing):
+                    if name == EMPTY + GRAD_SUFFIX or name == EMPTY:
+                        names.append(ctx.temporary())
+                        yield OpSpec("fill_zeros_like", {"X": [ctx.input(slot.name)[i]]}, {"Out": [names[-1]]}, {})
+                    else:
+                        names.append(name)
+            elif slot.name in self.reads and ctx.input(slot.name):
+                inputs[slot.name] = ctx.input(slot.name)
+        (d_out,) = self.d_outputs
+        changed = self.linear if isinstance(self.linear, Mapping) else {}
+        outputs = {d_out: ctx.d_input(d_out + GRAD_SUFFIX)}
+        yield OpSpec(forward.type, inputs, outputs, {**ctx.op.attrs, **changed})
 
     def _type_of(self, slot: str, given: Mapping[str, Any]) -> Any:
         like = self.like.get(slot, slot)
@@ -194,12 +232,14 @@ def fused(
     type: str = "",
     like: Mapping[str, Any] | None = None,
     infer: Callable[..., Any] | None = None,
+    grad: GradRule | None = None,
+    linear: bool | Mapping[str, Any] = False,
 ) -> FusedGrad:
     """The gradient is one operator of its own that reads the slots `reads` and the output's gradient.
 
     `to` and `d_out` are slot names separated by spaces; see `FusedGrad`.
     """
-    return FusedGrad(reads, to.split(), d_out.split(), type, like, infer)
+    return FusedGrad(reads, to.split(), d_out.split(), type, like, infer, grad, linear)
 
 
 @dataclass(frozen=True, eq=False)

@@ -993,7 +993,7 @@ _LOSSES_OF_NUMBERS = [
         for delta in (0.7, 5.0)
     ),
     *(
-        sample("smooth_l1_loss", X=distinct(*shape), Y=distinct(*shape), **weights, **attrs)
+        sample("smooth_l1_loss", X=distinct(*shape), Y=1.03 * distinct(*shape), **weights, **attrs)
         for shape in ((4, 3), (2, 2, 2), (3, 1), (0, 2))
         for attrs in ({}, {"sigma": 0.5}, {"sigma": 3.0}, {"sigma": 0.0})
         for weights in ({}, {"InsideWeight": positive(*shape), "OutsideWeight": positive(*shape)})
@@ -1035,3 +1035,16 @@ SAMPLES += [
     *_LOSSES_OF_NUMBERS,
     *_NORMALIZATIONS_OF_SAMPLES,
 ]
+
+_IMAGE = distinct(1, 1, 4, 4)
+
+_PICKED_BY_POOLING = [
+    sample("pool2d_grad_grad", X=_IMAGE, Out=out, DDX=floats(1, 1, 4, 4), wrt="DDX", pooling_type="max", **attrs)
+    for out, attrs in [
+        (_IMAGE.reshape(1, 1, 2, 2, 2, 2).max((3, 5)), {"ksize": [2, 2], "strides": [2, 2]}),
+        (_IMAGE.max((2, 3), keepdims=True), {"ksize": [1, 1], "global_pooling": True}),
+        (np.array([[[[9.0]]]]), {"ksize": [4, 4]}),
+    ]
+]
+
+SAMPLES += [*_PICKED_BY_POOLING, sample("assign", X=floats(2, 3), wrt="X")]

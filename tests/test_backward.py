@@ -612,13 +612,6 @@ def test_no_grad_set_cuts_gradients_too():
     assert fluid.gradients(layers.elementwise_mul(h, h), [x], no_grad_set=[h]) == [None]
 
 
-def test_gradients_of_a_gradient_are_refused_where_they_would_be_wrong():
-    x = data("x", 2, wants_gradient=True)
-    (grad,) = fluid.gradients(layers.reduce_max(x), x)
-    with pytest.raises(ProgramError, match="reduce_max_grad has no gradient rule: the gradient of a gradient"):
-        fluid.gradients(layers.square(grad), x)
-
-
 def test_a_gradient_that_is_stopped_counts_as_a_constant():
     x = data("x", 2, wants_gradient=True)
     (grad,) = fluid.gradients(layers.tanh(x), x)

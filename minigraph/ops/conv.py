@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from minigraph.opdef import fused, op
+from minigraph.opdef import GradContext, OpSpec, fused, op
 from minigraph.types import TensorType, product, require, require_floating, require_same_dtype, same_dim
 from minigraph.windows import CHANNELS_LAST, lay_transposed, lay_windows, require_layout, spatial_dims
 
@@ -16,9 +16,32 @@ _BACKEND_ATTRS: dict[str, Any] = {
 _GRAD_SLOTS = ("Input", "Filter", "Bias")
 
 
+def _gradient_of_gradient(ctx: GradContext) -> Iterator[OpSpec]:
+    """A convolution is linear in Input and in Filter: what flows into the gradient of one takes its place.
+
+    This holds for transposed convolutions, too. They have no further derivatives.
+    """
+    grad_type, type = ctx.op.type, ctx.op.definition.forward
+    x, filter, d_out = (ctx.input(slot) for slot in ("Input", "Filter", "Output@GRAD"))
+    to_d_out = ctx.d_input("Output@GRAD")
+    for slot, other in (("Input", "Filter"), ("Filter", "Input")):
+        flowing = ctx.d_output(f"{slot}@GRAD")
+        if flowing:
+            factors = {"Input": x, "Filter": filter} | {slot: flowing}
+            yield OpSpec(type, factors, {"Output": to_d_out}, ctx.op.attrs)
+            inputs = {**factors, "Output@GRAD": d_out}
+            yield OpSpec(grad_type, inputs, {f"{other}@GRAD": ctx.d_input(other)}, ctx.op.attrs)
+    flowing = ctx.d_output("Bias@GRAD")
+    if flowing:
+        zeros = [ctx.temporary()]
+        axis = 3 if ctx.attr("data_format") == CHANNELS_LAST else 1
+        yield OpSpec("fill_zeros_like", {"X": d_out}, {"Out": zeros}, {})
+        yield OpSpec("elementwise_add", {"X": zeros, "Y": flowing}, {"Out": to_d_out}, {"axis": axis})
+
+
 @op(
     "conv2d", inputs="Input Filter Bias ResidualData", outputs="Output",
-    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias"), backend_attrs=_BACKEND_ATTRS,
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
 def conv2d(
     x: TensorType,
@@ -53,7 +76,7 @@ def conv2d(
 
 @op(
     "depthwise_conv2d", inputs="Input Filter Bias ResidualData", outputs="Output",
-    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias"), backend_attrs=_BACKEND_ATTRS,
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
 def depthwise_conv2d(
     x: TensorType,
@@ -75,7 +98,7 @@ def depthwise_conv2d(
 
 @op(
     "conv2d_transpose", inputs="Input Filter Bias", outputs="Output",
-    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias"), backend_attrs=_BACKEND_ATTRS,
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
 def conv2d_transpose(
     x: TensorType,
@@ -110,7 +133,7 @@ def conv2d_transpose(
 
 @op(
     "depthwise_conv2d_transpose", inputs="Input Filter Bias", outputs="Output",
-    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias"), backend_attrs=_BACKEND_ATTRS,
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
 def depthwise_conv2d_transpose(
     x: TensorType,

@@ -13,7 +13,13 @@ def _looked_up(table: TensorType, ids: TensorType) -> None:
     require(ids.dtype.numpy.kind in "iu", f"Ids must hold integers, got {ids.dtype}", hint="Convert with layers.cast.")
 
 
-@op("lookup_table", inputs="W Ids", outputs="Out", grad=fused("W", "Ids", to="W"), backend_attrs=_BACKEND_ATTRS)
+@op(
+    "lookup_table",
+    inputs="W Ids",
+    outputs="Out",
+    grad=fused("W", "Ids", to="W", linear=True),
+    backend_attrs=_BACKEND_ATTRS,
+)
 def lookup_table(
     table: TensorType,
     ids: TensorType,
@@ -36,7 +42,13 @@ def lookup_table(
     return table.with_shape((*ids.shape[:-1], table.shape[1]))
 
 
-@op("lookup_table_v2", inputs="W Ids", outputs="Out", grad=fused("W", "Ids", to="W"), backend_attrs=_BACKEND_ATTRS)
+@op(
+    "lookup_table_v2",
+    inputs="W Ids",
+    outputs="Out",
+    grad=fused("W", "Ids", to="W", linear=True),
+    backend_attrs=_BACKEND_ATTRS,
+)
 def lookup_table_v2(
     table: TensorType,
     ids: TensorType,

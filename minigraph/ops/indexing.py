@@ -73,7 +73,7 @@ def _decreased(x: TensorType, dims: Sequence[int], decrease_axis: Sequence[int])
 
 @op(
     "slice", inputs="Input StartsTensor EndsTensor StartsTensorList EndsTensorList", outputs="Out",
-    grad=fused("Input", "StartsTensor", "EndsTensor", "StartsTensorList", "EndsTensorList"),
+    grad=fused("Input", "StartsTensor", "EndsTensor", "StartsTensorList", "EndsTensorList", linear=True),
 )  # fmt: skip
 def slice(
     x: TensorType,
@@ -117,7 +117,7 @@ def slice(
     outputs="Out",
     grad=fused(
         "Input", "StartsTensor", "EndsTensor", "StridesTensor", "StartsTensorList", "EndsTensorList",
-        "StridesTensorList",
+        "StridesTensorList", linear=True,
     ),
 )  # fmt: skip
 def strided_slice(
@@ -172,7 +172,7 @@ def reverse(x: TensorType, *, axis: list[int]) -> TensorType:
     return x
 
 
-@op("gather", inputs="X Index", outputs="Out", grad=fused("X", "Index", to="X"))
+@op("gather", inputs="X Index", outputs="Out", grad=fused("X", "Index", to="X", linear=True))
 def gather(x: TensorType, index: TensorType, *, overwrite: bool = True) -> TensorType:
     """``Out[i] = X[Index[i]]``; Index is a vector, or a matrix of one column.
 
@@ -188,7 +188,7 @@ def gather(x: TensorType, index: TensorType, *, overwrite: bool = True) -> Tenso
     return x.with_shape((index.shape[0], *x.shape[1:]))
 
 
-@op("gather_nd", inputs="X Index", outputs="Out", grad=fused("X", "Index", to="X"))
+@op("gather_nd", inputs="X Index", outputs="Out", grad=fused("X", "Index", to="X", linear=True))
 def gather_nd(x: TensorType, index: TensorType) -> TensorType:
     """``Out[i] = X[Index[i, 0], Index[i, 1], ...]`` for each place i in the dimensions of Index but the last.
 
@@ -268,7 +268,7 @@ def one_hot_v2(
     return _one_hot(x.shape, x, depth_tensor, depth, dtype)
 
 
-@op("where", inputs="Condition X Y", outputs="Out", grad=fused("Condition", "X", "Y", to="X Y"))
+@op("where", inputs="Condition X Y", outputs="Out", grad=fused("Condition", "X", "Y", to="X Y", linear=True))
 def where(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
     """``Out`` is X where Condition holds, and Y elsewhere; all have one shape."""
     require(

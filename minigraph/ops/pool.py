@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from minigraph.opdef import fused, op
-from minigraph.types import TensorType, require, require_floating
+from collections.abc import Iterator
+
+from minigraph.opdef import GradContext, OpSpec, fused, op
+from minigraph.types import TensorType, merge_shapes, require, require_floating, require_same_dtype
 from minigraph.windows import lay_windows, require_layout, spatial_dims
 
+_BACKEND_ATTRS = {"use_quantizer": False}
 
-@op("pool2d", inputs="X", outputs="Out", grad=fused("X", "Out"), backend_attrs={"use_quantizer": False})
+
+def _gradient_of_gradient(ctx: GradContext) -> Iterator[OpSpec]:
+    """An average is linear in X; a greatest element stays the greatest."""
+    flowing, to_d_out = ctx.d_output("X@GRAD"), ctx.d_input("Out@GRAD")
+    if ctx.attr("pooling_type") == "avg":
+        yield OpSpec("pool2d", {"X": flowing}, {"Out": to_d_out}, ctx.op.attrs)
+        return
+    inputs = {"X": ctx.input("X"), "Out": ctx.input("Out"), "DDX": flowing}
+    yield OpSpec("pool2d_grad_grad", inputs, {"DDOut": to_d_out}, ctx.op.attrs)
+
+
+@op(
+    "pool2d", inputs="X", outputs="Out", grad=fused("X", "Out", grad=_gradient_of_gradient),
+    backend_attrs=_BACKEND_ATTRS,
+)  # fmt: skip
 def pool2d(
     x: TensorType,
     *,
@@ -62,3 +79,40 @@ def pool2d(
     for place, count in zip(places, counts, strict=True):
         shape[place] = count
     return x.with_shape(shape)
+
+
+def _picked_grad(ctx: GradContext) -> Iterator[OpSpec]:
+    inputs = {"X": ctx.input("X"), "Out": ctx.input("Out"), "Out@GRAD": ctx.d_output("DDOut")}
+    yield OpSpec("pool2d_grad", inputs, {"X@GRAD": ctx.d_input("DDX")}, ctx.op.attrs)
+
+
+@op("pool2d_grad_grad", inputs="X Out DDX", outputs="DDOut", grad=_picked_grad, backend_attrs=_BACKEND_ATTRS)
+def pool2d_grad_grad(
+    x: TensorType,
+    out: TensorType,
+    ddx: TensorType,
+    *,
+    pooling_type: str,
+    ksize: list[int],
+    global_pooling: bool = False,
+    strides: list[int] = (1, 1),  # type: ignore[assignment]
+    paddings: list[int] = (0, 0),  # type: ignore[assignment]
+    exclusive: bool = True,
+    adaptive: bool = False,
+    ceil_mode: bool = False,
+    data_format: str = "NCHW",
+    is_test: bool = False,
+    padding_algorithm: str = "EXPLICIT",
+) -> TensorType:
+    """For each window of X the element of DDX at the place of the greatest, which is Out; 0 where there is none.
+
+    This is what ``pool2d_grad`` of a maximum does, the other way round: the gradient of the gradient.
+
+    Notes
+    -----
+    Fluid has no such operator, and no gradient of the gradient of ``pool2d``.
+    """
+    require_same_dtype("X, Out and DDX", x, out, ddx)
+    require(pooling_type == "max", f"pooling_type must be max, got {pooling_type!r}", hint="An average is linear.")
+    merge_shapes(x.shape, ddx.shape, "X and DDX")
+    return out

@@ -130,7 +130,12 @@ def stack(xs: list[TensorType], *, axis: int = 0) -> TensorType:
     return _stacked(xs, axis)
 
 
-@op("unstack", inputs="X", outputs="Y*", grad=fused(to="X", infer=lambda d_ys, *, axis, num: _stacked(d_ys, axis)))
+@op(
+    "unstack",
+    inputs="X",
+    outputs="Y*",
+    grad=fused(to="X", infer=lambda d_ys, *, axis, num: _stacked(d_ys, axis), linear=True),
+)
 def unstack(x: TensorType, *, axis: int = 0, num: int) -> list[TensorType]:
     """``Y`` is the `num` slices of X along dimension `axis`, which has as many elements, without that dimension."""
     axis = normalize_axis(axis, x.rank)
@@ -141,7 +146,7 @@ def unstack(x: TensorType, *, axis: int = 0, num: int) -> list[TensorType]:
 
 @op(
     "expand", inputs="X ExpandTimes expand_times_tensor", outputs="Out",
-    grad=fused("X", "ExpandTimes", "expand_times_tensor", to="X"),
+    grad=fused("X", "ExpandTimes", "expand_times_tensor", to="X", linear=True),
 )  # fmt: skip
 def expand(
     x: TensorType,
@@ -165,7 +170,7 @@ def expand(
     return x.with_shape(product(pair) for pair in zip(x.shape, expand_times, strict=True))
 
 
-@op("expand_as", inputs="X target_tensor", outputs="Out", grad=fused("X", "target_tensor", to="X"))
+@op("expand_as", inputs="X target_tensor", outputs="Out", grad=fused("X", "target_tensor", to="X", linear=True))
 def expand_as(x: TensorType, target: TensorType) -> TensorType:
     """``Out`` is X repeated to the shape of target_tensor, whose dimensions are multiples of those of X."""
     require_same_dtype("X and target_tensor", x, target)
@@ -181,7 +186,7 @@ def _unpadded(d_out: TensorType, *, paddings: Sequence[int], pad_value: float) -
     return d_out.with_shape(-1 if dim == -1 else dim - pad for dim, pad in zip(d_out.shape, around, strict=True))
 
 
-@op("pad", inputs="X", outputs="Out", grad=fused(to="X", infer=_unpadded))
+@op("pad", inputs="X", outputs="Out", grad=fused(to="X", infer=_unpadded, linear={"pad_value": 0.0}))
 def pad(x: TensorType, *, paddings: list[int], pad_value: float = 0.0) -> TensorType:
     """``Out`` is X with ``paddings[2 * i]`` elements `pad_value` before it and ``paddings[2 * i + 1]`` behind.
 

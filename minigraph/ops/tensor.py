@@ -179,7 +179,7 @@ def transpose2(x: TensorType, *, axis: list[int]) -> tuple[TensorType, TensorTyp
     return x.with_shape(x.shape[i] for i in axis), x.with_shape((0, *x.shape))
 
 
-@op("concat", inputs="X AxisTensor", outputs="Out", grad=fused("X", "AxisTensor", to="X"))
+@op("concat", inputs="X AxisTensor", outputs="Out", grad=fused("X", "AxisTensor", to="X", linear=True))
 def concat(xs: list[TensorType], axis_tensor: TensorType | None, *, axis: int = 0) -> TensorType:
     """``Out`` is the tensors of X one after the other along `axis`; their other dimensions are equal.
 
