@@ -392,6 +392,17 @@ def backpropagate_through_time(values, feed):
     return loss, grads
 
 
+@pytest.mark.slow
+def test_a_penalty_on_the_gradient_makes_the_network_hold_its_answers(capsys, outputs):
+    example = load("gradient_penalty")
+    rows = example["main"]()
+    (loss, penalty, accuracies), (loss_2, penalty_2, accuracies_2) = rows["loss alone"], rows["with penalty"]
+    assert min(accuracies[0], accuracies_2[0]) > 0.9
+    assert loss_2 < loss and penalty_2 < 0.8 * penalty
+    assert accuracies_2[2] > accuracies[2] + 0.05  # each pixel moved by 0.2
+    assert outputs("gradient_penalty.py") == capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("length", "rtol"), [(3, 1e-5), (50, 2e-3)])
 def test_the_recurrent_networks_first_gradients_are_those_of_backpropagation_through_time(length, rtol):
     example = load("exploding_rnn")

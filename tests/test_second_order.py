@@ -1,5 +1,7 @@
 """Gradients of gradients, on every row of op_samples.py."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from op_samples import SAMPLES
@@ -164,6 +166,111 @@ def test_an_operator_without_a_rule_is_an_error_that_names_it_and_the_variable(m
     assert "reduce_max_grad has no gradient rule" in text
     assert "x@GRAD: float32[3] = reduce_max_grad(X=x, Out=reduce_max_0.tmp_0, Out@GRAD=" in text
     assert "test_second_order.py" in text and "fluid.layers.reduce_max(x)" in text
+
+
+# By slots of the operator, with the output that counts and those that come with it
+RECORDED = {
+    "conv2d": ("conv2d", {"strides": [2, 1], "paddings": [1, 1], "groups": 2}, "Output", ()),
+    "conv2d_dilated": ("conv2d", {"strides": [1, 2], "paddings": [0, 2], "dilations": [2, 1]}, "Output", ()),
+    "instance_norm": ("instance_norm", {"epsilon": 1e-5}, "Y", ("SavedMean", "SavedVariance")),
+    "mul": ("mul", {}, "Out", ()),
+    "elementwise_div": ("elementwise_div", {"axis": 1}, "Out", ()),
+    "elementwise_mul": ("elementwise_mul", {"axis": 0}, "Out", ()),
+    "elu": ("elu", {"alpha": 1.5}, "Out", ()),
+    "leaky_relu": ("leaky_relu", {"alpha": 0.1}, "Out", ()),
+    "sqrt": ("sqrt", {}, "Out", ()),
+    "square": ("square", {}, "Out", ()),
+    "relu": ("relu", {}, "Out", ()),
+    "reduce_mean": ("reduce_mean", {"dim": [1]}, "Out", ()),
+    "reshape2": ("reshape2", {"shape": [2, 6]}, "Out", ("XShape",)),
+}
+
+
+def recorded_program(inputs, op, attrs, out, others):
+    """A program, the gradients of the cube of `out`, and the gradients of the sum of their squares."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        block = main.global_block()
+        given = {slot: block.create_var(name=slot, shape=a.shape, dtype="float32") for slot, a in inputs.items()}
+        for var in given.values():
+            var.stop_gradient, var.is_data = False, True
+        made = {slot: [block.create_var(name=f"made_{slot}", dtype="float32")] for slot in (out, *others)}
+        block.append_op(type=op, inputs={slot: [var] for slot, var in given.items()}, outputs=made, attrs=attrs)
+        (y,) = made[out]
+        cube = fluid.layers.elementwise_mul(fluid.layers.square(y), y)
+        first = fluid.gradients([cube], list(given.values()))
+        total = None
+        for grad in first:
+            part = fluid.layers.reduce_sum(fluid.layers.square(grad))
+            total = part if total is None else fluid.layers.elementwise_add(total, part)
+        return main, first, fluid.gradients([total], list(given.values()))
+
+
+@pytest.mark.parametrize("case", RECORDED)
+def test_second_gradients_are_those_that_the_original_computed(case):
+    with np.load(Path(__file__).parent / "golden" / "second_order" / "fluid.npz") as file:
+        known = {name.removeprefix(f"{case}/"): file[name] for name in file.files if name.startswith(f"{case}/")}
+    inputs = {name.removeprefix("in/"): array for name, array in known.items() if name.startswith("in/")}
+    main, first, second = recorded_program(inputs, *RECORDED[case])
+    wanted = {f"first/{slot}": grad for slot, grad in zip(inputs, first, strict=True)}
+    wanted |= {f"second/{slot}": grad for slot, grad in zip(inputs, second, strict=True) if grad is not None}
+    assert {f"in/{slot}" for slot in inputs} | set(wanted) == set(known)
+    for name, value in zip(wanted, fluid.Executor().run(main, inputs, list(wanted.values())), strict=True):
+        np.testing.assert_allclose(value, known[name], rtol=2e-5, atol=2e-6 * np.abs(known[name]).max(), err_msg=name)
+
+
+def penalized(batch):
+    """A network of many kinds of layers, with the batch known or not: the program and the gradients of a penalty."""
+    main, startup = fluid.Program(), fluid.Program()
+    startup.random_seed = 11
+    layers = fluid.layers
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        image = fluid.data("image", [batch, 2, 8, 6], "float64")
+        image.stop_gradient = False
+        label = fluid.data("label", [batch, 1], "int64")
+        h = layers.conv2d(image, 4, 3, padding=1, bias_attr="conv.b")
+        h = layers.elu(layers.batch_norm(h))
+        h = layers.pool2d(h, 2, "max", 2) + layers.pool2d(h, 2, "avg", 2)
+        h = layers.group_norm(layers.conv2d_transpose(h, 4, filter_size=2, stride=2), groups=2)
+        h = layers.pool2d(h, pool_type="avg", global_pooling=True)
+        h = layers.layer_norm(layers.fc(layers.concat([h, layers.reduce_max(h, dim=1, keep_dim=True)], axis=1), 6))
+        parts = layers.split(layers.stack([h, layers.swish(h)], axis=1), 2, dim=2)
+        h = layers.l2_normalize(layers.reshape(layers.squeeze(parts[0] * parts[1], []), [-1, 6]), axis=1)
+        logits = layers.fc(layers.dropout(layers.pad(h, [0, 0, 1, 2]), 0.5, is_test=True), 5)
+        losses = layers.softmax_with_cross_entropy(logits, label) + layers.cross_entropy(layers.softmax(logits), label)
+        (slope,) = fluid.gradients(losses, image)
+        pairs = fluid.append_backward(layers.mean(layers.square(slope)) + layers.mean(losses))
+        fluid.verify(main)
+    return main, startup, [grad for _, grad in pairs]
+
+
+def test_a_batch_of_unknown_size_makes_no_difference():
+    rng = np.random.default_rng(6)
+    feed = {"image": rng.standard_normal((3, 2, 8, 6)), "label": np.array([[1], [4], [0]])}
+    found = []
+    for batch in (None, 3):
+        main, startup, grads = penalized(batch)
+        scope, exe = fluid.Scope(), fluid.Executor()
+        exe.run(startup, scope=scope)
+        found.append(exe.run(main, feed, grads, scope=scope))
+        assert all(grad.shape == value.shape for grad, value in zip(grads, found[-1], strict=True))
+    assert len(found[0]) == len(found[1]) > 10
+    for free, fixed in zip(*found, strict=True):
+        assert np.abs(fixed).max() > 0
+        np.testing.assert_allclose(free, fixed, rtol=1e-9, atol=1e-12)
+
+
+def test_gradients_of_gradients_of_gradients():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [4], "float64")
+        x.stop_gradient = False
+        y = fluid.layers.sin(fluid.layers.reshape(fluid.layers.concat([x, fluid.layers.square(x)]), [2, 4]))
+        for _ in range(3):
+            (y,) = fluid.gradients(y, x)
+        value = np.array([0.3, -1.0, 2.0, 0.7])
+        (found,) = fluid.Executor().run(feed={"x": value}, fetch_list=[y])
+    u = value**2
+    np.testing.assert_allclose(found, -np.cos(value) - 12 * value * np.sin(u) - 8 * value**3 * np.cos(u), rtol=1e-12)
 
 
 def test_a_gradient_penalty_through_a_network_with_a_batch_of_unknown_size():
