@@ -27,6 +27,8 @@ import minigraph.kernels.recurrent
 import minigraph.kernels.reduce
 import minigraph.kernels.reshaping
 import minigraph.kernels.search
+import minigraph.kernels.sparse_gradients
+import minigraph.kernels.sparse_updates
 import minigraph.kernels.tensor
 import minigraph.kernels.training_checks  # noqa: F401
 from minigraph.kernels.registry import Kernel, find_kernel, find_specializer, kernel, specialize

@@ -32,7 +32,8 @@ def _moments(xp, grad, moment1, moment2, beta1, beta2, moment1_out, moment2_out)
     return moment1, _blend(xp, moment2, work, beta2, moment2_out, work), work
 
 
-def _number(given, default, dtype) -> Any:
+def number_in_type(given, default, dtype) -> Any:
+    """The one element of `given`, or else `default`."""
     return default if given is None else given.reshape(1).astype(dtype)
 
 
@@ -44,7 +45,7 @@ def adam(
     if is_skipped(skip):
         return kept(xp, (param, moment1, moment2, beta1_pow, beta2_pow), out)
     param_out, moment1_out, moment2_out, beta1_pow_out, beta2_pow_out = out or (None,) * 5
-    beta1, beta2 = _number(beta1_tensor, beta1, param.dtype), _number(beta2_tensor, beta2, param.dtype)
+    beta1, beta2 = number_in_type(beta1_tensor, beta1, param.dtype), number_in_type(beta2_tensor, beta2, param.dtype)
     rate = rate.reshape(1) * xp.sqrt(1 - beta2_pow.reshape(1)) / (1 - beta1_pow.reshape(1))
     moment1, moment2, work = _moments(xp, grad, moment1, moment2, beta1, beta2, moment1_out, moment2_out)
     _over_root(xp, moment1, moment2, epsilon, work)
@@ -66,7 +67,7 @@ def adamw(
     if is_skipped(skip):
         return kept(xp, (param, moment1, moment2, beta1_pow, beta2_pow), out)
     param_out, moment1_out, moment2_out, beta1_pow_out, beta2_pow_out = out or (None,) * 5
-    beta1, beta2 = _number(beta1_tensor, beta1, param.dtype), _number(beta2_tensor, beta2, param.dtype)
+    beta1, beta2 = number_in_type(beta1_tensor, beta1, param.dtype), number_in_type(beta2_tensor, beta2, param.dtype)
     rate = rate.reshape(1) * lr_ratio
     root = xp.sqrt(1 - beta2_pow.reshape(1))
     moment1, moment2, work = _moments(xp, grad, moment1, moment2, beta1, beta2, moment1_out, moment2_out)

@@ -21,7 +21,7 @@ def lookup_table_v2(xp, table, ids, *, padding_idx, out=None):
 
 
 def _rows(xp, table, ids, padding_idx, out) -> Any:
-    is_padding = _checked(xp, table, ids, padding_idx)
+    is_padding = checked_padding(xp, table, ids, padding_idx)
     if is_padding is None:
         return deliver(xp, table[ids], out)
     rows = table[xp.where(is_padding, 0, ids)]
@@ -29,7 +29,7 @@ def _rows(xp, table, ids, padding_idx, out) -> Any:
     return deliver(xp, rows, out)
 
 
-def _checked(xp, table, ids, padding_idx) -> Any:
+def checked_padding(xp, table, ids, padding_idx) -> Any:
     """Where `ids` is padding, None if there is none; raises where an id is no row of `table`."""
     is_padding = None if padding_idx == -1 else ids == padding_idx
     wrong = (ids < 0) | (ids >= len(table))

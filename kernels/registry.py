@@ -1,8 +1,9 @@
 """The table of kernels: for each operator type, the function that does its arithmetic.
 
 A kernel takes the array module of the place first, then arrays in the operator's slot order (a list for a slot of
-several variables, None for one left out), then attributes by keyword. It returns its outputs. Keyword parameters with
-a meaning of their own, each optional:
+several variables, None for one left out), then attributes by keyword. It returns its outputs. Where an input or output
+is selected rows, a `minigraph.kernels.sparse_rows.SparseRows` instead of an array, the kernel is another one. Keyword
+parameters with a meaning of their own, each optional:
 
 - ``out``: a buffer (a tuple of them for several outputs) to write into and return. It may be one of the inputs. When
   it is None the kernel allocates.
@@ -34,12 +35,13 @@ class Kernel:
 
 
 _KERNELS: dict[tuple[str, str | None], Kernel] = {}
+_ROWS_KERNELS: dict[tuple[str, str | None], Kernel] = {}
 _SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
 _JIT_SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
 
 
 def kernel(
-    type: str, *, place: str | None = None, view: str | None = None
+    type: str, *, place: str | None = None, view: str | None = None, rows: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as the kernel of an operator type.
 
@@ -52,15 +54,18 @@ def kernel(
     view : str, optional
         Name of the parameter whose memory the first output may share. Where it names a list, the first output is a
         list too, and each of it may share the memory of its counterpart.
+    rows : bool
+        For selected rows.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         parameters = inspect.signature(function).parameters.values()
         keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
         inputs = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY][1:]
-        if (type, place) in _KERNELS:
+        table = _ROWS_KERNELS if rows else _KERNELS
+        if (type, place) in table:
             raise TypeError(f"kernel {type} for {place or 'every place'} is defined twice")
-        _KERNELS[type, place] = Kernel(
+        table[type, place] = Kernel(
             function=function,
             attrs=tuple(name for name in keywords if name not in SPECIAL_PARAMETERS),
             takes_out="out" in keywords,
@@ -92,9 +97,13 @@ def specialize(*types: str, jit: bool = False) -> Callable[[Callable[..., Any]],
     return decorate
 
 
-def find_kernel(type: str, place_kind: str) -> Kernel | None:
-    """The kernel of an operator type: the one for this kind of place, else the shared one, else None."""
-    return _KERNELS.get((type, place_kind)) or _KERNELS.get((type, None))
+def find_kernel(type: str, place_kind: str, rows: bool = False) -> Kernel | None:
+    """The kernel of an operator type: the one for this kind of place, else the shared one, else None.
+
+    `rows` asks for the one that takes or gives selected rows.
+    """
+    table = _ROWS_KERNELS if rows else _KERNELS
+    return table.get((type, place_kind)) or table.get((type, None))
 
 
 def find_specializer(type: str, jit: bool = False) -> Callable[..., Callable[..., Any] | None] | None:

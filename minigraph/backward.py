@@ -18,7 +18,7 @@ from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable, in
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, GradContext, GradName, OpSpec
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.second_order import has_rule, rewrite
-from minigraph.types import product
+from minigraph.types import VarKind, product
 
 ParamsGrads = list[tuple[Parameter, Variable]]
 Callback = Callable[..., None]
@@ -592,8 +592,11 @@ def _check_target_gradients(targets: list[Variable], given: list[Variable | None
             )
 
 
-def _fit(a: Variable, b: Variable) -> bool:
-    return a.tensor_type is not None and b.tensor_type is not None and a.tensor_type.fits(b.tensor_type)
+def _fit(grad: Variable, target: Variable) -> bool:
+    """Whether `grad` can flow into `target`; what flows into selected rows is dense."""
+    if grad.tensor_type is None or target.tensor_type is None:
+        return False
+    return grad.tensor_type.fits(target.tensor_type.held_as(VarKind.LOD_TENSOR))
 
 
 def _fresh_name(block: Block, name: str) -> str:

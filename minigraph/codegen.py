@@ -191,7 +191,7 @@ class _Writer:
             None if v is None else [_type_of(each) for each in v if each] if isinstance(v, list) else _type_of(v)
             for v in step.inputs
         ]
-        if any(-1 in v.tensor_type.shape for v in step.values_read()):
+        if not all(v.has_known_size for v in (*step.values_read(), *step.values_written())):
             return None
         keywords = attrs_for_kernel(step.op, step.kernel)
         if step.kernel.takes_wanted:

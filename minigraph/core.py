@@ -1,14 +1,31 @@
 """Names that fluid programs reach through ``fluid.core``."""
 
-from minigraph.ir import VarKind
-from minigraph.place import CPUPlace, CUDAPlace, is_compiled_with_cuda
-from minigraph.scope import LoDTensor, Scope
-from minigraph.types import DType
+from typing import Any
 
-__all__ = ["CPUPlace", "CUDAPlace", "DType", "LoDTensor", "Scope", "VarDesc", "VarKind", "is_compiled_with_cuda"]
+from minigraph.place import CPUPlace, CUDAPlace, is_compiled_with_cuda
+from minigraph.scope import LoDTensor, Scope, SelectedRows
+from minigraph.types import DType, VarKind
+
+__all__ = [
+    "CPUPlace", "CUDAPlace", "DType", "LoDTensor", "Scope", "SelectedRows", "VarDesc", "VarKind",
+    "is_compiled_with_cuda",
+]  # fmt: skip
+
+
+class _VarTypes:
+    """Element types and kinds of variables under one roof, as fluid has them."""
+
+    def __getattr__(self, name: str) -> Any:
+        for members in (DType.__members__, VarKind.__members__):
+            if name in members:
+                return members[name]
+        raise AttributeError(f"VarType has no member {name!r}")
+
+    def __call__(self, number: int) -> DType:
+        return DType(number)
 
 
 class VarDesc:
-    """Holder of ``VarDesc.VarType``, the element types; kinds of variables are `minigraph.ir.VarKind`."""
+    """Holder of ``VarDesc.VarType``, the element types and the kinds of variables."""
 
-    VarType = DType
+    VarType = _VarTypes()

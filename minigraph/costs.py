@@ -26,9 +26,13 @@ class Cost:
 
 
 def cost(step: Step) -> Cost:
-    """Estimate one step; a dimension that is known only when it runs counts as 1."""
+    """Estimate one step; a dimension that is known only when it runs counts as 1, and so does the number of rows."""
     if step.op.type in VIEWS:
         return Cost(step.op.type, 0, 0)
+    if _updates_rows_only(step):
+        gradient = _of(step, "Grad")[0]
+        state = len(step.values_written())
+        return Cost(step.op.type, 4 * state * elements(gradient), (2 * state + 1) * size_in_bytes(gradient))
     moved = sum(size_in_bytes(value) for value in (*step.values_read(), *step.values_written()))
     return Cost(step.op.type, FLOPS.get(step.op.type, _per_output(1))(step), moved)
 
@@ -38,7 +42,14 @@ def size_in_bytes(value: Value) -> int:
 
 
 def elements(value: Value) -> int:
-    return prod(max(dim, 1) if dim < 0 else dim for dim in value.tensor_type.shape)
+    dims = value.tensor_type.shape
+    return prod(max(dim, 1) if dim < 0 else dim for dim in ((1, *dims[1:]) if value.tensor_type.is_rows else dims))
+
+
+def _updates_rows_only(step: Step) -> bool:
+    """Whether an update leaves alone all rows but those of its gradient."""
+    is_local = step.op.type in ("sgd", "adagrad") or (step.op.type == "adam" and step.op.attr("lazy_mode"))
+    return is_local and _of(step, "Grad")[0].tensor_type.is_rows
 
 
 Estimate = Callable[[Step], int]

@@ -10,6 +10,7 @@ import numpy as np
 from minigraph.interpreter import evaluate
 from minigraph.ir import Operator
 from minigraph.place import Place
+from minigraph.scope import is_rows
 
 
 def origin(
@@ -65,4 +66,5 @@ def _ancestors(ops: Sequence[Operator], wanted: Iterable[str]) -> set[Operator]:
 
 
 def _is_finite(value: Any, place: Place) -> bool:
-    return value.dtype.kind != "f" or bool(place.xp.isfinite(value).all())
+    values = value.value if is_rows(value) else value
+    return values.dtype.kind != "f" or bool(place.xp.isfinite(values).all())

@@ -115,7 +115,7 @@ class EagerUpdates:
         if self._executor is None:
             self._executor = Executor(pairs[0][0].block.place)
         asked = self.optimizer.regularization, self.optimizer._grad_clip
-        key = (asked, *[_asked_for(param) for param, _ in pairs])
+        key = (asked, *[(_asked_for(param), grad.kind) for param, grad in pairs])
         program = self._programs.get(key)
         if program is None:
             program = self._programs[key] = self._build(pairs, self._executor)
@@ -165,5 +165,6 @@ def _mirrored(block: Block, param: Any, grad: Any) -> tuple[Parameter, Variable]
         trainable=param.trainable,
     )
     twin.creation = param.creation
-    data = block.create_var(name=_grad_name(param), shape=grad.shape, dtype=grad.dtype, is_data=True)
+    name = _grad_name(param)
+    data = block.create_var(name=name, shape=grad.shape, dtype=grad.dtype, type=grad.kind, is_data=True)
     return twin, data

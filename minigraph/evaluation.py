@@ -8,7 +8,7 @@ from typing import Any
 from minigraph.errors import ExecutionError
 from minigraph.ir import Operator
 from minigraph.kernels import find_kernel
-from minigraph.lowering import attrs_for_kernel, wanted_outputs
+from minigraph.lowering import attrs_for_kernel, has_rows, wanted_outputs
 from minigraph.opdef import EMPTY
 from minigraph.place import Place
 
@@ -21,7 +21,7 @@ def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -
     ExecutionError
         If the operator has no kernel for the place, or its kernel refuses the values.
     """
-    kernel = find_kernel(op.type, place.kind)
+    kernel = find_kernel(op.type, place.kind, has_rows(op, op.block))
     if kernel is None:
         raise ExecutionError(f"{op.type} has no kernel for {place.kind}")
     arguments: list[Any] = []

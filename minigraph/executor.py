@@ -34,8 +34,8 @@ from minigraph.passes import LOWERING
 from minigraph.passes.base import Pipeline
 from minigraph.passes.gradient_clip import NONFINITE_GUARD
 from minigraph.place import CPUPlace, Place
-from minigraph.scope import LoDTensor, Scope, ScopeVariable, global_scope
-from minigraph.types import TensorType, as_dtype
+from minigraph.scope import LoDTensor, Scope, ScopeVariable, SelectedRows, global_scope, is_rows, moved, type_of
+from minigraph.types import TensorType
 
 if TYPE_CHECKING:
     from minigraph.inspection import RunExplanation
@@ -193,12 +193,12 @@ class Executor:
         scope : Scope, optional
             Where persistable variables live. Default: the global scope.
         return_numpy : bool
-            Return NumPy arrays; otherwise `LoDTensor`.
+            Return NumPy arrays; otherwise `LoDTensor`. Selected rows are returned as `SelectedRows` in any case.
 
         Returns
         -------
         list
-            One array per entry of `fetch_list`, each the caller's own.
+            One array (or `SelectedRows`) per entry of `fetch_list`, each the caller's own.
 
         Raises
         ------
@@ -362,7 +362,7 @@ def _own(fetched: Sequence[Any], must_copy: Sequence[bool], others: Sequence[Any
 
 
 def _types_of(feeds: dict[str, Any]) -> dict[str, TensorType]:
-    return {name: TensorType(as_dtype(array.dtype), tuple(array.shape)) for name, array in feeds.items()}
+    return {name: type_of(array) for name, array in feeds.items()}
 
 
 def blame(error: Exception, op: Operator | None) -> MinigraphError:
@@ -420,14 +420,14 @@ def _state_value(holder: ScopeVariable | None, wanted: Value, steps: Steps, plac
             hint="Run the startup program first, or set it with scope.var(name).get_tensor().set(array, place).",
         )
         raise _for_reader(problem, wanted, steps)
-    if value.shape != expected.shape or value.dtype != expected.dtype.numpy:
+    if value.shape != expected.shape or value.dtype != expected.dtype.numpy or is_rows(value) is not expected.is_rows:
         problem = ExecutionError(
-            f"{wanted.name} is declared {expected} but the scope holds {value.dtype}{list(value.shape)}",
+            f"{wanted.name} is declared {expected} but the scope holds {type_of(value)}",
             hint="Two programs that share a scope must agree on their parameters; use another Scope or another name.",
         )
         raise _for_reader(problem, wanted, steps)
     if holder.place != place:
-        holder.value, holder.place = place.to_device(holder.place.to_host(value)), place
+        holder.value, holder.place = moved(value, holder.place, place), place
     return holder.value
 
 
@@ -438,6 +438,8 @@ def _for_reader(problem: MinigraphError, wanted: Value, steps: Steps) -> Minigra
 
 
 def _result(value: Any, place: Place, return_numpy: bool, name: str) -> Any:
+    if is_rows(value):
+        return SelectedRows(ScopeVariable(name, value, place))
     if return_numpy:
         return place.to_host(value)
     return LoDTensor(ScopeVariable(name, value, place))

@@ -48,7 +48,7 @@ def infer_outputs(op: Operator, block: Block) -> None:
 def _write_type(op: Operator, block: Block, name: str, tensor_type: TensorType) -> None:
     var = block.find_var(name)
     if var is None:
-        block.create_var(name=name, shape=tensor_type.shape, dtype=tensor_type.dtype)
+        block.create_var(name=name, shape=tensor_type.shape, dtype=tensor_type.dtype, type=tensor_type.kind)
         return
     declared = var.tensor_type
     if declared is not None and declared != tensor_type:

@@ -163,7 +163,7 @@ def memory_plan(steps: Steps) -> MemoryPlan:
             del alive[id(value)]
             size -= size_in_bytes(value)
     listed = sorted(((value.name, size_in_bytes(value)) for value in at_peak), key=lambda pair: -pair[1])
-    unknown = tuple(value.name for value in at_peak if -1 in value.tensor_type.shape)
+    unknown = tuple(value.name for value in at_peak if not value.has_known_size)
     return MemoryPlan(peak, at, tuple(listed), unknown)
 
 

@@ -29,8 +29,8 @@ from minigraph.name_scope import current_name_scope
 from minigraph.opdef import definition_of
 from minigraph.operator import Operator, Role
 from minigraph.oplist import OpList
-from minigraph.types import TensorType, as_dtype
-from minigraph.variable import Parameter, Variable, VarKind, name_of
+from minigraph.types import TensorType, VarKind, as_dtype
+from minigraph.variable import Parameter, Variable, name_of
 
 if TYPE_CHECKING:
     import networkx
@@ -126,6 +126,8 @@ class Block:
             -1 or None where unknown. Left out: known once an operator writes the variable.
         dtype : str or DType, optional
             float32 by default.
+        type : VarKind, optional
+            A dense tensor by default.
 
         Raises
         ------
@@ -138,7 +140,7 @@ class Block:
         _refuse_lod(name, lod_level)
         existing = self.vars.get(name)
         if existing is not None:
-            self._check_same(existing, tensor_type)
+            self._check_same(existing, tensor_type and tensor_type.held_as(type or existing.kind))
             return existing
         var = self.variable_type(
             self, name, tensor_type, kind=type or VarKind.LOD_TENSOR, persistable=persistable,

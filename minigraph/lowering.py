@@ -30,6 +30,11 @@ class Value:
     """The value whose memory this one may share; None if it has its own."""
 
     @property
+    def has_known_size(self) -> bool:
+        """Whether the shapes that are fed determine how large it is."""
+        return self.tensor_type.is_static and not self.tensor_type.is_rows
+
+    @property
     def root(self) -> Value:
         value = self
         while value.storage is not None:
@@ -179,7 +184,7 @@ class _StepBuilder:
         return result
 
     def _step(self, op: Operator) -> Step:
-        kernel = find_kernel(op.type, self.place_kind)
+        kernel = find_kernel(op.type, self.place_kind, has_rows(op, self.block))
         if kernel is None:
             raise ExecutionError(f"{op.type} has no kernel for {self.place_kind}", site=op.site)
         inputs = [self._argument(op, slot) for slot in op.definition.inputs]
@@ -290,7 +295,17 @@ def _update_in_place(steps: Steps) -> None:
 
 
 def is_persistable(var: Variable | None) -> bool:
-    return var is not None and var.persistable and var.kind is VarKind.LOD_TENSOR
+    return var is not None and var.persistable
+
+
+def has_rows(op: Operator, block: Block) -> bool:
+    """Whether an input or output of `op` is selected rows."""
+    for names in (*op.inputs.values(), *op.outputs.values()):
+        for name in names:
+            var = block.find_var(name)
+            if var is not None and var.kind is VarKind.SELECTED_ROWS:
+                return True
+    return False
 
 
 def attrs_for_kernel(op: Operator, kernel: Kernel) -> dict[str, Any]:

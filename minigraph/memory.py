@@ -75,7 +75,7 @@ def _takes_places(step: Step, kept: set[int]) -> bool:
     if not step.kernel.takes_out or step.in_place or any(slot.duplicable for slot in step.op.definition.outputs):
         return False
     values = step.values_written()
-    can = all(v.storage is None and -1 not in v.tensor_type.shape and id(v) not in kept for v in values)
+    can = all(v.storage is None and v.has_known_size and id(v) not in kept for v in values)
     return can and any(_bytes(value) >= LEAST_BYTES for value in values)
 
 

@@ -13,7 +13,7 @@ import ctypes
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from minigraph.errors import NotFoundError, OpError, suggest
@@ -49,6 +49,8 @@ class Slot:
     """May be left out."""
     intermediate: bool = False
     """An output kept only for the gradient."""
+    takes_rows: bool = False
+    """An input that may be selected rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,7 @@ class FusedGrad:
     def define(self, forward: OpDef) -> OpDef:
         """The definition of the gradient operator; a gradient has the type of what it is the gradient of."""
         slots = {**forward.input_slots, **forward.output_slots}
-        reads = [slots[name] for name in self.reads]
+        reads = [replace(slots[name], takes_rows=False) for name in self.reads]
         d_outs = [Slot(name + GRAD_SUFFIX, slots[name].duplicable) for name in self.d_outputs]
         inputs = tuple(reads + d_outs)
         names = [slot.name for slot in inputs]
@@ -316,6 +318,14 @@ class OpDef:
             hint=suggest(name, self.attrs) or f"It has {', '.join(self.attrs) or 'none'}.",
         )  # fmt: skip
 
+    def _no_rows(self, slot: Slot) -> OpError:
+        """The error for an input that is selected rows where a dense tensor is needed."""
+        hint = "Look the rows up with is_sparse=False for a dense gradient."
+        if is_update(self):
+            takers = ", ".join(each.type for each in all_definitions() if is_update(each) and takes_rows(each))
+            hint = f"Updates that take it: {takers}. {hint}"
+        return OpError(f"{self.type}: {slot.name} must be dense, got selected rows", hint=hint)
+
     def infer_types(
         self, inputs: Mapping[str, Sequence[TensorType | None]], attrs: Mapping[str, Any]
     ) -> dict[str, list[Any]]:
@@ -323,6 +333,8 @@ class OpDef:
         args: list[Any] = []
         for slot in self.inputs:
             types = inputs.get(slot.name)
+            if types and not slot.takes_rows and any([t is not None and t.is_rows for t in types]):
+                raise self._no_rows(slot)
             if slot.duplicable:
                 args.append(list(types) if types else ([] if not slot.dispensable else None))
             else:
@@ -346,6 +358,7 @@ def op(
     inputs: str = "",
     outputs: str,
     grad: GradRule | None,
+    rows: str = "",
     backend_attrs: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Define an operator type; the decorated function infers the output types.
@@ -359,6 +372,8 @@ def op(
         (kept only for the gradient), ``Out?`` may be left out.
     grad : callable or None
         `fused(...)`, or a function from a `GradContext` to `OpSpec`, or None for an operator without a gradient.
+    rows : str
+        Input slots that may be selected rows; elsewhere these are refused.
     backend_attrs : mapping
         Attributes accepted only at the given value.
     """
@@ -371,7 +386,7 @@ def op(
             raise TypeError(f"{type}: {len(names)} input slots but {len(slots)} positional parameters")
         definition = OpDef(
             type=type,
-            inputs=tuple(_input_slot(name, p) for name, p in zip(names, slots, strict=True)),
+            inputs=tuple(_input_slot(name, p, name in rows.split()) for name, p in zip(names, slots, strict=True)),
             outputs=tuple(Slot(n.rstrip("*~?"), "*" in n, "?" in n, "~" in n) for n in outputs.split()),
             attrs={p.name: _attr(p) for p in parameters if p.kind is p.KEYWORD_ONLY},
             infer=infer,
@@ -394,9 +409,9 @@ def _register(definition: OpDef) -> None:
     _DEFINITIONS[definition.type] = definition
 
 
-def _input_slot(name: str, parameter: inspect.Parameter) -> Slot:
+def _input_slot(name: str, parameter: inspect.Parameter, takes_rows: bool) -> Slot:
     annotation = str(parameter.annotation)
-    return Slot(name, duplicable="list[" in annotation, dispensable="None" in annotation)
+    return Slot(name, duplicable="list[" in annotation, dispensable="None" in annotation, takes_rows=takes_rows)
 
 
 def _attr(parameter: inspect.Parameter) -> Attr:
@@ -419,6 +434,16 @@ def definition_of(type: str) -> OpDef:
     if found is None:
         raise NotFoundError(f"there is no operator type {type!r}", hint=suggest(type, _DEFINITIONS))
     return found
+
+
+def is_update(definition: OpDef) -> bool:
+    """Whether operators of this type update a parameter by its gradient."""
+    return "Param" in definition.input_slots and "Grad" in definition.input_slots
+
+
+def takes_rows(definition: OpDef) -> bool:
+    """Whether an input of operators of this type may be selected rows."""
+    return any(slot.takes_rows for slot in definition.inputs)
 
 
 def all_definitions() -> list[OpDef]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from minigraph.ir import Block, Parameter, Role, Variable
+from minigraph.ir import Block, Parameter, Role, Variable, VarKind
 from minigraph.name_scope import name_scope
 from minigraph.strategies import printable
 from minigraph.unique_name import generate
@@ -62,22 +62,32 @@ def append_regularization_ops(
     parameters_and_grads: Sequence[tuple[Parameter, Variable | None]],
     regularization: WeightDecayRegularizer | None = None,
 ) -> list[tuple[Parameter, Variable | None]]:
-    """Append the decay of each parameter to its gradient, in place.
+    """Append the decay of each parameter to its gradient, in place; selected rows become another, dense variable.
 
     A parameter's own regularizer wins over `regularization`.
     """
     if not parameters_and_grads:
         return []
+    pairs = list(parameters_and_grads)
     program = parameters_and_grads[0][0].block.program
     with program.role_guard(Role.OPTIMIZE | Role.REGULARIZE), name_scope("regularization"):
-        for param, grad in parameters_and_grads:
+        for at, (param, grad) in enumerate(parameters_and_grads):
             regularizer = param.regularizer or regularization
             if grad is None or regularizer is None:
                 continue
             with program.role_guard(Role.OPTIMIZE | Role.REGULARIZE, (param, grad)):
                 decay = regularizer.emit(grad.block, param)
-                grad.block.append_op("sum", {"X": [grad, decay]}, {"Out": grad})
-    return list(parameters_and_grads)
+                total = _dense(grad)
+                grad.block.append_op("sum", {"X": [grad, decay]}, {"Out": total})
+                pairs[at] = param, total
+    return pairs
+
+
+def _dense(grad: Variable) -> Variable:
+    """What holds a gradient with its decay: selected rows become dense."""
+    if grad.kind is not VarKind.SELECTED_ROWS:
+        return grad
+    return grad.block.create_var(name=f"{grad.name}@NEWGRAD@", shape=grad.shape, dtype=grad.dtype)
 
 
 # Fluid's short names.

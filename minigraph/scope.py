@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.kernels.sparse_rows import SparseRows, dense
 from minigraph.place import CPUPlace, Place
+from minigraph.types import TensorType, VarKind, as_dtype
 
 
 class LoDTensor:
@@ -19,7 +21,7 @@ class LoDTensor:
     The name is fluid's; sequences of different lengths are out of scope, so `lod` is always empty.
     """
 
-    def __init__(self, holder: ScopeVariable) -> None:
+    def __init__(self, holder: ScopeVariable | _ValuesOfRows) -> None:
         self._holder = holder
 
     def set(self, array: Any, place: Place | None = None) -> None:
@@ -39,6 +41,11 @@ class LoDTensor:
         return []
 
     def _value(self) -> Any:
+        if is_rows(self._holder.value):
+            raise ProgramError(
+                f"{self._holder.name} holds selected rows", site=caller_site(),
+                hint="Read them with get_selected_rows().",
+            )  # fmt: skip
         if self._holder.value is None:
             raise ProgramError(
                 f"{self._holder.name} holds no value yet", site=caller_site(), hint="Run the startup program."
@@ -53,6 +60,104 @@ class LoDTensor:
         return f"LoDTensor({np.asarray(self)!r})"
 
 
+class SelectedRows:
+    """A handle on some rows of an array whose other rows are zero, such as the gradient of a sparse embedding.
+
+    A row may be there several times; the array then has their sum in that row. `numpy` gives the whole array.
+
+    Examples
+    --------
+    >>> gradient = Scope().var("w@GRAD").get_selected_rows()
+    >>> gradient.set_height(4)
+    >>> gradient.set_rows([2, 0, 2])
+    >>> gradient.get_tensor().set(np.array([[1.0], [2.0], [3.0]]), CPUPlace())
+    >>> gradient.rows(), gradient.numpy().tolist()
+    ([2, 0, 2], [[2.0], [0.0], [4.0], [0.0]])
+    """
+
+    def __init__(self, holder: ScopeVariable) -> None:
+        self._holder = holder
+
+    def rows(self) -> list[int]:
+        """The numbers of the rows, as they stand."""
+        numbers: list[int] = self._held().rows.tolist()
+        return numbers
+
+    def height(self) -> int:
+        """How many rows the whole array has."""
+        return self._held().height
+
+    def set_height(self, height: int) -> None:
+        value = self._held(or_empty=True)
+        self._holder.value = SparseRows(value.rows, value.value, int(height))
+
+    def set_rows(self, rows: Any) -> None:
+        """Replace the numbers of the rows; their values are set by ``get_tensor().set``."""
+        value = self._held(or_empty=True)
+        self._holder.value = SparseRows(self._holder.place.xp.array(rows, np.int64), value.value, value.height)
+
+    def sync_index(self) -> None:
+        """Accepted because fluid has it; there is no index apart from the rows."""
+
+    def get_tensor(self) -> LoDTensor:
+        """A handle on the values of the rows, one below the other."""
+        self._held(or_empty=True)
+        return LoDTensor(_ValuesOfRows(self._holder))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole array."""
+        return self._held().shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._held().dtype
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The whole array, dense, of the caller's own."""
+        place = self._holder.place
+        return place.to_host(dense(place.xp, self._held()))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.asarray(self.numpy(), dtype=dtype)
+
+    def _held(self, or_empty: bool = False) -> SparseRows:
+        value = self._holder.value
+        if value is None and or_empty:
+            xp = self._holder.place.xp
+            value = self._holder.value = SparseRows(xp.zeros(0, np.int64), xp.zeros((0, 0), np.float32), 0)
+        if not is_rows(value):
+            what = "no value yet" if value is None else f"a dense tensor, {type_of(value)}"
+            raise ProgramError(
+                f"{self._holder.name} holds {what}, not selected rows", site=caller_site(),
+                hint="" if value is None else "Read it with get_tensor().",
+            )  # fmt: skip
+        held: SparseRows = value
+        return held
+
+    def __repr__(self) -> str:
+        return f"SelectedRows(rows={self.rows()}, height={self.height()}, value={np.asarray(self.get_tensor())!r})"
+
+
+def is_rows(value: Any) -> bool:
+    """Whether a value that a kernel takes or gives is selected rows."""
+    return type(value) is SparseRows
+
+
+def type_of(value: Any) -> TensorType:
+    """The type of an array or of selected rows."""
+    kind = VarKind.SELECTED_ROWS if is_rows(value) else VarKind.LOD_TENSOR
+    return TensorType(as_dtype(value.dtype), tuple(value.shape), kind)
+
+
+def moved(value: Any, source: Place, target: Place) -> Any:
+    """An array or selected rows of one place, on another."""
+    if not is_rows(value):
+        return target.to_device(source.to_host(value))
+    rows, values = (target.to_device(source.to_host(each)) for each in (value.rows, value.value))
+    return SparseRows(rows, values, value.height, value.is_merged)
+
+
 class ScopeVariable:
     """A named slot of a scope; `value` is None until something is stored."""
 
@@ -65,6 +170,35 @@ class ScopeVariable:
 
     def get_tensor(self) -> LoDTensor:
         return LoDTensor(self)
+
+    def get_selected_rows(self) -> SelectedRows:
+        return SelectedRows(self)
+
+
+class _ValuesOfRows:
+    """The values of the selected rows that a variable holds, as if they were a variable."""
+
+    def __init__(self, holder: ScopeVariable) -> None:
+        self._holder = holder
+        self.name = holder.name
+
+    @property
+    def value(self) -> Any:
+        return self._holder.value.value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        held = self._holder.value
+        self._holder.value = SparseRows(held.rows, value, held.height)
+
+    @property
+    def place(self) -> Place:
+        return self._holder.place
+
+    @place.setter
+    def place(self, place: Place) -> None:
+        self._holder.value = moved(self._holder.value, self._holder.place, place)
+        self._holder.place = place
 
 
 class Scope:

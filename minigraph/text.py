@@ -112,7 +112,9 @@ def _keyword(var: Variable) -> str:
 
 
 def _declaration(var: Variable) -> str:
-    return f"{name_text(var.name)}: {var.tensor_type or 'unknown'}{_braces(_unusual(var, DEFAULTS[_keyword(var)]))}"
+    # The kind is one of the fields.
+    type_text = "unknown" if var.tensor_type is None else str(var.tensor_type.held_as(VarKind.LOD_TENSOR))
+    return f"{name_text(var.name)}: {type_text}{_braces(_unusual(var, DEFAULTS[_keyword(var)]))}"
 
 
 def _operator_line(op: Operator, pending: dict[str, Variable]) -> str:

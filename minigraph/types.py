@@ -76,20 +76,43 @@ def as_dtype(dtype: Any) -> DType:
         raise WrongTypeError(f"{dtype!r} is not an element type", hint=f"Use one of {', '.join(_BY_NAME)}.") from None
 
 
+class VarKind(enum.Enum):
+    """What a variable holds."""
+
+    LOD_TENSOR = "lod_tensor"
+    """A dense array (fluid's word for it)."""
+    SELECTED_ROWS = "selected_rows"
+    """Rows of a mostly zero array, with their indices."""
+
+
 class TensorType(NamedTuple):
-    """Element type and shape of a tensor.
+    """Element type and shape of a tensor, and how it is held.
+
+    The shape of selected rows is that of the whole array; how many of its rows there are is known only when a program
+    runs.
 
     Examples
     --------
     >>> print(TensorType(DType.FP32, (-1, 13)))
     float32[-1, 13]
+    >>> print(TensorType(DType.FP32, (100, 8), VarKind.SELECTED_ROWS))
+    float32[100, 8] as selected rows
     """
 
     dtype: DType
     shape: tuple[int, ...]
+    kind: VarKind = VarKind.LOD_TENSOR
 
     def __str__(self) -> str:
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]{' as selected rows' if self.is_rows else ''}"
+
+    @property
+    def is_rows(self) -> bool:
+        """Whether it is held as selected rows."""
+        return self.kind is VarKind.SELECTED_ROWS
+
+    def held_as(self, kind: VarKind) -> TensorType:
+        return TensorType(self.dtype, self.shape, kind)
 
     @property
     def rank(self) -> int:
@@ -102,12 +125,14 @@ class TensorType(NamedTuple):
 
     def fits(self, other: TensorType) -> bool:
         """Whether both can describe one value: equal but for dimensions that one of them does not know."""
-        return self.dtype is other.dtype and same_shape(self.shape, other.shape)
+        return self.dtype is other.dtype and self.kind is other.kind and same_shape(self.shape, other.shape)
 
     def with_shape(self, shape: Iterable[int]) -> TensorType:
+        """A dense tensor of this element type and another shape."""
         return TensorType(self.dtype, tuple(shape))
 
     def with_dtype(self, dtype: DType) -> TensorType:
+        """A dense tensor of this shape and another element type."""
         return TensorType(dtype, self.shape)
 
 

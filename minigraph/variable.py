@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import copy
-import enum
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.opdef import GRAD_SUFFIX
-from minigraph.types import DType, TensorType
+from minigraph.types import DType, TensorType, VarKind
 
 if TYPE_CHECKING:
     from minigraph.ir import Block
-
-
-class VarKind(enum.Enum):
-    """What a variable holds."""
-
-    LOD_TENSOR = "lod_tensor"
-    """A dense array (fluid's word for it)."""
-    SELECTED_ROWS = "selected_rows"
-    """Rows of a mostly zero matrix, with their indices."""
 
 
 class Variable:
@@ -32,8 +22,9 @@ class Variable:
     ----------
     name : str
     tensor_type : TensorType or None
-        Element type and shape; None until the operator that makes the value is appended.
+        Element type, shape and kind; None until the operator that makes the value is appended.
     kind : VarKind
+        A dense array, or selected rows.
     persistable : bool
         Lives in the scope from run to run.
     stop_gradient : bool
@@ -47,7 +38,7 @@ class Variable:
     """
 
     __slots__ = (
-        "_persistable", "block", "error_clip", "is_data", "kind", "name", "need_check_feed", "stop_gradient",
+        "_kind", "_persistable", "block", "error_clip", "is_data", "name", "need_check_feed", "stop_gradient",
         "tensor_type",
     )  # fmt: skip
 
@@ -83,6 +74,16 @@ class Variable:
     def persistable(self, value: bool) -> None:
         self._persistable = value
         self.block.program.version += 1
+
+    @property
+    def kind(self) -> VarKind:
+        return self._kind if self.tensor_type is None else self.tensor_type.kind
+
+    @kind.setter
+    def kind(self, kind: VarKind) -> None:
+        self._kind = kind
+        if self.tensor_type is not None:
+            self.tensor_type = self.tensor_type.held_as(kind)
 
     @property
     def shape(self) -> tuple[int, ...] | None:

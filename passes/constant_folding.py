@@ -87,7 +87,7 @@ class _Constants:
 
     def _is_open(self, name: str) -> bool:
         tensor_type = self.block.vars[name].tensor_type
-        return tensor_type is None or -1 in tensor_type.shape
+        return tensor_type is None or tensor_type.is_rows or not tensor_type.is_static
 
     def _size(self, name: str) -> int:
         return math.prod(self.block.vars[name].shape or ())

@@ -23,6 +23,8 @@ class FuseGlobalNorm(Pass):
         s_i = reduce_sum(square(g_i))     n = sqrt(sum(s_0, s_1, ...))
         f = elementwise_div(c, elementwise_max(c, n))     y_i = elementwise_mul(g_i, f)
 
+    where selected rows are merged before their values are squared.
+
     The products and the root go; what else nothing reads any more is left to `RemoveDeadOps`.
     """
 
@@ -92,7 +94,7 @@ def _match(root: Operator, uses: _Uses) -> _Match | None:
 
 
 def _squares_under(root: Operator, uses: _Uses) -> dict[str, Operator] | None:
-    """The squares of all values whose squared elements `root` sums, by value."""
+    """For all values whose squared elements `root` sums, the operator that reads the value."""
     total = uses.sole_writer(root.inputs["X"][0], "sum")
     squares: dict[str, Operator] = {}
     for name in total.inputs["X"] if total is not None else ():
@@ -100,11 +102,22 @@ def _squares_under(root: Operator, uses: _Uses) -> dict[str, Operator] | None:
         if reduction is None or not reduction.attr("reduce_all"):
             return None
         square = uses.sole_writer(reduction.inputs["X"][0], "square")
-        # A value summed twice counts twice, which the one operator would not do.
-        if square is None or square.inputs["X"][0] in squares:
+        if square is None:
             return None
-        squares[square.inputs["X"][0]] = square
+        grad, reader = _read_by(square, uses)
+        # A value summed twice counts twice, which the one operator would not do.
+        if grad in squares:
+            return None
+        squares[grad] = reader
     return squares or None
+
+
+def _read_by(square: Operator, uses: _Uses) -> tuple[str, Operator]:
+    """The gradient whose elements are squared, and the operator that reads it: of selected rows the one that merges."""
+    values = uses.sole_writer(square.inputs["X"][0], "get_tensor_from_selected_rows")
+    merge = uses.sole_writer(values.inputs["X"][0], "merge_selected_rows") if values is not None else None
+    reader = merge or square
+    return reader.inputs["X"][0], reader
 
 
 def _products_with(factor: str, squares: dict[str, Operator], maximum: Operator, uses: _Uses) -> dict[str, Operator]:

@@ -107,6 +107,9 @@ def sample(
     )
 
 
+ROWS_ONLY = ("get_tensor_from_selected_rows", "merge_selected_rows")
+"""Operators that take nothing but selected rows, which no array describes; test_selected_rows.py tries them."""
+
 _rng = np.random.default_rng(20)
 
 
@@ -552,6 +555,7 @@ _LOOKUPS = [
         for ids, attrs in [
             (np.array([1, 4, 1, 0]), {}), (np.array([[1, 2], [2, 2]], "int32"), {"padding_idx": 2}),
             (np.array([[1, 9]]), {"padding_idx": 9}), (np.array([[3, 3]]), {"is_sparse": True}),
+            (np.array([[1, 9, 1]]), {"padding_idx": 9, "is_sparse": True}),
             (np.zeros((0, 2), "int64"), {}),
         ]
     ),

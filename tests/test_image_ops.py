@@ -161,11 +161,8 @@ def test_rows_looked_up_twice_get_both_gradients():
     expected = np.zeros((4, 2))
     for row, flowing in zip(ids, cotangent, strict=True):
         expected[row] += flowing if row != 2 else 0
-    for is_sparse in (False, True):
-        found = gradient(
-            "lookup_table_v2", {"W": table, "Ids": ids}, "W", cotangent=cotangent, padding_idx=2, is_sparse=is_sparse
-        )
-        assert np.array_equal(found, expected)
+    found = gradient("lookup_table_v2", {"W": table, "Ids": ids}, "W", cotangent=cotangent, padding_idx=2)
+    assert np.array_equal(found, expected)
 
 
 @pytest.mark.parametrize(("ids", "element"), [([0, 4], 1), ([-1, 0], 0)])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from one_op import central_difference
-from op_samples import SAMPLES
+from op_samples import ROWS_ONLY, SAMPLES
 
 import minigraph as fluid
 from minigraph.errors import NotFoundError
@@ -69,7 +69,8 @@ class Built:
         fetched = [*self.outputs, *(grad for _, grad in self.gradients)]
         with np.errstate(all="ignore"):
             values = (executor or fluid.Executor()).run(self.program, feed=feed or self.feed, fetch_list=fetched)
-        return {var.name: value for var, value in zip(fetched, values, strict=True)}
+        # Of selected rows, which test_selected_rows.py looks at, only what they add up to.
+        return {var.name: np.asarray(value) for var, value in zip(fetched, values, strict=True)}
 
 
 def differentiated(sample, dtype):
@@ -97,6 +98,9 @@ def assert_same_bits(found, expected):
 
 @pytest.mark.parametrize("definition", FORWARD, ids=lambda definition: definition.type)
 def test_every_operator_has_a_kernel_and_a_sample(definition):
+    if definition.type in ROWS_ONLY:
+        assert find_kernel(definition.type, "cpu", rows=True) is not None
+        return
     types = [definition.type]
     if isinstance(definition.grad, FusedGrad):
         types.append(definition.grad.type)

@@ -17,7 +17,7 @@ from minigraph.clip.base import (
     fits_attribute,
 )
 from minigraph.errors import ClipError, caller_site
-from minigraph.ir import Block, Parameter, Variable
+from minigraph.ir import Block, Parameter, Variable, VarKind
 from minigraph.strategies import printable
 
 
@@ -146,10 +146,18 @@ class GradientClipByGlobalNorm(GroupClip):
         squares = []
         for pair in pairs:
             with program.role_guard(role, pair):
-                squares.append(block.emit("reduce_sum", X=block.emit("square", X=pair[1]), dim=[0], reduce_all=True))
+                square = block.emit("square", X=_elements(block, pair[1]))
+                squares.append(block.emit("reduce_sum", X=square, dim=[0], reduce_all=True))
         with program.role_guard(role, pairs[0 if threshold_first else -1]):
             norm = block.emit("sqrt", X=block.emit("sum", X=squares))
             if threshold is None:
                 threshold = emit_constant(block, self.clip_norm, pairs[-1], pairs[-1][1].dtype)
             factor = block.emit("elementwise_div", X=threshold, Y=block.emit("elementwise_max", X=threshold, Y=norm))
         return [emit_for(block, pair, "elementwise_mul", Y=factor) for pair in pairs]
+
+
+def _elements(block: Block, grad: Variable) -> Variable:
+    """All that is not zero in a gradient, each element once."""
+    if grad.kind is not VarKind.SELECTED_ROWS:
+        return grad
+    return block.emit("get_tensor_from_selected_rows", X=block.emit("merge_selected_rows", X=grad))

@@ -27,8 +27,8 @@ from minigraph.ir import Block, Operator, Parameter, Program, Variable, explain
 from minigraph.kernels import find_kernel
 from minigraph.opdef import definition_of
 from minigraph.place import CPUPlace, Place
-from minigraph.scope import Scope
-from minigraph.types import TensorType, as_dtype
+from minigraph.scope import Scope, type_of
+from minigraph.types import TensorType
 from minigraph.unique_name import generate
 
 _KEPT = 4096
@@ -99,7 +99,7 @@ class EagerBlock(Block):
         inputs = [(t, array, t._origin) for t, array in zip(sources, arrays, strict=True)] if recorded else ()
         for tensor, value, tensor_type in zip(results, values, call.output_types, strict=True):
             tensor.value = np.asarray(value) if isinstance(value, np.generic) else value
-            tensor.tensor_type = tensor_type if tensor_type.is_static else _type_of(value)
+            tensor.tensor_type = tensor_type if tensor_type.is_static else type_of(value)
             if not recorded and not isinstance(tensor, Parameter):
                 tensor.stop_gradient = True
             tensor._origin = None
@@ -164,10 +164,7 @@ class EagerBlock(Block):
         return op
 
     def _prepare(self, op: Operator, reads: dict[str, list[Any]], writes: dict[str, list[Any]]) -> Call:
-        kernel = find_kernel(op.type, self.place.kind)
         try:
-            if kernel is None:
-                raise ExecutionError(f"{op.type} has no kernel for {self.place.kind}")
             inputs = {slot: [_known_type(op, slot, tensor) for tensor in reads[slot]] for slot in op.inputs}
             inferred = op.definition.infer_types(inputs, op.attrs)
             for slot in op.outputs:
@@ -175,10 +172,14 @@ class EagerBlock(Block):
                     raise OpError(
                         f"{op.type}: {slot} takes {len(inferred[slot])} variables here, got {len(writes[slot])}"
                     )
+            input_types = [tensor_type for types in inputs.values() for tensor_type in types]
+            output_types = [tensor_type for slot in op.outputs for tensor_type in inferred[slot]]
+            kernel = find_kernel(op.type, self.place.kind, any([t.is_rows for t in (*input_types, *output_types)]))
+            if kernel is None:
+                raise ExecutionError(f"{op.type} has no kernel for {self.place.kind}")
         except MinigraphError as error:
             raise explain(error, op, self) from None
-        input_types = [tensor_type for types in inputs.values() for tensor_type in types]
-        return Call(op, input_types, [tensor_type for slot in op.outputs for tensor_type in inferred[slot]], kernel)
+        return Call(op, input_types, output_types, kernel)
 
     def together(self, key: Any, emit: Any, pairs: Any) -> list[Variable]:
         """Compute what `emit` appends for (parameter, gradient) pairs as one program, so the meaning is the same.
@@ -214,10 +215,6 @@ def _remember(table: dict[Any, Any], key: Any, value: Any) -> Any:
     return value
 
 
-def _type_of(array: Any) -> TensorType:
-    return TensorType(as_dtype(array.dtype), tuple(array.shape))
-
-
 def _known_type(op: Operator, slot: str, tensor: Any) -> TensorType:
     if tensor.tensor_type is None:
         raise OpError(f"{op.type}: {slot} reads {tensor.name}, which nothing has written yet")
@@ -243,7 +240,7 @@ def _program_for(emit: Any, pairs: Any) -> tuple[Program, Program, list[str]]:
     for i, (param, grad) in enumerate(pairs):
         twin = block.create_parameter(f"param_{i}", param.shape, param.dtype)
         twin.creation = param.creation
-        data = block.create_var(name=f"grad_{i}", shape=grad.shape, dtype=grad.dtype, is_data=True)
+        data = block.create_var(name=f"grad_{i}", shape=grad.shape, dtype=grad.dtype, type=grad.kind, is_data=True)
         mirrored.append((twin, data))
     with program_guard(program, startup), unique_name.guard():
         return program, startup, [var.name for var in emit(block, mirrored)]

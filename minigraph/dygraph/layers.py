@@ -160,8 +160,11 @@ class Embedding(Layer):
     ----------
     size : sequence of int
         How many rows there are, and how many elements in each.
-    is_sparse, is_distributed : bool
-        Kept as attributes; the gradient is dense.
+    is_sparse : bool
+        Whether the gradient of the table is selected rows, those that were looked up, so that an update need not look
+        at the others.
+    is_distributed : bool
+        Kept as an attribute.
     padding_idx : int, optional
         An id that stands for a row of zeros that is not learned. A negative one counts from the end.
     """

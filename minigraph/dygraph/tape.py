@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any
 
 from minigraph import unique_name
@@ -22,6 +23,7 @@ from minigraph.diagnosis import origin
 from minigraph.errors import NonfiniteError, Site
 from minigraph.executor import Executor
 from minigraph.ir import Operator, Parameter, Program, Variable
+from minigraph.kernels.sparse_gradients import added
 from minigraph.lowering import attrs_for_kernel
 from minigraph.opdef import OpDef
 from minigraph.place import Place
@@ -253,7 +255,7 @@ class Tape:
         found = []
         for tensor in tensors:
             parts = [arrays[number] for number in self.numbers.get(id(tensor), ()) if arrays[number] is not None]
-            found.append(sum(parts[1:], parts[0]) if parts else None)
+            found.append(reduce(partial(added, plans.place.xp), parts) if parts else None)
         return found
 
     def origin_of_nonfinite(self, tensor: Any, place: Place) -> str:

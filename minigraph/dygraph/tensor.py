@@ -16,7 +16,10 @@ import numpy as np
 from minigraph.dygraph.tape import Step, Tape
 from minigraph.errors import ProgramError, WrongTypeError, caller_site, warn
 from minigraph.ir import Parameter, Variable
-from minigraph.types import TensorType, as_dtype
+from minigraph.kernels.sparse_gradients import added
+from minigraph.kernels.sparse_rows import SparseRows, dense
+from minigraph.scope import is_rows, type_of
+from minigraph.types import TensorType, VarKind
 from minigraph.unique_name import generate
 
 if TYPE_CHECKING:
@@ -45,8 +48,9 @@ class Eager:
     stop_gradient: bool
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """The value, as a NumPy array of the caller's own."""
-        return np.array(self.block.place.to_host(self._held()))
+        """The value, as a NumPy array of the caller's own; of selected rows the whole array."""
+        value, place = self._held(), self.block.place
+        return np.array(place.to_host(dense(place.xp, value) if is_rows(value) else value))
 
     def _held(self) -> Any:
         if self.value is None:
@@ -102,9 +106,18 @@ class Eager:
         """A tensor with the same value that no gradient flows through."""
         return Tensor.of(self.block, self._held(), stop_gradient=True)
 
-    def gradient(self) -> np.ndarray[Any, Any] | None:
-        """The gradient as a NumPy array, None if there is none."""
-        return None if self.grad is None else self.grad.numpy()
+    def gradient(self) -> Any:
+        """The gradient as a NumPy array, None if there is none.
+
+        That of a table in which a sparse embedding has looked is a tuple, as in fluid: the values of some rows, and the
+        numbers of these rows.
+        """
+        if self.grad is None:
+            return None
+        held, place = self.grad._held(), self.block.place
+        if is_rows(held):
+            return np.array(place.to_host(held.value)), np.array(place.to_host(held.rows))
+        return self.grad.numpy()
 
     @property
     def grad(self) -> Tensor | None:
@@ -118,16 +131,21 @@ class Eager:
                 f"{self.name}.grad must be a Tensor, got {type(grad).__name__}", site=caller_site(),
                 hint="Make one with to_tensor or to_variable.",
             )  # fmt: skip
-        if grad is not None and grad.tensor_type != self.tensor_type:
+        if grad is not None and grad.tensor_type != self.tensor_type and not self._can_have_rows(grad):
             raise ProgramError(
                 f"{self.name} is {self.tensor_type}, its gradient cannot be {grad.tensor_type}", site=caller_site()
             )
         self._grad = grad
 
+    def _can_have_rows(self, grad: Tensor) -> bool:
+        """Whether `grad` is selected rows that can be the gradient of this tensor."""
+        return self.tensor_type is not None and grad.tensor_type == self.tensor_type.held_as(VarKind.SELECTED_ROWS)
+
     def clear_gradient(self, set_to_zero: bool = True) -> None:
         """Set the gradient to zero, if there is one, or to None."""
         if self._grad is not None:
-            zeros = self.block.place.xp.zeros_like(self._grad.value)
+            old, xp = self._grad.value, self.block.place.xp
+            zeros = SparseRows(old.rows[:0], old.value[:0], old.height) if is_rows(old) else xp.zeros_like(old)
             self._grad = Tensor.of(self.block, zeros, name=self._grad.name) if set_to_zero else None
 
     clear_grad = clear_gradient
@@ -184,7 +202,7 @@ class Eager:
         return grad_tensor.value
 
     def _receive(self, grad: Any, adds_up: bool) -> None:
-        total = self._grad.value + grad if adds_up and self._grad is not None else grad
+        total = added(self.block.place.xp, self._grad.value, grad) if adds_up and self._grad is not None else grad
         self._grad = None  # so that its name is free
         self._grad = Tensor.of(self.block, total, name=self.name + "@GRAD")
 
@@ -208,8 +226,8 @@ class Tensor(Eager, Variable):
         name = name or generate("generated_tensor")
         while name in block.vars:
             name = generate(name)
-        tensor_type = TensorType(as_dtype(array.dtype), tuple(array.shape))
-        tensor = block.vars[name] = Tensor(block, name, tensor_type, stop_gradient=stop_gradient)
+        tensor_type = type_of(array)
+        tensor = block.vars[name] = Tensor(block, name, tensor_type, kind=tensor_type.kind, stop_gradient=stop_gradient)
         tensor.value = array
         return tensor
 

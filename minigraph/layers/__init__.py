@@ -113,6 +113,7 @@ from minigraph.layers.reduce import (
 )
 from minigraph.layers.reshaping import expand, expand_as, flatten, pad, split, squeeze, stack, unsqueeze, unstack
 from minigraph.layers.search import argmax, argmin, argsort
+from minigraph.layers.selected_rows import get_tensor_from_selected_rows, merge_selected_rows
 from minigraph.layers.tensor import (
     assign,
     cast,
@@ -137,11 +138,13 @@ __all__ = [
     "elementwise_div", "elementwise_floordiv", "elementwise_max", "elementwise_min", "elementwise_mod",
     "elementwise_mul", "elementwise_pow", "elementwise_sub", "elu", "embedding", "equal", "erf", "exp", "expand",
     "expand_as", "exponential_decay", "fc", "fill_constant", "fill_constant_batch_size_like", "flatten", "floor",
-    "fluid_data", "fluid_embedding", "fluid_one_hot", "gather", "gather_nd", "gaussian_random", "gelu", "greater_equal",
+    "fluid_data", "fluid_embedding", "fluid_one_hot", "gather", "gather_nd", "gaussian_random", "gelu",
+    "get_tensor_from_selected_rows", "greater_equal",
     "greater_than", "group_norm", "gru_unit", "hard_sigmoid", "hard_swish", "huber_loss", "increment", "instance_norm",
     "inverse_time_decay", "isfinite", "l2_normalize", "layer_norm", "leaky_relu", "less_equal", "less_than",
     "linear_lr_warmup", "log", "log_loss", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "logsigmoid", "lstm_unit", "matmul", "mean", "mse_loss", "mul", "natural_exp_decay", "noam_decay", "not_equal",
+    "logsigmoid", "lstm_unit", "matmul", "mean", "merge_selected_rows",
+    "mse_loss", "mul", "natural_exp_decay", "noam_decay", "not_equal",
     "one_hot", "ones", "pad", "piecewise_decay", "polynomial_decay", "pool2d", "pow", "prelu", "randint", "reciprocal",
     "reduce_all", "reduce_any", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum", "relu", "relu6",
     "reshape", "reverse", "round", "rsqrt", "scale", "scatter", "sigmoid", "sigmoid_cross_entropy_with_logits", "sign",

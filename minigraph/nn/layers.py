@@ -114,7 +114,7 @@ class Embedding(dygraph.Embedding):
     padding_idx : int, optional
         An id that stands for a row of zeros that is not learned. A negative one counts from the end.
     sparse : bool
-        Kept as an attribute; the gradient is dense.
+        Whether the gradient of the weight is selected rows, those that were looked up.
     """
 
     def __init__(

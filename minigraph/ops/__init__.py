@@ -23,5 +23,6 @@ import minigraph.ops.recurrent
 import minigraph.ops.reduce
 import minigraph.ops.reshaping
 import minigraph.ops.search
+import minigraph.ops.selected_rows
 import minigraph.ops.tensor
 import minigraph.ops.training_checks  # noqa: F401

@@ -17,7 +17,7 @@ _COUNT = TensorType(DType.INT64, (1,))
 _NUMBER = TensorType(DType.FP64, (1,))
 
 
-@op("adaptive_clip", inputs="X Param", outputs="Out", grad=None)
+@op("adaptive_clip", inputs="X Param", outputs="Out", rows="X", grad=None)
 def adaptive_clip(
     x: TensorType, param: TensorType, *, axes: list[int], clipping: float = 0.01, eps: float = 1e-3
 ) -> TensorType:
@@ -41,7 +41,7 @@ def adaptive_clip(
     return x
 
 
-@op("autoclip_threshold", inputs="X History Count", outputs="Threshold HistoryOut CountOut", grad=None)
+@op("autoclip_threshold", inputs="X History Count", outputs="Threshold HistoryOut CountOut", rows="X", grad=None)
 def autoclip_threshold(
     xs: list[TensorType], history: TensorType, count: TensorType, *, percentile: float = 10.0
 ) -> tuple[TensorType, ...]:
@@ -68,6 +68,7 @@ def autoclip_threshold(
     "zclip_threshold",
     inputs="X Mean Variance Count",
     outputs="Threshold MeanOut VarianceOut CountOut",
+    rows="X",
     grad=None,
 )
 def zclip_threshold(

@@ -38,6 +38,7 @@ def _check_betas(**betas: TensorType | None) -> None:
     "adam",
     inputs="Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow Beta1Tensor Beta2Tensor SkipUpdate",
     outputs="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
+    rows="Grad",
     grad=None,
 )
 def adam(
@@ -64,7 +65,10 @@ def adam(
     ``ParamOut = Param - rate * Moment1Out / (sqrt(Moment2Out) + epsilon)`` where
     ``rate = LearningRate * sqrt(1 - Beta2Pow) / (1 - Beta1Pow)``. ``Beta1Pow`` and ``Beta2Pow`` are the powers of the
     betas that undo the bias of the means toward zero; each is multiplied by its beta. ``Beta1Tensor`` and
-    ``Beta2Tensor`` stand in for the attributes where given. `lazy_mode` concerns row-sparse gradients only.
+    ``Beta2Tensor`` stand in for the attributes where given.
+
+    A gradient may be selected rows. In `lazy_mode` only these rows of the parameter and of the means change. As in
+    fluid, the powers are then multiplied before they are used, so the bias undone is that of the next step.
 
     Notes
     -----
@@ -84,6 +88,7 @@ def adam(
     "adamw",
     inputs="Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow Beta1Tensor Beta2Tensor SkipUpdate",
     outputs="ParamOut Moment1Out Moment2Out Beta1PowOut Beta2PowOut",
+    rows="Grad",
     grad=None,
 )
 def adamw(
@@ -110,7 +115,8 @@ def adamw(
 
     ``ParamOut = (1 - rate * coeff) * Param - rate * m / (sqrt(v) + epsilon)`` where ``rate = lr_ratio * LearningRate``,
     ``m = Moment1Out / (1 - Beta1Pow)`` and ``v = Moment2Out / (1 - Beta2Pow)``, the moments as in `adam`. Without
-    `with_decay` nothing decays. `lazy_mode` concerns row-sparse gradients only.
+    `with_decay` nothing decays. If the gradient is selected rows, in `lazy_mode` only these rows of the means change,
+    and of the parameter, apart from its decay.
 
     Notes
     -----
@@ -165,6 +171,7 @@ def adamax(
     "lamb",
     inputs="Param Grad LearningRate Moment1 Moment2 Beta1Pow Beta2Pow SkipUpdate",
     outputs="ParamOut Moment1Out Moment2Out",
+    rows="Grad",
     grad=None,
 )
 def lamb(
@@ -201,7 +208,7 @@ def lamb(
     return param, moment1, moment2
 
 
-@op("adagrad", inputs="Param Grad Moment LearningRate SkipUpdate", outputs="ParamOut MomentOut", grad=None)
+@op("adagrad", inputs="Param Grad Moment LearningRate SkipUpdate", outputs="ParamOut MomentOut", rows="Grad", grad=None)
 def adagrad(
     param: TensorType,
     grad: TensorType,
@@ -284,6 +291,7 @@ def adadelta(
     "rmsprop",
     inputs="Param MeanSquare MeanGrad LearningRate Grad Moment SkipUpdate",
     outputs="ParamOut MomentOut MeanSquareOut MeanGradOut",
+    rows="Grad",
     grad=None,
 )
 def rmsprop(

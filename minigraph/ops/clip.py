@@ -14,7 +14,7 @@ from minigraph.types import (
 )
 
 
-@op("clip", inputs="X Min Max", outputs="Out", grad=fused("X", "Min", "Max"))
+@op("clip", inputs="X Min Max", outputs="Out", rows="X", grad=fused("X", "Min", "Max"))
 def clip(
     x: TensorType, lower: TensorType | None = None, upper: TensorType | None = None, *, min: float, max: float
 ) -> TensorType:
@@ -33,7 +33,7 @@ def clip(
     return x
 
 
-@op("clip_by_norm", inputs="X", outputs="Out", grad=fused("X"))
+@op("clip_by_norm", inputs="X", outputs="Out", rows="X", grad=fused("X"))
 def clip_by_norm(x: TensorType, *, max_norm: float) -> TensorType:
     """X scaled down to an L2 norm of at most `max_norm`, ``Out = X * max_norm / max(norm(X), max_norm)``.
 
@@ -54,6 +54,7 @@ def clip_by_norm(x: TensorType, *, max_norm: float) -> TensorType:
     "clip_by_global_norm",
     inputs="X ClipNorm",
     outputs="Out* Norm",
+    rows="X",
     grad=fused("X", "ClipNorm", d_out="Out Norm"),
 )
 def clip_by_global_norm(
@@ -86,7 +87,7 @@ def clip_by_global_norm(
     return list(xs), clip_norm.with_shape((1,))
 
 
-@op("clip_by_axis_norm", inputs="X MaxNorm", outputs="Out", grad=fused("X", "MaxNorm", to="X MaxNorm"))
+@op("clip_by_axis_norm", inputs="X MaxNorm", outputs="Out", rows="X", grad=fused("X", "MaxNorm", to="X MaxNorm"))
 def clip_by_axis_norm(
     x: TensorType, threshold: TensorType | None = None, *, axes: list[int], max_norm: float = 1.0, p: float = 2.0
 ) -> TensorType:

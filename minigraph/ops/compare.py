@@ -98,7 +98,7 @@ def logical_not(x: TensorType) -> TensorType:
     return x
 
 
-@op("isfinite", inputs="X", outputs="Out", grad=None)
+@op("isfinite", inputs="X", outputs="Out", rows="X", grad=None)
 def isfinite(x: TensorType) -> TensorType:
     """Whether every element of X is finite, one boolean of shape [1]; True when there are none."""
     require_number(x)

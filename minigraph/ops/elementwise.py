@@ -9,7 +9,7 @@ from typing import Any
 
 from minigraph.opdef import fused, op
 from minigraph.ops.tensor import require_integers
-from minigraph.types import TensorType, broadcast_shapes, require_number, require_same_dtype
+from minigraph.types import TensorType, broadcast_shapes, product, require, require_number, require_same_dtype
 
 _ONEDNN = {
     "scale_x": 1.0, "scale_y": 1.0, "scale_out": 1.0, "Scale_x": 1.0, "Scale_y": 1.0, "Scale_out": 1.0,
@@ -34,9 +34,13 @@ def elementwise_sub(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     return _binary(x, y, axis)
 
 
-@op("elementwise_mul", inputs="X Y", outputs="Out", grad=fused("X", "Y"), backend_attrs=_ONEDNN)
+@op("elementwise_mul", inputs="X Y", outputs="Out", rows="X", grad=fused("X", "Y"), backend_attrs=_ONEDNN)
 def elementwise_mul(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
-    """``Out = X * Y``."""
+    """``Out = X * Y``. Selected rows can be multiplied by one number."""
+    if x.is_rows:
+        require_same_dtype("X and Y", x, y)
+        require(product(y.shape) == 1, f"Y must hold one number where X is selected rows, got {y}")
+        return x
     return _binary(x, y, axis)
 
 

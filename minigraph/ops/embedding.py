@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from minigraph.opdef import fused, op
-from minigraph.types import TensorType, require, same_dim
+from minigraph.types import TensorType, VarKind, require, same_dim
 
 _BACKEND_ATTRS = {"remote_prefetch": False, "grad_inplace": False, "trainer_id": 0}
 
@@ -13,11 +15,15 @@ def _looked_up(table: TensorType, ids: TensorType) -> None:
     require(ids.dtype.numpy.kind in "iu", f"Ids must hold integers, got {ids.dtype}", hint="Convert with layers.cast.")
 
 
+def _table_gradient(table: TensorType, ids: TensorType, d_out: TensorType, *, is_sparse: bool, **_: Any) -> TensorType:
+    return table.held_as(VarKind.SELECTED_ROWS if is_sparse else VarKind.LOD_TENSOR)
+
+
 @op(
     "lookup_table",
     inputs="W Ids",
     outputs="Out",
-    grad=fused("W", "Ids", to="W", linear=True),
+    grad=fused("W", "Ids", to="W", linear=True, infer=_table_gradient),
     backend_attrs=_BACKEND_ATTRS,
 )
 def lookup_table(
@@ -31,7 +37,8 @@ def lookup_table(
     """``Out[i, ...] = W[Ids[i, ..., 0]]``: a row of W for each id; the last dimension of Ids is 1.
 
     The id `padding_idx`, unless that is -1, stands for a row of zeros, and W gets no gradient from it. Any other id
-    must be that of a row of W. `is_sparse` and `is_distributed` never change a result: the gradient of W is dense.
+    must be that of a row of W. With `is_sparse` the gradient of W is selected rows, what flows into each id, and as in
+    fluid padding is no exception. `is_distributed` changes nothing.
     """
     _looked_up(table, ids)
     require(
@@ -46,7 +53,7 @@ def lookup_table(
     "lookup_table_v2",
     inputs="W Ids",
     outputs="Out",
-    grad=fused("W", "Ids", to="W", linear=True),
+    grad=fused("W", "Ids", to="W", linear=True, infer=_table_gradient),
     backend_attrs=_BACKEND_ATTRS,
 )
 def lookup_table_v2(

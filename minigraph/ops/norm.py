@@ -6,7 +6,7 @@ from minigraph.opdef import fused, op
 from minigraph.types import DType, TensorType, normalize_axis, require, require_floating
 
 
-@op("global_norm", inputs="X", outputs="Out", grad=fused("X"))
+@op("global_norm", inputs="X", outputs="Out", rows="X", grad=fused("X"))
 def global_norm(xs: list[TensorType], *, p: float = 2.0) -> TensorType:
     """Joint norm of all elements of all tensors, ``Out = sum(|X[i][j]| ** p) ** (1 / p)``, float[1].
 
@@ -33,7 +33,7 @@ def require_positive_order(p: float) -> None:
     require(p > 0, f"p must be positive, got {p:g}", hint="2 is the Euclidean norm, inf the largest magnitude.")
 
 
-@op("l1_norm", inputs="X", outputs="Out", grad=fused("X"))
+@op("l1_norm", inputs="X", outputs="Out", rows="X", grad=fused("X"))
 def l1_norm(x: TensorType) -> TensorType:
     """Sum of the magnitudes of all elements, of shape [1]."""
     require_floating(x)

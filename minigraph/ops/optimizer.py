@@ -29,14 +29,20 @@ def require_one_number(x: TensorType, slot: str) -> None:
     require(product(x.shape) in (1, -1), f"{slot} must hold one number, got {list(x.shape)}")
 
 
-@op("sgd", inputs="Param LearningRate Grad SkipUpdate", outputs="ParamOut", grad=None)
+@op("sgd", inputs="Param LearningRate Grad SkipUpdate", outputs="ParamOut", rows="Grad", grad=None)
 def sgd(param: TensorType, rate: TensorType, grad: TensorType, skip: list[TensorType] | None = None) -> TensorType:
     """Gradient descent, ``ParamOut = Param - LearningRate * Grad``."""
     check_update(param, rate, skip, Grad=grad)
     return param
 
 
-@op("momentum", inputs="Param Grad Velocity LearningRate SkipUpdate", outputs="ParamOut VelocityOut", grad=None)
+@op(
+    "momentum",
+    inputs="Param Grad Velocity LearningRate SkipUpdate",
+    outputs="ParamOut VelocityOut",
+    rows="Grad",
+    grad=None,
+)
 def momentum(
     param: TensorType,
     grad: TensorType,

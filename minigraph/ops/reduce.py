@@ -8,6 +8,7 @@ from minigraph.opdef import GradContext, OpSpec, fused, op
 from minigraph.types import (
     DType,
     TensorType,
+    VarKind,
     as_dtype,
     merge_shapes,
     normalize_axis,
@@ -158,18 +159,21 @@ def _sum_grad(ctx: GradContext) -> Iterator[OpSpec]:
         yield OpSpec("scale", {"X": ctx.d_output("Out")}, {"Out": [d_x]}, {"scale": 1.0})
 
 
-@op("sum", inputs="X", outputs="Out", grad=_sum_grad)
+@op("sum", inputs="X", outputs="Out", rows="X", grad=_sum_grad)
 def sum(xs: list[TensorType]) -> TensorType:
-    """Sum of the tensors in X, which have one shape and one element type."""
+    """Sum of the tensors in X, which have one shape and one element type.
+
+    If all are selected rows it is all their rows, one tensor's after the other's, else dense.
+    """
     require(len(xs) > 0, "X holds no tensor")
     require_same_dtype("X", *xs)
     shape = xs[0].shape
     for x in xs[1:]:
         shape = merge_shapes(shape, x.shape, "X")
-    return xs[0].with_shape(shape)
+    return TensorType(xs[0].dtype, shape, xs[0].kind if all(x.is_rows for x in xs) else VarKind.LOD_TENSOR)
 
 
-@op("squared_l2_norm", inputs="X", outputs="Out", grad=fused("X"))
+@op("squared_l2_norm", inputs="X", outputs="Out", rows="X", grad=fused("X"))
 def squared_l2_norm(x: TensorType) -> TensorType:
     """Sum of the squares of all elements, of shape [1]."""
     require_floating(x)

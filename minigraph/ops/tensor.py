@@ -96,7 +96,7 @@ def _assign_grad(ctx: GradContext) -> Iterator[OpSpec]:
     yield OpSpec("assign", {"X": ctx.d_output("Out")}, {"Out": ctx.d_input("X")}, {})
 
 
-@op("assign", inputs="X", outputs="Out", grad=_assign_grad)
+@op("assign", inputs="X", outputs="Out", rows="X", grad=_assign_grad)
 def assign(x: TensorType | None) -> TensorType:
     """``Out = X``, a copy."""
     if x is None:
@@ -112,7 +112,7 @@ def _scale_grad(ctx: GradContext) -> Iterator[OpSpec]:
     yield OpSpec("scale", inputs, {"Out": ctx.d_input("X")}, {"scale": ctx.attr("scale")})
 
 
-@op("scale", inputs="X ScaleTensor", outputs="Out", grad=_scale_grad)
+@op("scale", inputs="X ScaleTensor", outputs="Out", rows="X", grad=_scale_grad)
 def scale(
     x: TensorType,
     scale_tensor: TensorType | None,
@@ -133,6 +133,7 @@ def scale(
     if scale_tensor is not None:
         require_same_dtype("X and ScaleTensor", x, scale_tensor)
         require_one_element(scale_tensor, "ScaleTensor")
+    require(not (x.is_rows and bias), "selected rows cannot be shifted: all other rows are 0")
     if not x.dtype.is_floating:
         fits = all(abs(number) < 2**63 for number in (scale, bias))
         require(fits, f"scale={scale:g} and bias={bias:g} are not both integers", hint="Convert X with layers.cast.")

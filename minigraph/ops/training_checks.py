@@ -12,7 +12,7 @@ _COUNT = TensorType(DType.INT64, (1,))
 _NORM = TensorType(DType.FP64, (1,))
 
 
-@op("guard_nonfinite", inputs="X Skipped", outputs="Out* Found SkippedOut?", grad=fused("X", d_out="Out"))
+@op("guard_nonfinite", inputs="X Skipped", outputs="Out* Found SkippedOut?", rows="X", grad=fused("X", d_out="Out"))
 def guard_nonfinite(
     xs: list[TensorType], skipped: TensorType | None = None, *, policy: str, params: list[str]
 ) -> tuple[list[TensorType], TensorType, TensorType]:
@@ -41,6 +41,7 @@ def guard_nonfinite(
     "clip_statistics",
     inputs="Before After Steps ClippedSteps",
     outputs="NormBefore NormAfter Factor StepsOut ClippedStepsOut",
+    rows="Before After",
     grad=None,
 )
 def clip_statistics(

@@ -1,0 +1,130 @@
+"""Arrays most of whose rows are zero: the rows that are not, and their numbers.
+
+A row may be there several times; the array then has the sum of them in that row. `merged` adds them up, in the order
+in which they stand: row by row it has the very bits of the dense array that `added_rows` makes. Whatever depends on a
+row as a whole, such as a norm, needs it merged first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minigraph.kernels.indexing import added_rows
+
+_ROUNDS = 8
+"""So many rows of one number are added with all others of their kind at once; the rest of them one after the other."""
+
+
+class SparseRows:
+    """Some rows of an array whose other rows are zero.
+
+    Attributes
+    ----------
+    rows : array, int64[k]
+        Which rows they are.
+    value : array, [k, ...]
+        What they hold.
+    height : int
+        How many rows the whole array has.
+    is_merged : bool
+        Whether `rows` is known to hold no number twice, in ascending order.
+    """
+
+    __slots__ = ("height", "is_merged", "rows", "value")
+
+    def __init__(self, rows: Any, value: Any, height: int, is_merged: bool = False) -> None:
+        self.rows, self.value, self.height, self.is_merged = rows, value, height, is_merged
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        found: np.dtype[Any] = self.value.dtype
+        return found
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole array."""
+        return (self.height, *self.value.shape[1:])
+
+    @property
+    def base(self) -> Any:
+        """What else has the memory of `value`, as in an array."""
+        return self.value.base
+
+    def __len__(self) -> int:
+        return self.height
+
+    def copy(self) -> SparseRows:
+        return SparseRows(self.rows.copy(), self.value.copy(), self.height, self.is_merged)
+
+    def with_value(self, value: Any) -> SparseRows:
+        """Other values in the same rows."""
+        return SparseRows(self.rows, value, self.height, self.is_merged)
+
+
+def merged(xp, x: SparseRows) -> SparseRows:
+    """`x` with each row there once, in ascending order of their numbers; `x` itself if that is known of it.
+
+    Rows of one number are added in the order in which they stand, float16 in float32.
+    """
+    if x.is_merged:
+        return x
+    if xp is not np:
+        rows, at = xp.unique(x.rows, return_inverse=True)
+        like = xp.empty((len(rows), *x.value.shape[1:]), x.dtype)
+        return SparseRows(rows, added_rows(xp, like, at.reshape(-1), x.value), x.height, is_merged=True)
+    order = np.argsort(x.rows, kind="stable")
+    ordered = x.rows[order]
+    first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(ordered)])
+    rows, total = ordered[first], x.value[order[first]]
+    if len(first) < len(ordered):
+        total = _add_others(total, x.value, order, first)
+    return SparseRows(rows, total, x.height, is_merged=True)
+
+
+def _add_others(total, value, order, first) -> Any:
+    """`total`, to each row of which the rows behind its first are added: ``value[order[first[i] + 1]]`` and so on."""
+    dtype = total.dtype
+    if dtype == np.float16:
+        total = total.astype(np.float32)
+    counts = np.diff(first, append=len(order))
+    left = np.flatnonzero(counts > 1)
+    for nth in range(1, _ROUNDS):
+        total[left] += value[order[first[left] + nth]]
+        left = left[counts[left] > nth + 1]
+        if not left.size:
+            return total.astype(dtype, copy=False)
+    behind = counts[left] - _ROUNDS
+    starts = first[left] + _ROUNDS - np.concatenate(([0], np.cumsum(behind[:-1])))
+    others = value[order[np.repeat(starts, behind) + np.arange(behind.sum())]]
+    # One number for each element is what NumPy adds quickly.
+    width = total[0].size
+    places = (np.repeat(left, behind)[:, None] * width + np.arange(width)).reshape(-1)
+    np.add.at(total.reshape(-1), places, others.astype(total.dtype, copy=False).reshape(-1))
+    return total.astype(dtype, copy=False)
+
+
+def dense(xp, x: SparseRows) -> Any:
+    """The whole array."""
+    x = merged(xp, x)
+    whole = xp.zeros(x.shape, x.dtype)
+    whole[x.rows] = x.value
+    return whole
+
+
+def joined(xp, parts: Sequence[SparseRows]) -> SparseRows:
+    """The sum of `parts`: all their rows, one part after the other."""
+    return SparseRows(
+        xp.concatenate([each.rows for each in parts]),
+        xp.concatenate([each.value for each in parts]),
+        parts[0].height,
+    )
+
+
+def values_of(xp, given: Any) -> Any:
+    """`given`, an input of a kernel, with the values of merged rows in the place of rows: for norms they are all."""
+    if isinstance(given, list | tuple):
+        return [values_of(xp, each) for each in given]
+    return merged(xp, given).value if isinstance(given, SparseRows) else given

@@ -1,0 +1,24 @@
+"""Operators on selected rows as such. Definitions say by ``rows`` which others take them besides dense tensors."""
+
+from __future__ import annotations
+
+from minigraph.opdef import op
+from minigraph.types import TensorType, require
+
+
+def _require_rows(x: TensorType) -> None:
+    require(x.is_rows, "X must be selected rows, got a dense tensor", hint="Look the rows up with is_sparse=True.")
+
+
+@op("merge_selected_rows", inputs="X", outputs="Out", rows="X", grad=None)
+def merge_selected_rows(x: TensorType) -> TensorType:
+    """X with each row there once: rows of one number are added up. They stand in ascending order."""
+    _require_rows(x)
+    return x
+
+
+@op("get_tensor_from_selected_rows", inputs="X", outputs="Out", rows="X", grad=None)
+def get_tensor_from_selected_rows(x: TensorType) -> TensorType:
+    """The rows that are there, one below the other, as a dense tensor; their numbers are lost."""
+    _require_rows(x)
+    return x.with_shape((-1, *x.shape[1:]))
