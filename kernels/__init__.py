@@ -17,6 +17,7 @@ import minigraph.kernels.indexing
 import minigraph.kernels.jit
 import minigraph.kernels.loss
 import minigraph.kernels.matrix
+import minigraph.kernels.merged_updates
 import minigraph.kernels.metric
 import minigraph.kernels.norm
 import minigraph.kernels.normalization

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ExecutionError
-from minigraph.kernels.buffers import deliver
+from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.integer_power import integer_power
 from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel, specialize
@@ -80,7 +80,7 @@ def tanh(xp, x, *, out=None):
 
 @kernel("tanh_grad")
 def tanh_grad(xp, result, d_out, *, out=None):
-    slope = xp.square(result)
+    slope = xp.square(result, out=unshared(xp, out, d_out))
     xp.subtract(1, slope, out=slope)
     return xp.multiply(slope, d_out, out=out)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,13 +72,37 @@ def _scale_all_down(xp, xs: Sequence[Any], threshold, scale, ratio, outs: Sequen
     return [_scale_down(xp, x, threshold, scale, ratio, out) for x, out in zip(xs, outs, strict=True)]
 
 
+def shrinker(xp, dtype, factor) -> Callable[[Any], Any] | None:
+    """What `clip_factor` says is to be done to an array of `dtype`, as a function of it; None if that is nothing."""
+    if xp is not np:
+        return lambda x: _scale_down(xp, x, *factor)
+    threshold, scale, ratio = factor.tolist()
+    if ratio <= threshold / scale:
+        return None
+    number = threshold / ratio / scale if ratio else np.nan
+    if number > _LEAST_FACTOR.get(dtype, np.inf):
+        number = dtype.type(number)
+        return lambda x: np.multiply(x, number)
+    return lambda x: _scale_down(np, x, threshold, scale, ratio)
+
+
+@kernel("clip_factor", joins="short")
+def clip_factor(xp, xs, clip_norm, *, p, out=None):
+    factor_out, norm_out = out or (None, None)
+    scale, ratio = norm(xp, xs, p)
+    threshold = clip_norm.item() if xp is np else clip_norm.reshape(()).astype(xp.float64)
+    total = xp.asarray(scale * ratio).reshape(1).astype(clip_norm.dtype)
+    factor = xp.stack([xp.asarray(each, xp.float64).reshape(()) for each in (threshold, scale, ratio)])
+    return deliver(xp, factor, factor_out), deliver(xp, total, norm_out)
+
+
 @kernel("clip_by_norm", view="x")
 def clip_by_norm(xp, x, *, max_norm, out=None):
     scale, ratio = norm(xp, [x])
     return _scale_down(xp, x, max_norm, scale, ratio, out)
 
 
-@kernel("clip_by_global_norm", view="xs")
+@kernel("clip_by_global_norm", view="xs", joins="short")
 def clip_by_global_norm(xp, xs, clip_norm, *, p=2.0, strict=False, out=None):
     outs, norm_out = out or ([None] * len(xs), None)
     scale, ratio = norm(xp, xs, p)

@@ -229,20 +229,22 @@ for _type, _name in {"add": "add", "sub": "subtract", "mul": "multiply", "max": 
 specialize("elementwise_div")(offer_function("true_divide", floating_only=True))
 
 
-def _quicker_sum(xp, full, shape, aligned, copies) -> Callable[[Any], Any] | None:
-    """A function that sums an array like `full` to `shape`, which was laid over it as `aligned`.
+def _quicker_sum(xp, full, shape, aligned, copies) -> Callable[..., Any] | None:
+    """A function that sums an array like `full` to `shape`, which was laid over it as `aligned`, into a buffer or None.
 
-    With nothing to sum it gives a copy, or else its argument. None where `add_over` would take more care.
+    With nothing to sum and no buffer it gives a copy, or else its argument. None where `add_over` would take more care.
     """
     _, axes = _broadcast_axes(full.shape, aligned)
     if axes and (xp is not np or full.dtype == np.float16 or has_many_rows(full.shape, axes)):
         return None
     add, dtype, shape = np.add.reduce, full.dtype, tuple(shape)
     if tuple(size for i, size in enumerate(full.shape) if i not in axes) != shape:
-        return (lambda d: add(d, axes, dtype).reshape(shape)) if axes else (lambda d: d.reshape(shape).copy())
+        return lambda d, out: deliver(
+            xp, (add(d, axes, dtype) if axes else d.copy() if copies else d).reshape(shape), out
+        )
     if axes:
-        return lambda d: add(d, axes, dtype)
-    return (lambda d: d.copy()) if copies else (lambda d: d)
+        return lambda d, out: add(d, axes, dtype, out)
+    return lambda d, out: deliver(xp, d.copy() if copies and out is None else d, out)
 
 
 @specialize("elementwise_add_grad")
@@ -255,10 +257,9 @@ def _quicker_add_grad(xp, x, y, d_out, *, axis, wanted):
     if to_x is None or to_y is None:
         return None
 
-    def add_grad(x, y, d_out, out=None):
-        if out is not None:
-            return elementwise_add_grad(xp, x, y, d_out, axis=axis, wanted=wanted, out=out)
-        return (to_x(d_out) if wants_x else None), (to_y(d_out) if wants_y else None)
+    def add_grad(x, y, d_out, out=(None, None)):
+        d_y = to_y(d_out, out[1]) if wants_y else None
+        return (to_x(d_out, out[0]) if wants_x else None), d_y
 
     return add_grad
 
@@ -275,7 +276,7 @@ def _quicker_mul_grad(xp, x, y, d_out, *, axis, wanted):
     def mul_grad(x, y, d_out, out=None):
         if out is not None:
             return elementwise_mul_grad(xp, x, y, d_out, axis=axis, wanted=wanted, out=out)
-        d_x = to_x(multiply(d_out, y)) if wants_x else None
-        return d_x, (to_y(multiply(d_out, x)) if wants_y else None)
+        d_x = to_x(multiply(d_out, y), None) if wants_x else None
+        return d_x, (to_y(multiply(d_out, x), None) if wants_y else None)
 
     return mul_grad

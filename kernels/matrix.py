@@ -141,11 +141,8 @@ def _quicker_mul_grad(xp, x, y, d_out, *, x_num_col_dims, y_num_col_dims, wanted
         return None
     dot, (wants_x, wants_y) = xp.dot, wanted
 
-    def grad(x, y, d_out, out=None):
-        if out is not None:
-            return mul_grad(
-                xp, x, y, d_out, x_num_col_dims=x_num_col_dims, y_num_col_dims=y_num_col_dims, wanted=wanted, out=out
-            )
-        return (dot(d_out, y.T) if wants_x else None), (dot(x.T, d_out) if wants_y else None)
+    def grad(x, y, d_out, out=(None, None)):
+        d_y = dot(x.T, d_out, out[1]) if wants_y else None
+        return (dot(d_out, y.T, out[0]) if wants_x else None), d_y
 
     return grad

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from minigraph.kernels.reduce import add_over, sum_of_squares
 from minigraph.kernels.registry import kernel
 
 _FLOAT64 = np.dtype(np.float64)  # compared quicker than the scalar type
+
+SHORT = 8192
+"""Arrays of so many elements are joined before their squares are added up."""
 
 _PIECE = 8192
 """So many elements are raised to a power at a time: they stay in the cache."""
@@ -38,7 +42,7 @@ def norm(xp, arrays: Sequence[Any], p: float = 2.0) -> tuple[Any, Any]:
         return _general_norm(xp, arrays, p)
     needs_scale = any([x.dtype == _FLOAT64 and x.size for x in arrays])
     if xp is np:
-        total = sum([sum_of_squares(np, x) for x in arrays])
+        total = sum([sum_of_squares(np, x) for x in short_joined(arrays)])
         # In between no square that matters was lost; those of narrower types never are.
         if not needs_scale or 1e-280 < total < 1e300:
             return 1.0, total**0.5
@@ -53,6 +57,24 @@ def norm(xp, arrays: Sequence[Any], p: float = 2.0) -> tuple[Any, Any]:
     for x in arrays:
         total = total + sum_of_squares(xp, x)
     return scale, xp.sqrt(total)
+
+
+def short_joined(arrays: Sequence[Any]) -> Sequence[Any]:
+    """`arrays` with neighbours of one dtype that are short joined to one vector each, which is quicker to square.
+
+    Whoever hands over a vector for all of the arrays that would be joined gets the same sum, bit for bit.
+    """
+    if len(arrays) == 1:
+        return arrays
+    found: list[Any] = []
+    for dtype, group in groupby(arrays, key=_dtype_if_short):
+        run = list(group)
+        found.extend(run if dtype is None or len(run) == 1 else [np.concatenate([x.reshape(-1) for x in run])])
+    return found
+
+
+def _dtype_if_short(x) -> Any:
+    return x.dtype if x.size <= SHORT else None
 
 
 def norms_over(xp, x, axes: tuple[int, ...], p: float = 2.0) -> tuple[Any, Any]:
@@ -153,7 +175,7 @@ def _general_norm(xp, arrays: Sequence[Any], p: float) -> tuple[Any, Any]:
     return (float(scale), float(ratio)) if xp is np else (scale, ratio)
 
 
-@kernel("global_norm")
+@kernel("global_norm", joins="short")
 def global_norm(xp, xs, *, p, out=None):
     scale, ratio = norm(xp, xs, p)
     dtype = np.result_type(np.float32, *[x.dtype for x in xs])

@@ -32,6 +32,8 @@ class Kernel:
     takes_wanted: bool
     view_of: int | None
     """Position of the input whose memory the first output may share, a list of outputs with a list of inputs."""
+    joins: str | None
+    """Which of the arrays of a list may come joined."""
 
 
 _KERNELS: dict[tuple[str, str | None], Kernel] = {}
@@ -41,7 +43,12 @@ _JIT_SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
 
 
 def kernel(
-    type: str, *, place: str | None = None, view: str | None = None, rows: bool = False
+    type: str,
+    *,
+    place: str | None = None,
+    view: str | None = None,
+    rows: bool = False,
+    joins: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as the kernel of an operator type.
 
@@ -56,6 +63,9 @@ def kernel(
         list too, and each of it may share the memory of its counterpart.
     rows : bool
         For selected rows.
+    joins : {'all', 'short'}, optional
+        Lists of arrays that are neighbours in memory may come as one vector: 'all' of every list that has one array for
+        each output, and of the outputs too, or runs of 'short' ones, see `minigraph.kernels.norm.short_joined`.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,6 +82,7 @@ def kernel(
             takes_rng="rng" in keywords,
             takes_wanted="wanted" in keywords,
             view_of=None if view is None else inputs.index(view),
+            joins=joins,
         )
         return function
 
@@ -83,7 +94,8 @@ def specialize(*types: str, jit: bool = False) -> Callable[[Callable[..., Any]],
 
     It is called as ``f(xp, *inputs, **attrs)`` where an input has ``shape`` and a NumPy ``dtype``, when a plan is
     built, with ``wanted`` besides if the kernel takes it. It returns a function of the input arrays and an optional
-    ``out``, or None to keep the kernel. That function must agree with the kernel bit for bit.
+    ``out``, which shares no memory with them, or None to keep the kernel. That function must agree with the kernel bit
+    for bit.
 
     With `jit` it is asked first, by executors that compile, and offers loops for the processor. They may round in
     another way than the kernel, as the module that offers them says, and their ``out`` may be one of the inputs.

@@ -10,13 +10,13 @@ import itertools
 import linecache
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CodeType, TracebackType
 from typing import Any, NamedTuple
 
 from minigraph.kernels import find_specializer
-from minigraph.lowering import Step, Steps, Value, attrs_for_kernel, wanted_outputs
+from minigraph.lowering import Joined, Step, Steps, Value, attrs_for_kernel, wanted_outputs
 from minigraph.memory import Layout
 from minigraph.place import Place
 
@@ -31,6 +31,10 @@ class Compiled:
     source: str
     filename: str
     step_of_line: dict[int, Step]
+    state: list[Value | Joined]
+    """What the function takes as its state, in order."""
+    replaces: list[str]
+    """Names of the new state that it returns."""
     ticks: list[int] | None = None
     """When it was made to be timed: nanoseconds at which the latest run began and each of its steps ended."""
 
@@ -73,7 +77,12 @@ class _Writer:
         self.namespace: dict[str, Any] = {"xp": place.xp}
         self.lines: list[str] = []
         self.step_of_line: dict[int, Step] = {}
+        self.replaced = steps.replaced_state
         self._locals: dict[int, str] = {}
+        self._state: dict[int, Value | Joined] = {}
+        self._written_over = {id(v) for step in steps.steps if step.in_place for v in step.values_written()}
+        """New values in the memory of old ones, which they share a local variable with."""
+        self._copied = {id(value) for values in steps.copied.values() for value in values}
         self._taken = dict.fromkeys(("feeds", "state", "rng", "buffers", "xp", "ticks", "now", "_"), 1)
         self._kernels: dict[int, str] = {}
 
@@ -83,41 +92,55 @@ class _Writer:
         linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
         code: CodeType = compile(source, filename, "exec")
         exec(code, self.namespace)
-        return Compiled(self.namespace["run"], source, filename, self.step_of_line, self.ticks)
+        run = self.namespace["run"]
+        return Compiled(
+            run, source, filename, self.step_of_line, list(self._state.values()), list(self.replaced), self.ticks
+        )
 
     def _source(self) -> str:
-        steps = self.steps
-        self.lines = ["def run(feeds, state, rng, buffers):"]
-        self._unpack(steps.feeds, "feeds")
-        self._unpack(steps.state, "state")
-        if self.layout.places:
-            self._buffers = [self._unused(f"buffer_{i}") for i in range(len(self.layout.places))]
-            self.lines.append(f"    {''.join(f'{name}, ' for name in self._buffers)} = buffers")
+        self._buffers = [self._unused(f"buffer_{i}") for i in range(len(self.layout.places))]
+        body = self._body()
+        head = ["def run(feeds, state, rng, buffers):"]
+        head += _unpack([self._local(v) for v in self.steps.feeds], "feeds")
+        head += _unpack([self._local(v) for v in self._state.values()], "state")
+        head += _unpack(self._buffers, "buffers")
         if self.ticks is not None:
             self.namespace.update(ticks=self.ticks, now=self.place.now)
-            self.lines.append("    ticks[:] = [now()]")
-        for step, released in zip(steps.steps, steps.released, strict=True):
-            # Numbered as linecache counts: the line about to be written.
-            self.step_of_line[len(self.lines) + 1] = step
-            self.lines.append(f"    {self._call(step)}")
-            if released:
-                self.lines.append(f"    del {', '.join(map(self._local, released))}")
+            head.append("    ticks[:] = [now()]")
+        # Numbered as linecache counts.
+        self.step_of_line = {len(head) + line: step for line, step in self.step_of_line.items()}
+        return "\n".join([*head, *body]) + "\n"
+
+    def _body(self) -> list[str]:
+        steps, lines = self.steps, self.lines
+        for number, (step, released) in enumerate(zip(steps.steps, steps.released, strict=True)):
+            for value in steps.copied.get(number, ()):
+                self.step_of_line[len(lines) + 1] = step
+                lines.append(f"    {self._buffers[self.layout.place_of[id(value)]]}[...] = {self._local(value)}")
+            self.step_of_line[len(lines) + 1] = step
+            lines.append(f"    {self._call(step)}")
+            gone = [self._local(value) for value in released if id(value) in self._locals]
+            if gone:
+                lines.append(f"    del {', '.join(gone)}")
             if self.ticks is not None:
-                self.lines.append("    ticks.append(now())")
+                lines.append("    ticks.append(now())")
         fetches = "".join(f"{self._local(v)}, " for v in steps.fetches)
-        new_state = "".join(f"{self._local(v)}, " for v in steps.new_state.values())
-        self.lines.append(f"    return ({fetches}), ({new_state})")
-        return "\n".join(self.lines) + "\n"
+        new_state = "".join(f"{self._local(v)}, " for v in self.replaced.values())
+        lines.append(f"    return ({fetches}), ({new_state})")
+        return lines
 
-    def _unpack(self, values: list[Value], source: str) -> None:
-        if values:
-            self.lines.append(f"    {''.join(f'{self._local(v)}, ' for v in values)} = {source}")
-
-    def _local(self, value: Value | None) -> str:
+    def _local(self, value: Value | Joined | None) -> str:
         if value is None:
             return "None"
+        if isinstance(value, Value) and id(value) in self._written_over:
+            assert value.storage is not None
+            return self._local(value.storage)
+        if isinstance(value, Joined) and id(value) in self.layout.place_of:
+            return self._buffers[self.layout.place_of[id(value)]]
         name = self._locals.get(id(value))
         if name is None:
+            if isinstance(value, Joined) or value.origin == "state":
+                self._state[id(value)] = value
             # An underscore in front keeps clear of kernels, keywords and builtins.
             name = self._locals[id(value)] = self._unused("_" + re.sub(r"\W", "_", value.name))
         return name
@@ -130,16 +153,17 @@ class _Writer:
         return name
 
     def _call(self, step: Step) -> str:
-        values = [
-            "[" + ", ".join(map(self._local, entry)) + "]" if isinstance(entry, list) else self._local(entry)
-            for entry in step.inputs
-        ]
+        entries = [step.joined.get(i, entry) for i, entry in enumerate(step.inputs)]
+        values = [self._list(entry) if isinstance(entry, list) else self._local(entry) for entry in entries]
         special = self._specialized(step)
         if special is not None:
             call = f"{special}({', '.join([*values, *self._out(step)])})"
         else:
             call = f"{self._kernel(step)}({', '.join(['xp', *values, *self._keywords(step)])})"
-        return f"{self._targets(step)} = {call}"
+        return call if step.in_place else f"{self._targets(step)} = {call}"
+
+    def _list(self, values: Sequence[Value | Joined | None]) -> str:
+        return f"[{', '.join(map(self._local, values))}]"
 
     def _targets(self, step: Step) -> str:
         if len(step.outputs) == 1 and not step.op.definition.outputs[0].duplicable:
@@ -163,13 +187,24 @@ class _Writer:
     def _out(self, step: Step) -> list[str]:
         """The arrays that the kernel is to write to, as a keyword; nothing if it may choose."""
         if step.in_place:
-            outs = [self._local(v.storage) for v in step.values_written()]
-            return [f"out={outs[0] if len(outs) == 1 else '(' + ', '.join(outs) + ')'}"]
-        places = [self.layout.place_of.get(id(slot[0])) if slot else None for slot in step.outputs]
-        if all(place is None for place in places):
-            return []
-        outs = ["None" if place is None else self._buffers[place] for place in places]
+            outs = [self._written_to(step, i) for i, values in enumerate(step.outputs) if values]
+        else:
+            places = [None if not slot or slot[0] is None else self._place(slot[0]) for slot in step.outputs]
+            if all(place is None for place in places):
+                return []
+            outs = ["None" if place is None else self._buffers[place] for place in places]
         return [f"out={outs[0] if len(outs) == 1 else '(' + ', '.join(outs) + ')'}"]
+
+    def _place(self, value: Value) -> int | None:
+        """The number of the place that a kernel is to write `value` to."""
+        return None if id(value) in self._copied else self.layout.place_of.get(id(value))
+
+    def _written_to(self, step: Step, slot: int) -> str:
+        """The state that an output takes over: an array, a list of them, or one vector in a list."""
+        if step.targets is not None:
+            return self._list([step.targets[slot]])
+        storage = [value.storage for value in step.outputs[slot] if value is not None]
+        return self._list(storage) if step.op.definition.outputs[slot].duplicable else self._local(storage[0])
 
     def _kernel(self, step: Step) -> str:
         function = step.kernel.function
@@ -212,6 +247,10 @@ class _Writer:
         if isinstance(value, tuple):
             return f"({''.join(f'{self._literal(v)}, ' for v in value)})"
         return repr(value)
+
+
+def _unpack(names: Sequence[str], source: str) -> list[str]:
+    return [f"    {''.join(f'{name}, ' for name in names)} = {source}"] if names else []
 
 
 def _type_of(value: Value) -> TypeOfArray:

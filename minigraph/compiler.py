@@ -13,10 +13,12 @@ from minigraph.passes import (
     FuseGlobalNorm,
     FuseSoftmaxCrossEntropy,
     MergeMatmuls,
+    MergeUpdates,
     Pass,
     Pipeline,
     RemoveDeadOps,
     ShareCommonSubexpressions,
+    ShrinkInUpdate,
     TransposeIntoMatmul,
 )
 
@@ -41,6 +43,8 @@ _KEEP_BITS: dict[str, Pass] = {
     "clean_up": CleanUp(),
     "transpose_into_matmul": TransposeIntoMatmul(),
     "share_common_subexpressions": ShareCommonSubexpressions(),
+    "merge_updates": MergeUpdates(),
+    "shrink_in_update": ShrinkInUpdate(),
 }
 _ROUND_OTHERWISE: dict[str, Pass] = {
     "fuse_softmax_cross_entropy": FuseSoftmaxCrossEntropy(),
@@ -96,8 +100,9 @@ class BuildStrategy:
 
     Attributes
     ----------
-    fold_constants, clean_up, share_common_subexpressions : bool
-        Run `FoldConstants`, `CleanUp`, `ShareCommonSubexpressions`; True by default. They keep every bit.
+    fold_constants, clean_up, share_common_subexpressions, merge_updates, shrink_in_update : bool
+        Run `FoldConstants`, `CleanUp`, `ShareCommonSubexpressions`, `MergeUpdates`, `ShrinkInUpdate`; True by default.
+        They keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
     fuse_softmax_cross_entropy, merge_matmuls : bool
@@ -128,7 +133,8 @@ class BuildStrategy:
     >>> strategy.fuse_softmax_cross_entropy = True
     >>> strategy.fold_constants = False
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
-    ['FuseGlobalNorm', 'CleanUp', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'RemoveDeadOps']
+    ['FuseGlobalNorm', 'CleanUp', 'ShareCommonSubexpressions', 'MergeUpdates', 'ShrinkInUpdate',
+     'FuseSoftmaxCrossEntropy', 'RemoveDeadOps']
     """
 
     enable_auto_fusion: bool

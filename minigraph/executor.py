@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minigraph import profiler
+from minigraph.arenas import form_arenas
+from minigraph.binding import Binding
 from minigraph.codegen import Compiled, generate
 from minigraph.compiler import CompiledProgram
 from minigraph.defaults import default_main_program
@@ -28,13 +30,13 @@ from minigraph.feeding import prepare_feed
 from minigraph.ir import Operator, Program, Variable, explain
 from minigraph.kernels.jit import is_available as is_jit_available
 from minigraph.kernels.jit import require as require_jit
-from minigraph.lowering import Steps, Value, concretize, prune, to_steps
+from minigraph.lowering import Steps, concretize, prune, to_steps
 from minigraph.memory import Blocks, Buffers, Layout, place_values
 from minigraph.passes import LOWERING
 from minigraph.passes.base import Pipeline
 from minigraph.passes.gradient_clip import NONFINITE_GUARD
 from minigraph.place import CPUPlace, Place
-from minigraph.scope import LoDTensor, Scope, ScopeVariable, SelectedRows, global_scope, is_rows, moved, type_of
+from minigraph.scope import LoDTensor, Scope, ScopeVariable, SelectedRows, global_scope, is_rows, type_of
 from minigraph.types import TensorType
 
 if TYPE_CHECKING:
@@ -50,9 +52,12 @@ class Plan:
     steps: Steps
     buffers: Buffers
     compiled: Compiled
+    binding: Binding
     must_copy: tuple[bool, ...]
     """Which fetches may share memory with something that lives on."""
     state_must_copy: tuple[bool, ...]
+    written_over: tuple[str, ...]
+    """Names of the state that a run updates in place."""
     may_raise_nonfinite: bool
     """Whether a run may end because a gradient is not finite, and then has to be repeated to find out why."""
 
@@ -87,20 +92,26 @@ def lower(
     passes.apply(private)
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
     may_raise = any(op.type == NONFINITE_GUARD and op.attr("policy") == "raise" for op in private.global_block().ops)
-    layout = place_values(steps) if place.kind == "cpu" else Layout()
+    layout = Layout()
+    if place.kind == "cpu":
+        form_arenas(steps)
+        layout = place_values(steps)
     compiled = generate(steps, place, layout, profiler.is_active(place), jit)
-    return Plan(private, steps, Buffers(layout), compiled, *_copies(steps), may_raise)
+    replaced = set(compiled.replaces)
+    written_over = tuple(name for name in steps.new_state if name not in replaced)
+    binding = Binding(steps, compiled.state, place)
+    return Plan(private, steps, Buffers(layout), compiled, binding, *_copies(steps), written_over, may_raise)
 
 
 def _copies(steps: Steps) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
-    """Which fetches and which new state must be copied, because something else shares their memory."""
-    shared = {id(v) for v in (*steps.feeds, *steps.state)}
+    """Which fetches and which replaced state must be copied, because something else shares their memory."""
+    in_arenas = [value for arena in steps.arenas for value in arena]
+    shared = {id(v) for v in (*steps.feeds, *steps.state, *in_arenas)}
+    shared.update(id(v.root) for v in steps.new_state.values() if v.root.origin == "state")
     state_copies = []
-    for value in steps.new_state.values():
-        root = value.root
-        in_place = root.origin == "state" and root.name == value.name
-        state_copies.append(not in_place and id(root) in shared)
-        shared.add(id(root))
+    for value in steps.replaced_state.values():
+        state_copies.append(id(value.root) in shared)
+        shared.add(id(value.root))
     fetch_copies = []
     for value in steps.fetches:
         fetch_copies.append(id(value.root) in shared)
@@ -276,7 +287,7 @@ class Executor:
 
     def _run(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope) -> list[Any]:
         plan = self._plan(program, feeds, names)
-        state = [_state_value(scope.find_var(value.name), value, plan.steps, self.place) for value in plan.steps.state]
+        state = plan.binding.arrays(scope)
         rng = self._rng
         if plan.may_raise_nonfinite and self.place.kind == "cpu":
             rng = deepcopy(rng)  # to draw the same numbers again; that a generator of a GPU does not offer
@@ -285,15 +296,16 @@ class Executor:
             with np.errstate(all="ignore"):
                 fetched, new_state = self._call(plan, feeds, state)
         except NonfiniteError as error:
-            raise self._find_origin(plan, error, feeds, state, rng) from error
+            raise self._find_origin(plan, error, feeds, scope, rng) from error
         except Exception as error:
             raise self._blame(plan, error) from error
         if plan.compiled.ticks is not None:
             profiler.note(program, plan.steps.steps, plan.compiled.ticks, self.place)
         # Only now that all has succeeded does the scope change.
-        for name, value, copy in zip(plan.steps.new_state, new_state, plan.state_must_copy, strict=True):
+        for name, value, copy in zip(plan.compiled.replaces, new_state, plan.state_must_copy, strict=True):
             holder = scope.var(name)
             holder.value, holder.place = (value.copy() if copy else value), self.place
+        scope.note_written(plan.written_over)
         return _own(fetched, plan.must_copy, [*feeds.values(), *state, *new_state])
 
     def _call(self, plan: Plan, feeds: dict[str, Any], state: list[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -327,7 +339,7 @@ class Executor:
         return blame(error, step.op if step is not None else None)
 
     def _find_origin(
-        self, plan: Plan, error: NonfiniteError, feeds: dict[str, Any], state: list[Any], rng: Any
+        self, plan: Plan, error: NonfiniteError, feeds: dict[str, Any], scope: Scope, rng: Any
     ) -> MinigraphError:
         from minigraph.diagnosis import origin
 
@@ -335,7 +347,8 @@ class Executor:
         if step is None:
             return error
         ops = list(plan.program.global_block().ops)
-        values = {**feeds, **{value.name: array for value, array in zip(plan.steps.state, state, strict=True)}}
+        holders = {value.name: scope.find_var(value.name) for value in plan.steps.state}
+        values = {**feeds, **{name: holder.value for name, holder in holders.items() if holder is not None}}
         wanted = step.op.input("X")[step.op.attr("params").index(error.param)]
         details = [origin(ops[: ops.index(step.op)], [wanted], values, self.place, rng)]
         return explain(NonfiniteError(error.message, error.param, details=details), step.op, step.op.block)
@@ -409,32 +422,6 @@ def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
             )
         names.append(name)
     return tuple(names)
-
-
-def _state_value(holder: ScopeVariable | None, wanted: Value, steps: Steps, place: Place) -> Any:
-    value = holder.value if holder is not None else None
-    expected = wanted.tensor_type
-    if holder is None or value is None:
-        problem = ExecutionError(
-            f"{wanted.name} has no value in the scope",
-            hint="Run the startup program first, or set it with scope.var(name).get_tensor().set(array, place).",
-        )
-        raise _for_reader(problem, wanted, steps)
-    if value.shape != expected.shape or value.dtype != expected.dtype.numpy or is_rows(value) is not expected.is_rows:
-        problem = ExecutionError(
-            f"{wanted.name} is declared {expected} but the scope holds {type_of(value)}",
-            hint="Two programs that share a scope must agree on their parameters; use another Scope or another name.",
-        )
-        raise _for_reader(problem, wanted, steps)
-    if holder.place != place:
-        holder.value, holder.place = moved(value, holder.place, place), place
-    return holder.value
-
-
-def _for_reader(problem: MinigraphError, wanted: Value, steps: Steps) -> MinigraphError:
-    """`problem` with the first operator that reads the value, if one does: it may be fetched only."""
-    reader = next((step.op for step in steps.steps if wanted in step.values_read()), None)
-    return explain(problem, reader, reader.block) if reader is not None else problem
 
 
 def _result(value: Any, place: Place, return_numpy: bool, name: str) -> Any:

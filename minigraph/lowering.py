@@ -43,6 +43,15 @@ class Value:
 
 
 @dataclass(eq=False, slots=True)
+class Joined:
+    """A vector over values that are neighbours in memory."""
+
+    name: str
+    tensor_type: TensorType
+    parts: list[Value]
+
+
+@dataclass(eq=False, slots=True)
 class Step:
     """One kernel call."""
 
@@ -54,6 +63,10 @@ class Step:
     """By slot."""
     in_place: bool = False
     """Each output takes over the memory of the state it replaces."""
+    joined: dict[int, list[Value | Joined | None]] = field(default_factory=dict)
+    """By position of an input, the list that the kernel gets where a vector stands for some of the values."""
+    targets: list[Joined | None] | None = None
+    """By slot, the vectors that are written in place of the values, where a kernel gets all its lists as vectors."""
 
     def values_read(self) -> list[Value]:
         flat: list[Value] = []
@@ -78,6 +91,18 @@ class Steps:
     """Persistable variables and the value each has at the end."""
     released: list[list[Value]] = field(default_factory=list)
     """For each step, the values last used by it."""
+    arenas: list[list[Value]] = field(default_factory=list)
+    """Values that are to be neighbours in memory, see `minigraph.arenas`."""
+    vectors: list[Joined] = field(default_factory=list)
+    """All vectors over parts of arenas."""
+    copied: dict[int, list[Value]] = field(default_factory=dict)
+    """By position of a step, the values that must be copied to their places in an arena before it."""
+
+    @property
+    def replaced_state(self) -> dict[str, Value]:
+        """The part of the new state that is not written over the old one."""
+        written_over = {id(value) for step in self.steps if step.in_place for value in step.values_written()}
+        return {name: value for name, value in self.new_state.items() if id(value) not in written_over}
 
 
 def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str]) -> Program:

@@ -9,13 +9,15 @@ than it fills them into given arrays.
 from __future__ import annotations
 
 import bisect
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from minigraph.lowering import Step, Steps, Value
+from minigraph.arenas import can_be_placed, is_state
+from minigraph.lowering import Joined, Step, Steps, Value
 from minigraph.types import product
 
 LEAST_BYTES = 1024 * 1024
@@ -51,32 +53,78 @@ class Layout:
 
 def place_values(steps: Steps) -> Layout:
     """A layout for the values of `steps` that kernels can write to given memory."""
-    layout, free = Layout(), _Free()
-    kept = {id(v.root) for v in (*steps.fetches, *steps.new_state.values())}
-    taken: dict[int, tuple[int, int]] = {}
-    for step, gone in zip(steps.steps, _last_uses(steps), strict=True):
-        for value in step.values_written() if _takes_places(step, kept) else ():
-            size = _aligned(_bytes(value))
-            offset = free.take(size)
-            if offset is None:
-                offset, layout.size = layout.size, layout.size + size
-            taken[id(value)] = offset, size
-            layout.place_of[id(value)] = len(layout.places)
-            layout.places.append((offset, value.tensor_type.dtype.numpy, value.tensor_type.shape))
+    placer = _Placer(steps)
+    for number, (step, gone) in enumerate(zip(steps.steps, _last_uses(steps), strict=True)):
+        placer.place(step, steps.copied.get(number, []))
         # Given back only now: no kernel writes over what it reads.
+        placer.release(gone)
+    return placer.layout
+
+
+class _Placer:
+    """Gives values their places while the steps pass by."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.layout = Layout()
+        self._free = _Free()
+        self._kept = {id(v.root) for v in (*steps.fetches, *steps.new_state.values())}
+        self._taken: dict[int, tuple[int, int]] = {}
+        """By identity of a value or of an arena the piece of the block."""
+        self._arena_of = {id(value): arena for arena in steps.arenas if not is_state(arena) for value in arena}
+        self._roots = {id(arena): {id(value.root) for value in arena} for arena in self._arena_of.values()}
+        """By arena the values that must be gone before it is."""
+        self._arenas_at: defaultdict[int, list[list[Value]]] = defaultdict(list)
+        for arena in {id(arena): arena for arena in self._arena_of.values()}.values():
+            for root in self._roots[id(arena)]:
+                self._arenas_at[root].append(arena)
+        self._vectors_from: defaultdict[int, list[Joined]] = defaultdict(list)
+        for vector in steps.vectors:
+            self._vectors_from[id(vector.parts[0])].append(vector)
+
+    def place(self, step: Step, copied: Sequence[Value]) -> None:
+        for value in (*step.values_written(), *copied):
+            arena = self._arena_of.get(id(value))
+            if arena is not None and id(arena) not in self._taken:
+                self._place_arena(arena)
+        rest = [value for value in step.values_written() if id(value) not in self.layout.place_of]
+        can = [value for value in can_be_placed(step) if id(value) not in self._kept]
+        if all(value in can for value in rest) and any(_bytes(value) >= LEAST_BYTES for value in rest):
+            for value in rest:
+                self._set(value, self._take(id(value), _bytes(value)))
+
+    def release(self, gone: Sequence[int]) -> None:
+        """Give back the places of values that nothing reads later, by the identities of their roots."""
         for root in gone:
-            if root in taken:
-                free.give(*taken.pop(root))
-    return layout
+            if root in self._taken:
+                self._free.give(*self._taken.pop(root))
+            for arena in self._arenas_at.pop(root, ()):
+                roots = self._roots[id(arena)]
+                if root not in self._kept:
+                    roots.discard(root)
+                if not roots:
+                    self._free.give(*self._taken[id(arena)])
 
+    def _place_arena(self, arena: list[Value]) -> None:
+        """Side by side, without gaps."""
+        offset = self._take(id(arena), sum(map(_bytes, arena)))
+        for value in arena:
+            self._set(value, offset)
+            for vector in self._vectors_from[id(value)]:
+                self._set(vector, offset)
+            offset += _bytes(value)
 
-def _takes_places(step: Step, kept: set[int]) -> bool:
-    """Whether all that `step` writes can have a place, and something of it is large enough to be worth one."""
-    if not step.kernel.takes_out or step.in_place or any(slot.duplicable for slot in step.op.definition.outputs):
-        return False
-    values = step.values_written()
-    can = all(v.storage is None and v.has_known_size and id(v) not in kept for v in values)
-    return can and any(_bytes(value) >= LEAST_BYTES for value in values)
+    def _take(self, owner: int, size: int) -> int:
+        """The offset of room for `size` bytes."""
+        size = _aligned(size)
+        offset = self._free.take(size)
+        if offset is None:
+            offset, self.layout.size = self.layout.size, self.layout.size + size
+        self._taken[owner] = offset, size
+        return offset
+
+    def _set(self, value: Value | Joined, offset: int) -> None:
+        self.layout.place_of[id(value)] = len(self.layout.places)
+        self.layout.places.append((offset, value.tensor_type.dtype.numpy, value.tensor_type.shape))
 
 
 def _bytes(value: Value) -> int:
@@ -135,14 +183,15 @@ class Blocks:
         try:
             block = self._free.pop()
         except IndexError:
-            block = _new_block(0)
-        return block if block.size >= size else _new_block(size)
+            block = new_block(0)
+        return block if block.size >= size else new_block(size)
 
     def give_back(self, block: np.ndarray[Any, Any]) -> None:
         self._free.append(block)
 
 
-def _new_block(size: int) -> np.ndarray[Any, Any]:
+def new_block(size: int) -> np.ndarray[Any, Any]:
+    """So many bytes, aligned."""
     raw = np.empty(size + _ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % _ALIGNMENT
     return raw[start : start + size]

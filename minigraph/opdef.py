@@ -394,16 +394,23 @@ def op(
             backend_attrs=dict(backend_attrs or {}),
             doc=inspect.cleandoc(infer.__doc__ or ""),
         )
-        _register(definition)
+        define(definition)
         if isinstance(grad, FusedGrad):
             grad.complete(definition)
-            _register(grad.define(definition))
+            define(grad.define(definition))
         return infer
 
     return decorate
 
 
-def _register(definition: OpDef) -> None:
+def define(definition: OpDef) -> None:
+    """Register a definition that was made of another one; `op` makes them of functions.
+
+    Raises
+    ------
+    TypeError
+        If the type is defined already.
+    """
     if definition.type in _DEFINITIONS:
         raise TypeError(f"operator {definition.type} is defined twice")
     _DEFINITIONS[definition.type] = definition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -158,15 +158,43 @@ def moved(value: Any, source: Place, target: Place) -> Any:
     return SparseRows(rows, values, value.height, value.is_merged)
 
 
+class Changes:
+    """Counts how often a variable of a family of scopes was given another array."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def add(self) -> None:
+        self._count += 1
+
+
 class ScopeVariable:
     """A named slot of a scope; `value` is None until something is stored."""
 
-    __slots__ = ("name", "place", "value")
+    __slots__ = ("_changes", "_value", "name", "place")
 
-    def __init__(self, name: str, value: Any = None, place: Place | None = None) -> None:
+    def __init__(
+        self, name: str, value: Any = None, place: Place | None = None, changes: Changes | None = None
+    ) -> None:
         self.name = name
-        self.value = value
+        self._value = value
         self.place: Place = place or CPUPlace()
+        self._changes = changes or Changes()
+
+    @property
+    def value(self) -> Any:
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._value = value
+        self._changes.add()
 
     def get_tensor(self) -> LoDTensor:
         return LoDTensor(self)
@@ -214,12 +242,13 @@ class Scope:
 
     def __init__(self, parent: Scope | None = None) -> None:
         self._parent = parent
+        self.changes: Changes = parent.changes if parent is not None else Changes()
         self._variables: dict[str, ScopeVariable] = {}
         self._kids: list[Scope] = []
 
     def var(self, name: str) -> ScopeVariable:
         """The variable with this name, found here or in a parent, else made here."""
-        return self.find_var(name) or self._variables.setdefault(name, ScopeVariable(name))
+        return self.find_var(name) or self._variables.setdefault(name, ScopeVariable(name, changes=self.changes))
 
     def find_var(self, name: str) -> ScopeVariable | None:
         """The variable with this name here or in a parent, or None."""
@@ -230,6 +259,9 @@ class Scope:
                 return found
             scope = scope._parent
         return None
+
+    def note_written(self, names: Sequence[str]) -> None:
+        """Called when the arrays of these variables were written over."""
 
     def local_var_names(self) -> list[str]:
         return list(self._variables)

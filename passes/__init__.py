@@ -13,10 +13,17 @@ from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
 from minigraph.passes.gradient_clip import ClipGradients
 from minigraph.passes.merge_matmuls import MergeMatmuls
+from minigraph.passes.merge_updates import MergeUpdates
+from minigraph.passes.shrink_in_update import ShrinkInUpdate
 from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
 
 LEGALIZE = Pipeline((FuseGlobalNorm(), RemoveDeadOps()))
-LOWERING = Pipeline((FuseGlobalNorm(), FoldConstants(), CleanUp(), ShareCommonSubexpressions(), RemoveDeadOps()))
+LOWERING = Pipeline(
+    (
+        FuseGlobalNorm(), FoldConstants(), CleanUp(), ShareCommonSubexpressions(), MergeUpdates(), ShrinkInUpdate(),
+        RemoveDeadOps(),
+    )
+)  # fmt: skip
 
 __all__ = [
     "LEGALIZE",
@@ -27,9 +34,11 @@ __all__ = [
     "FuseGlobalNorm",
     "FuseSoftmaxCrossEntropy",
     "MergeMatmuls",
+    "MergeUpdates",
     "Pass",
     "Pipeline",
     "RemoveDeadOps",
     "ShareCommonSubexpressions",
+    "ShrinkInUpdate",
     "TransposeIntoMatmul",
 ]

@@ -7,12 +7,13 @@ convert them. To add a row, append it to `SAMPLES`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from minigraph.opdef import FusedGrad, OpDef, definition_of
+from minigraph.ops.merged_updates import MERGED, own_slots
 
 ALL_FLOATS = ("float64", "float32", "float16")
 
@@ -1052,3 +1053,30 @@ _PICKED_BY_POOLING = [
 ]
 
 SAMPLES += [*_PICKED_BY_POOLING, sample("assign", X=floats(2, 3), wrt="X")]
+
+
+def merged(row: Sample) -> Sample:
+    """The row of an update for two parameters, the second with other values."""
+    inputs = {
+        slot: [*arrays, *(array[:1] / 2 for array in arrays)] if slot in own_slots(row.definition) else arrays
+        for slot, arrays in row.inputs.items()
+    }
+    sizes = [int(array.size) for array in inputs["Param"]]
+    outputs = {slot: 2 for slot in row.outputs}
+    return replace(row, op=f"merged_{row.op}", inputs=inputs, outputs=outputs, attrs={**row.attrs, "sizes": sizes})
+
+
+_MERGED_UPDATES = [merged(row) for row in SAMPLES if f"merged_{row.op}" in MERGED]
+
+SAMPLES += [
+    *_MERGED_UPDATES,
+    *(
+        replace(row, inputs={**row.inputs, "ClipFactor": [np.array(factor)]}, attrs=row.attrs)
+        for row in _MERGED_UPDATES
+        for factor in ([1.0, 1.0, 4.0], [1.0, 1.0, 0.5], [1.0, 2.0**12, 3.0])
+    ),
+    *(
+        sample("clip_factor", X=[floats(3, 4), floats(5), floats(0, 2)], ClipNorm=number(1.0), p=p)
+        for p in (1.0, 2.0, np.inf)
+    ),
+]

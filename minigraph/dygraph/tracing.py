@@ -18,7 +18,7 @@ from minigraph.errors import OpError, ProgramError, Site, WrongTypeError, caller
 from minigraph.executor import Executor
 from minigraph.ir import Operator, Parameter, Program
 from minigraph.place import Place
-from minigraph.scope import Scope, ScopeVariable
+from minigraph.scope import Changes, Scope, ScopeVariable
 
 AnyTensor = Tensor | EagerParameter
 
@@ -326,9 +326,26 @@ class _SharedVariable(ScopeVariable):
         self._copied = self._tensor.value = None if value is None else value.copy()
 
 
+class _Unnoticed(Changes):
+    """For arrays that change without anyone counting: the count is another one whenever somebody looks."""
+
+    __slots__ = ()
+
+    @property
+    def count(self) -> int:
+        self.add()
+        return self._count
+
+
 class _SharedScope(Scope):
     """A scope that holds tensors."""
 
     def __init__(self, tensors: Mapping[str, AnyTensor]) -> None:
         super().__init__()
+        self.changes = _Unnoticed()
         self._variables.update({name: _SharedVariable(name, tensor) for name, tensor in tensors.items()})
+
+    def note_written(self, names: Sequence[str]) -> None:
+        for name in names:
+            holder = self._variables[name]
+            holder.value = holder.value

@@ -13,6 +13,7 @@ import minigraph.ops.error_function
 import minigraph.ops.indexing
 import minigraph.ops.loss
 import minigraph.ops.matrix
+import minigraph.ops.merged_updates
 import minigraph.ops.metric
 import minigraph.ops.norm
 import minigraph.ops.normalization

@@ -5,6 +5,7 @@ from __future__ import annotations
 from minigraph.opdef import fused, op
 from minigraph.ops.norm import require_positive_order
 from minigraph.types import (
+    DType,
     TensorType,
     normalize_axis,
     product,
@@ -85,6 +86,17 @@ def clip_by_global_norm(
     require_floating(clip_norm, "ClipNorm")
     require(product(clip_norm.shape) in (1, -1), f"ClipNorm must hold one number, got {list(clip_norm.shape)}")
     return list(xs), clip_norm.with_shape((1,))
+
+
+@op("clip_factor", inputs="X ClipNorm", outputs="Factor Norm", grad=None)
+def clip_factor(xs: list[TensorType], clip_norm: TensorType, *, p: float = 2.0) -> tuple[TensorType, TensorType]:
+    """What `clip_by_global_norm` would scale the tensors of X by, for an update to do.
+
+    ``Factor`` holds three numbers: the threshold, and two whose product is the joint norm, see
+    `minigraph.kernels.norm`. Their quotient may not fit one number. ``Norm`` is as there.
+    """
+    _, norm = clip_by_global_norm(xs, clip_norm, p=p)
+    return TensorType(DType.FP64, (3,)), norm
 
 
 @op("clip_by_axis_norm", inputs="X MaxNorm", outputs="Out", rows="X", grad=fused("X", "MaxNorm", to="X MaxNorm"))

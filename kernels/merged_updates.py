@@ -1,0 +1,133 @@
+"""Updates of many parameters at once: the kernel of one update, on lists of arrays or on long vectors.
+
+An executor that keeps what belongs together side by side in memory hands over one vector in place of a list. NumPy then
+updates it in pieces that stay in the cache. Every element is computed as by the kernel for one parameter.
+"""
+
+from __future__ import annotations
+
+import inspect
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+import minigraph.kernels.adaptive_optimizer
+import minigraph.kernels.optimizer  # noqa: F401
+from minigraph.kernels.clip import shrinker
+from minigraph.kernels.registry import find_kernel, kernel
+
+_OUTPUTS = {
+    "sgd": "param",
+    "momentum": "param velocity",
+    "adam": "param moment1 moment2 beta1_pow beta2_pow",
+    "adamw": "param moment1 moment2 beta1_pow beta2_pow",
+    "adamax": "param moment inf_norm beta1_pow",
+    "adagrad": "param moment",
+    "decayed_adagrad": "param moment",
+    "adadelta": "param squared_grad squared_update",
+    "rmsprop": "param moment mean_square mean_grad",
+    "ftrl": "param squared linear",
+}
+"""Updates that compute each element for itself, and which of their inputs they return anew."""
+
+_SHARED = frozenset({"rate", "beta1_tensor", "beta2_tensor", "skip"})
+"""Inputs that all parameters of a merged update have in common."""
+
+_NUMBERS = frozenset({"beta1_pow", "beta2_pow"})
+"""Inputs of which a parameter has one number, whatever its size."""
+
+_PIECE = 32768
+"""So many elements of each array are updated at a time: together they stay in the cache."""
+
+
+class _Merged:
+    """A kernel for many parameters, made of the kernel for one."""
+
+    def __init__(self, type: str) -> None:
+        found = find_kernel(type, "cpu")
+        assert found is not None
+        self.function = found.function
+        parameters = list(inspect.signature(self.function).parameters.values())
+        self.names = [p.name for p in parameters[1:] if p.kind is not p.KEYWORD_ONLY]
+        self.outputs = _OUTPUTS[type].split()
+        self.param, self.grad = self.names.index("param"), self.names.index("grad")
+        self.__signature__ = _merged_signature(parameters)
+
+    def __call__(self, xp, *inputs, sizes, out=None, **attrs):
+        *lists, factor = inputs
+        targets = [None] * len(self.outputs)
+        if out is not None:  # adamax need not have its last output
+            given = [out] if len(targets) == 1 else out
+            targets[: len(given)] = given
+        if len(lists[self.param]) < len(sizes) and not self._numbers_agree(lists):
+            lists = [x if name in _SHARED else _apart(x, sizes) for name, x in zip(self.names, lists, strict=True)]
+            targets = [_apart(x, sizes) for x in targets]
+        shrink = None if factor is None else shrinker(xp, lists[self.grad][0].dtype, factor)
+        results = []
+        for i in range(len(lists[self.param])):
+            arrays = [x if name in _SHARED else x[i] if x else None for name, x in zip(self.names, lists, strict=True)]
+            results.append(self._update(xp, arrays, [x[i] if x else None for x in targets], shrink, attrs))
+        by_output = tuple(list(each) for each in zip(*results, strict=True))
+        return by_output if len(by_output) > 1 else by_output[0]
+
+    def _numbers_agree(self, lists) -> bool:
+        """Whether parameters that came as one vector have the same number each."""
+        numbers = [x[0] for name, x in zip(self.names, lists, strict=True) if name in _NUMBERS]
+        return all(bool((x == x[0]).all()) for x in numbers)
+
+    def _update(self, xp, arrays, targets, shrink, attrs) -> list[Any]:
+        """The new arrays of one parameter, or of one vector of parameters whose numbers agree."""
+        arrays = [x.reshape(-1)[:1] if name in _NUMBERS else x for name, x in zip(self.names, arrays, strict=True)]
+        outs = [None if name in _NUMBERS else x for name, x in zip(self.outputs, targets, strict=True)]
+        results = self._in_pieces(xp, arrays, outs, shrink, attrs)
+        for i, name in enumerate(self.outputs):
+            if name in _NUMBERS and targets[i] is not None:
+                targets[i][...] = results[i]
+                results[i] = targets[i]
+        return results
+
+    def _in_pieces(self, xp, arrays, outs, shrink, attrs) -> list[Any]:
+        """`_at_once` for pieces of long arrays that are given room for what they become."""
+        size = arrays[self.param].size
+        long = [x for x in (*arrays, *outs) if getattr(x, "size", None) == size]
+        if xp is not np or size <= _PIECE or outs[0] is None or not all([x.flags.c_contiguous for x in long]):
+            return self._at_once(xp, arrays, outs, shrink, attrs)
+        flat = {id(x): x.reshape(-1) for x in long}
+        for start in range(0, size, _PIECE):
+            part = slice(start, start + _PIECE)
+            parts = [flat[id(x)][part] if id(x) in flat else x for x in arrays]
+            part_outs = [flat[id(x)][part] if id(x) in flat else x for x in outs]
+            results = self._at_once(xp, parts, part_outs, shrink, attrs)
+        return [result if out is None else out for result, out in zip(results, outs, strict=True)]
+
+    def _at_once(self, xp, arrays, outs, shrink, attrs) -> list[Any]:
+        if shrink is not None:
+            arrays[self.grad] = shrink(arrays[self.grad])
+        if len(outs) == 1:
+            return [self.function(xp, *arrays, **attrs, out=outs[0])]
+        return list(self.function(xp, *arrays, **attrs, out=None if outs[0] is None else tuple(outs)))
+
+
+def _apart(joined, sizes) -> Any:
+    """One vector as the vectors of so many elements, or numbers, that it was joined of; None and [] as they are."""
+    if not joined:
+        return joined
+    (vector,) = joined
+    if vector.size == len(sizes):
+        return list(vector.reshape(-1, 1))
+    return np.split(vector, list(accumulate(sizes))[:-1])
+
+
+def _merged_signature(parameters: list[inspect.Parameter]) -> inspect.Signature:
+    """That of a kernel, with two more parameters."""
+    out = next(p for p in parameters if p.name == "out")
+    factor = inspect.Parameter("factor", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    sizes = inspect.Parameter("sizes", inspect.Parameter.KEYWORD_ONLY)
+    inputs = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    keywords = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "out"]
+    return inspect.Signature([*inputs, factor, *keywords, sizes, out])
+
+
+for _type in _OUTPUTS:
+    kernel(f"merged_{_type}", joins="all")(_Merged(_type))

@@ -1,0 +1,134 @@
+"""The state of a plan: arrays of a scope, looked up once and again only when the scope was given others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from minigraph.arenas import is_state
+from minigraph.errors import ExecutionError, MinigraphError
+from minigraph.ir import explain
+from minigraph.lowering import Joined, Steps, Value
+from minigraph.memory import new_block
+from minigraph.place import Place
+from minigraph.scope import Scope, ScopeVariable, is_rows, moved, type_of
+
+
+@dataclass(slots=True)
+class _Bound:
+    """What was found in a scope, and how often that had changed by then."""
+
+    arrays: list[Any]
+    changes: int
+
+
+class Binding:
+    """Finds the arrays that a plan's function is given.
+
+    Parameters
+    ----------
+    steps : Steps
+    wanted : sequence of Value or Joined
+        State of `steps`, in the order in which the function takes it.
+    place : Place
+    """
+
+    def __init__(self, steps: Steps, wanted: Sequence[Value | Joined], place: Place) -> None:
+        self._steps = steps
+        self._wanted = wanted
+        self._place = place
+        self._arenas = [arena for arena in steps.arenas if is_state(arena)]
+        self._bound: WeakKeyDictionary[Scope, _Bound] = WeakKeyDictionary()
+
+    def arrays(self, scope: Scope) -> list[Any]:
+        """The arrays of `scope`, those of an arena side by side.
+
+        Raises
+        ------
+        ExecutionError
+            If a variable has no value, or one of another dtype or shape than the program declares.
+        """
+        bound = self._bound.get(scope)
+        if bound is None or bound.changes != scope.changes.count:
+            arrays = self._find(scope)
+            bound = self._bound[scope] = _Bound(arrays, scope.changes.count)
+        return bound.arrays
+
+    def _find(self, scope: Scope) -> list[Any]:
+        holders = {id(v): _checked(scope.find_var(v.name), v, self._steps, self._place) for v in self._steps.state}
+        for arena in self._arenas:
+            _gather([holders[id(value)] for value in arena])
+        return [
+            _vector([holders[id(part)].value for part in each.parts])
+            if isinstance(each, Joined)
+            else holders[id(each)].value
+            for each in self._wanted
+        ]
+
+
+def _gather(holders: list[ScopeVariable]) -> None:
+    """Move the arrays of `holders` to places side by side, unless they are there."""
+    arrays = [holder.value for holder in holders]
+    if _are_neighbours(arrays):
+        return
+    dtype, size = arrays[0].dtype, sum(array.size for array in arrays)
+    vector = new_block(size * dtype.itemsize).view(dtype)
+    start = 0
+    for holder, array in zip(holders, arrays, strict=True):
+        holder.value = vector[start : start + array.size].reshape(array.shape)
+        holder.value[...] = array
+        start += array.size
+
+
+def _are_neighbours(arrays: list[np.ndarray[Any, Any]]) -> bool:
+    base = arrays[0].base
+    if base is None or not all(array.base is base and array.flags.c_contiguous for array in arrays):
+        return False
+    expected = _address(arrays[0])
+    for array in arrays:
+        if array.size and _address(array) != expected:
+            return False
+        expected += array.nbytes
+    return True
+
+
+def _vector(parts: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """One array over neighbours."""
+    first = parts[0]
+    base: Any = first.base
+    return np.ndarray((sum(part.size for part in parts),), first.dtype, base, _address(first) - _address(base))
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _checked(holder: ScopeVariable | None, wanted: Value, steps: Steps, place: Place) -> ScopeVariable:
+    """`holder`, with its value moved to `place`."""
+    value = holder.value if holder is not None else None
+    expected = wanted.tensor_type
+    if holder is None or value is None:
+        problem = ExecutionError(
+            f"{wanted.name} has no value in the scope",
+            hint="Run the startup program first, or set it with scope.var(name).get_tensor().set(array, place).",
+        )
+        raise _for_reader(problem, wanted, steps)
+    if value.shape != expected.shape or value.dtype != expected.dtype.numpy or is_rows(value) is not expected.is_rows:
+        problem = ExecutionError(
+            f"{wanted.name} is declared {expected} but the scope holds {type_of(value)}",
+            hint="Two programs that share a scope must agree on their parameters; use another Scope or another name.",
+        )
+        raise _for_reader(problem, wanted, steps)
+    if holder.place != place:
+        holder.value, holder.place = moved(value, holder.place, place), place
+    return holder
+
+
+def _for_reader(problem: MinigraphError, wanted: Value, steps: Steps) -> MinigraphError:
+    """`problem` with the first operator that reads the value, if one does: it may be fetched only."""
+    reader = next((step.op for step in steps.steps if wanted in step.values_read()), None)
+    return explain(problem, reader, reader.block) if reader is not None else problem

@@ -1,0 +1,110 @@
+"""One update for many parameters, which an executor can do on long vectors."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from minigraph.ir import Operator, Program, VarKind
+from minigraph.opdef import definition_of
+from minigraph.ops.merged_updates import MERGED, own_slots
+from minigraph.passes.base import Pass
+from minigraph.passes.rewriting import Values, insert_for
+
+_MERGED_TYPE = {update: merged for merged, update in MERGED.items()}
+_OWN = {update: own_slots(definition_of(update)) for update in _MERGED_TYPE}
+
+
+@dataclass(frozen=True)
+class MergeUpdates(Pass):
+    """Update many parameters by one operator: ``merged_adam`` for several ``adam``, and so on.
+
+    Updates go together that are of one type and have the same attributes, learning rate and other inputs in common,
+    whose parameters are of one dtype, and whose gradients were clipped together, or not at all, so that
+    `ShrinkInUpdate` may follow.
+
+    Law: every value keeps its bits, because each element is computed as before. The merged operator stands where the
+    last of its updates stood: only updates are merged between which nobody reads or writes what they are about.
+    """
+
+    def apply(self, program: Program) -> bool:
+        values = Values(program)
+        groups = _Groups()
+        for op in program.global_block().ops:
+            groups.pass_by(op)
+            key = _key(op, values)
+            if key is not None:
+                groups.add(op, key)
+        several = [group.ops for group in groups.all if len(group.ops) > 1]
+        for group in several:
+            _merge(group)
+        return bool(several)
+
+
+def _key(op: Operator, values: Values) -> Any:
+    """What updates that may be merged have in common; None if `op` is not one that may be."""
+    if op.type not in _MERGED_TYPE:
+        return None
+    own = {slot: op.inputs[slot][0] for slot in _OWN[op.type] if op.inputs.get(slot)}
+    variables = [values.block.vars[name] for name in own.values()]
+    if any(var.kind is not VarKind.LOD_TENSOR or -1 in (var.shape or (-1,)) for var in variables):
+        return None
+    common = tuple((slot, names) for slot, names in op.inputs.items() if slot not in own)
+    clip = values.maker(values.input(op, "Grad"), "clip_by_global_norm")
+    dtypes = tuple(var.dtype for var in variables)
+    return op.type, common, tuple(sorted(op.attrs.items())), dtypes, tuple(own), tuple(op.outputs), id(clip)
+
+
+@dataclass(eq=False)
+class _Group:
+    key: Any
+    ops: list[Operator] = field(default_factory=list)
+
+
+class _Groups:
+    """Updates that may go together, while the operators of a block pass by."""
+
+    def __init__(self) -> None:
+        self.all: list[_Group] = []
+        self._open: dict[Any, _Group] = {}
+        self._reading: defaultdict[str, dict[_Group, None]] = defaultdict(dict)
+        self._writing: defaultdict[str, dict[_Group, None]] = defaultdict(dict)
+
+    def pass_by(self, op: Operator) -> None:
+        """Close the groups whose updates must be done before `op`: it reads or writes what they are about."""
+        closed = [group for name in op.input_arg_names for group in self._writing.pop(name, ())]
+        for name in op.output_arg_names:
+            closed += [*self._writing.pop(name, ()), *self._reading.pop(name, ())]
+        for group in closed:
+            if self._open.get(group.key) is group:
+                del self._open[group.key]
+
+    def add(self, op: Operator, key: Any) -> None:
+        """Put an update into the open group of its kind."""
+        group = self._open.get(key)
+        if group is None:
+            group = self._open[key] = _Group(key)
+            self.all.append(group)
+        group.ops.append(op)
+        for name in op.input_arg_names:
+            self._reading[name][group] = None
+        for name in op.output_arg_names:
+            self._writing[name][group] = None
+
+
+def _merge(ops: list[Operator]) -> None:
+    """Put one operator in the place of the last of `ops`, and remove them."""
+    last, block = ops[-1], ops[-1].block
+    own = _OWN[last.type]
+    inputs = {
+        slot: [op.inputs[slot][0] for op in ops] if slot in own else names
+        for slot, names in last.inputs.items()
+        if names
+    }
+    outputs = {slot: [op.outputs[slot][0] for op in ops] for slot, names in last.outputs.items() if names}
+    sizes = [prod(block.vars[op.inputs["Param"][0]].shape or ()) for op in ops]
+    insert_for(last, _MERGED_TYPE[last.type], inputs, outputs, {**last.attrs, "sizes": sizes})
+    for op in ops:
+        block.remove(op)

@@ -1,0 +1,67 @@
+"""Let the update scale gradients down to a joint norm: what is clipped need not be written first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minigraph.ir import Operator, Program
+from minigraph.opdef import EMPTY
+from minigraph.ops.merged_updates import MERGED
+from minigraph.passes.base import Pass
+from minigraph.passes.rewriting import Values, insert_for
+
+
+@dataclass(frozen=True)
+class ShrinkInUpdate(Pass):
+    """Turn a ``clip_by_global_norm`` whose results only merged updates read into a ``clip_factor`` that they apply.
+
+    The updates scale each gradient where they read it, or leave it alone when the norm is under the threshold. Nothing
+    is written for it.
+
+    Law: every value that is left keeps its bits, because the same factor multiplies the same gradients. The clipped
+    gradients are gone; so the clip stays as it is when someone fetches one.
+    """
+
+    def apply(self, program: Program) -> bool:
+        values = Values(program)
+        changed = False
+        for op in program.global_block().ops:
+            if op.type == "clip_by_global_norm" and not op.attr("strict"):
+                updates = _updates(op, values)
+                if updates:
+                    _rewrite(op, updates)
+                    changed = True
+        return changed
+
+
+def _updates(clip: Operator, values: Values) -> list[Operator]:
+    """The merged updates that read all that `clip` writes, and no other gradients; empty if that is not so."""
+    sources = dict(zip(clip.outputs["Out"], clip.inputs["X"], strict=True))
+    sources.pop(EMPTY, None)
+    updates: dict[Operator, None] = {}
+    for name, source in sources.items():
+        clipped = values.written(name, clip)
+        if not values.is_used_once(clipped):
+            return []
+        (reader,) = values.readers[clipped]
+        is_gradient = reader.type in MERGED and name in reader.inputs["Grad"] and not reader.inputs.get("ClipFactor")
+        if not is_gradient or not values.is_there(values.read(source, clip), reader):
+            return []
+        updates[reader] = None
+    if any(name not in sources for update in updates for name in update.inputs["Grad"]):
+        return []
+    return list(updates)
+
+
+def _rewrite(clip: Operator, updates: list[Operator]) -> None:
+    sources = dict(zip(clip.outputs["Out"], clip.inputs["X"], strict=True))
+    norm = clip.outputs["Norm"]
+    factor = f"{norm[0]}@FACTOR"
+    insert_for(
+        clip, "clip_factor", {"X": clip.inputs["X"], "ClipNorm": clip.inputs["ClipNorm"]},
+        {"Factor": factor, "Norm": norm}, {"p": clip.attr("p")},
+    )  # fmt: skip
+    for update in updates:
+        update.set_input("Grad", [sources[name] for name in update.inputs["Grad"]])
+        update.set_input("ClipFactor", [factor])
+    clip.block.remove(clip)
