@@ -135,7 +135,7 @@ class Block:
             If the name is taken by a variable of another type or shape.
         """
         if name is None:
-            name = unique_name.generate("_generated_var")
+            name = self.free_name("_generated_var")
         tensor_type = _tensor_type(name, shape, dtype)
         _refuse_lod(name, lod_level)
         existing = self.vars.get(name)
@@ -286,11 +286,18 @@ class Block:
         inputs = {slot: value for slot, value in slots_and_attrs.items() if slot in definition.input_slots}
         attrs = {key: value for key, value in slots_and_attrs.items() if key not in definition.input_slots}
         outs = {
-            slot.name: self.create_var(name=unique_name.generate(f"{layer}.tmp"), stop_gradient=stop_gradient)
+            slot.name: self.create_var(name=self.free_name(f"{layer}.tmp"), stop_gradient=stop_gradient)
             for slot in definition.outputs
         }
         self.append_op(type, inputs, outs, attrs)
         return outs[definition.outputs[0].name]
+
+    def free_name(self, key: str) -> str:
+        """A generated name that no variable has, even if the program was built under another `unique_name.guard`."""
+        name = unique_name.generate(key)
+        while self.find_var(name) is not None:
+            name = unique_name.generate(key)
+        return name
 
     def together(self, key: Any, emit: Callable[[Block, Pairs], list[Variable]], pairs: Pairs) -> list[Variable]:
         """What ``emit(block, pairs)`` returns, once its operators are appended to the block.

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 from minigraph.errors import NotFoundError, OpError, suggest
 from minigraph.types import TensorType
-from minigraph.unique_name import generate
 
 GRAD_SUFFIX = "@GRAD"
 EMPTY = "@EMPTY@"
@@ -106,9 +105,7 @@ class GradContext:
 
     def temporary(self) -> str:
         """A new name, for a value that one `OpSpec` writes and another one reads."""
-        name = generate(f"{self.op.type}.tmp")
-        while name in self.op.block.vars:
-            name = generate(name)
+        name: str = self.op.block.free_name(f"{self.op.type}.tmp")
         return name
 
 

@@ -255,8 +255,10 @@ def test_grad_takes_seeds_and_says_what_is_unused(imperative):
     with pytest.raises(ProgramError, match="do not depend on"):
         fluid.grad(y, unused)
     assert fluid.grad(y, [unused], allow_unused=True) == [None]
-    with pytest.raises(ProgramError, match="Gradients of gradients"):
-        fluid.grad(y, x, create_graph=True)
+    with pytest.raises(ProgramError, match="2 grad_outputs"):
+        fluid.grad(y, x, grad_outputs=[None, None])
+    with pytest.raises(ProgramError, match="only_inputs=False"):
+        fluid.grad(y, x, only_inputs=False)
 
 
 def test_a_gradient_can_be_set_and_cleared(imperative):

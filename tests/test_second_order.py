@@ -260,6 +260,23 @@ def test_a_batch_of_unknown_size_makes_no_difference():
         np.testing.assert_allclose(free, fixed, rtol=1e-9, atol=1e-12)
 
 
+def test_names_that_the_program_has_are_not_taken_again():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [2], "float64")
+        x.stop_gradient = False
+        with fluid.unique_name.guard():
+            y = fluid.layers.sin(x)
+            z = fluid.layers.square(fluid.layers.scale(y, 3.0))
+        with fluid.unique_name.guard():
+            (grad,) = fluid.gradients(z, x)
+        with fluid.unique_name.guard():
+            (second,) = fluid.gradients(grad, x)
+        value = np.array([0.3, -1.0])
+        found = fluid.Executor().run(feed={"x": value}, fetch_list=[z, second])
+    np.testing.assert_allclose(found[0], 9 * np.sin(value) ** 2)
+    np.testing.assert_allclose(found[1], 18 * np.cos(2 * value))
+
+
 def test_gradients_of_gradients_of_gradients():
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         x = fluid.data("x", [4], "float64")

@@ -174,38 +174,62 @@ def grad(
     outputs, inputs : Tensor or sequence of Tensor
     grad_outputs : Tensor or sequence of Tensor or None, optional
         What flows into each output; ones where None.
+    create_graph : bool
+        Remember how the gradients are computed, so that they have gradients themselves, as a penalty on them needs.
+    no_grad_vars : Tensor or sequence of Tensor, optional
+        What counts as a constant on the way.
     allow_unused : bool
         Give None for an input that the outputs do not depend on, instead of an error.
 
     Raises
     ------
     ProgramError
-        If an input is not used and `allow_unused` is False, or gradients of gradients are asked for.
+        If an input is not used and `allow_unused` is False, or `only_inputs` is False.
+
+    Examples
+    --------
+    >>> with guard():
+    ...     x = to_variable(np.array([1.0, 2.0]))
+    ...     x.stop_gradient = False
+    ...     (slope,) = grad(x * x * x, x, create_graph=True)
+    ...     (slope * slope).backward(grad_tensor=to_variable(np.ones(2)))
+    ...     print(slope.numpy(), x.gradient())  # 3 x ** 2, and the gradient of its square
+    [ 3. 12.] [ 36. 288.]
     """
     targets, sources = _as_list(outputs), _as_list(inputs)
-    for tensor in (*targets, *sources):
+    constants = [] if no_grad_vars is None else _as_list(no_grad_vars)
+    for tensor in (*targets, *sources, *constants):
         if not isinstance(tensor, Eager):
             raise WrongTypeError(f"grad needs tensors, got {tensor!r:.60}", site=caller_site())
-    if create_graph or no_grad_vars or not only_inputs:
+    if not only_inputs:
         raise ProgramError(
-            "grad does not take create_graph=True, no_grad_vars or only_inputs=False", site=caller_site(),
-            hint="Gradients of gradients are to be had in the static mode.",
+            "grad does not take only_inputs=False", site=caller_site(),
+            hint="backward() gives every tensor on the way its gradient.",
         )  # fmt: skip
     given = [None] * len(targets) if grad_outputs is None else _as_list(grad_outputs)
+    if len(given) != len(targets):
+        raise ProgramError(f"{len(targets)} outputs but {len(given)} grad_outputs", site=caller_site())
     block = targets[0].block
     seeds = [
-        block.place.xp.ones_like(target._held()) if seed is None else _seed(target, seed)
+        Tensor.of(block, block.place.xp.ones_like(target._held())) if seed is None else _seed(target, seed)
         for target, seed in zip(targets, given, strict=True)
     ]
-    arrays = Tape(targets).gradients(block.gradient_plans, sources, seeds)
-    for source, array in zip(sources, arrays, strict=True):
-        if array is None and not allow_unused:
+    tape = Tape(targets)
+    found: list[Tensor | None]
+    if create_graph:
+        with imperative():
+            found = tape.gradient_tensors(block, sources, seeds, constants)
+    else:
+        arrays = tape.gradients(block.gradient_plans, sources, [seed.value for seed in seeds], constants)
+        found = [None if array is None else Tensor.of(block, array) for array in arrays]
+    for source, gradient in zip(sources, found, strict=True):
+        if gradient is None and not allow_unused:
             raise ProgramError(
                 f"the outputs do not depend on {source.name}",
                 site=caller_site(),
                 hint="Allow it with allow_unused=True.",
             )
-    return [None if array is None else Tensor.of(block, array) for array in arrays]
+    return found
 
 
 def _seed(target: Tensor, seed: Any) -> Any:
@@ -213,7 +237,7 @@ def _seed(target: Tensor, seed: Any) -> Any:
         raise ProgramError(
             f"grad_outputs holds {seed!r:.60} for {target.name}, which is {target.tensor_type}", site=caller_site()
         )
-    return seed.value
+    return seed
 
 
 def _as_list(given: Tensor | Sequence[Any]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from minigraph import unique_name
 from minigraph.defaults import program_guard
-from minigraph.dygraph.tape import Call, GradientPlans, Step, is_recording, with_origin
+from minigraph.dygraph.tape import Call, GradientPlans, Step, given, is_recording, with_origin
 from minigraph.dygraph.tensor import Eager, EagerParameter, Tensor
 from minigraph.errors import (
     ExecutionError,
@@ -77,26 +77,35 @@ class EagerBlock(Block):
         """Compute the operator; `before` has no meaning here. What is returned calls its variables by position."""
         reads, writes = self._by_slot(inputs or {}), self._by_slot(outputs or {})
         call = self._call(type, reads, writes, attrs or {})
-        sources = [tensor for slot in call.op.inputs for tensor in reads[slot]]
         results = [tensor for slot in call.op.outputs for tensor in writes[slot]]
         for tensor, inferred in zip(results, call.output_types, strict=True):
             if tensor.tensor_type is not None and tensor.tensor_type != inferred:
                 _check_declared(type, tensor, inferred)
-        arrays = [tensor._held() for tensor in sources]
-        try:
-            with np.errstate(all="ignore"):
-                values = call.compute(self.place.xp, arrays, self.rng)
-        except Exception as error:
-            raise blame(error, self._linked(self._make_op(type, reads, writes, dict(attrs or {}), None))) from error
-        self._store(call, sources, arrays, results, values)
+        inputs = [given(tensor) for slot in call.op.inputs for tensor in reads[slot]]
+        self._compute(call, inputs, results, lambda: self._make_op(type, reads, writes, dict(attrs or {}), None))
         return call.op
 
-    def _store(
-        self, call: Call, sources: list[Any], arrays: list[Any], results: list[Any], values: Sequence[Any]
-    ) -> None:
+    def replay(self, op: Operator, values: dict[str, Any]) -> None:
+        """Compute an operator of a program on `values`, and add what it makes to them.
+
+        They are, by name, what a step reads: a tensor, its value and its origin.
+        """
+        reads = {slot: [values[name][0] for name in names] for slot, names in op.inputs.items()}
+        writes: dict[str, list[Any]] = {slot: [self.create_var() for _ in names] for slot, names in op.outputs.items()}
+        call = self._call(op.type, reads, writes, op.attrs)
+        inputs = [values[name] for slot in call.op.inputs for name in op.inputs[slot]]
+        self._compute(call, inputs, [tensor for slot in call.op.outputs for tensor in writes[slot]], lambda: op)
+        for slot, names in op.outputs.items():
+            values.update(zip(names, map(given, writes[slot]), strict=True))
+
+    def _compute(self, call: Call, inputs: Sequence[Any], results: list[Any], to_blame: Callable[[], Operator]) -> None:
         """Give the results their values, and remember the step if a gradient can flow back through it."""
-        recorded = is_recording() and call.definition.grad is not None and not all([t.stop_gradient for t in sources])
-        inputs = [(t, array, t._origin) for t, array in zip(sources, arrays, strict=True)] if recorded else ()
+        try:
+            with np.errstate(all="ignore"):
+                values = call.compute(self.place.xp, [array for _, array, _ in inputs], self.rng)
+        except Exception as error:
+            raise blame(error, self._linked(to_blame())) from error
+        recorded = is_recording() and call.is_differentiable and not all([t.stop_gradient for t, _, _ in inputs])
         for tensor, value, tensor_type in zip(results, values, call.output_types, strict=True):
             tensor.value = np.asarray(value) if isinstance(value, np.generic) else value
             tensor.tensor_type = tensor_type if tensor_type.is_static else type_of(value)

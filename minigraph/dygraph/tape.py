@@ -8,9 +8,10 @@ stands for is built, differentiated by `minigraph.backward` and compiled once fo
 from __future__ import annotations
 
 import itertools
+import operator
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -24,10 +25,11 @@ from minigraph.errors import NonfiniteError, Site
 from minigraph.executor import Executor
 from minigraph.ir import Operator, Parameter, Program, Variable
 from minigraph.kernels.sparse_gradients import added
-from minigraph.lowering import attrs_for_kernel
+from minigraph.lowering import attrs_for_kernel, wanted_outputs
 from minigraph.opdef import OpDef
 from minigraph.place import Place
 from minigraph.scope import Scope
+from minigraph.second_order import has_rule
 from minigraph.types import TensorType
 
 _SERIALS = itertools.count()
@@ -71,11 +73,18 @@ class Call:
         self.input_types, self.output_types = tuple(input_types), tuple(output_types)
         self._kernel = kernel
         self._keywords = attrs_for_kernel(self.op, kernel)
+        if kernel.takes_wanted:
+            self._keywords["wanted"] = wanted_outputs(self.op)
         self._slots = _argument_slices(op.definition, op.inputs)
 
     @property
     def definition(self) -> OpDef:
         return self.op.definition
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether a gradient can flow back through it, if need be once it is rewritten as other operators."""
+        return self.definition.grad is not None or has_rule(self.op)
 
     def compute(self, xp: Any, arrays: Sequence[Any], rng: Any) -> Sequence[Any]:
         """Arrays of the outputs by position, from those of the inputs."""
@@ -113,6 +122,11 @@ def _argument_slices(definition: OpDef, inputs: dict[str, tuple[str, ...]]) -> l
             found.append(first if count else None)
         first += count
     return found
+
+
+def given(tensor: Any) -> tuple[Any, Any, Any]:
+    """What a step reads of a tensor: it, its value and its origin."""
+    return tensor, tensor._held(), tensor._origin
 
 
 class Step:
@@ -167,19 +181,33 @@ class GradientPlans:
         self._executor = Executor(place)
         self._plans: OrderedDict[Any, GradientPlan] = OrderedDict()
 
-    def gradients(self, tape: Tape, targets: Sequence[int], inputs: Sequence[int], seeds: Sequence[Any]) -> list[Any]:
-        """Arrays of the gradients of the values `targets`, summed, for the values `inputs`; None where there is none.
-
-        `seeds` holds what flows into each target, an array.
-        """
-        key = tape.structure(), tuple(targets), tuple(inputs)
+    def plan(
+        self, tape: Tape, targets: Sequence[int], inputs: Sequence[int], constants: Sequence[int] = ()
+    ) -> GradientPlan:
+        """How the gradients of the values `targets` for `inputs` are computed, where none flows to `constants`."""
+        key = tape.structure(), tuple(targets), tuple(inputs), tuple(constants)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = _plan(tape, targets, inputs)
+            plan = self._plans[key] = _plan(tape, targets, inputs, constants)
             if len(self._plans) > _KEPT_PLANS:
                 self._plans.popitem(last=False)
         else:
             self._plans.move_to_end(key)
+        return plan
+
+    def gradients(
+        self,
+        tape: Tape,
+        targets: Sequence[int],
+        inputs: Sequence[int],
+        seeds: Sequence[Any],
+        constants: Sequence[int] = (),
+    ) -> list[Any]:
+        """Arrays of the gradients of the values `targets`, summed, for the values `inputs`; None where there is none.
+
+        `seeds` holds what flows into each target, an array.
+        """
+        plan = self.plan(tape, targets, inputs, constants)
         feed = {name: tape.values[i] if i >= 0 else seeds[-1 - i] for name, i in plan.feed.items()}
         names = [name for name in plan.fetch if name is not None]
         arrays = dict(zip(names, self._executor.compute(plan.program, feed, names, Scope()), strict=True))
@@ -205,6 +233,8 @@ class Tape:
         self.tensors: list[Any] = []
         self.numbers: dict[int, list[int]] = {}
         self._numbers: dict[Any, int] = {}
+        self._origins: dict[int, Any] = {}
+        """By number, for what a step made."""
         self._types: list[TensorType] = []
         self._constant: list[bool] = []
         self._wiring = [self._add(step) for step in self.steps]
@@ -218,7 +248,8 @@ class Tape:
         for i, (value, tensor_type, constant, reference) in enumerate(step.outputs):
             tensor = reference()
             has_it_still = tensor is not None and tensor._origin == (step, i)
-            self._declare((step, i), value, tensor_type, constant, tensor if has_it_still else None)
+            number = self._declare((step, i), value, tensor_type, constant, tensor if has_it_still else None)
+            self._origins[number] = step, i
         return step.call, reads, first
 
     def _number(self, tensor: Any, value: Any, origin: Any, tensor_type: TensorType) -> int:
@@ -245,18 +276,52 @@ class Tape:
         numbers = [found[0] for found in self.numbers.values()]
         return [self.tensors[i] for i in numbers if not self._constant[i] and self._types[i].dtype.is_floating]
 
-    def gradients(self, plans: GradientPlans, tensors: Sequence[Any], seeds: Sequence[Any]) -> list[Any]:
+    def gradients(
+        self, plans: GradientPlans, tensors: Sequence[Any], seeds: Sequence[Any], constants: Sequence[Any] = ()
+    ) -> list[Any]:
         """Arrays of the gradients for `tensors` of the targets, summed; None where there is none.
 
-        `seeds` holds an array for each target, what flows into it.
+        `seeds` holds an array for each target, what flows into it. No gradient flows to the tensors `constants`.
         """
-        wanted = [number for tensor in tensors for number in self.numbers.get(id(tensor), ())]
-        arrays = dict(zip(wanted, plans.gradients(self, self._targets, wanted, seeds), strict=True)) if wanted else {}
-        found = []
+        wanted, held = self._numbers_of(tensors), self._numbers_of(constants)
+        arrays = plans.gradients(self, self._targets, wanted, seeds, held) if wanted else []
+        return self._by_tensor(tensors, dict(zip(wanted, arrays, strict=True)), partial(added, plans.place.xp))
+
+    def gradient_tensors(
+        self, block: Any, tensors: Sequence[Any], seeds: Sequence[Any], constants: Sequence[Any] = ()
+    ) -> list[Any]:
+        """`gradients` as tensors that remember how they were computed, for gradients of gradients.
+
+        `seeds` are tensors here. The operators that give the gradients are computed one by one in the eager `block`.
+        """
+        wanted = self._numbers_of(tensors)
+        if not wanted:
+            return [None] * len(tensors)
+        plan = block.gradient_plans.plan(self, self._targets, wanted, self._numbers_of(constants))
+        values = {name: self._value(i, block) if i >= 0 else given(seeds[-1 - i]) for name, i in plan.feed.items()}
+        for op in plan.program.global_block().ops:
+            block.replay(op, values)
+        found = [None if name is None else values[name][0] for name in plan.fetch]
+        return self._by_tensor(tensors, dict(zip(wanted, found, strict=True)), operator.add)
+
+    def _value(self, number: int, block: Any) -> tuple[Any, Any, Any]:
+        """What a step reads for a value, whose tensor may be gone, or hold another one by now."""
+        tensor, value, made_by = self.tensors[number], self.values[number], self._origins.get(number)
+        if tensor is None:
+            tensor = block.tensor(value)
+            tensor.stop_gradient = self._constant[number]
+        return tensor, value, made_by
+
+    def _numbers_of(self, tensors: Sequence[Any]) -> list[int]:
+        return [number for tensor in tensors for number in self.numbers.get(id(tensor), ())]
+
+    def _by_tensor(self, tensors: Sequence[Any], found: dict[int, Any], add: Callable[[Any, Any], Any]) -> list[Any]:
+        """For each tensor the sum of what was found for its numbers."""
+        results = []
         for tensor in tensors:
-            parts = [arrays[number] for number in self.numbers.get(id(tensor), ()) if arrays[number] is not None]
-            found.append(reduce(partial(added, plans.place.xp), parts) if parts else None)
-        return found
+            parts = [found[number] for number in self.numbers.get(id(tensor), ()) if found[number] is not None]
+            results.append(reduce(add, parts) if parts else None)
+        return results
 
     def origin_of_nonfinite(self, tensor: Any, place: Place) -> str:
         """What made the first value that is not finite on the way to the gradient of the (one) target for `tensor`."""
@@ -307,10 +372,10 @@ def _renamed(slots: dict[str, tuple[str, ...]], names: Sequence[str]) -> dict[st
     return {slot: tuple(next(by_position) for _ in old) for slot, old in slots.items()}
 
 
-def _plan(tape: Tape, targets: Sequence[int], inputs: Sequence[int]) -> GradientPlan:
+def _plan(tape: Tape, targets: Sequence[int], inputs: Sequence[int], constants: Sequence[int]) -> GradientPlan:
     program, variables = tape.program()
     block = program.global_block()
-    computed = list(block.ops)
+    computed = set(block.ops)
     with unique_name.guard():
         seeds = [_like(variables[number], "@SEED") for number in targets]
         target, seed = variables[targets[0]], seeds[0]
@@ -322,9 +387,13 @@ def _plan(tape: Tape, targets: Sequence[int], inputs: Sequence[int]) -> Gradient
             ]
             target = block.emit("sum", X=[block.emit("reduce_sum", X=each, reduce_all=True) for each in weighted])
             seed = block.emit("fill_constant", shape=[1], value=1.0, dtype=int(target.dtype), stop_gradient=True)
-        found = gradients([target], [variables[number] for number in inputs], [seed])
-    for op in computed:
-        block.remove(op)
+        no_grad = [variables[number] for number in constants]
+        found = gradients([target], [variables[number] for number in inputs], [seed], no_grad)
+    # What has a value is fed, also where a gradient operator was rewritten and another one writes its result now.
+    known = {variable.name for variable in variables}
+    for op in list(block.ops):
+        if op in computed or known.issuperset(op.output_arg_names):
+            block.remove(op)
     numbers = {variable.name: number for number, variable in enumerate(variables)}
     numbers |= {variable.name: -1 - i for i, variable in enumerate(seeds)}
     read = {name for op in block.ops for name in op.input_arg_names} | {g.name for g in found if g is not None}
