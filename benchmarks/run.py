@@ -111,6 +111,18 @@ def clip_cost(settings):
         measuring.compare(f"(i) 50 layers of 32, batch 32: SGD, {what}", makers, settings)
 
 
+def lookups(settings):
+    import lookups
+    import measuring
+
+    for height in lookups.HEIGHTS:
+        for optimizer in lookups.OPTIMIZERS:
+            title = f"(j) {lookups.BATCH} rows of a table {height:,} x {lookups.WIDTH}: {optimizer}, sparse gradient"
+            measuring.compare(title, lookups.makers(height, optimizer), settings)
+        title = f"(j) {lookups.BATCH} rows of a table {height:,} x {lookups.WIDTH}: sgd, dense gradient"
+        measuring.compare(title, lookups.dense_makers(height), settings)
+
+
 WORKLOADS = {
     "seed": seed_step,
     "small": small_step,
@@ -121,6 +133,7 @@ WORKLOADS = {
     "chain": chain,
     "build": build,
     "clip-cost": clip_cost,
+    "lookups": lookups,
 }
 
 

@@ -60,8 +60,12 @@ class Model:
                 self.ids, SIZE, is_sparse=is_sparse, padding_idx=padding_idx, param_attr=attr, dtype=dtype
             )
             weight = fluid.initializer.NumpyArrayInitializer(rng.standard_normal((8, 3)).astype(dtype))
+            bias = fluid.initializer.Constant(0.5)
             hidden = layers.fc(
-                layers.reshape(self.found, [-1, 8]), 3, param_attr=fluid.ParamAttr("weight", weight), bias_attr=False
+                layers.reshape(self.found, [-1, 8]),
+                3,
+                param_attr=fluid.ParamAttr("weight", weight),
+                bias_attr=fluid.ParamAttr("bias", bias),
             )
             self.loss = layers.reduce_sum(layers.square(hidden))
         self.table = self.main.global_block().var("table")

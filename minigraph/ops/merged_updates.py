@@ -40,7 +40,9 @@ def own_slots(update: OpDef) -> tuple[str, ...]:
 
 def _merged(type: str, update: OpDef) -> OpDef:
     own = own_slots(update)
-    inputs = tuple(replace(slot, duplicable=slot.duplicable or slot.name in own) for slot in update.inputs)
+    inputs = tuple(
+        replace(slot, duplicable=slot.duplicable or slot.name in own, takes_rows=False) for slot in update.inputs
+    )
     return OpDef(
         type=type,
         inputs=(*inputs, Slot("ClipFactor", dispensable=True)),
