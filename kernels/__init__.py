@@ -10,6 +10,7 @@ import minigraph.kernels.averaging
 import minigraph.kernels.clip
 import minigraph.kernels.compare
 import minigraph.kernels.conv
+import minigraph.kernels.diagonal
 import minigraph.kernels.elementwise
 import minigraph.kernels.embedding
 import minigraph.kernels.error_function
@@ -23,11 +24,15 @@ import minigraph.kernels.norm
 import minigraph.kernels.normalization
 import minigraph.kernels.optimizer
 import minigraph.kernels.pool
+import minigraph.kernels.products
 import minigraph.kernels.random
+import minigraph.kernels.rectifier
 import minigraph.kernels.recurrent
 import minigraph.kernels.reduce
 import minigraph.kernels.reshaping
 import minigraph.kernels.search
+import minigraph.kernels.selection
+import minigraph.kernels.series
 import minigraph.kernels.sparse_gradients
 import minigraph.kernels.sparse_updates
 import minigraph.kernels.tensor

@@ -107,6 +107,16 @@ def log_grad(xp, x, d_out, *, out=None):
     return xp.true_divide(d_out, x, out=out)
 
 
+@kernel("log1p")
+def log1p(xp, x, *, out=None):
+    return xp.log1p(x, out=out)
+
+
+@kernel("log1p_grad")
+def log1p_grad(xp, x, d_out, *, out=None):
+    return xp.true_divide(d_out, x + 1, out=out)
+
+
 @kernel("sqrt")
 def sqrt(xp, x, *, out=None):
     return xp.sqrt(x, out=out)
@@ -237,6 +247,39 @@ def cos(xp, x, *, out=None):
 @kernel("cos_grad")
 def cos_grad(xp, x, d_out, *, out=None):
     return xp.multiply(d_out, -xp.sin(x), out=out)
+
+
+@kernel("asin")
+def asin(xp, x, *, out=None):
+    return xp.arcsin(x, out=out)
+
+
+@kernel("asin_grad")
+@widened
+def asin_grad(xp, x, d_out, *, out=None):
+    return xp.true_divide(d_out, xp.sqrt((1 - x) * (1 + x)), out=out)
+
+
+@kernel("acos")
+def acos(xp, x, *, out=None):
+    return xp.arccos(x, out=out)
+
+
+@kernel("acos_grad")
+@widened
+def acos_grad(xp, x, d_out, *, out=None):
+    return xp.true_divide(d_out, -xp.sqrt((1 - x) * (1 + x)), out=out)
+
+
+@kernel("atan")
+def atan(xp, x, *, out=None):
+    return xp.arctan(x, out=out)
+
+
+@kernel("atan_grad")
+@widened
+def atan_grad(xp, x, d_out, *, out=None):
+    return xp.true_divide(d_out, 1 + xp.square(x), out=out)
 
 
 def log_of_one_plus_exp(xp, x) -> Any:
@@ -413,6 +456,7 @@ def _offer_function(name: str) -> Any:
 for _type, _name in {
     "tanh": "tanh", "exp": "exp", "log": "log", "sqrt": "sqrt", "abs": "absolute", "square": "square", "sign": "sign",
     "floor": "floor", "ceil": "ceil", "sin": "sin", "cos": "cos", "reciprocal": "reciprocal",
+    "log1p": "log1p", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
 }.items():  # fmt: skip
     specialize(_type)(_offer_function(_name))
 

@@ -67,3 +67,23 @@ for _type, _name in {
     "greater_than": "greater", "greater_equal": "greater_equal",
 }.items():  # fmt: skip
     specialize(_type)(offer_function(_name))
+
+
+@kernel("isnan")
+def isnan(xp, x):
+    return xp.isnan(x).any().reshape(1)
+
+
+@kernel("isinf")
+def isinf(xp, x):
+    return xp.isinf(x).any().reshape(1)
+
+
+@kernel("is_empty")
+def is_empty(xp, x):
+    return xp.full(1, x.size == 0)
+
+
+@kernel("allclose")
+def allclose(xp, x, y, *, rtol, atol, equal_nan):
+    return xp.isclose(x, y, rtol, atol, equal_nan).all().reshape(1)

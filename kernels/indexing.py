@@ -158,17 +158,17 @@ def gather_grad(xp, x, index, d_out, *, overwrite):
 
 @kernel("gather_nd")
 def gather_nd(xp, x, index):
-    rows, numbers = _flat_rows(xp, x, index)
+    rows, numbers = flat_rows(xp, x, index)
     return rows[numbers].reshape(index.shape[:-1] + x.shape[index.shape[-1] :])
 
 
 @kernel("gather_nd_grad")
 def gather_nd_grad(xp, x, index, d_out):
-    rows, numbers = _flat_rows(xp, x, index)
+    rows, numbers = flat_rows(xp, x, index)
     return added_rows(xp, rows, numbers, d_out.reshape(len(numbers), rows.shape[1])).reshape(x.shape)
 
 
-def _flat_rows(xp, x, index) -> tuple[Any, Any]:
+def flat_rows(xp, x, index) -> tuple[Any, Any]:
     """`x` as a matrix with a row for each place that `index` can name, and the numbers of the rows it does name."""
     depth = index.shape[-1]
     numbers = xp.zeros(index.shape[:-1], np.int64)

@@ -15,6 +15,7 @@ from minigraph.kernels.activation import log_of_one_plus_exp, logistic, widened
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.tensor import times
 
 _FLOOR = -64.0
 """Exponents below this count as this in softmax, as in fluid: no probability is 0."""
@@ -325,3 +326,37 @@ def log_loss(xp, predicted, labels, *, epsilon, out=None):
 def log_loss_grad(xp, predicted, labels, d_loss, *, epsilon, out=None):
     slope = (1 - labels) / (1 - predicted + epsilon) - labels / (predicted + epsilon)
     return xp.multiply(slope, d_loss, out=out)
+
+
+@kernel("kldiv_loss")
+def kldiv_loss(xp, x, target, *, reduction):
+    wide, probability = _wide(x), _wide(target)
+    positive = probability > 0
+    loss = probability * (xp.log(xp.where(positive, probability, 1)) - wide)
+    xp.copyto(loss, 0, where=~positive)
+    if reduction == "none":
+        return _narrow(xp, loss, x.dtype)
+    everything = tuple(range(loss.ndim))
+    total = add_over(xp, loss, everything, keepdims=True, divisor=_divergence_divisor(x, reduction))
+    return total.reshape(1).astype(x.dtype, copy=False)
+
+
+@kernel("kldiv_loss_grad")
+def kldiv_loss_grad(xp, x, target, d_out, *, reduction):
+    share = _wide(d_out) / _divergence_divisor(x, reduction)
+    return _narrow(xp, xp.where(target > 0, -_wide(target) * share, 0), x.dtype)
+
+
+def _divergence_divisor(x, reduction) -> int:
+    return max({"mean": x.size, "batchmean": x.shape[0]}.get(reduction, 1), 1)
+
+
+@kernel("label_smooth")
+def label_smooth(xp, x, prior, *, epsilon, out=None):
+    share = epsilon / x.shape[-1] if prior is None else epsilon * _wide(prior).reshape(-1)
+    return _narrow(xp, (1 - epsilon) * _wide(x) + share, x.dtype, out)
+
+
+@kernel("label_smooth_grad")
+def label_smooth_grad(xp, d_out, *, epsilon, out=None):
+    return times(xp, d_out, 1 - epsilon, out)

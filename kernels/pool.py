@@ -140,10 +140,7 @@ def _first_hits(xp, source, pooled, d, indices) -> Any:
 
 def _regions(lengths, counts) -> Any:
     """For each result its place, and the index of its window."""
-    rows, columns = (
-        [slice(i * length // count, -(-(i + 1) * length // count)) for i in range(count)]
-        for length, count in zip(lengths, counts, strict=True)
-    )
+    rows, columns = (_even(length, count) for length, count in zip(lengths, counts, strict=True))
     for i, row in enumerate(rows):
         for j, column in enumerate(columns):
             yield (..., i, j), (..., row, column)
@@ -180,3 +177,48 @@ def _first_equal(xp, window, greatest) -> Any:
     chosen = xp.arange(flat.shape[2]) == hits.argmax(axis=2)[:, :, None]
     chosen &= hits
     return chosen.reshape(window.shape)
+
+
+# The greatest, and where it stands
+
+
+@kernel("max_pool2d_with_index")
+def max_pool2d_with_index(xp, x, *, ksize, global_pooling, adaptive, strides, paddings):
+    lengths = x.shape[2:]
+    if adaptive or global_pooling:
+        windows = [_even(length, count) for length, count in zip(lengths, ksize if adaptive else (1, 1), strict=True)]
+    else:
+        windows = [_inside(along) for along in lay_windows(lengths, ksize, strides, paddings, "EXPLICIT")]
+    rows, columns = windows
+    result = xp.empty((*x.shape[:2], len(rows), len(columns)), x.dtype)
+    places = xp.empty(result.shape, np.int32)
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
+            window = x[:, :, row, column]
+            width = window.shape[3]
+            flat = window.reshape(*x.shape[:2], window.shape[2] * width)
+            first = flat.argmax(axis=2)
+            result[:, :, i, j] = xp.take_along_axis(flat, first[:, :, None], axis=2)[:, :, 0]
+            places[:, :, i, j] = (first // width + row.start) * lengths[1] + first % width + column.start
+    return result, places
+
+
+@kernel("max_pool2d_with_index_grad")
+def max_pool2d_with_index_grad(xp, x, mask, d_out):
+    images, size = x.shape[0] * x.shape[1], x.shape[2] * x.shape[3]
+    wide = np.float32 if x.dtype == np.float16 else x.dtype
+    d_x = xp.zeros(images * size, wide)
+    places = xp.arange(images)[:, None] * size + mask.reshape(images, mask.shape[2] * mask.shape[3])
+    xp.add.at(d_x, places.reshape(-1), d_out.reshape(-1).astype(wide, copy=False))
+    return d_x.reshape(x.shape).astype(x.dtype, copy=False)
+
+
+def _even(length, count) -> list[slice]:
+    """The windows of `count` results that cover `length` elements."""
+    return [slice(i * length // count, -(-(i + 1) * length // count)) for i in range(count)]
+
+
+def _inside(along) -> list[slice]:
+    """What of each window lies inside of the image."""
+    begins = [i * along.stride - along.before for i in range(along.count)]
+    return [slice(max(begin, 0), min(begin + along.size, along.length)) for begin in begins]

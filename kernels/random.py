@@ -12,7 +12,7 @@ import numpy as np
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.registry import kernel
-from minigraph.kernels.tensor import copied, given_shape, number_in, times
+from minigraph.kernels.tensor import copied, given_shape, like_batch, number_in, times
 from minigraph.types import as_dtype
 
 
@@ -82,6 +82,42 @@ def randint(xp, shape_tensor, shape_tensor_list, *, shape, low, high, dtype, see
     generator = _seeded(xp, seed) if seed else rng
     dims = given_shape(shape, shape_tensor, shape_tensor_list)
     return generator.integers(low, high, dims, dtype=as_dtype(dtype).numpy)
+
+
+@kernel("uniform_random_batch_size_like")
+def uniform_random_batch_size_like(
+    xp, x, *, shape, input_dim_idx, output_dim_idx, min, max, seed, diag_num, diag_step, diag_val, dtype, rng=None
+):
+    return uniform_random(
+        xp, None, None, shape=like_batch(x, shape, input_dim_idx, output_dim_idx), min=min, max=max, seed=seed,
+        diag_num=diag_num, diag_step=diag_step, diag_val=diag_val, dtype=dtype, rng=rng,
+    )  # fmt: skip
+
+
+@kernel("gaussian_random_batch_size_like")
+def gaussian_random_batch_size_like(
+    xp, x, *, shape, input_dim_idx, output_dim_idx, mean, std, seed, dtype, rng=None
+):  # fmt: skip
+    dims = like_batch(x, shape, input_dim_idx, output_dim_idx)
+    return gaussian_random(xp, None, None, shape=dims, mean=mean, std=std, seed=seed, dtype=dtype, rng=rng)
+
+
+@kernel("randperm")
+def randperm(xp, *, n, dtype, seed, rng=None):
+    generator = _seeded(xp, seed) if seed else rng
+    # Sorted random numbers: CuPy's generators have no permutations. Two of 64 bits are hardly ever alike.
+    keys = generator.integers(0, 2**63, n, dtype=np.uint64)
+    return xp.argsort(keys, kind="stable").astype(as_dtype(dtype).numpy)
+
+
+@kernel("sampling_id")
+def sampling_id(xp, x, *, min, max, seed, rng=None):
+    generator = _seeded(xp, seed) if seed else rng
+    drawn = min + (max - min) * generator.random(len(x), dtype=np.float64)
+    reached = xp.cumsum(x, axis=1, dtype=np.float64) > drawn[:, None]
+    # Rounding may keep the sum of all below 1: the last column that has a chance is left then.
+    last = x.shape[1] - 1 - xp.argmax(x[:, ::-1] > 0, axis=1)
+    return xp.where(reached[:, -1], xp.argmax(reached, axis=1), last).astype(np.int64)
 
 
 @kernel("dropout")

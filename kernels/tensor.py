@@ -127,11 +127,16 @@ def fill_constant(
     return _filled(xp, given_shape(shape, shape_tensor, shape_tensor_list), number, element.numpy, out)
 
 
+def like_batch(x, shape, input_dim_idx, output_dim_idx) -> tuple[int, ...]:
+    """`shape` with a dimension of `x` put in."""
+    return (*shape[:output_dim_idx], x.shape[input_dim_idx], *shape[output_dim_idx + 1 :])
+
+
 @kernel("fill_constant_batch_size_like")
 def fill_constant_batch_size_like(
     xp, x, *, shape, input_dim_idx, output_dim_idx, dtype, value, str_value, out=None
 ):  # fmt: skip
-    dims = (*shape[:output_dim_idx], x.shape[input_dim_idx], *shape[output_dim_idx + 1 :])
+    dims = like_batch(x, shape, input_dim_idx, output_dim_idx)
     element = as_dtype(dtype)
     return _filled(xp, dims, constant_of(element, value, str_value), element.numpy, out)
 
@@ -164,6 +169,11 @@ def assign_value(xp, *, shape, dtype, bool_values, fp32_values, int32_values, in
 @kernel("shape")
 def shape(xp, x):
     return xp.array(x.shape, np.int32)
+
+
+@kernel("size")
+def size(xp, x):
+    return xp.array([x.size], np.int64)
 
 
 @kernel("increment")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -137,3 +138,10 @@ def split_lengths(length: int, num: int, sections: Sequence[int]) -> list[int]:
         return list(sections)
     require(length == -1 or length >= have, f"{shown} add up to more than the {length} elements of the dimension")
     return [section if section >= 0 else -1 if length == -1 else length - have for section in sections]
+
+
+def soft_relu_ends(dtype: np.dtype[Any], threshold: float) -> tuple[float, float]:
+    """What ``soft_relu`` gives at both ends, moved inwards by what rounding may do."""
+    low, high = np.logaddexp(0, [-threshold, threshold])
+    margin = 4 * np.finfo(dtype).eps
+    return float(low * (1 + margin)), float(high * (1 - margin))

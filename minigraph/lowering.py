@@ -335,7 +335,7 @@ def has_rows(op: Operator, block: Block) -> bool:
 
 def attrs_for_kernel(op: Operator, kernel: Kernel) -> dict[str, Any]:
     """The attributes that the kernel takes, with their values."""
-    return {name: op.attr(name) for name in kernel.attrs}
+    return {name: op.attr(name.removesuffix("_")) for name in kernel.attrs}
 
 
 def wanted_outputs(op: Operator) -> tuple[Any, ...]:

@@ -338,6 +338,8 @@ class OpDef:
                 args.append(types[0] if types else None)
         full = {name: attr.default for name, attr in self.attrs.items()}
         full.update(attrs)
+        if "lambda" in full:  # a word of Python's; see `op`
+            full["lambda_"] = full.pop("lambda")
         result = self.infer(*args, **full)
         results = result if type(result) is tuple else (result,)
         return {
@@ -359,6 +361,8 @@ def op(
     backend_attrs: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Define an operator type; the decorated function infers the output types.
+
+    The attribute ``lambda``, which no parameter can be called, is the parameter ``lambda_`` there and of the kernel.
 
     Parameters
     ----------
@@ -385,7 +389,7 @@ def op(
             type=type,
             inputs=tuple(_input_slot(name, p, name in rows.split()) for name, p in zip(names, slots, strict=True)),
             outputs=tuple(Slot(n.rstrip("*~?"), "*" in n, "?" in n, "~" in n) for n in outputs.split()),
-            attrs={p.name: _attr(p) for p in parameters if p.kind is p.KEYWORD_ONLY},
+            attrs={attr.name: attr for attr in (_attr(p) for p in parameters if p.kind is p.KEYWORD_ONLY)},
             infer=infer,
             grad=grad,
             backend_attrs=dict(backend_attrs or {}),
@@ -423,7 +427,8 @@ def _attr(parameter: inspect.Parameter) -> Attr:
     if kind not in _CONVERTERS:
         raise TypeError(f"attribute {parameter.name}: no attribute type {kind}")
     default = REQUIRED if parameter.default is parameter.empty else parameter.default
-    return Attr(parameter.name, kind, default if default is REQUIRED else _CONVERTERS[kind](default))
+    name = parameter.name.removesuffix("_")
+    return Attr(name, kind, default if default is REQUIRED else _CONVERTERS[kind](default))
 
 
 def definition_of(type: str) -> OpDef:

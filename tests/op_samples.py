@@ -1,151 +1,21 @@
 """One row for each operator, or several: inputs and attributes that are worth checking.
 
 A row is ``sample("op", X=array, Y=[array, array], attr=value)``. Floating-point arrays are given in float64; the tests
-convert them. To add a row, append it to `SAMPLES`.
+convert them. To add a row, append it to `SAMPLES` here or in the file of the operator's family in `samples`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sampling import Sample, distinct, floats, ints, number, positive, probabilities, sample
 
-from minigraph.opdef import FusedGrad, OpDef, definition_of
 from minigraph.ops.merged_updates import MERGED, own_slots
-
-ALL_FLOATS = ("float64", "float32", "float16")
-
-Arrays = dict[str, list[np.ndarray[Any, Any]]]
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """An operator with inputs and attributes to try it on.
-
-    Parameters
-    ----------
-    op : str
-        Operator type.
-    inputs : dict
-        Slot to arrays.
-    attrs : dict
-        Attributes.
-    outputs : dict
-        How many variables an output slot takes, where it is not as many as the first input slot of several has.
-    wrt : tuple of str
-        Slots to differentiate.
-    dtypes : tuple of str
-        The floating-point types to try. float64 has to be among them for the gradient to be checked.
-    is_random : bool
-        The values differ from run to run: only types are compared.
-    tolerance : float
-        How far the gradient may be from the central difference.
-    known : tuple of str
-        Slots whose dimensions are never unknown, because they decide how many the result has.
-    """
-
-    op: str
-    inputs: Arrays
-    attrs: dict[str, Any]
-    outputs: dict[str, int]
-    wrt: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    is_random: bool
-    tolerance: float
-    known: tuple[str, ...]
-
-    @property
-    def definition(self) -> OpDef:
-        return definition_of(self.op)
-
-    def inputs_as(self, dtype: str) -> Arrays:
-        """The inputs with floating-point arrays converted to `dtype`."""
-        return {
-            slot: [array.astype(dtype) if array.dtype.kind == "f" else array for array in arrays]
-            for slot, arrays in self.inputs.items()
-        }
-
-
-def sample(
-    op: str,
-    *,
-    outputs: dict[str, int] | None = None,
-    wrt: str | None = None,
-    dtypes: Sequence[str] = ALL_FLOATS,
-    is_random: bool = False,
-    tolerance: float = 1e-6,
-    known: str = "",
-    **inputs_and_attrs: Any,
-) -> Sample:
-    """A `Sample`; what is named like an input slot is an input, anything else an attribute.
-
-    `wrt` and `known` hold slot names separated by spaces. Default of `wrt`: all floating-point inputs that the gradient
-    rule serves.
-    """
-    definition = definition_of(op)
-    inputs = {
-        name: value if isinstance(value, list) else [value]
-        for name, value in inputs_and_attrs.items()
-        if name in definition.input_slots
-    }
-    attrs = {name: value for name, value in inputs_and_attrs.items() if name not in inputs}
-    rule = definition.grad
-    required = [slot.name for slot in definition.inputs if not slot.dispensable]
-    served = rule.to if isinstance(rule, FusedGrad) else () if rule is None else required
-    floating = tuple(slot for slot in served if slot in inputs and inputs[slot][0].dtype.kind == "f")
-    return Sample(
-        op,
-        inputs,
-        attrs,
-        outputs or {},
-        floating if wrt is None else tuple(wrt.split()),
-        tuple(dtypes),
-        is_random,
-        tolerance,
-        tuple(known.split()),
-    )
-
 
 ROWS_ONLY = ("get_tensor_from_selected_rows", "merge_selected_rows")
 """Operators that take nothing but selected rows, which no array describes; test_selected_rows.py tries them."""
-
-_rng = np.random.default_rng(20)
-
-
-def floats(*shape: int) -> np.ndarray[Any, Any]:
-    """Normal numbers."""
-    return _rng.standard_normal(shape)
-
-
-def positive(*shape: int) -> np.ndarray[Any, Any]:
-    """Numbers between 0.5 and 2."""
-    return _rng.uniform(0.5, 2, shape)
-
-
-def distinct(*shape: int) -> np.ndarray[Any, Any]:
-    """Numbers between -2 and 2, no two alike and none near 0, -1 or 1: clear of kinks and ties."""
-    count = int(np.prod(shape))
-    grid = np.linspace(-2, 2, 2 * count + 3) + 0.07 / (count + 1)
-    grid = grid[np.abs(grid[:, None] - [-1, 0, 1]).min(axis=1) > 0.05 / (count + 1)]
-    return _rng.permutation(grid)[:count].reshape(shape)
-
-
-def ints(low: int, high: int, *shape: int, dtype: str = "int64") -> np.ndarray[Any, Any]:
-    """Integers from `low` up to but not including `high`."""
-    return _rng.integers(low, high, shape).astype(dtype)
-
-
-def probabilities(*shape: int) -> np.ndarray[Any, Any]:
-    """Positive numbers that add up to 1 along the last dimension."""
-    numbers = _rng.uniform(0.05, 1, shape)
-    return numbers / numbers.sum(axis=-1, keepdims=True)
-
-
-def number(value: float) -> np.ndarray[Any, Any]:
-    """One number, as a tensor of shape [1]."""
-    return np.array([value])
 
 
 _BROADCASTS = [
@@ -1080,3 +950,10 @@ SAMPLES += [
         for p in (1.0, 2.0, np.inf)
     ),
 ]
+
+
+# Imported here, so that the numbers drawn above stay as they are.
+from samples import checks, diagonal, losses, measures, products, random, rectifier, selection, series, trigonometry  # noqa: E402
+
+for _family in (checks, diagonal, losses, measures, products, random, rectifier, selection, series, trigonometry):
+    SAMPLES += _family.SAMPLES

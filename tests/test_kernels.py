@@ -487,12 +487,42 @@ def test_sigmoid_does_not_overflow(dtype):
     assert np.allclose(y, [0, 0, 0, 0.5, 1, 1, 1], atol=1e-37 if dtype != "float16" else 0)
 
 
-def test_top_k_takes_equal_elements_in_order_and_nan_first():
-    x = np.array([[1, 3, 3, 2, 3, 1], [0, -1, np.nan, np.inf, 0, np.nan]], "float32")
-    values, indices = top_k(np, x, None, k=4)
+RECORDED_TIES = [
+    ([0, 2, 2, 1, 0, 2, 1, 2, 2], 9, [7, 1, 8, 5, 2, 3, 6, 0, 4]),
+    ([1, 1, 1, 2, 3, 3, 3], 7, [4, 6, 5, 3, 1, 0, 2]),
+    ([1, 1, 0, 1, 2, 2, 2, 0, 2, 1], 10, [8, 4, 5, 6, 1, 3, 9, 0, 7, 2]),
+    ([4, 3, 4, 3, 4, 0, 3, 3, 4], 7, [8, 4, 2, 0, 1, 3, 7]),
+    ([1, 2, 1, 2, 2, 0, 2, 1, 0, 0, 2, 0], 10, [3, 4, 10, 1, 6, 7, 0, 2, 8, 9]),
+    ([3, 1, 2, 2, 2, 2, 0, 2, 3], 8, [0, 8, 7, 4, 3, 5, 2, 1]),
+    ([0, 0, 1, 1, 1, 1], 4, [4, 3, 5, 2]),
+    ([2, 3, 2, 3, 3, 1, 4, 0, 1, 3], 10, [6, 3, 9, 1, 4, 0, 2, 8, 5, 7]),
+    ([1, 2, 0, 2, 2, 1], 5, [3, 4, 1, 5, 0]),
+    ([3, 3, 0, 4, 4, 0], 2, [4, 3]),
+    ([3, 1, 1, 2, 1, 2, 5, 1, 2, 0, 1, 5, 3, 2, 2, 4, 0, 0, 5, 5], 4, [11, 6, 19, 18]),
+    (
+        [1, 4, 4, 1, 0, 1, 3, 4, 2, 0, 2, 1, 4, 3, 1, 1, 2, 2, 4, 2],
+        16,
+        [2, 1, 7, 18, 12, 13, 6, 8, 16, 10, 19, 17, 3, 15, 0, 5],
+    ),
+]
+"""A row, how many elements to take, and which ones fluid 1.8.5 took on a CPU, in its order."""
+
+
+@pytest.mark.parametrize(("row", "k", "expected"), RECORDED_TIES)
+def test_top_k_takes_equal_elements_in_the_order_of_the_original(row, k, expected):
+    x = np.array([row, range(len(row))], "float32")
+    values, indices = top_k(np, x, None, k=k)
+    assert indices.tolist() == [expected, list(range(len(row)))[::-1][:k]]
+    assert np.array_equal(values, np.take_along_axis(x, indices, 1))
+
+
+@pytest.mark.parametrize("module", [np, OTHER])
+def test_top_k_takes_nan_first_and_the_first_of_equal_elements_beside_it(module):
+    x = np.array([[1, np.nan, 3, 2, 3, 1], [0, -1, np.nan, np.inf, 0, np.nan]], "float32")
+    values, indices = top_k(module, x, None, k=4)
     assert indices.tolist() == [[1, 2, 4, 3], [2, 5, 3, 0]]
     assert np.array_equal(values, np.take_along_axis(x, indices, 1), equal_nan=True)
-    assert top_k(np, x, None, k=1)[1].tolist() == [[1], [2]]
+    assert top_k(module, x[:, ::-1], None, k=1)[1].tolist() == [[4], [0]]
 
 
 @pytest.mark.parametrize("k", [0, 4])

@@ -234,3 +234,12 @@ def test_dropout_writes_into_its_buffers():
         found = kernel(np, x, None, is_test=is_test, out=(x, mask), **attrs)
         assert found[0] is x and found[1] is mask
         assert np.array_equal(x, expected[0]) and np.array_equal(mask, expected[1])
+
+
+def test_normal_numbers_differ_from_run_to_run():
+    main = fluid.Program()
+    with fluid.program_guard(main):
+        drawn = fluid.layers.randn([5])
+    executor = fluid.Executor()
+    first, second = (executor.run(main, fetch_list=[drawn])[0] for _ in range(2))
+    assert not np.array_equal(first, second)

@@ -2,6 +2,9 @@
 
 from minigraph.layers.activation import (
     abs,
+    acos,
+    asin,
+    atan,
     ceil,
     cos,
     elu,
@@ -13,6 +16,7 @@ from minigraph.layers.activation import (
     hard_swish,
     leaky_relu,
     log,
+    log1p,
     log_softmax,
     logsigmoid,
     pow,
@@ -33,11 +37,16 @@ from minigraph.layers.activation import (
     swish,
     tanh,
 )
-from minigraph.layers.clipping import clip, clip_by_norm
+from minigraph.layers.clipping import clamp, clip, clip_by_norm
 from minigraph.layers.compare import (
+    allclose,
+    elementwise_equal,
     equal,
     greater_equal,
     greater_than,
+    has_inf,
+    has_nan,
+    is_empty,
     isfinite,
     less_equal,
     less_than,
@@ -47,6 +56,8 @@ from minigraph.layers.compare import (
     logical_xor,
     not_equal,
 )
+from minigraph.layers.diagonal import diag, diag_embed, eye, trace, tril, triu
+from minigraph.layers.distributions import Normal, Uniform
 from minigraph.layers.elementwise import (
     elementwise_add,
     elementwise_div,
@@ -59,7 +70,7 @@ from minigraph.layers.elementwise import (
     elementwise_sub,
     scale,
 )
-from minigraph.layers.image import conv2d, conv2d_transpose, pool2d
+from minigraph.layers.image import adaptive_pool2d, conv2d, conv2d_transpose, pool2d
 from minigraph.layers.indexing import (
     fluid_one_hot,
     gather,
@@ -85,7 +96,10 @@ from minigraph.layers.learning_rate_scheduler import (
 )
 from minigraph.layers.loss import (
     cross_entropy,
+    dice_loss,
     huber_loss,
+    kldiv_loss,
+    label_smooth,
     log_loss,
     mse_loss,
     sigmoid_cross_entropy_with_logits,
@@ -93,13 +107,36 @@ from minigraph.layers.loss import (
     softmax_with_cross_entropy,
     square_error_cost,
 )
-from minigraph.layers.metric import accuracy
+from minigraph.layers.metric import accuracy, auc
 from minigraph.layers.nn import dropout, embedding, fc, fluid_embedding, matmul, mul
 from minigraph.layers.normalization import batch_norm, group_norm, instance_norm, l2_normalize, layer_norm
-from minigraph.layers.random import gaussian_random, randint, uniform_random
+from minigraph.layers.products import addcmul, addmm, bmm, cross, dist, dot, kron, t
+from minigraph.layers.random import (
+    gaussian_random,
+    gaussian_random_batch_size_like,
+    randint,
+    randn,
+    randperm,
+    sampling_id,
+    uniform_random,
+    uniform_random_batch_size_like,
+)
+from minigraph.layers.rectifier import (
+    brelu,
+    hard_shrink,
+    maxout,
+    mish,
+    selu,
+    soft_relu,
+    softshrink,
+    stanh,
+    tanh_shrink,
+    thresholded_relu,
+)
 from minigraph.layers.recurrent import gru_unit, lstm_unit
 from minigraph.layers.reduce import (
     cumsum,
+    logsumexp,
     mean,
     reduce_all,
     reduce_any,
@@ -114,6 +151,29 @@ from minigraph.layers.reduce import (
 from minigraph.layers.reshaping import expand, expand_as, flatten, pad, split, squeeze, stack, unsqueeze, unstack
 from minigraph.layers.search import argmax, argmin, argsort
 from minigraph.layers.selected_rows import get_tensor_from_selected_rows, merge_selected_rows
+from minigraph.layers.selection import (
+    flip,
+    index_sample,
+    index_select,
+    multiplex,
+    nonzero,
+    roll,
+    scatter_nd,
+    scatter_nd_add,
+    unique,
+    unique_with_counts,
+)
+from minigraph.layers.series import (
+    arange,
+    full,
+    full_like,
+    linspace,
+    meshgrid,
+    ones_like,
+    range,
+    sequence_mask,
+    zeros_like,
+)
 from minigraph.layers.tensor import (
     assign,
     cast,
@@ -125,30 +185,40 @@ from minigraph.layers.tensor import (
     fill_constant_batch_size_like,
     increment,
     ones,
+    rank,
     reshape,
+    shape,
+    size,
     topk,
     transpose,
     zeros,
 )
 
 __all__ = [
-    "abs", "accuracy", "argmax", "argmin", "argsort", "assign", "autoincreased_step_counter", "batch_norm", "cast",
-    "ceil", "clip", "clip_by_norm", "concat", "conv2d", "conv2d_transpose", "cos", "cosine_decay", "create_global_var",
-    "create_parameter", "create_tensor", "cross_entropy", "cumsum", "data", "dropout", "elementwise_add",
-    "elementwise_div", "elementwise_floordiv", "elementwise_max", "elementwise_min", "elementwise_mod",
+    "Normal", "Uniform", "abs", "accuracy", "acos", "adaptive_pool2d", "addcmul", "addmm", "allclose", "arange",
+    "argmax", "argmin", "argsort", "asin", "assign", "atan", "auc", "autoincreased_step_counter", "batch_norm", "bmm",
+    "brelu", "cast", "ceil", "clamp", "clip", "clip_by_norm", "concat", "conv2d", "conv2d_transpose", "cos",
+    "cosine_decay", "create_global_var", "create_parameter", "create_tensor", "cross", "cross_entropy", "cumsum",
+    "data", "diag", "diag_embed", "dice_loss", "dist", "dot", "dropout", "elementwise_add", "elementwise_div",
+    "elementwise_equal", "elementwise_floordiv", "elementwise_max", "elementwise_min", "elementwise_mod",
     "elementwise_mul", "elementwise_pow", "elementwise_sub", "elu", "embedding", "equal", "erf", "exp", "expand",
-    "expand_as", "exponential_decay", "fc", "fill_constant", "fill_constant_batch_size_like", "flatten", "floor",
-    "fluid_data", "fluid_embedding", "fluid_one_hot", "gather", "gather_nd", "gaussian_random", "gelu",
-    "get_tensor_from_selected_rows", "greater_equal",
-    "greater_than", "group_norm", "gru_unit", "hard_sigmoid", "hard_swish", "huber_loss", "increment", "instance_norm",
-    "inverse_time_decay", "isfinite", "l2_normalize", "layer_norm", "leaky_relu", "less_equal", "less_than",
-    "linear_lr_warmup", "log", "log_loss", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "logsigmoid", "lstm_unit", "matmul", "mean", "merge_selected_rows",
-    "mse_loss", "mul", "natural_exp_decay", "noam_decay", "not_equal",
-    "one_hot", "ones", "pad", "piecewise_decay", "polynomial_decay", "pool2d", "pow", "prelu", "randint", "reciprocal",
-    "reduce_all", "reduce_any", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum", "relu", "relu6",
-    "reshape", "reverse", "round", "rsqrt", "scale", "scatter", "sigmoid", "sigmoid_cross_entropy_with_logits", "sign",
-    "sin", "slice", "smooth_l1", "softmax", "softmax_with_cross_entropy", "softplus", "softsign", "split", "sqrt",
-    "square", "square_error_cost", "squeeze", "stack", "strided_slice", "sum", "sums", "swish", "tanh", "topk",
-    "transpose", "uniform_random", "unsqueeze", "unstack", "where", "zeros",
+    "expand_as", "exponential_decay", "eye", "fc", "fill_constant", "fill_constant_batch_size_like", "flatten",
+    "flip", "floor", "fluid_data", "fluid_embedding", "fluid_one_hot", "full", "full_like", "gather", "gather_nd",
+    "gaussian_random", "gaussian_random_batch_size_like", "gelu", "get_tensor_from_selected_rows", "greater_equal",
+    "greater_than", "group_norm", "gru_unit", "hard_shrink", "hard_sigmoid", "hard_swish", "has_inf", "has_nan",
+    "huber_loss", "increment", "index_sample", "index_select", "instance_norm", "inverse_time_decay", "is_empty",
+    "isfinite", "kldiv_loss", "kron", "l2_normalize", "label_smooth", "layer_norm", "leaky_relu", "less_equal",
+    "less_than", "linear_lr_warmup", "linspace", "log", "log1p", "log_loss", "log_softmax", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "logsigmoid", "logsumexp", "lstm_unit", "matmul", "maxout", "mean",
+    "merge_selected_rows", "meshgrid", "mish", "mse_loss", "mul", "multiplex", "natural_exp_decay", "noam_decay",
+    "nonzero", "not_equal", "one_hot", "ones", "ones_like", "pad", "piecewise_decay", "polynomial_decay", "pool2d",
+    "pow", "prelu", "randint", "randn", "randperm", "range", "rank", "reciprocal", "reduce_all", "reduce_any",
+    "reduce_max", "reduce_mean", "reduce_min", "reduce_prod", "reduce_sum", "relu", "relu6", "reshape", "reverse",
+    "roll", "round", "rsqrt", "sampling_id", "scale", "scatter", "scatter_nd", "scatter_nd_add", "selu",
+    "sequence_mask", "shape", "sigmoid", "sigmoid_cross_entropy_with_logits", "sign", "sin", "size", "slice",
+    "smooth_l1", "soft_relu", "softmax", "softmax_with_cross_entropy", "softplus", "softshrink", "softsign", "split",
+    "sqrt", "square", "square_error_cost", "squeeze", "stack", "stanh", "strided_slice", "sum", "sums", "swish", "t",
+    "tanh", "tanh_shrink", "thresholded_relu", "topk", "trace", "transpose", "tril", "triu", "uniform_random",
+    "uniform_random_batch_size_like", "unique", "unique_with_counts", "unsqueeze", "unstack", "where", "zeros",
+    "zeros_like",
 ]  # fmt: skip

@@ -217,3 +217,26 @@ def _slopes_shape(x: Variable, mode: str) -> list[int]:
     if -1 in shape:
         raise ProgramError(f"prelu: the number of slopes for {x} is not known", site=caller_site())
     return shape
+
+
+def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
+    """``log(1 + x)``, exact near 0 too; written to `out` if given."""
+    helper = LayerHelper("log1p", name)
+    result = helper.temporary() if out is None else out
+    helper.append("log1p", {"X": check_floating(x, "log1p: x")}, {"Out": result})
+    return result
+
+
+def asin(x: Variable, name: str | None = None) -> Variable:
+    """The angle whose sine is `x`; NaN beyond -1 and 1."""
+    return LayerHelper("asin", name).unary("asin", {"X": check_floating(x, "asin: x")})
+
+
+def acos(x: Variable, name: str | None = None) -> Variable:
+    """The angle whose cosine is `x`; NaN beyond -1 and 1."""
+    return LayerHelper("acos", name).unary("acos", {"X": check_floating(x, "acos: x")})
+
+
+def atan(x: Variable, name: str | None = None) -> Variable:
+    """The angle whose tangent is `x`."""
+    return LayerHelper("atan", name).unary("atan", {"X": check_floating(x, "atan: x")})

@@ -5,8 +5,10 @@ As in fluid, a name given to these two is that of the result itself, not of a la
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating
 
@@ -25,4 +27,28 @@ def _clipped(op_type: str, x: Variable, name: str | None, attrs: dict[str, Any])
     helper = LayerHelper(op_type, name)
     result = helper.temporary() if name is None else helper.block.create_var(name=name)
     helper.append(op_type, {"X": x}, {"Out": result}, attrs)
+    return result
+
+
+def clamp(
+    input: Variable,
+    min: float | None = None,
+    max: float | None = None,
+    output: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Each element limited to [`min`, `max`], of which one may be left out; written to `output` if given.
+
+    Raises
+    ------
+    ProgramError
+        If both bounds are left out.
+    """
+    check_floating(input, "clamp: input")
+    if min is None and max is None:
+        raise ProgramError("clamp: at least one of min and max must be given", site=caller_site())
+    helper = LayerHelper("clamp", name)
+    result = helper.temporary() if output is None else output
+    attrs = {"min": -math.inf if min is None else min, "max": math.inf if max is None else max}
+    helper.append("clip", {"X": input}, {"Out": result}, attrs)
     return result

@@ -74,6 +74,42 @@ def isfinite(x: Variable) -> Variable:
     return LayerHelper("isfinite").unary("isfinite", {"X": check_variable(x, "isfinite: x")})
 
 
+def elementwise_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """``x == y``, as a layer that can be given a name."""
+    helper = LayerHelper("elementwise_equal", name)
+    inputs = {"X": check_variable(x, "elementwise_equal: x"), "Y": check_variable(y, "elementwise_equal: y")}
+    return _append(helper, "equal", inputs, None, "out", {})
+
+
+def has_nan(x: Variable) -> Variable:
+    """Whether any element is NaN, bool[1]."""
+    return _append(LayerHelper("isnan"), "isnan", {"X": check_variable(x, "has_nan: x")}, None, "cond", {})
+
+
+def has_inf(x: Variable) -> Variable:
+    """Whether any element is infinite, bool[1]."""
+    return _append(LayerHelper("isinf"), "isinf", {"X": check_variable(x, "has_inf: x")}, None, "cond", {})
+
+
+def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
+    """Whether there are no elements, bool[1]; written to `cond` if given."""
+    return _append(LayerHelper("is_empty"), "is_empty", {"X": check_variable(x, "is_empty: x")}, cond, "cond", {})
+
+
+def allclose(
+    input: Variable,
+    other: Variable,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """Whether ``|input - other| <= atol + rtol * |other|`` everywhere, bool[1]; with `equal_nan` NaN equals NaN."""
+    inputs = {"Input": check_variable(input, "allclose: input"), "Other": check_variable(other, "allclose: other")}
+    attrs = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan}
+    return _append(LayerHelper("allclose", name), "allclose", inputs, None, "out", attrs)
+
+
 def _append(
     helper: LayerHelper, op_type: str, inputs: dict[str, Variable], given: Variable | None, what: str,
     attrs: dict[str, Any],

@@ -334,3 +334,46 @@ def pool_attrs(
         "strides": pair(stride, "pool2d: pool_stride"), **paddings, "ceil_mode": ceil_mode, "exclusive": exclusive,
         "data_format": data_format,
     }  # fmt: skip
+
+
+def adaptive_pool2d(
+    input: Variable,
+    pool_size: Size,
+    pool_type: str = "max",
+    require_index: bool = False,
+    name: str | None = None,
+) -> Variable | tuple[Variable, Variable]:
+    """The greatest element or the average of windows that cover images evenly, `pool_size` results in all.
+
+    Parameters
+    ----------
+    input : Variable, float[batch, channels, height, width]
+    pool_size : int or sequence of int
+        How many windows along height and width.
+    pool_type : {'max', 'avg'}
+    require_index : bool
+        Also return where in its image each greatest element stands, int32, counted row by row.
+
+    Raises
+    ------
+    ProgramError
+        If `pool_type` is another word, or averages are asked where they stand.
+    """
+    check_floating(input, "adaptive_pool2d: input")
+    if pool_type not in ("max", "avg"):
+        raise ProgramError(f"adaptive_pool2d: pool_type must be max or avg, got {pool_type!r:.60}", site=caller_site())
+    if require_index and pool_type == "avg":
+        raise ProgramError(
+            "adaptive_pool2d: an average stands nowhere; require_index goes with max", site=caller_site()
+        )
+    counts = pair(pool_size, "adaptive_pool2d: pool_size")
+    op_type = "max_pool2d_with_index" if pool_type == "max" else "pool2d"
+    helper = LayerHelper(op_type, name)
+    out = helper.temporary()
+    if pool_type == "avg":
+        attrs: dict[str, Any] = {"pooling_type": "avg", "ksize": counts, "adaptive": True}
+        helper.append(op_type, {"X": input}, {"Out": out}, attrs)
+        return out
+    mask = helper.temporary()
+    helper.append(op_type, {"X": input}, {"Out": out, "Mask": mask}, {"ksize": counts, "adaptive": True})
+    return (out, mask) if require_index else out

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable
-from minigraph.layers.reduce import reduce_mean
+from minigraph.layers.indexing import one_hot
+from minigraph.layers.reduce import reduce_mean, reduce_sum
 
 
 def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100) -> Variable:
@@ -145,3 +148,64 @@ def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str 
         "Predicted": check_floating(input, "log_loss: input"), "Labels": check_floating(label, "log_loss: label")
     }  # fmt: skip
     return helper.unary("log_loss", inputs, out="Loss", epsilon=epsilon)
+
+
+def kldiv_loss(x: Variable, target: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
+    """Kullback-Leibler divergence of the probabilities `target` from those whose logarithms are `x`.
+
+    Parameters
+    ----------
+    x : Variable, float[batch, ...]
+    target : Variable, of the type of `x`
+    reduction : {'mean', 'sum', 'batchmean', 'none'}
+        ``batchmean`` is the sum divided by the size of the batch; ``none`` leaves each element by itself.
+    """
+    inputs = {
+        "X": check_floating(x, "kldiv_loss: x"), "Target": check_floating(target, "kldiv_loss: target")
+    }  # fmt: skip
+    return LayerHelper("kldiv_loss", name).unary("kldiv_loss", inputs, out="Loss", reduction=reduction)
+
+
+def label_smooth(
+    label: Variable,
+    prior_dist: Variable | None = None,
+    epsilon: float = 0.1,
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> Variable:
+    """``(1 - epsilon) * label + epsilon * prior_dist``, of labels as probabilities; no gradient flows to the labels.
+
+    Parameters
+    ----------
+    label : Variable, float[..., classes]
+        Labels as `layers.one_hot` makes them.
+    prior_dist : Variable, float[1, classes], optional
+        Default: the same for all classes.
+
+    References
+    ----------
+    C. Szegedy et al., Rethinking the Inception architecture for computer vision, CVPR 2016.
+    """
+    helper = LayerHelper("label_smooth", name)
+    inputs = {"X": check_floating(label, "label_smooth: label")}
+    label.stop_gradient = True
+    if prior_dist is not None:
+        inputs["PriorDist"] = check_floating(prior_dist, "label_smooth: prior_dist")
+    return helper.unary("label_smooth", inputs, epsilon=float(epsilon))
+
+
+def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-05, name: str | None = None) -> Variable:
+    """One less the mean share that prediction and label have in common, twice the overlap over the sum of both.
+
+    Parameters
+    ----------
+    input : Variable, float32[batch, ..., classes]
+        Probabilities.
+    label : Variable, int64[batch, ..., 1]
+    """
+    shape = check_floating(input, "dice_loss: input").shape or ()
+    hot = one_hot(label, depth=shape[-1])
+    dims = list(range(1, len(shape)))
+    overlap = reduce_sum(input * hot, dim=dims)
+    total = reduce_sum(input, dim=dims) + reduce_sum(hot, dim=dims)
+    return reduce_mean(1 - overlap * 2 / (total + epsilon))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating
-from minigraph.layers.tensor import topk
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable
+from minigraph.layers.tensor import create_global_var
+from minigraph.layers.tensor import topk as largest
 
 
 def accuracy(
@@ -24,7 +25,7 @@ def accuracy(
     Variable, float32[1]
     """
     helper = LayerHelper("accuracy")
-    values, indices = topk(check_floating(input, "accuracy: input"), k)
+    values, indices = largest(check_floating(input, "accuracy: input"), k)
     result = helper.temporary()
     outputs = {
         "Accuracy": result,
@@ -33,3 +34,47 @@ def accuracy(
     }
     helper.append("accuracy", {"Out": values, "Indices": indices, "Label": label}, outputs)
     return result
+
+
+def auc(
+    input: Variable,
+    label: Variable,
+    curve: str = "ROC",
+    num_thresholds: int = 2**12 - 1,
+    topk: int = 1,
+    slide_steps: int = 1,
+) -> tuple[Variable, Variable, list[Variable]]:
+    """The area under the curve of true over false positives of a classifier into two.
+
+    Parameters
+    ----------
+    input : Variable, float[batch, 2]
+        The probabilities of the classes 0 and 1.
+    label : Variable, int64[batch, 1]
+    num_thresholds : int
+        How finely probabilities are told apart.
+    topk : int
+        Has no effect, as in fluid.
+    slide_steps : int
+        Over how many last steps the second area goes.
+
+    Returns
+    -------
+    tuple
+        The area for all rows since the startup program ran, that for the last steps (float64[1]), and the variables
+        that count rows: positive and negative ones of the last steps, then of all.
+    """
+    helper = LayerHelper("auc")
+    inputs = {"Predict": check_floating(input, "auc: input"), "Label": check_variable(label, "auc: label")}
+    buckets = num_thresholds + 1
+    shapes = [[(1 + slide_steps) * buckets + 1]] * 2 + [[1, buckets]] * 2
+    counts = [create_global_var(shape, 0, "int64", persistable=True) for shape in shapes]
+    total, recent = helper.temporary(), helper.temporary()
+    for area, (positives, negatives), steps in ((recent, counts[:2], slide_steps), (total, counts[2:], 0)):
+        helper.append(
+            "auc",
+            {**inputs, "StatPos": positives, "StatNeg": negatives},
+            {"AUC": area, "StatPosOut": positives, "StatNegOut": negatives},
+            {"curve": curve, "num_thresholds": num_thresholds, "slide_steps": steps},
+        )
+    return total, recent, counts

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper
-from minigraph.layers.tensor import shape_arguments
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable
+from minigraph.layers.tensor import numbers_of, shape_arguments
 from minigraph.types import as_dtype
 
 
@@ -20,7 +20,7 @@ def uniform_random(
 ) -> Variable:
     """Uniform on [`min`, `max`); a `seed` other than 0 gives the same numbers in each run."""
     helper = LayerHelper("uniform_random")
-    inputs, attrs = shape_arguments(shape)
+    inputs, attrs = shape_arguments(shape, numbers=numbers_of(helper, "int64"))
     return helper.unary("uniform_random", inputs, **attrs, dtype=int(as_dtype(dtype)), min=min, max=max, seed=seed)
 
 
@@ -62,12 +62,113 @@ def randint(
     seed : int
         One other than 0 gives the same numbers in each run.
     """
-    helper = LayerHelper("randint")
+    helper = LayerHelper("randint", name)
     low, high = (0, low) if high is None else (low, high)
-    inputs, attrs = shape_arguments([1] if shape is None else shape)
+    inputs, attrs = shape_arguments([1] if shape is None else shape, numbers=numbers_of(helper, "int64"))
     if out is None:
         out = helper.temporary() if name is None else helper.block.create_var(name=name)
     attrs |= {"low": low, "high": high, "dtype": int(as_dtype(dtype or "int64")), "seed": seed}
-    helper.append("randint", inputs, {"Out": out}, attrs if device is None else {**attrs, "op_device": device})
+    return _made(helper, "randint", inputs, out, attrs, device, stop_gradient)
+
+
+def uniform_random_batch_size_like(
+    input: Variable,
+    shape: Sequence[int],
+    dtype: Any = "float32",
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    min: float = -1.0,
+    max: float = 1.0,
+    seed: int = 0,
+) -> Variable:
+    """`uniform_random`, dimension `output_dim_idx` being that of `input` at `input_dim_idx`."""
+    attrs = {"min": min, "max": max, "seed": seed}
+    return _batch_size_like("uniform", input, shape, dtype, input_dim_idx, output_dim_idx, attrs)
+
+
+def gaussian_random_batch_size_like(
+    input: Variable,
+    shape: Sequence[int],
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    mean: float = 0.0,
+    std: float = 1.0,
+    seed: int = 0,
+    dtype: Any = "float32",
+) -> Variable:
+    """`gaussian_random`, dimension `output_dim_idx` being that of `input` at `input_dim_idx`."""
+    attrs = {"mean": mean, "std": std, "seed": seed}
+    return _batch_size_like("gaussian", input, shape, dtype, input_dim_idx, output_dim_idx, attrs)
+
+
+def _batch_size_like(
+    kind: str,
+    x: Variable,
+    shape: Sequence[int],
+    dtype: Any,
+    input_dim_idx: int,
+    output_dim_idx: int,
+    attrs: dict[str, Any],
+) -> Variable:
+    op_type = f"{kind}_random_batch_size_like"
+    return LayerHelper(op_type).unary(
+        op_type, {"Input": check_variable(x, f"{op_type}: input")}, shape=shape, dtype=int(as_dtype(dtype)),
+        input_dim_idx=input_dim_idx, output_dim_idx=output_dim_idx, **attrs,
+    )  # fmt: skip
+
+
+def randn(
+    shape: Sequence[int | Variable] | Variable,
+    out: Variable | None = None,
+    dtype: Any = None,
+    device: str | None = None,
+    stop_gradient: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Normal with mean 0 and standard deviation 1, float32 by default; `device` is kept as an attribute."""
+    helper = LayerHelper("randn", name)
+    inputs, attrs = shape_arguments(shape)
+    result = helper.temporary() if out is None else out
+    attrs |= {"mean": 0.0, "std": 1.0, "dtype": int(as_dtype(dtype or "float32")), "seed": 0}
+    return _made(helper, "gaussian_random", inputs, result, attrs, device, stop_gradient)
+
+
+def randperm(
+    n: int,
+    out: Variable | None = None,
+    dtype: Any = "int64",
+    device: str | None = None,
+    stop_gradient: bool = True,
+    seed: int = 0,
+) -> Variable:
+    """The integers below `n` in random order; a `seed` other than 0 gives the same order in each run."""
+    helper = LayerHelper("randperm")
+    result = helper.temporary() if out is None else out
+    attrs = {"n": n, "dtype": int(as_dtype(dtype)), "seed": seed}
+    return _made(helper, "randperm", {}, result, attrs, device, stop_gradient)
+
+
+def _made(
+    helper: LayerHelper,
+    op_type: str,
+    inputs: dict[str, Any],
+    out: Variable,
+    attrs: dict[str, Any],
+    device: str | None,
+    stop_gradient: bool,
+) -> Variable:
+    helper.append(op_type, inputs, {"Out": out}, attrs if device is None else {**attrs, "op_device": device})
     out.stop_gradient = stop_gradient
     return out
+
+
+def sampling_id(
+    x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32"
+) -> Variable:  # fmt: skip
+    """For each row of probabilities the number of a column drawn with them, int64[rows].
+
+    `min` and `max` bound the number that is looked up in the sums of the probabilities. `dtype` changes nothing, as in
+    fluid.
+    """
+    inputs = {"X": check_floating(x, "sampling_id: x")}
+    return LayerHelper("sampling_id").unary("sampling_id", inputs, min=min, max=max, seed=seed)

@@ -84,3 +84,19 @@ def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> V
 def sum(x: Variable | Sequence[Variable]) -> Variable:
     """Sum of several variables of one shape."""
     return sums(x)
+
+
+def logsumexp(
+    x: Variable, dim: Dim = None, keepdim: bool = False, out: Variable | None = None, name: str | None = None
+) -> Variable:
+    """``log(sum(exp(x)))`` over the dimensions `dim` (None: all), into `out` if given.
+
+    As in fluid these are three operators, so that exponentials of elements above 88 overflow in float32.
+    """
+    helper = LayerHelper("exp")
+    exponentials = helper.unary("exp", {"X": check_floating(x, "logsumexp: x")})
+    total = reduce_sum(exponentials, dim, keepdim)
+    helper = LayerHelper("log", name)
+    result = helper.temporary() if out is None else out
+    helper.append("log", {"X": total}, {"Out": result})
+    return result

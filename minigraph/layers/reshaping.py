@@ -8,7 +8,7 @@ from typing import Any
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable
-from minigraph.layers.tensor import fill_constant
+from minigraph.layers.tensor import numbers_of
 
 Numbers = Sequence[int | Variable] | Variable
 """Integers, some of which may be known only when the program runs, or a vector of them."""
@@ -41,11 +41,8 @@ def numbers_as_inputs(
     if not any(isinstance(n, Variable) for n in numbers):
         return {}, {attr: list(numbers)}
     known = [-1 if isinstance(n, Variable) else n for n in numbers]
-    return {parts: [n if isinstance(n, Variable) else _constant(helper, n) for n in numbers]}, {attr: known}
-
-
-def _constant(helper: LayerHelper, number: int) -> Variable:
-    return fill_constant([1], "int32", number, force_cpu=True, out=helper.temporary())
+    make = numbers_of(helper, "int32")
+    return {parts: [n if isinstance(n, Variable) else make(n) for n in numbers]}, {attr: known}
 
 
 def _with_x_shape(

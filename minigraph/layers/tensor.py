@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ def reshape(
     """
     helper = LayerHelper("reshape2", name)
     check_variable(x, "reshape: x")
-    inputs, attrs = shape_arguments(shape, whole="Shape", parts="ShapeTensor")
+    inputs, attrs = shape_arguments(shape, "Shape", "ShapeTensor", numbers_of(helper, "int32"))
     if actual_shape is not None and "ShapeTensor" not in inputs:
         inputs["Shape"] = check_variable(actual_shape, "reshape: actual_shape")
     out = x if inplace else helper.temporary()
@@ -216,20 +216,52 @@ def _number_text(value: float, element: DType) -> str:
 
 
 def shape_arguments(
-    shape: Shape, whole: str = "ShapeTensor", parts: str = "ShapeTensorList"
+    shape: Shape,
+    whole: str = "ShapeTensor",
+    parts: str = "ShapeTensorList",
+    numbers: Callable[[int], Variable] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Inputs and attributes that give an operator its shape: numbers, a Variable, or a list of both."""
+    """Inputs and attributes that give an operator its shape: numbers, a Variable, or a list of both.
+
+    `numbers` makes a Variable of a number that stands beside some. As in fluid that is a temporary of the layer for
+    some operators; for the others it is a constant by itself, and Variables are converted to int32.
+    """
     if isinstance(shape, Variable):
-        return {whole: shape}, {}
+        return {whole: shape if numbers else _as_int32(shape)}, {}
     if not isinstance(shape, list | tuple):
         raise WrongTypeError(f"shape must be a list or a Variable, got {shape!r:.80}", site=caller_site())
     if not any(isinstance(dim, Variable) for dim in shape):
         return {}, {"shape": shape}
-    pieces = [dim if isinstance(dim, Variable) else fill_constant([1], "int32", dim) for dim in shape]
+    convert, make = (lambda dim: dim, numbers) if numbers else (_as_int32, lambda dim: fill_constant([1], "int32", dim))
+    pieces = [convert(dim) if isinstance(dim, Variable) else make(dim) for dim in shape]
     return {parts: pieces}, {"shape": [-1 if isinstance(dim, Variable) else dim for dim in shape]}
+
+
+def _as_int32(x: Variable) -> Variable:
+    return cast(x, "int32") if x.dtype is DType.INT64 else x
+
+
+def numbers_of(helper: LayerHelper, dtype: str) -> Callable[[int], Variable]:
+    """What makes a number a temporary of the layer."""
+    return lambda number: fill_constant([1], dtype, number, force_cpu=True, out=helper.temporary())
 
 
 def _type_of_array(array: np.ndarray[Any, Any]) -> Any:
     from minigraph.types import TensorType
 
     return TensorType(as_dtype(array.dtype), array.shape)
+
+
+def shape(input: Variable) -> Variable:
+    """The shape of `input` when the program runs, a vector of int32."""
+    return LayerHelper("shape").unary("shape", {"Input": check_variable(input, "shape: input")})
+
+
+def size(input: Variable) -> Variable:
+    """How many elements `input` has, int64[1]."""
+    return LayerHelper("size").unary("size", {"Input": check_variable(input, "size: input")})
+
+
+def rank(input: Variable) -> Variable:
+    """How many dimensions `input` has, a constant int32[1]."""
+    return assign(np.array([len(check_variable(input, "rank: input").shape or ())], "int32"))

@@ -7,6 +7,7 @@ import minigraph.ops.averaging
 import minigraph.ops.clip
 import minigraph.ops.compare
 import minigraph.ops.conv
+import minigraph.ops.diagonal
 import minigraph.ops.elementwise
 import minigraph.ops.embedding
 import minigraph.ops.error_function
@@ -19,11 +20,15 @@ import minigraph.ops.norm
 import minigraph.ops.normalization
 import minigraph.ops.optimizer
 import minigraph.ops.pool
+import minigraph.ops.products
 import minigraph.ops.random
+import minigraph.ops.rectifier
 import minigraph.ops.recurrent
 import minigraph.ops.reduce
 import minigraph.ops.reshaping
 import minigraph.ops.search
 import minigraph.ops.selected_rows
+import minigraph.ops.selection
+import minigraph.ops.series
 import minigraph.ops.tensor
 import minigraph.ops.training_checks  # noqa: F401

@@ -57,6 +57,12 @@ def log(x: TensorType) -> TensorType:
     return _floating(x)
 
 
+@op("log1p", inputs="X", outputs="Out", grad=fused("X"))
+def log1p(x: TensorType) -> TensorType:
+    """``Out = log(1 + X)``, exact near 0 too."""
+    return _floating(x)
+
+
 @op("sqrt", inputs="X", outputs="Out", grad=fused("Out"))
 def sqrt(x: TensorType) -> TensorType:
     """Square root of X; the gradient at 0 is infinite."""
@@ -161,6 +167,24 @@ def sin(x: TensorType) -> TensorType:
 @op("cos", inputs="X", outputs="Out", grad=fused("X"))
 def cos(x: TensorType) -> TensorType:
     """Cosine of X."""
+    return _floating(x)
+
+
+@op("asin", inputs="X", outputs="Out", grad=fused("X"))
+def asin(x: TensorType) -> TensorType:
+    """The angle whose sine is X, in [-pi/2, pi/2]; NaN beyond -1 and 1, where the gradient is infinite."""
+    return _floating(x)
+
+
+@op("acos", inputs="X", outputs="Out", grad=fused("X"))
+def acos(x: TensorType) -> TensorType:
+    """The angle whose cosine is X, in [0, pi]; NaN beyond -1 and 1, where the gradient is infinite."""
+    return _floating(x)
+
+
+@op("atan", inputs="X", outputs="Out", grad=fused("X"))
+def atan(x: TensorType) -> TensorType:
+    """The angle whose tangent is X, in (-pi/2, pi/2)."""
     return _floating(x)
 
 

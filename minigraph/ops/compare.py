@@ -103,3 +103,39 @@ def isfinite(x: TensorType) -> TensorType:
     """Whether every element of X is finite, one boolean of shape [1]; True when there are none."""
     require_number(x)
     return TensorType(DType.BOOL, (1,))
+
+
+@op("isnan", inputs="X", outputs="Out", grad=None)
+def isnan(x: TensorType) -> TensorType:
+    """Whether any element of X is NaN, bool[1]."""
+    return TensorType(DType.BOOL, (1,))
+
+
+@op("isinf", inputs="X", outputs="Out", grad=None)
+def isinf(x: TensorType) -> TensorType:
+    """Whether any element of X is infinite, bool[1]."""
+    return TensorType(DType.BOOL, (1,))
+
+
+@op("is_empty", inputs="X", outputs="Out", grad=None)
+def is_empty(x: TensorType) -> TensorType:
+    """Whether X has no elements, bool[1]."""
+    return TensorType(DType.BOOL, (1,))
+
+
+@op("allclose", inputs="Input Other", outputs="Out", grad=None)
+def allclose(
+    x: TensorType, y: TensorType, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> TensorType:
+    """Whether ``|Input - Other| <= atol + rtol * |Other|`` everywhere, bool[1]; they broadcast as in NumPy.
+
+    Equal infinities are close, and with `equal_nan` so are NaN.
+
+    Notes
+    -----
+    In fluid equal infinities are not close, and tensors of one size are compared in order whatever their shapes.
+    """
+    require_same_dtype("Input and Other", x, y)
+    require_number(x, "Input")
+    broadcast_shapes(x.shape, y.shape)
+    return TensorType(DType.BOOL, (1,))

@@ -11,6 +11,7 @@ from minigraph.types import (
     TensorType,
     merge_shapes,
     normalize_axis,
+    product,
     require,
     require_floating,
     require_same_dtype,
@@ -234,6 +235,44 @@ def log_loss(predicted: TensorType, labels: TensorType, *, epsilon: float) -> Te
         hint="Use layers.reshape.",
     )
     return loss
+
+
+@op("kldiv_loss", inputs="X Target", outputs="Loss", grad=fused("X", "Target", to="X"))
+def kldiv_loss(x: TensorType, target: TensorType, *, reduction: str = "mean") -> TensorType:
+    """Kullback-Leibler divergence ``Target * (log(Target) - X)`` of probabilities Target from logarithms X of others.
+
+    It is 0 where Target is not positive. `reduction` is ``none``, or ``mean``, ``sum`` or ``batchmean`` (the sum
+    divided by the size of the first dimension), which give one number.
+
+    References
+    ----------
+    S. Kullback and R. A. Leibler, On information and sufficiency, Annals of Mathematical Statistics 22, 1951.
+    """
+    loss = _pair(x, target, "X and Target")
+    known = ("none", "mean", "sum", "batchmean")
+    require(reduction in known, f"reduction must be one of {', '.join(known)}, got {reduction!r}")
+    require(reduction != "batchmean" or x.rank >= 1, f"X must have dimensions, got {x}")
+    return loss if reduction == "none" else x.with_shape((1,))
+
+
+@op("label_smooth", inputs="X PriorDist", outputs="Out", grad=fused())
+def label_smooth(x: TensorType, prior: TensorType | None, *, epsilon: float = 0.0) -> TensorType:
+    """``Out = (1 - epsilon) * X + epsilon * PriorDist``, of labels as probabilities along the last dimension.
+
+    PriorDist, of one element for each class, is the same for all classes unless given.
+
+    References
+    ----------
+    C. Szegedy et al., Rethinking the Inception architecture for computer vision, CVPR 2016.
+    """
+    require_floating(x)
+    require(x.rank >= 1, f"X must have dimensions, got {x}")
+    require(0 <= epsilon <= 1, f"epsilon must be in [0, 1], got {epsilon:g}")
+    if prior is not None:
+        require_same_dtype("X and PriorDist", x, prior)
+        fits = same_dim(product(prior.shape), x.shape[-1])
+        require(fits, f"PriorDist must have one element for each of {x.shape[-1]} classes, got {prior}")
+    return x
 
 
 def _pair(x: TensorType, y: TensorType, slots: str = "X and Y") -> TensorType:

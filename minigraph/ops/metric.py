@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from minigraph.opdef import fused, op
-from minigraph.types import DType, TensorType, merge_shapes, require, same_dim
+from minigraph.types import DType, TensorType, merge_shapes, product, require, require_floating, same_dim
 
 
 @op("top_k", inputs="X K", outputs="Out Indices", grad=fused("X", "Indices"))
 def top_k(x: TensorType, size: TensorType | None = None, *, k: int = 1) -> tuple[TensorType, TensorType]:
     """The `k` largest elements of each row (the last dimension), in descending order, and where they stand.
 
-    Of equal elements the one with the lower index comes first, NaN before everything. ``K``, one integer, stands in for
-    the attribute; the shape of the result is then known only when the program runs.
+    NaN comes before everything. ``K``, one integer, stands in for the attribute; the shape of the result is then known
+    only when the program runs.
 
     Notes
     -----
-    Fluid leaves the order of equal elements open.
+    Of equal elements the one with the lower index comes first if `k` is 1, on a GPU, and in rows with NaN. Otherwise
+    they come in the order in which fluid has them on a CPU, where indices were recorded.
     """
     require(x.rank >= 1, "X must have at least one dimension")
     require(k >= 1, f"k must be at least 1, got {k}")
@@ -44,3 +45,40 @@ def accuracy(values: TensorType, indices: TensorType, label: TensorType) -> tupl
     require(not label.dtype.is_floating, f"Label must be integers, got {label.dtype}")
     merge_shapes(indices.shape[:1], label.shape[:1], "the rows of Indices and Label")
     return TensorType(DType.FP32, (1,)), TensorType(DType.INT32, (1,)), TensorType(DType.INT32, (1,))
+
+
+@op("auc", inputs="Predict Label StatPos StatNeg", outputs="AUC StatPosOut StatNegOut", grad=None)
+def auc(
+    predict: TensorType,
+    label: TensorType,
+    positives: TensorType,
+    negatives: TensorType,
+    *,
+    curve: str = "ROC",
+    num_thresholds: int = 4095,
+    slide_steps: int = 1,
+) -> tuple[TensorType, TensorType, TensorType]:
+    """The area under the curve of true over false positives of a classifier into two, float64[1].
+
+    Predict holds the probabilities of class 1 in its last column, Label, int64[rows, 1], the classes. StatPos and
+    StatNeg count the rows of each class by probability, in ``num_thresholds + 1`` buckets, and are returned with the
+    new rows. With `slide_steps` 0 they hold all rows so far; otherwise those of each of so many last steps, their sum,
+    and the number of the step, so that the area is that of the last steps.
+
+    References
+    ----------
+    T. Fawcett, An introduction to ROC analysis, Pattern Recognition Letters 27, 2006.
+    """
+    require_floating(predict, "Predict")
+    require(curve == "ROC", f"curve must be ROC, got {curve!r}")
+    require(num_thresholds > 0 and slide_steps >= 0, f"got num_thresholds={num_thresholds}, slide_steps={slide_steps}")
+    require(predict.rank == 2, f"Predict must be a matrix, got {predict}")
+    require(label.dtype is DType.INT64, f"Label must be int64, got {label.dtype}")
+    require(label.rank == 2 and same_dim(label.shape[1], 1), f"Label must have shape [rows, 1], got {label}")
+    merge_shapes(predict.shape[:1], label.shape[:1], "the rows of Predict and Label")
+    buckets = num_thresholds + 1
+    size = (slide_steps + 1) * buckets + 1 if slide_steps else buckets
+    for slot, counts in (("StatPos", positives), ("StatNeg", negatives)):
+        require(counts.dtype is DType.INT64, f"{slot} must be int64, got {counts.dtype}")
+        require(same_dim(product(counts.shape), size), f"{slot} must have {size} elements, got {counts}")
+    return TensorType(DType.FP64, (1,)), positives, negatives

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minigraph.opdef import GradContext, OpSpec, fused, op
-from minigraph.types import TensorType, merge_shapes, require, require_floating, require_same_dtype
+from minigraph.types import DType, TensorType, merge_shapes, require, require_floating, require_same_dtype
 from minigraph.windows import lay_windows, require_layout, spatial_dims
 
 _BACKEND_ATTRS = {"use_quantizer": False}
@@ -116,3 +116,33 @@ def pool2d_grad_grad(
     require(pooling_type == "max", f"pooling_type must be max, got {pooling_type!r}", hint="An average is linear.")
     merge_shapes(x.shape, ddx.shape, "X and DDX")
     return out
+
+
+@op("max_pool2d_with_index", inputs="X", outputs="Out Mask", grad=fused("X", "Mask"))
+def max_pool2d_with_index(
+    x: TensorType,
+    *,
+    ksize: list[int],
+    global_pooling: bool = False,
+    adaptive: bool = False,
+    strides: list[int] = (1, 1),  # type: ignore[assignment]
+    paddings: list[int] = (0, 0),  # type: ignore[assignment]
+) -> tuple[TensorType, TensorType]:
+    """``Out`` is the greatest element of each window of the images X, and ``Mask`` (int32) where in its image it is.
+
+    Windows are those of ``pool2d``: of `ksize`, `strides` apart, with `paddings`; the whole image (`global_pooling`);
+    or with `adaptive` as many as `ksize` says, which cover the image evenly. Mask counts the elements row by row; of
+    several that are the greatest the first is taken.
+    """
+    require_floating(x)
+    require(x.rank == 4, f"X must have 4 dimensions, got {x}")
+    require(not (adaptive and global_pooling), "adaptive and global_pooling exclude each other")
+    height, width = x.shape[2:]
+    if adaptive or global_pooling:
+        counts = list(ksize) if adaptive else [1, 1]
+        require(len(counts) == 2 and min(counts) >= 1, f"ksize must be two numbers of at least 1, got {list(ksize)}")
+        require(0 not in (height, width), f"there is nothing to pool in {x}")
+    else:
+        counts = [along.count for along in lay_windows([height, width], ksize, strides, paddings, "EXPLICIT")]
+    out = (*x.shape[:2], *counts)
+    return x.with_shape(out), TensorType(DType.INT32, out)

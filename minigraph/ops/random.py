@@ -102,6 +102,80 @@ def randint(
     return TensorType(element, constant_shape(shape, shape_tensor, shape_tensor_list))
 
 
+def _batch_shape(x: TensorType, shape: list[int], input_dim_idx: int, output_dim_idx: int) -> list[int]:
+    require(0 <= input_dim_idx < x.rank, f"input_dim_idx must be in [0, {x.rank}), got {input_dim_idx}")
+    require(0 <= output_dim_idx < len(shape), f"output_dim_idx must be in [0, {len(shape)}), got {output_dim_idx}")
+    dims = list(shape)
+    dims[output_dim_idx] = x.shape[input_dim_idx]
+    fits = all(dim >= 0 for i, dim in enumerate(dims) if i != output_dim_idx)
+    require(fits, f"shape must not be negative but at {output_dim_idx}, got {list(shape)}")
+    return dims
+
+
+@op("uniform_random_batch_size_like", inputs="Input", outputs="Out", grad=None)
+def uniform_random_batch_size_like(
+    x: TensorType,
+    *,
+    shape: list[int],
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    min: float = -1.0,
+    max: float = 1.0,
+    seed: int = 0,
+    diag_num: int = 0,
+    diag_step: int = 0,
+    diag_val: float = 1.0,
+    dtype: int = 5,
+) -> TensorType:
+    """``uniform_random`` in the shape `shape`, where dimension `output_dim_idx` is `input_dim_idx` of Input."""
+    dims = _batch_shape(x, shape, input_dim_idx, output_dim_idx)
+    known = [0 if dim == -1 else dim for dim in dims]
+    drawn = uniform_random(
+        None, None, shape=known, min=min, max=max, seed=seed, diag_num=0 if -1 in dims else diag_num,
+        diag_step=diag_step, diag_val=diag_val, dtype=dtype,
+    )  # fmt: skip
+    return drawn.with_shape(dims)
+
+
+@op("gaussian_random_batch_size_like", inputs="Input", outputs="Out", grad=None)
+def gaussian_random_batch_size_like(
+    x: TensorType,
+    *,
+    shape: list[int],
+    input_dim_idx: int = 0,
+    output_dim_idx: int = 0,
+    mean: float = 0.0,
+    std: float = 1.0,
+    seed: int = 0,
+    dtype: int = 5,
+) -> TensorType:
+    """``gaussian_random`` in the shape `shape`, where dimension `output_dim_idx` is `input_dim_idx` of Input."""
+    dims = _batch_shape(x, shape, input_dim_idx, output_dim_idx)
+    return gaussian_random(None, None, shape=[1], mean=mean, std=std, seed=seed, dtype=dtype).with_shape(dims)
+
+
+@op("randperm", outputs="Out", grad=None)
+def randperm(*, n: int, dtype: int = 3, seed: int = 0) -> TensorType:
+    """``Out`` is the integers below `n` in random order, each order being equally likely."""
+    require(n > 0, f"n must be positive, got {n}")
+    element = as_dtype(dtype)
+    require(element in (DType.INT32, DType.INT64), f"dtype must be int32 or int64, got {element}")
+    return TensorType(element, (n,))
+
+
+@op("sampling_id", inputs="X", outputs="Out", grad=None)
+def sampling_id(x: TensorType, *, min: float = 0.0, max: float = 1.0, seed: int = 0) -> TensorType:
+    """For each row of X, which holds probabilities, the number of a column drawn with them, int64[rows].
+
+    A number uniform on [`min`, `max`) is drawn for each row; the column is the first up to which the probabilities add
+    up to more.
+    """
+    require_floating(x)
+    require(x.rank == 2 and x.shape[1] != 0, f"X must be a matrix with columns, got {x}")
+    require(0 <= min < max, f"min must not be negative and less than max, got min={min:g} and max={max:g}")
+    return TensorType(DType.INT64, x.shape[:1])
+
+
 @op("dropout", inputs="X Seed", outputs="Out Mask~", grad=fused("Mask"))
 def dropout(
     x: TensorType,

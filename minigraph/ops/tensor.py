@@ -328,6 +328,12 @@ def shape(x: TensorType) -> TensorType:
     return TensorType(DType.INT32, (x.rank,))
 
 
+@op("size", inputs="Input", outputs="Out", grad=None)
+def size(x: TensorType) -> TensorType:
+    """``Out`` is how many elements Input has, int64[1]."""
+    return TensorType(DType.INT64, (1,))
+
+
 def _increment_grad(ctx: GradContext) -> Iterator[OpSpec]:
     yield OpSpec("scale", {"X": ctx.d_output("Out")}, {"Out": ctx.d_input("X")}, {})
 

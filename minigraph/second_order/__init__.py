@@ -18,6 +18,8 @@ import minigraph.second_order.loss
 import minigraph.second_order.matrix
 import minigraph.second_order.norm
 import minigraph.second_order.normalization
+import minigraph.second_order.products
+import minigraph.second_order.rectifier
 import minigraph.second_order.recurrent
 import minigraph.second_order.reduce
 import minigraph.second_order.reshaping  # noqa: F401

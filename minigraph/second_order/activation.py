@@ -12,7 +12,7 @@ from minigraph.second_order.rewriting import Rewriting, rewritten_as
 Slope = Callable[[Rewriting], Variable]
 
 
-def _by_slope(*types: str) -> Callable[[Slope], Slope]:
+def by_slope(*types: str) -> Callable[[Slope], Slope]:
     """Register a function that gives what the gradient of Out is multiplied by."""
 
     def decorate(slope: Slope) -> Slope:
@@ -30,17 +30,17 @@ def _nothing(g: Rewriting) -> Mapping[str, Any]:
 # Smooth functions
 
 
-@_by_slope("tanh_grad")
+@by_slope("tanh_grad")
 def _tanh(g: Rewriting) -> Variable:
     return g.scale(g.square(g["Out"]), -1.0, 1.0)
 
 
-@_by_slope("sigmoid_grad")
+@by_slope("sigmoid_grad")
 def _sigmoid(g: Rewriting) -> Variable:
     return g.mul(g["Out"], g.scale(g["Out"], -1.0, 1.0))
 
 
-@_by_slope("exp_grad")
+@by_slope("exp_grad")
 def _exp(g: Rewriting) -> Variable:
     return g["Out"]
 
@@ -55,12 +55,12 @@ def _sqrt(g: Rewriting) -> Mapping[str, Any]:
     return {"X@GRAD": g.scale(g.div(g["Out@GRAD"], g["Out"]), 0.5)}
 
 
-@_by_slope("rsqrt_grad")
+@by_slope("rsqrt_grad")
 def _rsqrt(g: Rewriting) -> Variable:
     return g.scale(g.mul(g.square(g["Out"]), g["Out"]), -0.5)
 
 
-@_by_slope("reciprocal_grad")
+@by_slope("reciprocal_grad")
 def _reciprocal(g: Rewriting) -> Variable:
     return g.negative(g.square(g["Out"]))
 
@@ -85,39 +85,64 @@ def _pow(g: Rewriting) -> Mapping[str, Any]:
     return {"X@GRAD": g.mul(d_out, g.mul(g.emit("pow", X=x, FactorTensor=exponent), factor))}
 
 
-@_by_slope("sin_grad")
+@by_slope("sin_grad")
 def _sin(g: Rewriting) -> Variable:
     return g.emit("cos", X=g["X"])
 
 
-@_by_slope("cos_grad")
+@by_slope("cos_grad")
 def _cos(g: Rewriting) -> Variable:
     return g.negative(g.emit("sin", X=g["X"]))
 
 
-@_by_slope("softplus_grad")
+@rewritten_as("log1p_grad")
+def _log1p(g: Rewriting) -> Mapping[str, Any]:
+    return {"X@GRAD": g.div(g["Out@GRAD"], g.scale(g["X"], 1.0, 1.0))}
+
+
+def _arc(g: Rewriting) -> Variable:
+    """``1 / sqrt(1 - x ** 2)``."""
+    return g.emit("rsqrt", X=g.scale(g.square(g["X"]), -1.0, 1.0))
+
+
+@by_slope("asin_grad")
+def _asin(g: Rewriting) -> Variable:
+    return _arc(g)
+
+
+@by_slope("acos_grad")
+def _acos(g: Rewriting) -> Variable:
+    return g.negative(_arc(g))
+
+
+@by_slope("atan_grad")
+def _atan(g: Rewriting) -> Variable:
+    return g.emit("reciprocal", X=g.scale(g.square(g["X"]), 1.0, 1.0))
+
+
+@by_slope("softplus_grad")
 def _softplus(g: Rewriting) -> Variable:
     return g.emit("sigmoid", X=g["X"])
 
 
-@_by_slope("logsigmoid_grad")
+@by_slope("logsigmoid_grad")
 def _logsigmoid(g: Rewriting) -> Variable:
     return g.emit("sigmoid", X=g.negative(g["X"]))
 
 
-@_by_slope("softsign_grad")
+@by_slope("softsign_grad")
 def _softsign(g: Rewriting) -> Variable:
     return g.square(g.emit("reciprocal", X=g.scale(g.emit("abs", X=g["X"]), 1.0, 1.0)))
 
 
-@_by_slope("swish_grad")
+@by_slope("swish_grad")
 def _swish(g: Rewriting) -> Variable:
     scaled = g.scale(g["X"], g.attr("beta"))
     share = g.emit("sigmoid", X=scaled)
     return g.add(share, g.mul(scaled, g.mul(share, g.scale(share, -1.0, 1.0))))
 
 
-@_by_slope("erf_grad")
+@by_slope("erf_grad")
 def _erf(g: Rewriting) -> Variable:
     return g.scale(_bell(g, g["X"], 1.0), 2 / math.sqrt(math.pi))
 
@@ -127,7 +152,7 @@ def _bell(g: Rewriting, x: Variable, width: float) -> Variable:
     return g.emit("exp", X=g.scale(g.square(x), -width))
 
 
-@_by_slope("gelu_grad")
+@by_slope("gelu_grad")
 def _gelu(g: Rewriting) -> Variable:
     x = g["X"]
     if not g.attr("approximate"):
@@ -142,12 +167,12 @@ def _gelu(g: Rewriting) -> Variable:
 # Functions of several pieces
 
 
-@_by_slope("abs_grad")
+@by_slope("abs_grad")
 def _abs(g: Rewriting) -> Variable:
     return g.sign(g["X"])
 
 
-@_by_slope("relu_grad")
+@by_slope("relu_grad")
 def _relu(g: Rewriting) -> Variable:
     return g.mask(g.compare("greater_than", g["Out"], 0.0), g["Out"])
 
@@ -158,17 +183,17 @@ def between(g: Rewriting, x: Variable, low: Variable | float, high: Variable | f
     return g.emit("logical_and", X=above, Y=below)
 
 
-@_by_slope("relu6_grad")
+@by_slope("relu6_grad")
 def _relu6(g: Rewriting) -> Variable:
     return g.mask(between(g, g["Out"], 0.0, g.attr("threshold")), g["Out"])
 
 
-@_by_slope("hard_sigmoid_grad")
+@by_slope("hard_sigmoid_grad")
 def _hard_sigmoid(g: Rewriting) -> Variable:
     return g.scale(g.mask(between(g, g["Out"], 0.0, 1.0), g["Out"]), g.attr("slope"))
 
 
-@_by_slope("hard_swish_grad")
+@by_slope("hard_swish_grad")
 def _hard_swish(g: Rewriting) -> Variable:
     x, scale, offset = g["X"], g.attr("scale"), g.attr("offset")
     end = g.attr("threshold") - offset

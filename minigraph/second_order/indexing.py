@@ -38,5 +38,28 @@ def _sorted(g: Rewriting) -> Mapping[str, Any]:
     return {"X@GRAD": g.transpose(back, [order.index(i) for i in range(rank)])}
 
 
+@rewritten_as("max_pool2d_with_index_grad")
+def _greatest(g: Rewriting) -> Mapping[str, Any]:
+    """What flows to each greatest element is added where Mask says that it stands in its image."""
+    x, mask, d_out = g["X"], g["Mask"], g["Out@GRAD"]
+    places = g.emit("flatten2", X=g.cast(mask, DType.INT64), axis=2)
+    numbers = g.emit("cumsum", X=_int_ones(g, places), axis=0, exclusive=True)
+    size = g.cast(g.emit("reduce_prod", X=_image_size(g, x), reduce_all=True), DType.INT64)
+    places = g.emit("unsqueeze2", X=g.like(g.add(g.mul(numbers, size), places), (-1,)), axes=[1])
+    flat = g.emit("scatter_nd_add", X=g.like(g.zeros(x), (-1,)), Index=places, Updates=g.like(d_out, (-1,)))
+    return {"X@GRAD": g.like(flat, x.shape or (), x)}
+
+
+def _image_size(g: Rewriting, x: Variable) -> Variable:
+    return g.piece(g.emit("shape", Input=x), 0, 2, 4)
+
+
+@rewritten_as("scatter_nd_add_grad")
+def _scatter_nd_add(g: Rewriting) -> Mapping[str, Any]:
+    d_out = g["Out@GRAD"]
+    picked = g.emit("gather_nd", X=d_out, Index=g["Index"]) if g.wants("Updates@GRAD") else None
+    return {"X@GRAD": d_out, "Updates@GRAD": picked}
+
+
 def _int_ones(g: Rewriting, like: Variable) -> Variable:
     return g.emit("fill_any_like", X=like, value=1.0, dtype=int(DType.INT64))

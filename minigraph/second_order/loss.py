@@ -116,3 +116,21 @@ def _log_loss(g: Rewriting) -> Mapping[str, Any]:
     p, label, epsilon = g["Predicted"], g["Labels"], g.attr("epsilon")
     against = g.div(g.scale(label, -1.0, 1.0), g.scale(p, -1.0, 1 + epsilon))
     return {"Predicted@GRAD": g.mul(g.sub(against, g.div(label, g.scale(p, 1.0, epsilon))), g["Loss@GRAD"])}
+
+
+@rewritten_as("kldiv_loss_grad")
+def _kldiv_loss(g: Rewriting) -> Mapping[str, Any]:
+    x, target, reduction = g["X"], g["Target"], g.attr("reduction")
+    counts = g.mask(g.compare("greater_than", target, 0.0), target)
+    share = g.negative(g["Loss@GRAD"])
+    if reduction in ("mean", "batchmean"):
+        axes = range(len(x.shape or ())) if reduction == "mean" else [0]
+        count = g.count(x, axes)
+        count = g.emit("elementwise_max", X=count, Y=g.number(1.0, count))
+        share = g.div(share, g.cast(count, x.dtype))
+    return {"X@GRAD": g.mul(g.mul(target, counts), share)}
+
+
+@rewritten_as("label_smooth_grad")
+def _label_smooth(g: Rewriting) -> Mapping[str, Any]:
+    return {"X@GRAD": g.scale(g["Out@GRAD"], 1.0 - g.attr("epsilon"))}

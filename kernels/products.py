@@ -1,0 +1,151 @@
+"""Products of vectors and of whole batches, and the distance between tensors. float16 is added up in float32."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from minigraph.kernels.activation import widened
+from minigraph.kernels.buffers import deliver
+from minigraph.kernels.norm import norm_gradient, norms_over
+from minigraph.kernels.reduce import add_over
+from minigraph.kernels.registry import kernel
+
+_FIRST_OF_SIZE_3 = 9
+
+
+def _wide(x) -> Any:
+    return x.astype(np.float32) if x.dtype == np.float16 else x
+
+
+def _like(xp, total, x) -> Any:
+    """`total` summed over the dimensions along which `x` was repeated, in its shape and type."""
+    extra = total.ndim - x.ndim
+    axes = tuple(i for i, size in enumerate(total.shape) if i < extra or x.shape[i - extra] != size)
+    if axes:
+        total = add_over(xp, total, axes, keepdims=True)
+    return total.reshape(x.shape).astype(x.dtype, copy=False)
+
+
+@kernel("bmm")
+@widened
+def bmm(xp, x, y, *, out=None):
+    return deliver(xp, xp.matmul(x, y), out)
+
+
+@kernel("bmm_grad")
+def bmm_grad(xp, x, y, d_out, *, wanted):
+    x, y, d = _wide(x), _wide(y), _wide(d_out)
+    d_x = xp.matmul(d, y.swapaxes(1, 2)).astype(d_out.dtype, copy=False) if wanted[0] else None
+    return d_x, xp.matmul(x.swapaxes(1, 2), d).astype(d_out.dtype, copy=False) if wanted[1] else None
+
+
+@kernel("dot")
+@widened
+def dot(xp, x, y, *, out=None):
+    return deliver(xp, add_over(xp, x * y, (x.ndim - 1,), keepdims=True), out)
+
+
+@kernel("dot_grad")
+def dot_grad(xp, x, y, d_out, *, wanted):
+    return d_out * y if wanted[0] else None, d_out * x if wanted[1] else None
+
+
+@kernel("cross")
+@widened
+def cross(xp, x, y, *, dim, out=None):
+    at = _vectors_along(x, dim)
+    return deliver(xp, xp.cross(x, y, axis=at), out)
+
+
+@kernel("cross_grad")
+def cross_grad(xp, x, y, d_out, *, dim, wanted):
+    at = _vectors_along(x, dim)
+    x, y, d = _wide(x), _wide(y), _wide(d_out)
+    d_x = xp.cross(y, d, axis=at).astype(d_out.dtype, copy=False) if wanted[0] else None
+    return d_x, xp.cross(d, x, axis=at).astype(d_out.dtype, copy=False) if wanted[1] else None
+
+
+def _vectors_along(x, dim) -> int:
+    return x.shape.index(3) if dim == _FIRST_OF_SIZE_3 else dim % x.ndim
+
+
+@kernel("kron")
+def kron(xp, x, y, *, out=None):
+    a, b, shape = _interleaved(x, y)
+    return deliver(xp, (a * b).reshape(shape), out)
+
+
+@kernel("kron_grad")
+def kron_grad(xp, x, y, d_out, *, wanted):
+    a, b, _ = _interleaved(x, y)
+    rank = a.ndim // 2
+    full = [rows * columns for rows, columns in zip(a.shape, b.shape, strict=True)]
+    d = _wide(d_out).reshape(full)
+    of_x, of_y = tuple(range(0, 2 * rank, 2)), tuple(range(1, 2 * rank, 2))
+    d_x = add_over(xp, d * _wide(b), of_y).reshape(x.shape).astype(x.dtype, copy=False) if wanted[0] else None
+    return d_x, add_over(xp, d * _wide(a), of_x).reshape(y.shape).astype(y.dtype, copy=False) if wanted[1] else None
+
+
+def _interleaved(x, y) -> tuple[Any, Any, list[int]]:
+    """`x` and `y` as tensors whose product has two dimensions for each of the result, and the shape of that."""
+    rank = max(x.ndim, y.ndim)
+    sides = [(1,) * (rank - each.ndim) + each.shape for each in (x, y)]
+    rows = x.reshape([size for pair in zip(sides[0], (1,) * rank, strict=True) for size in pair])
+    columns = y.reshape([size for pair in zip((1,) * rank, sides[1], strict=True) for size in pair])
+    return rows, columns, [a * b for a, b in zip(*sides, strict=True)]
+
+
+@kernel("addmm")
+@widened
+def addmm(xp, input, x, y, *, Alpha, Beta, out=None):
+    return xp.add(Beta * input, Alpha * xp.dot(x, y), out=out)
+
+
+@kernel("addmm_grad")
+def addmm_grad(xp, input, x, y, d_out, *, Alpha, Beta, wanted):
+    x_wide, y_wide, d = _wide(x), _wide(y), _wide(d_out)
+    return (
+        _like(xp, Beta * d, input) if wanted[0] else None,
+        (Alpha * xp.dot(d, y_wide.T)).astype(x.dtype, copy=False) if wanted[1] else None,
+        (Alpha * xp.dot(x_wide.T, d)).astype(y.dtype, copy=False) if wanted[2] else None,
+    )
+
+
+@kernel("dist")
+def dist(xp, x, y, *, p, out=None):
+    sizes = xp.absolute(_wide(x) - _wide(y)).reshape(-1)
+    if p == 0:
+        total = xp.count_nonzero(sizes)
+    elif p > 0:
+        scale, ratio = norms_over(xp, sizes, (0,), p)
+        total = scale * ratio
+    else:
+        total = sizes.min() if p == -math.inf else (sizes ** x.dtype.type(p)).sum() ** (1 / p)
+    return deliver(xp, xp.asarray(total).astype(x.dtype).reshape(1), out)
+
+
+@kernel("dist_grad")
+def dist_grad(xp, x, y, result, d_out, *, p, wanted):
+    difference = _wide(x) - _wide(y)
+    slope = _slope_of_distance(xp, difference, _wide(result), p) * _wide(d_out)
+    return _like(xp, slope, x) if wanted[0] else None, _like(xp, -slope, y) if wanted[1] else None
+
+
+def _slope_of_distance(xp, difference, distance, p) -> Any:
+    if p == 0:
+        return xp.zeros_like(difference)
+    if math.isinf(p) and difference.size:  # the distance was rounded
+        sizes = xp.absolute(difference)
+        return xp.sign(difference) * (sizes == (sizes.max() if p > 0 else sizes.min()))
+    flat = difference.reshape(-1)
+    if p > 0:
+        scale, ratio = norms_over(xp, flat, (0,), p)
+        slope = norm_gradient(xp, flat, scale, ratio, p)
+    else:
+        sizes = xp.absolute(flat)
+        ratio = xp.where(sizes > 0, sizes / xp.where(distance > 0, distance, 1), 1)
+        slope = xp.where((sizes > 0) & (distance > 0), xp.sign(flat) * ratio ** (p - 1), 0)
+    return slope.reshape(difference.shape).astype(difference.dtype)

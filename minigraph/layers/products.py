@@ -1,0 +1,92 @@
+"""Products of vectors and of whole batches, and the distance between tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minigraph.errors import ProgramError, caller_site
+from minigraph.ir import Variable
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable
+from minigraph.layers.elementwise import elementwise_add, elementwise_mul
+
+
+def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """The products ``x[i] @ y[i]`` of two batches of as many matrices."""
+    inputs = {"X": check_floating(x, "bmm: x"), "Y": check_floating(y, "bmm: y")}
+    return LayerHelper("bmm", name).unary("bmm", inputs)
+
+
+def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """The sum of ``x * y`` over the last dimension, which stays as 1, for vectors or matrices of them."""
+    inputs = {"X": check_variable(x, "dot: x"), "Y": check_variable(y, "dot: y")}
+    return LayerHelper("dot", name).unary("dot", inputs)
+
+
+def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
+    """The cross products of vectors of size 3 along dimension `dim` (None: the first of that size)."""
+    inputs = {"X": check_variable(input, "cross: input"), "Y": check_variable(other, "cross: other")}
+    attrs: dict[str, Any] = {} if dim is None else {"dim": dim}
+    return LayerHelper("cross").unary("cross", inputs, **attrs)
+
+
+def kron(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
+    """Kronecker product: each element of `x` times the whole of `y`, into `out` if given."""
+    helper = LayerHelper("kron", name)
+    result = helper.temporary() if out is None else out
+    helper.append("kron", {"X": check_variable(x, "kron: x"), "Y": check_variable(y, "kron: y")}, {"Out": result})
+    return result
+
+
+def addmm(
+    input: Variable, x: Variable, y: Variable, alpha: float = 1.0, beta: float = 1.0, name: str | None = None
+) -> Variable:
+    """``beta * input + alpha * x @ y``; dimensions of `input` that are 1 are repeated."""
+    inputs = {
+        "Input": check_floating(input, "addmm: input"),
+        "X": check_floating(x, "addmm: x"),
+        "Y": check_floating(y, "addmm: y"),
+    }
+    return LayerHelper("addmm", name).unary("addmm", inputs, Alpha=float(alpha), Beta=float(beta))
+
+
+def addcmul(
+    input: Variable,
+    tensor1: Variable,
+    tensor2: Variable,
+    value: float = 1.0,
+    out: Variable | None = None,
+    name: str | None = None,
+) -> Variable:
+    """``input + value * tensor1 * tensor2``, into `out` if given."""
+    total = elementwise_add(input, elementwise_mul(tensor1, tensor2) * float(value), name=name)
+    if out is None:
+        return total
+    LayerHelper("assign").append("assign", {"X": total}, {"Out": out})
+    return out
+
+
+def dist(x: Variable, y: Variable, p: float = 2) -> Variable:
+    """The `p`-norm of ``x - y``, shape [1]; see the operator for 0 and the infinities."""
+    inputs = {"X": check_floating(x, "dist: x"), "Y": check_floating(y, "dist: y")}
+    return LayerHelper("dist").unary("dist", inputs, p=float(p))
+
+
+def t(input: Variable, name: str | None = None) -> Variable:
+    """A matrix transposed; a vector as it is.
+
+    Raises
+    ------
+    ProgramError
+        If `input` has more than two dimensions.
+    """
+    rank = len(check_variable(input, "t: input").shape or ())
+    if rank > 2:
+        raise ProgramError(
+            f"t: input must be a matrix, got {input}", site=caller_site(), hint="Use layers.transpose with perm."
+        )
+    if rank < 2:
+        return input
+    helper = LayerHelper("t", name)
+    out, x_shape = helper.temporary(), helper.temporary()
+    helper.append("transpose2", {"X": input}, {"Out": out, "XShape": x_shape}, {"axis": [1, 0]})
+    return out

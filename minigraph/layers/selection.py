@@ -1,0 +1,108 @@
+"""Picking along one dimension, adding where indices say, moving elements around, and what is different."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minigraph.errors import ProgramError, caller_site
+from minigraph.ir import Variable
+from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layers.indexing import slice, where
+from minigraph.layers.nn import check_integers
+from minigraph.layers.tensor import Shape, fill_constant, reshape
+from minigraph.types import as_dtype
+
+
+def index_select(input: Variable, index: Variable, dim: int = 0) -> Variable:
+    """The slices of `input` along dimension `dim` that the vector `index` names."""
+    inputs = {
+        "X": check_variable(input, "index_select: input"), "Index": check_integers(index, "index_select: index")
+    }  # fmt: skip
+    return LayerHelper("index_select").unary("index_select", inputs, dim=dim)
+
+
+def index_sample(x: Variable, index: Variable) -> Variable:
+    """``x[i, index[i, j]]``, for matrices with as many rows."""
+    inputs = {"X": check_variable(x, "index_sample: x"), "Index": check_integers(index, "index_sample: index")}
+    return LayerHelper("index_sample").unary("index_sample", inputs)
+
+
+def multiplex(inputs: Sequence[Variable], index: Variable) -> Variable:
+    """Row i of the tensor among `inputs` that ``index[i]`` names, for each row; `index` is int32[rows, 1]."""
+    xs = [check_variable(x, "multiplex: inputs") for x in inputs]
+    return LayerHelper("multiplex").unary("multiplex", {"X": xs, "Ids": check_integers(index, "multiplex: index")})
+
+
+def scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
+    """`ref` plus ``updates[i]`` at the place ``index[i, 0], index[i, 1], ...``; several for one place add up."""
+    inputs = {
+        "X": check_variable(ref, "scatter_nd_add: ref"),
+        "Index": check_integers(index, "scatter_nd_add: index"),
+        "Updates": check_variable(updates, "scatter_nd_add: updates"),
+    }
+    return LayerHelper("scatter_nd_add", name).unary("scatter_nd_add", inputs)
+
+
+def scatter_nd(index: Variable, updates: Variable, shape: Shape, name: str | None = None) -> Variable:
+    """`scatter_nd_add` to zeros of this shape."""
+    zeros = fill_constant(shape, check_variable(updates, "scatter_nd: updates").dtype, 0.0)
+    return scatter_nd_add(zeros, index, updates, name)
+
+
+def flip(input: Variable, dims: int | Sequence[int], name: str | None = None) -> Variable:
+    """`input` with the elements along each dimension of `dims` in reverse order."""
+    given = [dims] if isinstance(dims, int) else list(dims)
+    return LayerHelper("flip", name).unary("flip", {"X": check_variable(input, "flip: input")}, dims=given)
+
+
+def roll(input: Variable, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Variable:
+    """`input` moved by `shifts` places along `dims`; what leaves at one end enters at the other.
+
+    With `dims` None the elements move as if they stood in one row.
+    """
+    helper = LayerHelper("roll")
+    shape = check_variable(input, "roll: input").shape or ()
+    by = [shifts] if isinstance(shifts, int) else list(shifts)
+    x = reshape(input, [-1, 1]) if dims is None else input
+    along = [0] if dims is None else [dims] if isinstance(dims, int) else list(dims)
+    if len(by) != len(along):
+        raise ProgramError(f"roll: there are {len(by)} shifts for {len(along)} dims", site=caller_site())
+    return reshape(helper.unary("roll", {"X": x}, shifts=by, dims=along), shape, inplace=True)
+
+
+def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
+    """The different elements of a vector in the order of their first places, and where each element went.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import minigraph as fluid
+    >>> with fluid.dygraph.guard():
+    ...     elements, index = fluid.layers.unique(fluid.dygraph.to_variable(np.array([3, 1, 3, 2])))
+    ...     elements.numpy(), index.numpy()
+    (array([3, 1, 2]), array([0, 1, 0, 2], dtype=int32))
+    """
+    helper = LayerHelper("unique")
+    out, index = helper.temporary(), helper.temporary()
+    attrs = {"dtype": int(as_dtype(dtype))}
+    helper.append("unique", {"X": check_variable(x, "unique: x")}, {"Out": out, "Index": index}, attrs)
+    return out, index
+
+
+def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
+    """`unique`, and how often each of its elements stands in `x`."""
+    helper = LayerHelper("unique_with_counts")
+    out, index, count = helper.temporary(), helper.temporary(), helper.temporary()
+    outputs, attrs = {"Out": out, "Index": index, "Count": count}, {"dtype": int(as_dtype(dtype))}
+    helper.append("unique_with_counts", {"X": check_variable(x, "unique_with_counts: x")}, outputs, attrs)
+    return out, index, count
+
+
+def nonzero(input: Variable, as_tuple: bool = False) -> Variable | tuple[Variable, ...]:
+    """The places where `input` is not 0, in order: int64[-1, dimensions], or with `as_tuple` each column by itself."""
+    places = where(input)
+    if not as_tuple:
+        return places
+    rank = len(input.shape or ())
+    return tuple(slice(places, axes=[1], starts=[i], ends=[i + 1]) for i in range(rank))

@@ -1,0 +1,126 @@
+"""Tensors made of numbers: ranges, grids, masks of lengths, constants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minigraph.errors import WrongTypeError, caller_site
+from minigraph.ir import Variable
+from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layers.nn import check_integers
+from minigraph.layers.tensor import Shape, cast, fill_constant
+from minigraph.types import as_dtype
+
+
+def _number(value: float | Variable, dtype: Any) -> Variable:
+    """`value` as a tensor of shape [1] of this element type."""
+    if not isinstance(value, Variable):
+        return fill_constant([1], dtype, value)
+    return value if value.dtype is as_dtype(dtype) else cast(value, dtype)
+
+
+def range(start: float | Variable, end: float | Variable, step: float | Variable, dtype: Any) -> Variable:
+    """The numbers from `start` up to but not including `end`, `step` apart; the three may be Variables too."""
+    helper = LayerHelper("range")
+    inputs = {"Start": _number(start, dtype), "End": _number(end, dtype), "Step": _number(step, dtype)}
+    result = helper.unary("range", inputs)
+    result.stop_gradient = True
+    return result
+
+
+def arange(
+    start: float | Variable,
+    end: float | Variable,
+    step: float | Variable = 1,
+    dtype: Any = None,
+    name: str | None = None,
+) -> Variable:
+    """`range` with the step 1 and float32 by default."""
+    return range(start, end, step, "float32" if dtype is None else dtype)
+
+
+def linspace(start: float | Variable, stop: float | Variable, num: int | Variable, dtype: Any) -> Variable:
+    """`num` numbers from `start` to `stop` at equal distances, float32 or float64."""
+    helper = LayerHelper("linspace")
+    inputs = {"Start": _number(start, dtype), "Stop": _number(stop, dtype), "Num": _number(num, "int32")}
+    return helper.unary("linspace", inputs)
+
+
+def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
+    """Each of several vectors along a dimension of its own, repeated along the others."""
+    if not isinstance(input, list | tuple):
+        raise WrongTypeError(f"meshgrid: input must be a list of Variables, got {input!r:.60}", site=caller_site())
+    helper = LayerHelper("meshgrid", name)
+    outputs = [helper.temporary() for _ in input]
+    helper.append("meshgrid", {"X": [check_variable(x, "meshgrid: input") for x in input]}, {"Out": outputs})
+    return outputs
+
+
+def sequence_mask(
+    x: Variable, maxlen: int | Variable | None = None, dtype: Any = "int64", name: str | None = None
+) -> Variable:
+    """For each length in `x` so many ones, filled up with zeros to `maxlen` (None: the largest length)."""
+    helper = LayerHelper("sequence_mask", name)
+    inputs = {"X": check_integers(x, "sequence_mask: x")}
+    attrs: dict[str, Any] = {"out_dtype": int(as_dtype(dtype))}
+    if isinstance(maxlen, Variable):
+        inputs["MaxLenTensor"] = check_integers(maxlen, "sequence_mask: maxlen")
+    else:
+        attrs["maxlen"] = -1 if maxlen is None else maxlen
+    result = helper.unary("sequence_mask", inputs, out="Y", **attrs)
+    result.stop_gradient = True
+    return result
+
+
+def full(
+    shape: Shape,
+    fill_value: float | Variable,
+    out: Variable | None = None,
+    dtype: Any = None,
+    device: str | None = None,
+    stop_gradient: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """A tensor of this shape whose every element is `fill_value`, float32 by default; `device` changes nothing."""
+    helper = LayerHelper("full", name)
+    result = helper.temporary() if out is None else out
+    fill_constant(shape, "float32" if dtype is None else dtype, fill_value, out=result)
+    result.stop_gradient = stop_gradient
+    return result
+
+
+def full_like(
+    input: Variable,
+    fill_value: float,
+    out: Variable | None = None,
+    dtype: Any = None,
+    device: str | None = None,
+    stop_gradient: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """A tensor of the shape of `input`, and of its element type unless given, whose every element is `fill_value`."""
+    helper = LayerHelper("full_like", name)
+    result = helper.temporary() if out is None else out
+    element = check_variable(input, "full_like: input").dtype if dtype is None else as_dtype(dtype)
+    attrs = {"value": float(fill_value), "dtype": int(element)}
+    helper.append("fill_any_like", {"X": input}, {"Out": result}, attrs)
+    result.stop_gradient = stop_gradient
+    return result
+
+
+def ones_like(x: Variable, out: Variable | None = None) -> Variable:
+    """Ones of the shape and element type of `x`."""
+    helper = LayerHelper("ones_like")
+    result = helper.temporary() if out is None else out
+    helper.append("fill_any_like", {"X": check_variable(x, "ones_like: x")}, {"Out": result}, {"value": 1.0})
+    return result
+
+
+def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
+    """Zeros of the shape and element type of `x`."""
+    helper = LayerHelper("zeros_like")
+    result = helper.temporary() if out is None else out
+    helper.append("fill_zeros_like", {"X": check_variable(x, "zeros_like: x")}, {"Out": result})
+    result.stop_gradient = True
+    return result

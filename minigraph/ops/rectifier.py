@@ -1,0 +1,109 @@
+"""Activation functions with thresholds, and others made of the common ones."""
+
+from __future__ import annotations
+
+from minigraph.opdef import fused, op
+from minigraph.types import TensorType, normalize_axis, require, require_floating
+
+SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+
+
+def _floating(x: TensorType) -> TensorType:
+    require_floating(x)
+    return x
+
+
+@op("brelu", inputs="X", outputs="Out", grad=fused("X"))
+def brelu(x: TensorType, *, t_min: float = 0.0, t_max: float = 24.0) -> TensorType:
+    """``Out = min(max(X, t_min), t_max)``; the gradient is 0 at and beyond both ends."""
+    _floating(x)
+    require(t_min < t_max, f"t_min must be less than t_max, got {t_min:g} and {t_max:g}")
+    return x
+
+
+@op("soft_relu", inputs="X", outputs="Out", grad=fused("Out"))
+def soft_relu(x: TensorType, *, threshold: float = 40.0) -> TensorType:
+    """``Out = log(1 + exp(min(max(X, -threshold), threshold)))``; the gradient is 0 at and beyond both ends.
+
+    Notes
+    -----
+    Fluid's gradient below ``-threshold`` is ``1 / (1 + exp(threshold))``.
+    """
+    _floating(x)
+    require(threshold > 0, f"threshold must be positive, got {threshold:g}")
+    return x
+
+
+@op("thresholded_relu", inputs="X", outputs="Out", grad=fused("X"))
+def thresholded_relu(x: TensorType, *, threshold: float = 1.0) -> TensorType:
+    """X where it is above `threshold`, else 0."""
+    return _floating(x)
+
+
+@op("hard_shrink", inputs="X", outputs="Out", grad=fused("X"))
+def hard_shrink(x: TensorType, *, threshold: float = 0.5) -> TensorType:
+    """X where it is above `threshold` or below ``-threshold``, else 0."""
+    return _floating(x)
+
+
+@op("softshrink", inputs="X", outputs="Out", grad=fused("X"))
+def softshrink(x: TensorType, *, lambda_: float = 0.5) -> TensorType:
+    """X moved toward 0 by `lambda`, and 0 where it is no farther from 0 than that."""
+    _floating(x)
+    require(lambda_ >= 0, f"lambda must not be negative, got {lambda_:g}")
+    return x
+
+
+@op("tanh_shrink", inputs="X", outputs="Out", grad=fused("X"))
+def tanh_shrink(x: TensorType) -> TensorType:
+    """``Out = X - tanh(X)``."""
+    return _floating(x)
+
+
+@op("stanh", inputs="X", outputs="Out", grad=fused("X"))
+def stanh(x: TensorType, *, scale_a: float = 0.67, scale_b: float = 1.7159) -> TensorType:
+    """``Out = scale_b * tanh(scale_a * X)``."""
+    return _floating(x)
+
+
+@op("selu", inputs="X", outputs="Out", grad=fused("Out"))
+def selu(x: TensorType, *, scale: float = SELU_SCALE, alpha: float = SELU_ALPHA) -> TensorType:
+    """``Out = scale * X`` where X is positive, else ``scale * alpha * (exp(X) - 1)``.
+
+    References
+    ----------
+    G. Klambauer, T. Unterthiner, A. Mayr and S. Hochreiter, Self-normalizing neural networks, NIPS 2017.
+    """
+    _floating(x)
+    require(scale > 0, f"scale must be positive, got {scale:g}")
+    require(alpha >= 0, f"alpha must not be negative, got {alpha:g}")
+    return x
+
+
+@op("mish", inputs="X", outputs="Out", grad=fused("X"))
+def mish(x: TensorType, *, threshold: float = 20.0) -> TensorType:
+    """``Out = X * tanh(log(1 + exp(X)))``; the logarithm is X above `threshold` and ``exp(X)`` below ``-threshold``.
+
+    References
+    ----------
+    D. Misra, Mish: a self regularized non-monotonic activation function, BMVC 2020.
+    """
+    return _floating(x)
+
+
+@op("maxout", inputs="X", outputs="Out", grad=fused("X", "Out"))
+def maxout(x: TensorType, *, groups: int, axis: int = 1) -> TensorType:
+    """``Out[c]`` is the largest of ``X[c * groups]`` to ``X[(c + 1) * groups - 1]`` along `axis`.
+
+    The gradient goes to the first that is the largest.
+
+    References
+    ----------
+    I. Goodfellow et al., Maxout networks, ICML 2013.
+    """
+    _floating(x)
+    at = normalize_axis(axis, x.rank)
+    require(groups >= 1, f"groups must be at least 1, got {groups}")
+    channels = x.shape[at]
+    require(channels == -1 or channels % groups == 0, f"{channels} channels cannot be split into groups of {groups}")
+    return x.with_shape((*x.shape[:at], channels // groups if channels != -1 else -1, *x.shape[at + 1 :]))

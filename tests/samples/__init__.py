@@ -1,0 +1,1 @@
+"""Rows of samples, a file for each family of operators."""

@@ -1,0 +1,157 @@
+"""Operators that pick, count, measure and make tensors: what they refuse, and where they differ from the original."""
+
+import numpy as np
+import pytest
+from one_op import append, gradient, run
+
+import minigraph as fluid
+from minigraph import layers
+from minigraph.errors import ExecutionError, OpError, ProgramError, WrongTypeError
+
+FLOATS = np.arange(6, dtype="float32").reshape(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("type", "inputs"),
+    [
+        ("index_select", {"X": FLOATS, "Index": np.array([0, 2])}),
+        ("index_sample", {"X": FLOATS, "Index": np.array([[0], [-1]])}),
+        ("multiplex", {"Ids": np.array([[0], [2]], "int32"), "X": [FLOATS, FLOATS]}),
+        ("scatter_nd_add", {"X": FLOATS, "Index": np.array([[1, 3]]), "Updates": np.ones(1, "float32")}),
+    ],
+)
+def test_a_number_that_names_nothing_is_an_error(type, inputs):
+    with pytest.raises(ExecutionError, match=r"must be in \[0, "):
+        run(type, inputs)
+
+
+@pytest.mark.parametrize(
+    ("type", "inputs", "attrs", "message"),
+    [
+        ("cross", {"X": FLOATS[:, :2], "Y": FLOATS[:, :2]}, {}, "no dimension of X .* has size 3"),
+        ("bmm", {"X": FLOATS[None], "Y": FLOATS[None]}, {}, "X has 3 columns but Y has 2 rows"),
+        ("addmm", {"Input": FLOATS, "X": FLOATS, "Y": FLOATS.T.copy()}, {}, r"must have the shape \[2, 2\]"),
+        ("maxout", {"X": FLOATS}, {"groups": 2}, "3 channels cannot be split into groups of 2"),
+        ("diag_embed", {"Input": FLOATS}, {"dim1": 0, "dim2": -3}, "must not be one dimension"),
+        ("flip", {"X": FLOATS}, {"dims": [1, -1]}, "names a dimension twice"),
+        ("roll", {"X": FLOATS}, {"shifts": [1], "dims": [0, 1]}, "must be as many"),
+        ("unique", {"X": FLOATS}, {}, "X must be a vector"),
+        ("kldiv_loss", {"X": FLOATS, "Target": FLOATS}, {"reduction": "average"}, "none, mean, sum, batchmean"),
+        ("label_smooth", {"X": FLOATS}, {"epsilon": 1.5}, r"epsilon must be in \[0, 1\]"),
+        ("softshrink", {"X": FLOATS}, {"lambda": -1.0}, "lambda must not be negative"),
+        ("brelu", {"X": FLOATS}, {"t_min": 1.0, "t_max": 1.0}, "t_min must be less than t_max"),
+    ],
+)
+def test_what_does_not_fit_is_refused_when_the_program_is_built(type, inputs, attrs, message):
+    with pytest.raises(OpError, match=message):
+        append(type, inputs, **attrs)
+
+
+def test_a_step_in_the_wrong_direction_is_an_error():
+    numbers = {slot: np.array([value], "int64") for slot, value in (("Start", 0), ("End", 5), ("Step", -1))}
+    with pytest.raises(ExecutionError, match="Step -1 does not lead from 0 to 5"):
+        run("range", numbers)
+
+
+def test_a_space_of_numbers_ends_exactly_where_it_is_told():
+    ends = {"Start": np.array([0.1], "float32"), "Stop": np.array([0.7], "float32")}
+    numbers = run("linspace", {**ends, "Num": np.array([7], "int32")})
+    assert numbers[-1] == ends["Stop"][0]
+    assert np.allclose(np.diff(numbers), 0.1)
+
+
+def test_infinities_are_close_to_themselves():
+    x = np.array([np.inf, -np.inf, 1], "float32")
+    assert run("allclose", {"Input": x, "Other": x}).tolist() == [True]
+    assert run("allclose", {"Input": x, "Other": -x}).tolist() == [False]
+
+
+def test_a_bounded_activation_has_no_slope_beyond_its_bounds():
+    x = np.array([-5.0, 0.0, 5.0])
+    assert gradient("soft_relu", {"X": x}, "X", threshold=2.0)[[0, 2]].tolist() == [0, 0]
+    assert np.allclose(gradient("soft_relu", {"X": x}, "X", threshold=40.0), 1 / (1 + np.exp(-x)), rtol=1e-12)
+
+
+def test_the_slope_of_mish_is_that_of_what_it_computes():
+    x = np.array([2.0])
+    # Above the threshold it is x * tanh(x).
+    expected = np.tanh(2) + 2 * (1 - np.tanh(2) ** 2)
+    assert np.allclose(gradient("mish", {"X": x}, "X", threshold=1.0), expected, rtol=1e-12)
+
+
+def test_the_larger_of_two_operands_may_come_second_in_every_operator():
+    x, y = np.array([2.0, 3.0, 5.0]), np.array([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]])
+    assert np.array_equal(run("elementwise_pow", {"X": x, "Y": y}), x**y)
+    assert np.array_equal(run("elementwise_mod", {"X": x, "Y": y}), x % y)
+
+
+def test_all_dimensions_may_be_named_in_a_reduction():
+    assert run("reduce_sum", {"X": FLOATS}, dim=[0, 1]).tolist() == [15]
+    assert run("reduce_max", {"X": FLOATS[None]}, dim=[2, 0, 1], keep_dim=True).tolist() == [[[5]]]
+
+
+def test_probabilities_beyond_one_have_no_area():
+    counts = np.zeros((1, 8), "int64")
+    with pytest.raises(ExecutionError, match=r"must be in \[0, 1\]"):
+        run(
+            "auc", {"Predict": 2 + FLOATS, "Label": np.ones((2, 1), "int64"), "StatPos": counts, "StatNeg": counts},
+            num_thresholds=7, slide_steps=0,
+        )  # fmt: skip
+
+
+def test_the_area_of_the_last_steps_forgets_the_ones_before():
+    rng = np.random.default_rng(3)
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        x, y = fluid.data("x", [None, 2], "float32"), fluid.data("y", [None, 1], "int64")
+        total, recent, _ = layers.auc(x, y, num_thresholds=63, slide_steps=2)
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(startup, scope=scope)
+
+    def area(scores, labels):
+        """The share of pairs in the right order, ties counting half, of scores as the buckets tell them apart."""
+        scores = (scores * np.float32(63)).astype(int)
+        gaps = scores[labels > 0][:, None] - scores[labels == 0]
+        return ((gaps > 0) + 0.5 * (gaps == 0)).mean()
+
+    seen = []
+    for _ in range(4):
+        labels = np.array([0, 1] * 10)
+        scores = (0.6 * rng.random(20) + 0.3 * labels).astype("float32")
+        seen.append((scores, labels))
+        feed = {"x": np.stack([1 - scores, scores], 1), "y": labels[:, None]}
+        found = executor.run(main, feed=feed, fetch_list=[total, recent], scope=scope)
+        for value, steps in zip(found, (seen, seen[-2:]), strict=True):
+            expected = area(*(np.concatenate(parts) for parts in zip(*steps, strict=True)))
+            assert np.allclose(value, [expected], rtol=1e-12)
+
+
+def test_layers_say_what_they_cannot_take():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [2, 3, 4, 4], "float32")
+        with pytest.raises(ProgramError, match="pool_type must be max or avg"):
+            layers.adaptive_pool2d(x, 2, "mean")
+        with pytest.raises(ProgramError, match="stands nowhere"):
+            layers.adaptive_pool2d(x, 2, "avg", require_index=True)
+        with pytest.raises(ProgramError, match="at least one of min and max"):
+            layers.clamp(x)
+        with pytest.raises(ProgramError, match="input must be a matrix"):
+            layers.t(x)
+        with pytest.raises(ProgramError, match="2 shifts for 1 dims"):
+            layers.roll(x, [1, 2], 0)
+        with pytest.raises(ProgramError, match="batch_shape must be positive"):
+            layers.eye(2, batch_shape=[0])
+        with pytest.raises(WrongTypeError, match="a list of Variables"):
+            layers.meshgrid(x)
+
+
+def test_a_constant_keeps_the_gradient_flag_that_it_was_given():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        assert layers.full([2], 1.0).stop_gradient
+        assert not layers.full([2], 1.0, stop_gradient=False).stop_gradient
+
+
+def test_one_number_has_shape_1():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        rank = layers.rank(fluid.data("x", [2, 3], "float32"))
+        assert fluid.Executor().run(feed={}, fetch_list=[rank])[0].tolist() == [2]
