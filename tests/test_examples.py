@@ -403,6 +403,25 @@ def test_a_penalty_on_the_gradient_makes_the_network_hold_its_answers(capsys, ou
     assert outputs("gradient_penalty.py") == capsys.readouterr().out
 
 
+def test_the_ferns_first_steps_are_those_of_the_original_with_a_dense_gradient_too():
+    example, expected = load("random_ferns"), recorded("random_ferns")
+    images, labels = fluid.dataset.digits.load()
+    rows = example["groups"](images[:1000])
+    for losses, _, table in example["compare"](rows, labels[:, None]).values():
+        np.testing.assert_allclose(losses, expected["losses"], rtol=1e-4, atol=1e-5)
+        assert (table != 0).any(axis=1).sum() == expected["changed_rows"]
+        np.testing.assert_allclose(table[np.unique(rows)[::997]], expected["table"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_ferns_know_unseen_digits_and_touch_few_rows(outputs):
+    *_, gradient, first, last = outputs("random_ferns.py").splitlines()
+    touched, height = (int(number.replace(",", "")) for number in re.findall(r"[\d,]+\d", gradient))
+    assert touched <= 50 * 256 < height / 40
+    assert float(re.search(r": (.*)% of unseen digits", first)[1]) > 95
+    assert float(re.search(r": (.*)% of unseen digits", last)[1]) > 95
+
+
 @pytest.mark.parametrize(("length", "rtol"), [(3, 1e-5), (50, 2e-3)])
 def test_the_recurrent_networks_first_gradients_are_those_of_backpropagation_through_time(length, rtol):
     example = load("exploding_rnn")
