@@ -43,9 +43,14 @@ def run_case(name: str, arguments: dict[str, Any], place: Place | None = None) -
     return Outcome({key: np.asarray(value) for key, value in arrays.items()}, dict(_noted))
 
 
-def note(name: str, program: fluid.Program) -> None:
-    """Keep the operators of `program` as they are now, to be compared."""
-    _noted[name] = operator_lines(program)
+def note(name: str, found: fluid.Program | list[str]) -> None:
+    """Keep the operators of a program as they are now, or other lines, to be compared."""
+    _noted[name] = operator_lines(found) if isinstance(found, fluid.Program) else found
+
+
+def current_place() -> Place:
+    """Where the case at hand runs."""
+    return _place
 
 
 def operator_lines(program: fluid.Program) -> list[str]:

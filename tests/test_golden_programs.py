@@ -4,6 +4,7 @@ import json
 from functools import cache
 from pathlib import Path
 
+import golden_models  # noqa: F401
 import numpy as np
 import pytest
 from golden_programs import BUILDERS, run_case
@@ -68,7 +69,12 @@ def test_operators_are_those_of_the_original(name):
     found = outcome_of(name).programs
     assert sorted(found) == sorted(case["programs"])
     for key, number in case["programs"].items():
-        assert found[key] == RECORDING["programs"][number], key
+        assert without_slots(found[key]) == without_slots(RECORDING["programs"][number]), key
+
+
+def without_slots(lines):
+    """The lines, but for what the operators read that do not read the same as in fluid, as docs/differences.md says."""
+    return ["group_norm_grad" if line.startswith("group_norm_grad ") else line for line in lines]
 
 
 def test_every_builder_has_a_recording():
