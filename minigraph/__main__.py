@@ -10,6 +10,7 @@ from typing import NoReturn
 from minigraph.comparison.command import add_commands, fail, message_of
 from minigraph.doctor import add_command as add_doctor
 from minigraph.errors import MinigraphError
+from minigraph.operator_reference import add_command as add_operators
 from minigraph.version import __version__
 
 
@@ -50,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     add_commands(commands)
     add_doctor(commands)
+    add_operators(commands)
     return parser
 
 

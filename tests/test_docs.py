@@ -3,7 +3,10 @@
 import re
 from pathlib import Path
 
+import operators_page
 import pytest
+
+from minigraph.__main__ import main
 
 ROOT = Path(__file__).parents[1]
 NAMED_TEST = re.compile(r"`(?:(test_\w+\.py))?::(test_\w+)`")
@@ -52,3 +55,25 @@ def test_every_strategy_is_on_the_page_on_clipping():
     }
     assert len(strategies) > 8
     assert all(f"`{name}(" in page for name in strategies - {"GradientClipBase"})
+
+
+def test_the_page_on_operators_is_what_the_definitions_say():
+    """After a change: python tests/operators_page.py."""
+    assert operators_page.PAGE.read_text() == operators_page.text()
+
+
+def test_every_operator_is_tested_and_says_where():
+    types = re.findall(r"^### (\w+)$", operators_page.PAGE.read_text(), flags=re.MULTILINE)
+    tested = operators_page.where_tested()
+    assert len(types) > 200
+    assert all(tested.get(type) for type in types)
+
+
+def test_the_command_describes_one_operator(capsys):
+    assert main(["operators", "elu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "- Attributes: `alpha: float = 1.0`" in lines
+    assert "- Gradient: `elu_grad`, from `X`, `Out@GRAD` to `X@GRAD`; that has a gradient, too" in lines
+    assert "- Places: CPU and GPU" in lines
+    assert main(["operators", "ell"]) == 1
+    assert "Did you mean elu?" in capsys.readouterr().err
