@@ -14,6 +14,7 @@ import minigraph.kernels.diagonal
 import minigraph.kernels.elementwise
 import minigraph.kernels.embedding
 import minigraph.kernels.error_function
+import minigraph.kernels.fused
 import minigraph.kernels.indexing
 import minigraph.kernels.jit
 import minigraph.kernels.loss

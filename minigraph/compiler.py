@@ -10,6 +10,7 @@ from minigraph.ir import Program
 from minigraph.passes import (
     CleanUp,
     FoldConstants,
+    FuseElementwise,
     FuseGlobalNorm,
     FuseSoftmaxCrossEntropy,
     MergeMatmuls,
@@ -51,6 +52,7 @@ _ROUND_OTHERWISE: dict[str, Pass] = {
     "merge_matmuls": MergeMatmuls(),
 }
 _SWITCHES = {
+    "fuse_elementwise": True,
     **{name: name != "transpose_into_matmul" for name in _KEEP_BITS},
     **dict.fromkeys(_ROUND_OTHERWISE, False),
     "enable_auto_fusion": False,
@@ -100,9 +102,9 @@ class BuildStrategy:
 
     Attributes
     ----------
-    fold_constants, clean_up, share_common_subexpressions, merge_updates, shrink_in_update : bool
-        Run `FoldConstants`, `CleanUp`, `ShareCommonSubexpressions`, `MergeUpdates`, `ShrinkInUpdate`; True by default.
-        They keep every bit.
+    fold_constants, clean_up, share_common_subexpressions, merge_updates, shrink_in_update, fuse_elementwise : bool
+        Run `FoldConstants`, `CleanUp`, `ShareCommonSubexpressions`, `MergeUpdates`, `ShrinkInUpdate`,
+        `FuseElementwise`; True by default. They keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
     fuse_softmax_cross_entropy, merge_matmuls : bool
@@ -134,10 +136,11 @@ class BuildStrategy:
     >>> strategy.fold_constants = False
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
     ['FuseGlobalNorm', 'CleanUp', 'ShareCommonSubexpressions', 'MergeUpdates', 'ShrinkInUpdate',
-     'FuseSoftmaxCrossEntropy', 'RemoveDeadOps']
+     'FuseSoftmaxCrossEntropy', 'RemoveDeadOps', 'FuseElementwise']
     """
 
     enable_auto_fusion: bool
+    fuse_elementwise: bool
     jit: bool
 
     GradientScaleStrategy = GradientScaleStrategy
@@ -174,7 +177,8 @@ class BuildStrategy:
         """The passes that the fields ask for, in order."""
         keeping = [each for name, each in _KEEP_BITS.items() if getattr(self, name)]
         fusing = [each for name, each in _ROUND_OTHERWISE.items() if self.enable_auto_fusion or getattr(self, name)]
-        return Pipeline((FuseGlobalNorm(), *keeping, *fusing, RemoveDeadOps()))
+        last = [FuseElementwise()] if self.fuse_elementwise else []
+        return Pipeline((FuseGlobalNorm(), *keeping, *fusing, RemoveDeadOps(), *last))
 
     def __repr__(self) -> str:
         changed = [f"{name}={value!r}" for name, value in vars(self).items() if value != _FIELDS[name]]

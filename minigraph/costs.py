@@ -132,6 +132,7 @@ FLOPS: dict[str, Estimate] = {
     "reduce_mean": _per_element("X", 1),
     "sum": _per_element("X", 1),
     "scale": _per_output(2),
+    "fused_elementwise": lambda step: len(step.op.attr("steps")) * elements(step.values_written()[0]),
     "sgd": _per_element("Param", 2),
     "momentum": _per_element("Param", 4),
     "adam": _per_element("Param", 11),

@@ -9,6 +9,7 @@ from minigraph.passes.clean_up import CleanUp
 from minigraph.passes.common_subexpressions import ShareCommonSubexpressions
 from minigraph.passes.constant_folding import FoldConstants
 from minigraph.passes.dead_ops import RemoveDeadOps
+from minigraph.passes.fuse_elementwise import FuseElementwise
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
 from minigraph.passes.gradient_clip import ClipGradients
@@ -21,7 +22,7 @@ LEGALIZE = Pipeline((FuseGlobalNorm(), RemoveDeadOps()))
 LOWERING = Pipeline(
     (
         FuseGlobalNorm(), FoldConstants(), CleanUp(), ShareCommonSubexpressions(), MergeUpdates(), ShrinkInUpdate(),
-        RemoveDeadOps(),
+        RemoveDeadOps(), FuseElementwise(),
     )
 )  # fmt: skip
 
@@ -31,6 +32,7 @@ __all__ = [
     "CleanUp",
     "ClipGradients",
     "FoldConstants",
+    "FuseElementwise",
     "FuseGlobalNorm",
     "FuseSoftmaxCrossEntropy",
     "MergeMatmuls",

@@ -902,8 +902,24 @@ _NORMALIZATIONS_OF_SAMPLES = [
     ),
 ]  # fmt: skip
 
+_FUSED = [
+    sample(
+        "fused_elementwise", X=[floats(2, 3, 4), floats(3), floats(2, 3, 4)], outputs={"Out1": 1},
+        steps=[
+            "t0 = elementwise_add(x0, x1, axis=1)", "y1 = tanh(t0)", "t1 = sum([t0, x2, y1])",
+            "y0 = scale(t1, None, scale=2.0, bias=-1.0, bias_after_scale=True)",
+        ],
+    ),
+    sample("fused_elementwise", X=[floats(0, 3)], steps=["t0 = relu(x0)", "y0 = square(t0)"]),
+    sample(
+        "fused_elementwise", X=[floats(5), floats(5), floats(1)], outputs={"Out1": 1, "Out2": 1},
+        steps=["y0, y1 = elementwise_mul_grad(x0, x1, x0, axis=-1)", "y2 = elementwise_max(y1, x2, axis=-1)"],
+    ),
+]  # fmt: skip
+
 SAMPLES += [
     *_FUNCTIONS,
+    *_FUSED,
     *_POWERS_AND_RESTS,
     *_ALONG_DIMENSIONS,
     *_COMPARISONS,

@@ -34,10 +34,14 @@ _FOOTER = """
 from numba import njit as _njit
 
 for _name in {names!r}:
-    _flags = {{"reassoc"}} if _name in {reassociated!r} else False
-    globals()[_name] = _njit(cache={cached!r}, nogil=True, error_model="numpy", fastmath=_flags)(globals()[_name])
+    _flags = {{"reassoc"}} if _name in REASSOCIATED else {{"contract"}} if _name in CONTRACTED else False
+    globals()[_name] = _njit(
+        cache={cached!r}, nogil=True, error_model="numpy", fastmath=_flags, forceinline=_name in CONTRACTED
+    )(globals()[_name])
 """
 """No exception for a division by zero, as in NumPy; and the lock of the interpreter is given up meanwhile."""
+
+_LISTS = ("REASSOCIATED", "CONTRACTED")
 
 _lock = threading.RLock()
 _compiled: dict[tuple[str, str, str], Callable[..., Any]] = {}
@@ -106,14 +110,12 @@ class Loops:
 
 @cache
 def _joined(names: tuple[str, ...]) -> str:
-    """The text of modules of loops as one, without their imports of each other, and with their names together."""
-    texts: list[str] = []
-    reassociated: list[str] = []
-    for name in names:
-        module = importlib.import_module(f"minigraph.kernels.jit.loops.{name}")
-        reassociated += getattr(module, "REASSOCIATED", ())
-        texts.append(re.sub(r"^from minigraph.*\n|^REASSOCIATED = .*\n", "", inspect.getsource(module), flags=re.M))
-    return "\n".join(texts) + f"\nREASSOCIATED = {tuple(reassociated)!r}\n"
+    """The text of modules of loops as one, without their imports of each other, and with their lists together."""
+    modules = [importlib.import_module(f"minigraph.kernels.jit.loops.{name}") for name in names]
+    own_lines = rf"^from minigraph.*\n|^({'|'.join(_LISTS)}) = .*\n"
+    texts = [re.sub(own_lines, "", inspect.getsource(module), flags=re.M) for module in modules]
+    lists = [f"{each} = {sum((getattr(m, each, ()) for m in modules), ())!r}" for each in _LISTS]
+    return "\n".join([*texts, *lists, ""])
 
 
 def compiled(source: str, name: str, signature: str) -> Callable[..., Any]:
@@ -149,9 +151,8 @@ def _module(source: str, cached: bool) -> ModuleType:
     module = _modules.get(source)
     if module is None:
         functions = tuple(re.findall(r"^def (\w+)", source, flags=re.M))
-        match = re.search(r"^REASSOCIATED = (.*)$", source, flags=re.M)
-        names = {"names": functions, "reassociated": eval(match[1]) if match else (), "cached": cached}
-        text = source + _FOOTER.format(**names)
+        lists = "".join(f"\n{each} = ()" for each in _LISTS if f"\n{each} = " not in source)
+        text = source + lists + _FOOTER.format(names=functions, cached=cached)
         name = _file_name(source)
         path = folder() / f"{name}.py"
         if cached:

@@ -43,13 +43,15 @@ def thread_count() -> int:
     return count if asked is None or count == 1 else max(1, min(count, asked()))
 
 
-def pieces(size: int, least: int = LEAST) -> list[tuple[int, int]]:
-    """The ends of equal pieces of `size` elements, as many as there are threads and pieces worth one."""
+def pieces(size: int, least: int = LEAST, line: int = 64) -> list[tuple[int, int]]:
+    """The ends of equal pieces of `size` elements, as many as there are threads and pieces of `least` elements.
+
+    Their lengths are multiples of `line`, so that no two threads write to one line of the cache.
+    """
     count = min(size // least, thread_count()) if size >= 2 * least else 1
     if count <= 1:
         return [(0, size)]
-    # Whole lines of the cache, so that no two threads write to one.
-    edges = [size * i // count // 64 * 64 for i in range(count)] + [size]
+    edges = [size * i // count // line * line for i in range(count)] + [size]
     return list(pairwise(edges))
 
 

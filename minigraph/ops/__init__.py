@@ -11,6 +11,7 @@ import minigraph.ops.diagonal
 import minigraph.ops.elementwise
 import minigraph.ops.embedding
 import minigraph.ops.error_function
+import minigraph.ops.fused
 import minigraph.ops.indexing
 import minigraph.ops.loss
 import minigraph.ops.matrix

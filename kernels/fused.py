@@ -1,0 +1,236 @@
+"""Several operators on elements as one: their kernels one after the other, in pieces that stay in the cache.
+
+On a GPU one kernel is generated from `minigraph.kernels.formulas`, which rounds after each operator as theirs do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minigraph.expressions import Call, last_uses, parse_calls
+from minigraph.kernels.buffers import deliver, unshared
+from minigraph.kernels.registry import find_kernel, find_specializer, kernel, specialize
+from minigraph.types import align_shape
+
+PIECE = 65_536
+"""So many elements of each array are computed at a time, where arrays are large."""
+
+LARGE = 2**20
+"""Arrays of so many elements are large: up to then the processor's caches hold them, and single calls are quicker."""
+
+RESULTS = 4
+"""How many results there are at most."""
+
+
+@kernel("fused_elementwise")
+def fused_elementwise(xp, xs, *, steps, out=None):
+    known: dict[str | None, Any] = {f"x{i}": x for i, x in enumerate(xs)}
+    for call in parse_calls(tuple(steps)):
+        results = _bound_kernel(xp, call)(*_arguments(call, known))
+        known.update(zip(call.outputs, results if len(call.outputs) > 1 else (results,), strict=True))
+    return delivered(xp, [known.get(f"y{i}") for i in range(RESULTS)], out)
+
+
+def _bound_kernel(xp, call: Call) -> Callable[..., Any]:
+    found = find_kernel(call.type, "cpu")
+    assert found is not None
+    return partial(found.function, xp, **call.attrs, **_wanted(call))
+
+
+def _wanted(call: Call) -> dict[str, Any]:
+    """As a keyword which results are asked for, where there are several."""
+    return {"wanted": tuple(name is not None for name in call.outputs)} if len(call.outputs) > 1 else {}
+
+
+def _arguments(call: Call, known: Mapping[Any, Any]) -> list[Any]:
+    """What `known` has for the inputs of a call."""
+    return [
+        [known[name] for name in entry] if isinstance(entry, tuple) else None if entry is None else known[entry]
+        for entry in call.inputs
+    ]
+
+
+def delivered(xp, results: Sequence[Any], out) -> tuple[Any, ...]:
+    """The results in the buffers `out`, where there are any; each an array of its own."""
+    buffers = (None,) * len(results) if out is None else out
+    return tuple(
+        None if result is None else deliver(xp, result, buffer) for result, buffer in zip(results, buffers, strict=True)
+    )
+
+
+class ArrayType(NamedTuple):
+    """What specializers see of an array."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+@specialize("fused_elementwise")
+def _offer(xp, xs, *, steps):
+    """The quickest functions for these shapes, over pieces where the arrays are large."""
+    if xp is not np:
+        return None
+    calls, types = parse_calls(tuple(steps)), {f"x{i}": ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
+    whole = _whole(calls, types)
+    layout = Layout(calls, types)
+    if prod(layout.shape) < LARGE or layout.flat[0] == 1:
+        return whole
+    pieces = _pieces(calls, layout)
+
+    def in_pieces(xs, out=None):
+        # What the single kernels return lies in memory as their operands do, and sums round accordingly.
+        return pieces(xs, out) if all([x.flags.c_contiguous for x in xs]) else whole(xs, out)
+
+    return in_pieces
+
+
+def _quickest(call: Call, known: Mapping[str, ArrayType]) -> Callable[..., Any]:
+    """The function for a call on arrays of these types."""
+    offer = find_specializer(call.type)
+    function = offer(np, *_arguments(call, known), **call.attrs, **_wanted(call)) if offer is not None else None
+    return _bound_kernel(np, call) if function is None else function
+
+
+def _first(call: Call) -> str:
+    """The operand that has the shape of the results."""
+    return call.reads[0]
+
+
+def _text(call: Call) -> str:
+    return ", ".join(f"[{', '.join(x)}]" if isinstance(x, tuple) else str(x) for x in call.inputs)
+
+
+def _whole(calls: Sequence[Call], types: Mapping[str, ArrayType]) -> Callable[..., Any]:
+    """A function that makes the calls one after the other."""
+    known, namespace, last = dict(types), dict[str, Any](np=np, delivered=delivered), last_uses(calls)
+    lines = ["def run(xs, out=None):", f"    {', '.join(types)}, = xs"]
+    for number, call in enumerate(calls):
+        namespace[f"f{number}"] = _quickest(call, known)
+        known.update(dict.fromkeys(call.writes, known[_first(call)]))
+        lines.append(f"    {', '.join(name or '_' for name in call.outputs)} = f{number}({_text(call)})")
+        gone = [name for name in dict.fromkeys(call.reads) if name.startswith("t") and last[name] == number]
+        lines += [f"    del {', '.join(gone)}"] if gone else []
+    results = ", ".join(f"y{i}" if f"y{i}" in known else "None" for i in range(RESULTS))
+    lines.append(f"    return delivered(np, ({results}), out)")
+    exec("\n".join(lines), namespace)
+    run: Callable[..., Any] = namespace["run"]
+    return run
+
+
+class Layout:
+    """How operands lie over the results, with dimensions joined along which all of them do the same.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of the results.
+    flat : tuple of int
+        The same with dimensions joined.
+    views : dict
+        For each operand, by what `calls` call it, its name among the inputs and the shape in which it lies over `flat`.
+    calls : tuple of Call
+        The calls on the views, each of which lies over the results as NumPy lays it.
+    """
+
+    def __init__(self, calls: Sequence[Call], types: Mapping[str, ArrayType]) -> None:
+        self.dtype = types[_first(calls[0])].dtype
+        self.shape = tuple(types[_first(calls[0])].shape)
+        aligned: dict[tuple[str, tuple[int, ...]], str] = {}
+        made = []
+        for call in calls:
+            names = {name: name for name in call.reads}
+            for name in call.reads:
+                if name in types:
+                    over = tuple(types[name].shape)
+                    if over != self.shape:
+                        over = align_shape(self.shape, over, call.attrs.get("axis", -1))
+                    names[name] = aligned.setdefault((name, over), f"{name}_{len(aligned)}")
+            attrs = {**call.attrs, "axis": -1} if "axis" in call.attrs else call.attrs
+            inputs = tuple(tuple(names[n] for n in x) if isinstance(x, tuple) else x and names[x] for x in call.inputs)
+            made.append(replace(call, inputs=inputs, attrs=attrs))
+        self.calls = tuple(made)
+        # A dimension joins the one before it if every operand has both or lacks both.
+        patterns = [tuple(over[i] == size for _, over in aligned) for i, size in enumerate(self.shape)]
+        groups: list[list[int]] = []
+        for i, pattern in enumerate(patterns):
+            if groups and patterns[groups[-1][-1]] == pattern:
+                groups[-1].append(i)
+            else:
+                groups.append([i])
+        self.flat = tuple(prod(self.shape[i] for i in group) for group in groups) or (1,)
+        self.views = {
+            view: (name, tuple(prod(over[i] for i in group) for group in groups) or (1,))
+            for (name, over), view in aligned.items()
+        }
+
+    def views_of(self, xs: Sequence[Any]) -> list[Any]:
+        """The arrays `xs`, whose elements lie side by side, as the operands."""
+        return [xs[int(name[1:])].reshape(shape) for name, shape in self.views.values()]
+
+    def results(self, xs: Sequence[Any], wanted: Sequence[bool], out) -> list[Any]:
+        """Arrays to write results to while `xs` are still read: the buffers `out` where that can be."""
+        found: list[Any] = []
+        for is_wanted, buffer in zip(wanted, out or (None,) * len(wanted), strict=True):
+            free = buffer is not None and buffer.flags.c_contiguous and unshared(np, buffer, *xs) is not None
+            found.append(None if not is_wanted else buffer if free else np.empty(self.shape, self.dtype))
+        return found
+
+
+def _pieces(calls: Sequence[Call], layout: Layout) -> Callable[..., Any]:
+    """A function that makes the calls on pieces along the first of the joined dimensions."""
+    length, *rest = layout.flat
+    step = min(length, max(1, PIECE // max(prod(rest), 1)))
+    piece = ArrayType((step, *rest), layout.dtype)
+    cut = {view for view, (_, shape) in layout.views.items() if shape[0] == length}
+    known = {
+        view: ArrayType((step, *shape[1:]) if view in cut else shape, layout.dtype)
+        for view, (_, shape) in layout.views.items()
+    }
+    rooms = _rooms(layout.calls)
+    count = len(set(rooms.values()))
+    body = [f"{view} = all_{view}[start:end]" for view in sorted(cut)]
+    namespace: dict[str, Any] = {}
+    for number, call in enumerate(layout.calls):
+        namespace[f"f{number}"] = _quickest(call, known)
+        known.update(dict.fromkeys(call.writes, piece))
+        for name in call.writes:
+            body.append(f"{name} = " + (f"r{rooms[name]}[:end - start]" if name in rooms else f"all_{name}[start:end]"))
+        outs = [str(name) for name in call.outputs]
+        body.append(f"f{number}({_text(call)}, out={outs[0] if len(outs) == 1 else '(' + ', '.join(outs) + ')'})")
+    lines = [
+        "def run(views, outs, room):",
+        f"    {', '.join(f'all_{view}' if view in cut else view for view in layout.views)}, = views",
+        f"    {', '.join(f'all_y{i}' for i in range(RESULTS))} = outs",
+        *[f"    r{i} = room[{i}]" for i in range(count)],
+        f"    for start in range(0, {length}, {step}):",
+        f"        end = min(start + {step}, {length})",
+        *[f"        {line}" for line in body],
+    ]
+    exec("\n".join(lines), namespace)
+    run, results = namespace["run"], [f"y{i}" in known for i in range(RESULTS)]
+
+    def in_pieces(xs, out=None):
+        made = layout.results(xs, results, out)
+        views = [None if x is None else x.reshape(layout.flat) for x in made]
+        run(layout.views_of(xs), views, [np.empty(piece.shape, piece.dtype) for _ in range(count)])
+        return delivered(np, made, out)
+
+    return in_pieces
+
+
+def _rooms(calls: Sequence[Call]) -> dict[str, int]:
+    """For what is only needed on the way the number of the array it is kept in, until it was read for the last time."""
+    last, rooms = last_uses(calls), dict[str, int]()
+    free: list[int] = []
+    for number, call in enumerate(calls):
+        for name in call.writes:
+            if name.startswith("t"):
+                rooms[name] = free.pop() if free else len(set(rooms.values()))
+        free += [rooms[name] for name in dict.fromkeys(call.reads) if name in rooms and last[name] == number]
+    return rooms

@@ -1,0 +1,199 @@
+"""Groups of operators on elements as one loop each, generated from `minigraph.kernels.formulas`.
+
+Sums, products, quotients and roots have the bits of the shared kernels. Exponentials and logarithms are within 2 units
+of the last place, hyperbolic tangents within 4.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigraph.expressions import Call, parse_calls
+from minigraph.kernels.formulas import formulas
+from minigraph.kernels.fused import RESULTS, ArrayType, Layout, delivered
+from minigraph.kernels.jit.compiling import Loops, compiled
+from minigraph.kernels.jit.offers import is_worth_it, name_of, or_kernel
+from minigraph.kernels.jit.threads import LEAST, pieces, run_together
+from minigraph.kernels.registry import find_kernel, specialize
+
+_FUNCTIONS = {"float32": Loops("functions32"), "float64": Loops("functions64")}
+_MOST_DIMENSIONS = 4
+_MOST_IN_SEGMENT = 8
+_STRIP = 1024
+_LONG = re.compile(r"\b(exp|expm1|log|log1p|tanh)\(")
+"""Functions that take many instructions, each of which waits for the one before."""
+
+
+@specialize("fused_elementwise", jit=True)
+def fused_elementwise(xp, xs, *, steps):
+    calls, types = parse_calls(tuple(steps)), {f"x{i}": ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
+    layout = Layout(calls, types)
+    kind = name_of(layout.dtype)
+    if kind is None or len(layout.flat) > _MOST_DIMENSIONS or 0 in layout.shape or not is_worth_it(layout):
+        return None
+    nest = _Nest(layout)
+    loop = compiled(_FUNCTIONS[kind].source + nest.source, "fused", nest.signature(kind))
+    length, row = layout.flat[0], prod(layout.flat[1:])
+    is_there = [f"y{i}" in nest.results for i in range(RESULTS)]
+
+    def run(xs, out=None):
+        if not all([x.flags.c_contiguous for x in xs]):
+            raise TypeError("not contiguous")
+        made = layout.results(xs, is_there, out)
+        arrays = nest.arrays(xs, made)
+        parts = [(0, length)] if length * row < 2 * LEAST else pieces(length, -(-LEAST // row), 64 if row == 1 else 1)
+        if len(parts) == 1:
+            loop(*arrays)
+        else:
+            run_together([partial(loop, *nest.part(arrays, start, end)) for start, end in parts])
+        return delivered(np, made, out)
+
+    return or_kernel(run, "fused_elementwise", {"steps": steps})
+
+
+class _Nest:
+    """A nest of loops over the dimensions of a layout.
+
+    Attributes
+    ----------
+    source : str
+        A function ``fused`` of the operands and then the results.
+    results : list of str
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.results = [f"y{i}" for i in range(RESULTS) if any(f"y{i}" in call.writes for call in layout.calls)]
+        # The dimensions along which an operand has elements of its own.
+        self.own = {
+            view: [i for i, size in enumerate(layout.flat) if shape[i] == size]
+            for view, (_, shape) in layout.views.items()
+        }
+        self._shapes = [
+            tuple(layout.flat[i] for i in own) or (1,) for own in self.own.values()
+        ]  # fmt: skip
+        self.source = "\n".join(self._lines()) + "\n"
+
+    def _lines(self) -> list[str]:
+        segments = _segments(self.layout.calls)
+        if len(self.layout.flat) == 1 and len(segments) > 1:
+            return self._strips(segments)
+        rank = len(self.layout.flat)
+        lines = ["", "", f"def fused({', '.join([*self.own, *(f'all_{y}' for y in self.results)])}):"]
+        for level in range(rank + 1):
+            indent = "    " * (level + 1)
+            for view, own in self.own.items():
+                if (own[-1] + 1 if own else 0) == level:
+                    index = ", ".join(f"i{i}" for i in own) or "0"
+                    lines.append(f"{indent}one_{view} = {view}[{index}]")
+            if level < rank:
+                lines.append(f"{indent}for i{level} in range(all_{self.results[0]}.shape[{level}]):")
+        values = {view: f"one_{view}" for view in self.own}
+        lines += [f"{indent}{line}" for line in _statements(self.layout.calls, values)]
+        index = ", ".join(f"i{i}" for i in range(rank))
+        return [*lines, *(f"{indent}all_{y}[{index}] = {y}" for y in self.results)]
+
+    def _strips(self, segments: Sequence[Sequence[Call]]) -> list[str]:
+        """Strip by strip of a vector, a loop for each segment: its turns do not wait for each other's long formulas."""
+        kept = _read_elsewhere(segments)
+        rooms = [name for name in dict.fromkeys(kept) if name not in self.results]
+        vectors = [*(view for view, own in self.own.items() if own), *(f"all_{y}" for y in self.results)]
+        lines = ["", "", f"def fused({', '.join([*self.own, *(f'all_{y}' for y in self.results)])}):"]
+        lines += [f"    one_{view} = {view}[0]" for view, own in self.own.items() if not own]
+        lines += [f"    room_{name} = np.empty({_STRIP}, T)" for name in rooms]
+        lines.append(f"    for start in range(0, all_{self.results[0]}.size, {_STRIP}):")
+        lines.append(f"        end = min(start + {_STRIP}, all_{self.results[0]}.size)")
+        lines += [f"        part_{name} = {name}[start:end]" for name in vectors]
+        lines += [f"        part_{name} = room_{name}[:end - start]" for name in rooms]
+        for segment in segments:
+            values = {view: f"one_{view}" for view in self.own}
+            written_here = [name for call in segment for name in call.writes]
+            read = dict.fromkeys(name for call in segment for name in call.reads if name not in written_here)
+            lines.append("        for i in range(end - start):")
+            for name in read:
+                if self.own.get(name, [0]):
+                    source = f"all_{name}" if name in self.results else name
+                    lines.append(f"            one_{name} = part_{source}[i]")
+                values[name] = f"one_{name}"
+            lines += [f"            {line}" for line in _statements(segment, values)]
+            lines += [f"            part_all_{name}[i] = {name}" for name in written_here if name in self.results]
+            lines += [f"            part_{name}[i] = {name}" for name in written_here if name in rooms]
+        return lines
+
+    def signature(self, kind: str) -> str:
+        ranks = [len(shape) for shape in self._shapes] + [len(self.layout.flat)] * len(self.results)
+        return f"void({', '.join(kind + '[' + ':, ' * (rank - 1) + '::1]' for rank in ranks)})"
+
+    def arrays(self, xs: Sequence[Any], made: Sequence[Any]) -> list[Any]:
+        """What the function takes."""
+        names = [int(name[1:]) for name, _ in self.layout.views.values()]
+        operands = [xs[i].reshape(shape) for i, shape in zip(names, self._shapes, strict=True)]
+        return [*operands, *(y.reshape(self.layout.flat) for y in made if y is not None)]
+
+    def part(self, arrays: Sequence[Any], start: int, end: int) -> list[Any]:
+        """`arrays` for a part of the outermost loop."""
+        is_cut = [0 in own for own in self.own.values()] + [True] * len(self.results)
+        return [array[start:end] if cut else array for array, cut in zip(arrays, is_cut, strict=True)]
+
+
+def _statements(calls: Sequence[Call], values: dict[str, str]) -> list[str]:
+    """Assignments of the results of `calls`, which are added to `values`."""
+    lines = []
+    for call in calls:
+        for name, formula in zip(call.outputs, written(call, values), strict=True):
+            if name is not None:
+                lines.append(f"{name} = {formula}")
+        values.update({name: name for name in call.writes})
+    return lines
+
+
+def _segments(calls: Sequence[Call]) -> list[list[Call]]:
+    """`calls` in portions of a few, with one long formula each."""
+    found: list[list[Call]] = [[]]
+    long = 0
+    for call in calls:
+        is_long = bool(_LONG.search(" ".join(formulas(call.type, call.attrs, [call.reads]))))
+        if long + is_long > 1 or len(found[-1]) == _MOST_IN_SEGMENT:
+            found.append([])
+            long = 0
+        found[-1].append(call)
+        long += is_long
+    return found
+
+
+def _read_elsewhere(segments: Sequence[Sequence[Call]]) -> list[str]:
+    """What a later segment reads of an earlier one."""
+    made: list[str] = []
+    kept: list[str] = []
+    for segment in segments:
+        kept += [name for call in segment for name in call.reads if name in made]
+        made += [name for call in segment for name in call.writes]
+    return kept
+
+
+def written(call: Call, values: Mapping[str, str]) -> tuple[str, ...]:
+    """The formulas of a call, with `values` in the place of its operands and numbers in that of its attributes."""
+    operands = [[values[n] for n in x] if isinstance(x, tuple) else x and values[x] for x in call.inputs]
+    words = dict(zip(_parameters(call.type), operands, strict=True)) | {n: repr(v) for n, v in call.attrs.items()}
+
+    def word(match: re.Match[str]) -> str:
+        found = words.get(match[0], match[0])
+        return str(found)
+
+    return tuple(re.sub(r"[A-Za-z_]\w*", word, formula) for formula in formulas(call.type, call.attrs, operands))
+
+
+@cache
+def _parameters(type: str) -> list[str]:
+    """What the kernel of an operator calls its arrays."""
+    kernel = find_kernel(type, "cpu")
+    assert kernel is not None
+    parameters = list(inspect.signature(kernel.function).parameters.values())[1:]
+    return [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]

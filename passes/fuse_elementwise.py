@@ -1,0 +1,188 @@
+"""Operators on elements that read each other's results, as one operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from math import isnan, prod
+from typing import Any
+
+from minigraph.expressions import Argument, Call
+from minigraph.ir import Operator, Program
+from minigraph.kernels import find_kernel
+from minigraph.kernels.formulas import TYPES
+from minigraph.lowering import attrs_for_kernel
+from minigraph.opdef import EMPTY
+from minigraph.ops.fused import MOST_RESULTS
+from minigraph.passes.base import Pass
+from minigraph.passes.rewriting import Value, Values, insert_for
+from minigraph.types import TensorType
+
+_MOST_OPERATORS = 20
+"""Longer groups take long to compile and win little."""
+
+_MOST_INPUTS = 16
+
+
+@dataclass(frozen=True)
+class FuseElementwise(Pass):
+    """Compute operators on elements that feed each other in one ``fused_elementwise``, which tells them in order.
+
+    A group stands where its last operator stood. What only the group reads needs no memory any more; what others read
+    too is one of its results. All results in a group have one shape and one element type.
+
+    Law: every value keeps its bits, because the single kernels compute them, piece by piece where arrays are large. No
+    operator moves past a reader of its result, nor past a write to a name that it reads or writes. Persistable
+    variables are written as before. An executor that compiles loops rounds exponentials in its own way, see
+    `minigraph.kernels.jit`.
+
+    Attributes
+    ----------
+    least : int
+        Results of fewer elements are left alone: for them a group costs as much as its operators.
+    """
+
+    least: int = 1024
+
+    def apply(self, program: Program) -> bool:
+        ops = [op for op in program.global_block().ops if op.type in TYPES]
+        if len(ops) < 2:
+            return False
+        values = Values(program)
+        groups = self._groups(ops, values)
+        for group in groups:
+            group.replace(values)
+        return bool(groups)
+
+    def _groups(self, ops: Iterable[Operator], values: Values) -> list[_Group]:
+        group_of: dict[Operator, _Group] = {}
+        for op in ops:
+            kind = self._kind(op, values)
+            if kind is None:
+                continue
+            group = _Group(kind)
+            group.add(op, values)
+            group_of[op] = group
+            for before in _makers(op, values):
+                earlier = group_of.get(before)
+                if earlier is not None and earlier is not group and earlier.may_join(group, op, values):
+                    earlier.join(group, group_of)
+                    group = earlier
+        return [group for group in dict.fromkeys(group_of.values()) if len(group.ops) > 1 and group.results(values)]
+
+    def _kind(self, op: Operator, values: Values) -> TensorType | None:
+        """The type that all results of `op` have; None if it is none of those that may be fused."""
+        names = [name for name in op.output_arg_names if name != EMPTY]
+        variables = [values.block.vars[name] for name in names]
+        if not names or any(var.persistable or var.tensor_type is None for var in variables):
+            return None
+        kind = variables[0].tensor_type
+        if kind is None or not kind.dtype.is_floating or -1 in kind.shape or prod(kind.shape) < self.least:
+            return None
+        if any(var.tensor_type != kind for var in variables) or not _is_plain(op):
+            return None
+        read = [values.block.vars[name].tensor_type for name in op.input_arg_names]
+        if any(each is None or each.dtype is not kind.dtype or -1 in each.shape for each in read):
+            return None
+        # The first operand decides the shape: what others are laid over has it.
+        return kind if op.type == "sum" or (read[0] is not None and read[0].shape == kind.shape) else None
+
+
+def _is_plain(op: Operator) -> bool:
+    """Whether the formula is all there is: no attribute is given as a tensor, and all can be written down."""
+    if op.type in ("scale", "clip", "clip_grad") and any(op.inputs.get(s) for s in ("ScaleTensor", "Min", "Max")):
+        return False
+    return not any(isinstance(value, float) and isnan(value) for value in op.attrs.values())
+
+
+def _makers(op: Operator, values: Values) -> list[Operator]:
+    made = [values.writer.get(values.read(name, op)) for name in op.input_arg_names if name != EMPTY]
+    return list(dict.fromkeys(maker for maker in made if maker is not None))
+
+
+@dataclass(eq=False)
+class _Group:
+    """Operators whose results have one type, in the order of the program."""
+
+    kind: TensorType
+    ops: list[Operator] = field(default_factory=list)
+    read: dict[Value, None] = field(default_factory=dict)
+    written: dict[Value, None] = field(default_factory=dict)
+
+    def add(self, op: Operator, values: Values) -> None:
+        self.ops.append(op)
+        self.read.update(dict.fromkeys(values.read(name, op) for name in op.input_arg_names if name != EMPTY))
+        self.written.update(dict.fromkeys(values.written(name, op) for name in op.output_arg_names if name != EMPTY))
+
+    def may_join(self, later: _Group, last: Operator, values: Values) -> bool:
+        """Whether these operators may move to `last`, the end of `later`, and become one group with it."""
+        if self.kind != later.kind or len(self.ops) + len(later.ops) > _MOST_OPERATORS:
+            return False
+        together = {**self.written, **later.written}
+        outer = [value for value in (*self.read, *later.read) if value not in together]
+        if len(dict.fromkeys(outer)) > _MOST_INPUTS:
+            return False
+        at = values.position[last]
+        members = {*self.ops, *later.ops}
+        if any(
+            reader not in members and values.position[reader] < at
+            for value in together
+            for reader in values.readers.get(value, ())
+        ):
+            return False
+        # Every name must mean at `last` what it meant where it was read or written.
+        if not all(values.is_there(value, last) for value in outer):
+            return False
+        if not all(values.is_there(value, last) for value in self.written):
+            return False
+        needed = [value for value in together if _is_needed(value, members, values)]
+        return len(needed) <= MOST_RESULTS
+
+    def join(self, later: _Group, group_of: dict[Operator, _Group]) -> None:
+        self.ops += later.ops
+        self.read.update(later.read)
+        self.written.update(later.written)
+        for op in later.ops:
+            group_of[op] = self
+
+    def results(self, values: Values) -> list[Value]:
+        """What others want of it."""
+        members = set(self.ops)
+        return [value for value in self.written if _is_needed(value, members, values)]
+
+    def replace(self, values: Values) -> None:
+        """Put one operator in the place of the last, and remove all."""
+        self.ops.sort(key=values.position.__getitem__)
+        last, results = self.ops[-1], self.results(values)
+        outer = [value for value in self.read if value not in self.written]
+        names = {value: f"x{i}" for i, value in enumerate(dict.fromkeys(outer))}
+        names |= {value: f"y{i}" for i, value in enumerate(results)}
+        inner = [value for value in self.written if value not in names]
+        names |= {value: f"t{i}" for i, value in enumerate(inner)}
+        steps = [str(_call(op, names, values)) for op in self.ops]
+        outputs = {("Out" if i == 0 else f"Out{i}"): [value[0]] for i, value in enumerate(results)}
+        insert_for(last, "fused_elementwise", {"X": [v[0] for v in dict.fromkeys(outer)]}, outputs, {"steps": steps})
+        for op in self.ops:
+            op.block.remove(op)
+
+
+def _is_needed(value: Value, members: set[Operator], values: Values) -> bool:
+    """Whether anyone but `members` wants the value; the last name that nobody reads is not wanted either."""
+    return values.outlives(value) or any(reader not in members for reader in values.readers.get(value, ()))
+
+
+def _call(op: Operator, names: dict[Value, str], values: Values) -> Call:
+    kernel = find_kernel(op.type, "cpu")
+    assert kernel is not None
+
+    def argument(slot: Any) -> Argument:
+        found = tuple(names[values.read(name, op)] for name in op.inputs.get(slot.name, ()))
+        return found if slot.duplicable else found[0] if found else None
+
+    def result(slot: Any) -> str | None:
+        found: Sequence[str] = [name for name in op.outputs.get(slot.name, ()) if name != EMPTY]
+        return names[values.written(found[0], op)] if found else None
+
+    definition = op.definition
+    inputs, outputs = tuple(map(argument, definition.inputs)), tuple(map(result, definition.outputs))
+    return Call(op.type, inputs, outputs, attrs_for_kernel(op, kernel))
