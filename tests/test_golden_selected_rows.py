@@ -153,3 +153,25 @@ def test_a_program_has_the_operators_of_the_original_and_trains_like_it(case, re
     assert operator_lines(main) == case["operators"]
     for name, found in arrays.items():
         np.testing.assert_allclose(found, recorded[f"{case['id']}/{name}"], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_a_program_that_the_original_described_trains_as_it_did_there():
+    """`description.npz`: a table looked up twice, clip by global norm and Adagrad, without source lines."""
+    with np.load(FOLDER / "description.npz") as file:
+        given = dict(file)
+    main, startup = (fluid.Program.parse_from_string(given[name].tobytes()) for name in ("main", "startup"))
+    fluid.verify(main)
+    rows = [var.name for var in main.list_vars() if var.kind is VarKind.SELECTED_ROWS]
+    assert sorted(rows) == [
+        "elementwise_mul_2.tmp_0", "merge_selected_rows_0.tmp_0", "table@GRAD", "table@GRAD@RENAME@block0@0",
+        "table@GRAD@RENAME@block0@1",
+    ]  # fmt: skip
+    (loss,) = next(op for op in main.global_block().ops if op.type == "mean").output("Out")
+    for program in (main, fluid.Program.parse_from_string(main.serialize_to_string())):
+        executor, scope = fluid.Executor(), fluid.Scope()
+        executor.run(startup, scope=scope)
+        feed = {"ids": given["ids"], "label": given["label"]}
+        losses = [executor.run(program, feed, [loss], scope=scope)[0].item() for _ in given["losses"]]
+        np.testing.assert_allclose(losses, given["losses"], rtol=1e-5, atol=1e-6)
+        table = np.array(scope.find_var("table").get_tensor())
+        np.testing.assert_allclose(table, given["table"], rtol=1e-5, atol=1e-6)

@@ -790,3 +790,23 @@ def test_imperative_gradients_add_up_and_are_cleared():
     assert layer.weight.grad is None
     ((_, clipped),) = clip.GradientClipByNorm(1.0)([(layer.weight, held)])
     np.testing.assert_allclose(np.linalg.norm(clipped.numpy()), 1.0, rtol=1e-6)
+
+
+def test_comparisons_measure_what_they_measure_for_the_dense_gradient():
+    reports = []
+    clips = {"norm": CLIPS["norm"], "global": CLIPS["global norm"]}
+    feeds = [{"ids": ids} for ids in IDS]
+    for is_sparse in (True, False):
+        with fluid.unique_name.guard():
+            model = Model(is_sparse)
+            given = {"startup": model.startup, "feeds": feeds}
+            compared = fluid.compare_gradients(model.main, model.loss, clips, **given)
+            trained = fluid.compare_training(
+                model.main, model.loss, clips, optimizer=lambda: fluid.optimizer.Adagrad(0.1), **given
+            )
+            lines = [*str(compared).splitlines(), *str(trained).splitlines()]
+            # A sparse gradient has more operators, not other numbers.
+            reports.append([line for line in lines if "operator" not in line and "rows" not in line])
+    assert reports[0] == reports[1]
+    assert sum(line.startswith("table") for line in reports[0]) == 2
+    assert any(line.startswith("global") for line in reports[0])

@@ -264,7 +264,8 @@ class _Run:
         # A gradient that a strategy leaves alone is fetched once, as the raw one.
         names = dict.fromkeys([self._loss, *self._raw, *(name for group in self._clipped.values() for name in group)])
         fetched = self._executor.run(self._program, feed=feed, fetch_list=list(names), scope=self._scope)
-        found = dict(zip(names, fetched, strict=True))
+        # Selected rows are measured as the whole gradient.
+        found = dict(zip(names, map(np.asarray, fetched), strict=True))
         before = Measured([found[name] for name in self._raw])
         for name, group in self._clipped.items():
             self.recorders[name].add(before, [found[grad] for grad in group])

@@ -350,7 +350,8 @@ class _Trainee:
     def _run(self, program: Program, feed: Feed, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         unique = list(dict.fromkeys(names))
         fetched = self._executor.run(program, feed=feed, fetch_list=unique, scope=self._scope)
-        return dict(zip(unique, fetched, strict=True))
+        # Selected rows are measured as the whole gradient.
+        return dict(zip(unique, map(np.asarray, fetched), strict=True))
 
     def _measure(self, measured: Mapping[str, str], found: Mapping[str, NDArray[Any]], feed: Feed) -> None:
         rows = batch_size(feed)

@@ -240,4 +240,7 @@ def embedding_attrs(
             f"embedding: padding_idx must be in [{-rows}, {rows}), got {padding_idx}", site=caller_site()
         )
     padding = -1 if padding_idx is None else padding_idx % rows
-    return {"is_sparse": is_sparse, "is_distributed": is_distributed, "padding_idx": padding}
+    return {
+        "is_sparse": is_sparse, "is_distributed": is_distributed, "padding_idx": padding,
+        "remote_prefetch": is_sparse and not is_distributed,
+    }  # fmt: skip

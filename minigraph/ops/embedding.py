@@ -7,7 +7,7 @@ from typing import Any
 from minigraph.opdef import fused, op
 from minigraph.types import TensorType, VarKind, require, same_dim
 
-_BACKEND_ATTRS = {"remote_prefetch": False, "grad_inplace": False, "trainer_id": 0}
+_BACKEND_ATTRS = {"grad_inplace": False, "trainer_id": 0}
 
 
 def _looked_up(table: TensorType, ids: TensorType) -> None:
@@ -32,13 +32,14 @@ def lookup_table(
     *,
     is_sparse: bool = False,
     is_distributed: bool = False,
+    remote_prefetch: bool = False,
     padding_idx: int = -1,
 ) -> TensorType:
     """``Out[i, ...] = W[Ids[i, ..., 0]]``: a row of W for each id; the last dimension of Ids is 1.
 
     The id `padding_idx`, unless that is -1, stands for a row of zeros, and W gets no gradient from it. Any other id
     must be that of a row of W. With `is_sparse` the gradient of W is selected rows, what flows into each id, and as in
-    fluid padding is no exception. `is_distributed` changes nothing.
+    fluid padding is no exception. `is_distributed` and `remote_prefetch` change nothing.
     """
     _looked_up(table, ids)
     require(
@@ -62,6 +63,7 @@ def lookup_table_v2(
     *,
     is_sparse: bool = False,
     is_distributed: bool = False,
+    remote_prefetch: bool = False,
     padding_idx: int = -1,
 ) -> TensorType:
     """``Out[i, ...] = W[Ids[i, ...]]``: ``lookup_table`` for Ids of any shape."""
