@@ -11,7 +11,7 @@ from minigraph.expressions import Argument, Call
 from minigraph.ir import Operator, Program
 from minigraph.kernels import find_kernel
 from minigraph.kernels.formulas import TYPES
-from minigraph.lowering import attrs_for_kernel
+from minigraph.lowering import attrs_for_kernel, has_rows
 from minigraph.opdef import EMPTY
 from minigraph.ops.fused import MOST_RESULTS
 from minigraph.passes.base import Pass
@@ -72,6 +72,8 @@ class FuseElementwise(Pass):
 
     def _kind(self, op: Operator, values: Values) -> TensorType | None:
         """The type that all results of `op` have; None if it is none of those that may be fused."""
+        if has_rows(op, values.block):
+            return None
         names = [name for name in op.output_arg_names if name != EMPTY]
         variables = [values.block.vars[name] for name in names]
         if not names or any(var.persistable or var.tensor_type is None for var in variables):

@@ -378,6 +378,29 @@ def test_a_table_looked_up_twice_gets_the_rows_of_both_lookups():
     assert np.array_equal(values[True].numpy(), values[False])
 
 
+@pytest.mark.parametrize("with_decay", [False, True])
+def test_no_pass_takes_rows_for_an_array(with_decay):
+    """A table large enough for fusions, looked up twice: the sum of the rows, the clip and the decay stay apart."""
+    states = []
+    for is_sparse in (True, False):
+        main, startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            ids = fluid.data("ids", [None], "int64")
+            initial = np.random.default_rng(0).standard_normal((3000, 8)).astype("float32")
+            found = [
+                fluid.embedding(x, [3000, 8], is_sparse, param_attr=starting_from(initial)) for x in (ids, ids + 1)
+            ]
+            loss = layers.reduce_sum(layers.square(found[0] * 2.0 - found[1]))
+            decay = fluid.regularizer.L1Decay(0.1) if with_decay else None
+            clips = ClipPipeline([clip.GradientClipByValue(2.0), clip.GradientClipByValue(1.0)])
+            fluid.optimizer.SGD(0.1, regularization=decay, grad_clip=clips).minimize(loss)
+        executor, scope = fluid.Executor(), fluid.Scope()
+        executor.run(startup, scope=scope)
+        executor.run(main, {"ids": np.arange(0, 2998, 3)}, scope=scope)
+        states.append(np.array(scope.find_var("table").get_tensor()))
+    np.testing.assert_allclose(*states, rtol=1e-6, atol=1e-7)
+
+
 def test_a_table_that_is_also_multiplied_has_a_dense_gradient():
     def tied(is_sparse):
         model = Model(is_sparse)
