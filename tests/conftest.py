@@ -14,9 +14,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _compiled_loops_are_kept_for_the_session(tmp_path_factory):
-    """Nothing is left in the user's caches; processes that tests start share the folder."""
+def _compiled_loops(tmp_path_factory):
+    """Tests compile loops where they ask for it, because many compare bit for bit; nothing is left in the user's caches.
+
+    Processes that tests start share the folder of compiled loops.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MINIGRAPH_JIT", "off")
         patch.setenv("MINIGRAPH_JIT_CACHE", str(tmp_path_factory.mktemp("loops")))
         yield
 
