@@ -6,9 +6,11 @@ One family of operators, one file, under the name it has in `minigraph.ops`. Imp
 import minigraph.kernels.activation
 import minigraph.kernels.adaptive_clip
 import minigraph.kernels.adaptive_optimizer
+import minigraph.kernels.array
 import minigraph.kernels.averaging
 import minigraph.kernels.clip
 import minigraph.kernels.compare
+import minigraph.kernels.control_flow
 import minigraph.kernels.conv
 import minigraph.kernels.diagonal
 import minigraph.kernels.elementwise

@@ -6,6 +6,7 @@ There is no rank 0: reducing over everything gives shape [1].
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,8 @@ def _filled(xp, x, axes, keep_dim, value, out) -> Any:
 @kernel("sum")
 def sum(xp, xs, *, out=None):
     """Sum of the arrays `xs`, one after the other; float16 in float32."""
+    if isinstance(xs[0], list):
+        return _sum_of_arrays(xp, xs)
     first, *rest = xs
     if not rest:
         return xp.positive(first, out=out)
@@ -205,6 +208,12 @@ def sum(xp, xs, *, out=None):
     for x in rest[1:]:
         xp.add(total, x, out=total)
     return deliver(xp, total.astype(first.dtype, copy=False), out)
+
+
+def _sum_of_arrays(xp, arrays):
+    """The sums of their elements at each index, without those that are not there."""
+    columns = ([each for each in column if each is not None] for column in zip_longest(*arrays))
+    return [sum(xp, column) if column else None for column in columns]
 
 
 @kernel("squared_l2_norm")

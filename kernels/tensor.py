@@ -59,6 +59,8 @@ def cast(xp, x, *, out_dtype, out=None):
 
 @kernel("assign")
 def assign(xp, x, *, out=None):
+    if isinstance(x, list):  # an array of tensors
+        return list(x)
     return copied(xp, x, out)
 
 

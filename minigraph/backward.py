@@ -13,11 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from minigraph import unique_name
+from minigraph.control_flow import is_count
 from minigraph.errors import NotFoundError, ProgramError, Site, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable, infer_outputs
-from minigraph.opdef import EMPTY, GRAD_SUFFIX, GradContext, GradName, OpSpec
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, GradContext, GradName, OpSpec
+from minigraph.overwriting import Overwriting
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.second_order import has_rule, rewrite
+from minigraph.sub_block_gradients import differentiate_call
+from minigraph.sub_blocks import rename_reads
 from minigraph.types import VarKind, product
 
 ParamsGrads = list[tuple[Parameter, Variable]]
@@ -79,7 +83,7 @@ def append_backward(
     params = _parameters_to_return(program, parameter_list)
     no_grad = _names(block, no_grad_set, "no_grad_set")
     maker.role |= Role.LOSS
-    pass_ = _BackwardPass(block, no_grad, callbacks or ())
+    pass_ = BackwardPass(block, no_grad, callbacks or ())
     seed = pass_.fresh_grad(loss, unique_name.generate)
     with program.role_guard(Role.BACKWARD | Role.LOSS):
         pass_.append(
@@ -129,7 +133,7 @@ def gradients(
     block = target_list[0].block
     if any(v.block.program is not block.program for v in (*target_list, *input_list)):
         raise ProgramError("targets and inputs must be in one program", site=caller_site())
-    pass_ = _BackwardPass(block, _names(block, no_grad_set, "no_grad_set"), ())
+    pass_ = BackwardPass(block, _names(block, no_grad_set, "no_grad_set"), ())
     for target, given_grad in zip(target_list, seeds, strict=True):
         if given_grad is None:
             pass_.seed(target.name, _append_ones_like(pass_, target))
@@ -148,7 +152,7 @@ def _warn_dependent_target(grad_name: str) -> None:
     )
 
 
-def _append_ones_like(pass_: _BackwardPass, target: Variable) -> str:
+def _append_ones_like(pass_: BackwardPass, target: Variable) -> str:
     block = pass_.block
     shape = block.create_var(name=_fresh_name(block, f"{target.name}_shape"))
     grad = pass_.fresh_grad(target, unique_name.generate)
@@ -172,54 +176,31 @@ class _Planned:
     namescope: str = "/"
 
 
-class _Overwriting:
-    """Which temporaries get a second value, and where each is written last.
+@dataclass(slots=True)
+class _Part:
+    """One of the values that add up to a gradient: what it is called, and where it is written."""
 
-    Of a persistable variable there is one gradient, that with respect to whatever value an operator has read.
-    """
-
-    def __init__(self, block: Block) -> None:
-        self.position: dict[Operator, int] = {}
-        self.last_writer: dict[str, Operator] = {}
-        self.names: set[str] = set()
-        seen: set[str] = set()
-        for index, op in enumerate(block.ops):
-            self.position[op] = index
-            seen.update(op.input_arg_names)
-            for name in op.output_arg_names:
-                var = block.find_var(name)
-                if name in seen and not (var is not None and var.persistable):
-                    self.names.add(name)
-                self.last_writer[name] = op
-            seen.update(op.output_arg_names)
-
-    def check(self, spec: OpSpec, op: Operator) -> None:
-        """Raise if a value that the gradient of `op` needs is no longer there after the forward pass."""
-        for slot, names in spec.inputs.items():
-            for name in names:
-                if name not in self.names or isinstance(name, GradName):
-                    continue
-                writer = self.last_writer[name]
-                if self.position[writer] > self.position[op] or (writer is op and name in op.inputs.get(slot, ())):
-                    raise ProgramError(
-                        f"the gradient of {op.type} needs the value of {name} that {writer.type} overwrites",
-                        details=[f"{op.type} was made at {op.site}"],
-                        site=writer.site,
-                        hint=f"Let {writer.type} write to a variable of its own.",
-                    )
+    name: str
+    places: list[tuple[_Planned, str, int]]
+    """Operator, slot and position; none for what a sub-block is given, whose name is fixed."""
 
 
-class _BackwardPass:
+class BackwardPass:
     """One walk backward over a block.
 
     A rule speaks of the gradient of ``v`` as ``v@GRAD`` (a `GradName`). What that is called in the program is kept in
     `_actual`: an earlier pass may have taken the name, and a seed has the name that the caller gave.
     """
 
-    def __init__(self, block: Block, no_grad: set[str], callbacks: Sequence[Callback]) -> None:
+    def __init__(
+        self, block: Block, no_grad: set[str], callbacks: Sequence[Callback], target: Block | None = None
+    ) -> None:
         self.block = block
+        self.target = target or block
+        """Where the gradients go: behind what they are gradients of, or into a block for them."""
         self.program = block.program
-        self.program.backward_passes += 1
+        if target is None:
+            self.program.backward_passes += 1
         self.no_grad = no_grad
         self.callbacks = callbacks
         self._given: set[str] = set()
@@ -228,8 +209,8 @@ class _BackwardPass:
         self._actual: dict[str, str] = {}
         """Gradient name in the rules' words -> name in the program."""
         self._planned: list[_Planned] = []
-        self._parts: dict[str, list[tuple[_Planned, str, int]]] = {}
-        """Gradient name in the program -> where its parts are written: operator, slot, position."""
+        self._parts: dict[str, list[_Part]] = {}
+        """Gradient name in the program -> its parts."""
         self._renames: dict[str, int] = {}
         self._ready: set[str] = set()
         """Gradients (in the program's words) that have a value, as far as the walk has come."""
@@ -237,17 +218,17 @@ class _BackwardPass:
         """Gradients that have had one at any time."""
         self.grad_to_var: dict[str, Any] = {}
         self._producer: dict[str, Operator] = {}
-        self._overwriting = _Overwriting(block)
+        self._overwriting = Overwriting(block)
 
     # Names
 
     def fresh_grad(self, var: Variable, rename: Callable[[str], str]) -> Variable:
         """A new variable for the whole gradient of `var`."""
         name = var.name + GRAD_SUFFIX
-        if name in self.block.vars:
+        if name in self.target.vars:
             name = rename(name)
         assert var.tensor_type is not None
-        return self.block.create_var(name=name, shape=var.tensor_type.shape, dtype=var.tensor_type.dtype)
+        return self.target.create_var(name=name, shape=var.tensor_type.shape, dtype=var.tensor_type.dtype)
 
     def seed(self, var_name: str, grad_name: str, given: bool = False) -> None:
         """The gradient that flows into `var_name` is the variable `grad_name`; `given` by the caller or made here."""
@@ -265,8 +246,8 @@ class _BackwardPass:
         actual = self._actual.get(name)
         if actual is None:
             base = str(name)
-            actual = base if base not in self.block.vars else "grad/" * self.program.backward_passes + base
-            if actual in self.block.vars:
+            actual = base if base not in self.target.vars else "grad/" * self.program.backward_passes + base
+            if actual in self.target.vars:
                 actual = unique_name.generate(actual)
             self._actual[base] = actual
         return actual
@@ -290,6 +271,8 @@ class _BackwardPass:
         for op in reversed(self.block.ops if self._overwriting.names else path):
             if op in on_path:
                 self._differentiate(op)
+            elif self.target is not self.block and is_count(op, self.block):
+                self._plan_counting_back(op)
             self._leave(op, is_on_path=op in on_path)
         for grad_name in list(self._parts):
             self._add_up(grad_name)
@@ -316,24 +299,34 @@ class _BackwardPass:
         rewrite(gradient_ops)
         if has_chain:
             FuseGlobalNorm().apply(self.program)
-        self._overwriting = _Overwriting(self.block)
+        self._overwriting = Overwriting(self.block)
         return find()
 
     def _differentiate(self, op: Operator) -> None:
+        if SUB_BLOCK in op.attrs:
+            differentiate_call(self, op)
+            return
         rule = op.definition.grad
         assert rule is not None
         specs = [spec for spec in rule(GradContext(op, self._is_no_grad)) if self._is_wanted(spec)]
+        incoming = self._complete(specs, op)
+        self._refuse_to_lose(op, incoming)
+        self._plan([self._overwriting.checked(spec, op) for spec in specs], op)
+
+    def _complete(self, specs: Sequence[OpSpec], op: Operator) -> list[str]:
+        """See to it that the gradients that `specs` read are added up, or zero; return their names."""
         incoming = [name for spec in specs for name in _gradients_read(spec)]
         for name in incoming:
             self._add_up(self._resolve(name))
         for name in incoming:
             if self._resolve(name) not in self._ready:
                 self._plan_zeros(name, op)
-        self._refuse_to_lose(op, incoming)
+        return incoming
+
+    def _plan(self, specs: Sequence[OpSpec], op: Operator) -> None:
         for name in self._overwritten_by(op):
             self._parts[name] = []  # used up; what is found from here on belongs to the value before
         for spec in specs:
-            self._overwriting.check(spec, op)
             self._plan_spec(spec, op)
 
     def _is_wanted(self, spec: OpSpec) -> bool:
@@ -411,30 +404,98 @@ class _BackwardPass:
 
     def _note_part(self, grad: str, op: _Planned, slot: str, position: int) -> None:
         parts = self._parts.setdefault(grad, [])
-        parts.append((op, slot, position))
         self._note_value(grad)
+        place = op, slot, position
+        if parts and op.type == "write_to_array":
+            # It adds to what the array holds already.
+            op.outputs[slot][position] = parts[-1].name
+            parts[-1].places.append(place)
+            return
+        parts.append(_Part(grad, [place]))
         if len(parts) == 2:
-            self._rename_part(grad, *parts[0])
+            self._rename_part(grad, parts[0])
         if len(parts) > 1:
-            self._rename_part(grad, op, slot, position)
+            self._rename_part(grad, parts[-1])
 
-    def _rename_part(self, grad: str, op: _Planned, slot: str, position: int) -> None:
+    def _rename_part(self, grad: str, part: _Part) -> None:
+        if not part.places:
+            return
         number = self._renames.get(grad, 0)
         self._renames[grad] = number + 1
-        part = f"{grad}@RENAME@block{self.block.idx}@{number}"
-        whole = self.block.var(grad)
+        part.name = f"{grad}@RENAME@block{self.block.idx}@{number}"
+        whole = self.target.var(grad)
         assert whole.tensor_type is not None
-        self.block.create_var(name=part, shape=whole.tensor_type.shape, dtype=whole.tensor_type.dtype)
-        op.outputs[slot][position] = part
+        self.target.create_var(
+            name=part.name, shape=whole.tensor_type.shape, dtype=whole.tensor_type.dtype, type=whole.kind
+        )
+        for op, slot, position in part.places:
+            op.outputs[slot][position] = part.name
 
     def _add_up(self, grad: str) -> None:
         """Plan the sum of a gradient's parts, if it has several."""
         parts = self._parts.get(grad, ())
         if len(parts) > 1:
-            names = [op.outputs[slot][position] for op, slot, position in parts]
-            planned = _Planned("sum", {"X": names}, {"Out": [grad]}, {}, parts[-1][0].site)
+            last = [part for part in parts if part.places][-1].places[-1][0]
+            planned = _Planned("sum", {"X": [part.name for part in parts]}, {"Out": [grad]}, {}, last.site)
             self._planned.append(planned)
-            self._parts[grad] = [(planned, "Out", 0)]
+            self._parts[grad] = [_Part(grad, [(planned, "Out", 0)])]
+
+    # Sub-blocks
+
+    is_no_grad = _is_no_grad
+
+    def variable(self, name: str) -> Variable:
+        found = self.block.find_var(name)
+        assert found is not None
+        return found
+
+    def has_gradient(self, name: str) -> bool:
+        """Whether a variable has a gradient, as far as the walk has come."""
+        return self._resolve(GradName(name + GRAD_SUFFIX)) in self._ready
+
+    def inside(self, forward: Block) -> BackwardPass:
+        """A walk over a sub-block, whose gradients go to a new block."""
+        target = Block(self.program, len(self.program.blocks), self.target.idx, forward.idx)
+        self.program.blocks.append(target)
+        return BackwardPass(forward, self.no_grad, self.callbacks, target)
+
+    def inside_needs(self, forward: Block, targets: Sequence[str]) -> set[str]:
+        """The variables on whose values those of `targets` depend differentiably, in one run of a sub-block."""
+        is_no_grad = BackwardPass(forward, self.no_grad, (), self.target).is_no_grad
+        path = _operators_between(forward, set(targets), None, is_no_grad)
+        return {name for op in path for name in op.input_arg_names if not is_no_grad(name)}
+
+    def seed_inside(self, name: str) -> None:
+        """The operator that runs the block gives the gradient of `name`, one of its parts, to it."""
+        grad = self._resolve(GradName(name + GRAD_SUFFIX))
+        self._declare(grad, name)
+        self._parts[grad] = [_Part(grad, [])]
+        self._note_value(grad)
+
+    def has_value_before(self, name: str, op: Operator) -> bool:
+        """Whether a variable has a value where `op` stands."""
+        var, overwriting = self.variable(name), self._overwriting
+        if var.block is not self.block or var.persistable or var.is_data:
+            return True
+        return any(overwriting.position[each] < overwriting.position[op] for each in overwriting.writers.get(name, ()))
+
+    def plan_call(self, op: Operator, spec: OpSpec, gradients: Block, needed: Iterable[str]) -> None:
+        """Plan the operator that runs `gradients`, the block of those of `op`, which reads `needed` besides."""
+        for name in needed:
+            kept = self._overwriting.kept(name, op)
+            if kept != name:
+                rename_reads(gradients, name, kept)
+        self._complete([spec], op)
+        self._plan([spec], op)
+
+    def restored_by(self, op: Operator, names: Iterable[str]) -> None:
+        """Note that the gradient of `op` undoes what it does to `names`."""
+        self._overwriting.restored.update((op, name) for name in names)
+
+    def _plan_counting_back(self, op: Operator) -> None:
+        names = [op.outputs["Out"][0]]
+        attrs = {"step": -op.attr("step")}
+        self._planned.append(_Planned("increment", {"X": names}, {"Out": list(names)}, attrs, op.site, op.namescope))
 
     # Appending
 
@@ -448,30 +509,31 @@ class _BackwardPass:
         namescope: str = "/",
     ) -> Operator:
         """Append an operator that has the source line of the one it serves."""
-        op = self.block._make_op(type, inputs, outputs, {**attrs, "op_namescope": namescope}, site or caller_site())
-        infer_outputs(op, self.block)
-        self.block._link(None, op)
+        op = self.target._make_op(type, inputs, outputs, {**attrs, "op_namescope": namescope}, site or caller_site())
+        infer_outputs(op, self.target)
+        self.target._link(None, op)
         for name in op.output_arg_names:
             self._producer[name] = op
         return op
 
     def _declare(self, grad: str, forward: str) -> None:
-        if grad not in self.block.vars:
+        if grad not in self.target.vars:
             var = self.block.find_var(forward)
             assert var is not None and var.tensor_type is not None
-            self.block.create_var(name=grad, shape=var.tensor_type.shape, dtype=var.tensor_type.dtype)
+            shape, dtype = var.tensor_type.shape, var.tensor_type.dtype
+            self.target.create_var(name=grad, shape=shape, dtype=dtype, type=var.kind)
         self.grad_to_var[grad] = forward
 
     def _finish(self, op: Operator) -> None:
         self.grad_to_var["__current_op_desc__"] = op
         for callback in self.callbacks:
-            callback(block=self.block, context=self.grad_to_var)
+            callback(block=self.target, context=self.grad_to_var)
 
     # Results
 
     def gradient_of(self, var: Variable) -> Variable | None:
         actual = self._actual.get(var.name + GRAD_SUFFIX)
-        return self.block.vars[actual] if actual in self._found else None
+        return self.target.vars[actual] if actual in self._found else None
 
     def params_grads(self, params: Sequence[Parameter]) -> ParamsGrads:
         pairs = []

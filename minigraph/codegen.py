@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import CodeType, TracebackType
 from typing import Any, NamedTuple
 
+from minigraph.inference import blame
 from minigraph.kernels import find_specializer
 from minigraph.lowering import Joined, Step, Steps, Value, attrs_for_kernel, wanted_outputs
 from minigraph.memory import Layout
@@ -207,10 +208,11 @@ class _Writer:
         return self._list(storage) if step.op.definition.outputs[slot].duplicable else self._local(storage[0])
 
     def _kernel(self, step: Step) -> str:
-        function = step.kernel.function
+        function = step.kernel.function if step.call is None else bind_body(step, self.place)
         name = self._kernels.get(id(function))
         if name is None:
-            name = self._kernels[id(function)] = self._unused(step.op.type)
+            name = step.op.type if step.call is None else f"run_{step.op.type}"  # `while` is a keyword
+            name = self._kernels[id(function)] = self._unused(name)
             self.namespace[name] = function
         return name
 
@@ -251,6 +253,41 @@ class _Writer:
 
 def _unpack(names: Sequence[str], source: str) -> list[str]:
     return [f"    {''.join(f'{name}, ' for name in names)} = {source}"] if names else []
+
+
+def bind_body(step: Step, place: Place) -> Callable[..., Any]:
+    """The kernel of an operator of control flow, with its sub-block compiled."""
+    call, steps = step.call, step.body
+    assert call is not None and steps is not None
+    compiled, shared = generate(steps, place), fetches_to_copy(steps)
+
+    def kernel(xp: Any, values: Any, *, rng: Any) -> list[Any]:
+        def body(given: Sequence[Any]) -> Sequence[Any]:
+            try:
+                taken, _ = compiled.function(given, (), rng, ())
+            except Exception as error:
+                raise _blame(compiled, error) from error
+            return [value.copy() if copy else value for value, copy in zip(taken, shared, strict=True)]
+
+        return call.run(body, values, xp)
+
+    return kernel
+
+
+def fetches_to_copy(steps: Steps) -> list[bool]:
+    """Which fetches may share memory with a feed, with state, or with a fetch before them."""
+    shared = {id(value.root) for value in (*steps.feeds, *steps.state)}
+    flags = []
+    for value in steps.fetches:
+        flags.append(id(value.root) in shared)
+        shared.add(id(value.root))
+    return flags
+
+
+def _blame(compiled: Compiled, error: Exception) -> Exception:
+    """The error with the operator of the sub-block that it is about."""
+    step = compiled.failing_step(error.__traceback__)
+    return error if step is None else blame(error, step.op)
 
 
 def _type_of(value: Value) -> TypeOfArray:

@@ -34,7 +34,7 @@ _IS_OURS: dict[str, bool] = {}
 
 
 def caller_site() -> Site | None:
-    """The innermost line on the call stack that is not minigraph's own."""
+    """The innermost line on the call stack that is not minigraph's own, nor of Python's ``with``."""
     frame = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
@@ -43,6 +43,7 @@ def caller_site() -> Site | None:
             # By module name, not by path: the folders passes/ and kernels/ install as parts of the package.
             name = frame.f_globals.get("__name__", "")
             ours = name == "minigraph" or name.startswith("minigraph.") or filename.startswith("<")
+            ours = ours or name == "contextlib"
             _IS_OURS[filename] = ours
         if not ours:
             return Site(filename, frame.f_lineno)

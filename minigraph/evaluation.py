@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from minigraph.control_flow import Call, call_of
 from minigraph.errors import ExecutionError
+from minigraph.inference import blame
 from minigraph.ir import Operator
 from minigraph.kernels import find_kernel
 from minigraph.lowering import attrs_for_kernel, has_rows, wanted_outputs
-from minigraph.opdef import EMPTY
+from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.place import Place
 
 
@@ -21,6 +23,8 @@ def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -
     ExecutionError
         If the operator has no kernel for the place, or its kernel refuses the values.
     """
+    if SUB_BLOCK in op.attrs:
+        return _evaluate_call(call_of(op), read, place, rng)
     kernel = find_kernel(op.type, place.kind, has_rows(op, op.block))
     if kernel is None:
         raise ExecutionError(f"{op.type} has no kernel for {place.kind}")
@@ -31,6 +35,7 @@ def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -
             arguments.append(found if found or not slot.dispensable else None)
         else:
             arguments.append(found[0] if found else None)
+    arguments += [_previous(op.outputs[slot][0], read) for slot in op.definition.updates]
     keywords = attrs_for_kernel(op, kernel)
     if kernel.takes_rng:
         keywords["rng"] = rng
@@ -46,3 +51,27 @@ def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -
             if name != EMPTY:
                 values[name] = each
     return values
+
+
+def _evaluate_call(call: Call, read: Callable[[str], Any], place: Place, rng: Any) -> dict[str, Any]:
+    """An operator of control flow, whose sub-block is computed operator by operator too."""
+
+    def body(given: Sequence[Any]) -> list[Any]:
+        values = dict(zip(call.given, given, strict=True))
+        for op in call.body.ops:
+            try:
+                values.update(evaluate(op, values.__getitem__, place, rng))
+            except Exception as error:
+                raise blame(error, op) from error
+        return [values[name] for name in call.taken]
+
+    given = [read(name) if call.must_have(name) else _previous(name, read) for name in call.reads]
+    return dict(zip(call.writes, call.run(body, given, place.xp), strict=True))
+
+
+def _previous(name: str, read: Callable[[str], Any]) -> Any:
+    """The value of a variable, None if it has none yet."""
+    try:
+        return read(name)
+    except (ExecutionError, KeyError):
+        return None

@@ -17,7 +17,6 @@ from minigraph.codegen import Compiled, generate
 from minigraph.compiler import CompiledProgram
 from minigraph.defaults import default_main_program
 from minigraph.errors import (
-    ExecutionError,
     MinigraphError,
     NonfiniteError,
     NotFoundError,
@@ -27,7 +26,8 @@ from minigraph.errors import (
     suggest,
 )
 from minigraph.feeding import prepare_feed
-from minigraph.ir import Operator, Program, Variable, explain
+from minigraph.inference import blame, explain
+from minigraph.ir import Program, Variable
 from minigraph.kernels.jit import is_available as is_jit_available
 from minigraph.kernels.jit import require as require_jit
 from minigraph.lowering import Steps, concretize, prune, to_steps
@@ -376,17 +376,6 @@ def _own(fetched: Sequence[Any], must_copy: Sequence[bool], others: Sequence[Any
 
 def _types_of(feeds: dict[str, Any]) -> dict[str, TensorType]:
     return {name: type_of(array) for name, array in feeds.items()}
-
-
-def blame(error: Exception, op: Operator | None) -> MinigraphError:
-    """An `ExecutionError` that says which operator, on which values' names, made by which line, failed."""
-    message = error.message if isinstance(error, MinigraphError) else f"{type(error).__name__}: {error}"
-    hint = error.hint if isinstance(error, MinigraphError) else ""
-    if isinstance(error, NonfiniteError):
-        found: ExecutionError = NonfiniteError(message, error.param, details=error.details, hint=hint)
-    else:
-        found = ExecutionError(message, hint=hint)
-    return explain(found, op, op.block) if op is not None else found
 
 
 def _check_program(program: Program | None) -> Program:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minigraph.errors import MinigraphError, NotFoundError, OpError, suggest
-from minigraph.opdef import EMPTY
+from minigraph.errors import ExecutionError, MinigraphError, NonfiniteError, NotFoundError, OpError, suggest
+from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.operator import Operator
-from minigraph.types import TensorType
+from minigraph.types import TensorType, VarKind
+from minigraph.variable import Variable
 
 if TYPE_CHECKING:
     from minigraph.ir import Block
@@ -23,6 +24,12 @@ def infer_outputs(op: Operator, block: Block) -> None:
     OpError
         If the inputs do not fit, or an output variable is declared otherwise.
     """
+    if SUB_BLOCK in op.attrs:
+        from minigraph.control_flow import call_of
+
+        op._block = block
+        call_of(op).settle_types()
+        return
     inputs = {}
     for slot, names in op.inputs.items():
         types = []
@@ -51,6 +58,9 @@ def _write_type(op: Operator, block: Block, name: str, tensor_type: TensorType) 
         block.create_var(name=name, shape=tensor_type.shape, dtype=tensor_type.dtype, type=tensor_type.kind)
         return
     declared = var.tensor_type
+    if declared is not None and (var.kind is VarKind.LOD_TENSOR_ARRAY or var.block is not block):
+        var.tensor_type = _in_common(op, var, declared, tensor_type)
+        return
     if declared is not None and declared != tensor_type:
         is_bound = var.persistable or var.is_data
         if declared.dtype is not tensor_type.dtype or (is_bound and not declared.fits(tensor_type)):
@@ -61,6 +71,30 @@ def _write_type(op: Operator, block: Block, name: str, tensor_type: TensorType) 
         if is_bound:
             return
     var.tensor_type = tensor_type
+
+
+def _in_common(op: Operator, var: Variable, declared: TensorType, written: TensorType) -> TensorType:
+    """The type of a variable that holds now this and now that: of an array, or written by a sub-block from inside."""
+    is_array = var.kind is VarKind.LOD_TENSOR_ARRAY
+    if is_array and not declared.shape and declared.dtype is written.dtype:
+        return written  # nothing has been written to the array before
+    if (declared.dtype, declared.rank, declared.kind) != (written.dtype, written.rank, written.kind):
+        if is_array and written.is_array:
+            declared, written = declared.held_as(VarKind.LOD_TENSOR), written.held_as(VarKind.LOD_TENSOR)
+        what = f"the array {var.name} holds" if is_array else f"outside of the sub-block {var.name} is"
+        raise OpError(
+            f"{op.type}: the result is {written} but {what} {declared}",
+            hint="A variable keeps its element type and its number of dimensions; write to another one.",
+        )
+    if not is_array and not declared.fits(written):
+        raise OpError(
+            f"{op.type}: the result is {written} but outside of the sub-block {var.name} is {declared}",
+            hint="What a sub-block writes keeps its shape. Collect results of different shapes in an array.",
+        )
+    if var.persistable:
+        return declared
+    shape = (a if a == b else -1 for a, b in zip(declared.shape, written.shape, strict=True))
+    return declared.with_shape(shape).held_as(declared.kind)
 
 
 def explain(error: MinigraphError, op: Operator, block: Block) -> MinigraphError:
@@ -75,3 +109,19 @@ def explain(error: MinigraphError, op: Operator, block: Block) -> MinigraphError
         )
     error.site = error.site or op.site
     return error
+
+
+def blame(error: Exception, op: Operator | None) -> MinigraphError:
+    """An `ExecutionError` that says which operator, on which values' names, made by which line, failed.
+
+    One that knows its line already, because it was made in a sub-block of `op`, stays as it is.
+    """
+    if isinstance(error, ExecutionError) and error.site is not None:
+        return error
+    message = error.message if isinstance(error, MinigraphError) else f"{type(error).__name__}: {error}"
+    hint = error.hint if isinstance(error, MinigraphError) else ""
+    if isinstance(error, NonfiniteError):
+        found: ExecutionError = NonfiniteError(message, error.param, details=error.details, hint=hint)
+    else:
+        found = ExecutionError(message, hint=hint)
+    return explain(found, op, op.block) if op is not None else found

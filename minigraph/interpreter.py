@@ -8,7 +8,8 @@ import numpy as np
 
 from minigraph.errors import ExecutionError
 from minigraph.evaluation import evaluate
-from minigraph.executor import Executor, blame
+from minigraph.executor import Executor
+from minigraph.inference import blame
 from minigraph.ir import Program
 from minigraph.lowering import prune
 from minigraph.passes import LEGALIZE

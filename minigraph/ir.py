@@ -29,6 +29,7 @@ from minigraph.name_scope import current_name_scope
 from minigraph.opdef import definition_of
 from minigraph.operator import Operator, Role
 from minigraph.oplist import OpList
+from minigraph.sub_blocks import drop_unused_blocks
 from minigraph.types import TensorType, VarKind, as_dtype
 from minigraph.variable import Parameter, Variable, name_of
 
@@ -58,10 +59,12 @@ class Block:
     variable_type = Variable
     parameter_type = Parameter
 
-    def __init__(self, program: Program, idx: int, parent_idx: int = -1) -> None:
+    def __init__(self, program: Program, idx: int, parent_idx: int = -1, forward_block_idx: int = -1) -> None:
         self.program = program
         self.idx = idx
         self.parent_idx = parent_idx
+        self.forward_block_idx = forward_block_idx
+        """For a block of gradients, the block that it is the gradient of, whose variables it sees too; else -1."""
         self.vars: dict[str, Variable] = {}
         self.ops = OpList()
         self._anchor: Operator | None = None
@@ -89,10 +92,15 @@ class Block:
         return found
 
     def find_var(self, name: str) -> Variable | None:
-        """The variable with this name in this block or the nearest parent that has it, else None."""
+        """The variable with this name in this block or the nearest parent that has it, else None.
+
+        A block of gradients looks into the block that it is the gradient of before it asks its parent.
+        """
         block: Block | None = self
         while block is not None:
             found = block.vars.get(name)
+            if found is None and block.forward_block_idx >= 0:
+                found = block.program.blocks[block.forward_block_idx].vars.get(name)
             if found is not None:
                 return found
             block = block.parent_block
@@ -101,6 +109,11 @@ class Block:
     @property
     def parent_block(self) -> Block | None:
         return self.program.blocks[self.parent_idx] if self.parent_idx >= 0 else None
+
+    @property
+    def forward_block(self) -> Block | None:
+        """For a block of gradients, the block that it is the gradient of."""
+        return self.program.blocks[self.forward_block_idx] if self.forward_block_idx >= 0 else None
 
     def create_var(
         self,
@@ -421,6 +434,22 @@ class Program:
     def current_block(self) -> Block:
         return self.blocks[self.current_block_idx]
 
+    def create_block(self, parent_idx: int | None = None, forward_block_idx: int = -1) -> Block:
+        """Make a sub-block, by default of the current one, and make it current; `rollback` goes back to its parent."""
+        parent = self.current_block_idx if parent_idx is None else parent_idx
+        made = Block(self, len(self.blocks), parent, forward_block_idx)
+        self.blocks.append(made)
+        self.current_block_idx = made.idx
+        self.version += 1
+        return made
+
+    def rollback(self) -> None:
+        """Make the parent of the current block current again."""
+        self.current_block_idx = self.current_block().parent_idx
+
+    _create_block = create_block
+    _rollback = rollback
+
     def list_vars(self) -> Iterator[Variable]:
         """Every variable, block by block in order of creation."""
         for block in self.blocks:
@@ -466,14 +495,16 @@ class Program:
         twin.roots = self.roots
         twin.current_block_idx = self.current_block_idx
         for block in self.blocks:
-            copied = twin.blocks[0] if block.idx == 0 else Block(twin, block.idx, block.parent_idx)
+            copied = twin.blocks[0]
             if block.idx:
+                copied = Block(twin, block.idx, block.parent_idx, block.forward_block_idx)
                 twin.blocks.append(copied)
             copied.vars = {name: var._copy_to(copied) for name, var in block.vars.items()}
             for op in block.ops:
                 if not (for_test and op.role & (Role.BACKWARD | Role.OPTIMIZE)):
                     copied._link(None, op._copy())
         if for_test:
+            drop_unused_blocks(twin)
             _drop_unused(self, twin)
             for block in twin.blocks:
                 for op in block.ops:
@@ -501,7 +532,7 @@ class Program:
             self.backward_passes,
             tuple(
                 (
-                    block.idx, block.parent_idx, [p.name for p in block.all_parameters()],
+                    block.idx, block.parent_idx, block.forward_block_idx, [p.name for p in block.all_parameters()],
                     {name: var.structure() for name, var in block.vars.items()}, [op.structure() for op in block.ops],
                 )
                 for block in self.blocks

@@ -11,11 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minigraph.errors import ExecutionError, FeedError, MinigraphError, NotFoundError, suggest
-from minigraph.ir import Block, Operator, Program, Variable, VarKind, explain, infer_outputs
+from minigraph.control_flow import Call, call_of, forget_types, infer_again
+from minigraph.errors import ExecutionError, FeedError, NotFoundError, suggest
+from minigraph.ir import Block, Operator, Program, Variable, VarKind
 from minigraph.kernels import Kernel, find_kernel
-from minigraph.opdef import EMPTY, Slot
-from minigraph.types import TensorType
+from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, Slot
+from minigraph.sub_blocks import copy_blocks, drop_unused_blocks, reachable_blocks
+from minigraph.types import DType, TensorType
+
+_NO_TENSOR = TensorType(DType.BOOL, (0,))
+"""Stands for the type of what is none: the scopes that runs of a sub-block leave behind."""
 
 
 @dataclass(eq=False, slots=True)
@@ -67,6 +72,10 @@ class Step:
     """By position of an input, the list that the kernel gets where a vector stands for some of the values."""
     targets: list[Joined | None] | None = None
     """By slot, the vectors that are written in place of the values, where a kernel gets all its lists as vectors."""
+    call: Call | None = None
+    """For an operator of control flow, what it does with its sub-block."""
+    body: Steps | None = None
+    """The sub-block as steps, whose feeds are what the call gives and whose fetches what it takes."""
 
     def values_read(self) -> list[Value]:
         flat: list[Value] = []
@@ -124,8 +133,10 @@ def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str
     names = {name for op in kept for name in (*op.input_arg_names, *op.output_arg_names)}
     names.update(feed_names, fetch_names)
     target.vars = {name: var._copy_to(target) for name, var in block.vars.items() if name in names}
+    copy_blocks(reachable_blocks(kept), private)
     for op in kept:
         target._link(None, op._copy())
+    drop_unused_blocks(private)
     return private
 
 
@@ -158,14 +169,11 @@ def concretize(program: Program, feed_types: Mapping[str, TensorType]) -> None:
         If an operator does not accept the shapes; it names the operator, its inputs and the user's line.
     """
     block = program.global_block()
+    forget_types(program)
     for name, tensor_type in feed_types.items():
         if name in block.vars:
             block.vars[name].tensor_type = tensor_type
-    for op in block.ops:
-        try:
-            infer_outputs(op, block)
-        except MinigraphError as error:
-            raise explain(error, op, block) from None
+    infer_again(block)
 
 
 def to_steps(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str], place_kind: str) -> Steps:
@@ -178,41 +186,51 @@ def to_steps(program: Program, feed_names: Sequence[str], fetch_names: Sequence[
     ExecutionError
         If a variable is read that nothing has computed, or an operator has no kernel for the place.
     """
-    return _StepBuilder(program, feed_names, place_kind).build(fetch_names)
+    return _StepBuilder(program.global_block(), feed_names, place_kind).build(fetch_names)
 
 
 class _StepBuilder:
-    def __init__(self, program: Program, feed_names: Sequence[str], place_kind: str) -> None:
-        self.block = program.global_block()
+    def __init__(self, block: Block, feed_names: Sequence[str], place_kind: str) -> None:
+        self.block = block
         self.place_kind = place_kind
         self.current: dict[str, Value] = {}
         self.state: list[Value] = []
         self.feeds = [self._declare(name, "feed") for name in feed_names]
 
     def _declare(self, name: str, origin: str) -> Value:
-        tensor_type = self.block.vars[name].tensor_type
-        assert tensor_type is not None
+        var = self.block.find_var(name)
+        assert var is not None
+        tensor_type = var.tensor_type or _NO_TENSOR
+        if var.kind is VarKind.LOD_TENSOR_ARRAY:
+            tensor_type = tensor_type.with_shape((-1, *tensor_type.shape))
         value = self.current[name] = Value(name, tensor_type, origin)
         return value
 
     def build(self, fetch_names: Sequence[str]) -> Steps:
         steps = _updates_last([self._step(op) for op in self.block.ops])
         fetches = [self._read(name, None) for name in fetch_names]
-        new_state = {
-            name: value
-            for name, value in self.current.items()
-            if value.origin == "step" and is_persistable(self.block.vars.get(name))
-        }
+        new_state = (
+            {}
+            if self.block.idx
+            else {
+                name: value
+                for name, value in self.current.items()
+                if value.origin == "step" and is_persistable(self.block.vars.get(name))
+            }
+        )
         result = Steps(self.feeds, self.state, steps, fetches, new_state)
         result.released = release_after(result)
         _update_in_place(result)
         return result
 
     def _step(self, op: Operator) -> Step:
+        if SUB_BLOCK in op.attrs:
+            return self._call_step(call_of(op))
         kernel = find_kernel(op.type, self.place_kind, has_rows(op, self.block))
         if kernel is None:
             raise ExecutionError(f"{op.type} has no kernel for {self.place_kind}", site=op.site)
         inputs = [self._argument(op, slot) for slot in op.definition.inputs]
+        inputs += [self._previous(op.outputs[slot][0]) for slot in op.definition.updates]
         outputs = [
             [self._declare(name, "step") if name != EMPTY else None for name in op.outputs.get(slot.name, ())]
             for slot in op.definition.outputs
@@ -221,6 +239,19 @@ class _StepBuilder:
         if kernel.view_of is not None:
             _share_storage(step, inputs[kernel.view_of])
         return step
+
+    def _call_step(self, call: Call) -> Step:
+        """A step that has the values of all that the call reads and writes in one list each."""
+        op = call.op
+        body = _StepBuilder(call.body, call.given, self.place_kind).build(call.taken)
+        values = [self._read(name, op) if call.must_have(name) else self._previous(name) for name in call.reads]
+        written: list[Value | None] = [self._declare(name, "step") for name in call.writes]
+        return Step(_as_lists(op), _CALL, [list(values)], [written], call=call, body=body)
+
+    def _previous(self, name: str) -> Value | None:
+        """The value of a variable that may have none yet."""
+        var = self.block.find_var(name)
+        return self._read(name, None) if name in self.current or (var is not None and var.persistable) else None
 
     def _argument(self, op: Operator, slot: Slot) -> Value | list[Value | None] | None:
         """What the kernel gets for an input slot: a value, a list of them, None when it is left out."""
@@ -233,7 +264,8 @@ class _StepBuilder:
         value = self.current.get(name)
         if value is not None:
             return value
-        var = self.block.vars[name]
+        var = self.block.find_var(name)
+        assert var is not None
         if var.persistable:
             value = self._declare(name, "state")
             self.state.append(value)
@@ -249,6 +281,20 @@ class _StepBuilder:
             site=site,
             hint="Feed it, or append the operator that computes it first.",
         )
+
+
+_CALL = Kernel(lambda xp, values, *, rng: values, (), False, True, False, None, None)
+"""Stands for the kernel of an operator of control flow, which is made of its sub-block."""
+
+
+def _as_lists(op: Operator) -> Operator:
+    """A stand-in for an operator of control flow with one list of inputs and one of outputs."""
+    slots = (Slot("X", duplicable=True),), (Slot("Out", duplicable=True),)
+    definition = OpDef(op.type, *slots, {}, op.definition.infer, None, {}, op.definition.doc)
+    inputs, outputs = {"X": tuple(op.input_arg_names)}, {"Out": tuple(op.output_arg_names)}
+    twin = Operator(definition, inputs, outputs, {}, role=op.role, namescope=op.namescope, site=op.site)
+    twin._block = op._block
+    return twin
 
 
 def _share_storage(step: Step, source: Value | list[Value | None] | None) -> None:

@@ -14,12 +14,14 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from minigraph.errors import NotFoundError, OpError, suggest
 from minigraph.types import TensorType
 
 GRAD_SUFFIX = "@GRAD"
+SUB_BLOCK = "sub_block"
+"""The attribute that holds the index of the block that an operator of control flow runs."""
 EMPTY = "@EMPTY@"
 """Stands in a list slot where a gradient is absent."""
 
@@ -50,6 +52,8 @@ class Slot:
     """An output kept only for the gradient."""
     takes_rows: bool = False
     """An input that may be selected rows."""
+    takes_arrays: bool = False
+    """An input that may be an array of tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,12 +260,17 @@ class OpDef:
     doc: str
     forward: str | None = None
     """For a gradient operator, the type it is the gradient of."""
+    updates: tuple[str, ...] = ()
+    """Output slots whose variables may keep what they held before, or a part of it; so the operator reads them too."""
     input_slots: Mapping[str, Slot] = field(init=False)
     output_slots: Mapping[str, Slot] = field(init=False)
+    has_hidden_names: bool = field(init=False)
+    """Whether operators may read or write variables that stand in none of their slots, or not in those of that side."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_slots", {slot.name: slot for slot in self.inputs})
         object.__setattr__(self, "output_slots", {slot.name: slot for slot in self.outputs})
+        object.__setattr__(self, "has_hidden_names", bool(self.updates) or SUB_BLOCK in self.attrs)
 
     def convert_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes that differ from their defaults, checked and converted to the declared types.
@@ -332,6 +341,11 @@ class OpDef:
             types = inputs.get(slot.name)
             if types and not slot.takes_rows and any([t is not None and t.is_rows for t in types]):
                 raise self._no_rows(slot)
+            if types and not slot.takes_arrays and any([t is not None and t.is_array for t in types]):
+                raise OpError(
+                    f"{self.type}: {slot.name} must be a tensor, got an array of tensors",
+                    hint="Take an element with layers.array_read, or join them with layers.tensor_array_to_tensor.",
+                )
             if slot.duplicable:
                 args.append(list(types) if types else ([] if not slot.dispensable else None))
             else:
@@ -358,7 +372,10 @@ def op(
     outputs: str,
     grad: GradRule | None,
     rows: str = "",
+    arrays: str = "",
     backend_attrs: Mapping[str, Any] | None = None,
+    forward: str | None = None,
+    updates: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Define an operator type; the decorated function infers the output types.
 
@@ -375,8 +392,15 @@ def op(
         `fused(...)`, or a function from a `GradContext` to `OpSpec`, or None for an operator without a gradient.
     rows : str
         Input slots that may be selected rows; elsewhere these are refused.
+    arrays : str
+        Input slots that may be arrays of tensors; elsewhere these are refused.
     backend_attrs : mapping
         Attributes accepted only at the given value.
+    forward : str, optional
+        The type that this one is the gradient of, if `fused` did not make it.
+    updates : str
+        Output slots whose variables may keep what they held; see `OpDef`. A kernel gets the values before the
+        operator, None where there are none, behind the inputs.
     """
 
     def decorate(infer: Callable[..., Any]) -> Callable[..., Any]:
@@ -387,13 +411,18 @@ def op(
             raise TypeError(f"{type}: {len(names)} input slots but {len(slots)} positional parameters")
         definition = OpDef(
             type=type,
-            inputs=tuple(_input_slot(name, p, name in rows.split()) for name, p in zip(names, slots, strict=True)),
+            inputs=tuple(
+                _input_slot(name, p, name in rows.split(), name in arrays.split())
+                for name, p in zip(names, slots, strict=True)
+            ),
             outputs=tuple(Slot(n.rstrip("*~?"), "*" in n, "?" in n, "~" in n) for n in outputs.split()),
             attrs={attr.name: attr for attr in (_attr(p) for p in parameters if p.kind is p.KEYWORD_ONLY)},
             infer=infer,
             grad=grad,
             backend_attrs=dict(backend_attrs or {}),
             doc=inspect.cleandoc(infer.__doc__ or ""),
+            forward=forward,
+            updates=tuple(updates.split()),
         )
         define(definition)
         if isinstance(grad, FusedGrad):
@@ -417,9 +446,12 @@ def define(definition: OpDef) -> None:
     _DEFINITIONS[definition.type] = definition
 
 
-def _input_slot(name: str, parameter: inspect.Parameter, takes_rows: bool) -> Slot:
+def _input_slot(name: str, parameter: inspect.Parameter, takes_rows: bool, takes_arrays: bool) -> Slot:
     annotation = str(parameter.annotation)
-    return Slot(name, duplicable="list[" in annotation, dispensable="None" in annotation, takes_rows=takes_rows)
+    return Slot(
+        name, duplicable="list[" in annotation, dispensable="None" in annotation, takes_rows=takes_rows,
+        takes_arrays=takes_arrays,
+    )  # fmt: skip
 
 
 def _attr(parameter: inspect.Parameter) -> Attr:
@@ -499,7 +531,16 @@ def _list_of(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     return convert_all
 
 
+def _to_block_index(value: Any) -> int:
+    """Of a block, or its index."""
+    return _to_int(getattr(value, "idx", value))
+
+
+BlockIndex: TypeAlias = int
+"""The type of an attribute that holds the index of a block; a Block may be given for it."""
+
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "BlockIndex": _to_block_index,
     "int": _to_int,
     "float": _to_float,
     "bool": _to_bool,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minigraph.errors import NotFoundError, ProgramError, Site, suggest
-from minigraph.opdef import EMPTY, OpDef
+from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef
 from minigraph.variable import Variable, name_of
 
 if TYPE_CHECKING:
@@ -29,6 +29,13 @@ class Role(enum.IntFlag):
     REGULARIZE = 1 << 17
 
 
+class HiddenNames(NamedTuple):
+    """Variables that an operator reads or writes although they stand in no slot of that side."""
+
+    read: list[str]
+    written: list[str]
+
+
 class Operator:
     """One operator of a block: a type, variable names by slot, attributes, a role, the user's line that made it.
 
@@ -37,8 +44,8 @@ class Operator:
     """
 
     __slots__ = (
-        "_block", "_next", "_prev", "attrs", "definition", "inputs", "namescope", "outputs", "role", "role_vars",
-        "site",
+        "_block", "_hidden", "_next", "_prev", "attrs", "definition", "inputs", "namescope", "outputs", "role",
+        "role_vars", "site",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +63,7 @@ class Operator:
         self._block: Block | None = None
         self._prev: Operator | None = None
         self._next: Operator | None = None
+        self._hidden: tuple[int, HiddenNames] | None = None
         self.definition = definition
         self.inputs = inputs
         self.outputs = outputs
@@ -111,13 +119,34 @@ class Operator:
 
     @property
     def input_arg_names(self) -> list[str]:
-        """Names of all variables read, slot by slot."""
-        return [name for names in self.inputs.values() for name in names if name != EMPTY]
+        """Names of all variables read, slot by slot, and behind them those that are read without standing in one.
+
+        These are what a sub-block reads from outside, and variables that may keep a value that they held.
+        """
+        names = [name for names in self.inputs.values() for name in names if name != EMPTY]
+        return names + self.hidden_names.read if self.definition.has_hidden_names else names
 
     @property
     def output_arg_names(self) -> list[str]:
-        """Names of all variables written, slot by slot."""
-        return [name for names in self.outputs.values() for name in names if name != EMPTY]
+        """Names of all variables written, slot by slot, and behind them what a sub-block writes besides."""
+        names = [name for names in self.outputs.values() for name in names if name != EMPTY]
+        return names + self.hidden_names.written if self.definition.has_hidden_names else names
+
+    @property
+    def hidden_names(self) -> HiddenNames:
+        """What the operator reads and writes that stands in no slot of that side."""
+        version = self._block.program.version if self._block is not None else -1
+        if self._hidden is None or self._hidden[0] != version or version == -1:
+            from minigraph.sub_blocks import hidden_names
+
+            self._hidden = version, hidden_names(self)
+        return self._hidden[1]
+
+    @property
+    def sub_block(self) -> Block | None:
+        """The block that the operator runs; None if it is none of control flow."""
+        index = self.attrs.get(SUB_BLOCK)
+        return None if index is None else self.block.program.block(index)
 
     @property
     def attr_names(self) -> list[str]:
@@ -143,6 +172,12 @@ class Operator:
     def all_attrs(self) -> dict[str, Any]:
         """Every attribute with its value."""
         return {**{name: attr.default for name, attr in self.definition.attrs.items()}, **self.attrs}
+
+    def _block_attr_id(self, name: str) -> int:
+        return int(self.attr(name))
+
+    def _block_attr(self, name: str) -> Block:
+        return self.block.program.block(self._block_attr_id(name))
 
     def set_attr(self, name: str, value: Any) -> None:
         """Change an attribute; checked like one given to ``append_op``."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from minigraph.errors import MinigraphError, Site, WrongTypeError, caller_site, suggest
 from minigraph.ir import Block, Parameter, Program, Role, Variable
-from minigraph.opdef import EMPTY, OpDef, definition_of
+from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, definition_of
 from minigraph.text import DEFAULTS, PROGRAM_DEFAULTS
 from minigraph.tokens import Line
 
@@ -40,6 +40,8 @@ class _Reader:
         self.block: Block | None = None
         self.unseen: list[tuple[Block, str, Line, int]] = []
         """Uses of names that were not declared by then, with their places."""
+        self.sub_blocks: list[tuple[Block, int, Line, int]] = []
+        """The blocks that operators of other blocks run, with the places of these operators."""
 
     def read_statement(self, line: Line) -> None:
         word = line.peek()
@@ -61,7 +63,11 @@ class _Reader:
         line.expect_end()
 
     def finish(self) -> Program:
-        """The program, once every name that was used is declared."""
+        """The program, once every name and block that was used is there."""
+        for block, index, line, at in self.sub_blocks:
+            if not 0 < index < len(self.program.blocks) or self.program.blocks[index].parent_idx != block.idx:
+                hint = f"Write `block {max(index, 1)} parent {block.idx}` below."
+                raise line.error(f"block {block.idx} has no sub-block {index}", at, hint)
         for block, name, line, at in self.unseen:
             if block.find_var(name) is None:
                 hint = (
@@ -95,10 +101,15 @@ class _Reader:
             parent = int(line.take()) if line.peek().isdecimal() else expected
             if not 0 <= parent < expected:
                 line.fail("the parent of a block must stand above it", f"Write `block {expected} parent 0`.")
+        forward = -1
+        if line.skip("forward"):
+            forward = int(line.take()) if line.peek().isdecimal() else expected
+            if not 0 < forward < expected:
+                line.fail("the block that this one is the gradient of must stand above it, and is not block 0")
         if expected == 0:
             self.block = self.program.blocks[0]
         else:
-            self.block = Block(self.program, expected, parent)
+            self.block = Block(self.program, expected, parent, forward)
             self.program.blocks.append(self.block)
 
     def _declare(self, block: Block, keyword: str, line: Line) -> str:
@@ -136,6 +147,8 @@ class _Reader:
         except MinigraphError as error:
             raise line.error(error.message, start, error.hint) from None
         block._link(None, op)
+        if SUB_BLOCK in op.attrs:
+            self.sub_blocks.append((block, op.attrs[SUB_BLOCK], line, start))
 
     def _read_outputs(self, block: Block, line: Line) -> list[tuple[str | None, list[str], int]]:
         """What stands in front of the operator type: slot or None, names, and where."""

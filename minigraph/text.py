@@ -18,6 +18,8 @@ text again. A program reads::
 - An operator with several output slots names them, ``Y=a: float32[2], Mask=b: bool[2] = op(X=c)``; a slot that takes
   several variables has brackets, ``X=[a, b]``.
 - Braces hold what differs from the defaults. Those of a declaration depend on its kind: `DEFAULTS` has them.
+- Sub-blocks follow, ``block 2 parent 0``; that of a gradient names the block that it is the gradient of,
+  ``block 3 parent 0 forward 2``. The operator that runs a block has ``sub_block=2``.
 - A name of letters, digits and ``_ . @ / $ + -`` stands as it is, any other in double quotes.
 - Clips, regularizers and other objects whose class is `minigraph.strategies.printable` print as the call that makes
   them. A Python object without a text, such as a function, prints as ``<function name>``; only that cannot be parsed.
@@ -36,6 +38,7 @@ import numpy as np
 
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable, VarKind
 from minigraph.opdef import Attr, Slot
+from minigraph.sub_blocks import slot_names
 from minigraph.types import DType
 
 PLAIN_NAME = r"[\w.@/$+-]+"
@@ -77,8 +80,10 @@ def program_text(program: Program) -> str:
 
 def block_text(block: Block) -> str:
     """A heading, the declarations, the operators."""
-    heading = f"block {block.idx}" + (f" parent {block.parent_idx}" if block.parent_idx >= 0 else "")
-    written = {name for op in block.ops for name in op.output_arg_names}
+    heading = f"block {block.idx}"
+    heading += f" parent {block.parent_idx}" if block.parent_idx >= 0 else ""
+    heading += f" forward {block.forward_block_idx}" if block.forward_block_idx >= 0 else ""
+    written = {name for op in block.ops for name in slot_names(op.outputs)}
     pending = {name: var for name, var in block.vars.items() if name in written and _keyword(var) == "var"}
     declared = [f"{_keyword(var)} {_declaration(var)}" for name, var in block.vars.items() if name not in pending]
     return "\n  ".join([heading, *declared, *(_operator_line(op, pending) for op in block.ops)])

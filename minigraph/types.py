@@ -83,6 +83,10 @@ class VarKind(enum.Enum):
     """A dense array (fluid's word for it)."""
     SELECTED_ROWS = "selected_rows"
     """Rows of a mostly zero array, with their indices."""
+    LOD_TENSOR_ARRAY = "lod_tensor_array"
+    """A list of dense arrays, which grows as it is written; the type is that of each element."""
+    STEP_SCOPES = "step_scopes"
+    """What an operator of control flow keeps of each run of its sub-block, for the gradient."""
 
 
 class TensorType(NamedTuple):
@@ -104,12 +108,18 @@ class TensorType(NamedTuple):
     kind: VarKind = VarKind.LOD_TENSOR
 
     def __str__(self) -> str:
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}]{' as selected rows' if self.is_rows else ''}"
+        held = {VarKind.SELECTED_ROWS: " as selected rows", VarKind.LOD_TENSOR_ARRAY: " in an array"}
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]{held.get(self.kind, '')}"
 
     @property
     def is_rows(self) -> bool:
         """Whether it is held as selected rows."""
         return self.kind is VarKind.SELECTED_ROWS
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it is held as an array of tensors."""
+        return self.kind is VarKind.LOD_TENSOR_ARRAY
 
     def held_as(self, kind: VarKind) -> TensorType:
         return TensorType(self.dtype, self.shape, kind)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from minigraph.control_flow import call_of
 from minigraph.errors import MinigraphError, VerifyError
-from minigraph.ir import Block, Operator, Program, explain
-from minigraph.opdef import EMPTY
+from minigraph.ir import Block, Operator, Program, VarKind, explain
+from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.order import check_clip_order
+from minigraph.sub_blocks import outer_names, slot_names
 from minigraph.types import TensorType
 
 
@@ -14,25 +16,62 @@ def verify(program: Program) -> None:
 
     Every name exists; slots and attributes fit the definitions; a value is written before it is read (parameters,
     persistables, data and variables that no operator writes come from outside); inference run again gives the declared
-    types; gradients are clipped once, when they are complete and before the update reads them.
+    types; gradients are clipped once, when they are complete and before the update reads them. A sub-block stands below
+    its parent and is run by one operator of that, which names in its slots what the block reads and writes of it.
 
     Raises
     ------
     VerifyError
         Naming the operator, the variable and the source line.
     """
+    given = _check_blocks(program)
     for block in program.blocks:
         _check_variables(block)
         written_somewhere = {name for op in block.ops for name in op.output_arg_names}
-        written: set[str] = set()
+        written = given.get(block.idx, set())
         for op in block.ops:
             _check_slots(op)
             _check_attrs(op)
-            for name in op.input_arg_names:
+            for name in slot_names(op.inputs):
                 _check_read(op, block, name, written, written_somewhere)
-            _check_types(op, block)
+            if SUB_BLOCK in op.attrs:
+                _check_call(op)
+            else:
+                _check_types(op, block)
             written.update(op.output_arg_names)
         check_clip_order(block)
+
+
+def _check_blocks(program: Program) -> dict[int, set[str]]:
+    """What the operator that runs it gives to each sub-block."""
+    given: dict[int, set[str]] = {}
+    for block in program.blocks:
+        if block.idx and not (0 <= block.parent_idx < block.idx and -1 <= block.forward_block_idx < block.idx):
+            raise VerifyError(
+                f"block {block.idx} has the parent {block.parent_idx} and is the gradient of {block.forward_block_idx}"
+            )
+        for op in block.ops:
+            index = op.attrs.get(SUB_BLOCK)
+            if index is None:
+                continue
+            if not 0 < index < len(program.blocks) or program.blocks[index].parent_idx != block.idx:
+                raise VerifyError(
+                    f"{op.type} runs block {index}, which is no sub-block of block {block.idx}", site=op.site
+                )
+            if index in given:
+                raise VerifyError(f"{op.type} runs block {index}, which another operator runs", site=op.site)
+            given[index] = set(call_of(op).given)
+    return given
+
+
+def _check_call(op: Operator) -> None:
+    """An operator of control flow names what its block reads and writes outside; one of gradients may count back."""
+    if op.definition.forward is not None:
+        return
+    named = {*slot_names(op.inputs), *slot_names(op.outputs)}
+    for name in outer_names(call_of(op).body)[0]:
+        if name not in named:
+            raise VerifyError(f"{op.type}: block {op.attrs[SUB_BLOCK]} uses {name}, which no slot names", site=op.site)
 
 
 def _check_variables(block: Block) -> None:
@@ -80,7 +119,7 @@ def _check_read(op: Operator, block: Block, name: str, written: set[str], writte
     comes_from_outside = var.persistable or var.is_data or name not in written_somewhere or var.block is not block
     if name not in written and not comes_from_outside:
         raise VerifyError(f"{op.type} reads {name} before it is written", site=op.site)
-    if var.tensor_type is None:
+    if var.tensor_type is None and var.kind is not VarKind.STEP_SCOPES:
         raise VerifyError(f"{op.type} reads {name}, whose type is unknown", site=op.site)
 
 

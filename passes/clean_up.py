@@ -61,8 +61,8 @@ class CleanUp(Pass):
 
 
 def _read_originals(op: Operator, values: Values, original: dict[Value, Value]) -> bool:
-    names = {}
-    for name in op.input_arg_names:
+    names: dict[str, str] = {}
+    for name in () if op.definition.has_hidden_names else op.input_arg_names:
         source = original.get(values.read(name, op))
         if source is not None and values.is_there(source, op):
             names[name] = source[0]

@@ -64,8 +64,8 @@ def _key(op: Operator, values: Values, same: dict[Value, Value]) -> Hashable:
 
 
 def _read_first(op: Operator, values: Values, same: dict[Value, Value]) -> bool:
-    names = {}
-    for name in op.input_arg_names:
+    names: dict[str, str] = {}
+    for name in () if op.definition.has_hidden_names else op.input_arg_names:
         first = same.get(values.read(name, op))
         if first is not None and values.is_there(first, op):
             names[name] = first[0]
@@ -74,7 +74,11 @@ def _read_first(op: Operator, values: Values, same: dict[Value, Value]) -> bool:
 
 
 def _is_shareable(op: Operator, values: Values) -> bool:
-    return not is_random(op.type) and not any(values.block.vars[name].persistable for name in op.output_arg_names)
+    return (
+        not op.definition.has_hidden_names
+        and not is_random(op.type)
+        and not any(values.block.vars[name].persistable for name in op.output_arg_names)
+    )
 
 
 def _are_alike(first: Operator, op: Operator, values: Values) -> bool:

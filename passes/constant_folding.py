@@ -74,6 +74,8 @@ class _Constants:
 
     def is_constant(self, op: Operator) -> bool:
         """Whether the results of `op` are known before the run, and are few enough."""
+        if op.definition.has_hidden_names:
+            return False
         names = op.input_arg_names
         if op.type in _READ_SHAPES_ONLY and not any(map(self._is_open, names)):
             sized = op.output_arg_names

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from minigraph.ir import Names, Operator, Program
 from minigraph.kernels import find_kernel
+from minigraph.opdef import SUB_BLOCK, definition_of
 
 Value: TypeAlias = "tuple[str, int]"
 """A name, and how often it has been written until then; 0 stands for what comes from outside."""
@@ -93,8 +94,8 @@ def insert_for(
 
 
 def redirect(op: Operator, names: Mapping[str, str]) -> None:
-    """Let `op` read other names, all at once."""
-    if not names:
+    """Let `op` read other names, all at once; not if some of what it reads does not stand in its slots."""
+    if not names or op.definition.has_hidden_names:
         return
     for slot, given in list(op.inputs.items()):
         if any(name in names for name in given):
@@ -103,6 +104,8 @@ def redirect(op: Operator, names: Mapping[str, str]) -> None:
 
 @cache
 def is_random(op_type: str) -> bool:
-    """Whether operators of this type may draw random numbers."""
+    """Whether operators of this type may draw random numbers; those that run a sub-block may."""
+    if SUB_BLOCK in definition_of(op_type).attrs:
+        return True
     kernel = find_kernel(op_type, "cpu")
     return kernel is not None and kernel.takes_rng

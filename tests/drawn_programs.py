@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from minigraph.backward import append_backward
 from minigraph.ir import Block, Parameter, Program, Role, Variable, VarKind
-from minigraph.opdef import EMPTY, REQUIRED, all_definitions
+from minigraph.opdef import EMPTY, REQUIRED, SUB_BLOCK, all_definitions
 from minigraph.strategies import printable
 from minigraph.types import DType, TensorType
 
@@ -61,7 +61,8 @@ def any_programs(draw: st.DrawFn) -> Program:
     program.random_seed = draw(st.integers(0, 3))
     program.backward_passes = draw(st.integers(0, 2))
     for idx in range(1, draw(st.integers(1, 3))):
-        program.blocks.append(Block(program, idx, draw(st.integers(0, idx - 1))))
+        forward = draw(st.integers(-1, idx - 1).filter(bool))
+        program.blocks.append(Block(program, idx, draw(st.integers(0, idx - 1)), forward))
     for block in program.blocks:
         for name in draw(st.lists(names, unique=True, min_size=1, max_size=6)):
             block.vars[name] = draw_variable(draw, block, name)
@@ -82,7 +83,8 @@ def draw_variable(draw: st.DrawFn, block: Block, name: str) -> Variable:
         param.gradient_clip, param.regularizer = draw(clips), draw(clips)
     else:
         var = Variable(block, name, draw(st.none() | tensor_types))
-    var.kind = draw(st.sampled_from(VarKind))
+    kinds = [kind for kind in VarKind if kind is not VarKind.STEP_SCOPES or var.tensor_type is None]
+    var.kind = draw(st.sampled_from(kinds))
     for field in ("persistable", "stop_gradient", "is_data", "need_check_feed"):
         setattr(var, field, draw(st.booleans()))
     var.error_clip = draw(clips)
@@ -90,7 +92,9 @@ def draw_variable(draw: st.DrawFn, block: Block, name: str) -> Variable:
 
 
 def draw_operator(draw: st.DrawFn, block: Block) -> None:
-    definition = draw(st.sampled_from(all_definitions()))
+    inside = [each.idx for each in block.program.blocks if each.parent_idx == block.idx]
+    definitions = [each for each in all_definitions() if inside or SUB_BLOCK not in each.attrs]
+    definition = draw(st.sampled_from(definitions))
     visible = list(
         dict.fromkeys(name for b in block.program.blocks for name in b.vars if block.find_var(name) is not None)
     )
@@ -108,7 +112,7 @@ def draw_operator(draw: st.DrawFn, block: Block) -> None:
         }
 
     attrs = {
-        name: draw(attribute_values[attr.type])
+        name: draw(st.sampled_from(inside) if attr.type == "BlockIndex" else attribute_values[attr.type])
         for name, attr in definition.attrs.items()
         if attr.default is REQUIRED or draw(st.booleans())
     }

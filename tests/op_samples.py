@@ -938,7 +938,22 @@ _PICKED_BY_POOLING = [
     ]
 ]
 
-SAMPLES += [*_PICKED_BY_POOLING, sample("assign", X=floats(2, 3), wrt="X")]
+_CHOICES = [
+    sample("rnn_memory_helper", X=floats(2, 3), dtype=6),
+    sample("select_input", X=[ints(0, 9, 2, 3), ints(0, 9, 2, 3)], Mask=np.array([1], "int32")),
+]
+
+WITHOUT_SAMPLES = {
+    **dict.fromkeys(("while", "conditional_block", "recurrent"), "runs a block: test_control_flow.py"),
+    "select_output": "leaves an output without a value: test_control_flow.py",
+    **dict.fromkeys(
+        ("write_to_array", "read_from_array", "lod_array_length", "tensor_array_to_tensor"),
+        "its arrays are no tensors: test_arrays.py",
+    ),
+}
+"""Operators that a row cannot describe, and where their tests are."""
+
+SAMPLES += [*_CHOICES, *_PICKED_BY_POOLING, sample("assign", X=floats(2, 3), wrt="X")]
 
 
 def merged(row: Sample) -> Sample:

@@ -311,7 +311,7 @@ def test_any_program_comes_back_from_its_description(program):
         return
     again = fluid.io.deserialize_program(data)
     for block, twin in zip(program.blocks, again.blocks, strict=True):
-        assert block.parent_idx == twin.parent_idx
+        assert (block.parent_idx, block.forward_block_idx) == (twin.parent_idx, twin.forward_block_idx)
         assert list(map(held, block.vars.values())) == list(map(held, twin.vars.values()))
         assert list(map(held_of_operator, block.ops)) == list(map(held_of_operator, twin.ops))
 

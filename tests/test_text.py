@@ -305,7 +305,7 @@ START = "block 0\n  param w: float32[4]\n  data x: float32[-1, 4]\n"
         (START + "param v: float32[4] {trainible=True}", "a param has no field 'trainible'", "Did you mean trainable?"),
         (START + "param v: float32[4] {trainable=1}", "trainable must be bool, not 1", ""),
         (START + "param v: float32[4] {trainable=True, trainable=True}", "trainable is given twice", ""),
-        (START + "var v: float32[4] {kind='tree'}", "kind must be 'lod_tensor' or 'selected_rows', not 'tree'", ""),
+        (START + "var v: float32[4] {kind='tree'}", "kind must be 'lod_tensor' or 'selected_rows' or 'lod_tensor", ""),
         # Values
         (START + "w = scale(X=x) {scale=abc}", "abc is no value", "A string is written in quotes"),
         (START + "w = scale(X=x) {scale=Tru}", "Tru is no value", "Did you mean True?"),

@@ -22,7 +22,8 @@ from minigraph.errors import (
     WrongTypeError,
     caller_site,
 )
-from minigraph.executor import Executor, blame
+from minigraph.executor import Executor
+from minigraph.inference import blame
 from minigraph.ir import Block, Operator, Parameter, Program, Variable, explain
 from minigraph.kernels import find_kernel
 from minigraph.opdef import definition_of

@@ -29,7 +29,7 @@ from minigraph.io.framework_proto import (
 )
 from minigraph.io.wire import decode, encode
 from minigraph.ir import Block, Operator, Program, Variable, VarKind
-from minigraph.opdef import EMPTY, HINT_ATTRS, OpDef, all_definitions, definition_of
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, HINT_ATTRS, SUB_BLOCK, OpDef, all_definitions, definition_of
 from minigraph.types import DType, TensorType
 
 PADDLE_VERSION = 1008005
@@ -56,12 +56,12 @@ _CHANGES = {**dict.fromkeys(_NEW_THEN.split(), 1), **dict.fromkeys(_LIKELY_COMPA
 _FIELDS: Mapping[AttrType, str] = {
     AttrType.INT: "i", AttrType.FLOAT: "f", AttrType.STRING: "s", AttrType.INTS: "ints", AttrType.FLOATS: "floats",
     AttrType.STRINGS: "strings", AttrType.BOOLEAN: "b", AttrType.BOOLEANS: "bools", AttrType.LONG: "l",
-    AttrType.LONGS: "longs", AttrType.FLOAT64S: "float64s",
+    AttrType.LONGS: "longs", AttrType.FLOAT64S: "float64s", AttrType.BLOCK: "block_idx",
 }  # fmt: skip
 _TYPES = {
     "int": AttrType.INT, "float": AttrType.FLOAT, "bool": AttrType.BOOLEAN, "str": AttrType.STRING,
     "list[int]": AttrType.INTS, "list[float]": AttrType.FLOATS, "list[np.float64]": AttrType.FLOAT64S,
-    "list[bool]": AttrType.BOOLEANS, "list[str]": AttrType.STRINGS,
+    "list[bool]": AttrType.BOOLEANS, "list[str]": AttrType.STRINGS, "BlockIndex": AttrType.BLOCK,
 }  # fmt: skip
 _LONG_ATTRS = {
     ("arg_max", "axis"), ("arg_min", "axis"), ("assign_value", "int64_values"),
@@ -144,14 +144,20 @@ def _column(column: int) -> list[OpAttr]:
 
 def _describe_block(block: Block) -> BlockDesc:
     variables = [_describe_variable(var) for var in block.vars.values()]
-    return BlockDesc(block.idx, block.parent_idx, variables, [_describe_operator(op) for op in block.ops])
+    forward = block.forward_block_idx if block.forward_block_idx >= 0 else None
+    return BlockDesc(block.idx, block.parent_idx, variables, [_describe_operator(op) for op in block.ops], forward)
 
 
 def _describe_variable(var: Variable) -> VarDesc:
     tensor = None
     if var.tensor_type is not None:
         tensor = TensorDesc(int(var.tensor_type.dtype), list(var.tensor_type.shape))
-    if var.kind is VarKind.SELECTED_ROWS:
+    if var.kind is VarKind.STEP_SCOPES:
+        var_type = VarType(VarTypeType.STEP_SCOPES)
+    elif var.kind is VarKind.LOD_TENSOR_ARRAY:
+        elements = LoDTensorDesc(tensor, 0) if tensor is not None else None
+        var_type = VarType(VarTypeType.LOD_TENSOR_ARRAY, tensor_array=elements)
+    elif var.kind is VarKind.SELECTED_ROWS:
         var_type = VarType(VarTypeType.SELECTED_ROWS, selected_rows=tensor)
     else:
         # As in Paddle's descriptions, which state the level 0 of what layers make but not of what is saved.
@@ -175,7 +181,8 @@ def _describe_operator(op: Operator) -> OpDesc:
 
 def _is_unset(op: Operator, name: str) -> bool:
     """Whether an attribute that Paddle does not have is at its default, so that it need not be told."""
-    return op.definition.attrs[name].type == "list[np.float64]" and name not in op.attrs
+    is_own = op.definition.attrs[name].type == "list[np.float64]" or (op.type, name) == ("write_to_array", "add")
+    return is_own and name not in op.attrs
 
 
 def _is_unwanted(op: Operator, slot: str) -> bool:
@@ -299,24 +306,51 @@ def _build(description: ProgramDesc, problems: list[str]) -> Program:
         if block_desc.idx != index or not -1 <= block_desc.parent_idx < max(index, 1):
             problems.append(f"block {block_desc.idx} in block {block_desc.parent_idx} stands at place {index}")
             return program
+        forward = -1 if block_desc.forward_block_idx is None else block_desc.forward_block_idx
+        if not -1 <= forward < max(index, 1) or forward == 0:
+            problems.append(f"block {index} is the gradient of block {forward}")
+            return program
         block = program.blocks[0]
         if index:
-            block = Block(program, index, block_desc.parent_idx)
+            block = Block(program, index, block_desc.parent_idx, forward)
             program.blocks.append(block)
         used = {name for op in block_desc.ops for slot in (*op.inputs, *op.outputs) for name in slot.arguments}
         for var in block_desc.vars:
             _add_variable(block, var, used, problems)
+        if forward > 0:
+            _declare_gradients(block, used)
         for at, op in enumerate(block_desc.ops):
             if op.type not in (FEED, FETCH):
                 _add_operator(block, op, f"operator {at}", problems)
+    _check_sub_blocks(program, problems)
     return program
+
+
+def _declare_gradients(block: Block, used: Iterable[str]) -> None:
+    """Give a block of gradients variables for all of them; Paddle relies on those outside, or on none."""
+    for name in sorted(used):
+        var = block.find_var(name.split(GRAD_SUFFIX)[0]) if GRAD_SUFFIX in name else None
+        if var is not None and name not in block.vars:
+            block.vars[name] = Variable(block, name, var.tensor_type, kind=var.kind)
+
+
+def _check_sub_blocks(program: Program, problems: list[str]) -> None:
+    for block in program.blocks:
+        for op in block.ops:
+            index = op.attrs.get(SUB_BLOCK)
+            if index is not None and not (
+                0 < index < len(program.blocks) and program.blocks[index].parent_idx == block.idx
+            ):
+                problems.append(f"{op.type} runs block {index}, which is no sub-block of block {block.idx}")
 
 
 def _add_variable(block: Block, var: VarDesc, used: set[str], problems: list[str]) -> None:
     kind, tensor = var.type.type, var.type.selected_rows
     if kind in (VarTypeType.FEED_MINIBATCH, VarTypeType.FETCH_LIST):
         return
-    if kind == VarTypeType.LOD_TENSOR:
+    if kind in (VarTypeType.LOD_TENSOR_ARRAY, VarTypeType.STEP_SCOPES):
+        tensor = var.type.tensor_array.tensor if var.type.tensor_array is not None else None
+    elif kind == VarTypeType.LOD_TENSOR:
         tensor = var.type.lod_tensor.tensor if var.type.lod_tensor is not None else None
         if var.type.lod_tensor is not None and var.type.lod_tensor.lod_level:
             problems.append(f"{var.name} has lod_level={var.type.lod_tensor.lod_level}; LoD tensors are out of scope")
@@ -333,10 +367,16 @@ def _add_variable(block: Block, var: VarDesc, used: set[str], problems: list[str
         tensor_type = TensorType(DType(tensor.data_type), tuple(tensor.dims))
     block.vars[var.name] = Variable(
         block, var.name, tensor_type, persistable=bool(var.persistable), need_check_feed=bool(var.need_check_feed),
-        kind=VarKind.LOD_TENSOR if kind == VarTypeType.LOD_TENSOR else VarKind.SELECTED_ROWS,
+        kind=_KINDS[VarTypeType(kind)],
         # Only what layers make to be fed has its feeds checked.
         is_data=bool(var.need_check_feed), stop_gradient=bool(var.need_check_feed),
     )  # fmt: skip
+
+
+_KINDS = {
+    VarTypeType.LOD_TENSOR: VarKind.LOD_TENSOR, VarTypeType.SELECTED_ROWS: VarKind.SELECTED_ROWS,
+    VarTypeType.LOD_TENSOR_ARRAY: VarKind.LOD_TENSOR_ARRAY, VarTypeType.STEP_SCOPES: VarKind.STEP_SCOPES,
+}  # fmt: skip
 
 
 def _name_of_kind(kind: int) -> str:

@@ -37,6 +37,7 @@ from minigraph.layers.activation import (
     swish,
     tanh,
 )
+from minigraph.layers.array import array_length, array_read, array_write, create_array, tensor_array_to_tensor
 from minigraph.layers.clipping import clamp, clip, clip_by_norm
 from minigraph.layers.compare import (
     allclose,
@@ -56,6 +57,7 @@ from minigraph.layers.compare import (
     logical_xor,
     not_equal,
 )
+from minigraph.layers.control_flow import Switch, While, case, cond, switch_case, while_loop
 from minigraph.layers.diagonal import diag, diag_embed, eye, trace, tril, triu
 from minigraph.layers.distributions import Normal, Uniform
 from minigraph.layers.elementwise import (
@@ -174,6 +176,7 @@ from minigraph.layers.series import (
     sequence_mask,
     zeros_like,
 )
+from minigraph.layers.static_rnn import StaticRNN
 from minigraph.layers.tensor import (
     assign,
     cast,
@@ -195,10 +198,11 @@ from minigraph.layers.tensor import (
 )
 
 __all__ = [
-    "Normal", "Uniform", "abs", "accuracy", "acos", "adaptive_pool2d", "addcmul", "addmm", "allclose", "arange",
-    "argmax", "argmin", "argsort", "asin", "assign", "atan", "auc", "autoincreased_step_counter", "batch_norm", "bmm",
-    "brelu", "cast", "ceil", "clamp", "clip", "clip_by_norm", "concat", "conv2d", "conv2d_transpose", "cos",
-    "cosine_decay", "create_global_var", "create_parameter", "create_tensor", "cross", "cross_entropy", "cumsum",
+    "Normal", "StaticRNN", "Switch", "Uniform", "While", "abs", "accuracy", "acos", "adaptive_pool2d", "addcmul",
+    "addmm", "allclose", "arange", "argmax", "argmin", "argsort", "array_length", "array_read", "array_write", "asin",
+    "assign", "atan", "auc", "autoincreased_step_counter", "batch_norm", "bmm", "brelu", "case", "cast", "ceil",
+    "clamp", "clip", "clip_by_norm", "concat", "cond", "conv2d", "conv2d_transpose", "cos", "cosine_decay",
+    "create_array", "create_global_var", "create_parameter", "create_tensor", "cross", "cross_entropy", "cumsum",
     "data", "diag", "diag_embed", "dice_loss", "dist", "dot", "dropout", "elementwise_add", "elementwise_div",
     "elementwise_equal", "elementwise_floordiv", "elementwise_max", "elementwise_min", "elementwise_mod",
     "elementwise_mul", "elementwise_pow", "elementwise_sub", "elu", "embedding", "equal", "erf", "exp", "expand",
@@ -217,8 +221,8 @@ __all__ = [
     "roll", "round", "rsqrt", "sampling_id", "scale", "scatter", "scatter_nd", "scatter_nd_add", "selu",
     "sequence_mask", "shape", "sigmoid", "sigmoid_cross_entropy_with_logits", "sign", "sin", "size", "slice",
     "smooth_l1", "soft_relu", "softmax", "softmax_with_cross_entropy", "softplus", "softshrink", "softsign", "split",
-    "sqrt", "square", "square_error_cost", "squeeze", "stack", "stanh", "strided_slice", "sum", "sums", "swish", "t",
-    "tanh", "tanh_shrink", "thresholded_relu", "topk", "trace", "transpose", "tril", "triu", "uniform_random",
-    "uniform_random_batch_size_like", "unique", "unique_with_counts", "unsqueeze", "unstack", "where", "zeros",
-    "zeros_like",
+    "sqrt", "square", "square_error_cost", "squeeze", "stack", "stanh", "strided_slice", "sum", "sums", "swish",
+    "switch_case", "t", "tanh", "tanh_shrink", "tensor_array_to_tensor", "thresholded_relu", "topk", "trace",
+    "transpose", "tril", "triu", "uniform_random", "uniform_random_batch_size_like", "unique", "unique_with_counts",
+    "unsqueeze", "unstack", "where", "while_loop", "zeros", "zeros_like",
 ]  # fmt: skip

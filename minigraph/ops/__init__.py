@@ -3,9 +3,11 @@
 import minigraph.ops.activation
 import minigraph.ops.adaptive_clip
 import minigraph.ops.adaptive_optimizer
+import minigraph.ops.array
 import minigraph.ops.averaging
 import minigraph.ops.clip
 import minigraph.ops.compare
+import minigraph.ops.control_flow
 import minigraph.ops.conv
 import minigraph.ops.diagonal
 import minigraph.ops.elementwise

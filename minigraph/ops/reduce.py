@@ -159,14 +159,20 @@ def _sum_grad(ctx: GradContext) -> Iterator[OpSpec]:
         yield OpSpec("scale", {"X": ctx.d_output("Out")}, {"Out": [d_x]}, {"scale": 1.0})
 
 
-@op("sum", inputs="X", outputs="Out", rows="X", grad=_sum_grad)
+@op("sum", inputs="X", outputs="Out", rows="X", arrays="X", grad=_sum_grad)
 def sum(xs: list[TensorType]) -> TensorType:
     """Sum of the tensors in X, which have one shape and one element type.
 
-    If all are selected rows it is all their rows, one tensor's after the other's, else dense.
+    If all are selected rows it is all their rows, one tensor's after the other's, else dense. Of arrays of tensors it
+    is the array of sums at each index.
     """
     require(len(xs) > 0, "X holds no tensor")
     require_same_dtype("X", *xs)
+    if xs[0].is_array:
+        require(all(x.is_array and x.rank == xs[0].rank for x in xs), "X holds arrays and what fits none of them")
+        dims = (sizes[0] if len(set(sizes)) == 1 else -1 for sizes in zip(*(x.shape for x in xs), strict=True))
+        return xs[0].with_shape(dims).held_as(VarKind.LOD_TENSOR_ARRAY)
+    require(not any(x.is_array for x in xs), "X holds tensors and arrays of tensors")
     shape = xs[0].shape
     for x in xs[1:]:
         shape = merge_shapes(shape, x.shape, "X")

@@ -96,7 +96,7 @@ def _assign_grad(ctx: GradContext) -> Iterator[OpSpec]:
     yield OpSpec("assign", {"X": ctx.d_output("Out")}, {"Out": ctx.d_input("X")}, {})
 
 
-@op("assign", inputs="X", outputs="Out", rows="X", grad=_assign_grad)
+@op("assign", inputs="X", outputs="Out", rows="X", arrays="X", grad=_assign_grad)
 def assign(x: TensorType | None) -> TensorType:
     """``Out = X``, a copy."""
     if x is None:

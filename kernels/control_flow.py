@@ -1,0 +1,36 @@
+"""Choosing among values, some of which may be None: those whose block did not run."""
+
+from __future__ import annotations
+
+from minigraph.errors import OpError
+from minigraph.kernels.registry import kernel
+
+
+@kernel("rnn_memory_helper", view="x")
+def rnn_memory_helper(xp, x, *, dtype):
+    return x
+
+
+@kernel("rnn_memory_helper_grad", view="d_out")
+def rnn_memory_helper_grad(xp, x, out, d_out, *, dtype):
+    return d_out
+
+
+@kernel("select_input")
+def select_input(xp, x, mask):
+    return x[_choice(mask, len(x))].copy()
+
+
+@kernel("select_output")
+def select_output(xp, x, mask, *, wanted):
+    (flags,) = wanted
+    results = [None] * len(flags)
+    results[_choice(mask, len(flags))] = x.copy()
+    return results
+
+
+def _choice(mask, count: int) -> int:
+    chosen = int(mask.item())
+    if not 0 <= chosen < count:
+        raise OpError(f"Mask chooses {chosen}, there are {count} to choose from")
+    return chosen

@@ -1,0 +1,169 @@
+"""Arrays of tensors: lists that a program grows while it runs, element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.ir import Variable, VarKind
+from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.types import product
+
+
+def create_array(dtype: Any) -> Variable | list[Any]:
+    """An array without elements; in the imperative mode a list.
+
+    Parameters
+    ----------
+    dtype : str
+        Element type of the tensors that it will hold.
+    """
+    if _is_imperative():
+        return []
+    helper = LayerHelper("array")
+    return helper.block.create_var(name=f"{helper.name}.out", dtype=dtype, type=VarKind.LOD_TENSOR_ARRAY)
+
+
+def array_write(x: Variable, i: Variable, array: Variable | list[Any] | None = None) -> Variable | list[Any]:
+    """Write a copy of `x` to the element `i` of `array`, which grows as far as needed.
+
+    Parameters
+    ----------
+    x : Variable
+    i : Variable, int64[1]
+    array : Variable, optional
+        Default: a new array.
+
+    Returns
+    -------
+    Variable
+        The array.
+
+    Raises
+    ------
+    WrongTypeError
+        If `array` is no array.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> with fluid.program_guard(fluid.Program()):
+    ...     zero, one = (fluid.layers.fill_constant([1], "int64", n) for n in (0, 1))
+    ...     array = array_write(fluid.layers.ones([2], "float32"), one)
+    ...     array_write(fluid.layers.zeros([3], "float32"), zero, array)
+    ...     fluid.Executor().run(fetch_list=[array_read(array, one), array_length(array)])
+    <Variable array_write_0.out: float32[-1]>
+    [array([1., 1.], dtype=float32), array([2])]
+    """
+    check_variable(x, "array_write: x")
+    if _is_imperative():
+        return _write_to_list(x, i, [] if array is None else array)
+    helper = LayerHelper("array_write")
+    if array is None:
+        array = helper.block.create_var(name=f"{helper.name}.out", dtype=x.dtype, type=VarKind.LOD_TENSOR_ARRAY)
+    else:
+        _check_array(array, "array_write")
+    helper.append("write_to_array", {"X": x, "I": _check_index(i, "array_write")}, {"Out": array})
+    return array
+
+
+def array_read(array: Variable | list[Any], i: Variable) -> Variable:
+    """The element `i`, int64[1], of `array`.
+
+    Raises
+    ------
+    WrongTypeError
+        If `array` is no array.
+    ExecutionError
+        When run, if nothing was written there.
+    """
+    if _is_imperative():
+        found: Variable = _checked_list(array, "array_read")[_number(i, "array_read")]
+        return found
+    helper = LayerHelper("array_read")
+    inputs = {"X": _check_array(array, "array_read"), "I": _check_index(i, "array_read")}
+    return helper.unary("read_from_array", inputs)
+
+
+def array_length(array: Variable | list[Any]) -> Variable | int:
+    """How many elements `array` has, int64[1]; in the imperative mode an int."""
+    if _is_imperative():
+        return len(_checked_list(array, "array_length"))
+    helper = LayerHelper("array_length")
+    result = helper.temporary(stop_gradient=True)
+    helper.append("lod_array_length", {"X": _check_array(array, "array_length")}, {"Out": result})
+    return result
+
+
+def tensor_array_to_tensor(
+    input: Variable | list[Any], axis: int = 1, name: str | None = None, use_stack: bool = False
+) -> tuple[Variable, Variable]:
+    """The elements of an array joined along `axis`, or with `use_stack` along a new one.
+
+    Returns
+    -------
+    tuple of Variable
+        The tensor, and the length of each element along `axis`, int32 (1 if they are stacked).
+    """
+    if _is_imperative():
+        return _join_list(_checked_list(input, "tensor_array_to_tensor"), axis, use_stack)
+    helper = LayerHelper("tensor_array_to_tensor", name)
+    out, lengths = helper.temporary(), helper.temporary(dtype="int32")
+    _check_array(input, "tensor_array_to_tensor")
+    attrs = {"axis": axis, "use_stack": use_stack}
+    helper.append("tensor_array_to_tensor", {"X": input}, {"Out": out, "OutIndex": lengths}, attrs)
+    return out, lengths
+
+
+def _join_list(elements: list[Any], axis: int, use_stack: bool) -> tuple[Variable, Variable]:
+    import numpy as np
+
+    from minigraph.dygraph.base import to_variable
+    from minigraph.layers.reshaping import stack
+    from minigraph.layers.tensor import concat
+
+    joined = stack(elements, axis) if use_stack else concat(elements, axis)
+    return joined, to_variable(np.array([1 if use_stack else each.shape[axis] for each in elements], "int32"))
+
+
+def _write_to_list(x: Variable, i: Variable, array: Any) -> list[Any]:
+    elements, at = _checked_list(array, "array_write"), _number(i, "array_write")
+    if not 0 <= at <= len(elements):
+        raise ProgramError(
+            f"array_write: {at} is beyond the end of a list of {len(elements)} elements", site=caller_site()
+        )
+    elements[at : at + 1] = [x]
+    return elements
+
+
+def _number(i: Any, what: str) -> int:
+    return int(_check_index(i, what).numpy().item())  # type: ignore[attr-defined]
+
+
+def _checked_list(array: Any, what: str) -> list[Any]:
+    if not isinstance(array, list):
+        raise WrongTypeError(
+            f"{what}: in the imperative mode an array is a list, got {type(array).__name__}", site=caller_site()
+        )
+    return array
+
+
+def _check_array(array: Any, what: str) -> Variable:
+    if not isinstance(array, Variable) or array.kind is not VarKind.LOD_TENSOR_ARRAY:
+        raise WrongTypeError(
+            f"{what}: {array!r:.60} is no array", site=caller_site(), hint="Make one with layers.create_array."
+        )
+    return array
+
+
+def _check_index(i: Any, what: str) -> Variable:
+    check_variable(i, f"{what}: i")
+    if i.dtype.numpy.kind != "i" or product(i.shape or ()) not in (1, -1):
+        raise WrongTypeError(f"{what}: i must be one integer, int64[1], got {i}", site=caller_site())
+    return i
+
+
+def _is_imperative() -> bool:
+    from minigraph.dygraph.base import enabled
+
+    return enabled()

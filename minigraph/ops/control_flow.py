@@ -1,0 +1,160 @@
+"""Operators that run a sub-block, and those that their programs are made of.
+
+What the former do is described in `minigraph.control_flow`. They write variables of whatever type these have, so
+nothing is inferred here, and what happens backward is the affair of `minigraph.sub_block_gradients`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from minigraph.opdef import BlockIndex, GradContext, OpSpec, fused, op
+from minigraph.ops.tensor import require_integers, require_one_element
+from minigraph.types import TensorType, require
+
+_NONE: Any = ()
+
+
+def sub_block_gradient(ctx: GradContext) -> Iterable[OpSpec]:
+    """Stands where a gradient rule does; the gradient of a sub-block is a block of its own."""
+    raise NotImplementedError(ctx.op.type)
+
+
+@op("while", inputs="X Condition", outputs="Out*? StepScopes", updates="Out", grad=sub_block_gradient)
+def while_(
+    x: list[TensorType] | None, condition: list[TensorType], *, sub_block: BlockIndex, is_test: bool = False
+) -> Any:
+    """Run the block `sub_block` again and again as long as Condition, bool[1], holds.
+
+    X names what the block reads of the variables outside of it, Out what it writes. With `is_test` nothing is kept for
+    the gradient.
+    """
+
+
+@op(
+    "while_grad", inputs="X Out Out@GRAD StepScopes", outputs="X@GRAD*?", grad=None, forward="while",
+)  # fmt: skip
+def while_grad(
+    x: list[TensorType] | None,
+    out: list[TensorType] | None,
+    d_out: list[TensorType] | None,
+    step_scopes: TensorType,
+    *,
+    sub_block: BlockIndex,
+    is_test: bool = False,
+    original_output_grad: list[str] = _NONE,
+) -> Any:
+    """Gradient of `while`: run the block `sub_block` once for each run that the loop made, the last one first.
+
+    `original_output_grad` are the names in the block of what Out@GRAD names outside.
+    """
+
+
+@op("conditional_block", inputs="Cond Input", outputs="Out*? Scope", updates="Out", grad=sub_block_gradient)
+def conditional_block(
+    cond: list[TensorType], input: list[TensorType] | None, *, sub_block: BlockIndex, is_scalar_condition: bool = False
+) -> Any:
+    """Run the block `sub_block` if Cond holds; otherwise what it would write stays as it is.
+
+    With `is_scalar_condition` Cond is one boolean; without it, the block runs if nothing in Input is empty.
+    """
+
+
+@op(
+    "conditional_block_grad", inputs="Cond Input Out Out@GRAD Scope", outputs="Input@GRAD*?", grad=None,
+    forward="conditional_block",
+)  # fmt: skip
+def conditional_block_grad(
+    cond: list[TensorType],
+    input: list[TensorType] | None,
+    out: list[TensorType] | None,
+    d_out: list[TensorType] | None,
+    scope: TensorType,
+    *,
+    sub_block: BlockIndex,
+    is_scalar_condition: bool = False,
+) -> Any:
+    """Gradient of `conditional_block`: run the block `sub_block` if that has run its own; else gradients are zero."""
+
+
+@op("recurrent", inputs="inputs initial_states parameters", outputs="outputs* step_scopes", grad=sub_block_gradient)
+def recurrent(
+    inputs: list[TensorType],
+    initial_states: list[TensorType] | None,
+    parameters: list[TensorType] | None,
+    *,
+    ex_states: list[str],
+    states: list[str],
+    sub_block: BlockIndex,
+    has_states: bool = False,
+    reverse: bool = False,
+    is_train: bool = True,
+) -> Any:
+    """Run the block `sub_block` for each entry of the first dimension of `inputs`, the last one first if `reverse`.
+
+    In the block the entries have the names of `inputs`, and the entries of `outputs` those of `outputs`. What the block
+    calls `states` is what it calls `ex_states` in its next run, `initial_states` in the first.
+    """
+
+
+@op(
+    "recurrent_grad",
+    inputs="inputs initial_states parameters outputs step_scopes outputs@GRAD step_scopes@GRAD",
+    outputs="inputs@GRAD*? initial_states@GRAD*? parameters@GRAD*?", grad=None, forward="recurrent",
+)  # fmt: skip
+def recurrent_grad(
+    inputs: list[TensorType],
+    initial_states: list[TensorType] | None,
+    parameters: list[TensorType] | None,
+    outputs: list[TensorType],
+    step_scopes: TensorType,
+    d_outputs: list[TensorType],
+    d_step_scopes: TensorType | None,
+    *,
+    ex_states: list[str],
+    states: list[str],
+    sub_block: BlockIndex,
+    has_states: bool = False,
+    reverse: bool = False,
+    is_train: bool = True,
+) -> Any:
+    """Gradient of `recurrent`: run the block `sub_block` for each entry, in the opposite order."""
+
+
+@op("rnn_memory_helper", inputs="X", outputs="Out", grad=fused("X", "Out"))
+def rnn_memory_helper(x: TensorType, *, dtype: int = 5) -> TensorType:
+    """``Out = X``, under the name that `recurrent` looks for."""
+    return x
+
+
+def _select_input_grad(ctx: GradContext) -> Iterator[OpSpec]:
+    yield OpSpec("select_output", {"X": ctx.d_output("Out"), "Mask": ctx.input("Mask")}, {"Out": ctx.d_input("X")}, {})
+
+
+@op("select_input", inputs="X Mask", outputs="Out", arrays="X", grad=_select_input_grad)
+def select_input(x: list[TensorType], mask: TensorType) -> TensorType:
+    """``Out = X[Mask]``; the others need no value."""
+    require_integers(mask, "Mask")
+    require_one_element(mask, "Mask")
+    shape = x[0].shape
+    for other in x[1:]:
+        fits = (other.dtype, other.rank, other.kind) == (x[0].dtype, x[0].rank, x[0].kind)
+        require(
+            fits, f"the alternatives are {' and '.join(map(str, x))}",
+            hint="They must have one element type and number of dimensions.",
+        )  # fmt: skip
+        shape = tuple(a if a == b else -1 for a, b in zip(shape, other.shape, strict=True))
+    return x[0].with_shape(shape).held_as(x[0].kind)
+
+
+def _select_output_grad(ctx: GradContext) -> Iterator[OpSpec]:
+    yield OpSpec("select_input", {"X": ctx.d_output("Out"), "Mask": ctx.input("Mask")}, {"Out": ctx.d_input("X")}, {})
+
+
+@op("select_output", inputs="X Mask", outputs="Out*", arrays="X", grad=_select_output_grad)
+def select_output(x: TensorType, mask: TensorType) -> list[TensorType]:
+    """``Out[Mask] = X``; the other one of the two gets no value."""
+    require_integers(mask, "Mask")
+    require_one_element(mask, "Mask")
+    return [x, x]

@@ -1,0 +1,123 @@
+"""Sub-blocks as others see them: which outer variables they touch, and which of them a program still uses.
+
+A sub-block is run by the operator that holds its index. It sees the variables of its parents; a block of gradients also
+sees those of the block that it is the gradient of, with the values that they had in the run that is differentiated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from minigraph.opdef import EMPTY, SUB_BLOCK
+
+if TYPE_CHECKING:
+    from minigraph.ir import Block, Program
+    from minigraph.operator import HiddenNames, Operator
+
+
+def slot_names(slots: dict[str, tuple[str, ...]]) -> Iterator[str]:
+    """The names that stand in the slots of an operator."""
+    return (name for names in slots.values() for name in names if name != EMPTY)
+
+
+def hidden_names(op: Operator) -> HiddenNames:
+    """What an operator reads and writes that stands in no slot of that side.
+
+    Whatever a sub-block writes outside of itself may also be left as it was, because the block does not run, or runs
+    several times: the operator counts as reading it.
+    """
+    from minigraph.operator import HiddenNames
+
+    touched: list[str] = []
+    written: list[str] = []
+    sub_block = op.sub_block if SUB_BLOCK in op.definition.attrs and op._block is not None else None
+    if sub_block is not None:
+        touched, written = outer_names(sub_block)
+    kept = [name for slot in op.definition.updates for name in op.outputs.get(slot, ()) if name != EMPTY]
+    return HiddenNames(_beyond(touched + kept, slot_names(op.inputs)), _beyond(written, slot_names(op.outputs)))
+
+
+def outer_names(block: Block) -> tuple[list[str], list[str]]:
+    """The names of outer variables that a sub-block reads or writes, and of those that it writes, by first use."""
+    local = dict(block.vars)
+    if block.forward_block is not None:
+        local.update(block.forward_block.vars)
+    touched: dict[str, None] = {}
+    written: dict[str, None] = {}
+    for op in block.ops:
+        touched.update((name, None) for name in op.input_arg_names if name not in local)
+        for name in op.output_arg_names:
+            if name not in local:
+                touched[name] = written[name] = None
+    return list(touched), list(written)
+
+
+def _beyond(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    there = set(known)
+    return [name for name in dict.fromkeys(names) if name not in there]
+
+
+def owners(program: Program) -> dict[int, Operator]:
+    """The operator that runs each sub-block, by the index of the block."""
+    return {op.attrs[SUB_BLOCK]: op for block in program.blocks for op in block.ops if SUB_BLOCK in op.attrs}
+
+
+def reachable_blocks(ops: Iterable[Operator]) -> list[Block]:
+    """The blocks that operators run, directly or through others, in the order of their indices."""
+    found: dict[int, Block] = {}
+    pending = [op.sub_block for op in ops]
+    while pending:
+        block = pending.pop()
+        if block is not None and block.idx not in found:
+            found[block.idx] = block
+            pending += [op.sub_block for op in block.ops if SUB_BLOCK in op.attrs]
+    # What a block of gradients is the gradient of may be run by an operator that is not among them.
+    for block in list(found.values()):
+        if block.forward_block is not None:
+            found.setdefault(block.forward_block.idx, block.forward_block)
+    return [found[idx] for idx in sorted(found)]
+
+
+def copy_blocks(blocks: Iterable[Block], target: Program) -> None:
+    """Copy sub-blocks to a program that has only a global block yet; their indices stay what they were."""
+    from minigraph.ir import Block
+
+    for block in blocks:
+        while len(target.blocks) < block.idx:
+            target.blocks.append(Block(target, len(target.blocks), 0))  # nothing runs it, and it goes later
+        copied = Block(target, block.idx, block.parent_idx, block.forward_block_idx)
+        target.blocks.append(copied)
+        copied.vars = {name: var._copy_to(copied) for name, var in block.vars.items()}
+        for op in block.ops:
+            copied._link(None, op._copy())
+
+
+def rename_reads(block: Block, old: str, new: str) -> None:
+    """Let the operators of a block, and of those that they run, read another variable."""
+    for op in block.ops:
+        if old in op.input_arg_names:
+            op.replace_input(old, new)
+            if op.sub_block is not None:
+                rename_reads(op.sub_block, old, new)
+
+
+def drop_unused_blocks(program: Program) -> None:
+    """Remove the sub-blocks that no operator runs any more, and number the others anew."""
+    if len(program.blocks) == 1:
+        return
+    used = [program.blocks[0], *reachable_blocks(list(program.blocks[0].ops))]
+    if len(used) == len(program.blocks):
+        return
+    index_of = {block.idx: new for new, block in enumerate(used)}
+    for block in used:
+        for op in block.ops:
+            if SUB_BLOCK in op.attrs:
+                op.attrs = {**op.attrs, SUB_BLOCK: index_of[op.attrs[SUB_BLOCK]]}
+        block.parent_idx = index_of.get(block.parent_idx, -1 if block.idx == 0 else 0)
+        block.forward_block_idx = index_of.get(block.forward_block_idx, -1)
+    for block in used:
+        block.idx = index_of[block.idx]
+    program.blocks[:] = used
+    program.current_block_idx = index_of.get(program.current_block_idx, 0)
+    program.version += 1

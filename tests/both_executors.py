@@ -1,0 +1,53 @@
+"""Running the default main program through plan and interpreter, and checking its gradients."""
+
+import numpy as np
+from one_op import central_difference
+
+import minigraph as fluid
+from minigraph.backward import append_backward
+from minigraph.interpreter import Interpreter
+from minigraph.verify import verify
+
+
+def numbers(*shape, seed=0, dtype="float64"):
+    return np.random.default_rng(seed).uniform(-1, 1, shape).astype(dtype)
+
+
+def data(name, *shape, dtype="float64"):
+    """A variable to be fed that gets a gradient."""
+    var = fluid.data(name, list(shape), dtype)
+    var.stop_gradient = False
+    return var
+
+
+def run(*fetch, feed=None, scope=None):
+    """What the plan and the interpreter give, which must be the same bits."""
+    main = fluid.default_main_program()
+    verify(main)
+    scopes = [scope or fluid.Scope(), fluid.Scope()]
+    for name in scope.local_var_names() if scope else ():
+        scopes[1].var(name).get_tensor().set(np.array(scope.find_var(name).get_tensor()), fluid.CPUPlace())
+    planned, stepwise = (
+        executor.run(main, feed=dict(feed or {}), fetch_list=list(fetch), scope=each)
+        for executor, each in zip((fluid.Executor(), Interpreter()), scopes, strict=True)
+    )
+    for a, b in zip(planned, stepwise, strict=True):
+        assert (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
+    return planned
+
+
+def check_gradient(loss, feed, names=None):
+    """The gradient with respect to what is fed against the central difference."""
+    main = fluid.default_main_program()
+    plain = main.clone()
+    append_backward(loss)
+    names = list(feed) if names is None else names
+    grads = run(*(f"{name}@GRAD" for name in names), feed=feed)
+    executor, scope = fluid.Executor(), fluid.Scope()
+
+    def value(feed):
+        return executor.run(plain, feed=feed, fetch_list=[loss.name], scope=scope)[0].item()
+
+    for name, grad in zip(names, grads, strict=True):
+        expected = central_difference(value, feed, name)
+        assert np.allclose(grad, expected, rtol=1e-5, atol=1e-7), (name, grad, expected)
