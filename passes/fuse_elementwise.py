@@ -79,7 +79,13 @@ class FuseElementwise(Pass):
         if not names or any(var.persistable or var.tensor_type is None for var in variables):
             return None
         kind = variables[0].tensor_type
-        if kind is None or not kind.dtype.is_floating or -1 in kind.shape or prod(kind.shape) < self.least:
+        if (
+            kind is None
+            or kind.is_array
+            or not kind.dtype.is_floating
+            or -1 in kind.shape
+            or prod(kind.shape) < self.least
+        ):
             return None
         if any(var.tensor_type != kind for var in variables) or not _is_plain(op):
             return None
