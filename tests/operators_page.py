@@ -24,12 +24,14 @@ and where there is a GPU the GPU with the CPU.
 
 def where_tested() -> dict[str, str]:
     """For each operator, which collections of tests have it."""
-    from op_samples import SAMPLES
+    from op_samples import SAMPLES, WITHOUT_SAMPLES
 
+    files = sorted(set(WITHOUT_SAMPLES.values()))
     collections = {
         "rows of samples": {sample.op for sample in SAMPLES},
         "results recorded on Paddle 1.8.5": _recorded_operators(),
         "programs recorded on Paddle 1.8.5": _operators_in_recorded_programs(),
+        **{f"`tests/{file}`": {type for type, at in WITHOUT_SAMPLES.items() if at == file} for file in files},
     }
     everywhere = set().union(*collections.values())
     return {type: ", ".join(name for name, types in collections.items() if type in types) for type in everywhere}
