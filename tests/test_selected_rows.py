@@ -13,6 +13,8 @@ from test_kernels import OTHER
 import minigraph as fluid
 from minigraph import clip, layers
 from minigraph.clip import ClipPipeline
+from minigraph.compat import tensorflow
+from minigraph.compat.torch.nn import utils as torch_utils
 from minigraph.errors import (
     DataError,
     ExecutionError,
@@ -833,3 +835,39 @@ def test_comparisons_measure_what_they_measure_for_the_dense_gradient():
     assert reports[0] == reports[1]
     assert sum(line.startswith("table") for line in reports[0]) == 2
     assert any(line.startswith("global") for line in reports[0])
+
+
+def test_other_systems_clips_give_what_they_give_for_the_dense_gradient():
+    clipped = {}
+    for is_sparse in (True, False):
+        with fluid.unique_name.guard():
+            model = Model(is_sparse)
+            with fluid.program_guard(model.main, model.startup):
+                gradient, other = (grad for _, grad in fluid.append_backward(model.loss)[:2])
+                several, norm = tensorflow.clip_by_global_norm([gradient, other], 0.5)
+                made = [
+                    *several, norm, tensorflow.clip_by_norm(gradient, 0.5), tensorflow.linalg.global_norm([gradient]),
+                    tensorflow.clip_by_value(gradient, -0.25, 0.25),
+                ]  # fmt: skip
+            executor, scope = fluid.Executor(), fluid.Scope()
+            executor.run(model.startup, scope=scope)
+            found = executor.run(model.main, {"ids": IDS[0]}, made, scope=scope)
+        for clip_in_place in (
+            lambda params: torch_utils.clip_grad_norm_(params, 0.5),
+            lambda params: torch_utils.clip_grad_norm_(params, 0.5, norm_type=1.0, error_if_nonfinite=True),
+            lambda params: torch_utils.clip_grad_value_(params, 0.75),
+        ):
+            layer = fluid.nn.Embedding(5, 2, sparse=is_sparse)
+            fluid.sum(layer(fluid.to_tensor(np.array([4, 0, 4])))).backward()
+            clip_in_place(layer.parameters())
+            assert layer.weight.grad.tensor_type.is_rows is is_sparse
+            found.append(layer.weight.grad.numpy())
+        clipped[is_sparse] = found
+    for found, expected in zip(clipped[True], clipped[False], strict=True):
+        np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6, atol=1e-9)
+
+
+def test_a_table_is_not_shown_as_a_whole():
+    layer = fluid.nn.Embedding(10**6, 2, sparse=True)
+    fluid.sum(layer(fluid.to_tensor(np.array([7, 999_999])))).backward()
+    assert "float32[1000000, 2] as selected rows, [     7, 999999]: [[1., 1.],\n [1., 1.]]" in repr(layer.weight.grad)

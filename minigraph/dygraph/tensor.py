@@ -80,7 +80,14 @@ class Eager:
         return id(self)
 
     def __repr__(self) -> str:
-        values = "no value yet" if self.value is None else np.array2string(self.numpy(), separator=", ", threshold=100)
+        if self.value is None:
+            values = "no value yet"
+        elif is_rows(self.value):
+            # Not the whole array, which may be large.
+            shown = (self.block.place.to_host(each) for each in (self.value.rows, self.value.value))
+            values = ": ".join(np.array2string(each, separator=", ", threshold=100) for each in shown)
+        else:
+            values = np.array2string(self.numpy(), separator=", ", threshold=100)
         return f"{type(self).__name__}({self.name}: {self.tensor_type}, {values})"
 
     __str__ = __repr__

@@ -256,6 +256,9 @@ def _scale(grad: Any, factor: float) -> None:
 @no_grad
 def _limit(grad: Any, limit: float) -> None:
     low, high = (number(grad.block, bound, grad.dtype) for bound in (-limit, limit))
+    if grad.tensor_type.is_rows:
+        grad.value = grad.block.emit("clip", X=grad, Min=low, Max=high, min=-1.0, max=1.0).value
+        return
     raised = grad.block.emit("elementwise_max", X=grad, Y=low)
     limited = grad.block.emit("elementwise_min", X=raised, Y=high)
     grad.value = limited.value.reshape(grad.value.shape)  # which may have no dimensions
