@@ -15,7 +15,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
 
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_loops(tmp_path_factory):
-    """Tests compile loops where they ask for it, because many compare bit for bit; nothing is left in the user's caches.
+    """Tests compile loops where they ask for it, because many compare bits; nothing is left in the user's caches.
 
     Processes that tests start share the folder of compiled loops.
     """
