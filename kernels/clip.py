@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def _scale_down(xp, x, threshold, scale, ratio, out=None) -> Any:
     return deliver(np, shrunk.astype(x.dtype), out)
 
 
-def _scale_all_down(xp, xs: Sequence[Any], threshold, scale, ratio, outs: Sequence[Any]) -> list[Any]:
+def scale_all_down(xp, xs: Sequence[Any], threshold, scale, ratio, outs: Sequence[Any], scale_all=None) -> list[Any]:
     """`_scale_down` of each, with the factor made once where one will do."""
     dtypes = {x.dtype for x in xs}
     if xp is np and len(dtypes) == 1 and ratio > threshold / scale:
@@ -68,6 +69,8 @@ def _scale_all_down(xp, xs: Sequence[Any], threshold, scale, ratio, outs: Sequen
         factor = threshold / ratio / scale
         if factor > _LEAST_FACTOR.get(dtype, np.inf):
             number = dtype.type(factor)
+            if scale_all is not None:
+                return list(scale_all(xs, number, outs))
             return [np.multiply(x, number, out=out) for x, out in zip(xs, outs, strict=True)]
     return [_scale_down(xp, x, threshold, scale, ratio, out) for x, out in zip(xs, outs, strict=True)]
 
@@ -81,15 +84,28 @@ def shrinker(xp, dtype, factor) -> Callable[[Any], Any] | None:
         return None
     number = threshold / ratio / scale if ratio else np.nan
     if number > _LEAST_FACTOR.get(dtype, np.inf):
-        number = dtype.type(number)
-        return lambda x: np.multiply(x, number)
+        return Times(dtype.type(number))
     return lambda x: _scale_down(np, x, threshold, scale, ratio)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Multiplication by a number in the type of what is multiplied."""
+
+    number: Any
+
+    def __call__(self, x) -> Any:
+        return np.multiply(x, self.number)
 
 
 @kernel("clip_factor", joins="short")
 def clip_factor(xp, xs, clip_norm, *, p, out=None):
+    return factor_for(xp, clip_norm, *norm(xp, xs, p), out)
+
+
+def factor_for(xp, clip_norm, scale, ratio, out) -> tuple[Any, Any]:
+    """What `clip_factor` returns for a norm in two factors."""
     factor_out, norm_out = out or (None, None)
-    scale, ratio = norm(xp, xs, p)
     threshold = clip_norm.item() if xp is np else clip_norm.reshape(()).astype(xp.float64)
     total = xp.asarray(scale * ratio).reshape(1).astype(clip_norm.dtype)
     factor = xp.stack([xp.asarray(each, xp.float64).reshape(()) for each in (threshold, scale, ratio)])
@@ -104,14 +120,21 @@ def clip_by_norm(xp, x, *, max_norm, out=None):
 
 @kernel("clip_by_global_norm", view="xs", joins="short")
 def clip_by_global_norm(xp, xs, clip_norm, *, p=2.0, strict=False, out=None):
+    return clipped_by(xp, xs, clip_norm, *norm(xp, xs, p), strict, out)
+
+
+def clipped_by(xp, xs, clip_norm, scale, ratio, strict, out, scale_all=None) -> tuple[list[Any], Any]:
+    """What `clip_by_global_norm` returns for a norm in two factors.
+
+    ``scale_all(xs, number, outs)`` may multiply all arrays with a number of their type.
+    """
     outs, norm_out = out or ([None] * len(xs), None)
-    scale, ratio = norm(xp, xs, p)
     threshold = clip_norm.item() if xp is np else clip_norm.reshape(()).astype(xp.float64)
     total = xp.asarray(scale * ratio).reshape(1).astype(clip_norm.dtype)
     if strict:
         _check_threshold("ClipNorm", clip_norm.item())
         ratio = ratio if xp is np and ratio < np.inf else xp.where(xp.isfinite(ratio), ratio, np.nan)
-    return _scale_all_down(xp, xs, threshold, scale, ratio, outs), deliver(xp, total, norm_out)
+    return scale_all_down(xp, xs, threshold, scale, ratio, outs, scale_all), deliver(xp, total, norm_out)
 
 
 @kernel("clip_by_axis_norm", view="x")

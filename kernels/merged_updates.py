@@ -17,7 +17,7 @@ import minigraph.kernels.optimizer  # noqa: F401
 from minigraph.kernels.clip import shrinker
 from minigraph.kernels.registry import find_kernel, kernel
 
-_OUTPUTS = {
+OUTPUTS = {
     "sgd": "param",
     "momentum": "param velocity",
     "adam": "param moment1 moment2 beta1_pow beta2_pow",
@@ -41,7 +41,7 @@ _PIECE = 32768
 """So many elements of each array are updated at a time: together they stay in the cache."""
 
 
-class _Merged:
+class Merged:
     """A kernel for many parameters, made of the kernel for one."""
 
     def __init__(self, type: str) -> None:
@@ -50,7 +50,7 @@ class _Merged:
         self.function = found.function
         parameters = list(inspect.signature(self.function).parameters.values())
         self.names = [p.name for p in parameters[1:] if p.kind is not p.KEYWORD_ONLY]
-        self.outputs = _OUTPUTS[type].split()
+        self.outputs = OUTPUTS[type].split()
         self.param, self.grad = self.names.index("param"), self.names.index("grad")
         self.__signature__ = _merged_signature(parameters)
 
@@ -80,15 +80,15 @@ class _Merged:
         """The new arrays of one parameter, or of one vector of parameters whose numbers agree."""
         arrays = [x.reshape(-1)[:1] if name in _NUMBERS else x for name, x in zip(self.names, arrays, strict=True)]
         outs = [None if name in _NUMBERS else x for name, x in zip(self.outputs, targets, strict=True)]
-        results = self._in_pieces(xp, arrays, outs, shrink, attrs)
+        results = self.update_one(xp, arrays, outs, shrink, attrs)
         for i, name in enumerate(self.outputs):
             if name in _NUMBERS and targets[i] is not None:
                 targets[i][...] = results[i]
                 results[i] = targets[i]
         return results
 
-    def _in_pieces(self, xp, arrays, outs, shrink, attrs) -> list[Any]:
-        """`_at_once` for pieces of long arrays that are given room for what they become."""
+    def update_one(self, xp, arrays, outs, shrink, attrs) -> list[Any]:
+        """The kernel for one parameter, in pieces of long arrays that are given room for what they become."""
         size = arrays[self.param].size
         long = [x for x in (*arrays, *outs) if getattr(x, "size", None) == size]
         if xp is not np or size <= _PIECE or outs[0] is None or not all([x.flags.c_contiguous for x in long]):
@@ -129,5 +129,5 @@ def _merged_signature(parameters: list[inspect.Parameter]) -> inspect.Signature:
     return inspect.Signature([*inputs, factor, *keywords, sizes, out])
 
 
-for _type in _OUTPUTS:
-    kernel(f"merged_{_type}", joins="all")(_Merged(_type))
+for _type in OUTPUTS:
+    kernel(f"merged_{_type}", joins="all")(Merged(_type))

@@ -1,5 +1,7 @@
 """Compiled loops against the kernels they stand in for: the samples of every operator, extremes, large arrays."""
 
+import math
+
 import numpy as np
 import pytest
 from jit_support import needs_numba
@@ -7,6 +9,10 @@ from test_kernels import array_type, calls, each_array, flat
 from test_ops import DETERMINISTIC, ids
 
 from minigraph.kernels import find_kernel, find_specializer
+from minigraph.kernels.clip import clip_by_global_norm
+from minigraph.kernels.jit import updates
+from minigraph.kernels.jit.threads import shares
+from minigraph.kernels.merged_updates import OUTPUTS
 
 pytestmark = needs_numba
 
@@ -168,3 +174,110 @@ def test_values_that_are_not_finite_or_tiny_go_the_same_way(type):
     for value, other in zip(found, expected, strict=True):
         assert np.array_equal(value, other, equal_nan=True)
         assert np.array_equal(np.signbit(value), np.signbit(other)) or np.isnan(value).any()
+
+
+# Norms
+
+
+EXTREME = {
+    "1e30": np.full(5000, 1e30), "1e-30": np.full(5000, -1e-30), "the largest": np.full(5000, 3e38),
+    "subnormal": np.full(5000, 1e-42), "zero": np.zeros(5000), "far apart": np.resize([1e30, 1e-30, 1.0], 5000),
+    "NaN": np.resize([1.0, np.nan], 5000), "infinity": np.resize([1.0, -np.inf], 5000),
+    "both": np.resize([np.inf, np.nan], 5000), "beyond float32": np.full(5000, 1e200), "tiny": np.full(5000, 1e-200),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("what", EXTREME)
+def test_extreme_gradients_are_clipped_as_by_the_kernel(what, dtype, threads, monkeypatch):
+    monkeypatch.setattr("minigraph.kernels.jit.threads.thread_count", lambda: threads)
+    monkeypatch.setattr("minigraph.kernels.jit.threads.pieces", few_pieces(threads))
+    xs = [EXTREME[what].astype(dtype), np.ones((3, 7), dtype), EXTREME[what][:9].astype(dtype)]
+    for threshold in (1e-3, 1.0, 1e35, 1e-42):
+        limit = np.array([threshold], dtype)
+        found, norm = compiled_clip(xs, limit)(xs, limit)
+        expected, expected_norm = clip_by_global_norm(np, xs, limit)
+        near = max(4 * np.finfo(dtype).eps, 1e-13)
+        assert np.allclose(norm, expected_norm, rtol=near, atol=0, equal_nan=True)
+        for value, other in zip(found, expected, strict=True):
+            assert np.allclose(value, other, rtol=near, atol=0 if other.any() else 1e-300, equal_nan=True)
+
+
+def few_pieces(count):
+    """Ends of that many pieces of anything."""
+    return lambda size, *_: [(size * i // count, size * (i + 1) // count) for i in range(count)]
+
+
+def compiled_clip(xs, limit):
+    offer = find_specializer("clip_by_global_norm", jit=True)
+    return offer(np, [array_type(x) for x in xs], array_type(limit), p=2.0, strict=False)
+
+
+def test_a_gradient_under_the_threshold_is_itself():
+    x = np.linspace(-1, 1, 3000, dtype="float32")
+    found, _ = compiled_clip([x], np.array([100.0], "float32"))([x], np.array([100.0], "float32"))
+    assert found[0] is x
+
+
+def test_the_norm_is_closer_to_the_exact_one_than_the_kernels():
+    random = np.random.default_rng(1)
+    for size in (3000, 300_001):
+        x = random.lognormal(0, 4, size).astype("float32")
+        exact = math.fsum(float(v) ** 2 for v in x)
+        norm = find_specializer("clip_factor", jit=True)(np, [array_type(x)], array_type(np.ones(1, "float32")), p=2.0)(
+            [x], np.ones(1, "float32")
+        )[0][2]
+        assert abs(norm / math.sqrt(exact) - 1) < 1e-14
+
+
+def test_the_parts_for_the_threads_cover_every_array_once(monkeypatch):
+    for count in (1, 2, 5):
+        monkeypatch.setattr("minigraph.kernels.jit.threads.thread_count", lambda count=count: count)
+        for sizes in ([0], [5, 0, 7], [400_000, 3, 400_000], [10] * 50_000, [900_000]):
+            found = shares(sizes)
+            assert len(found) == max(1, min(count, sum(sizes) // 65_536)) if sum(sizes) >= 131_072 else len(found) == 1
+            seen = {}
+            for number, start, end in (part for share in found for part in share):
+                assert seen.get(number, 0) == start
+                seen[number] = end
+            assert [seen.get(i, 0) for i in range(len(sizes))] == sizes
+
+
+# Merged updates
+
+
+@pytest.mark.parametrize("factor", [None, (1.0, 1.0, 0.5), (1.0, 1.0, 3.0), (1e-30, 1.0, 1e30), (1.0, 1.0, np.nan)])
+@pytest.mark.parametrize("is_joined", [True, False])
+@pytest.mark.parametrize("type", RULES)
+def test_merged_updates_give_the_same_bits(type, is_joined, factor):
+    attrs, words = RULES[type]
+    sizes = (1500, 700, 1)
+    parts = [state(words, (size,), "float32", seed) for seed, size in enumerate(sizes)]
+    names = updates.parameter_names(type)
+    lists = [
+        part[0] if name in ("rate", "skip", "beta1_tensor", "beta2_tensor") else list(part)
+        for name, part in zip(names, zip(*parts, strict=True), strict=True)
+    ]
+    types = [each_array(array_type, x) for x in lists]
+    if is_joined:
+        lists = [[np.concatenate(x)] if isinstance(x, list) else x for x in lists]
+    given = None if factor is None else np.array(factor)
+    rule = find_specializer(f"merged_{type}", jit=True)(np, *types, given, **attrs, sizes=sizes)
+    kernel = find_kernel(f"merged_{type}", "cpu").function
+    results = []
+    for function in (lambda *a, out: kernel(np, *a, **attrs, sizes=sizes, out=out), rule):
+        arrays = [each_array(np.copy, x) for x in lists]
+        at = [names.index(name) for name in OUTPUTS[type].split()]
+        out = tuple(arrays[i] for i in at)
+        function(*arrays, given, out=out if len(out) > 1 else out[0])
+        results.append(flat(out))
+        results.append(
+            flat(
+                list(function(*[each_array(np.copy, x) for x in lists], given, out=None))
+                if len(out) > 1
+                else [function(*[each_array(np.copy, x) for x in lists], given, out=None)]
+            )
+        )
+    for value, other in zip(results[0] + results[1], results[2] + results[3], strict=True):
+        assert value.tobytes() == other.tobytes()

@@ -10,6 +10,7 @@ exponentials round otherwise; each module says how much.
 """
 
 import minigraph.kernels.jit.fused
+import minigraph.kernels.jit.norms
 import minigraph.kernels.jit.updates  # noqa: F401
 from minigraph.kernels.jit.compiling import is_available, require
 

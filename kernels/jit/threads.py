@@ -55,6 +55,22 @@ def pieces(size: int, least: int = LEAST, line: int = 64) -> list[tuple[int, int
     return list(pairwise(edges))
 
 
+def shares(sizes: Sequence[int]) -> list[list[tuple[int, int, int]]]:
+    """Arrays of these sizes dealt out to the threads: for each the numbers of arrays with the ends of its part."""
+    total, found, number, start = sum(sizes), list[list[tuple[int, int, int]]](), 0, 0
+    for first, last in pieces(total):
+        left: int = last - first
+        found.append([])
+        while left and number < len(sizes):
+            part = min(left, sizes[number] - start)
+            found[-1].append((number, start, start + part))
+            left -= part
+            start += part
+            if start == sizes[number]:
+                number, start = number + 1, 0
+    return found
+
+
 class _Threads:
     """Threads that run what they are handed, one call at a time each."""
 

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.kernels.clip import Times
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import elementwise_loop, or_kernel, vectors
 from minigraph.kernels.jit.threads import over_pieces
+from minigraph.kernels.merged_updates import Merged
 from minigraph.kernels.optimizer import is_skipped, kept, length, ratio_of_lengths
 from minigraph.kernels.registry import find_kernel, specialize
 
@@ -158,6 +160,49 @@ def _offer(type: str) -> Callable[..., Any]:
 
 for _type in _RULES:
     specialize(_type, jit=True)(_offer(_type))
+
+
+class _Merged(Merged):
+    """A merged update with a loop for one parameter, or for the vector of them all."""
+
+    def __init__(self, type: str, loop: Callable[..., Any]) -> None:
+        super().__init__(type)
+        self._loop = loop
+
+    def update_one(self, xp, arrays, outs, shrink, attrs) -> list[Any]:
+        words = {"shrink": shrink.number} if isinstance(shrink, Times) else {}
+        if shrink is None or words:
+            try:
+                out = outs[0] if len(outs) == 1 else None if outs[0] is None else tuple(outs)
+                found = self._loop(*arrays, **words, out=out)
+                return list(found) if len(outs) > 1 else [found]
+            except TypeError:  # arrays that no loop was compiled for
+                pass
+        return super().update_one(xp, arrays, outs, shrink, attrs)
+
+
+def _offer_merged(type: str) -> Callable[..., Any]:
+    single = set(_RULES[type].single.split())
+
+    def offer(xp, *lists, sizes, **attrs):
+        *arrays, _ = lists
+        names = parameter_names(type)
+        types = [
+            x if x is None or not isinstance(x, list) or not x or name == "skip"
+            else x[0]._replace(shape=(1,) if name in single else (sum(sizes),))
+            for name, x in zip(names, arrays, strict=True)
+        ]  # fmt: skip
+        loop = update_loop(type, [None if x == [] else x for x in types], attrs)
+        if loop is None:
+            return None
+        merged = _Merged(type, loop)
+        return lambda *inputs, out=None: merged(np, *inputs, sizes=sizes, out=out, **attrs)
+
+    return offer
+
+
+for _type in _RULES:
+    specialize(f"merged_{_type}", jit=True)(_offer_merged(_type))
 
 
 @specialize("lamb", jit=True)

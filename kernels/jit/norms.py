@@ -1,0 +1,131 @@
+"""Norms of order 2 and clipping by them, over the cores.
+
+Squares are taken and added in float64, several sums at a time: for float32, whose squares float64 holds exactly, the
+norm is closer to the exact one than that of `minigraph.kernels.norm`. Where squares of float64 may overflow or
+underflow, the norm is made there. A gradient under the threshold is returned as it is, and what is scaled is multiplied
+with the rounded factor, as by the shared kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigraph.kernels.buffers import deliver
+from minigraph.kernels.clip import clipped_by, factor_for, scale_all_down
+from minigraph.kernels.jit import offers
+from minigraph.kernels.jit.compiling import Loops
+from minigraph.kernels.jit.offers import name_of, or_kernel, vectors
+from minigraph.kernels.jit.threads import run_together, shares
+from minigraph.kernels.norm import norm
+from minigraph.kernels.registry import specialize
+
+_LOOPS = Loops("norms")
+
+
+def _loops_for(types: Sequence[Any]) -> _Norm | None:
+    """Loops for arrays of one type; None if there are none, or the arrays are too small to be worth it."""
+    kinds = {each.dtype for each in types}
+    kind = name_of(kinds.pop()) if len(kinds) == 1 else None
+    if kind is None or sum(prod(each.shape) for each in types) < offers.LEAST:
+        return None
+    return _Norm(kind)
+
+
+class _Norm:
+    """Loops for arrays of one type."""
+
+    def __init__(self, kind: str) -> None:
+        self.is_wide = kind == "float64"
+        self._sum = _LOOPS.compiled("sum_of_squares", f"float64({kind}[::1])")
+        self._multiply = _LOOPS.compiled("multiply", f"void({kind}[::1], {kind}, {kind}[::1])")
+
+    def sum_of_squares(self, xs: Sequence[Any]) -> float:
+        flat = vectors(*xs)
+        parts = shares([x.size for x in flat])
+        if len(parts) == 1:
+            return float(sum(map(self._sum, flat)))
+        sums = [0.0] * len(parts)
+
+        def add(number: int) -> None:
+            sums[number] = sum([self._sum(flat[i][start:end]) for i, start, end in parts[number]])
+
+        run_together([partial(add, number) for number in range(len(parts))])
+        return float(sum(sums))
+
+    def norm(self, xs: Sequence[Any]) -> tuple[Any, Any]:
+        """As `minigraph.kernels.norm.norm`."""
+        total = self.sum_of_squares(xs)
+        if self.is_wide and not 1e-280 < total < 1e300:
+            return norm(np, xs)
+        return 1.0, total**0.5
+
+    def multiply(self, xs: Sequence[Any], number: Any, outs: Sequence[Any]) -> list[Any]:
+        """Every array times a number of its type."""
+        results = [np.empty(x.shape, x.dtype) if out is None else out for x, out in zip(xs, outs, strict=True)]
+        sources, targets = vectors(*xs), vectors(*results)
+        parts = shares([x.size for x in sources])
+        if len(parts) == 1:
+            for source, target in zip(sources, targets, strict=True):
+                self._multiply(source, number, target)
+            return results
+
+        def scale(part: Sequence[tuple[int, int, int]]) -> None:
+            for i, start, end in part:
+                self._multiply(sources[i][start:end], number, targets[i][start:end])
+
+        run_together([partial(scale, part) for part in parts])
+        return results
+
+
+@specialize("clip_factor", jit=True)
+def clip_factor(xp, xs, clip_norm, *, p):
+    loops = _loops_for(xs) if p == 2 else None
+    if loops is None:
+        return None
+
+    def factor(xs, clip_norm, out=None):
+        return factor_for(np, clip_norm, *loops.norm(xs), out)
+
+    return or_kernel(factor, "clip_factor", {"p": p})
+
+
+@specialize("clip_by_global_norm", jit=True)
+def clip_by_global_norm(xp, xs, clip_norm, *, p, strict):
+    loops = _loops_for(xs) if p == 2 else None
+    if loops is None:
+        return None
+
+    def clip(xs, clip_norm, out=None):
+        return clipped_by(np, xs, clip_norm, *loops.norm(xs), strict, out, loops.multiply)
+
+    return or_kernel(clip, "clip_by_global_norm", {"p": p, "strict": strict})
+
+
+@specialize("clip_by_norm", jit=True)
+def clip_by_norm(xp, x, *, max_norm):
+    loops = _loops_for([x])
+    if loops is None:
+        return None
+
+    def clip(x, out=None):
+        scale, ratio = loops.norm([x])
+        return scale_all_down(np, [x], max_norm, scale, ratio, [out], loops.multiply)[0]
+
+    return or_kernel(clip, "clip_by_norm", {"max_norm": max_norm})
+
+
+@specialize("squared_l2_norm", jit=True)
+def squared_l2_norm(xp, x):
+    loops = _loops_for([x])
+    if loops is None:
+        return None
+
+    def square(x, out=None):
+        return deliver(np, np.array([loops.sum_of_squares([x])]).astype(x.dtype), out)
+
+    return or_kernel(square, "squared_l2_norm", {})
