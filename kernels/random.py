@@ -120,6 +120,11 @@ def sampling_id(xp, x, *, min, max, seed, rng=None):
     return xp.where(reached[:, -1], xp.argmax(reached, axis=1), last).astype(np.int64)
 
 
+@kernel("seed")
+def seed(xp, *, seed, rng=None):
+    return xp.full(1, seed, np.int32) if seed else rng.integers(1, 2**31 - 1, 1, dtype=np.int32)
+
+
 @kernel("dropout")
 def dropout(
     xp, x, seed_tensor, *, dropout_prob, is_test, fix_seed, seed, dropout_implementation, rng=None, out=None

@@ -19,6 +19,7 @@ from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable, in
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, GradContext, GradName, OpSpec
 from minigraph.overwriting import Overwriting
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
+from minigraph.passes.recompute import recompute
 from minigraph.second_order import has_rule, rewrite
 from minigraph.sub_block_gradients import differentiate_call
 from minigraph.sub_blocks import rename_reads
@@ -33,6 +34,7 @@ def append_backward(
     parameter_list: Sequence[Variable | str] | None = None,
     no_grad_set: Iterable[Variable | str] | None = None,
     callbacks: Sequence[Callback] | None = None,
+    checkpoints: Sequence[Variable | str] | None = None,
 ) -> ParamsGrads:
     """Append the operators that compute the gradient of `loss` with respect to the parameters.
 
@@ -49,6 +51,9 @@ def append_backward(
     callbacks : sequence of callable, optional
         Each is called as ``callback(block=..., context=...)`` after each operator appended; `context` maps gradient
         names to the names they are the gradient of, and ``"__current_op_desc__"`` to the operator.
+    checkpoints : sequence of Variable or str, optional
+        What lies between these is computed again in the backward pass instead of being kept; see
+        `minigraph.passes.Recompute`.
 
     Returns
     -------
@@ -95,6 +100,8 @@ def append_backward(
         )
     pass_.seed(loss.name, seed.name)
     pass_.run([loss], None)
+    if checkpoints is not None:
+        recompute(program, checkpoints)
     return pass_.params_grads(params)
 
 

@@ -27,6 +27,7 @@ class Role(enum.IntFlag):
     # Finer than fluid, whose ``op_role`` leaves them out.
     CLIP = 1 << 16
     REGULARIZE = 1 << 17
+    RECOMPUTE = 1 << 18
 
 
 class HiddenNames(NamedTuple):

@@ -15,6 +15,7 @@ from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
 from minigraph.passes.gradient_clip import ClipGradients
 from minigraph.passes.merge_matmuls import MergeMatmuls
 from minigraph.passes.merge_updates import MergeUpdates
+from minigraph.passes.recompute import Recompute
 from minigraph.passes.shrink_in_update import ShrinkInUpdate
 from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
 
@@ -39,6 +40,7 @@ __all__ = [
     "MergeUpdates",
     "Pass",
     "Pipeline",
+    "Recompute",
     "RemoveDeadOps",
     "ShareCommonSubexpressions",
     "ShrinkInUpdate",

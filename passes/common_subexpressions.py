@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from minigraph.ir import Operator, Program
+from minigraph.ir import Operator, Program, Role
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import Value, Values, is_random, redirect
@@ -18,9 +18,9 @@ class ShareCommonSubexpressions(Pass):
     The same is computed by operators of one type with the same attributes, the same outputs in use and the same
     values, not only the same names, as inputs.
 
-    Law: every value keeps its bits. Operators that draw random numbers and those that write persistable variables are
-    left alone. A reader is left alone where the name of the earlier result has been written again. What nobody reads
-    any more is left to `RemoveDeadOps`.
+    Law: every value keeps its bits. Operators that draw random numbers, those that write persistable variables and
+    those that are there to compute something again are left alone. A reader is left alone where the name of the earlier
+    result has been written again. What nobody reads any more is left to `RemoveDeadOps`.
     """
 
     def apply(self, program: Program) -> bool:
@@ -77,6 +77,7 @@ def _is_shareable(op: Operator, values: Values) -> bool:
     return (
         not op.definition.has_hidden_names
         and not is_random(op.type)
+        and not op.role & Role.RECOMPUTE
         and not any(values.block.vars[name].persistable for name in op.output_arg_names)
     )
 

@@ -463,3 +463,31 @@ def dygraph_grad(seed):
         a.clear_gradient()
         layers.reduce_sum(a.detach() * b).backward()
         return {**results, "b": np.array(b.gradient()), "cleared": np.array(np.abs(a.gradient()).sum())}
+
+
+@builder
+def recompute(seed, checkpoints, net, steps=3):
+    """What lies between checkpoints is computed again in the backward pass."""
+    random = Random(seed)
+    main, startup = programs()
+    with fluid.program_guard(main, startup):
+        h = layers.data(name="x", shape=[6], dtype="float32")
+        label = layers.data(name="y", shape=[1], dtype="int64")
+        made = []
+        for i in range(4):
+            h = fc(h, 6, random, act="tanh" if net == "tanh" else "relu", name=f"h{i}")
+            if net == "dropout":
+                h = layers.dropout(h, 0.4, dropout_implementation="upscale_in_train")
+            if net == "skip" and i == 2:
+                h = layers.elementwise_add(h, made[0])
+            made.append(h)
+        prediction = fc(h, 3, random, act="softmax", name="o")
+        loss = layers.mean(layers.cross_entropy(prediction, label))
+        updates = fluid.optimizer.RecomputeOptimizer(optimizer("SGD", 0.1))
+        updates._set_checkpoints([made[i] for i in checkpoints])
+        updates.minimize(loss)
+    note("main", main)
+    note("startup", startup)
+    run, feed = Run(startup), {"x": random.uniform(7, 6), "y": random.labels(3, 7, 1)}
+    losses = [run(main, feed, [loss])[0].item() for _ in range(steps)]
+    return {"losses": np.array(losses, "float32"), **parameters(run, main)}

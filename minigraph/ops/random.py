@@ -176,6 +176,12 @@ def sampling_id(x: TensorType, *, min: float = 0.0, max: float = 1.0, seed: int 
     return TensorType(DType.INT64, x.shape[:1])
 
 
+@op("seed", outputs="Out", grad=None)
+def seed(*, seed: int = 0) -> TensorType:
+    """``Out``, int32[1], is `seed`, or if that is 0 another positive number in each run: a Seed for ``dropout``."""
+    return TensorType(DType.INT32, (1,))
+
+
 @op("dropout", inputs="X Seed", outputs="Out Mask~", grad=fused("Mask"))
 def dropout(
     x: TensorType,

@@ -12,6 +12,7 @@ from minigraph.optimizer.averages import ExponentialMovingAverage, ModelAverage
 from minigraph.optimizer.base import Optimizer
 from minigraph.optimizer.first_order import DpsgdOptimizer, LarsMomentumOptimizer, MomentumOptimizer, SGDOptimizer
 from minigraph.optimizer.lookahead import LookaheadOptimizer
+from minigraph.optimizer.recompute import RecomputeOptimizer
 
 # Fluid's short names.
 SGD = SGDOptimizer
@@ -32,5 +33,5 @@ __all__ = [
     "AdamaxOptimizer", "DecayedAdagrad", "DecayedAdagradOptimizer", "Dpsgd", "DpsgdOptimizer",
     "ExponentialMovingAverage", "Ftrl", "FtrlOptimizer", "Lamb", "LambOptimizer", "LarsMomentum",
     "LarsMomentumOptimizer", "LookaheadOptimizer", "ModelAverage", "Momentum", "MomentumOptimizer", "Optimizer",
-    "RMSProp", "RMSPropOptimizer", "SGDOptimizer",
+    "RMSProp", "RMSPropOptimizer", "RecomputeOptimizer", "SGDOptimizer",
 ]  # fmt: skip

@@ -3,6 +3,8 @@
 from sampling import floats, probabilities, sample
 
 SAMPLES = [
+    sample("seed", seed=7),
+    sample("seed", is_random=True),
     *(
         sample(f"{name}_random_batch_size_like", Input=floats(*x), shape=shape, is_random=not seed, seed=seed, **attrs)
         for name in ("uniform", "gaussian")

@@ -1,0 +1,100 @@
+"""Another optimizer, on a program that computes forward results again instead of keeping them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from minigraph.backward import ParamsGrads
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.ir import Operator, Program, Variable
+from minigraph.optimizer.base import Optimizer, Parameters, refuse_imperative_mode
+from minigraph.passes.recompute import recompute
+
+
+class RecomputeOptimizer:
+    """`optimizer`, whose backward pass recomputes what lies between checkpoints.
+
+    The memory for results between checkpoints is needed for one segment at a time; gradients are the same to the bit.
+    `minigraph.passes.Recompute` says what is repeated.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+
+    Raises
+    ------
+    WrongTypeError
+        If `optimizer` is none.
+    ProgramError
+        In the imperative mode, and when checkpoints were not set before the backward pass.
+
+    References
+    ----------
+    T. Chen, B. Xu, C. Zhang and C. Guestrin, Training deep nets with sublinear memory cost, arXiv:1604.06174, 2016.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+    ...     h = first = fluid.layers.fc(fluid.data("x", [None, 4]), 4, act="relu")
+    ...     for _ in range(3):
+    ...         h = fluid.layers.fc(h, 4, act="relu")
+    ...     updates = RecomputeOptimizer(fluid.optimizer.SGD(0.1))
+    ...     updates._set_checkpoints([first, h])
+    ...     ops, pairs = updates.minimize(fluid.layers.mean(h))
+    ...     [op.type for op in fluid.default_main_program().global_block().ops][15:18]
+    ['mul', 'elementwise_add', 'relu']
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        refuse_imperative_mode("RecomputeOptimizer")
+        if not isinstance(optimizer, Optimizer):
+            raise WrongTypeError(f"optimizer must be an Optimizer, got {optimizer!r:.60}", site=caller_site())
+        self._optimizer = optimizer
+        self._checkpoints: list[Variable | str] | None = None
+
+    def _set_checkpoints(self, checkpoints: Sequence[Variable | str]) -> None:
+        """The variables to keep, or their names; to be called before `backward` or `minimize`."""
+        self._checkpoints = list(checkpoints)
+
+    set_checkpoints = _set_checkpoints
+
+    def backward(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Parameters = None,
+        no_grad_set: Iterable[Variable | str] | None = None,
+        callbacks: Sequence[Callable[..., None]] | None = None,
+    ) -> ParamsGrads:
+        """The backward pass of the optimizer, with recomputation."""
+        if self._checkpoints is None:
+            raise ProgramError(
+                "RecomputeOptimizer has no checkpoints", site=caller_site(),
+                hint="Call _set_checkpoints([...]) with variables of the forward pass first.",
+            )  # fmt: skip
+        pairs = self._optimizer.backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
+        recompute(loss.block.program, self._checkpoints)
+        return pairs
+
+    def apply_gradients(self, params_grads: Any) -> list[Operator]:
+        """`Optimizer.apply_gradients` of the optimizer."""
+        return self._optimizer.apply_gradients(params_grads)
+
+    def apply_optimize(
+        self, loss: Variable, startup_program: Program | None, params_grads: ParamsGrads
+    ) -> list[Operator]:
+        """`Optimizer.apply_optimize` of the optimizer."""
+        return self._optimizer.apply_optimize(loss, startup_program, params_grads)
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Parameters = None,
+        no_grad_set: Iterable[Variable | str] | None = None,
+    ) -> tuple[list[Operator], ParamsGrads]:
+        """The backward pass with recomputation, and the updates: (update operators, parameters with gradients)."""
+        pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
+        return self.apply_optimize(loss, startup_program, pairs), pairs
