@@ -116,6 +116,11 @@ class _Kitchen:
         attr = self.attr(x.shape[-1], size, name=weight)
         return layers.fc(x, size, param_attr=attr, bias_attr=self.attr(size), act=act)
 
+    def look_up(self, is_sparse: bool = False, table: str | None = None) -> Variable:
+        """Rows of a table, one for each label."""
+        attr = self.attr(CLASSES, COLUMNS, name=table)
+        return layers.embedding(self.label, [CLASSES, COLUMNS], is_sparse, param_attr=attr, dtype=self.dtype)
+
 
 StepFunction = Callable[[_Kitchen, Variable, Variable, float], Variable]
 _SMOOTH: dict[str, StepFunction] = {
@@ -152,6 +157,11 @@ _SMOOTH: dict[str, StepFunction] = {
     "reshaped": lambda k, x, y, c: layers.reshape(layers.tanh(layers.reshape(x, [-1])), [-1, COLUMNS]),
     "wider_and_back": lambda k, x, y, c: k.linear(k.linear(x, size=5, act="sigmoid")),
     "assigned": lambda k, x, y, c: layers.assign(x),
+    "plus_looked_up": lambda k, x, y, c: layers.elementwise_add(x, k.look_up()),
+    "plus_looked_up_sparse": lambda k, x, y, c: layers.elementwise_add(x, k.look_up(is_sparse=True)),
+    "times_looked_up_shared": lambda k, x, y, c: layers.elementwise_mul(
+        layers.tanh(x), k.look_up(is_sparse=True, table="table")
+    ),
     "cross_entropy": lambda k, x, y, c: layers.elementwise_mul(
         y, layers.cross_entropy(k.linear(x, size=CLASSES, act="softmax"), k.label), axis=0
     ),

@@ -52,7 +52,9 @@ def assert_same_bits(found, expected):
     assert found.keys() == expected.keys()
     for key, value in expected.items():
         assert (found[key].dtype, found[key].shape) == (value.dtype, value.shape), key
-        assert found[key].tobytes() == value.tobytes(), f"{key}: {found[key]} is not {value}"
+        # Of selected rows the whole array.
+        bits, expected_bits = (np.asarray(each).tobytes() for each in (found[key], value))
+        assert bits == expected_bits, f"{key}: {found[key]} is not {value}"
 
 
 def fetchable(built):

@@ -112,7 +112,7 @@ def test_given_memory_changes_no_bit_and_no_result_lies_in_it(recipe):
             executor, scope = kind(), fluid.Scope()
             executor.run(built.startup, scope=scope)
             runs = [executor.run(built.main, built.feed(i), fetch, scope=scope) for i in range(3)]
-            results.append([value.tobytes() for values in runs for value in values])
+            results.append([np.asarray(value).tobytes() for values in runs for value in values])
             scopes.append({n: np.array(scope.find_var(n).get_tensor()).tobytes() for n in scope.local_var_names()})
     assert results[0] == results[1]
     assert scopes[0] == scopes[1]
