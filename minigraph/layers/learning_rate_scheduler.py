@@ -12,14 +12,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from minigraph import learning_rate_decay as imperative
-from minigraph.arithmetic import less_than, to_power
+from minigraph.arithmetic import equal, less_than, to_power
 from minigraph.defaults import default_main_program, default_startup_program
 from minigraph.errors import WrongTypeError, caller_site
 from minigraph.initializer import Constant
 from minigraph.ir import Role, Variable
 from minigraph.layer_helper import LayerHelper
-from minigraph.layers.elementwise import elementwise_max, elementwise_min
-from minigraph.layers.tensor import cast, create_global_var, fill_constant
+from minigraph.layers.control_flow import Switch
+from minigraph.layers.elementwise import elementwise_min
+from minigraph.layers.tensor import assign, cast, create_global_var, fill_constant
 from minigraph.variable import is_eager
 
 COUNTER = "@LR_DECAY_COUNTER@"
@@ -128,8 +129,10 @@ def polynomial_decay(
         step = _step()
         whole: int | Variable = decay_steps
         if cycle:
-            # Fluid sets the number of cycles to 1 where the step is 0; at all others it is at least that.
-            cycles = elementwise_max(_unary("ceil", step / decay_steps), fill_constant([1], "float32", 1.0))
+            cycles = _unary("ceil", step / decay_steps)
+            zero, one = fill_constant([1], "float32", 0.0), fill_constant([1], "float32", 1.0)
+            with Switch() as switch, switch.case(equal(step, zero)):
+                assign(one, cycles)
             whole = decay_steps * cycles
         else:
             step = elementwise_min(step, fill_constant([1], "float32", float(decay_steps)))
@@ -150,10 +153,18 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Decay
     with _scheduling():
         step = _step()
         rate = create_global_var([1], 0.0, "float32", persistable=True, name="learning_rate")
-        found = fill_constant([1], "float32", float(values[-1]))
-        for boundary, value in reversed(list(zip(boundaries, values, strict=False))):
-            found = _select(less_than(step, boundary), fill_constant([1], "float32", float(value)), found)
-        LayerHelper("assign").append("assign", {"X": found}, {"Out": rate})
+        if not boundaries:
+            assign(fill_constant([1], "float32", float(values[0])), rate)
+            return rate
+        with Switch() as switch:
+            for boundary, value in zip(boundaries, values, strict=False):
+                limit = fill_constant([1], "float32", float(boundary), force_cpu=True)
+                constant = fill_constant([1], "float32", float(value))
+                with switch.case(less_than(step, limit)):
+                    assign(constant, rate)
+            constant = fill_constant([1], "float32", float(values[-1]))
+            with switch.default():
+                assign(constant, rate)
         return rate
 
 
@@ -193,14 +204,15 @@ def linear_lr_warmup(
     with _scheduling():
         rate = create_global_var([1], 0.0, dtype, persistable=True, name="learning_rate_warmup")
         step = _step()
-        is_warming_up = less_than(step, warmup_steps)
-        rising = start_lr + span * (step / float(warmup_steps))
-        if rising.dtype is not rate.dtype:
-            rising = cast(rising, rate.dtype)
-        base = learning_rate
-        if not isinstance(base, Variable):
-            base = fill_constant([1], dtype, float(base))  # type: ignore[arg-type]
-        _select(is_warming_up, rising, base, out=rate)
+        with Switch() as switch:
+            with switch.case(less_than(step, warmup_steps)):
+                rising = start_lr + span * (step / float(warmup_steps))
+                assign(rising if rising.dtype is rate.dtype else cast(rising, rate.dtype), rate)
+            with switch.default():
+                base = learning_rate
+                if not isinstance(base, Variable):
+                    base = fill_constant([1], dtype, float(base))  # type: ignore[arg-type]
+                assign(base, rate)
         return rate
 
 
@@ -232,11 +244,3 @@ def _progress(decay_steps: int, staircase: bool) -> Variable:
 
 def _unary(op_type: str, x: Variable) -> Variable:
     return LayerHelper(op_type).unary(op_type, {"X": x})
-
-
-def _select(condition: Variable, x: Variable, y: Variable, out: Variable | None = None) -> Variable:
-    """`x` where `condition` holds, else `y`."""
-    helper = LayerHelper("where")
-    result = helper.temporary() if out is None else out
-    helper.append("where", {"Condition": condition, "X": x, "Y": y}, {"Out": result})
-    return result
