@@ -42,9 +42,10 @@ def lod_array_length(xp, array):
 @kernel("tensor_array_to_tensor")
 def tensor_array_to_tensor(xp, array, *, axis, use_stack):
     elements = _all(array)
-    if use_stack:
-        return xp.stack(elements, axis), xp.ones(len(elements), np.int32)
-    return xp.concatenate(elements, axis), xp.array([each.shape[axis] for each in elements], np.int32)
+    join = xp.stack if use_stack else xp.concatenate
+    at = axis % (elements[0].ndim + use_stack)
+    lengths = [each.shape[at] if at < each.ndim else 1 for each in elements]
+    return join(elements, axis), xp.array(lengths, np.int32)
 
 
 @kernel("tensor_array_to_tensor_grad")

@@ -103,7 +103,7 @@ def tensor_array_to_tensor(
     Returns
     -------
     tuple of Variable
-        The tensor, and the length of each element along `axis`, int32 (1 if they are stacked).
+        The tensor, and the length of each element along `axis`, int32, 1 where it has no such dimension.
     """
     if _is_imperative():
         return _join_list(_checked_list(input, "tensor_array_to_tensor"), axis, use_stack)
@@ -123,7 +123,9 @@ def _join_list(elements: list[Any], axis: int, use_stack: bool) -> tuple[Variabl
     from minigraph.layers.tensor import concat
 
     joined = stack(elements, axis) if use_stack else concat(elements, axis)
-    return joined, to_variable(np.array([1 if use_stack else each.shape[axis] for each in elements], "int32"))
+    at = axis % (len(elements[0].shape) + use_stack)
+    lengths = [each.shape[at] if at < len(each.shape) else 1 for each in elements]
+    return joined, to_variable(np.array(lengths, "int32"))
 
 
 def _write_to_list(x: Variable, i: Variable, array: Any) -> list[Any]:

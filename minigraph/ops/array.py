@@ -63,7 +63,7 @@ def lod_array_length(x: TensorType) -> TensorType:
 def tensor_array_to_tensor(x: TensorType, *, axis: int = 0, use_stack: bool = False) -> tuple[TensorType, TensorType]:
     """``Out`` is the elements of the array X joined along `axis`, or with `use_stack` along a new one.
 
-    OutIndex, int32, holds the length of each element along `axis`, 1 if they are stacked.
+    OutIndex, int32, holds the length of each element along `axis`, 1 where it has no such dimension.
     """
     axis = normalize_axis(axis, x.rank + use_stack)
     shape = list(x.shape)
