@@ -28,7 +28,8 @@ from minigraph.place import Place
 from minigraph.types import TensorType, as_dtype, product
 
 for _name in layers.__all__:
-    setattr(layers, _name, on_tensors(getattr(layers, _name)))
+    if not isinstance(getattr(layers, _name), type):
+        setattr(layers, _name, on_tensors(getattr(layers, _name)))
 
 Axis = int | Sequence[int] | None
 

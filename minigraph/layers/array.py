@@ -52,7 +52,7 @@ def array_write(x: Variable, i: Variable, array: Variable | list[Any] | None = N
     ...     array = array_write(fluid.layers.ones([2], "float32"), one)
     ...     array_write(fluid.layers.zeros([3], "float32"), zero, array)
     ...     fluid.Executor().run(fetch_list=[array_read(array, one), array_length(array)])
-    <Variable array_write_0.out: float32[-1]>
+    <Variable array_write_0.out: float32[-1] in an array>
     [array([1., 1.], dtype=float32), array([2])]
     """
     check_variable(x, "array_write: x")

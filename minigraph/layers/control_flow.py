@@ -66,11 +66,10 @@ class While:
     @contextmanager
     def block(self) -> Iterator[None]:
         """Operators made inside are run again and again."""
-        with building_sub_block() as inside:
+        with building_sub_block(self._append):
             self.status = While.IN_WHILE_BLOCK
             yield
             self.status = While.AFTER_WHILE_BLOCK
-        self._append(inside)
 
     def _append(self, inside: Block) -> None:
         condition = self.cond_var.name
@@ -209,8 +208,10 @@ class ConditionalBlock:
     @contextmanager
     def block(self) -> Iterator[None]:
         """Operators made inside run under the condition."""
-        with building_sub_block() as inside:
+        with building_sub_block(self._append):
             yield
+
+    def _append(self, inside: Block) -> None:
         touched, written = outer_names(inside)
         outer = self.helper.block
         scope = outer.create_var(type=VarKind.STEP_SCOPES)
@@ -509,8 +510,11 @@ class Switch:
 
 
 @contextmanager
-def building_sub_block() -> Iterator[Block]:
-    """Inside, operators go to a new block; afterwards its parent is current again."""
+def building_sub_block(complete: Callable[[Block], None]) -> Iterator[None]:
+    """Inside, operators go to a new block; afterwards `complete` appends the operator that runs it to its parent.
+
+    If either fails, the program is left without the block.
+    """
     program = default_main_program()
     if _is_imperative():
         raise ProgramError(
@@ -519,11 +523,12 @@ def building_sub_block() -> Iterator[Block]:
         )  # fmt: skip
     inside = program.create_block()
     try:
-        yield inside
+        yield
+        program.rollback()
+        complete(inside)
     except BaseException:
         _give_up(inside)
         raise
-    program.rollback()
 
 
 def _give_up(block: Block) -> None:

@@ -36,11 +36,10 @@ class StaticRNN:
     >>> import minigraph as fluid, numpy as np
     >>> from minigraph import layers
     >>> with fluid.program_guard(fluid.Program()):
-    ...     x = fluid.data("x", [3, 1])
+    ...     x, zero = fluid.data("x", [3, 1]), layers.fill_constant([1], "float32", 0.0)
     ...     rnn = StaticRNN()
     ...     with rnn.step():
-    ...         entry = rnn.step_input(x)
-    ...         total = rnn.memory(layers.fill_constant([1], "float32", 0.0))
+    ...         entry, total = rnn.step_input(x), rnn.memory(zero)
     ...         updated = total + entry
     ...         rnn.update_memory(total, updated)
     ...         rnn.step_output(updated)
@@ -70,12 +69,12 @@ class StaticRNN:
         """
         if self.status != StaticRNN.BEFORE_RNN_BLOCK:
             raise ProgramError("a StaticRNN has one step", site=caller_site(), hint="Make another StaticRNN.")
-        with building_sub_block() as inside:
+        states: list[str] = []
+        with building_sub_block(lambda inside: self._append(inside, states)):
             self.status = StaticRNN.IN_RNN_BLOCK
             yield
             self.status = StaticRNN.AFTER_RNN_BLOCK
-            states = self._complete(inside)
-        self._append(inside, states)
+            states += self._complete()
 
     def step_input(self, x: Variable) -> Variable:
         """The entry of `x`, of shape [length, ...], that the step is for; all such have one length.
@@ -89,6 +88,9 @@ class StaticRNN:
         if not check_variable(x, "StaticRNN.step_input: x").shape:
             raise ProgramError(f"StaticRNN.step_input: x must be a sequence, got {x}", site=caller_site())
         assert x.shape is not None
+        given = next((entry for entry in self.inputs if entry.name == x.name), None)
+        if given is not None:
+            return given
         if self.seq_len is None:
             self.seq_len = x.shape[0]
         elif -1 not in (x.shape[0], self.seq_len) and x.shape[0] != self.seq_len:
@@ -129,7 +131,11 @@ class StaticRNN:
             if shape is None or batch_ref is None:
                 raise ProgramError("StaticRNN.memory: give init, or shape and batch_ref", site=caller_site())
             init = self._filled(shape, batch_ref, init_value, init_batch_dim_idx, ref_batch_dim_idx)
-        check_variable(init, "StaticRNN.memory: init")
+        if check_variable(init, "StaticRNN.memory: init").block is inside:
+            raise ProgramError(
+                f"StaticRNN.memory: {init.name} is made in the step, so the first one cannot start with it",
+                site=caller_site(), hint="Make it before the step, or give shape and batch_ref.",
+            )  # fmt: skip
         name = unique_name.generate(f"{self.helper.name}@mem")
         before = inside.create_var(name=name, shape=init.shape, dtype=init.dtype)
         self.memories[before.name] = _Memory(init, before)
@@ -194,7 +200,7 @@ class StaticRNN:
         """`var` under a name of the network's own."""
         return self.helper.unary("rnn_memory_helper", {"X": var}, dtype=int(var.dtype))
 
-    def _complete(self, inside: Block) -> list[str]:
+    def _complete(self) -> list[str]:
         """Finish the step, and return the names of the states that it leaves."""
         if not self.inputs or not self.outputs:
             missing = "input" if not self.inputs else "output"
