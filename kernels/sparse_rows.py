@@ -114,6 +114,11 @@ def dense(xp, x: SparseRows) -> Any:
     return whole
 
 
+def no_rows(xp, like: Any) -> SparseRows:
+    """Zeros of the shape and type of the array `like`."""
+    return SparseRows(xp.zeros(0, np.int64), xp.zeros((0, *like.shape[1:]), like.dtype), len(like), is_merged=True)
+
+
 def joined(xp, parts: Sequence[SparseRows]) -> SparseRows:
     """The sum of `parts`: all their rows, one part after the other."""
     return SparseRows(

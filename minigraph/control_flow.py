@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from minigraph.errors import ExecutionError, MinigraphError, OpError
 from minigraph.inference import explain, infer_outputs
 from minigraph.ir import Block, Operator, Program, VarKind
+from minigraph.kernels.sparse_rows import SparseRows, joined, no_rows
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
 from minigraph.sub_blocks import outer_names, slot_names
 from minigraph.types import TensorType, product, same_dim
@@ -75,6 +76,11 @@ class Call:
     def _inner_type(self, name: str) -> TensorType | None:
         var = self.body.find_var(name)
         return None if var is None else var.tensor_type
+
+    def _gradient_type(self, source: str, name: str) -> TensorType | None:
+        """The type of a gradient of `source`, which the sub-block calls `name` and may compute as selected rows."""
+        whole, inner = self._type(source), self._inner_type(name)
+        return whole.held_as(inner.kind) if whole is not None and inner is not None and inner.is_rows else whole
 
     def _set_type(self, name: str, tensor_type: TensorType | None) -> None:
         var = self.op.block.find_var(name)
@@ -162,6 +168,29 @@ def _holds(value: Any, name: str) -> bool:
         found = "no value" if value is None else f"{value.size} elements"
         raise ExecutionError(f"the condition {name} must be one boolean, it has {found}")
     return bool(value.item())
+
+
+class _Sum:
+    """The gradients that runs of a sub-block find: arrays are added up as they come, selected rows all at the end."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self._total: Any = None
+        self._rows: list[SparseRows] = []
+
+    def add(self, part: Any) -> None:
+        if isinstance(part, SparseRows):
+            self._rows.append(part)
+        else:
+            self._total = part if self._total is None else self._total + part
+
+    def total(self, tensor_type: TensorType | None, like: Any) -> Any:
+        """The sum; if there was no run, zeros like the array `like`, or no rows of it if that is the type."""
+        if self._rows:
+            return joined(self._xp, self._rows)
+        if tensor_type is not None and tensor_type.is_rows:
+            return no_rows(self._xp, like)
+        return self._xp.zeros_like(like) if self._total is None else self._total
 
 
 # Loops and branches
@@ -283,13 +312,14 @@ class _RepeatedGrad(Call):
             self.body.vars[name].tensor_type = self._inner_type(name[: -len(GRAD_SUFFIX)])
 
     def settle_types(self) -> None:
-        for source, outer in self.wanted.values():
-            self._set_type(outer, self._type(source))
+        for name, (source, outer) in self.wanted.items():
+            self._set_type(outer, self._gradient_type(source, name))
 
     def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
         found = dict(zip(self.reads, values, strict=True))
         found.update({name: _own(found[name]) for name in self.written})
         grads: dict[str, Any] = {name: self._first(name, found, xp) for name in self.carried}
+        sums = {name: _Sum(xp) for name in self.summed}
         for scope in reversed(found[self._slot(self.scopes)[0]]):
             outer = [found[name] for name in self.outer]
             results = list(body([*scope, *(grads[name] for name in self.carried), *outer]))
@@ -298,10 +328,9 @@ class _RepeatedGrad(Call):
             grads.update(zip(self.carried, results[counted:], strict=False))
             grads.update({name: _zeros_like(grads[name], xp) for name in self.overwritten})
             for name, part in zip(self.summed, results[parts:], strict=True):
-                grads[name] = grads[name] + part if name in grads else part
+                sums[name].add(part)
         for name in self.summed:
-            if grads.get(name) is None:
-                grads[name] = xp.zeros_like(found[self.wanted[name][0]])
+            grads[name] = sums[name].total(self._inner_type(name), found[self.wanted[name][0]])
         return [*(found[name] for name in self.written), *(grads[name] for name in self.wanted)]
 
     def _first(self, name: str, found: Mapping[str, Any], xp: Any) -> Any:
@@ -443,14 +472,14 @@ class _RecurrentGrad(Call):
         for slot in ("inputs", "initial_states", "parameters"):
             for source, grad in zip(self._slot(slot), self.op.outputs.get(slot + GRAD_SUFFIX, ()), strict=False):
                 if grad != EMPTY:
-                    self._set_type(grad, self._type(source))
+                    self._set_type(grad, self._gradient_type(source, source + GRAD_SUFFIX))
 
     def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
         found = dict(zip(self.reads, values, strict=True))
         scopes = found[self._slot("step_scopes")[0]]
         sources = dict(zip((n + GRAD_SUFFIX for n in self._slot("inputs")), self._slot("inputs"), strict=True))
         rows: list[Any] = [None] * len(scopes)
-        totals: dict[str, Any] = {}
+        sums = {name: _Sum(xp) for name in self.parameters}
         states = [self._zeros(initial, found, xp) for initial in self._slot("initial_states")]
         by_name = dict(zip(self.ex_state_grads, states, strict=True))
         order = list(_order(len(scopes), self.op))
@@ -461,7 +490,7 @@ class _RecurrentGrad(Call):
             by_name.update(zip(self.carried, results, strict=False))
             rows[step] = results[len(self.carried) : len(self.carried) + len(self.sequences)]
             for name, part in zip(self.parameters, results[len(self.carried) + len(self.sequences) :], strict=True):
-                totals[name] = totals[name] + part if name in totals else part
+                sums[name].add(part)
         stacked = [
             xp.stack([row[i] for row in rows]) if rows else xp.zeros_like(found[sources[name]])
             for i, name in enumerate(self.sequences)
@@ -469,8 +498,8 @@ class _RecurrentGrad(Call):
         parameters = dict(
             zip((n + GRAD_SUFFIX for n in self._slot("parameters")), self._slot("parameters"), strict=True)
         )
-        sums = [totals[n] if n in totals else xp.zeros_like(found[parameters[n]]) for n in self.parameters]
-        return [*stacked, *(by_name[name] for name in self.initial), *sums]
+        totals = [total.total(self._inner_type(n), found[parameters[n]]) for n, total in sums.items()]
+        return [*stacked, *(by_name[name] for name in self.initial), *totals]
 
     def _zeros(self, name: str, found: Mapping[str, Any], xp: Any) -> Any:
         return xp.zeros_like(found[name])

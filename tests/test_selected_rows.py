@@ -26,7 +26,7 @@ from minigraph.errors import (
     WrongTypeError,
 )
 from minigraph.interpreter import Interpreter
-from minigraph.ir import VarKind
+from minigraph.ir import Program, VarKind
 from minigraph.kernels import find_kernel
 from minigraph.kernels.indexing import added_rows
 from minigraph.kernels.sparse_rows import SparseRows, dense, joined, merged
@@ -871,3 +871,82 @@ def test_a_table_is_not_shown_as_a_whole():
     layer = fluid.nn.Embedding(10**6, 2, sparse=True)
     fluid.sum(layer(fluid.to_tensor(np.array([7, 999_999])))).backward()
     assert "float32[1000000, 2] as selected rows, [     7, 999999]: [[1., 1.],\n [1., 1.]]" in repr(layer.weight.grad)
+
+
+# In sub-blocks
+
+
+def table_of(ids, is_sparse):
+    initial = np.random.default_rng(0).standard_normal((10, 3)).astype("float32")
+    return fluid.embedding(ids, [10, 3], is_sparse, param_attr=starting_from(initial))
+
+
+def recurrent(is_sparse):
+    """Each step of a network looks up an input."""
+    ids = fluid.data("ids", [5, 4], "int64")
+    network = layers.StaticRNN()
+    start = layers.fill_constant([4, 3], "float32", 0.0)
+    with network.step():
+        found, before = table_of(network.step_input(ids), is_sparse), network.memory(init=start)
+        weight = fluid.ParamAttr("weight", fluid.initializer.Constant(0.3))
+        state = layers.tanh(found + layers.fc(before, 3, bias_attr=False, param_attr=weight))
+        network.update_memory(before, state)
+        network.step_output(state)
+    return layers.reduce_sum(layers.square(network()))
+
+
+def repeated(is_sparse, times=3):
+    """A loop multiplies by the same rows again and again."""
+    ids = fluid.data("ids", [5, 4], "int64")
+    i, count = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", times)
+    x = layers.fill_constant([5, 4, 3], "float32", 1.0)
+    x.stop_gradient = False
+    _, x = layers.while_loop(
+        lambda i, x: layers.less_than(i, count),
+        lambda i, x: (layers.increment(i), x * table_of(ids, is_sparse)),
+        [i, x],
+    )
+    return layers.reduce_sum(x)
+
+
+def never_repeated(is_sparse):
+    return repeated(is_sparse, times=0)
+
+
+def chosen(is_sparse):
+    """Of two branches one looks rows up, the other uses rows from outside."""
+    ids = fluid.data("ids", [5, 4], "int64")
+    outside = table_of(ids, is_sparse)
+    is_small = layers.less_than(
+        layers.cast(layers.slice(ids, [0, 1], [0, 0], [1, 1]), "float32"), layers.fill_constant([1], "float32", 5.0)
+    )
+    found = layers.cond(
+        layers.reshape(is_small, [1]),
+        lambda: layers.reduce_sum(layers.square(table_of(ids, is_sparse))),
+        lambda: layers.reduce_sum(outside),
+    )
+    return found + layers.reduce_sum(outside * 0.5)
+
+
+@pytest.mark.parametrize("build", [recurrent, repeated, never_repeated, chosen])
+def test_a_lookup_in_a_sub_block_has_a_sparse_gradient_too(build):
+    tables = []
+    for is_sparse in (True, False):
+        main, startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            loss = build(is_sparse)
+            strategy = clip.GradientClipByGlobalNorm(0.5)
+            fluid.optimizer.Adagrad(0.1, grad_clip=strategy).minimize(loss)
+        assert (main.global_block().var("table@GRAD").kind is VarKind.SELECTED_ROWS) is is_sparse
+        verify(main)
+        assert Program.parse(str(main)).equals(main)
+        for kind_of_executor in (fluid.Executor, Interpreter):
+            executor, scope = kind_of_executor(), fluid.Scope()
+            executor.run(startup, scope=scope)
+            for seed in range(3):
+                ids = np.random.default_rng(seed).integers(0, 10, (5, 4))
+                executor.run(main, {"ids": ids}, scope=scope)
+            tables.append(np.array(scope.find_var("table").get_tensor()))
+    by_plan, by_interpreter, expected, _ = tables
+    assert by_plan.tobytes() == by_interpreter.tobytes()
+    np.testing.assert_allclose(by_plan, expected, rtol=1e-5, atol=1e-6)
