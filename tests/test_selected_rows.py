@@ -798,6 +798,24 @@ def test_the_imperative_mode_trains_alike(name):
             np.testing.assert_allclose(total, whole, rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("lazy_mode", [False, True])
+def test_adam_does_the_same_in_the_imperative_mode_and_in_a_program(lazy_mode):
+    def make(**options):
+        return fluid.optimizer.Adam(0.1, lazy_mode=lazy_mode, **options)
+
+    found, _ = imperative_training(True, make)
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        initial = np.random.default_rng(2).standard_normal(SIZE).astype("float32")
+        rows = fluid.embedding(fluid.data("ids", [None, 2], "int64"), SIZE, True, param_attr=starting_from(initial))
+        make().minimize(layers.reduce_sum(layers.square(rows)))
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(startup, scope=scope)
+    for ids in IDS:
+        executor.run(main, {"ids": ids}, scope=scope)
+    assert np.array(scope.find_var("table").get_tensor()).tobytes() == found.tobytes()
+
+
 def test_imperative_gradients_add_up_and_are_cleared():
     layer = fluid.nn.Embedding(5, 2, sparse=True)
     ids = fluid.to_tensor(np.array([4, 0, 4]))
