@@ -1,8 +1,12 @@
-"""Writing results into the buffers that a plan hands to a kernel."""
+"""Writing results into the buffers that a plan hands to a kernel, and memory for what a kernel needs in between."""
 
 from __future__ import annotations
 
+import math
+import threading
 from typing import Any
+
+import numpy as np
 
 
 def unshared(xp, buffer, *inputs) -> Any:
@@ -26,3 +30,49 @@ def deliver(xp, result, buffer) -> Any:
 def shaped(buffer, shape) -> Any:
     """`buffer` seen in `shape`, if there is one."""
     return None if buffer is None else buffer.reshape(shape)
+
+
+class Scratch:
+    """Arrays for the time of one kernel call, in memory that the thread keeps for later calls.
+
+    Memory that comes from the system anew in each call is cleared page by page when it is first touched, which may take
+    longer than the work. There is only one block for each thread: a kernel that has made a `Scratch` must not call
+    another one that makes one while it needs its arrays, and must not return them.
+    """
+
+    _KEPT = 1 << 26  # bytes; larger blocks are not kept
+    _blocks = threading.local()
+
+    def __init__(self, xp) -> None:
+        self._xp, self._used = xp, 0
+        self._block = getattr(Scratch._blocks, "block", np.empty(0, np.uint8))
+
+    def empty(self, shape, dtype) -> Any:
+        """An array whose elements are whatever was left there."""
+        if self._xp is not np:
+            return self._xp.empty(shape, dtype)
+        dtype = np.dtype(dtype)
+        start, size = self._used, math.prod(shape) * dtype.itemsize
+        self._used = -(-(start + size) // 64) * 64  # so that arrays begin with a line of the cache
+        if self._used > self._block.size:
+            self._block = _aligned(self._used + self._used // 4)
+            if self._block.size <= Scratch._KEPT:
+                Scratch._blocks.block = self._block
+        return self._block[start : start + size].view(dtype).reshape(shape)
+
+    def zeros(self, shape, dtype) -> Any:
+        array = self.empty(shape, dtype)
+        array.fill(0)
+        return array
+
+    def copy(self, x) -> Any:
+        """`x`, row by row in memory."""
+        array = self.empty(x.shape, x.dtype)
+        self._xp.copyto(array, x)
+        return array
+
+
+def _aligned(size) -> np.ndarray:
+    block = np.empty(size + 64, np.uint8)
+    start = -block.ctypes.data % 64
+    return block[start : start + size]

@@ -1,6 +1,11 @@
-"""Convolutions: the windows of the images become columns of a matrix, the filters multiply them.
+"""Convolutions: windows become columns of a matrix, the filters multiply them.
 
 Inside, images have their channels before height and width; other layouts are views. float16 is computed in float32.
+
+There are two ways. Image by image, all windows are copied. Where there are many images (`_has_long_rows`), they lie row
+by row with the batch innermost, [rows, channels, columns, batch], so that whatever is moved or added moves in long
+runs. Of each row there is a copy for each column of a filter. Then the windows of one row of results are a matrix as
+they lie there, and overlap with those of the next row: nothing is copied for the rows of a filter.
 """
 
 from __future__ import annotations
@@ -10,11 +15,33 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.kernels.buffers import deliver, shaped, unshared
+from minigraph.kernels.buffers import Scratch, deliver, unshared
 from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
-from minigraph.kernels.sliding import add_at, channels_first, channels_restored, elements, padded, windows_of
-from minigraph.windows import CHANNELS_LAST, lay_transposed, lay_windows
+from minigraph.kernels.sliding import (
+    add_at,
+    channels_first,
+    elements,
+    empty_images,
+    every,
+    inside,
+    padded,
+    padded_shape,
+    windows_of,
+)
+from minigraph.windows import lay_transposed, lay_windows
+
+_LONG_ROW = 96
+"""So many windows next to each other make a matrix that is wide enough for quick products."""
+
+_MANY_IMAGES = 8
+"""So many images make runs that are long enough where windows are apart from each other."""
+
+_SMALL_PRODUCT = 1_000_000
+"""Up to so many multiplications OpenBLAS has quicker matrix products."""
+
+_FEW_SUMS = 1 << 20
+"""So many elements of products that are then added up are held at a time."""
 
 
 @kernel("conv2d")
@@ -23,15 +50,12 @@ def conv2d(
 ):  # fmt: skip
     images, weights = _wide(channels_first(x, data_format)), _wide(filter)
     laid = lay_windows(images.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations)
-    columns = _columns(xp, images, laid, groups)
-    rows = _rows(weights, groups)
-    is_direct = data_format != CHANNELS_LAST and x.dtype == images.dtype
-    buffer = unshared(xp, out, x, filter, *([] if bias is None else [bias])) if is_direct else None
-    product = xp.matmul(rows, columns, out=shaped(buffer, (len(images), groups, rows.shape[1], _size(laid))))
-    result = product.reshape(len(images), len(filter), laid[0].count, laid[1].count) if buffer is None else buffer
-    if bias is not None:
-        result += bias.reshape(-1, 1, 1)
-    return deliver(xp, channels_restored(xp, result.astype(x.dtype, copy=False), data_format), out)
+    buffer = unshared(xp, out, x, filter, *([] if bias is None else [bias]))
+    result = buffer
+    if result is None:
+        result = empty_images(xp, (len(images), len(filter), laid[0].count, laid[1].count), x.dtype, data_format)
+    _convolve(xp, images, weights, bias, laid, groups, channels_first(result, data_format))
+    return deliver(xp, result, out)
 
 
 @kernel("conv2d_grad")
@@ -44,10 +68,10 @@ def conv2d_grad(
     laid = lay_windows(images.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations)
     d_x = d_filter = d_bias = None
     if wanted[0]:
-        d_images = _spread(xp, d, weights, images, laid, groups)
-        d_x = channels_restored(xp, d_images.astype(x.dtype, copy=False), data_format)
+        d_x = empty_images(xp, images.shape, x.dtype, data_format)
+        _spread(xp, d, weights, laid, groups, channels_first(d_x, data_format))
     if wanted[1]:
-        d_filter = _filter_gradient(xp, images, d, laid, groups).reshape(filter.shape).astype(x.dtype, copy=False)
+        d_filter = _filter_gradient(xp, images, d, filter.shape, laid, groups).astype(x.dtype, copy=False)
     if bias is not None and wanted[2]:
         d_bias = add_over(xp, d, (0, 2, 3)).astype(x.dtype, copy=False)
     return d_x, d_filter, d_bias
@@ -63,11 +87,12 @@ def conv2d_transpose(
         small.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations, output_size
     )
     shape = (len(small), filter.shape[1] * groups, laid[0].length, laid[1].length)
-    like = np.broadcast_to(small.dtype.type(0), shape)  # only to tell the type
-    result = _spread(xp, small, weights, like, laid, groups)
+    result = empty_images(xp, shape, x.dtype if bias is None else small.dtype, data_format)
+    images = channels_first(result, data_format)
+    _spread(xp, small, weights, laid, groups, images)
     if bias is not None:
-        result += bias.reshape(-1, 1, 1)
-    return channels_restored(xp, result.astype(x.dtype, copy=False), data_format)
+        images += bias.reshape(-1, 1, 1)
+    return result.astype(x.dtype, copy=False)
 
 
 @kernel("conv2d_transpose_grad")
@@ -83,10 +108,10 @@ def conv2d_transpose_grad(
     )
     d_x = d_filter = d_bias = None
     if wanted[0]:
-        product = xp.matmul(_rows(weights, groups), _columns(xp, d, laid, groups)).reshape(small.shape)
-        d_x = channels_restored(xp, product.astype(x.dtype, copy=False), data_format)
+        d_x = empty_images(xp, small.shape, x.dtype, data_format)
+        _convolve(xp, d, weights, None, laid, groups, channels_first(d_x, data_format))
     if wanted[1]:
-        d_filter = _filter_gradient(xp, d, small, laid, groups).reshape(filter.shape).astype(x.dtype, copy=False)
+        d_filter = _filter_gradient(xp, d, small, filter.shape, laid, groups).astype(x.dtype, copy=False)
     if bias is not None and wanted[2]:
         d_bias = add_over(xp, d, (0, 2, 3)).astype(x.dtype, copy=False)
     return d_x, d_filter, d_bias
@@ -99,40 +124,186 @@ kernel("depthwise_conv2d_transpose")(conv2d_transpose)
 kernel("depthwise_conv2d_transpose_grad")(conv2d_transpose_grad)
 
 
-def _spread(xp, d, weights, images, laid, groups) -> Any:
-    """An array like `images` that adds up ``Filter' @ d`` where the windows are."""
-    rows = _rows(weights, groups)
-    d_columns = xp.matmul(rows.swapaxes(1, 2), d.reshape(len(d), groups, rows.shape[1], _size(laid)))
-    by_element = d_columns.reshape(*images.shape[:2], math.prod(weights.shape[2:]), laid[0].count, laid[1].count)
-    return add_at(xp, ((at, by_element[:, :, k]) for k, at in enumerate(elements(laid))), images, laid)
-
-
 def _wide(x) -> Any:
     return x.astype(np.float32) if x.dtype == np.float16 else x
 
 
-def _size(laid) -> int:
+# The three products: of filters and windows, of filters and gradients, of windows and gradients
+
+
+def _convolve(xp, images, weights, bias, laid, groups, result) -> None:
+    """Write to the images `result` the filters times the windows, and the bias."""
+    each = len(weights) // groups
+    if _has_long_rows(laid, len(images)):
+        source, target = _convolved_rows(xp, images, weights, laid, groups), _apart(result, 1, groups)
+        along_filters: tuple[int, ...] = (groups, each, 1, 1)
+    else:
+        columns = _columns(xp, images, laid, groups)
+        is_direct = result.flags.c_contiguous and result.dtype == images.dtype
+        buffer = result.reshape(len(images), groups, each, columns.shape[3]) if is_direct else None
+        product = xp.matmul(weights.reshape(groups, each, columns.shape[2]), columns, out=buffer)
+        if is_direct and bias is None:
+            return
+        source, target = product.reshape(result.shape), result
+        along_filters = (-1, 1, 1)
+    if bias is None:
+        xp.copyto(target, source, casting="same_kind")
+    else:
+        xp.add(source, bias.reshape(along_filters), out=target, casting="same_kind")
+
+
+def _spread(xp, d, weights, laid, groups, result) -> None:
+    """Write to the images `result` the sum of ``Filter' @ d`` where the windows are."""
+    if _has_long_rows(laid, len(d)):
+        source, target = _spread_rows(xp, d, weights, laid, groups, result.shape), _apart(result, 1, groups)
+    else:
+        rows = weights.reshape(groups, len(weights) // groups, math.prod(weights.shape[1:]))
+        d_columns = xp.matmul(rows.swapaxes(1, 2), d.reshape(len(d), groups, rows.shape[1], _count(laid)))
+        size = math.prod(weights.shape[2:])
+        by_element = d_columns.reshape(*result.shape[:2], size, laid[0].count, laid[1].count)
+        parts = ((at, by_element[:, :, k]) for k, at in enumerate(elements(laid)))
+        source, target = add_at(xp, parts, np.broadcast_to(d.dtype.type(0), result.shape), laid), result
+    xp.copyto(target, source, casting="same_kind")
+
+
+def _filter_gradient(xp, images, d, shape, laid, groups) -> Any:
+    """The products of windows and gradients, added up over all windows of all images, in the `shape` of the filters."""
+    if _has_long_rows(laid, len(images)):
+        return _filter_gradient_of_rows(xp, images, d, shape, laid, groups)
+    windows = windows_of(xp, padded(xp, images, laid, 0), laid)
+    batch, channels, height, width = windows.shape[:4]
+    places = batch * _count(laid)
+    by_element = windows.transpose(1, 2, 3, 0, 4, 5).reshape(groups, channels // groups * height * width, places)
+    by_filter = d.swapaxes(0, 1).reshape(groups, d.shape[1] // groups, places)
+    return xp.matmul(by_filter, by_element.swapaxes(1, 2)).reshape(shape)
+
+
+def _has_long_rows(laid, batch) -> bool:
+    """Whether rows of windows, with the batch innermost, are quicker than images one by one."""
+    height, width = laid
+    is_image = height.size == width.size == 1
+    return not is_image and width.count * batch >= _LONG_ROW and (width.stride == 1 or batch >= _MANY_IMAGES)
+
+
+# Image by image
+
+
+def _count(laid) -> int:
     return laid[0].count * laid[1].count
-
-
-def _rows(weights, groups) -> Any:
-    """The filters as rows of one matrix for each group."""
-    return weights.reshape(groups, len(weights) // groups, math.prod(weights.shape[1:]))
 
 
 def _columns(xp, images, laid, groups) -> Any:
     """For each image and group a matrix: a column for each window, in the order of the elements of a filter."""
     windows = windows_of(xp, padded(xp, images, laid, 0), laid)
     batch, channels, height, width = windows.shape[:4]
-    return windows.reshape(batch, groups, channels // groups * height * width, _size(laid))
+    return windows.reshape(batch, groups, channels // groups * height * width, _count(laid))
 
 
-def _filter_gradient(xp, images, d, laid, groups) -> Any:
-    """One product for each group, over all windows of all images."""
-    windows = windows_of(xp, padded(xp, images, laid, 0), laid)
-    batch, channels, height, width = windows.shape[:4]
-    by_element = windows.transpose(1, 2, 3, 0, 4, 5).reshape(
-        groups, channels // groups * height * width, batch * _size(laid)
+# Row by row
+
+
+def _convolved_rows(xp, images, weights, laid, groups) -> Any:
+    """Windows times filters, [batch, groups, filters, height, width], in memory that is written to again."""
+    height, width = laid
+    each, scratch = len(weights) // groups, Scratch(xp)
+    windows = _windows(xp, images, laid, groups, scratch)
+    rows = weights.reshape(groups, each, *weights.shape[1:]).transpose(0, 1, 3, 2, 4)
+    rows = xp.ascontiguousarray(rows).reshape(groups, 1, 1, each, windows.shape[2])
+    product = scratch.empty((groups, height.count, each, windows.shape[3]), images.dtype)
+    pieces = _pieces(xp, each * windows.shape[2], windows.shape[3])
+    xp.matmul(rows, _cut(windows, pieces), out=_cut(product, pieces))
+    return product.reshape(groups, height.count, each, width.count, len(images)).transpose(4, 0, 2, 1, 3)
+
+
+def _spread_rows(xp, d, weights, laid, groups, shape) -> Any:
+    """``Filter' @ d`` added up where the windows are in images of `shape`; [batch, groups, channels, height, width].
+
+    It is in memory that is written to again.
+    """
+    height, width = laid
+    filters, each, columns, scratch = len(weights) // groups, weights.shape[1], width.count * len(d), Scratch(xp)
+    flowing = scratch.copy(_apart(d, 1, groups).transpose(1, 3, 2, 4, 0))
+    flowing = flowing.reshape(groups, height.count, filters, columns)
+    by_row = weights.reshape(groups, filters, *weights.shape[1:]).transpose(3, 0, 2, 4, 1)
+    by_row = xp.ascontiguousarray(by_row).reshape(height.size, groups, 1, each * width.size, filters)
+    rows, reach = padded_shape(shape, laid)[2:]
+    unfolded = scratch.zeros((groups, rows, each * width.size, columns), d.dtype)
+    product = scratch.empty((groups, height.count, each * width.size, columns), d.dtype)
+    times = xp.multiply if filters == 1 else xp.matmul
+    for i in range(height.size):
+        times(by_row[i], flowing, out=product)
+        unfolded[:, every(i, height)] += product
+    by_column = unfolded.reshape(groups, rows, each, width.size, width.count, len(d)).swapaxes(0, 1)
+    total = scratch.zeros((rows, groups, each, reach, len(d)), d.dtype)
+    for j in range(width.size):
+        total[:, :, :, every(j, width)] += by_column[:, :, :, j]
+    return total.transpose(4, 1, 2, 0, 3)[inside(laid)]
+
+
+def _filter_gradient_of_rows(xp, images, d, shape, laid, groups) -> Any:
+    height, each, scratch = laid[0].count, shape[0] // groups, Scratch(xp)
+    windows = _windows(xp, images, laid, groups, scratch)
+    size, columns = windows.shape[2:]
+    pieces = _pieces(xp, each * size, columns)
+    flowing = scratch.copy(_apart(d, 1, groups).transpose(1, 3, 4, 0, 2))
+    flowing = flowing.reshape(groups, height, pieces, columns // pieces, each)
+    total = xp.zeros((groups, size, each), d.dtype)
+    step = max(1, min(height, _FEW_SUMS // max(total.size * pieces, 1)))
+    products = scratch.empty((groups, step, pieces, size, each), d.dtype)
+    for start in range(0, height, step):
+        found = products[:, : min(step, height - start)]
+        part = slice(start, start + step)
+        total += add_over(xp, xp.matmul(_cut(windows[:, part], pieces), flowing[:, part], out=found), (1, 2))
+    by_element = total.reshape(groups, shape[2], shape[1], shape[3], each)
+    return xp.ascontiguousarray(by_element.transpose(0, 4, 2, 1, 3)).reshape(shape)
+
+
+def _apart(x, axis, groups) -> Any:
+    """`x` with another dimension for the groups in front of `axis`, a view."""
+    return x.reshape(*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :])
+
+
+def _windows(xp, images, laid, groups, scratch) -> Any:
+    """For each group and row of windows a matrix: a row for each element of a filter, a column for each window.
+
+    Elements of a filter go by row, channel and column, windows by column and image.
+    """
+    height, width = laid
+    batch, channels = images.shape[:2]
+    rows, reach = padded_shape(images.shape, laid)[2:]
+    make = scratch.empty if (rows, reach) == images.shape[2:] else scratch.zeros
+    turned = make((rows, channels, reach, batch), images.dtype)
+    xp.copyto(turned.transpose(3, 1, 0, 2)[inside(laid)], images)
+    by_row, by_channel, by_column, by_image = turned.strides
+    each, columns = channels // groups, width.count * batch
+    unfolded = scratch.copy(
+        xp.lib.stride_tricks.as_strided(
+            turned,
+            (groups, rows, each, width.size, width.count, batch),
+            (by_channel * each, by_row, by_channel, by_column * width.dilation, by_column * width.stride, by_image),
+        )
     )
-    by_filter = d.swapaxes(0, 1).reshape(groups, d.shape[1] // groups, batch * _size(laid))
-    return xp.matmul(by_filter, by_element.swapaxes(1, 2))
+    by_group, by_row, _, by_element, _, by_place = unfolded.strides
+    windows = xp.lib.stride_tricks.as_strided(
+        unfolded,
+        (groups, height.count, height.size, each * width.size, columns),
+        (by_group, by_row * height.stride, by_row * height.dilation, by_element, by_place),
+    )
+    # A view, unless rows of a filter are apart.
+    return windows.reshape(groups, height.count, height.size * each * width.size, columns)
+
+
+def _pieces(xp, work, columns) -> int:
+    """Into how many pieces of equal size to cut `columns`, each of so much `work`, for quick products."""
+    least = -(-work * columns // _SMALL_PRODUCT)
+    if xp is np and least > 1:
+        for pieces in range(least, min(4 * least, columns // 64) + 1):
+            if columns % pieces == 0:
+                return pieces
+    return 1
+
+
+def _cut(matrices, pieces) -> Any:
+    """Matrices cut along their columns, a view."""
+    columns = matrices.shape[-1]
+    return matrices.reshape(*matrices.shape[:-1], pieces, columns // pieces).swapaxes(-2, -3)

@@ -6,26 +6,42 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.kernels.buffers import Scratch, deliver, unshared
 from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
-from minigraph.kernels.sliding import add_at, channels_first, channels_restored, elements, padded
+from minigraph.kernels.sliding import (
+    add_at,
+    channels_first,
+    channels_restored,
+    elements,
+    empty_images,
+    every,
+    inside,
+    padded,
+    padded_shape,
+)
 from minigraph.windows import lay_square, lay_windows
 
 
 @kernel("pool2d")
 def pool2d(
     xp, x, *, pooling_type, ksize, global_pooling, strides, paddings, exclusive, adaptive, ceil_mode, data_format,
-    padding_algorithm,
+    padding_algorithm, out=None,
 ):  # fmt: skip
     images = channels_first(x, data_format)
     laid = _laid(images.shape[2:], pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode,
                  padding_algorithm)  # fmt: skip
+    if laid is not None and pooling_type == "max":
+        result = unshared(xp, out, x)
+        if result is None:
+            result = empty_images(xp, (*images.shape[:2], laid[0].count, laid[1].count), x.dtype, data_format)
+        _greatest(xp, images, laid, channels_first(result, data_format))
+        return deliver(xp, result, out)
     if laid is None:
         result = _pooled_regions(xp, images, (1, 1) if global_pooling else ksize, pooling_type)
     else:
-        pooled = _greatest if pooling_type == "max" else _average
-        result = pooled(xp, images, laid, exclusive)
-    return channels_restored(xp, result, data_format)
+        result = _average(xp, images, laid, exclusive)
+    return deliver(xp, channels_restored(xp, result, data_format), out)
 
 
 @kernel("pool2d_grad")
@@ -84,13 +100,22 @@ def _laid(
 # Windows of one size
 
 
-def _greatest(xp, images, laid, _exclusive) -> Any:
+def _greatest(xp, images, laid, result) -> None:
+    """Write the maximum of each window: of each of its columns first, whose elements lie in rows of the image."""
+    height, width = laid
     source = padded(xp, images, laid, np.finfo(images.dtype).min)
-    first, *others = elements(laid)
-    result = source[first].copy()
-    for index in others:
-        xp.maximum(result, source[index], out=result)
-    return result
+    tall = [source[..., every(i, height), :] for i in range(height.size)]
+    if len(tall) > 1:
+        tall = [_maximum(xp, tall, Scratch(xp).empty(tall[0].shape, images.dtype))]
+    _maximum(xp, [tall[0][..., every(j, width)] for j in range(width.size)], result)
+
+
+def _maximum(xp, arrays, out) -> Any:
+    if len(arrays) == 1:
+        xp.copyto(out, arrays[0])
+    for i, array in enumerate(arrays[1:]):
+        xp.maximum(out if i else arrays[0], array, out=out)
+    return out
 
 
 def _average(xp, images, laid, exclusive) -> Any:
@@ -121,18 +146,31 @@ def _inside_counts(along) -> np.ndarray:
 
 
 def _gradient_of_greatest(xp, images, pooled, d, laid) -> Any:
+    """All of `d` for the first element of a window that equals what was `pooled`.
+
+    Elements are chosen by a mask of ones in their bits: a product would make NaN of infinity.
+    """
     # NaN around the images: padding equals nothing.
     source = padded(xp, images, laid, np.nan)
-    return add_at(xp, _first_hits(xp, source, pooled, d, elements(laid)), images, laid)
-
-
-def _first_hits(xp, source, pooled, d, indices) -> Any:
-    """For each index what of `d` goes there: all of it where the element is the first to equal what was `pooled`."""
-    is_open = xp.ones(pooled.shape, bool)
-    for index in indices:
-        hit = (source[index] == pooled) & is_open
-        is_open &= ~hit
-        yield index, xp.where(hit, d, d.dtype.type(0))
+    shape = padded_shape(images.shape, laid)
+    overlaps = any(along.stride < along.size for along in laid)
+    is_covered = all(n == along.count * along.size for n, along in zip(shape[2:], laid, strict=True))
+    total = (xp.empty if is_covered and not overlaps else xp.zeros)(shape, images.dtype)
+    scratch, bits = Scratch(xp), np.dtype(f"i{images.dtype.itemsize}")
+    hit, is_open, mask = (scratch.empty(pooled.shape, dtype) for dtype in (bool, bool, bits))
+    is_open.fill(True)
+    for index in elements(laid):
+        xp.equal(source[index], pooled, out=hit)
+        xp.logical_and(hit, is_open, out=hit)
+        xp.greater(is_open, hit, out=is_open)
+        xp.copyto(mask, hit)
+        xp.negative(mask, out=mask)
+        if overlaps:
+            xp.bitwise_and(d.view(bits), mask, out=mask)
+            total[index] += mask.view(images.dtype)
+        else:
+            xp.bitwise_and(d.view(bits), mask, out=total.view(bits)[index])
+    return xp.ascontiguousarray(total[inside(laid)])
 
 
 # Windows that cover the image evenly

@@ -21,6 +21,13 @@ def channels_restored(xp, x, data_format) -> Any:
     return xp.ascontiguousarray(x.transpose(0, 2, 3, 1)) if data_format == CHANNELS_LAST else x
 
 
+def empty_images(xp, shape, dtype, data_format) -> Any:
+    """A new array in the layout `data_format` for images of `shape`, [batch, channels, height, width]."""
+    if data_format == CHANNELS_LAST:
+        shape = (shape[0], *shape[2:], shape[1])
+    return xp.empty(shape, dtype)
+
+
 def padded_shape(shape, laid) -> tuple[int, ...]:
     """The shape of images of `shape` with so much around them that every window lies inside."""
     return (*shape[:2], *(max(along.reach, along.before + along.length) for along in laid))
@@ -56,11 +63,12 @@ def elements(laid) -> list[tuple[Any, ...]]:
     """For each element of a window, row by row, the index that picks it from all windows of padded images."""
     height, width = laid
     return [
-        (..., _every(i, height), _every(j, width)) for i in range(height.size) for j in range(width.size)
+        (..., every(i, height), every(j, width)) for i in range(height.size) for j in range(width.size)
     ]  # fmt: skip
 
 
-def _every(i, along) -> slice:
+def every(i, along) -> slice:
+    """Of padded elements those that are number `i` of a window."""
     first = i * along.dilation
     return slice(first, first + (along.count - 1) * along.stride + 1, along.stride)
 
