@@ -20,6 +20,7 @@ from minigraph.io.variables import (
 )
 from minigraph.io.wire import encode
 from minigraph.ir import Program, Variable
+from minigraph.sub_blocks import drop_unused_blocks, slot_names
 
 MODEL_FILENAME = "__model__"
 
@@ -209,14 +210,17 @@ def _append_scale(program: Program, target: Variable, index: int) -> str:
 
 
 def _keep_needed(program: Program, feeds: set[str], fetches: Sequence[str]) -> set[str]:
-    """Keep only what computes `fetches` from `feeds`; returns the other variables that this reads."""
-    block, needed = program.global_block(), set(fetches)
+    """Keep only what computes `fetches` from `feeds`; returns the other variables that have to have a value."""
+    block, needed, required = program.global_block(), set(fetches), set(fetches)
     for op in list(reversed(block.ops)):
         if needed.isdisjoint(op.output_arg_names):
             block.remove(op)
             continue
         needed.difference_update(op.output_arg_names)
+        required.difference_update(op.output_arg_names)
         needed.update(name for name in op.input_arg_names if name not in feeds)
+        required.update(name for name in slot_names(op.inputs) if name not in feeds)
+    drop_unused_blocks(program)
     used = {name for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)} | feeds
     block.vars = {name: var for name, var in block.vars.items() if name in used}
-    return needed
+    return required

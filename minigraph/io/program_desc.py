@@ -73,7 +73,8 @@ _LONG_ATTRS = {
 """Integer attributes that Paddle declares with 64 bits."""
 
 _IGNORED_ATTRS = HINT_ATTRS | {
-    "workspace_size_MB", "exhaustive_search", "mkldnn_data_type", "min_row_size_to_use_multithread",
+    "skip_eager_deletion_vars", "workspace_size_MB", "exhaustive_search", "mkldnn_data_type",
+    "min_row_size_to_use_multithread",
 }  # fmt: skip
 _BACKEND_ATTRS = {
     "use_quantizer": False, "force_fp32_output": False, "fuse_brelu": False, "fuse_brelu_threshold": 6.0,

@@ -39,7 +39,7 @@ def _read_from_array_grad(ctx: GradContext) -> Iterator[OpSpec]:
     )
 
 
-@op("read_from_array", inputs="X I X_W", outputs="Out Rest?", grad=_read_from_array_grad, arrays="X")
+@op("read_from_array", inputs="X I X_W", outputs="Out? Rest?", grad=_read_from_array_grad, arrays="X")
 def read_from_array(x: TensorType, i: TensorType, like: TensorType | None) -> tuple[TensorType, TensorType]:
     """``Out = X[I]``.
 
