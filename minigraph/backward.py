@@ -140,6 +140,7 @@ def gradients(
     block = target_list[0].block
     if any(v.block.program is not block.program for v in (*target_list, *input_list)):
         raise ProgramError("targets and inputs must be in one program", site=caller_site())
+    _check_outermost(target_list[0], "the target")
     pass_ = BackwardPass(block, _names(block, no_grad_set, "no_grad_set"), ())
     for target, given_grad in zip(target_list, seeds, strict=True):
         if given_grad is None:
@@ -604,6 +605,7 @@ def _check_loss(loss: Variable) -> Operator:
             f"the loss must be one floating-point number, got {loss}", site=caller_site(),
             hint="Reduce it with layers.mean or layers.reduce_sum.",
         )  # fmt: skip
+    _check_outermost(loss, "the loss")
     for op in reversed(loss.block.ops):
         if loss.name in op.output_arg_names:
             return op
@@ -611,6 +613,15 @@ def _check_loss(loss: Variable) -> Operator:
         f"no operator of its program computes the loss {loss}", site=caller_site(),
         hint="Take the loss variable from the program to differentiate: program.global_block().var(loss.name).",
     )  # fmt: skip
+
+
+def _check_outermost(target: Variable, what: str) -> None:
+    if target.block.idx:
+        raise ProgramError(
+            f"{what} {target.name} is computed in a sub-block, which may run never or several times",
+            site=caller_site(),
+            hint="Let layers.cond return it, or assign it to a variable made outside, and differentiate that there.",
+        )
 
 
 def _parameters_to_return(program: Program, parameter_list: Sequence[Variable | str] | None) -> list[Parameter]:

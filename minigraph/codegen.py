@@ -38,6 +38,17 @@ class Compiled:
     """Names of the new state that it returns."""
     ticks: list[int] | None = None
     """When it was made to be timed: nanoseconds at which the latest run began and each of its steps ended."""
+    bodies: Sequence[tuple[Step, Compiled]] = ()
+    """The functions of sub-blocks, each with the step that calls it."""
+
+    def listing(self) -> str:
+        """The source, and behind it that of the sub-blocks."""
+        parts = [
+            f"# block {step.call.body.idx}, of {step.op.type}\n{body.listing()}"
+            for step, body in self.bodies
+            if step.call is not None
+        ]
+        return "\n".join([self.source, *parts])
 
     def __del__(self) -> None:
         linecache.cache.pop(self.filename, None)
@@ -86,6 +97,7 @@ class _Writer:
         self._copied = {id(value) for values in steps.copied.values() for value in values}
         self._taken = dict.fromkeys(("feeds", "state", "rng", "buffers", "xp", "ticks", "now", "_"), 1)
         self._kernels: dict[int, str] = {}
+        self.bodies: list[tuple[Step, Compiled]] = []
 
     def compile(self) -> Compiled:
         filename = f"<minigraph plan {next(_NUMBERS)}>"
@@ -95,8 +107,9 @@ class _Writer:
         exec(code, self.namespace)
         run = self.namespace["run"]
         return Compiled(
-            run, source, filename, self.step_of_line, list(self._state.values()), list(self.replaced), self.ticks
-        )
+            run, source, filename, self.step_of_line, list(self._state.values()), list(self.replaced), self.ticks,
+            self.bodies,
+        )  # fmt: skip
 
     def _source(self) -> str:
         self._buffers = [self._unused(f"buffer_{i}") for i in range(len(self.layout.places))]
@@ -207,8 +220,15 @@ class _Writer:
         storage = [value.storage for value in step.outputs[slot] if value is not None]
         return self._list(storage) if step.op.definition.outputs[slot].duplicable else self._local(storage[0])
 
+    def _calling(self, step: Step) -> Callable[..., Any]:
+        """The kernel of an operator of control flow, with its sub-block compiled."""
+        assert step.body is not None
+        body = generate(step.body, self.place)
+        self.bodies.append((step, body))
+        return bind_body(step, body)
+
     def _kernel(self, step: Step) -> str:
-        function = step.kernel.function if step.call is None else bind_body(step, self.place)
+        function = step.kernel.function if step.call is None else self._calling(step)
         name = self._kernels.get(id(function))
         if name is None:
             name = step.op.type if step.call is None else f"run_{step.op.type}"  # `while` is a keyword
@@ -255,11 +275,11 @@ def _unpack(names: Sequence[str], source: str) -> list[str]:
     return [f"    {''.join(f'{name}, ' for name in names)} = {source}"] if names else []
 
 
-def bind_body(step: Step, place: Place) -> Callable[..., Any]:
-    """The kernel of an operator of control flow, with its sub-block compiled."""
+def bind_body(step: Step, compiled: Compiled) -> Callable[..., Any]:
+    """The kernel of an operator of control flow from the function of its sub-block."""
     call, steps = step.call, step.body
     assert call is not None and steps is not None
-    compiled, shared = generate(steps, place), fetches_to_copy(steps)
+    shared = fetches_to_copy(steps)
 
     def kernel(xp: Any, values: Any, *, rng: Any) -> list[Any]:
         def body(given: Sequence[Any]) -> Sequence[Any]:

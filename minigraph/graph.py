@@ -14,7 +14,7 @@ import networkx as nx
 
 from minigraph.errors import NotFoundError, caller_site, suggest
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
-from minigraph.opdef import EMPTY
+from minigraph.opdef import EMPTY, SUB_BLOCK
 
 
 class Value(NamedTuple):
@@ -37,6 +37,8 @@ def program_graph(program: Program) -> nx.DiGraph:
     ----------
     program : Program
         Its blocks are taken in order; a sub-block reads its parents' variables as the blocks before it have left them.
+        The operator that runs it reads and writes what the sub-block does outside of itself, in the slot ``sub_block``
+        where no other names it.
 
     Returns
     -------
@@ -59,17 +61,26 @@ def program_graph(program: Program) -> nx.DiGraph:
     versions: dict[tuple[int, str], int] = {}
     for block in program.blocks:
         for index, op in enumerate(block.ops):
-            for value, slots in _values(block, op.inputs, versions).items():
+            read, written = _by_slot(op)
+            for value, slots in _values(block, read, versions).items():
                 graph.add_node(value, kind="value", variable=block.find_var(value.name))
                 graph.add_edge(value, op, slots=slots)
             graph.add_node(op, kind="op", block=block.idx, index=index)
             for name in dict.fromkeys(op.output_arg_names):
                 home = _home(block, name)
                 versions[home, name] = versions.get((home, name), -1) + 1
-            for value, slots in _values(block, op.outputs, versions).items():
+            for value, slots in _values(block, written, versions).items():
                 graph.add_node(value, kind="value", variable=block.find_var(value.name))
                 graph.add_edge(op, value, slots=slots)
     return graph
+
+
+def _by_slot(op: Operator) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+    """What an operator reads and writes; what stands in no slot of that side is under the slot ``sub_block``."""
+    if not op.definition.has_hidden_names:
+        return op.inputs, op.outputs
+    read, written = op.hidden_names
+    return {**op.inputs, SUB_BLOCK: tuple(read)}, {**op.outputs, SUB_BLOCK: tuple(written)}
 
 
 def _values(

@@ -141,7 +141,9 @@ def explain_run(
 
     plan: Plan = lower(program, feed_types, fetch_names, place, replace(passes, hook=hook), watch, jit)
     costs = tuple(map(cost, plan.steps.steps))
-    return RunExplanation(tuple(stages), tuple(plan.steps.steps), memory_plan(plan.steps), plan.compiled.source, costs)
+    return RunExplanation(
+        tuple(stages), tuple(plan.steps.steps), memory_plan(plan.steps), plan.compiled.listing(), costs
+    )
 
 
 def memory_plan(steps: Steps) -> MemoryPlan:

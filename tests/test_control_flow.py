@@ -143,6 +143,20 @@ def test_an_element_that_several_runs_read_gets_all_their_gradients():
     check_gradient(loss, {"x": numbers(2)})
 
 
+def test_a_counter_is_back_where_it_started_once_gradients_are_computed():
+    x, i, n = data("x", 2), integer(1), integer(3)
+    h = x * 1.0
+    condition = layers.less_than(i, n)
+    with layers.While(condition).block():
+        layers.assign(h * x, h)
+        layers.increment(i)
+        layers.less_than(i, n, cond=condition)
+    after = i + 0
+    append_backward(layers.reduce_sum(h))
+    found = run(after, i, "x@GRAD", feed={"x": np.array([2.0, 3.0])})
+    assert [each.tolist() for each in found] == [[3], [1], [12.0, 27.0]]
+
+
 def test_loops_in_loops_with_counters_of_their_own():
     x, n = data("x", 2), integer(3)
     i, total = integer(0), x * 1.0
@@ -637,3 +651,80 @@ def test_error_clips_work_inside_of_loops():
     assert any(op.type == "clip" for block in main().blocks[1:] for op in block.ops)
     (grad,) = run("x@GRAD", feed={"x": np.ones(2), "w": np.array([2.0, 0.5])})
     assert grad.tolist() == [0.5, 0.0625]  # clipped at 0.25, times w, clipped, times w
+
+
+def test_explain_shows_the_functions_of_sub_blocks():
+    loss = looping()
+    report = str(fluid.Executor().explain(main(), {"x": np.zeros((4, 3), "float32")}, [loss.name]))
+    for block, op_type in ((1, "while"), (2, "conditional_block"), (3, "conditional_block"), (4, "while_grad")):
+        assert f"# block {block}, of {op_type}\n" in report
+
+
+def test_a_loss_in_a_sub_block_is_an_error_that_says_what_to_do():
+    x = fluid.data("x", [None, 3], "float32")
+    with layers.Switch() as switch, switch.case(layers.reduce_sum(x) > 0.0):
+        loss = layers.mean(layers.fc(x, 1))
+        with pytest.raises(ProgramError, match=r"the loss mean_0\.tmp_0 is computed in a sub-block"):
+            fluid.optimizer.SGD(0.1).minimize(loss)
+        with pytest.raises(ProgramError, match=r"the target mean_0\.tmp_0 is computed in a sub-block"):
+            fluid.gradients(loss, x)
+
+
+def test_the_graph_of_a_program_leads_through_its_loops():
+    x, n = data("x", 2), integer(2)
+    i, h = integer(0), x * 1.0
+    condition = layers.less_than(i, n)
+    with layers.While(condition).block():
+        layers.assign(layers.square(h) + x, h)
+        layers.increment(i)
+        layers.less_than(i, n, cond=condition)
+    y = layers.tanh(h)
+    graph = main().graph()
+    (loop,) = (node for node in graph if getattr(node, "type", "") == "while")
+    read = {value.name: slots for value, _, slots in graph.in_edges(loop, data="slots")}
+    assert read[x.name] == ("X",)
+    assert read[h.name] == ("X",)
+    assert {value.name for value in graph.successors(loop)} >= {h.name, i.name, condition.name}
+    assert loop in fluid.graph.ancestors_of(main(), y)
+
+
+def test_what_is_not_finite_is_found_behind_a_loop():
+    x = fluid.data("x", [2], "float32")
+    w = layers.create_parameter([2], "float32", name="w", default_initializer=fluid.initializer.Constant(1e30))
+    _, h = layers.while_loop(lambda i, h: i < 2, lambda i, h: [i + 1, h * w], [integer(0), x * 1.0])
+    clip = fluid.clip.GradientClipByGlobalNorm(1.0, nonfinite="raise")
+    fluid.optimizer.SGD(0.1, grad_clip=clip).minimize(layers.reduce_sum(h * 1e30))
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(fluid.default_startup_program(), scope=scope)
+    with pytest.raises(fluid.errors.NonfiniteError) as error:
+        executor.run(feed={"x": np.ones(2, "float32")}, scope=scope)
+    assert "w" in error.value.param
+    assert "the first such value is" in str(error.value)
+
+
+def test_checkpoints_around_a_loop_change_no_bit():
+    def results(checkpointed):
+        program, startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(program, startup), fluid.unique_name.guard():
+            x = fluid.data("x", [4, 3], "float32")
+            before = layers.fc(layers.tanh(layers.fc(x, 3)), 3, act="tanh")
+            _, h = layers.while_loop(
+                lambda i, h: i < 3, lambda i, h: [i + 1, layers.square(h) + h], [integer(0), before * 1.0]
+            )
+            loss = layers.mean(layers.tanh(layers.fc(h, 3, act="tanh")))
+            optimizer = fluid.optimizer.SGD(0.1)
+            if checkpointed:
+                optimizer = fluid.optimizer.RecomputeOptimizer(optimizer)
+                optimizer._set_checkpoints([before, h])
+            optimizer.minimize(loss)
+        verify(program)
+        scope, executor = fluid.Scope(), fluid.Executor()
+        executor.run(startup, scope=scope)
+        for seed, param in enumerate(program.all_parameters()):
+            scope.find_var(param.name).get_tensor().set(
+                numbers(*param.shape, seed=seed, dtype="float32"), fluid.CPUPlace()
+            )
+        feed = {"x": numbers(4, 3, dtype="float32")}
+        return [executor.run(program, feed=feed, fetch_list=[loss.name], scope=scope)[0].tobytes() for _ in range(3)]
+
+    assert results(True) == results(False)

@@ -200,6 +200,22 @@ def test_a_long_short_term_memory_is_its_formula(time_major):
     assert np.allclose(found[2], expected[2], rtol=1e-6)
 
 
+def test_a_cell_uses_the_activations_that_it_was_given():
+    x = fluid.data("x", [2, 1, 3], "float64")
+    double = lambda x: x * 2.0  # noqa: E731
+    names = {"param_attr": "w", "bias_attr": "b", "dtype": "float64"}
+    cell = layers.LSTMCell(2, gate_activation=double, activation=layers.relu, forget_bias=0.0, **names)
+    start = [layers.fill_constant([2, 2], "float64", value) for value in (0.25, -0.5)]
+    outputs, _ = layers.rnn(cell, x, start)
+    given, w, b = numbers(2, 1, 3), numbers(5, 8, seed=1), numbers(8, seed=2)
+    scope = fluid.Scope()
+    for name, value in (("w", w), ("b", b)):
+        scope.var(name).get_tensor().set(value, fluid.CPUPlace())
+    i, j, f, o = np.split(np.concatenate([given[:, 0], np.full((2, 2), 0.25)], 1) @ w + b, 4, 1)
+    expected = np.maximum(-0.5 * 2 * f + 2 * i * np.maximum(j, 0), 0) * 2 * o
+    assert np.allclose(run(outputs, feed={"x": given}, scope=scope)[0][:, 0], expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("is_reverse", [False, True])
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell"])
 def test_states_stay_where_a_sequence_is_over(kind, is_reverse):
