@@ -21,6 +21,10 @@ _FLOOR = -64.0
 """Exponents below this count as this in softmax, as in fluid: no probability is 0."""
 
 
+_SHORT_ROW = 32
+"""Rows of so many elements are added up by a product, and searched column after column."""
+
+
 def _wide(x) -> Any:
     return x.astype(np.float32) if x.dtype == np.float16 else x
 
@@ -34,18 +38,32 @@ def _buffer(x, out) -> Any:
     return None if x.dtype == np.float16 else out
 
 
+def _has_short_rows(xp, x, axis) -> bool:
+    """Whether `axis` is the last and so short that NumPy takes longer for each row than for its elements."""
+    return xp is np and axis % x.ndim == x.ndim - 1 and x.shape[-1] <= _SHORT_ROW and x.flags.c_contiguous
+
+
 def _sum(xp, x, axis) -> Any:
+    if _has_short_rows(xp, x, axis):
+        return x.dot(np.ones(x.shape[-1], x.dtype)).reshape((*x.shape[:-1], 1))
     return add_over(xp, x, (axis % x.ndim,), keepdims=True)
+
+
+def _largest(xp, x, axis) -> Any:
+    if _has_short_rows(xp, x, axis):
+        columns = x.reshape(-1, x.shape[-1]).T.copy()
+        return np.maximum.reduce(columns, 0).reshape((*x.shape[:-1], 1))
+    return x.max(axis, keepdims=True)
 
 
 def _shifted(xp, x, axis, out=None) -> Any:
     """`x` less its largest along `axis`: no exponential of it overflows, and one of them is 1."""
-    return xp.subtract(x, x.max(axis, keepdims=True), out=out)
+    return xp.subtract(x, _largest(xp, x, axis), out=out)
 
 
 def _softmax_of(xp, shifted, axis, out=None) -> tuple[Any, Any]:
     """The softmax of what `_shifted` returned, which is overwritten, and the sum that it was divided by."""
-    shifted.clip(_FLOOR, math.inf, out=shifted)
+    xp.maximum(shifted, shifted.dtype.type(_FLOOR), out=shifted)
     xp.exp(shifted, out=shifted)
     total = _sum(xp, shifted, axis)
     return xp.true_divide(shifted, total, out=shifted if out is None else out), total
@@ -76,13 +94,11 @@ def _checked(xp, label, classes, ignore_index) -> tuple[Any, Any]:
     ExecutionError
         If another one is no class.
     """
-    # One reduction finds both ends: a negative number is a huge one without its sign.
-    if not label.size or int(label.astype(np.int64, copy=False).view(np.uint64).max()) < classes:
-        if not 0 <= ignore_index < classes:
-            return label, None
-        ignored = label == ignore_index
-    else:
-        ignored = label == ignore_index
+    are_classes = _are_classes(label, classes)
+    if are_classes and not 0 <= ignore_index < classes:
+        return label, None
+    ignored = label == ignore_index
+    if not are_classes:
         wrong = ((label < 0) | (label >= classes)) & ~ignored
         if bool(wrong.any()):
             raise ExecutionError(
@@ -90,6 +106,11 @@ def _checked(xp, label, classes, ignore_index) -> tuple[Any, Any]:
                 hint=f"Labels are 0 to {classes - 1}, or ignore_index={ignore_index} for rows that do not count.",
             )
     return xp.where(ignored, 0, label), ignored
+
+
+def _are_classes(label, classes) -> bool:
+    # One reduction finds both ends: a negative number is a huge one without its sign.
+    return not label.size or int(label.astype(np.int64, copy=False).view(np.uint64).max()) < classes
 
 
 def _describe(label, position, classes) -> str:
@@ -118,7 +139,9 @@ def _minus_log(xp, p, limit) -> Any:
     """``-log(p)``, where infinities count as `limit`."""
     loss = xp.log(p)
     xp.negative(loss, out=loss)
-    return loss.clip(-limit, limit, out=loss)
+    bound = loss.dtype.type(limit)
+    xp.minimum(loss, bound, out=loss)
+    return xp.maximum(loss, -bound, out=loss)
 
 
 def _limit(dtype) -> float:
@@ -210,10 +233,12 @@ def cross_entropy_grad(xp, x, label, d_loss, *, soft_label, ignore_index, out=No
 @kernel("cross_entropy_grad2")
 def cross_entropy_grad2(xp, match, label, x_shape, d_loss, *, ignore_index, out=None):
     shape = x_shape.shape[:-1]
-    ignored = label.reshape(match.shape) == ignore_index
-    places = _at_label(xp, xp.where(ignored, 0, label.reshape(match.shape)), -1)
-    d_match = -d_loss.reshape(match.shape) / xp.where(ignored, match.dtype.type(1), match)
-    return _only_at(xp, places, d_match, ignored, shape, out)
+    label, ignored = label.reshape(match.shape), None
+    if 0 <= ignore_index < shape[-1] or not _are_classes(label, shape[-1]):
+        ignored = label == ignore_index
+        label, match = xp.where(ignored, 0, label), xp.where(ignored, match.dtype.type(1), match)
+    d_match = -d_loss.reshape(match.shape) / match
+    return _only_at(xp, _at_label(xp, label, -1), d_match, ignored, shape, out)
 
 
 def _only_at(xp, places, values, ignored, shape, out) -> Any:
