@@ -1,8 +1,9 @@
-"""What is to lie side by side in memory: the parameters, gradients and states of a merged update.
+"""What is to lie side by side in memory: the parameters, gradients and states of a merged update, and what is joined.
 
 One vector then stands for a list of arrays, and norm, clip and update are a few calls, however many parameters there
-are. An arena is a list of values, all of them state or none; `minigraph.binding` keeps those of state together in the
-scope, `minigraph.memory` places the others.
+are. To join arrays along their first dimension, or to split one, is no work at all. An arena is a list of values, all
+of them state or none; `minigraph.binding` keeps those of state together in the scope, `minigraph.memory` places the
+others.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ def form_arenas(steps: Steps) -> None:
     for step in steps.steps:
         if step.kernel.joins == "all" and step.in_place:
             builder.join_all(step)
+    for step in steps.steps:
+        if step.op.type == "concat":
+            builder.join_for_concat(step)
+        elif step.op.type == "split":
+            builder.join_for_split(step)
     if steps.arenas:
         for step in steps.steps:
             if step.kernel.joins == "short":
@@ -44,6 +50,7 @@ class _Builder:
         self._at: dict[int, tuple[int, int]] = {}
         """Of the values in arenas the number of the arena and the position there."""
         self._vectors: dict[tuple[int, int, int], Joined] = {}
+        self._covers: set[int] = set()
 
     def join_all(self, step: Step) -> None:
         """Let a merged update have vectors for all its lists, or for none."""
@@ -69,12 +76,48 @@ class _Builder:
             if len(found) < len(values):
                 step.joined[i] = found
 
+    def join_for_concat(self, step: Step) -> None:
+        """Let what a step joins lie side by side, if nobody outside sees the whole."""
+        parts, (whole,) = _given(step.inputs[0]), step.outputs[0]
+        if whole is not None and id(whole) in self._writable - self._at.keys() and self._is_along_rows(step, parts):
+            self._cover(step, whole, parts)
+
+    def join_for_split(self, step: Step) -> None:
+        """Let the parts that a step makes lie side by side, where the whole was."""
+        whole, parts = step.inputs[0], _given(step.outputs[0])
+        if (
+            isinstance(whole, Value)
+            and id(whole) in self._writable - self._at.keys()
+            and self._is_along_rows(step, parts)
+        ):
+            self._writable.update(map(id, parts))
+            self._cover(step, whole, parts)
+
+    def _is_along_rows(self, step: Step, parts: list[Value]) -> bool:
+        """Whether `parts`, none of them state, are along the first dimension of the whole."""
+        ranks = {len(part.tensor_type.shape) for part in parts}
+        is_first = len(ranks) == 1 and step.op.attr("axis") in (0, -min(ranks)) and not step.op.inputs.get("AxisTensor")
+        is_free = all(v.origin != "state" and v.has_known_size and id(v) not in self._covers for v in parts)
+        return is_first and is_free and len({part.tensor_type.dtype for part in parts}) == 1
+
+    def _cover(self, step: Step, whole: Value, parts: list[Value]) -> None:
+        """Let `whole` be in the memory of `parts`, so that `step` has nothing to do."""
+        is_new = not any(id(part) in self._at for part in parts) and len(set(map(id, parts))) == len(parts)
+        if (is_new and len(parts) > 1) or self._are_neighbours(parts):
+            self._enter(parts)
+            self._writable.discard(id(whole))
+            self._covers.add(id(whole))
+            self.steps.covers.append((whole, parts))
+            step.is_free = True
+
     def note_copies(self) -> None:
         """Say what no kernel writes to its place in an arena: it is copied there before the first vector over it."""
         copied: set[int] = set()
         for number, step in enumerate(self.steps.steps):
-            vectors = [each for entry in step.joined.values() for each in entry if isinstance(each, Joined)]
-            for value in [part for vector in vectors if not is_state(vector.parts) for part in vector.parts]:
+            runs = [each.parts for entry in step.joined.values() for each in entry if isinstance(each, Joined)]
+            if step.is_free and step.op.type == "concat":
+                runs.append(_given(step.inputs[0]))
+            for value in [part for run in runs if not is_state(run) for part in run]:
                 if id(value) not in self._writable and id(value) not in copied:
                     copied.add(id(value))
                     self.steps.copied.setdefault(number, []).append(value)
@@ -93,11 +136,15 @@ class _Builder:
         arena, first = self._at.get(id(values[0]), (-1, -1))
         return arena >= 0 and [self._at.get(id(v)) for v in values] == [(arena, first + i) for i in range(len(values))]
 
-    def _join(self, values: list[Value]) -> Joined:
-        """The vector over `values`, which come to lie in an arena if they do not yet."""
+    def _enter(self, values: list[Value]) -> None:
+        """Let `values` be an arena, if they are in none."""
         if id(values[0]) not in self._at:
             self._at.update({id(value): (len(self.steps.arenas), i) for i, value in enumerate(values)})
             self.steps.arenas.append(values)
+
+    def _join(self, values: list[Value]) -> Joined:
+        """The vector over `values`, which come to lie in an arena if they do not yet."""
+        self._enter(values)
         key = *self._at[id(values[0])], len(values)
         if key not in self._vectors:
             kind = TensorType(values[0].tensor_type.dtype, (sum(map(_size, values)),))

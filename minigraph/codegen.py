@@ -94,6 +94,7 @@ class _Writer:
         self._state: dict[int, Value | Joined] = {}
         self._written_over = {id(v) for step in steps.steps if step.in_place for v in step.values_written()}
         """New values in the memory of old ones, which they share a local variable with."""
+        self._made_free = {id(v) for step in steps.steps if step.is_free for v in step.values_written()}
         self._copied = {id(value) for values in steps.copied.values() for value in values}
         self._taken = dict.fromkeys(("feeds", "state", "rng", "buffers", "xp", "ticks", "now", "_"), 1)
         self._kernels: dict[int, str] = {}
@@ -131,8 +132,9 @@ class _Writer:
             for value in steps.copied.get(number, ()):
                 self.step_of_line[len(lines) + 1] = step
                 lines.append(f"    {self._buffers[self.layout.place_of[id(value)]]}[...] = {self._local(value)}")
-            self.step_of_line[len(lines) + 1] = step
-            lines.append(f"    {self._call(step)}")
+            if not step.is_free:
+                self.step_of_line[len(lines) + 1] = step
+                lines.append(f"    {self._call(step)}")
             gone = [self._local(value) for value in released if id(value) in self._locals]
             if gone:
                 lines.append(f"    del {', '.join(gone)}")
@@ -149,7 +151,7 @@ class _Writer:
         if isinstance(value, Value) and id(value) in self._written_over:
             assert value.storage is not None
             return self._local(value.storage)
-        if isinstance(value, Joined) and id(value) in self.layout.place_of:
+        if (isinstance(value, Joined) or id(value) in self._made_free) and id(value) in self.layout.place_of:
             return self._buffers[self.layout.place_of[id(value)]]
         name = self._locals.get(id(value))
         if name is None:

@@ -13,7 +13,9 @@ from minigraph.passes import (
     FuseElementwise,
     FuseGlobalNorm,
     FuseSoftmaxCrossEntropy,
+    MergeColumnSums,
     MergeMatmuls,
+    MergeProducts,
     MergeUpdates,
     Pass,
     Pipeline,
@@ -21,6 +23,7 @@ from minigraph.passes import (
     ShareCommonSubexpressions,
     ShrinkInUpdate,
     TransposeIntoMatmul,
+    TransposeOnce,
 )
 
 
@@ -39,23 +42,31 @@ class ReduceStrategy(enum.Enum):
     Reduce = 1
 
 
-_KEEP_BITS: dict[str, Pass] = {
+_PASSES: dict[str, Pass] = {
     "fold_constants": FoldConstants(),
     "clean_up": CleanUp(),
     "transpose_into_matmul": TransposeIntoMatmul(),
     "share_common_subexpressions": ShareCommonSubexpressions(),
+    "fuse_softmax_cross_entropy": FuseSoftmaxCrossEntropy(),
+    "merge_matmuls": MergeMatmuls(),
+    "merge_column_sums": MergeColumnSums(),
+    "merge_products": MergeProducts(),
+    "transpose_once": TransposeOnce(),
     "merge_updates": MergeUpdates(),
     "shrink_in_update": ShrinkInUpdate(),
 }
-_ROUND_OTHERWISE: dict[str, Pass] = {
-    "fuse_softmax_cross_entropy": FuseSoftmaxCrossEntropy(),
-    "merge_matmuls": MergeMatmuls(),
-}
+"""In the order in which they run."""
+
+_OFF = frozenset({"transpose_into_matmul", "fuse_softmax_cross_entropy"})
+_ROUND_OTHERWISE = (
+    "fuse_softmax_cross_entropy", "merge_matmuls", "merge_column_sums", "merge_products", "transpose_once",
+)  # fmt: skip
+
 _SWITCHES = {
+    **{name: name not in _OFF for name in _PASSES},
     "fuse_elementwise": True,
-    **{name: name != "transpose_into_matmul" for name in _KEEP_BITS},
-    **dict.fromkeys(_ROUND_OTHERWISE, False),
     "enable_auto_fusion": False,
+    "exact": False,
     "jit": True,
 }
 """Fields that say which passes run and whether loops are compiled, and their defaults."""
@@ -107,10 +118,15 @@ class BuildStrategy:
         `FuseElementwise`; True by default. They keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
-    fuse_softmax_cross_entropy, merge_matmuls : bool
-        Run `FuseSoftmaxCrossEntropy`, `MergeMatmuls`; False by default. They round otherwise, see there how much.
+    merge_matmuls, merge_column_sums, merge_products, transpose_once : bool
+        Run `MergeMatmuls`, `MergeColumnSums`, `MergeProducts`, `TransposeOnce`, which find weights that are used many
+        times; True by default. They round otherwise, see there how much.
+    fuse_softmax_cross_entropy : bool
+        Run `FuseSoftmaxCrossEntropy`, which rounds otherwise, too; False by default.
     enable_auto_fusion : bool
-        Run all fusions.
+        Run all that round otherwise.
+    exact : bool
+        Run nothing that rounds otherwise, compiled loops included: results are those of the interpreter, bit for bit.
     jit : bool
         Let an executor that compiles loops with numba do so, see `minigraph.kernels.jit`; True by default.
 
@@ -135,11 +151,13 @@ class BuildStrategy:
     >>> strategy.fuse_softmax_cross_entropy = True
     >>> strategy.fold_constants = False
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
-    ['FuseGlobalNorm', 'CleanUp', 'ShareCommonSubexpressions', 'MergeUpdates', 'ShrinkInUpdate',
-     'FuseSoftmaxCrossEntropy', 'RemoveDeadOps', 'FuseElementwise']
+    ['FuseGlobalNorm', 'CleanUp', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'MergeMatmuls',
+     'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'MergeUpdates', 'ShrinkInUpdate', 'RemoveDeadOps',
+     'FuseElementwise']
     """
 
     enable_auto_fusion: bool
+    exact: bool
     fuse_elementwise: bool
     jit: bool
 
@@ -175,10 +193,13 @@ class BuildStrategy:
 
     def pipeline(self) -> Pipeline:
         """The passes that the fields ask for, in order."""
-        keeping = [each for name, each in _KEEP_BITS.items() if getattr(self, name)]
-        fusing = [each for name, each in _ROUND_OTHERWISE.items() if self.enable_auto_fusion or getattr(self, name)]
+        wanted = [
+            name for name in _PASSES if getattr(self, name) or (self.enable_auto_fusion and name in _ROUND_OTHERWISE)
+        ]
+        if self.exact:
+            wanted = [name for name in wanted if name not in _ROUND_OTHERWISE]
         last = [FuseElementwise()] if self.fuse_elementwise else []
-        return Pipeline((FuseGlobalNorm(), *keeping, *fusing, RemoveDeadOps(), *last))
+        return Pipeline((FuseGlobalNorm(), *(_PASSES[name] for name in wanted), RemoveDeadOps(), *last))
 
     def __repr__(self) -> str:
         changed = [f"{name}={value!r}" for name, value in vars(self).items() if value != _FIELDS[name]]
@@ -223,7 +244,7 @@ class CompiledProgram:
         self.program = program_or_graph
         strategy = build_strategy or BuildStrategy()
         self.passes = strategy.pipeline()
-        self.jit = strategy.jit
+        self.jit = strategy.jit and not strategy.exact
 
     def with_data_parallel(self, *args: Any, **kwargs: Any) -> CompiledProgram:
         """Out of scope: minigraph runs a program on one device.

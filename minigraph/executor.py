@@ -105,7 +105,7 @@ def lower(
 
 def _copies(steps: Steps) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """Which fetches and which replaced state must be copied, because something else shares their memory."""
-    in_arenas = [value for arena in steps.arenas for value in arena]
+    in_arenas = [value for arena in steps.arenas for value in arena] + [whole for whole, _ in steps.covers]
     shared = {id(v) for v in (*steps.feeds, *steps.state, *in_arenas)}
     shared.update(id(v.root) for v in steps.new_state.values() if v.root.origin == "state")
     state_copies = []

@@ -70,6 +70,8 @@ class Step:
     """Each output takes over the memory of the state it replaces."""
     joined: dict[int, list[Value | Joined | None]] = field(default_factory=dict)
     """By position of an input, the list that the kernel gets where a vector stands for some of the values."""
+    is_free: bool = False
+    """What it joins or splits is in its places already."""
     targets: list[Joined | None] | None = None
     """By slot, the vectors that are written in place of the values, where a kernel gets all its lists as vectors."""
     call: Call | None = None
@@ -102,6 +104,8 @@ class Steps:
     """For each step, the values last used by it."""
     arenas: list[list[Value]] = field(default_factory=list)
     """Values that are to be neighbours in memory, see `minigraph.arenas`."""
+    covers: list[tuple[Value, list[Value]]] = field(default_factory=list)
+    """Values in the memory of others, which lie side by side."""
     vectors: list[Joined] = field(default_factory=list)
     """All vectors over parts of arenas."""
     copied: dict[int, list[Value]] = field(default_factory=dict)

@@ -71,15 +71,20 @@ class _Placer:
         self._taken: dict[int, tuple[int, int]] = {}
         """By identity of a value or of an arena the piece of the block."""
         self._arena_of = {id(value): arena for arena in steps.arenas if not is_state(arena) for value in arena}
+        self._over: defaultdict[int, list[Value | Joined]] = defaultdict(list)
+        """By first part what covers it and those behind."""
+        for vector in steps.vectors:
+            self._over[id(vector.parts[0])].append(vector)
         self._roots = {id(arena): {id(value.root) for value in arena} for arena in self._arena_of.values()}
         """By arena the values that must be gone before it is."""
+        for whole, parts in steps.covers:
+            self._over[id(parts[0])].append(whole)
+            self._arena_of[id(whole)] = arena = self._arena_of[id(parts[0])]
+            self._roots[id(arena)].add(id(whole.root))
         self._arenas_at: defaultdict[int, list[list[Value]]] = defaultdict(list)
         for arena in {id(arena): arena for arena in self._arena_of.values()}.values():
             for root in self._roots[id(arena)]:
                 self._arenas_at[root].append(arena)
-        self._vectors_from: defaultdict[int, list[Joined]] = defaultdict(list)
-        for vector in steps.vectors:
-            self._vectors_from[id(vector.parts[0])].append(vector)
 
     def place(self, step: Step, copied: Sequence[Value]) -> None:
         for value in (*step.values_written(), *copied):
@@ -109,8 +114,8 @@ class _Placer:
         offset = self._take(id(arena), sum(map(_bytes, arena)))
         for value in arena:
             self._set(value, offset)
-            for vector in self._vectors_from[id(value)]:
-                self._set(vector, offset)
+            for whole in self._over[id(value)]:
+                self._set(whole, offset)
             offset += _bytes(value)
 
     def _take(self, owner: int, size: int) -> int:

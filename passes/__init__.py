@@ -1,7 +1,8 @@
 """Rewrites of a program: each pass states the law it keeps.
 
-`LEGALIZE` says what programs mean; `LOWERING` is what executors apply to their private copy, which changes no bit of a
-result. The fusions round in another way; `minigraph.compiler.BuildStrategy` turns each on and off.
+`LEGALIZE` says what programs mean; `LOWERING` is what executors apply to their private copy. Of it `EXACT` changes no
+bit of a result; the rest rounds in another way where a weight is used many times, as each pass says.
+`minigraph.compiler.BuildStrategy` turns each on and off.
 """
 
 from minigraph.passes.base import Pass, Pipeline
@@ -13,21 +14,31 @@ from minigraph.passes.fuse_elementwise import FuseElementwise
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
 from minigraph.passes.gradient_clip import ClipGradients
+from minigraph.passes.merge_column_sums import MergeColumnSums
 from minigraph.passes.merge_matmuls import MergeMatmuls
+from minigraph.passes.merge_products import MergeProducts
 from minigraph.passes.merge_updates import MergeUpdates
 from minigraph.passes.recompute import Recompute
 from minigraph.passes.shrink_in_update import ShrinkInUpdate
 from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
+from minigraph.passes.transpose_once import TransposeOnce
 
 LEGALIZE = Pipeline((FuseGlobalNorm(), RemoveDeadOps()))
-LOWERING = Pipeline(
+EXACT = Pipeline(
     (
         FuseGlobalNorm(), FoldConstants(), CleanUp(), ShareCommonSubexpressions(), MergeUpdates(), ShrinkInUpdate(),
         RemoveDeadOps(), FuseElementwise(),
     )
 )  # fmt: skip
+LOWERING = Pipeline(
+    (
+        FuseGlobalNorm(), FoldConstants(), CleanUp(), ShareCommonSubexpressions(), MergeMatmuls(), MergeColumnSums(),
+        MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), RemoveDeadOps(), FuseElementwise(),
+    )
+)  # fmt: skip
 
 __all__ = [
+    "EXACT",
     "LEGALIZE",
     "LOWERING",
     "CleanUp",
@@ -36,7 +47,9 @@ __all__ = [
     "FuseElementwise",
     "FuseGlobalNorm",
     "FuseSoftmaxCrossEntropy",
+    "MergeColumnSums",
     "MergeMatmuls",
+    "MergeProducts",
     "MergeUpdates",
     "Pass",
     "Pipeline",
@@ -45,4 +58,5 @@ __all__ = [
     "ShareCommonSubexpressions",
     "ShrinkInUpdate",
     "TransposeIntoMatmul",
+    "TransposeOnce",
 ]

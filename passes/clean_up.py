@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from minigraph.ir import Operator, Program
+from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import Value, Values, redirect
 from minigraph.types import DType
@@ -34,8 +35,8 @@ class CleanUp(Pass):
     """Let readers of a copy read the original, where nothing can tell them apart.
 
     Copies are the results of ``assign``, of ``scale`` by 1 without bias, of ``cast`` to the same type, of ``sum`` of
-    one tensor, of a reshape to the same shape and of transposes that cancel. A reshape of a reshape reads what the
-    first one does.
+    one tensor, of a reshape to the same shape and of transposes that cancel, and the gradient that an addition or
+    subtraction passes on as it is. A reshape of a reshape reads what the first one does.
 
     Law: every value keeps its bits, NaN and -0.0 included; adding a bias of 0 is left alone where it turns -0.0 into
     0.0. Sums round differently over another layout in memory, so a copy that may change the layout is only left out
@@ -57,6 +58,8 @@ class CleanUp(Pass):
             source = _copied(op, values, rows)
             if source is not None:
                 original[values.written(op.output_arg_names[0], op)] = source
+            elif op.type in _PASS_ON:
+                original.update(_passed_on(op, values, rows))
         return changed
 
 
@@ -106,6 +109,20 @@ def _copied(op: Operator, values: Values, rows: _Rows) -> Value | None:
     return source if rows.holds(source) else None
 
 
+_PASS_ON = {"elementwise_add_grad": ("X", "Y"), "elementwise_sub_grad": ("X",)}
+"""Operands whose gradient is the one that flows in, where none was repeated."""
+
+
+def _passed_on(op: Operator, values: Values, rows: _Rows) -> dict[Value, Value]:
+    """The gradients that are copies of the one that flows in."""
+    source = values.input(op, "Out@GRAD")
+    shape = values.block.vars[source[0]].shape
+    if shape is None or -1 in shape or not rows.holds(source):
+        return {}
+    grads = [name for slot in _PASS_ON[op.type] for name in op.outputs.get(f"{slot}@GRAD", ()) if name != EMPTY]
+    return {values.written(name, op): source for name in grads if values.block.vars[name].shape == shape}
+
+
 _COPIES: dict[str, Callable[[Operator], bool]] = {
     "assign": lambda op: True,
     "cast": lambda op: op.attr("in_dtype") == op.attr("out_dtype"),
@@ -116,7 +133,12 @@ _COPIES: dict[str, Callable[[Operator], bool]] = {
 
 def _may_go(op: Operator) -> bool:
     """Whether `op` may be left out, as far as one can tell without a look at what it reads."""
-    return op.type in _RESHAPES or op.type in _TRANSPOSES or (op.type in _COPIES and _COPIES[op.type](op))
+    return (
+        op.type in _RESHAPES
+        or op.type in _TRANSPOSES
+        or op.type in _PASS_ON
+        or (op.type in _COPIES and _COPIES[op.type](op))
+    )
 
 
 def _slot(op: Operator) -> str:

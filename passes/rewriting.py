@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping
 from functools import cache
+from math import inf, prod
 from typing import Any, TypeAlias
 
 from minigraph.ir import Names, Operator, Program
@@ -82,6 +83,11 @@ class Values:
     def is_used_once(self, value: Value) -> bool:
         """Whether one operator reads the value and nobody else wants it."""
         return len(self.readers[value]) == 1 and not self.outlives(value)
+
+    def is_matrix(self, name: str, most_elements: float = inf) -> bool:
+        """Whether a variable is a matrix of known shape with at most so many elements."""
+        shape = self.block.vars[name].shape or ()
+        return len(shape) == 2 and -1 not in shape and prod(shape) <= most_elements
 
 
 def insert_for(

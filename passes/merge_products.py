@@ -1,0 +1,67 @@
+"""One matrix product for what many matrices have with one, such as the inputs of all steps with a weight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minigraph import unique_name
+from minigraph.ir import Operator, Program
+from minigraph.passes.base import Pass
+from minigraph.passes.merge_matmuls import join_rows
+from minigraph.passes.rewriting import Value, Values, insert_for
+
+
+@dataclass(frozen=True)
+class MergeProducts(Pass):
+    """Compute products ``X_t @ W`` with one W by one product, where every X_t is there before the first of them.
+
+    The rows of all X_t are joined, and those of the product split. Neither is work where an executor lets the parts lie
+    side by side. Fewer products than `least` are left alone, and those of an X_t with more than `most_elements`
+    elements, which are work enough for a call.
+
+    Law: every product is the same up to rounding: a library of matrix products may add in another order for another
+    number of rows. Each element differs by at most ``2 k eps`` times that of ``|X_t| @ |W|``, with k columns of X_t.
+    """
+
+    least: int = 4
+    most_elements: int = 65536
+
+    def apply(self, program: Program) -> bool:
+        values = Values(program)
+        groups: list[list[Operator]] = []
+        latest: dict[Value, list[Operator]] = {}
+        for op in program.global_block().ops:
+            if op.type == "mul" and self._is_small(op, values):
+                weight = values.input(op, "Y")
+                group = latest.get(weight)
+                if group is None or not _can_be_done_at(group[0], op, values):
+                    group = latest[weight] = []
+                    groups.append(group)
+                group.append(op)
+        several = [group for group in groups if len(group) >= self.least]
+        for group in several:
+            _merge(group)
+        return bool(several)
+
+    def _is_small(self, op: Operator, values: Values) -> bool:
+        x, y = op.inputs["X"][0], op.inputs["Y"][0]
+        return values.is_matrix(x, self.most_elements) and values.is_matrix(y)
+
+
+def _can_be_done_at(first: Operator, op: Operator, values: Values) -> bool:
+    """Whether what `op` reads is there at `first`, and nobody would mind to find its result already there."""
+    name = op.outputs["Out"][0]
+    is_there = all(values.is_there(values.input(op, slot), first) for slot in "XY")
+    return is_there and values.written(name, op) == (name, 1) and not values.readers.get((name, 0))
+
+
+def _merge(ops: list[Operator]) -> None:
+    first = ops[0]
+    block, outs = first.block, [op.outputs["Out"][0] for op in ops]
+    rows = [(block.vars[op.inputs["X"][0]].shape or ())[0] for op in ops]
+    joined = join_rows(first, [op.inputs["X"][0] for op in ops], outs[0])
+    product = unique_name.generate(f"{outs[0]}@MERGED")
+    insert_for(first, "mul", {"X": joined, "Y": first.inputs["Y"]}, {"Out": product}, {})
+    insert_for(first, "split", {"X": product}, {"Out": outs}, {"axis": 0, "sections": rows})
+    for op in ops:
+        block.remove(op)
