@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minigraph import unique_name
+from minigraph.collector import without_collector
 from minigraph.control_flow import is_count
 from minigraph.errors import NotFoundError, ProgramError, Site, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable, infer_outputs
@@ -29,6 +30,7 @@ ParamsGrads = list[tuple[Parameter, Variable]]
 Callback = Callable[..., None]
 
 
+@without_collector
 def append_backward(
     loss: Variable,
     parameter_list: Sequence[Variable | str] | None = None,
@@ -105,6 +107,7 @@ def append_backward(
     return pass_.params_grads(params)
 
 
+@without_collector
 def gradients(
     targets: Variable | Sequence[Variable],
     inputs: Variable | Sequence[Variable],

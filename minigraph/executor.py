@@ -14,6 +14,7 @@ from minigraph import profiler
 from minigraph.arenas import form_arenas
 from minigraph.binding import Binding
 from minigraph.codegen import Compiled, generate
+from minigraph.collector import without_collector
 from minigraph.compiler import CompiledProgram
 from minigraph.defaults import default_main_program
 from minigraph.errors import (
@@ -62,6 +63,7 @@ class Plan:
     """Whether a run may end because a gradient is not finite, and then has to be repeated to find out why."""
 
 
+@without_collector
 def lower(
     program: Program,
     feed_types: dict[str, TensorType],

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from minigraph import unique_name
+from minigraph.collector import without_collector
 from minigraph.errors import (
     MinigraphError,
     NotFoundError,
@@ -480,6 +481,7 @@ class Program:
         finally:
             self._stands_for = old
 
+    @without_collector
     def clone(self, for_test: bool = False) -> Program:
         """A copy that shares no object with this program and keeps every field and order.
 

@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.collector import without_collector
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable, VarKind
 from minigraph.opdef import Attr, Slot
 from minigraph.sub_blocks import slot_names
@@ -268,6 +269,7 @@ def _escaped(c: str, mark: str) -> str:
 # Parsing and comparing
 
 
+@without_collector
 def parse(text: str) -> Program:
     """The program that `text` describes.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from minigraph.ir import Operator, Program
+from minigraph.ir import Block, Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import Value, Values, redirect
@@ -45,7 +45,8 @@ class CleanUp(Pass):
     """
 
     def apply(self, program: Program) -> bool:
-        if not any(_may_go(op) for op in program.global_block().ops):
+        block = program.global_block()
+        if not any(_may_go(op, block) for op in block.ops):
             return False
         values, rows = Values(program), _Rows()
         original: dict[Value, Value] = {}
@@ -131,14 +132,12 @@ _COPIES: dict[str, Callable[[Operator], bool]] = {
 }
 
 
-def _may_go(op: Operator) -> bool:
+def _may_go(op: Operator, block: Block) -> bool:
     """Whether `op` may be left out, as far as one can tell without a look at what it reads."""
-    return (
-        op.type in _RESHAPES
-        or op.type in _TRANSPOSES
-        or op.type in _PASS_ON
-        or (op.type in _COPIES and _COPIES[op.type](op))
-    )
+    if op.type in _PASS_ON:
+        shape = block.vars[op.inputs["Out@GRAD"][0]].shape
+        return any(name != EMPTY and block.vars[name].shape == shape for name in op.output_arg_names)
+    return op.type in _RESHAPES or op.type in _TRANSPOSES or (op.type in _COPIES and _COPIES[op.type](op))
 
 
 def _slot(op: Operator) -> str:

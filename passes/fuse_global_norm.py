@@ -30,6 +30,8 @@ class FuseGlobalNorm(Pass):
 
     def apply(self, program: Program) -> bool:
         block = program.global_block()
+        if not any(op.type == "sqrt" for op in block.ops):
+            return False
         uses = _Uses(block)
         matches = [match for op in block.ops if op.type == "sqrt" and (match := _match(op, uses)) is not None]
         for match in matches:

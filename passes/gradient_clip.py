@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from minigraph.collector import without_collector
 from minigraph.errors import warn
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.name_scope import name_scope
@@ -50,6 +51,7 @@ def clip_pairs(
     return result
 
 
+@without_collector
 def insert_clips(
     block: Block, pairs: Sequence[Pair], strategy_of: Callable[[Parameter], Strategy | None], **emit_options: Any
 ) -> list[Pair]:

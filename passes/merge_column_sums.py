@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.merge_matmuls import join_rows, leave_out, replace_parts
+from minigraph.passes.merge_matmuls import join_rows, leave_out, replace_parts, sums_of
 from minigraph.passes.rewriting import Values
 
 
@@ -26,14 +26,16 @@ class MergeColumnSums(Pass):
     most_elements: int = 65536
 
     def apply(self, program: Program) -> bool:
+        totals = sums_of(program, self.least)
+        if not totals:
+            return False
         values = Values(program)
         changed = False
-        for op in program.global_block().ops:
-            if op.type == "sum" and len(op.inputs["X"]) >= self.least:
-                parts = self._parts(op, values)
-                if len(parts) >= self.least:
-                    _merge(op, parts)
-                    changed = True
+        for op in totals:
+            parts = self._parts(op, values)
+            if len(parts) >= self.least:
+                _merge(op, parts)
+                changed = True
         return changed
 
     def _parts(self, total: Operator, values: Values) -> dict[str, Operator]:

@@ -33,13 +33,15 @@ class MergeMatmuls(Pass):
     most_elements: int = 65536
 
     def apply(self, program: Program) -> bool:
+        totals = sums_of(program, self.least)
+        if not totals:
+            return False
         values = Values(program)
         changed = False
-        for op in program.global_block().ops:
-            if op.type == "sum" and len(op.inputs["X"]) >= self.least:
-                for parts in self._groups(op, values):
-                    _merge(op, parts)
-                    changed = True
+        for op in totals:
+            for parts in self._groups(op, values):
+                _merge(op, parts)
+                changed = True
         return changed
 
     def _groups(self, total: Operator, values: Values) -> list[dict[str, Operator]]:
@@ -76,6 +78,17 @@ def _merge(total: Operator, parts: dict[str, Operator]) -> None:
     replace_parts(total, list(parts), "mul_grad", {**joined, "Y": weight}, "Y@GRAD", {})
     for name, grad in parts.items():
         leave_out(grad, name, "X@GRAD")
+
+
+def sums_of(program: Program, least: int) -> list[Operator]:
+    """The operators that add up at least so many tensors."""
+    return [op for op in program.global_block().ops if op.type == "sum" and len(op.inputs["X"]) >= least]
+
+
+def is_read_by_many(program: Program, type: str, least: int) -> bool:
+    """Whether at least so many operators of a type have one weight, at first glance."""
+    weights = Counter(op.inputs["Y"][0] for op in program.global_block().ops if op.type == type)
+    return any(count >= least for count in weights.values())
 
 
 def join_rows(op: Operator, names: list[str], like: str) -> str:

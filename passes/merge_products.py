@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.merge_matmuls import join_rows
+from minigraph.passes.merge_matmuls import is_read_by_many, join_rows
 from minigraph.passes.rewriting import Value, Values, insert_for
 
 
@@ -27,6 +27,8 @@ class MergeProducts(Pass):
     most_elements: int = 65536
 
     def apply(self, program: Program) -> bool:
+        if not is_read_by_many(program, "mul", self.least):
+            return False
         values = Values(program)
         groups: list[list[Operator]] = []
         latest: dict[Value, list[Operator]] = {}

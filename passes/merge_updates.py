@@ -30,6 +30,8 @@ class MergeUpdates(Pass):
     """
 
     def apply(self, program: Program) -> bool:
+        if sum(op.type in _MERGED_TYPE for op in program.global_block().ops) < 2:
+            return False
         values = Values(program)
         groups = _Groups()
         for op in program.global_block().ops:

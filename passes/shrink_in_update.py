@@ -23,14 +23,17 @@ class ShrinkInUpdate(Pass):
     """
 
     def apply(self, program: Program) -> bool:
+        ops = program.global_block().ops
+        clips = [op for op in ops if op.type == "clip_by_global_norm" and not op.attr("strict")]
+        if not clips or not any(op.type in MERGED for op in ops):
+            return False
         values = Values(program)
         changed = False
-        for op in program.global_block().ops:
-            if op.type == "clip_by_global_norm" and not op.attr("strict"):
-                updates = _updates(op, values)
-                if updates:
-                    _rewrite(op, updates)
-                    changed = True
+        for op in clips:
+            updates = _updates(op, values)
+            if updates:
+                _rewrite(op, updates)
+                changed = True
         return changed
 
 

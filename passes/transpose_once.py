@@ -9,6 +9,7 @@ from minigraph import unique_name
 from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
+from minigraph.passes.merge_matmuls import is_read_by_many
 from minigraph.passes.rewriting import Value, Values, insert_for
 
 
@@ -27,6 +28,8 @@ class TransposeOnce(Pass):
     most_elements: int = 65536
 
     def apply(self, program: Program) -> bool:
+        if not is_read_by_many(program, "mul_grad", self.least):
+            return False
         values = Values(program)
         groups: defaultdict[Value, list[Operator]] = defaultdict(list)
         for op in program.global_block().ops:
