@@ -1,4 +1,4 @@
-"""Clipping by global norm and nothing else: gradients in, new clipped gradients out, by each engine."""
+"""Clipping by global norm, by each engine: gradients in and new clipped gradients out; or a step of SGD with it."""
 
 from functools import partial
 
@@ -7,6 +7,7 @@ import numpy as np
 import minigraph as fluid
 
 MAX_NORM = 1.0
+RATE = 0.1
 COMPILED_BELOW = 500  # torch.compile takes minutes for a function of 1,000 arrays
 
 
@@ -95,3 +96,96 @@ def by_jax(grads):
     arrays = [jax.numpy.array(grad) for grad in grads]
     clip = jax.jit(lambda grads: optax.clip_by_global_norm(MAX_NORM).update(grads, optax.EmptyState())[0])
     return lambda: jax.block_until_ready(clip(arrays))
+
+
+def update_makers(shapes):
+    """The same gradients clipped and subtracted from parameters, all of which stay in the engine's memory."""
+    grads = gradients(shapes)
+    engines = {
+        "minigraph": partial(update_by_minigraph, grads),
+        "numpy": partial(update_by_numpy, grads),
+        "torch": partial(update_by_torch, grads, compiled=False),
+        "jax": partial(update_by_jax, grads),
+    }
+    if len(grads) < COMPILED_BELOW:
+        engines["torch.compile"] = partial(update_by_torch, grads, compiled=True)
+    return engines
+
+
+def update_by_minigraph(grads):
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        pairs = []
+        for i, grad in enumerate(grads):
+            param = fluid.layers.create_parameter(list(grad.shape), "float32", name=f"p{i}")
+            pairs.append(
+                (param, main.global_block().create_var(f"g{i}", list(grad.shape), "float32", persistable=True))
+            )
+        clip = fluid.clip.GradientClipByGlobalNorm(MAX_NORM)
+        fluid.optimizer.SGD(RATE, grad_clip=clip).apply_gradients(pairs)
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    exe.run(startup, scope=scope)
+    for i, grad in enumerate(grads):
+        scope.var(f"p{i}").get_tensor().set(np.zeros_like(grad), fluid.CPUPlace())
+        scope.var(f"g{i}").get_tensor().set(grad, fluid.CPUPlace())
+
+    def step():
+        exe.run(main, scope=scope)
+        return np.array(scope.find_var("p0").get_tensor())
+
+    return step
+
+
+def update_by_numpy(grads):
+    params = [np.zeros_like(grad) for grad in grads]
+
+    def step():
+        norm = np.sqrt(sum(float(np.vdot(grad, grad)) for grad in grads))
+        factor = np.float32(RATE * MAX_NORM / max(norm, MAX_NORM))
+        for param, grad in zip(params, grads, strict=True):
+            param -= grad * factor
+        return params[0].copy()
+
+    return step
+
+
+def update_by_torch(grads, compiled):
+    import torch
+
+    params = [torch.zeros(grad.shape, requires_grad=True) for grad in grads]
+    for param, grad in zip(params, grads, strict=True):
+        param.grad = torch.from_numpy(grad.copy())
+    optimizer = torch.optim.SGD(params, lr=RATE, foreach=True)
+
+    def update():
+        torch.nn.utils.clip_grad_norm_(params, MAX_NORM)
+        optimizer.step()
+
+    if compiled:
+        update = torch.compile(update)
+
+    def step():
+        update()
+        return params[0].detach().numpy().copy()
+
+    return step
+
+
+def update_by_jax(grads):
+    import jax
+    import optax
+
+    update = optax.chain(optax.clip_by_global_norm(MAX_NORM), optax.sgd(RATE))
+    params = [jax.numpy.zeros(grad.shape) for grad in grads]
+    arrays, state = [jax.numpy.array(grad) for grad in grads], update.init(params)
+
+    @partial(jax.jit, donate_argnums=0)
+    def apply(params, grads):
+        return optax.apply_updates(params, update.update(grads, state, params)[0])
+
+    def step():
+        nonlocal params
+        params = apply(params, arrays)
+        return np.array(params[0])
+
+    return step

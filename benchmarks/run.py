@@ -85,6 +85,14 @@ def clip_alone(settings):
         measuring.compare(f"(f) clip by global norm: {what}", clip_alone.makers(shapes), settings)
 
 
+def clip_update(settings):
+    import clip_alone
+    import measuring
+
+    for what, shapes in clip_alone.SETS.items():
+        measuring.compare(f"(f) clip and SGD, all in memory: {what}", clip_alone.update_makers(shapes), settings)
+
+
 def chain(settings):
     import chain
     import measuring
@@ -130,6 +138,7 @@ WORKLOADS = {
     "rnn": recurrent_step,
     "lenet": lenet_step,
     "clip": clip_alone,
+    "clip-update": clip_update,
     "chain": chain,
     "build": build,
     "clip-cost": clip_cost,

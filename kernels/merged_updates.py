@@ -37,7 +37,7 @@ _SHARED = frozenset({"rate", "beta1_tensor", "beta2_tensor", "skip"})
 _NUMBERS = frozenset({"beta1_pow", "beta2_pow"})
 """Inputs of which a parameter has one number, whatever its size."""
 
-_PIECE = 131072
+_PIECE = 65536
 """So many elements of each array are updated at a time: together they stay in the cache."""
 
 
