@@ -109,11 +109,13 @@ def _text(call: Call) -> str:
 def _whole(calls: Sequence[Call], types: Mapping[str, ArrayType]) -> Callable[..., Any]:
     """A function that makes the calls one after the other."""
     known, namespace, last = dict(types), dict[str, Any](np=np, delivered=delivered), last_uses(calls)
+    buffers = [f"out{i}" for i in range(RESULTS)]
     lines = ["def run(xs, out=None):", f"    {', '.join(types)}, = xs"]
+    lines.append(f"    {', '.join(buffers)} = out or {(None,) * RESULTS}")
     for number, call in enumerate(calls):
         namespace[f"f{number}"] = _quickest(call, known)
         known.update(dict.fromkeys(call.writes, known[_first(call)]))
-        lines.append(f"    {', '.join(name or '_' for name in call.outputs)} = f{number}({_text(call)})")
+        lines.append(f"    {', '.join(name or '_' for name in call.outputs)} = f{number}({_text(call)}{_out(call)})")
         gone = [name for name in dict.fromkeys(call.reads) if name.startswith("t") and last[name] == number]
         lines += [f"    del {', '.join(gone)}"] if gone else []
     results = ", ".join(f"y{i}" if f"y{i}" in known else "None" for i in range(RESULTS))
@@ -121,6 +123,16 @@ def _whole(calls: Sequence[Call], types: Mapping[str, ArrayType]) -> Callable[..
     exec("\n".join(lines), namespace)
     run: Callable[..., Any] = namespace["run"]
     return run
+
+
+def _out(call: Call) -> str:
+    """The argument that hands the buffers of results to a call, if it makes results and takes buffers."""
+    found = find_kernel(call.type, "cpu")
+    assert found is not None
+    outs = [f"out{name[1:]}" if name and name.startswith("y") else "None" for name in call.outputs]
+    if not found.takes_out or not any(name.startswith("out") for name in outs):
+        return ""
+    return f", out={outs[0] if len(outs) == 1 else '(' + ', '.join(outs) + ')'}"
 
 
 class Layout:

@@ -131,10 +131,10 @@ def test_a_run_in_steady_state_allocates_no_more_than_an_update_works_with(monke
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    # The gradients have 1,280,000 bytes; an update works through pieces of 131,072.
+    # The gradients have 1,280,000 bytes; an update has pieces of 262,144, what is fused 512,000 on its way.
     (layout,) = [plan.buffers.layout for plan in executor._plans.values() if plan.buffers.layout.size]
     assert layout.size > 2_000_000
-    assert peak < 500_000
+    assert peak < 600_000
 
 
 def test_the_block_is_no_larger_than_what_is_alive_at_the_peak_asks_for():
