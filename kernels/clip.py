@@ -106,9 +106,13 @@ def clip_factor(xp, xs, clip_norm, *, p, out=None):
 def factor_for(xp, clip_norm, scale, ratio, out) -> tuple[Any, Any]:
     """What `clip_factor` returns for a norm in two factors."""
     factor_out, norm_out = out or (None, None)
-    threshold = clip_norm.item() if xp is np else clip_norm.reshape(()).astype(xp.float64)
-    total = xp.asarray(scale * ratio).reshape(1).astype(clip_norm.dtype)
-    factor = xp.stack([xp.asarray(each, xp.float64).reshape(()) for each in (threshold, scale, ratio)])
+    if xp is np:
+        factor = np.array([clip_norm.item(), scale, ratio], np.float64)
+        total = np.array([scale * ratio]).astype(clip_norm.dtype, copy=False)
+    else:
+        threshold = clip_norm.reshape(()).astype(xp.float64)
+        factor = xp.stack([xp.asarray(each, xp.float64).reshape(()) for each in (threshold, scale, ratio)])
+        total = xp.asarray(scale * ratio).reshape(1).astype(clip_norm.dtype)
     return deliver(xp, factor, factor_out), deliver(xp, total, norm_out)
 
 

@@ -8,6 +8,7 @@ from jit_support import needs_numba
 from test_kernels import array_type, calls, each_array, flat
 from test_ops import DETERMINISTIC, ids
 
+from minigraph.errors import ExecutionError
 from minigraph.kernels import find_kernel, find_specializer
 from minigraph.kernels.clip import clip_by_global_norm
 from minigraph.kernels.jit import updates
@@ -281,3 +282,101 @@ def test_merged_updates_give_the_same_bits(type, is_joined, factor):
         )
     for value, other in zip(results[0] + results[1], results[2] + results[3], strict=True):
         assert value.tobytes() == other.tobytes()
+
+
+# Losses and sums
+
+
+def compiled_kernel(type, arrays, **attrs):
+    function = find_specializer(type, jit=True)(np, *map(array_type, arrays), **attrs)
+    return function, lambda *arrays, **out: find_kernel(type, "cpu").function(np, *arrays, **attrs, **out)
+
+
+LOSSES = {
+    "softmax_with_cross_entropy": ({"soft_label": False, "ignore_index": -100, "axis": -1}, "x label"),
+    "softmax_with_cross_entropy_grad": ({"soft_label": False, "ignore_index": -100, "axis": 1}, "p label d"),
+    "cross_entropy": ({"soft_label": False, "ignore_index": -100}, "p label"),
+    "cross_entropy_grad": ({"soft_label": False, "ignore_index": 3}, "p label d"),
+    "cross_entropy2": ({"ignore_index": 3}, "p label"),
+    "softmax": ({"axis": -1}, "x"),
+    "softmax_grad": ({"axis": -1}, "p x"),
+}
+
+
+def loss_arrays(words, dtype):
+    rng = np.random.default_rng(4)
+    x = rng.normal(0, 30, (200, 10))
+    x[:4, 0] = np.nan, np.inf, -np.inf, 1e4
+    x[4], x[5] = -np.inf, 0
+    label = rng.integers(0, 10, (200, 1))
+    label[7:12] = 3
+    makers = {
+        "x": lambda: x.astype(dtype),
+        "p": lambda: np.maximum(rng.dirichlet(np.ones(10), 200), 1e-20).astype(dtype),
+        "d": lambda: rng.normal(size=(200, 1)).astype(dtype),
+        "label": lambda: label,
+    }
+    return [makers[word]() for word in words.split()]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("type", LOSSES)
+def test_losses_agree_where_values_are_not_finite_and_in_place(type, dtype):
+    attrs, words = LOSSES[type]
+    arrays = loss_arrays(words, dtype)
+    function, kernel = compiled_kernel(type, arrays, **attrs)
+    expected, eps = kernel(*arrays), np.finfo(dtype).eps
+    for found in (function(*arrays), in_place(function, arrays, type)):
+        for value, other in zip(*[x if isinstance(x, tuple) else (x,) for x in (found, expected)], strict=True):
+            assert np.allclose(value, other, rtol=8 * eps, atol=8 * eps, equal_nan=True)
+
+
+def in_place(function, arrays, type):
+    """What a loop gives that writes over what it reads first, as far as it has that shape."""
+    arrays = [array.copy() for array in arrays]
+    if type == "softmax_with_cross_entropy":
+        return function(*arrays, out=(arrays[0], np.empty(arrays[1].shape, arrays[0].dtype)))
+    return function(*arrays) if type in ("cross_entropy", "cross_entropy2") else function(*arrays, out=arrays[0])
+
+
+@pytest.mark.parametrize(
+    "type", [type for type in LOSSES if "cross" in type and type != "softmax_with_cross_entropy_grad"]
+)
+def test_a_label_that_is_no_class_is_the_error_that_it_always_is(type):
+    attrs, words = LOSSES[type]
+    arrays = loss_arrays(words, "float32")
+    arrays[1][5] = 10
+    function, _ = compiled_kernel(type, arrays, **attrs)
+    with pytest.raises(ExecutionError, match="Label is 10 in row 5, but there are 10 classes"):
+        function(*arrays)
+
+
+def test_ignored_labels_count_nothing():
+    arrays = loss_arrays("x label", "float32")
+    arrays[1][::3] = -100
+    function, kernel = compiled_kernel("softmax_with_cross_entropy", arrays, **LOSSES["softmax_with_cross_entropy"][0])
+    found, expected = function(*arrays), kernel(*arrays)
+    assert (found[1][::3] == 0).all()
+    assert np.allclose(found[1], expected[1], rtol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("shape", "own", "axis"),
+    [((128, 64), (64,), 1), ((128, 64), (64,), -1), ((40, 64), (40,), 0), ((9, 16, 5, 7), (16,), 1),
+     ((9, 16, 5, 7), (16, 5), 1), ((3000, 3), (3,), 1), ((6, 200, 1), (200, 1), 1)],
+)  # fmt: skip
+def test_sums_for_what_was_added_are_closer_to_the_exact_ones(shape, own, axis, always_compiled):
+    rng = np.random.default_rng(5)
+    x, y, d = rng.normal(size=shape).astype("float32"), np.zeros(own, "float32"), rng.lognormal(0, 2, shape)
+    d = d.astype("float32")
+    function, kernel = compiled_kernel("elementwise_add_grad", [x, y, d], axis=axis, wanted=(True, True))
+    d_x, d_y = function(x, y, d)
+    assert d_x is d
+    exact = kernel(x.astype("float64"), y.astype("float64"), d.astype("float64"))[1]
+    assert (np.abs(d_y - exact) <= 20 * np.spacing(np.abs(exact).astype("float32"))).all()
+    worst = np.abs(d_y - exact).max()
+    assert worst <= max(np.abs(kernel(x, y, d)[1] - exact).max(), 2 * np.spacing(np.float32(np.abs(exact).max())))
+    buffers = np.empty_like(d), np.empty_like(y)
+    found = function(x, y, d, out=buffers)
+    assert found[0] is buffers[0] and found[1] is buffers[1]
+    assert found[0].tobytes() == d.tobytes() and found[1].tobytes() == d_y.tobytes()

@@ -33,13 +33,21 @@ _FOOTER = """
 
 from numba import njit as _njit
 
-for _name in {names!r}:
-    _flags = {{"reassoc"}} if _name in REASSOCIATED else {{"contract"}} if _name in CONTRACTED else False
-    globals()[_name] = _njit(
-        cache={cached!r}, nogil=True, error_model="numpy", fastmath=_flags, forceinline=_name in CONTRACTED
-    )(globals()[_name])
+_functions = {{name: globals()[name] for name in {names!r}}}
+
+
+def _compiler(name, **options):
+    flags = {{"reassoc"}} if name in REASSOCIATED else {{"contract"}} if name in CONTRACTED else False
+    return _njit(nogil=True, error_model="numpy", fastmath=flags, no_cfunc_wrapper=True, **options)(_functions[name])
+
+
+for _name in _functions:
+    globals()[_name] = _compiler(_name, no_cpython_wrapper=True, forceinline=_name in CONTRACTED)
 """
-"""No exception for a division by zero, as in NumPy; and the lock of the interpreter is given up meanwhile."""
+"""No exception for a division by zero, as in NumPy; and the lock of the interpreter is given up meanwhile.
+
+What functions find under each other's names becomes part of them and cannot be called from Python, which saves time.
+"""
 
 _LISTS = ("REASSOCIATED", "CONTRACTED")
 
@@ -133,7 +141,7 @@ def compiled(source: str, name: str, signature: str) -> Callable[..., Any]:
 def _compile(source: str, name: str, signature: str) -> Callable[..., Any]:
     for cached in (True, True, False):
         try:
-            function: Any = getattr(_module(source, cached), name)
+            function: Any = _module(source, cached).__dict__["_compiler"](name, cache=cached)
             function.compile(signature)
             function.disable_compile()
         except Exception:
@@ -152,7 +160,7 @@ def _module(source: str, cached: bool) -> ModuleType:
     if module is None:
         functions = tuple(re.findall(r"^def (\w+)", source, flags=re.M))
         lists = "".join(f"\n{each} = ()" for each in _LISTS if f"\n{each} = " not in source)
-        text = source + lists + _FOOTER.format(names=functions, cached=cached)
+        text = source + lists + _FOOTER.format(names=functions)
         name = _file_name(source)
         path = folder() / f"{name}.py"
         if cached:

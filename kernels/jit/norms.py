@@ -42,7 +42,7 @@ class _Norm:
     def __init__(self, kind: str) -> None:
         self.is_wide = kind == "float64"
         self._sum = _LOOPS.compiled("sum_of_squares", f"float64({kind}[::1])")
-        self._multiply = _LOOPS.compiled("multiply", f"void({kind}[::1], {kind}, {kind}[::1])")
+        self._multiplication = f"void({kind}[::1], {kind}, {kind}[::1])"
 
     def sum_of_squares(self, xs: Sequence[Any]) -> float:
         flat = vectors(*xs)
@@ -68,15 +68,16 @@ class _Norm:
         """Every array times a number of its type."""
         results = [np.empty(x.shape, x.dtype) if out is None else out for x, out in zip(xs, outs, strict=True)]
         sources, targets = vectors(*xs), vectors(*results)
+        multiply = _LOOPS.compiled("multiply", self._multiplication)
         parts = shares([x.size for x in sources])
         if len(parts) == 1:
             for source, target in zip(sources, targets, strict=True):
-                self._multiply(source, number, target)
+                multiply(source, number, target)
             return results
 
         def scale(part: Sequence[tuple[int, int, int]]) -> None:
             for i, start, end in part:
-                self._multiply(sources[i][start:end], number, targets[i][start:end])
+                multiply(sources[i][start:end], number, targets[i][start:end])
 
         run_together([partial(scale, part) for part in parts])
         return results

@@ -76,7 +76,9 @@ def exp(x):
     r = r - n * T(-2.12194440e-4)
     # In two steps, because the power of two alone may overflow, or be subnormal.
     half = np.int32(np.int32(n) >> 1)
-    result = (exp_minus_1_of_rest(r) + T(1)) * power_of_two(half) * power_of_two(np.int32(np.int32(n) - half))
+    first = np.int32(np.int32(half + 127) << 23).view(T)
+    second = np.int32(np.int32(np.int32(n) - half + 127) << 23).view(T)
+    result = (exp_minus_1_of_rest(r) + T(1)) * first * second
     return x if x != x else result
 
 

@@ -76,7 +76,9 @@ def exp(x):
     low = n * T(1.90821492927058770002e-10)
     # In two steps, because the power of two alone may overflow, or be subnormal.
     half = np.int64(np.int64(n) >> 1)
-    result = (exp_minus_1_of_rest(high, low) + T(1)) * power_of_two(half) * power_of_two(np.int64(np.int64(n) - half))
+    first = np.int64(np.int64(half + 1023) << 52).view(T)
+    second = np.int64(np.int64(np.int64(n) - half + 1023) << 52).view(T)
+    result = (exp_minus_1_of_rest(high, low) + T(1)) * first * second
     return x if x != x else result
 
 

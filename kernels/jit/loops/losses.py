@@ -1,0 +1,124 @@
+"""Softmax and losses on the rows of matrices; sums along a row are taken in float64.
+
+What labels name is checked: a function that takes them returns how many are no class and not to be ignored.
+"""
+
+import numpy as np
+
+from minigraph.kernels.jit.loops.functions32 import T, exp, log
+
+REASSOCIATED = ("softmax_grad",)
+
+
+def softmax_row(x, i, y):
+    """Writes the softmax of a row, which gives no share below exp(-64); returns the largest element and the sum."""
+    largest = x[i, 0]
+    for j in range(1, x.shape[1]):
+        v = x[i, j]
+        largest = v if v > largest or v != v else largest  # NaN if one is among them
+    total = 0.0
+    for j in range(x.shape[1]):
+        shifted = x[i, j] - largest
+        y[i, j] = exp(T(-64) if shifted < T(-64) else shifted)
+    for j in range(x.shape[1]):
+        total += np.float64(y[i, j])
+    divisor = T(total)
+    for j in range(x.shape[1]):
+        y[i, j] = y[i, j] / divisor
+    return largest, divisor
+
+
+def softmax(x, y):
+    for i in range(x.shape[0]):
+        softmax_row(x, i, y)
+
+
+def softmax_grad(y, d_y, d_x):
+    for i in range(y.shape[0]):
+        total = 0.0
+        for j in range(y.shape[1]):
+            total += np.float64(y[i, j] * d_y[i, j])
+        along = T(total)
+        for j in range(y.shape[1]):
+            d_x[i, j] = (d_y[i, j] - along) * y[i, j]
+
+
+def softmax_with_cross_entropy(x, label, ignore_index, y, loss):
+    wrong = 0
+    for i in range(x.shape[0]):
+        at = label[i]
+        is_class = 0 <= at < x.shape[1]
+        # Read before it may be written over.
+        logit = x[i, at] if is_class else T(0)
+        largest, total = softmax_row(x, i, y)
+        if at == ignore_index:
+            loss[i] = T(0)
+        elif is_class:
+            loss[i] = log(total) - (logit - largest)
+        else:
+            wrong += 1
+    return wrong
+
+
+def softmax_with_cross_entropy_grad(y, label, d_loss, ignore_index, d_x):
+    classes, wrong = y.shape[1], 0
+    # The gradient does not know of an index that is a class.
+    ignores = not 0 <= ignore_index < classes
+    for i in range(y.shape[0]):
+        at = label[i]
+        is_class = 0 <= at < classes
+        weight = T(0) if ignores and at == ignore_index else d_loss[i]
+        difference = y[i, at] - T(1) if is_class else T(0)
+        for j in range(classes):
+            d_x[i, j] = y[i, j] * weight
+        if is_class:
+            d_x[i, at] = difference * weight
+        elif not ignores or at != ignore_index:
+            wrong += 1
+    return wrong
+
+
+def cross_entropy(x, label, ignore_index, limit, loss, match):
+    wrong = 0
+    for i in range(x.shape[0]):
+        at = label[i]
+        match[i] = T(0)
+        if at == ignore_index:
+            loss[i] = T(0)
+        elif 0 <= at < x.shape[1]:
+            match[i] = x[i, at]
+            value = -log(x[i, at])
+            loss[i] = limit if value > limit else (-limit if value < -limit else value)
+        else:
+            wrong += 1
+    return wrong
+
+
+def cross_entropy_grad(x, label, d_loss, ignore_index, d_x):
+    wrong = 0
+    for i in range(x.shape[0]):
+        at = label[i]
+        is_class = 0 <= at < x.shape[1]
+        slope = -d_loss[i] / x[i, at] if is_class else T(0)
+        for j in range(x.shape[1]):
+            d_x[i, j] = T(0)
+        if is_class and at != ignore_index:
+            d_x[i, at] = slope
+        elif at != ignore_index:
+            wrong += 1
+    return wrong
+
+
+def cross_entropy_grad2(match, label, d_loss, ignore_index, d_x):
+    wrong = 0
+    for i in range(d_x.shape[0]):
+        at = label[i]
+        is_class = 0 <= at < d_x.shape[1]
+        slope = -d_loss[i] / match[i]
+        for j in range(d_x.shape[1]):
+            d_x[i, j] = T(0)
+        if is_class and at != ignore_index:
+            d_x[i, at] = slope
+        elif at != ignore_index:
+            wrong += 1
+    return wrong

@@ -1,0 +1,186 @@
+"""Softmax, cross entropies and their gradients, row by row.
+
+Within 8 units of the last place of the shared kernels, for a gradient of its largest element. Labels must be classes:
+where one is not, the shared kernel says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigraph.kernels.jit.compiling import Loops
+from minigraph.kernels.jit.offers import is_worth_it, name_of, or_kernel, vectors
+from minigraph.kernels.registry import specialize
+
+_LOOPS = {"float32": Loops("functions32", "losses"), "float64": Loops("functions64", "losses")}
+_LABELS = {np.dtype(np.int64): "int64", np.dtype(np.int32): "int32"}
+_LIMIT = 1e20
+"""Infinite losses count as this."""
+
+
+def _loop(name: str, x: Any, axis: int, words: str, *others: Any, label: Any = None) -> Callable[..., Any] | None:
+    """The loop `name` for arguments as `words` spell them, or None.
+
+    A matrix is ``m``, a vector ``v``, labels ``l``, an index ``i`` and a number ``n``.
+    """
+    kind = name_of(x.dtype)
+    is_last = x.shape and axis in (-1, len(x.shape) - 1)
+    if kind is None or not is_last or 0 in x.shape or not is_worth_it(x) or any(o.dtype != x.dtype for o in others):
+        return None
+    if label is not None and (label.dtype not in _LABELS or prod(label.shape) != prod(x.shape[:-1])):
+        return None
+    types = {
+        "m": f"{kind}[:, ::1]", "v": f"{kind}[::1]", "i": "int64", "n": kind,
+        "l": "" if label is None else f"{_LABELS[label.dtype]}[::1]",
+    }  # fmt: skip
+    result = "void" if label is None else "int64"
+    return _LOOPS[kind].compiled(name, f"{result}({', '.join(types[word] for word in words)})")
+
+
+def _rows(*arrays: Any) -> list[Any]:
+    """The arrays as matrices of their rows, which share their memory."""
+    return [x.reshape(-1, each.shape[-1]) for x, each in zip(vectors(*arrays), arrays, strict=True)]
+
+
+def _made(out: Any, shape: Any, dtype: Any) -> Any:
+    return np.empty(shape, dtype) if out is None else out
+
+
+def _check(wrong: int) -> None:
+    """Leave labels that are no classes to the shared kernel, which names them."""
+    if wrong:
+        raise TypeError("labels that are no classes")
+
+
+@specialize("softmax", jit=True)
+def softmax(xp, x, *, axis):
+    loop = _loop("softmax", x, axis, "mm")
+    if loop is None:
+        return None
+
+    def rows(x, out=None):
+        y = _made(out, x.shape, x.dtype)
+        loop(*_rows(x, y))
+        return y
+
+    return or_kernel(rows, "softmax", {"axis": axis})
+
+
+@specialize("softmax_grad", jit=True)
+def softmax_grad(xp, y, d_y, *, axis):
+    loop = _loop("softmax_grad", y, axis, "mmm", d_y)
+    if loop is None:
+        return None
+
+    def rows(y, d_y, out=None):
+        d_x = _made(out, y.shape, y.dtype)
+        loop(*_rows(y, d_y, d_x))
+        return d_x
+
+    return or_kernel(rows, "softmax_grad", {"axis": axis})
+
+
+@specialize("softmax_with_cross_entropy", jit=True)
+def softmax_with_cross_entropy(xp, logits, label, *, soft_label, ignore_index, axis):
+    loop = None if soft_label else _loop("softmax_with_cross_entropy", logits, axis, "mlimv", label=label)
+    if loop is None:
+        return None
+
+    def rows(logits, label, out=None):
+        y_out, loss_out = out or (None, None)
+        y, loss = _made(y_out, logits.shape, logits.dtype), _made(loss_out, label.shape, logits.dtype)
+        x_rows, y_rows = _rows(logits, y)
+        label_flat, loss_flat = vectors(label, loss)
+        _check(loop(x_rows, label_flat, ignore_index, y_rows, loss_flat))
+        return y, loss
+
+    attrs = {"soft_label": soft_label, "ignore_index": ignore_index, "axis": axis}
+    return or_kernel(rows, "softmax_with_cross_entropy", attrs)
+
+
+@specialize("softmax_with_cross_entropy_grad", jit=True)
+def softmax_with_cross_entropy_grad(xp, probabilities, label, d_loss, *, soft_label, ignore_index, axis):
+    loop = None
+    if not soft_label:
+        loop = _loop("softmax_with_cross_entropy_grad", probabilities, axis, "mlvim", d_loss, label=label)
+    if loop is None:
+        return None
+
+    def rows(probabilities, label, d_loss, out=None):
+        d_x = _made(out, probabilities.shape, probabilities.dtype)
+        y_rows, d_rows = _rows(probabilities, d_x)
+        label_flat, d_flat = vectors(label, d_loss)
+        _check(loop(y_rows, label_flat, d_flat, ignore_index, d_rows))
+        return d_x
+
+    attrs = {"soft_label": soft_label, "ignore_index": ignore_index, "axis": axis}
+    return or_kernel(rows, "softmax_with_cross_entropy_grad", attrs)
+
+
+@specialize("cross_entropy", jit=True)
+def cross_entropy(xp, x, label, *, soft_label, ignore_index):
+    loop = None if soft_label else _loop("cross_entropy", x, -1, "mlinvv", label=label)
+    if loop is None:
+        return None
+    limit = x.dtype.type(_LIMIT)
+
+    def rows(x, label, out=None):
+        loss = _made(out, label.shape, x.dtype)
+        (x_rows,), (label_flat, loss_flat) = _rows(x), vectors(label, loss)
+        _check(loop(x_rows, label_flat, ignore_index, limit, loss_flat, np.empty_like(loss_flat)))
+        return loss
+
+    return or_kernel(rows, "cross_entropy", {"soft_label": soft_label, "ignore_index": ignore_index})
+
+
+@specialize("cross_entropy2", jit=True)
+def cross_entropy2(xp, x, label, *, ignore_index):
+    loop = _loop("cross_entropy", x, -1, "mlinvv", label=label)
+    if loop is None:
+        return None
+    limit, column = x.dtype.type(_LIMIT), (*x.shape[:-1], 1)
+
+    def rows(x, label, out=None):
+        loss_out, shape_out, match_out = out or (None, None, None)
+        loss, match = _made(loss_out, label.shape, x.dtype), _made(match_out, column, x.dtype)
+        (x_rows,), (label_flat, loss_flat, match_flat) = _rows(x), vectors(label, loss, match)
+        _check(loop(x_rows, label_flat, ignore_index, limit, loss_flat, match_flat))
+        return loss, _made(shape_out, (*x.shape, 0), x.dtype), match
+
+    return or_kernel(rows, "cross_entropy2", {"ignore_index": ignore_index})
+
+
+@specialize("cross_entropy_grad2", jit=True)
+def cross_entropy_grad2(xp, match, label, x_shape, d_loss, *, ignore_index):
+    x = x_shape._replace(shape=x_shape.shape[:-1])
+    loop = _loop("cross_entropy_grad2", x, -1, "vlvim", match, d_loss, label=label)
+    if loop is None:
+        return None
+
+    def rows(match, label, x_shape, d_loss, out=None):
+        d_x = _made(out, x.shape, match.dtype)
+        (d_rows,), (match_flat, label_flat, d_flat) = _rows(d_x), vectors(match, label, d_loss)
+        _check(loop(match_flat, label_flat, d_flat, ignore_index, d_rows))
+        return d_x
+
+    return or_kernel(rows, "cross_entropy_grad2", {"ignore_index": ignore_index})
+
+
+@specialize("cross_entropy_grad", jit=True)
+def cross_entropy_grad(xp, x, label, d_loss, *, soft_label, ignore_index):
+    loop = None if soft_label else _loop("cross_entropy_grad", x, -1, "mlvim", d_loss, label=label)
+    if loop is None:
+        return None
+
+    def rows(x, label, d_loss, out=None):
+        d_x = _made(out, x.shape, x.dtype)
+        x_rows, d_rows = _rows(x, d_x)
+        label_flat, d_flat = vectors(label, d_loss)
+        _check(loop(x_rows, label_flat, d_flat, ignore_index, d_rows))
+        return d_x
+
+    return or_kernel(rows, "cross_entropy_grad", {"soft_label": soft_label, "ignore_index": ignore_index})
