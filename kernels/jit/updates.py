@@ -1,5 +1,7 @@
 """Update rules in one loop each, with the bits of `minigraph.kernels.optimizer` and `adaptive_optimizer`.
 
+There is one exception: means and velocities that would be subnormal become 0.
+
 A rule is told by names: which of the kernel's arrays the loop writes over, in the loop's order, and which have one
 element. `shrink`, a keyword of the functions offered, is a number that the gradient is multiplied with first.
 """
@@ -22,6 +24,7 @@ from minigraph.kernels.optimizer import is_skipped, kept, length, ratio_of_lengt
 from minigraph.kernels.registry import find_kernel, specialize
 
 _LOOPS = Loops("updates")
+_LEAST_EPSILON = 1e-15
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class _Rule:
         Names of the arrays of one element that the loop takes.
     numbers : callable
         The numbers that the loop takes, of the attributes.
+    fades : bool
+        Whether the loop takes a number below which state becomes 0, last.
     """
 
     loop: Callable[[dict[str, Any]], str]
@@ -47,10 +52,16 @@ class _Rule:
     results: str
     single: str
     numbers: Callable[[dict[str, Any]], Sequence[float]]
+    fades: bool = True
 
 
 def _named(name: str) -> Callable[[dict[str, Any]], str]:
     return lambda attrs: name
+
+
+def _tiny(dtype: Any, attrs: dict[str, Any]) -> Any:
+    """Below what fading state becomes 0; 0 for an `epsilon` so small that a step might notice."""
+    return np.finfo(dtype).tiny if attrs.get("epsilon", 1.0) >= _LEAST_EPSILON else dtype.type(0)
 
 
 def _adam_numbers(a: dict[str, Any]) -> tuple[float, ...]:
@@ -59,7 +70,7 @@ def _adam_numbers(a: dict[str, Any]) -> tuple[float, ...]:
 
 _ADAM = "param moment1 moment2", "param moment1 moment2 beta1_pow beta2_pow", "rate beta1_pow beta2_pow"
 _RULES = {
-    "sgd": _Rule(_named("sgd"), "param", "param", "rate", lambda a: ()),
+    "sgd": _Rule(_named("sgd"), "param", "param", "rate", lambda a: (), fades=False),
     "momentum": _Rule(
         lambda a: "nesterov" if a["use_nesterov"] else "momentum",
         "param velocity", "param velocity", "rate", lambda a: (a["mu"],),
@@ -72,16 +83,18 @@ _RULES = {
     ),
     "adamax": _Rule(
         _named("adamax"), "param moment inf_norm", "param moment inf_norm beta1_pow", "rate beta1_pow",
-        lambda a: (a["beta1"], 1 - a["beta1"], a["beta2"], a["epsilon"]),
+        lambda a: (a["beta1"], 1 - a["beta1"], a["beta2"], a["epsilon"]), fades=False,
     ),
-    "adagrad": _Rule(_named("adagrad"), "param moment", "param moment", "rate", lambda a: (a["epsilon"],)),
+    "adagrad": _Rule(
+        _named("adagrad"), "param moment", "param moment", "rate", lambda a: (a["epsilon"],), fades=False
+    ),
     "decayed_adagrad": _Rule(
         _named("decayed_adagrad"), "param moment", "param moment", "rate",
-        lambda a: (a["decay"], 1 - a["decay"], a["epsilon"]),
+        lambda a: (a["decay"], 1 - a["decay"], a["epsilon"]), fades=False,
     ),
     "adadelta": _Rule(
         _named("adadelta"), "param squared_grad squared_update", "param squared_grad squared_update", "",
-        lambda a: (a["rho"], 1 - a["rho"], a["epsilon"]),
+        lambda a: (a["rho"], 1 - a["rho"], a["epsilon"]), fades=False,
     ),
     "rmsprop": _Rule(
         lambda a: "centered_rmsprop" if a["centered"] else "rmsprop",
@@ -107,7 +120,9 @@ def update_loop(type: str, arrays: Sequence[Any], attrs: dict[str, Any]) -> Call
         return None
     if any(given[name] is None for name in results):
         return None
-    numbers = [given["param"].dtype.type(value) for value in rule.numbers(attrs)]
+    dtype = given["param"].dtype
+    numbers = [dtype.type(value) for value in rule.numbers(attrs)]
+    numbers += [_tiny(dtype, attrs)] if rule.fades else []
     types = [given[state[0]], given["grad"], *(given[name] for name in state[1:])]
     loop = elementwise_loop(_LOOPS, rule.loop(attrs), types, [given[name] for name in single], 1 + len(numbers))
     if loop is None:
@@ -209,11 +224,12 @@ for _type in _RULES:
 def lamb(
     xp, param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, skip, *, weight_decay, beta1, beta2, epsilon
 ):  # fmt: skip
-    loop = elementwise_loop(_LOOPS, "lamb_step", [param, grad, moment1, moment2, param], [], 7)
+    loop = elementwise_loop(_LOOPS, "lamb_step", [param, grad, moment1, moment2, param], [], 8)
     if loop is None or rate.shape != (1,):
         return None
     attrs = {"weight_decay": weight_decay, "beta1": beta1, "beta2": beta2, "epsilon": epsilon}
     numbers = [param.dtype.type(value) for value in (1, *_adam_numbers(attrs), weight_decay)]
+    numbers.append(_tiny(param.dtype, attrs))
 
     def update(param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, skip, out=None):
         buffers = out or (None,) * 3
