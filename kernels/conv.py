@@ -134,7 +134,7 @@ def _wide(x) -> Any:
 def _convolve(xp, images, weights, bias, laid, groups, result) -> None:
     """Write to the images `result` the filters times the windows, and the bias."""
     each = len(weights) // groups
-    if _has_long_rows(laid, len(images)):
+    if _has_long_rows(xp, laid, len(images)):
         source, target = _convolved_rows(xp, images, weights, laid, groups), _apart(result, 1, groups)
         along_filters: tuple[int, ...] = (groups, each, 1, 1)
     else:
@@ -154,7 +154,7 @@ def _convolve(xp, images, weights, bias, laid, groups, result) -> None:
 
 def _spread(xp, d, weights, laid, groups, result) -> None:
     """Write to the images `result` the sum of ``Filter' @ d`` where the windows are."""
-    if _has_long_rows(laid, len(d)):
+    if _has_long_rows(xp, laid, len(d)):
         source, target = _spread_rows(xp, d, weights, laid, groups, result.shape), _apart(result, 1, groups)
     else:
         rows = weights.reshape(groups, len(weights) // groups, math.prod(weights.shape[1:]))
@@ -168,7 +168,7 @@ def _spread(xp, d, weights, laid, groups, result) -> None:
 
 def _filter_gradient(xp, images, d, shape, laid, groups) -> Any:
     """The products of windows and gradients, added up over all windows of all images, in the `shape` of the filters."""
-    if _has_long_rows(laid, len(images)):
+    if _has_long_rows(xp, laid, len(images)):
         return _filter_gradient_of_rows(xp, images, d, shape, laid, groups)
     windows = windows_of(xp, padded(xp, images, laid, 0), laid)
     batch, channels, height, width = windows.shape[:4]
@@ -178,11 +178,12 @@ def _filter_gradient(xp, images, d, shape, laid, groups) -> Any:
     return xp.matmul(by_filter, by_element.swapaxes(1, 2)).reshape(shape)
 
 
-def _has_long_rows(laid, batch) -> bool:
+def _has_long_rows(xp, laid, batch) -> bool:
     """Whether rows of windows, with the batch innermost, are quicker than images one by one."""
     height, width = laid
-    is_image = height.size == width.size == 1
-    return not is_image and width.count * batch >= _LONG_ROW and (width.stride == 1 or batch >= _MANY_IMAGES)
+    if xp is not np or height.size == width.size == 1:
+        return False  # a GPU moves short runs as well
+    return width.count * batch >= _LONG_ROW and (width.stride == 1 or batch >= _MANY_IMAGES)
 
 
 # Image by image

@@ -188,6 +188,8 @@ class _Sum:
         """The sum; if there was no run, zeros like the array `like`, or no rows of it if that is the type."""
         if self._rows:
             return joined(self._xp, self._rows)
+        if self._total is None and like is None:
+            return None  # what has no value, in a branch that was not taken, has no gradient
         if tensor_type is not None and tensor_type.is_rows:
             return no_rows(self._xp, like)
         return self._xp.zeros_like(like) if self._total is None else self._total

@@ -122,7 +122,7 @@ def recurrent_grad(
     """Gradient of `recurrent`: run the block `sub_block` for each entry, in the opposite order."""
 
 
-@op("rnn_memory_helper", inputs="X", outputs="Out", grad=fused("X", "Out"))
+@op("rnn_memory_helper", inputs="X", outputs="Out", grad=fused("X", "Out", linear=True))
 def rnn_memory_helper(x: TensorType, *, dtype: int = 5) -> TensorType:
     """``Out = X``, under the name that `recurrent` looks for."""
     return x

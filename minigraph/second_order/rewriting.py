@@ -70,8 +70,14 @@ class Rewriting:
 
     # The operator
 
+    def var(self, name: str) -> Variable:
+        """A variable that the operator sees; of a sub-block also those around it."""
+        found = self.block.find_var(name)
+        assert found is not None, name
+        return found
+
     def __getitem__(self, slot: str) -> Variable:
-        return self.block.var(self.op.inputs[slot][0])
+        return self.var(self.op.inputs[slot][0])
 
     def given(self, slot: str) -> Variable | None:
         """What is in an input slot that may be left out."""
@@ -79,7 +85,7 @@ class Rewriting:
 
     def all(self, slot: str) -> list[Variable]:
         """What is in an input slot of several."""
-        return [self.block.var(name) for name in self.op.inputs[slot]]
+        return [self.var(name) for name in self.op.inputs[slot]]
 
     def forward(self, slot: str, through: str) -> Variable:
         """An input of the forward operator that its gradient does not read, by way of an output that it does."""
@@ -90,7 +96,7 @@ class Rewriting:
                 f"{self[through].name}, is in the program",
                 site=self.op.site,
             )
-        return self.block.var(maker.inputs[slot][0])
+        return self.var(maker.inputs[slot][0])
 
     def wants(self, slot: str) -> bool:
         """Whether the gradient in this output slot is asked for."""
