@@ -10,7 +10,7 @@ import itertools
 import linecache
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from types import CodeType, TracebackType
 from typing import Any, NamedTuple
@@ -281,7 +281,7 @@ def bind_body(step: Step, compiled: Compiled) -> Callable[..., Any]:
     """The kernel of an operator of control flow from the function of its sub-block."""
     call, steps = step.call, step.body
     assert call is not None and steps is not None
-    shared = fetches_to_copy(steps)
+    shared = fetches_to_copy(steps, call.private)
 
     def kernel(xp: Any, values: Any, *, rng: Any) -> list[Any]:
         def body(given: Sequence[Any]) -> Sequence[Any]:
@@ -291,19 +291,27 @@ def bind_body(step: Step, compiled: Compiled) -> Callable[..., Any]:
                 raise _blame(compiled, error) from error
             return [value.copy() if copy else value for value, copy in zip(taken, shared, strict=True)]
 
-        return call.run(body, values, xp)
+        return _distinct(call.run(body, values, xp))
 
     return kernel
 
 
-def fetches_to_copy(steps: Steps) -> list[bool]:
-    """Which fetches may share memory with a feed, with state, or with a fetch before them."""
-    shared = {id(value.root) for value in (*steps.feeds, *steps.state)}
-    flags = []
-    for value in steps.fetches:
-        flags.append(id(value.root) in shared)
-        shared.add(id(value.root))
-    return flags
+def fetches_to_copy(steps: Steps, private: Collection[str]) -> list[bool]:
+    """Which fetches may share memory with a feed that is not private."""
+    shared = {id(value) for value in steps.feeds if value.name not in private}
+    return [id(value.root) in shared for value in steps.fetches]
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    """Copies of the arrays whose memory one before them has."""
+    seen: set[int] = set()
+    for i, value in enumerate(values):
+        if hasattr(value, "base"):
+            root = id(value if value.base is None else value.base)
+            if root in seen:
+                values[i] = value.copy()
+            seen.add(root)
+    return values
 
 
 def _blame(compiled: Compiled, error: Exception) -> Exception:

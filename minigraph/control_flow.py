@@ -49,6 +49,8 @@ class Call:
         self.writes: list[str] = []
         self.given: list[str] = []
         self.taken: list[str] = []
+        self.private: set[str] = set()
+        """Of what is given, values whose memory nobody else writes to as long as what is taken is used."""
 
     def must_have(self, name: str) -> bool:
         """Whether a variable has to have a value for the operator to run."""
@@ -176,13 +178,18 @@ class _Sum:
     def __init__(self, xp: Any) -> None:
         self._xp = xp
         self._total: Any = None
+        self._is_own = False
+        """Whether the memory of the total is nobody else's."""
         self._rows: list[SparseRows] = []
 
     def add(self, part: Any) -> None:
         if isinstance(part, SparseRows):
             self._rows.append(part)
+        elif self._is_own:
+            self._total += part
         else:
-            self._total = part if self._total is None else self._total + part
+            self._is_own = self._total is not None
+            self._total = self._total + part if self._is_own else part
 
     def total(self, tensor_type: TensorType | None, like: Any) -> Any:
         """The sum; if there was no run, zeros like the array `like`, or no rows of it if that is the type."""
@@ -214,6 +221,7 @@ class _Repeated(Call):
         self.saved = Saved() if op.attrs.get("is_test") else saved_by(self.body)
         self.given = self.touched
         self.taken = [*self.written, *self.saved.local]
+        self.private = set(self.written)
 
     def settle_types(self) -> None:
         if len(self.conditions) == 1:
@@ -296,6 +304,7 @@ class _RepeatedGrad(Call):
         self.reads = _unique(slot_names(op.inputs), self.touched)
         self.writes = [*self.written, *(outer for _, outer in wanted.values())]
         self.given = [*self.saved.names, *self.carried, *self.outer]
+        self.private = {*self.saved.names, *self.carried, *self.written}
         self.taken = [*self.written, *self.carried, *self.summed]
 
     def _inner_incoming(self) -> Sequence[str]:
@@ -374,6 +383,8 @@ class _Recurrent(Call):
         saved = saved_by(self.body) if op.attr("is_train") else Saved()
         self.saved = saved.local
         self.taken = [*self.states, *self.results, *self.saved]
+        # The gradient reads sequences and first states too, so they are there as long as the scopes are.
+        self.private = {*self.sequences, *self.ex_states}
 
     def bind_types(self) -> None:
         for name in self.sequences:
@@ -458,6 +469,7 @@ class _RecurrentGrad(Call):
         self.reads = _unique(slot_names(op.inputs), self.touched)
         self.writes = [*self.sequences.values(), *self.initial.values(), *self.parameters.values()]
         self.given = [*self.saved, *self.results, *self.state_grads, *self.outer]
+        self.private = set(self.saved) - {*self._slot("inputs"), *op.attr("ex_states")}
         self.carried = [name for name in self.ex_state_grads if name in self.body.vars]
         self.taken = [*self.carried, *self.sequences, *self.parameters]
 

@@ -1,0 +1,99 @@
+"""A loop is its body written out: drawn bodies, results and gradients."""
+
+import numpy as np
+from both_executors import numbers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import minigraph as fluid
+from minigraph import layers
+from minigraph.backward import append_backward
+from minigraph.interpreter import Interpreter
+from minigraph.verify import verify
+
+UNARY = {"tanh": layers.tanh, "square": layers.square, "sigmoid": layers.sigmoid, "half": lambda x: x * 0.5}
+BINARY = {
+    "add": lambda x, y: x + y,
+    "mul": lambda x, y: x * y,
+    "matmul": layers.matmul,
+    "max": lambda x, y: layers.elementwise_max(x, y),
+}
+NAMES = ("a", "b", "x", "w")
+"""Two variables that go from run to run, and two that are only read."""
+
+
+@st.composite
+def expressions(draw, depth=2):
+    """A nested tuple that says what to compute from the variables."""
+    kind = draw(st.sampled_from(("name", "unary", "binary", "branch"))) if depth else "name"
+    if kind == "name":
+        return draw(st.sampled_from(NAMES))
+    if kind == "unary":
+        return draw(st.sampled_from(sorted(UNARY))), draw(expressions(depth - 1))
+    left, right = draw(expressions(depth - 1)), draw(expressions(depth - 1))
+    return ("branch" if kind == "branch" else draw(st.sampled_from(sorted(BINARY)))), left, right
+
+
+def compute(expression, values, i):
+    """The variable for an expression in run `i`, a Python number or a Variable."""
+    if isinstance(expression, str):
+        return values[expression]
+    kind, *parts = expression
+    if kind == "branch":
+        left, right = parts
+        if isinstance(i, int):
+            return compute(left if i % 2 == 0 else right, values, i)
+        even = layers.equal(i % 2, layers.fill_constant([1], "int64", 0))
+        return layers.cond(even, lambda: compute(left, values, i) * 1.0, lambda: compute(right, values, i) * 1.0)
+    operands = [compute(part, values, i) for part in parts]
+    return (UNARY.get(kind) or BINARY[kind])(*operands)
+
+
+def gradients(bodies, times, is_loop, executor):
+    """The results and the gradients with respect to what is fed."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        fed = {}
+        for name in NAMES:
+            fed[name] = fluid.data(name, [2, 2], "float64")
+            fed[name].stop_gradient = False
+        start = {name: fed[name] * 1.0 for name in ("a", "b")}
+        fixed = {name: fed[name] for name in ("x", "w")}
+        if is_loop:
+            n = fluid.data("n", [1], "int64")
+            _, a, b = layers.while_loop(
+                lambda i, a, b: i < n,
+                lambda i, a, b: [i + 1, *(compute(body, {"a": a, "b": b, **fixed}, i) * 1.0 for body in bodies)],
+                [layers.fill_constant([1], "int64", 0), start["a"], start["b"]],
+            )
+        else:
+            for i in range(times):
+                updated = [compute(body, {**start, **fixed}, i) * 1.0 for body in bodies]
+                start = dict(zip(("a", "b"), updated, strict=True))
+            a, b = start["a"], start["b"]
+        loss = layers.reduce_sum(a * 2.0 + layers.tanh(b))
+        append_backward(loss)
+        verify(main)
+        assert fluid.Program.parse(str(main)).equals(main)
+        block = main.global_block()
+        wanted = [name for name in NAMES if block.has_var(f"{name}@GRAD")]
+    feed = {name: numbers(2, 2, seed=seed) for seed, name in enumerate(NAMES)}
+    feed |= {"n": np.array([times])} if is_loop else {}
+    fetch = [a.name, b.name, loss.name, *(f"{name}@GRAD" for name in wanted)]
+    found = dict(zip(fetch, executor.run(main, feed=feed, fetch_list=fetch, scope=fluid.Scope()), strict=True))
+    return [found[a.name], found[b.name]], {name: found.get(f"{name}@GRAD", np.zeros((2, 2))) for name in NAMES}
+
+
+@given(st.tuples(expressions(), expressions()), st.integers(0, 3))
+@settings(deadline=None, max_examples=60)
+def test_a_loop_gives_what_its_body_written_out_gives(bodies, times):
+    expected, expected_grads = gradients(bodies, times, False, fluid.Executor())
+    found, grads = gradients(bodies, times, True, fluid.Executor())
+    stepwise, stepwise_grads = gradients(bodies, times, True, Interpreter())
+    for a, b, c in zip(expected, found, stepwise, strict=True):
+        assert np.allclose(a, b, rtol=1e-12, equal_nan=True)
+        assert b.tobytes() == c.tobytes()
+    for name in NAMES:
+        scale = max(1.0, np.abs(expected_grads[name]).max())
+        assert np.allclose(expected_grads[name], grads[name], rtol=1e-9, atol=1e-12 * scale, equal_nan=True), name
+        assert grads[name].tobytes() == stepwise_grads[name].tobytes(), name
