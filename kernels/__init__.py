@@ -27,6 +27,7 @@ import minigraph.kernels.norm
 import minigraph.kernels.normalization
 import minigraph.kernels.optimizer
 import minigraph.kernels.pool
+import minigraph.kernels.printing
 import minigraph.kernels.products
 import minigraph.kernels.random
 import minigraph.kernels.rectifier

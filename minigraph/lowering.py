@@ -130,7 +130,7 @@ def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str
     for name in fetch_names:
         if block.find_var(name) is None:
             raise NotFoundError(f"fetch: the program has no variable {name!r}", hint=suggest(name, block.vars))
-    kept = needed(block, fetch_names)
+    kept = needed(block, fetch_names, keeps=lambda op: op.definition.has_effect)
     private = Program()
     private.roots = tuple(fetch_names)
     target = private.global_block()

@@ -260,17 +260,19 @@ class OpDef:
     doc: str
     forward: str | None = None
     """For a gradient operator, the type it is the gradient of."""
+    has_effect: bool = False
+    """Whether operators do something besides computing their results, and run though nobody reads these."""
     updates: tuple[str, ...] = ()
     """Output slots whose variables may keep what they held before, or a part of it; so the operator reads them too."""
     input_slots: Mapping[str, Slot] = field(init=False)
     output_slots: Mapping[str, Slot] = field(init=False)
     has_hidden_names: bool = field(init=False)
-    """Whether operators may read or write variables that stand in none of their slots, or not in those of that side."""
+    """Whether operators may read, write or do what their slots do not say, so that rewrites leave them alone."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_slots", {slot.name: slot for slot in self.inputs})
         object.__setattr__(self, "output_slots", {slot.name: slot for slot in self.outputs})
-        object.__setattr__(self, "has_hidden_names", bool(self.updates) or SUB_BLOCK in self.attrs)
+        object.__setattr__(self, "has_hidden_names", bool(self.updates) or SUB_BLOCK in self.attrs or self.has_effect)
 
     def convert_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes that differ from their defaults, checked and converted to the declared types.
@@ -376,6 +378,7 @@ def op(
     backend_attrs: Mapping[str, Any] | None = None,
     forward: str | None = None,
     updates: str = "",
+    has_effect: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Define an operator type; the decorated function infers the output types.
 
@@ -401,6 +404,8 @@ def op(
     updates : str
         Output slots whose variables may keep what they held; see `OpDef`. A kernel gets the values before the
         operator, None where there are none, behind the inputs.
+    has_effect : bool
+        It does something besides computing its results.
     """
 
     def decorate(infer: Callable[..., Any]) -> Callable[..., Any]:
@@ -423,6 +428,7 @@ def op(
             doc=inspect.cleandoc(infer.__doc__ or ""),
             forward=forward,
             updates=tuple(updates.split()),
+            has_effect=has_effect,
         )
         define(definition)
         if isinstance(grad, FusedGrad):

@@ -247,6 +247,7 @@ _FIELD_ATTRS = {
     "op_role": lambda op: int(op.role) & 0xFFFF,
     "op_role_var": lambda op: list(op.role_vars),
     "op_namescope": lambda op: op.namescope,
+    "op_input_names": lambda op: tuple(op.input_arg_names),
 }
 
 

@@ -110,8 +110,12 @@ def redirect(op: Operator, names: Mapping[str, str]) -> None:
 
 @cache
 def is_random(op_type: str) -> bool:
-    """Whether operators of this type may draw random numbers; those that run a sub-block may."""
-    if SUB_BLOCK in definition_of(op_type).attrs:
+    """Whether operators of this type may draw random numbers, or do something else besides computing their results.
+
+    Those that run a sub-block may.
+    """
+    definition = definition_of(op_type)
+    if SUB_BLOCK in definition.attrs or definition.has_effect:
         return True
     kernel = find_kernel(op_type, "cpu")
     return kernel is not None and kernel.takes_rng

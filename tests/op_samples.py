@@ -945,6 +945,7 @@ _CHOICES = [
 
 WITHOUT_SAMPLES = {
     # They run a block, or leave an output without a value.
+    "print": "test_print.py",
     **dict.fromkeys(("while", "conditional_block", "recurrent", "select_output"), "test_control_flow.py"),
     **dict.fromkeys(
         ("write_to_array", "read_from_array", "lod_array_length", "tensor_array_to_tensor"), "test_arrays.py"

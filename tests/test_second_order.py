@@ -13,6 +13,7 @@ from minigraph.second_order import RULES
 
 WITHOUT = {
     **dict.fromkeys(("while", "recurrent"), "the gradient of a block of gradients that runs repeatedly is not built"),
+    "print": "its gradient is one of it",
     **dict.fromkeys(("write_to_array", "read_from_array", "tensor_array_to_tensor"), "only loops need arrays"),
 }
 """Operators with a gradient that has none, with the reason."""

@@ -23,6 +23,7 @@ import minigraph.ops.norm
 import minigraph.ops.normalization
 import minigraph.ops.optimizer
 import minigraph.ops.pool
+import minigraph.ops.printing
 import minigraph.ops.products
 import minigraph.ops.random
 import minigraph.ops.rectifier
