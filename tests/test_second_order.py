@@ -12,7 +12,7 @@ from minigraph.opdef import FusedGrad, all_definitions, definition_of
 from minigraph.second_order import RULES
 
 WITHOUT = {
-    **dict.fromkeys(("while", "recurrent"), "the gradient of a block of gradients that runs repeatedly is not built"),
+    "while": "the gradient of a block of gradients that runs an unknown number of times is not built",
     "print": "its gradient is one of it",
     **dict.fromkeys(("write_to_array", "read_from_array", "tensor_array_to_tensor"), "only loops need arrays"),
 }
@@ -140,7 +140,7 @@ def test_every_differentiable_operator_has_a_second_gradient_or_a_reason_why_not
         if isinstance(rule, FusedGrad) and definition.type not in WITHOUT:
             assert rule.type in RULES or definition_of(rule.type).grad is not None, definition.type
     differentiable = {each.type for each in all_definitions() if each.grad is not None and each.forward is None}
-    elsewhere = {"conditional_block", "select_input", "select_output"}  # below, as parts of a branch
+    elsewhere = {"conditional_block", "recurrent", "select_input", "select_output"}  # test_second_order_blocks.py
     assert differentiable == {sample.op for sample in ROWS} | set(WITHOUT) | elsewhere
 
 
@@ -325,78 +325,3 @@ def test_a_gradient_penalty_through_a_network_with_a_batch_of_unknown_size():
             expected[index] = (ends[0] - ends[1]) / 2e-5
         scope.var(name).get_tensor().set(array)
         assert np.allclose(value, expected, rtol=1e-5, atol=1e-8), name
-
-
-def branching(value):
-    """A network with layers in both branches; the gradients of a penalty on its slope, by parameter."""
-    layers = fluid.layers
-    main, startup = fluid.Program(), fluid.Program()
-    startup.random_seed = 3
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
-        x = fluid.data("x", [None, 3], "float64")
-        x.stop_gradient = False
-        switch = fluid.data("switch", [1], "float64")
-        h = layers.fc(x, 4, act="tanh")
-        is_low = layers.less_than(switch, layers.fill_constant([1], "float64", 0.0))
-        h = layers.cond(is_low, lambda: layers.fc(h, 2, act="sigmoid"), lambda: layers.square(layers.fc(h, 2)) * 0.5)
-        label = fluid.data("label", [None, 1], "int64")
-        (slope,) = fluid.gradients(layers.softmax_with_cross_entropy(h, label), x)
-        penalty = layers.reduce_sum(layers.square(slope))
-        pairs = fluid.append_backward(penalty)
-        fluid.verify(main)
-    feed = {"x": np.random.default_rng(8).standard_normal((4, 3)), "switch": np.array([value])}
-    feed["label"] = np.array([[0], [1], [1], [0]])
-    return main, startup, feed, penalty, pairs
-
-
-@pytest.mark.parametrize("value", [-1.0, 1.0])
-def test_a_gradient_penalty_through_a_branch(value):
-    main, startup, feed, penalty, pairs = branching(value)
-    exe, scope = fluid.Executor(), fluid.Scope()
-    exe.run(startup, scope=scope)
-    found = exe.run(main, feed, [grad for _, grad in pairs], scope=scope)
-    specified = fluid.Interpreter().run(main, feed, [grad for _, grad in pairs], scope=scope)
-    rng = np.random.default_rng(9)
-    assert len(pairs) == 6
-    for (param, _), grad, same in zip(pairs, found, specified, strict=True):
-        assert grad.tobytes() == same.tobytes()
-        tensor = scope.find_var(param.name).get_tensor()
-        array, direction = np.array(tensor), rng.uniform(-1, 1, param.shape)
-        ends = []
-        for step in (1e-5, -1e-5):
-            tensor.set(array + step * direction)
-            ends.append(exe.run(main, feed, [penalty], scope=scope)[0].item())
-        tensor.set(array)
-        expected = (ends[0] - ends[1]) / 2e-5
-        assert np.isclose(np.vdot(grad, direction), expected, rtol=1e-6, atol=1e-9), param.name
-    assert [grad.any() for grad in found] == [True, True, value < 0, value < 0, value > 0, value > 0]
-
-
-def test_any_order_through_a_branch():
-    layers = fluid.layers
-    with fluid.program_guard(fluid.Program(), fluid.Program()):
-        x, switch = fluid.data("x", [3], "float64"), fluid.data("switch", [1], "float64")
-        x.stop_gradient = False
-        is_low = layers.less_than(switch, layers.fill_constant([1], "float64", 0.0))
-        y = layers.cond(is_low, lambda: layers.square(x) * x, lambda: layers.sin(x))
-        orders = []
-        for _ in range(3):
-            (y,) = fluid.gradients(y, x)
-            orders.append(y)
-        v = np.array([0.5, -1.0, 2.0])
-        for sign, expected in ((-1.0, (3 * v**2, 6 * v, 6 + 0 * v)), (1.0, (np.cos(v), -np.sin(v), -np.cos(v)))):
-            found = fluid.Executor().run(feed={"x": v, "switch": np.array([sign])}, fetch_list=orders)
-            for value, known in zip(found, expected, strict=True):
-                np.testing.assert_allclose(value, known, rtol=1e-12)
-
-
-def test_a_branch_in_a_branch_is_refused_with_the_reason():
-    layers = fluid.layers
-    with fluid.program_guard(fluid.Program(), fluid.Program()):
-        x = fluid.data("x", [1], "float64")
-        x.stop_gradient = False
-        yes = layers.less_than(layers.fill_constant([1], "float64", 0.0), layers.fill_constant([1], "float64", 1.0))
-        y = layers.cond(yes, lambda: layers.cond(yes, lambda: x * x, lambda: x), lambda: x)
-        (grad,) = fluid.gradients(y, x)
-        with pytest.raises(ProgramError, match="cannot pass through this branch: it has branches or loops of its own"):
-            fluid.gradients(grad, x)

@@ -11,7 +11,7 @@ operator's gradient is the operator itself, and definitions say so (`minigraph.o
 from __future__ import annotations
 
 import minigraph.second_order.activation
-import minigraph.second_order.branches
+import minigraph.second_order.blocks
 import minigraph.second_order.clip
 import minigraph.second_order.elementwise
 import minigraph.second_order.indexing

@@ -1,0 +1,199 @@
+"""Gradients of gradients through operators that run blocks: branches and recurrent networks."""
+
+import numpy as np
+import pytest
+
+import minigraph as fluid
+from minigraph.errors import ProgramError
+
+
+def checked(main, startup, feed, penalty, pairs):
+    """The gradients of `penalty` by the variables of `pairs`, compared with central differences and the interpreter."""
+    fluid.verify(main)
+    exe, scope, grads = fluid.Executor(), fluid.Scope(), [grad for _, grad in pairs]
+    exe.run(startup, scope=scope)
+    found = exe.run(main, feed, grads, scope=scope)
+    specified = fluid.Interpreter().run(main, feed, grads, scope=scope)
+    rng = np.random.default_rng(9)
+
+    def value_at(name, array):
+        if name in feed:
+            return exe.run(main, {**feed, name: array}, [penalty], scope=scope)[0].item()
+        tensor = scope.find_var(name).get_tensor()
+        before = np.array(tensor)
+        tensor.set(array)
+        value = exe.run(main, feed, [penalty], scope=scope)[0].item()
+        tensor.set(before)
+        return value
+
+    for (var, _), grad, same in zip(pairs, found, specified, strict=True):
+        assert grad.tobytes() == same.tobytes()
+        at = feed[var.name] if var.name in feed else np.array(scope.find_var(var.name).get_tensor())
+        assert grad.shape == at.shape
+        direction = rng.uniform(-1, 1, at.shape)
+        ends = [value_at(var.name, at + step * direction) for step in (1e-5, -1e-5)]
+        expected = (ends[0] - ends[1]) / 2e-5
+        assert np.isclose(np.vdot(grad, direction), expected, rtol=1e-6, atol=1e-8), var.name
+    return found
+
+
+# Branches
+
+
+def branching(value):
+    """A network with layers in both branches; the gradients of a penalty on its slope, by parameter."""
+    layers = fluid.layers
+    main, startup = fluid.Program(), fluid.Program()
+    startup.random_seed = 3
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 3], "float64")
+        x.stop_gradient = False
+        switch = fluid.data("switch", [1], "float64")
+        h = layers.fc(x, 4, act="tanh")
+        is_low = layers.less_than(switch, layers.fill_constant([1], "float64", 0.0))
+        h = layers.cond(is_low, lambda: layers.fc(h, 2, act="sigmoid"), lambda: layers.square(layers.fc(h, 2)) * 0.5)
+        label = fluid.data("label", [None, 1], "int64")
+        (slope,) = fluid.gradients(layers.softmax_with_cross_entropy(h, label), x)
+        penalty = layers.reduce_sum(layers.square(slope))
+        pairs = fluid.append_backward(penalty)
+        fluid.verify(main)
+    feed = {"x": np.random.default_rng(8).standard_normal((4, 3)), "switch": np.array([value])}
+    feed["label"] = np.array([[0], [1], [1], [0]])
+    return main, startup, feed, penalty, pairs
+
+
+@pytest.mark.parametrize("value", [-1.0, 1.0])
+def test_a_gradient_penalty_through_a_branch(value):
+    main, startup, feed, penalty, pairs = branching(value)
+    found = checked(main, startup, feed, penalty, pairs)
+    assert [grad.any() for grad in found] == [True, True, value < 0, value < 0, value > 0, value > 0]
+
+
+def test_any_order_through_a_branch():
+    layers = fluid.layers
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, switch = fluid.data("x", [3], "float64"), fluid.data("switch", [1], "float64")
+        x.stop_gradient = False
+        is_low = layers.less_than(switch, layers.fill_constant([1], "float64", 0.0))
+        y = layers.cond(is_low, lambda: layers.square(x) * x, lambda: layers.sin(x))
+        orders = []
+        for _ in range(3):
+            (y,) = fluid.gradients(y, x)
+            orders.append(y)
+        v = np.array([0.5, -1.0, 2.0])
+        for sign, expected in ((-1.0, (3 * v**2, 6 * v, 6 + 0 * v)), (1.0, (np.cos(v), -np.sin(v), -np.cos(v)))):
+            found = fluid.Executor().run(feed={"x": v, "switch": np.array([sign])}, fetch_list=orders)
+            for value, known in zip(found, expected, strict=True):
+                np.testing.assert_allclose(value, known, rtol=1e-12)
+
+
+def test_a_branch_in_a_branch_is_refused_with_the_reason():
+    layers = fluid.layers
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [1], "float64")
+        x.stop_gradient = False
+        yes = layers.less_than(layers.fill_constant([1], "float64", 0.0), layers.fill_constant([1], "float64", 1.0))
+        y = layers.cond(yes, lambda: layers.cond(yes, lambda: x * x, lambda: x), lambda: x)
+        (grad,) = fluid.gradients(y, x)
+        with pytest.raises(ProgramError, match="cannot pass through this branch: it has branches or loops of its own"):
+            fluid.gradients(grad, x)
+
+
+# Recurrent networks
+
+
+def recurring(steps, batch, reverse, wants=("x", "h0")):
+    """A network with two states, of which one is a result; the gradients of a penalty on its slope by all it reads."""
+    layers = fluid.layers
+    main, startup = fluid.Program(), fluid.Program()
+    startup.random_seed = 4
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x, h0 = fluid.data("x", [steps, batch, 3], "float64"), fluid.data("h0", [batch, 4], "float64")
+        gain = layers.create_parameter([4], "float64", "gain", default_initializer=fluid.initializer.Constant(0.7))
+        x.stop_gradient, h0.stop_gradient = "x" not in wants, "h0" not in wants
+        network = layers.StaticRNN()
+        with network.step():
+            entry, hidden = network.step_input(x), network.memory(init=h0)
+            total = network.memory(shape=[-1, 4], batch_ref=entry, init_value=0.1)
+            after = layers.tanh(layers.fc(entry, 4) + layers.fc(hidden, 4) * gain)
+            network.update_memory(hidden, after)
+            network.update_memory(total, total * 0.5 + layers.square(after))
+            network.step_output(layers.sigmoid(after))
+            network.step_output(total)
+        if reverse:
+            (op,) = [op for op in main.global_block().ops if op.type == "recurrent"]
+            op.set_attr("reverse", True)
+        first, second = network()
+        sources = [var for var in (x, h0) if not var.stop_gradient] or [gain]
+        slopes = fluid.gradients([layers.square(first), second], sources)
+        penalty = layers.sums([layers.reduce_sum(layers.square(slope)) for slope in slopes])
+        wanted = [*(var for var in (x, h0) if not var.stop_gradient), *main.all_parameters()]
+        pairs = list(zip(wanted, fluid.gradients(penalty, wanted), strict=True))
+    rng = np.random.default_rng(10)
+    feed = {"x": rng.standard_normal((4, 2, 3)), "h0": rng.standard_normal((2, 4))}
+    return main, startup, feed, penalty, [(var, grad) for var, grad in pairs if grad is not None]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("steps", "batch"), [(4, 2), (None, None)])
+def test_a_gradient_penalty_through_a_recurrent_network(steps, batch, reverse):
+    main, startup, feed, penalty, pairs = recurring(steps, batch, reverse)
+    assert [var.name for var, _ in pairs][:3] == ["x", "h0", "gain"]
+    assert len(checked(main, startup, feed, penalty, pairs)) == 7
+
+
+@pytest.mark.parametrize("wants", [("x",), ("h0",), ()])
+def test_only_some_gradients_of_a_recurrent_network(wants):
+    main, startup, feed, penalty, pairs = recurring(4, 2, False, wants)
+    assert len(checked(main, startup, feed, penalty, pairs)) == 5 + len(wants)
+
+
+def test_a_program_with_second_gradients_of_blocks_is_text_and_copies():
+    for made in (branching(1.0), recurring(4, 2, True)):
+        main = made[0]
+        assert fluid.Program.parse(str(main)).equals(main)
+        assert main.clone().equals(main)
+
+
+def test_a_network_without_states():
+    layers = fluid.layers
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [3, 2], "float64")
+        x.stop_gradient = False
+        network = layers.StaticRNN()
+        with network.step():
+            network.step_output(layers.exp(network.step_input(x)))
+        y = network()
+        for _ in range(3):
+            (y,) = fluid.gradients(y, x)
+        value = np.random.default_rng(0).standard_normal((3, 2))
+        (found,) = fluid.Executor().run(feed={"x": value}, fetch_list=[y])
+    np.testing.assert_allclose(found, np.exp(value), rtol=1e-12)
+
+
+@pytest.mark.parametrize("is_between", [True, False])
+def test_what_a_network_read_must_be_there_as_it_was(is_between):
+    layers = fluid.layers
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        x = fluid.data("x", [3, 2], "float64")
+        x.stop_gradient = False
+        factor = layers.create_global_var([1], 2.0, "float64", persistable=True)
+        network = layers.StaticRNN()
+        with network.step():
+            network.step_output(layers.square(network.step_input(x)) * factor)
+        y = network()
+        if is_between:
+            layers.increment(factor)
+        (grad,) = fluid.gradients(y, x)
+        if is_between:
+            with pytest.raises(ProgramError, match=r"increment overwrites .*, which it reads"):
+                fluid.gradients(grad, x)
+            return
+        layers.increment(factor)
+        (second,) = fluid.gradients(layers.square(grad), x)
+    exe, scope = fluid.Executor(), fluid.Scope()
+    exe.run(startup, scope=scope)
+    value = np.random.default_rng(0).standard_normal((3, 2))
+    (found,) = exe.run(main, {"x": value}, [second], scope=scope)
+    np.testing.assert_allclose(found, 2 * (2 * 2 * value) * 4, rtol=1e-12)
