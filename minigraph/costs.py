@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from minigraph.lowering import Step, Value
+from minigraph.lowering import Joined, Step, Value
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ def cost(step: Step) -> Cost:
     return Cost(step.op.type, FLOPS.get(step.op.type, _per_output(1))(step), moved)
 
 
-def size_in_bytes(value: Value) -> int:
+def size_in_bytes(value: Value | Joined) -> int:
     return elements(value) * value.tensor_type.dtype.numpy.itemsize
 
 
-def elements(value: Value) -> int:
+def elements(value: Value | Joined) -> int:
     dims = value.tensor_type.shape
     return prod(max(dim, 1) if dim < 0 else dim for dim in ((1, *dims[1:]) if value.tensor_type.is_rows else dims))
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from minigraph.arenas import is_state
 from minigraph.costs import VIEWS, Cost, cost, size_in_bytes
 from minigraph.executor import Plan, lower
 from minigraph.ir import Program
-from minigraph.lowering import Step, Steps, Value
+from minigraph.lowering import Joined, Step, Steps, Value
 from minigraph.passes.base import Pass, Pipeline
 from minigraph.place import Place
 from minigraph.text import diff
-from minigraph.types import TensorType
+from minigraph.types import TensorType, product
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,14 +149,15 @@ def explain_run(
 
 def memory_plan(steps: Steps) -> MemoryPlan:
     """Which values are alive at the step where they need the most memory together."""
-    owners = _owners(steps)
-    last_use = _last_uses(steps, owners)
-    alive = {id(value): value for value in (*steps.feeds, *steps.state)}
+    arenas = _arenas(steps)
+    owners = _owners(steps, arenas)
+    last_use = _last_uses(steps, owners, arenas)
+    alive: dict[int, Value | Joined] = {id(value): value for value in (*steps.feeds, *steps.state)}
     size = sum(map(size_in_bytes, alive.values()))
     peak, at, at_peak = size, None, list(alive.values())
     for number, step in enumerate(steps.steps):
-        for value in step.values_written():
-            owner = owners[id(value)]
+        copied = [arenas[id(value)] for value in steps.copied.get(number, ())]
+        for owner in (*copied, *(owners[id(value)] for value in step.values_written())):
             if id(owner) not in alive:
                 alive[id(owner)] = owner
                 size += size_in_bytes(owner)
@@ -165,26 +167,45 @@ def memory_plan(steps: Steps) -> MemoryPlan:
             del alive[id(value)]
             size -= size_in_bytes(value)
     listed = sorted(((value.name, size_in_bytes(value)) for value in at_peak), key=lambda pair: -pair[1])
-    unknown = tuple(value.name for value in at_peak if not value.has_known_size)
+    unknown = tuple(v.name for v in at_peak if isinstance(v, Value) and not v.has_known_size)
     return MemoryPlan(peak, at, tuple(listed), unknown)
 
 
-def _owners(steps: Steps) -> dict[int, Value]:
-    """By identity of each value the one whose memory it certainly has: its own, unless it is a view or an update."""
-    owners = {id(value): value for value in (*steps.feeds, *steps.state)}
+def _arenas(steps: Steps) -> dict[int, Joined]:
+    """By identity of each value that lies in an arena of temporaries, or covers one, the whole arena."""
+    found: dict[int, Joined] = {}
+    for arena in steps.arenas:
+        if not is_state(arena):
+            size = sum(product(value.tensor_type.shape) for value in arena)
+            whole = Joined(
+                f"{arena[0].name} and {len(arena) - 1} more", TensorType(arena[0].tensor_type.dtype, (size,)), arena
+            )
+            found.update({id(value): whole for value in arena})
+    return found | {id(whole): found[id(parts[0])] for whole, parts in steps.covers}
+
+
+def _owners(steps: Steps, arenas: dict[int, Joined]) -> dict[int, Value | Joined]:
+    """By identity of each value what surely has its memory: itself, unless it is a view, an update or in an arena."""
+    copied = {id(value) for values in steps.copied.values() for value in values}
+    owners: dict[int, Value | Joined] = {id(value): value for value in (*steps.feeds, *steps.state)}
     for step in steps.steps:
         shares = step.in_place or step.op.type in VIEWS
         for value in step.values_written():
-            owners[id(value)] = owners[id(value.storage)] if shares and value.storage is not None else value
+            if id(value) in arenas and id(value) not in copied:
+                owners[id(value)] = arenas[id(value)]
+            else:
+                owners[id(value)] = owners[id(value.storage)] if shares and value.storage is not None else value
     return owners
 
 
-def _last_uses(steps: Steps, owners: dict[int, Value]) -> dict[int, int]:
+def _last_uses(steps: Steps, owners: dict[int, Value | Joined], arenas: dict[int, Joined]) -> dict[int, int]:
     """By identity of an owner, the number of the step behind which nothing needs its memory; what stays is left out."""
     last: dict[int, int] = {}
     for number, released in enumerate(steps.released):
         for value in released:
             last[id(owners[id(value)])] = number
+            if id(value) in arenas:
+                last[id(arenas[id(value)])] = number
     for value in (*steps.feeds, *steps.state, *steps.fetches, *steps.new_state.values()):
         last.pop(id(owners[id(value)]), None)  # the caller's, the scope's
     return last

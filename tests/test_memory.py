@@ -10,7 +10,9 @@ from random_programs import build, recipes, trainings
 
 import minigraph as fluid
 from minigraph import layers, memory
+from minigraph.arenas import is_state
 from minigraph.executor import lower
+from minigraph.inspection import memory_plan
 from minigraph.interpreter import Interpreter
 from minigraph.place import CPUPlace
 from minigraph.types import TensorType, as_dtype
@@ -116,6 +118,19 @@ def test_given_memory_changes_no_bit_and_no_result_lies_in_it(recipe):
             scopes.append({n: np.array(scope.find_var(n).get_tensor()).tobytes() for n in scope.local_var_names()})
     assert results[0] == results[1]
     assert scopes[0] == scopes[1]
+
+
+@given(recipe=recipes(training=trainings()))
+def test_side_by_side_takes_no_more_than_release_at_the_last_use_and_what_lies_there(recipe):
+    built = build(recipe)
+    types = {name: TensorType(as_dtype(a.dtype), a.shape) for name, a in built.feed().items()}
+    steps = lower(built.main, types, [built.loss.name], CPUPlace()).steps
+    arenas = [arena for arena in steps.arenas if not is_state(arena)]
+    reserved = sum(int(np.prod(v.tensor_type.shape)) * v.tensor_type.dtype.numpy.itemsize for a in arenas for v in a)
+    with_arenas = memory_plan(steps).peak
+    steps.arenas, steps.covers, steps.copied = [], [], {}
+    alone = memory_plan(steps).peak
+    assert with_arenas <= alone + reserved
 
 
 def test_a_run_in_steady_state_allocates_no_more_than_an_update_works_with(monkeypatch):
