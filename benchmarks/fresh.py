@@ -1,4 +1,4 @@
-"""What shows only in a process of its own: how long the first step takes, and how much memory steps take at their peak."""
+"""What shows only in a process of its own: how long the first step takes, and the memory that steps need at most."""
 
 import json
 import os
