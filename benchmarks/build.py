@@ -52,7 +52,7 @@ def minigraph_stages(count):
         pairs = timed("differentiate", lambda: fluid.append_backward(loss))
         clipped = timed("clip", lambda: fluid.clip.GradientClipByGlobalNorm(1.0)(pairs))
         twin = timed("clone", main.clone)
-    exe, scope = fluid.Executor(), fluid.Scope()
+    exe, scope = fluid.Executor(jit=False), fluid.Scope()
     exe.run(startup, scope=scope)
     feed = {"x": np.ones((2, WIDTH), "float32")}
     fetch = [loss.name, *(grad.name for _, grad in clipped)]

@@ -14,7 +14,8 @@ KINDS = ("add", "mul", "relu", "tanh", "scale")
 def makers(size, count=COUNT):
     x = np.linspace(0.1, 0.4, size, dtype="float32")
     return {
-        "minigraph": partial(by_minigraph, x, count),
+        "minigraph": partial(by_minigraph, x, count, jit=False),
+        "minigraph+jit": partial(by_minigraph, x, count, jit=True),
         "numpy": partial(by_numpy, x, count),
         "torch": partial(by_torch, x, count, compiled=False),
         "torch.compile": partial(by_torch, x, count, compiled=True),
@@ -29,7 +30,7 @@ def apply_all(kinds, x, count):
     return y
 
 
-def by_minigraph(x, count):
+def by_minigraph(x, count, jit):
     layers = fluid.layers
     kinds = {
         "add": layers.elementwise_add,
@@ -41,7 +42,7 @@ def by_minigraph(x, count):
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
         y = apply_all(kinds, fluid.data("x", [x.size]), count)
-    exe = fluid.Executor(fluid.CPUPlace())
+    exe = fluid.Executor(fluid.CPUPlace(), jit=jit)
     return lambda: exe.run(main, feed={"x": x}, fetch_list=[y])[0]
 
 

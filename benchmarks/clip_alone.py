@@ -43,7 +43,8 @@ def gradients(shapes):
 def makers(shapes):
     grads = gradients(shapes)
     engines = {
-        "minigraph": partial(by_minigraph, grads),
+        "minigraph": partial(by_minigraph, grads, jit=False),
+        "minigraph+jit": partial(by_minigraph, grads, jit=True),
         "numpy": partial(by_numpy, grads),
         "torch": partial(by_torch, grads, compiled=False),
         "jax": partial(by_jax, grads),
@@ -53,7 +54,7 @@ def makers(shapes):
     return engines
 
 
-def by_minigraph(grads):
+def by_minigraph(grads, jit):
     main, startup = fluid.Program(), fluid.Program()
     feed = {f"g{i}": grad for i, grad in enumerate(grads)}
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
@@ -62,7 +63,7 @@ def by_minigraph(grads):
             param = fluid.layers.create_parameter(list(grad.shape), "float32", name=f"{name}_param")
             pairs.append((param, fluid.data(name, list(grad.shape))))
         clipped = [grad for _, grad in fluid.clip.GradientClipByGlobalNorm(MAX_NORM)(pairs)]
-    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    exe, scope = fluid.Executor(fluid.CPUPlace(), jit=jit), fluid.Scope()
     return lambda: exe.run(main, feed=feed, fetch_list=clipped, scope=scope)
 
 
@@ -102,7 +103,8 @@ def update_makers(shapes):
     """The same gradients clipped and subtracted from parameters, all of which stay in the engine's memory."""
     grads = gradients(shapes)
     engines = {
-        "minigraph": partial(update_by_minigraph, grads),
+        "minigraph": partial(update_by_minigraph, grads, jit=False),
+        "minigraph+jit": partial(update_by_minigraph, grads, jit=True),
         "numpy": partial(update_by_numpy, grads),
         "torch": partial(update_by_torch, grads, compiled=False),
         "jax": partial(update_by_jax, grads),
@@ -112,7 +114,7 @@ def update_makers(shapes):
     return engines
 
 
-def update_by_minigraph(grads):
+def update_by_minigraph(grads, jit):
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         pairs = []
@@ -123,7 +125,7 @@ def update_by_minigraph(grads):
             )
         clip = fluid.clip.GradientClipByGlobalNorm(MAX_NORM)
         fluid.optimizer.SGD(RATE, grad_clip=clip).apply_gradients(pairs)
-    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    exe, scope = fluid.Executor(fluid.CPUPlace(), jit=jit), fluid.Scope()
     exe.run(startup, scope=scope)
     for i, grad in enumerate(grads):
         scope.var(f"p{i}").get_tensor().set(np.zeros_like(grad), fluid.CPUPlace())

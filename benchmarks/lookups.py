@@ -55,7 +55,7 @@ def by_minigraph(model, optimizer, is_sparse):
         logits = fluid.layers.fc(found, 10, param_attr="w", bias_attr="b")
         loss = fluid.layers.mean(fluid.layers.softmax_with_cross_entropy(logits, y))
         make(RATE).minimize(loss)
-    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    exe, scope = fluid.Executor(fluid.CPUPlace(), jit=False), fluid.Scope()
     exe.run(startup, scope=scope)
     for name, value in {"table": model.table(), "w": model.weight, "b": model.bias}.items():
         scope.find_var(name).get_tensor().set(value, fluid.CPUPlace())

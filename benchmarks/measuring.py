@@ -91,7 +91,7 @@ def _micro(seconds, name):
 
 
 def _ratio(seconds, name):
-    peers = [value for peer, value in seconds.items() if peer != "minigraph"]
+    peers = [value for peer, value in seconds.items() if not peer.startswith("minigraph")]
     return f"{seconds[name] / min(peers):.2f}" if peers else ""
 
 
@@ -99,7 +99,7 @@ def describe_machine(engines):
     import minigraph
 
     versions = [f"minigraph {minigraph.__version__}", f"NumPy {np.__version__}", f"Python {platform.python_version()}"]
-    for module, engine in (("torch", "torch"), ("jax", "jax"), ("optax", "jax")):
+    for module, engine in (("numba", "minigraph+jit"), ("torch", "torch"), ("jax", "jax"), ("optax", "jax")):
         if engine in engines:
             versions.append(f"{module} {importlib.metadata.version(module)}")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

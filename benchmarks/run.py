@@ -5,7 +5,10 @@ import importlib.util
 import json
 import os
 
-ENGINES = {"minigraph": "minigraph", "numpy": "numpy", "torch": "torch", "torch.compile": "torch", "jax": "optax"}
+ENGINES = {
+    "minigraph": "minigraph", "minigraph+jit": "numba", "numpy": "numpy", "torch": "torch", "torch.compile": "torch",
+    "jax": "optax",
+}  # fmt: skip
 """Name of each engine and the module that it needs."""
 
 

@@ -29,7 +29,8 @@ class Recipe:
 def makers(model, recipe):
     """For each engine a function that prepares the training and returns its step."""
     return {
-        "minigraph": partial(minigraph_step, model, recipe),
+        "minigraph": partial(minigraph_step, model, recipe, jit=False),
+        "minigraph+jit": partial(minigraph_step, model, recipe, jit=True),
         "numpy": partial(numpy_step, model, recipe),
         "torch": partial(torch_step, model, recipe, compiled=False),
         "torch.compile": partial(torch_step, model, recipe, compiled=True),
@@ -40,7 +41,8 @@ def makers(model, recipe):
 def gradient_makers(model, max_norm):
     """The same for loss and gradients, each gradient clipped by its norm, without an update."""
     return {
-        "minigraph": partial(minigraph_gradients, model, max_norm),
+        "minigraph": partial(minigraph_gradients, model, max_norm, jit=False),
+        "minigraph+jit": partial(minigraph_gradients, model, max_norm, jit=True),
         "numpy": partial(numpy_gradients, model, max_norm),
         "torch": partial(torch_gradients, model, max_norm, compiled=False),
         "torch.compile": partial(torch_gradients, model, max_norm, compiled=True),
@@ -51,20 +53,20 @@ def gradient_makers(model, max_norm):
 # minigraph
 
 
-def minigraph_session(model, finish):
+def minigraph_session(model, finish, jit):
     """A function that runs the model's program; `finish` appends to it and returns what to fetch."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         feeds = {n: fluid.data(n, [None, *a.shape[1:]], str(a.dtype)) for n, a in model.feeds.items()}
         fetches = finish(model.minigraph(feeds))
-    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    exe, scope = fluid.Executor(fluid.CPUPlace(), jit=jit), fluid.Scope()
     exe.run(startup, scope=scope)
     for name, value in model.params.items():
         scope.find_var(name).get_tensor().set(value.copy(), fluid.CPUPlace())
     return lambda: exe.run(main, feed=model.feeds, fetch_list=fetches, scope=scope)
 
 
-def minigraph_step(model, recipe):
+def minigraph_step(model, recipe, jit):
     clip = fluid.clip.GradientClipByGlobalNorm(recipe.max_norm) if recipe.max_norm is not None else None
     optimizer = {
         "sgd": fluid.optimizer.SGD,
@@ -76,16 +78,16 @@ def minigraph_step(model, recipe):
         optimizer.minimize(loss)
         return [loss]
 
-    return minigraph_session(model, finish)
+    return minigraph_session(model, finish, jit)
 
 
-def minigraph_gradients(model, max_norm):
+def minigraph_gradients(model, max_norm, jit):
     def finish(loss):
         pairs = fluid.clip.GradientClipByNorm(max_norm)(fluid.append_backward(loss))
         clipped = {param.name: grad for param, grad in pairs}
         return [loss, *(clipped[name] for name in model.params)]
 
-    return minigraph_session(model, finish)
+    return minigraph_session(model, finish, jit)
 
 
 # NumPy by hand

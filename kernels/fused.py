@@ -108,18 +108,21 @@ def _text(call: Call) -> str:
 
 def _whole(calls: Sequence[Call], types: Mapping[str, ArrayType]) -> Callable[..., Any]:
     """A function that makes the calls one after the other."""
-    known, namespace, last = dict(types), dict[str, Any](np=np, delivered=delivered), last_uses(calls)
+    known, namespace, last = dict(types), dict[str, Any](np=np, deliver=deliver), last_uses(calls)
     buffers = [f"out{i}" for i in range(RESULTS)]
     lines = ["def run(xs, out=None):", f"    {', '.join(types)}, = xs"]
     lines.append(f"    {', '.join(buffers)} = out or {(None,) * RESULTS}")
+    copied = []
     for number, call in enumerate(calls):
         namespace[f"f{number}"] = _quickest(call, known)
         known.update(dict.fromkeys(call.writes, known[_first(call)]))
-        lines.append(f"    {', '.join(name or '_' for name in call.outputs)} = f{number}({_text(call)}{_out(call)})")
+        out = _out(call)
+        copied += [] if out else [name for name in call.writes if name.startswith("y")]
+        lines.append(f"    {', '.join(name or '_' for name in call.outputs)} = f{number}({_text(call)}{out})")
         gone = [name for name in dict.fromkeys(call.reads) if name.startswith("t") and last[name] == number]
         lines += [f"    del {', '.join(gone)}"] if gone else []
-    results = ", ".join(f"y{i}" if f"y{i}" in known else "None" for i in range(RESULTS))
-    lines.append(f"    return delivered(np, ({results}), out)")
+    lines += [f"    {name} = deliver(np, {name}, out{name[1:]})" for name in copied]
+    lines.append(f"    return {', '.join(f'y{i}' if f'y{i}' in known else 'None' for i in range(RESULTS))}")
     exec("\n".join(lines), namespace)
     run: Callable[..., Any] = namespace["run"]
     return run
@@ -136,7 +139,7 @@ def _out(call: Call) -> str:
 
 
 class Layout:
-    """How operands lie over the results, with dimensions joined along which all of them do the same.
+    """How operands lie over the results, if it `joins` with dimensions joined along which all of them do the same.
 
     Attributes
     ----------
@@ -150,7 +153,7 @@ class Layout:
         The calls on the views, each of which lies over the results as NumPy lays it.
     """
 
-    def __init__(self, calls: Sequence[Call], types: Mapping[str, ArrayType]) -> None:
+    def __init__(self, calls: Sequence[Call], types: Mapping[str, ArrayType], joins: bool = True) -> None:
         self.dtype = types[_first(calls[0])].dtype
         self.shape = tuple(types[_first(calls[0])].shape)
         aligned: dict[tuple[str, tuple[int, ...]], str] = {}
@@ -171,7 +174,7 @@ class Layout:
         patterns = [tuple(over[i] == size for _, over in aligned) for i, size in enumerate(self.shape)]
         groups: list[list[int]] = []
         for i, pattern in enumerate(patterns):
-            if groups and patterns[groups[-1][-1]] == pattern:
+            if joins and groups and patterns[groups[-1][-1]] == pattern:
                 groups[-1].append(i)
             else:
                 groups.append([i])

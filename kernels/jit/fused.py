@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from math import prod
 from typing import Any
@@ -18,13 +18,18 @@ import numpy as np
 from minigraph.expressions import Call, parse_calls
 from minigraph.kernels.formulas import formulas
 from minigraph.kernels.fused import RESULTS, ArrayType, Layout, delivered
+from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops, compiled
-from minigraph.kernels.jit.offers import is_worth_it, name_of, or_kernel
+from minigraph.kernels.jit.offers import name_of, or_kernel
 from minigraph.kernels.jit.threads import LEAST, pieces, run_together
 from minigraph.kernels.registry import find_kernel, specialize
 
 _FUNCTIONS = {"float32": Loops("functions32"), "float64": Loops("functions64")}
 _MOST_DIMENSIONS = 4
+_SHORT_ROW = 16
+_WORK = 4
+"""So many times as many elements as for other loops are worth it, counted once for each operator of a group."""
+
 _MOST_IN_SEGMENT = 8
 _STRIP = 1024
 _LONG = re.compile(r"\b(exp|expm1|log|log1p|tanh)\(")
@@ -34,9 +39,16 @@ _LONG = re.compile(r"\b(exp|expm1|log|log1p|tanh)\(")
 @specialize("fused_elementwise", jit=True)
 def fused_elementwise(xp, xs, *, steps):
     calls, types = parse_calls(tuple(steps)), {f"x{i}": ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
-    layout = Layout(calls, types)
+    shape, count = types[calls[0].reads[0]].shape, len(_segments(calls))
+    # A matrix is taken as it is where its rows are long enough: that saves a call for each array.
+    layout = Layout(calls, types, joins=len(shape) != 2 or shape[-1] < _SHORT_ROW or count > 1)
     kind = name_of(layout.dtype)
-    if kind is None or len(layout.flat) > _MOST_DIMENSIONS or 0 in layout.shape or not is_worth_it(layout):
+    if (
+        kind is None
+        or len(layout.flat) > _MOST_DIMENSIONS
+        or prod(shape) * len(calls) < _WORK * offers.LEAST
+        or 0 in shape
+    ):
         return None
     nest = _Nest(layout)
     loop = compiled(_FUNCTIONS[kind].source + nest.source, "fused", nest.signature(kind))
@@ -55,7 +67,8 @@ def fused_elementwise(xp, xs, *, steps):
             run_together([partial(loop, *nest.part(arrays, start, end)) for start, end in parts])
         return delivered(np, made, out)
 
-    return or_kernel(run, "fused_elementwise", {"steps": steps})
+    careful = or_kernel(run, "fused_elementwise", {"steps": steps})
+    return careful if length * row >= 2 * LEAST else nest.quick(loop, [x.shape for x in xs], careful)
 
 
 class _Nest:
@@ -126,6 +139,34 @@ class _Nest:
             lines += [f"            part_all_{name}[i] = {name}" for name in written_here if name in self.results]
             lines += [f"            part_{name}[i] = {name}" for name in written_here if name in rooms]
         return lines
+
+    def quick(
+        self, loop: Callable[..., Any], shapes: Sequence[Sequence[int]], careful: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """A function that calls `loop` as directly as can be for one thread.
+
+        It leaves to `careful` what the loop refuses, and results that are to be written over operands.
+        """
+        inputs, layout = [f"x{i}" for i in range(len(shapes))], self.layout
+        operands = [
+            name if tuple(shapes[int(name[1:])]) == shape else f"{name}.reshape({shape})"
+            for (name, _), shape in zip(layout.views.values(), self._shapes, strict=True)
+        ]
+        results = [y if layout.flat == layout.shape else f"{y}.reshape({layout.flat})" for y in self.results]
+        lines = ["def run(xs, out=None):", f"    {', '.join(inputs)}, = xs", "    if out is None:"]
+        lines += [f"        {y} = empty({layout.shape}, dtype)" for y in self.results]
+        lines += ["    else:", f"        {', '.join(f'y{i}' for i in range(RESULTS))} = out"]
+        for y in self.results:
+            lines += [f"        if {y} is None:", f"            {y} = empty({layout.shape}, dtype)"]
+            overlaps = " or ".join(f"{y} is {x}" for x in inputs)
+            lines += [f"        elif not {y}.flags.c_contiguous or {overlaps}:", "            return careful(xs, out)"]
+        lines += ["    try:", f"        loop({', '.join([*operands, *results])})"]
+        lines += ["    except TypeError:", "        return careful(xs, out)"]
+        lines.append(f"    return {', '.join(f'y{i}' if f'y{i}' in self.results else 'None' for i in range(RESULTS))}")
+        namespace: dict[str, Any] = {"loop": loop, "careful": careful, "empty": np.empty, "dtype": layout.dtype}
+        exec("\n".join(lines), namespace)
+        run: Callable[..., Any] = namespace["run"]
+        return run
 
     def signature(self, kind: str) -> str:
         ranks = [len(shape) for shape in self._shapes] + [len(self.layout.flat)] * len(self.results)
