@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Block, Operator, Variable
 from minigraph.types import as_dtype
 
@@ -127,8 +127,30 @@ class NumpyArrayInitializer(Initializer):
         slot = {"b": "bool_values", "i": "int32_values", "f": "fp32_values"}[array.dtype.kind]
         if array.dtype in (np.int64, np.float64):
             slot = {"i": "int64_values", "f": "fp64_values"}[array.dtype.kind]
-        attrs = {"shape": list(array.shape), "dtype": int(var.dtype), slot: array.ravel().tolist()}
-        return "assign_value", attrs
+        values = array.ravel().astype(np.int64) if array.dtype.kind == "b" else array.ravel()
+        return "assign_value", {"shape": list(array.shape), "dtype": int(var.dtype), slot: values.tolist()}
+
+
+class BilinearInitializer(Initializer):
+    """Filters [out, in, size, size] of a transposed convolution that interpolate between pixels.
+
+    With the stride s, size ``2 * s - s % 2`` and padding ``(s - 1) / 2``, rounded up, each channel is enlarged s times;
+    a group for each channel keeps them apart.
+
+    Raises
+    ------
+    ProgramError
+        If the variable has another number of dimensions, or windows that are not square.
+    """
+
+    def op_for(self, var: Variable, block: Block) -> tuple[str, dict[str, Any]]:
+        shape = var.shape or ()
+        if len(shape) != 4 or shape[2] != shape[3]:
+            raise ProgramError(f"Bilinear fills filters [out, in, size, size], not {var}", site=caller_site())
+        half = math.ceil(shape[3] / 2)
+        center = (2 * half - 1 - half % 2) / (2 * half)
+        weights = 1 - np.abs(np.arange(shape[3]) / half - center)
+        return NumpyArrayInitializer(np.broadcast_to(np.outer(weights, weights), shape)).op_for(var, block)
 
 
 def fans(var: Variable) -> tuple[int, int]:
@@ -177,3 +199,4 @@ Normal = NormalInitializer
 TruncatedNormal = TruncatedNormalInitializer
 Xavier = XavierInitializer
 MSRA = MSRAInitializer
+Bilinear = BilinearInitializer
