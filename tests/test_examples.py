@@ -423,6 +423,58 @@ def test_the_ferns_know_unseen_digits_and_touch_few_rows(outputs):
     assert float(re.search(r": (.*)% of unseen digits", last)[1]) > 95
 
 
+def test_the_sonnets_are_those_that_the_page_beside_them_names():
+    page = (ROOT / "examples" / "data" / "README.md").read_text()
+    sonnets = load("char_lstm")["TEXT"].strip().split("\n\n")
+    assert len(sonnets) == len(re.findall(r"\b\d+\b", page.partition(" by ")[0])) == 8
+    assert all(len(sonnet.splitlines()) == 14 for sonnet in sonnets)
+    assert "public domain" in page
+
+
+def test_the_lstms_first_gradients_are_central_differences():
+    """The whole gradient of the unrolled network, against the loss with single weights moved, in float64's stead."""
+    example = load("char_lstm")
+    main, startup, loss = example["build"](4)
+    with fluid.program_guard(main, startup):
+        pairs = fluid.append_backward(loss)
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(startup, scope=scope)
+    (feed,) = example["batches"](1, 4)
+    grads = executor.run(main, feed, [grad for _, grad in pairs], scope=scope)
+    rng = np.random.default_rng(3)
+    for (param, _), grad in zip(pairs, grads, strict=True):
+        value = np.array(scope.find_var(param.name).get_tensor())
+        direction = rng.standard_normal(value.shape).astype("float32")
+        ends = []
+        for sign in (1, -1):
+            scope.find_var(param.name).get_tensor().set(value + sign * 0.01 * direction, fluid.CPUPlace())
+            ends.append(executor.run(main, feed, [loss], scope=scope)[0].item())
+        scope.find_var(param.name).get_tensor().set(value, fluid.CPUPlace())
+        slope = (ends[0] - ends[1]) / 0.02
+        assert np.vdot(grad, direction) == pytest.approx(slope, rel=1e-2, abs=1e-4), param.name
+
+
+def test_the_lstm_writes_letters_of_the_text():
+    example = load("char_lstm")
+    _, _, scope = example["train"](fluid.clip.GradientClipByGlobalNorm(0.5), steps=2, length=5)
+    text = example["write"](scope, count=30)
+    assert len(text) == 30 and set(text) <= set(example["TEXT"])
+
+
+@pytest.mark.slow
+def test_the_lstm_learns_with_a_clip_and_not_without(tmp_path):
+    page = tmp_path / "runs.png"
+    runs = load("char_lstm")["main"](["--plot", str(page)])
+    assert page.read_bytes().startswith(b"\x89PNG")
+    free, clipped = runs["without a clip"], runs["clipped"]
+    assert free[0][0] == clipped[0][0]
+    # Its losses stay above that of a guess; a norm a hundred thousand times the threshold throws the network off.
+    assert free[0][-20:].mean() > np.log(55)
+    assert free[1].max() > 1e3 > 10 > clipped[1].max()
+    assert clipped[0][-20:].mean() < 1.0
+    assert (np.diff(clipped[0].reshape(10, 50).mean(axis=1)) < 0).all()
+
+
 @pytest.mark.parametrize(("length", "rtol"), [(3, 1e-5), (50, 2e-3)])
 def test_the_recurrent_networks_first_gradients_are_those_of_backpropagation_through_time(length, rtol):
     example = load("exploding_rnn")
