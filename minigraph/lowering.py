@@ -78,15 +78,23 @@ class Step:
     """For an operator of control flow, what it does with its sub-block."""
     body: Steps | None = None
     """The sub-block as steps, whose feeds are what the call gives and whose fetches what it takes."""
+    _read: list[Value] = field(init=False)
+    _written: list[Value] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._read = []
+        for entry in self.inputs:
+            if isinstance(entry, list):
+                self._read += [value for value in entry if value is not None]
+            elif entry is not None:
+                self._read.append(entry)
+        self._written = [value for slot in self.outputs for value in slot if value is not None]
 
     def values_read(self) -> list[Value]:
-        flat: list[Value] = []
-        for entry in self.inputs:
-            flat.extend(v for v in (entry if isinstance(entry, list) else (entry,)) if v is not None)
-        return flat
+        return self._read
 
     def values_written(self) -> list[Value]:
-        return [value for slot in self.outputs for value in slot if value is not None]
+        return self._written
 
 
 @dataclass(eq=False)
@@ -344,10 +352,14 @@ def _updates_last(steps: list[Step]) -> list[Step]:
 
 def _state_replaced_by(step: Step) -> dict[str, Value]:
     """By name the state that `step` reads, if all it writes are new values of that; else empty."""
+    if not step.kernel.takes_out:
+        return {}
     old = {value.name: value for value in step.values_read() if value.origin == "state"}
+    if not old:
+        return {}
     new = step.values_written()
     replaced = {v.name: old[v.name] for v in new if v.name in old and v.tensor_type == old[v.name].tensor_type}
-    return replaced if step.kernel.takes_out and len(replaced) == len(new) else {}
+    return replaced if len(replaced) == len(new) else {}
 
 
 def _update_in_place(steps: Steps) -> None:
@@ -375,9 +387,12 @@ def is_persistable(var: Variable | None) -> bool:
 
 def has_rows(op: Operator, block: Block) -> bool:
     """Whether an input or output of `op` is selected rows."""
+    variables = block.vars
     for names in (*op.inputs.values(), *op.outputs.values()):
         for name in names:
-            var = block.find_var(name)
+            var = variables.get(name)
+            if var is None:
+                var = block.find_var(name)
             if var is not None and var.kind is VarKind.SELECTED_ROWS:
                 return True
     return False

@@ -26,7 +26,7 @@ class MergeColumnSums(Pass):
     most_elements: int = 65536
 
     def apply(self, program: Program) -> bool:
-        totals = sums_of(program, self.least)
+        totals = sums_of(program, "elementwise_add_grad", self.least)
         if not totals:
             return False
         values = Values(program)

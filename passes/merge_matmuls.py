@@ -33,7 +33,7 @@ class MergeMatmuls(Pass):
     most_elements: int = 65536
 
     def apply(self, program: Program) -> bool:
-        totals = sums_of(program, self.least)
+        totals = sums_of(program, "mul_grad", self.least)
         if not totals:
             return False
         values = Values(program)
@@ -80,9 +80,11 @@ def _merge(total: Operator, parts: dict[str, Operator]) -> None:
         leave_out(grad, name, "X@GRAD")
 
 
-def sums_of(program: Program, least: int) -> list[Operator]:
-    """The operators that add up at least so many tensors."""
-    return [op for op in program.global_block().ops if op.type == "sum" and len(op.inputs["X"]) >= least]
+def sums_of(program: Program, type: str, least: int) -> list[Operator]:
+    """The operators that add up at least so many gradients that operators of this type give in ``Y@GRAD``."""
+    ops = program.global_block().ops
+    parts = {name for op in ops if op.type == type for name in op.outputs.get("Y@GRAD", ())}
+    return [op for op in ops if op.type == "sum" and sum(name in parts for name in op.inputs["X"]) >= least]
 
 
 def is_read_by_many(program: Program, type: str, least: int) -> bool:
