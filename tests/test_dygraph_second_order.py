@@ -5,6 +5,7 @@ import gc
 import numpy as np
 import pytest
 from one_op import central_difference
+from test_second_order import ROWS, each, twice
 
 import minigraph as fluid
 from minigraph import layers
@@ -129,3 +130,27 @@ def test_layers_train_with_a_gradient_penalty():
         critic.clear_gradients()
         lengths.append(length.numpy().mean())
     assert abs(lengths[0] - 1) > 0.15 > 0.05 > abs(lengths[-1] - 1)
+
+
+@each(ROWS)
+def test_every_operator_has_the_second_gradients_that_it_has_in_a_program(sample):
+    built = twice(sample)
+    expected = built.results()
+    block, op = fluid.default_main_program().global_block(), next(iter(built.program.global_block().ops))
+    tensors = {name: to_variable(array) for name, array in built.feed.items()}
+    for tensor in tensors.values():
+        tensor.stop_gradient = not tensor.dtype.is_floating
+    assert op.type == sample.op
+    outs = {slot: [block.create_var() for _ in names] for slot, names in op.outputs.items()}
+    block.append_op(op.type, {slot: [tensors[n] for n in names] for slot, names in op.inputs.items()}, outs, op.attrs)
+    by_name = {name: var for slot, names in op.outputs.items() for name, var in zip(names, outs[slot], strict=True)}
+    targets = [by_name[target.name] for target in built.targets]
+    sources = [tensors[var.name] for var in built.sources]
+    seeds = [tensors[var.name] for var in built.cotangents]
+    first = grad(targets, sources, grad_outputs=seeds, create_graph=True, allow_unused=True)
+    first = [gradient for gradient in first if gradient is not None]
+    weights = [tensors[f"weight_{i}_0"] for i in range(len(first))]
+    found = grad(first, [*sources, *seeds], grad_outputs=weights, allow_unused=True)
+    for var, value in zip(built.wanted, found, strict=True):
+        value = np.zeros(built.feed[var.name].shape) if value is None else value.numpy()
+        assert np.allclose(value, expected[var.name], rtol=1e-9, atol=1e-11), var.name

@@ -16,6 +16,7 @@ from minigraph.dygraph.tape import Tape, recording
 from minigraph.dygraph.tensor import Eager, Tensor
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.place import CPUPlace, Place
+from minigraph.types import VarKind
 
 __all__ = [
     "disable_dygraph", "disable_static", "eager_block", "enable_dygraph", "enable_static", "enabled", "grad", "guard",
@@ -211,8 +212,7 @@ def grad(
         raise ProgramError(f"{len(targets)} outputs but {len(given)} grad_outputs", site=caller_site())
     block = targets[0].block
     seeds = [
-        Tensor.of(block, block.place.xp.ones_like(target._held())) if seed is None else _seed(target, seed)
-        for target, seed in zip(targets, given, strict=True)
+        _ones_for(target) if seed is None else _seed(target, seed) for target, seed in zip(targets, given, strict=True)
     ]
     tape = Tape(targets)
     found: list[Tensor | None]
@@ -232,8 +232,15 @@ def grad(
     return found
 
 
+def _ones_for(target: Tensor) -> Tensor:
+    """What flows into an output by default; dense, also into selected rows."""
+    held = target._held()
+    return Tensor.of(target.block, target.block.place.xp.ones(held.shape, held.dtype))
+
+
 def _seed(target: Tensor, seed: Any) -> Any:
-    if not isinstance(seed, Eager) or seed.tensor_type != target.tensor_type:
+    assert target.tensor_type is not None
+    if not isinstance(seed, Eager) or seed.tensor_type != target.tensor_type.held_as(VarKind.LOD_TENSOR):
         raise ProgramError(
             f"grad_outputs holds {seed!r:.60} for {target.name}, which is {target.tensor_type}", site=caller_site()
         )
