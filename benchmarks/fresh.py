@@ -18,7 +18,7 @@ def first_steps(settings):
     with tempfile.TemporaryDirectory() as cache:
         rows = []
         for engine in settings.engines:
-            for what in ("", " again") if engine in ("minigraph jit", "torch.compile") else ("",):
+            for what in ("", " again") if engine in ("minigraph+jit", "torch.compile") else ("",):
                 rows.append((engine + what, _in_own_process("small", engine, cache)))
     table = Table("engine", "first step of (b), ms", "later steps, us")
     for name, found in rows:

@@ -134,6 +134,18 @@ def lookups(settings):
         measuring.compare(title, lookups.dense_makers(height), settings)
 
 
+def first_steps(settings):
+    import fresh
+
+    fresh.first_steps(settings)
+
+
+def memory(settings):
+    import fresh
+
+    fresh.peaks(settings)
+
+
 WORKLOADS = {
     "seed": seed_step,
     "small": small_step,
@@ -145,6 +157,8 @@ WORKLOADS = {
     "chain": chain,
     "build": build,
     "clip-cost": clip_cost,
+    "first": first_steps,
+    "memory": memory,
     "lookups": lookups,
 }
 
