@@ -10,8 +10,14 @@ Sums, products, quotients and roots are rounded as the kernels round them, in th
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
+
+from minigraph.expressions import Call, literal
+from minigraph.kernels.registry import find_kernel
 
 Formula = str | Callable[[Mapping[str, Any]], str]
 
@@ -100,3 +106,23 @@ def formulas(type: str, attrs: Mapping[str, Any], arrays: Sequence[Any]) -> tupl
     if found is None:
         return TWO_RESULTS[type]
     return (found if isinstance(found, str) else found(attrs),)
+
+
+def written(call: Call, values: Mapping[str, str]) -> tuple[str, ...]:
+    """The formulas of a call, with `values` in the place of its operands and numbers in that of its attributes."""
+    operands = [[values[n] for n in x] if isinstance(x, tuple) else x and values[x] for x in call.inputs]
+    words = dict(zip(_parameters(call.type), operands, strict=True)) | {n: literal(v) for n, v in call.attrs.items()}
+
+    def word(match: re.Match[str]) -> str:
+        return str(words.get(match[0], match[0]))
+
+    return tuple(re.sub(r"[A-Za-z_]\w*", word, formula) for formula in formulas(call.type, call.attrs, operands))
+
+
+@cache
+def _parameters(type: str) -> list[str]:
+    """What the kernel of an operator calls its arrays."""
+    kernel = find_kernel(type, "cpu")
+    assert kernel is not None
+    parameters = list(inspect.signature(kernel.function).parameters.values())[1:]
+    return [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]

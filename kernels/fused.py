@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ RESULTS = 4
 
 @kernel("fused_elementwise")
 def fused_elementwise(xp, xs, *, steps, out=None):
+    if hasattr(xp, "ElementwiseKernel"):
+        return _in_one_launch(xp, tuple(steps), tuple(ArrayType(x.shape, x.dtype) for x in xs))(xs, out)
     known: dict[str | None, Any] = {f"x{i}": x for i, x in enumerate(xs)}
     for call in parse_calls(tuple(steps)):
         results = _bound_kernel(xp, call)(*_arguments(call, known))
@@ -75,7 +77,8 @@ class ArrayType(NamedTuple):
 def _offer(xp, xs, *, steps):
     """The quickest functions for these shapes, over pieces where the arrays are large."""
     if xp is not np:
-        return None
+        is_gpu = hasattr(xp, "ElementwiseKernel")
+        return _in_one_launch(xp, tuple(steps), tuple(ArrayType(x.shape, x.dtype) for x in xs)) if is_gpu else None
     calls, types = parse_calls(tuple(steps)), {f"x{i}": ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
     whole = _whole(calls, types)
     layout = Layout(calls, types)
@@ -88,6 +91,24 @@ def _offer(xp, xs, *, steps):
         return pieces(xs, out) if all([x.flags.c_contiguous for x in xs]) else whole(xs, out)
 
     return in_pieces
+
+
+@lru_cache(maxsize=256)
+def _in_one_launch(xp, steps: tuple[str, ...], types: tuple[ArrayType, ...]) -> Callable[..., Any]:
+    """A function for a GPU; operands need not be contiguous there, and buffers may be operands."""
+    from minigraph.kernels.fused_on_gpu import one_launch
+
+    calls = parse_calls(steps)
+    layout = Layout(calls, {f"x{i}": each for i, each in enumerate(types)})
+    is_there = [any(f"y{i}" in call.writes for call in calls) for i in range(RESULTS)]
+    launch = one_launch(xp, layout, [f"y{i}" for i in range(RESULTS) if is_there[i]])
+
+    def run(xs, out=None):
+        made = layout.results(xs, is_there, out, xp)
+        launch(xs, [y for y in made if y is not None])
+        return delivered(xp, made, out)
+
+    return run
 
 
 def _quickest(call: Call, known: Mapping[str, ArrayType]) -> Callable[..., Any]:
@@ -188,12 +209,12 @@ class Layout:
         """The arrays `xs`, whose elements lie side by side, as the operands."""
         return [xs[int(name[1:])].reshape(shape) for name, shape in self.views.values()]
 
-    def results(self, xs: Sequence[Any], wanted: Sequence[bool], out) -> list[Any]:
+    def results(self, xs: Sequence[Any], wanted: Sequence[bool], out, xp=np) -> list[Any]:
         """Arrays to write results to while `xs` are still read: the buffers `out` where that can be."""
         found: list[Any] = []
         for is_wanted, buffer in zip(wanted, out or (None,) * len(wanted), strict=True):
-            free = buffer is not None and buffer.flags.c_contiguous and unshared(np, buffer, *xs) is not None
-            found.append(None if not is_wanted else buffer if free else np.empty(self.shape, self.dtype))
+            free = buffer is not None and buffer.flags.c_contiguous and unshared(xp, buffer, *xs) is not None
+            found.append(None if not is_wanted else buffer if free else xp.empty(self.shape, self.dtype))
         return found
 
 

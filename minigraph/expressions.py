@@ -52,12 +52,13 @@ class Call:
 
     def __str__(self) -> str:
         inputs = [f"[{', '.join(x)}]" if isinstance(x, tuple) else str(x) for x in self.inputs]
-        attrs = [f"{name}={_literal(value)}" for name, value in self.attrs.items()]
+        attrs = [f"{name}={literal(value)}" for name, value in self.attrs.items()]
         results = ", ".join("_" if name is None else name for name in self.outputs)
         return f"{results} = {self.type}({', '.join([*inputs, *attrs])})"
 
 
-def _literal(value: Any) -> str:
+def literal(value: Any) -> str:
+    """An attribute as text that Python reads back."""
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return "1e999" if value > 0 else "-1e999"  # which Python reads as infinity
     return repr(value)

@@ -6,23 +6,22 @@ of the last place, hyperbolic tangents within 4.
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from minigraph.expressions import Call, parse_calls
-from minigraph.kernels.formulas import formulas
+from minigraph.kernels.formulas import formulas, written
 from minigraph.kernels.fused import RESULTS, ArrayType, Layout, delivered
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops, compiled
 from minigraph.kernels.jit.offers import name_of, or_kernel
 from minigraph.kernels.jit.threads import LEAST, pieces, run_together
-from minigraph.kernels.registry import find_kernel, specialize
+from minigraph.kernels.registry import specialize
 
 _FUNCTIONS = {"float32": Loops("functions32"), "float64": Loops("functions64")}
 _MOST_DIMENSIONS = 4
@@ -217,24 +216,3 @@ def _read_elsewhere(segments: Sequence[Sequence[Call]]) -> list[str]:
         kept += [name for call in segment for name in call.reads if name in made]
         made += [name for call in segment for name in call.writes]
     return kept
-
-
-def written(call: Call, values: Mapping[str, str]) -> tuple[str, ...]:
-    """The formulas of a call, with `values` in the place of its operands and numbers in that of its attributes."""
-    operands = [[values[n] for n in x] if isinstance(x, tuple) else x and values[x] for x in call.inputs]
-    words = dict(zip(_parameters(call.type), operands, strict=True)) | {n: repr(v) for n, v in call.attrs.items()}
-
-    def word(match: re.Match[str]) -> str:
-        found = words.get(match[0], match[0])
-        return str(found)
-
-    return tuple(re.sub(r"[A-Za-z_]\w*", word, formula) for formula in formulas(call.type, call.attrs, operands))
-
-
-@cache
-def _parameters(type: str) -> list[str]:
-    """What the kernel of an operator calls its arrays."""
-    kernel = find_kernel(type, "cpu")
-    assert kernel is not None
-    parameters = list(inspect.signature(kernel.function).parameters.values())[1:]
-    return [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]

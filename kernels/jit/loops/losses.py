@@ -5,7 +5,7 @@ What labels name is checked: a function that takes them returns how many are no 
 
 import numpy as np
 
-from minigraph.kernels.jit.loops.functions32 import T, exp, log
+from minigraph.kernels.jit.loops.functions32 import T, exp
 
 REASSOCIATED = ("softmax_grad",)
 
@@ -54,7 +54,7 @@ def softmax_with_cross_entropy(x, label, ignore_index, y, loss):
         if at == ignore_index:
             loss[i] = T(0)
         elif is_class:
-            loss[i] = log(total) - (logit - largest)
+            loss[i] = np.log(total) - (logit - largest)
         else:
             wrong += 1
     return wrong
@@ -87,7 +87,7 @@ def cross_entropy(x, label, ignore_index, limit, loss, match):
             loss[i] = T(0)
         elif 0 <= at < x.shape[1]:
             match[i] = x[i, at]
-            value = -log(x[i, at])
+            value = -np.log(x[i, at])
             loss[i] = limit if value > limit else (-limit if value < -limit else value)
         else:
             wrong += 1
