@@ -553,3 +553,39 @@ def test_the_recurrent_network_writes_its_comparison_as_a_page(monkeypatch, tmp_
     html = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert all(name in html for name in example["CLIPS"])
     assert f"wrote {tmp_path / 'page.html'}" in capsys.readouterr().out
+
+
+def test_the_adding_networks_first_gradients_are_those_of_backpropagation_through_time():
+    example = load("adding_problem")
+    main, startup, loss = example["build"]()
+    grads = [name for name in main.global_block().vars if name.endswith(".w@GRAD")]
+    assert sorted(grads) == ["input.w@GRAD", "recurrent.w@GRAD"]
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(startup, scope=scope)
+    value = lambda name: np.array(scope.find_var(name).get_tensor()).astype("float64")  # noqa: E731
+    w, v, b, u, c = map(value, ("input.w", "recurrent.w", "fc_0.b_0", "fc_2.w_0", "fc_2.b_0"))
+    (feed,) = example["make_batches"](1)
+    states = [np.zeros((32, 24))]
+    for pair in feed["pairs"]:
+        states.append(np.maximum(pair @ w + b + states[-1] @ v, 0))
+    error = states[-1] @ u + c - feed["answer"]
+    d_state, d_w, d_v = 2 * error @ u.T / len(error), np.zeros_like(w), np.zeros_like(v)
+    for pair, before, after in zip(feed["pairs"][::-1], states[-2::-1], states[:0:-1], strict=True):
+        d_sum = d_state * (after > 0)
+        d_w, d_v, d_state = d_w + pair.T @ d_sum, d_v + before.T @ d_sum, d_sum @ v.T
+    found = executor.run(main, feed=feed, fetch_list=[loss, "input.w@GRAD", "recurrent.w@GRAD"], scope=scope)
+    assert found[0].item() == pytest.approx((error**2).mean(), rel=1e-5)
+    for grad, expected in zip(found[1:], (d_w, d_v), strict=True):
+        np.testing.assert_allclose(grad, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.slow
+def test_the_adding_network_is_lost_without_a_clip_and_learns_with_one(capsys, outputs):
+    results = load("adding_problem")["main"]()
+    unclipped, clipped = results["unclipped"], results["norm at most 0.5"]
+    assert unclipped[0] == clipped[0]
+    assert unclipped.max() > 1e6
+    assert not unclipped[-500:].mean() < 0.16  # as good as the answer 1, without looking
+    assert clipped.max() < 5
+    assert clipped[-500:].mean() < 0.08
+    assert outputs("adding_problem.py") == capsys.readouterr().out
