@@ -18,6 +18,7 @@ from minigraph.collector import without_collector
 from minigraph.compiler import CompiledProgram
 from minigraph.defaults import default_main_program
 from minigraph.errors import (
+    ExecutionError,
     MinigraphError,
     NonfiniteError,
     NotFoundError,
@@ -38,7 +39,7 @@ from minigraph.passes.base import Pipeline
 from minigraph.passes.gradient_clip import NONFINITE_GUARD
 from minigraph.place import CPUPlace, Place
 from minigraph.scope import LoDTensor, Scope, ScopeVariable, SelectedRows, global_scope, is_rows, type_of
-from minigraph.types import TensorType
+from minigraph.types import TensorType, VarKind
 
 if TYPE_CHECKING:
     from minigraph.inspection import RunExplanation
@@ -211,7 +212,8 @@ class Executor:
         Returns
         -------
         list
-            One array (or `SelectedRows`) per entry of `fetch_list`, each the caller's own.
+            One array (or `SelectedRows`) per entry of `fetch_list`, each the caller's own; for an array of tensors a list
+            of arrays, None where nothing was written.
 
         Raises
         ------
@@ -369,7 +371,7 @@ def _own(fetched: Sequence[Any], must_copy: Sequence[bool], others: Sequence[Any
     shared = set(map(id, others))
     own = []
     for value, copy in zip(fetched, must_copy, strict=True):
-        if copy and (value.base is not None or id(value) in shared):
+        if copy and value is not None and (getattr(value, "base", None) is not None or id(value) in shared):
             value = value.copy()
         shared.add(id(value))
         own.append(value)
@@ -397,6 +399,8 @@ def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
         For an entry that is neither Variable nor name.
     NotFoundError
         For a name that the program does not have.
+    ProgramError
+        For what an operator keeps for its gradient.
     """
     if fetch_list is None:
         return ()
@@ -411,11 +415,22 @@ def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
             raise NotFoundError(
                 f"the program has no variable {name!r} to fetch", site=caller_site(), hint=suggest(name, variables)
             )
+        if variables[name].kind is VarKind.STEP_SCOPES:
+            raise ProgramError(
+                f"{name} is what an operator keeps for its gradient and cannot be fetched", site=caller_site()
+            )
         names.append(name)
     return tuple(names)
 
 
 def _result(value: Any, place: Place, return_numpy: bool, name: str) -> Any:
+    if value is None:
+        raise ExecutionError(
+            f"{name} has no value, because the block that writes it did not run", site=caller_site(),
+            hint="Assign it a value before the branch or loop.",
+        )  # fmt: skip
+    if isinstance(value, list):  # an array of tensors
+        return [None if each is None else _result(each, place, return_numpy, name) for each in value]
     if is_rows(value):
         return SelectedRows(ScopeVariable(name, value, place))
     if return_numpy:

@@ -120,6 +120,8 @@ def blame(error: Exception, op: Operator | None) -> MinigraphError:
         return error
     message = error.message if isinstance(error, MinigraphError) else f"{type(error).__name__}: {error}"
     hint = error.hint if isinstance(error, MinigraphError) else ""
+    if not isinstance(error, MinigraphError) and "NoneType" in message:
+        hint = hint or "If a branch or loop writes one of these, it did not run: assign it a value before."
     if isinstance(error, NonfiniteError):
         found: ExecutionError = NonfiniteError(message, error.param, details=error.details, hint=hint)
     else:

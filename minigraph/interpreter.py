@@ -47,7 +47,7 @@ class Interpreter(Executor):
             except Exception as error:
                 raise blame(error, op) from error
             written.update(op.output_arg_names)
-        results = [read(name).copy() for name in names]
+        results = [None if (value := read(name)) is None else value.copy() for name in names]
         for name in block.vars:
             if name in written and block.vars[name].persistable:
                 holder = scope.var(name)

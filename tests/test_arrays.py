@@ -151,3 +151,12 @@ def test_a_program_with_arrays_is_the_same_after_text_and_copy():
     assert fluid.Program.parse(str(main)).equals(main)
     assert main.clone().equals(main)
     verify(main)
+
+
+def test_a_fetched_array_is_a_list_with_none_where_nothing_was_written():
+    array = layers.array_write(data("x", 2), index(1))
+    for executor in (fluid.Executor(), Interpreter()):
+        found, again = executor.run(feed={"x": np.ones(2)}, fetch_list=[array, array])
+        assert found[0] is None
+        assert found[1].tolist() == [1.0, 1.0]
+        assert len(again) == 2

@@ -728,3 +728,75 @@ def test_checkpoints_around_a_loop_change_no_bit():
         return [executor.run(program, feed=feed, fetch_list=[loss.name], scope=scope)[0].tobytes() for _ in range(3)]
 
     assert results(True) == results(False)
+
+
+@pytest.mark.parametrize("executor", [fluid.Executor, Interpreter])
+def test_what_a_branch_that_did_not_run_would_write_has_no_value(executor):
+    x, out = data("x", 2), main().global_block().create_var(name="out", shape=[2], dtype="float64")
+    with layers.Switch() as switch, switch.case(layers.reduce_sum(x) > 0.0):
+        layers.assign(x * 2.0, out)
+    y = layers.tanh(out)
+    (block,) = (op for op in main().global_block().ops if op.type == "conditional_block")
+    run = lambda sign, fetch: executor().run(feed={"x": np.full(2, sign)}, fetch_list=[fetch])  # noqa: E731
+    assert run(1.0, out)[0].tolist() == [2.0, 2.0]
+    with pytest.raises(ExecutionError, match="out has no value, because the block that writes it did not run"):
+        run(-1.0, out)
+    with pytest.raises(ExecutionError, match="If a branch or loop writes one of these, it did not run"):
+        run(-1.0, y)
+    with pytest.raises(ProgramError, match="is what an operator keeps for its gradient and cannot be fetched"):
+        run(1.0, block.output("Scope")[0])
+
+
+@pytest.mark.parametrize("executor", [fluid.Executor, Interpreter])
+def test_statistics_that_a_loop_updates_are_kept_and_random_numbers_drawn_anew_in_every_run(executor):
+    x = data("x", 4, 3, dtype="float32")
+    norm = {"moving_mean_name": "mean", "moving_variance_name": "variance", "param_attr": "scale", "bias_attr": "bias"}
+
+    def body(i, h):
+        return [i + 1, layers.dropout(layers.batch_norm(h, **norm), 0.5, dropout_implementation="upscale_in_train")]
+
+    _, h = layers.while_loop(lambda i, h: i < 3, body, [integer(0), x * 1.0])
+    fluid.optimizer.SGD(0.0).minimize(layers.reduce_sum(h))
+    runner, scope = executor(), fluid.Scope()
+    runner.run(fluid.default_startup_program(), scope=scope)
+    runner.run(feed={"x": numbers(4, 3, dtype="float32") + 5}, scope=scope)
+    first = np.array(scope.find_var("mean").get_tensor())
+    assert (first != 0).all()
+    results = [runner.run(feed={"x": numbers(4, 3, dtype="float32")}, fetch_list=[h], scope=scope)[0] for _ in range(2)]
+    assert results[0].tobytes() != results[1].tobytes()
+    assert (np.array(scope.find_var("mean").get_tensor()) != first).all()
+
+
+def test_every_rewrite_keeps_what_a_program_with_sub_blocks_computes():
+    from minigraph.passes import LOWERING, FuseElementwise, MergeMatmuls, TransposeIntoMatmul
+
+    x = data("x", 40, 40)
+    w = layers.create_parameter([40, 40], "float64", name="w")
+    same, twin = layers.tanh(layers.assign(x)), layers.tanh(layers.assign(x))
+
+    def body(i, h):
+        other = layers.tanh(layers.assign(x))
+        branch = layers.cond(i < 1, lambda: layers.matmul(h, w) + same, lambda: h * twin)
+        return [i + 1, layers.assign(branch) * 1.0 + other * 0.0]
+
+    _, h = layers.while_loop(lambda i, h: i < 3, body, [integer(0), x * 1.0])
+    loss = layers.mean(layers.reshape(layers.reshape(h, [1600]), [40, 40]) + same * twin)
+    append_backward(loss)
+    given, scope = numbers(40, 40), fluid.Scope()
+    scope.var("w").get_tensor().set(numbers(40, 40, seed=1), fluid.CPUPlace())
+    fetch = [loss.name, h.name, "w@GRAD", "x@GRAD"]
+
+    def results(program):
+        return fluid.Executor(passes=fluid.passes.Pipeline(())).run(
+            program, feed={"x": given}, fetch_list=fetch, scope=scope
+        )
+
+    expected = results(main())
+    for each in (*LOWERING, FuseElementwise(), MergeMatmuls(), TransposeIntoMatmul()):
+        rewritten = main().clone()
+        rewritten.roots = tuple(fetch)
+        each.apply(rewritten)
+        verify(rewritten)
+        for found, wanted in zip(results(rewritten), expected, strict=True):
+            assert np.allclose(found, wanted, rtol=1e-12, atol=1e-14), each.name
+        assert not each.apply(rewritten), each.name
