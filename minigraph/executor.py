@@ -212,8 +212,8 @@ class Executor:
         Returns
         -------
         list
-            One array (or `SelectedRows`) per entry of `fetch_list`, each the caller's own; for an array of tensors a list
-            of arrays, None where nothing was written.
+            One array (or `SelectedRows`) per entry of `fetch_list`, each the caller's own; for an array of tensors a
+            list of arrays, None where nothing was written.
 
         Raises
         ------
