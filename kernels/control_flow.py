@@ -29,6 +29,26 @@ def select_output(xp, x, mask, *, wanted):
     return results
 
 
+@kernel("split_lod_tensor")
+def split_lod_tensor(xp, x, mask, *, level):
+    chosen = mask.reshape(-1)
+    return x[chosen], x[~chosen]
+
+
+@kernel("merge_lod_tensor")
+def merge_lod_tensor(xp, x, mask, in_true, in_false, *, level):
+    chosen = mask.reshape(-1)
+    parts = ((chosen, in_true), (~chosen, in_false))
+    given = next((part for _, part in parts if part is not None), None)
+    if given is None:
+        raise OpError("neither branch has run, because there are no rows")
+    merged = xp.empty((chosen.size, *given.shape[1:]), given.dtype)
+    for where, part in parts:
+        if part is not None:
+            merged[where] = part
+    return merged
+
+
 def _choice(mask, count: int) -> int:
     chosen = int(mask.item())
     if not 0 <= chosen < count:

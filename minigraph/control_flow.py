@@ -227,7 +227,7 @@ class _Repeated(Call):
         if len(self.conditions) == 1:
             tensor_type = self._type(self.conditions[0])
             is_scalar = tensor_type is not None and product(tensor_type.shape) in (1, -1)
-            if self.op.attrs.get("is_scalar_condition", True) and not is_scalar:
+            if (self.op.type == "while" or self.op.attr("is_scalar_condition")) and not is_scalar:
                 raise OpError(f"the condition must be one boolean, got {tensor_type}")
 
     def _once(self, body: Body, values: dict[str, Any]) -> tuple[Any, ...]:

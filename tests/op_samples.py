@@ -943,6 +943,12 @@ _CHOICES = [
     sample("select_input", X=[ints(0, 9, 2, 3), ints(0, 9, 2, 3)], Mask=np.array([1], "int32")),
 ]
 
+_MASK = np.array([[True], [False], [True]])
+_CHOICES += [
+    sample("split_lod_tensor", X=floats(3, 2), Mask=_MASK, outputs={"OutTrue": 1, "OutFalse": 1}),
+    sample("merge_lod_tensor", X=_MASK, Mask=_MASK, InTrue=ints(0, 9, 2, 4), InFalse=ints(0, 9, 1, 4)),
+]
+
 WITHOUT_SAMPLES = {
     # They run a block, or leave an output without a value.
     "print": "test_print.py",

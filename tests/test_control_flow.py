@@ -800,3 +800,74 @@ def test_every_rewrite_keeps_what_a_program_with_sub_blocks_computes():
         for found, wanted in zip(results(rewritten), expected, strict=True):
             assert np.allclose(found, wanted, rtol=1e-12, atol=1e-14), each.name
         assert not each.apply(rewritten), each.name
+
+
+# Rows
+
+
+def chosen_rows(x):
+    rows = layers.reduce_sum(x, dim=1, keep_dim=True)
+    choice = layers.IfElse(rows > layers.fill_constant_batch_size_like(x, [-1, 1], "float64", 0.0))
+    with choice.true_block():
+        a = choice.input(x)
+        choice.output(layers.square(a), a * 2.0)
+    with choice.false_block():
+        b = choice.input(x)
+        choice.output(layers.tanh(b), b * 3.0)
+    return choice()
+
+
+@pytest.mark.parametrize("rows", [[[1, 2], [-1, -2], [3, 4]], [[1, 2], [3, 4]], [[-1, -2]]])
+def test_each_row_goes_through_its_branch(rows):
+    x = data("x", -1, 2)
+    first, second = chosen_rows(x)
+    given = np.array(rows, "float64") / 4
+    found = run(first, second, feed={"x": given})
+    holds = given.sum(1, keepdims=True) > 0
+    assert np.allclose(found[0], np.where(holds, given**2, np.tanh(given)), rtol=1e-12)
+    assert np.allclose(found[1], np.where(holds, given * 2, given * 3), rtol=1e-12)
+    check_gradient(layers.reduce_sum(first * second), {"x": given})
+
+
+def test_branches_for_rows_have_the_operators_of_the_original():
+    x = data("x", -1, 2)
+    first, second = chosen_rows(x)
+    append_backward(layers.reduce_sum(first * second))
+    branch = ["conditional_block", "conditional_block", "merge_lod_tensor", "merge_lod_tensor"]
+    back = [
+        "split_lod_tensor",
+        "split_lod_tensor",
+        "conditional_block_grad",
+        "conditional_block_grad",
+        "merge_lod_tensor",
+    ]
+    assert types()[:4] == ["reduce_sum", "fill_constant_batch_size_like", "greater_than", "split_lod_tensor"]
+    assert types()[4:] == [
+        *branch, "elementwise_mul", "reduce_sum", "fill_constant", "reduce_sum_grad", "elementwise_mul_grad", *back,
+    ]  # fmt: skip
+    assert types(3) == ["assign", "assign", "scale", "tanh_grad", "sum"]
+    (split,) = (op for op in main().global_block().ops if op.type == "split_lod_tensor" and op.role == 0)
+    assert split.output("OutTrue") == ["ifelse_inputifelse_0_0"]
+    assert first.name == "merge_lod_tensor_0.tmp_0"
+
+
+def test_branches_for_rows_are_built_as_they_should_be():
+    x = data("x", -1, 2)
+    choice = layers.IfElse(x[:, :1] > 0.0)
+    for call in (lambda: choice.input(x), lambda: choice.output(x)):
+        with pytest.raises(ProgramError, match="belongs inside of a branch"):
+            call()
+    with pytest.raises(ProgramError, match="this branch of the IfElse has no output"), choice.true_block():
+        choice.input(x)
+    with choice.true_block():
+        choice.output(choice.input(x))
+        with pytest.raises(ProgramError, match="cannot stand in one"), choice.false_block():
+            pass
+    with pytest.raises(ProgramError, match="have 1 and 0 outputs"):
+        choice()
+    with choice.false_block():
+        choice.output(layers.cast(choice.input(x), "float32"))
+    with pytest.raises(OpError, match="InTrue and InFalse must have one element type"):
+        choice()
+    with pytest.raises(WrongTypeError, match="cond must hold booleans"):
+        layers.IfElse(x)

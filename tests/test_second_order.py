@@ -14,6 +14,7 @@ from minigraph.second_order import RULES
 WITHOUT = {
     "while": "the gradient of a block of gradients that runs an unknown number of times is not built",
     "print": "its gradient is one of it",
+    "merge_lod_tensor": "how many rows a branch has is known only when it runs",
     **dict.fromkeys(("write_to_array", "read_from_array", "tensor_array_to_tensor"), "only loops need arrays"),
 }
 """Operators with a gradient that has none, with the reason."""

@@ -72,6 +72,7 @@ from minigraph.layers.elementwise import (
     elementwise_sub,
     scale,
 )
+from minigraph.layers.if_else import IfElse
 from minigraph.layers.image import adaptive_pool2d, conv2d, conv2d_transpose, pool2d
 from minigraph.layers.indexing import (
     fluid_one_hot,
@@ -200,8 +201,8 @@ from minigraph.layers.tensor import (
 )
 
 __all__ = [
-    "GRUCell", "LSTMCell", "Normal", "Print", "RNNCell", "StaticRNN", "Switch", "Uniform", "While", "abs", "accuracy",
-    "acos", "adaptive_pool2d", "addcmul", "addmm", "allclose", "arange", "argmax", "argmin", "argsort",
+    "GRUCell", "IfElse", "LSTMCell", "Normal", "Print", "RNNCell", "StaticRNN", "Switch", "Uniform", "While", "abs",
+    "accuracy", "acos", "adaptive_pool2d", "addcmul", "addmm", "allclose", "arange", "argmax", "argmin", "argsort",
     "array_length", "array_read", "array_write", "asin", "assign", "atan", "auc", "autoincreased_step_counter",
     "batch_norm", "bmm", "brelu", "case", "cast", "ceil", "clamp", "clip", "clip_by_norm", "concat", "cond", "conv2d",
     "conv2d_transpose", "cos", "cosine_decay", "create_array", "create_global_var", "create_parameter",

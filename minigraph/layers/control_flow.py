@@ -216,8 +216,6 @@ class ConditionalBlock:
         outer = self.helper.block
         scope = outer.create_var(type=VarKind.STEP_SCOPES)
         read = _read_before_written(inside, touched)
-        if not self.is_scalar_condition:
-            read = [*read, *(each.name for each in self.inputs if each.name not in read)]
         self.helper.append(
             "conditional_block", {"Cond": self.inputs, "Input": read}, {"Out": written, "Scope": scope},
             {"sub_block": inside, "is_scalar_condition": self.is_scalar_condition},

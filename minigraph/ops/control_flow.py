@@ -11,7 +11,7 @@ from typing import Any
 
 from minigraph.opdef import BlockIndex, GradContext, OpSpec, fused, op
 from minigraph.ops.tensor import require_integers, require_one_element
-from minigraph.types import TensorType, require
+from minigraph.types import DType, TensorType, merge_shapes, require, require_same_dtype, same_dim, same_shape
 
 _NONE: Any = ()
 
@@ -158,3 +158,47 @@ def select_output(x: TensorType, mask: TensorType) -> list[TensorType]:
     require_integers(mask, "Mask")
     require_one_element(mask, "Mask")
     return [x, x]
+
+
+def _split_grad(ctx: GradContext) -> Iterator[OpSpec]:
+    rows = {"InTrue": ctx.d_output("OutTrue"), "InFalse": ctx.d_output("OutFalse")}
+    yield OpSpec(
+        "merge_lod_tensor", {"X": ctx.input("X"), "Mask": ctx.input("Mask"), **rows}, {"Out": ctx.d_input("X")},
+        dict(ctx.op.attrs),
+    )  # fmt: skip
+
+
+@op("split_lod_tensor", inputs="X Mask", outputs="OutTrue? OutFalse?", grad=_split_grad)
+def split_lod_tensor(x: TensorType, mask: TensorType, *, level: int = 0) -> tuple[TensorType, TensorType]:
+    """``OutTrue`` is the rows of X for which Mask, bool[rows, 1], holds, OutFalse the others."""
+    _require_mask(mask, x.shape[:1])
+    rows = x.with_shape((-1, *x.shape[1:]))
+    return rows, rows
+
+
+def _merge_grad(ctx: GradContext) -> Iterator[OpSpec]:
+    outs = {"OutTrue": ctx.d_input("InTrue"), "OutFalse": ctx.d_input("InFalse")}
+    yield OpSpec("split_lod_tensor", {"X": ctx.d_output("Out"), "Mask": ctx.input("Mask")}, outs, dict(ctx.op.attrs))
+
+
+@op("merge_lod_tensor", inputs="X Mask InTrue InFalse", outputs="Out", grad=_merge_grad)
+def merge_lod_tensor(
+    x: TensorType, mask: TensorType, in_true: TensorType, in_false: TensorType, *, level: int = 0
+) -> TensorType:
+    """``Out`` has a row for each of Mask: the next one of InTrue where it holds, else the next one of InFalse.
+
+    X has as many rows. One of InTrue and InFalse need not have a value, if Mask takes nothing from it.
+    """
+    _require_mask(mask, x.shape[:1])
+    require_same_dtype("InTrue and InFalse", in_true, in_false)
+    shape = merge_shapes(in_true.shape[1:], in_false.shape[1:], "the rows of InTrue and InFalse")
+    return in_true.with_shape((mask.shape[0], *shape))
+
+
+def _require_mask(mask: TensorType, rows: tuple[int, ...]) -> None:
+    require(mask.dtype is DType.BOOL, f"Mask must hold booleans, got {mask.dtype}")
+    column = len(mask.shape) == 1 or (len(mask.shape) == 2 and same_dim(mask.shape[1], 1))
+    require(
+        column and same_shape(mask.shape[:1], rows),
+        f"Mask must have one boolean for each of {list(rows)} rows, got {mask}",
+    )
