@@ -7,8 +7,7 @@ end the clipped network writes some lines of its own.
 
 The text is in examples/data, with its source. `--plot FILE` draws losses and norms (needs the extra `plot`).
 
-S. Hochreiter and J. Schmidhuber, Long short-term memory, Neural Computation 9, 1997. R. Pascanu, T. Mikolov and
-Y. Bengio, On the difficulty of training recurrent neural networks, ICML 2013.
+R. Pascanu, T. Mikolov and Y. Bengio, On the difficulty of training recurrent neural networks, ICML 2013.
 """
 
 import argparse
@@ -22,8 +21,7 @@ from minigraph import layers
 TEXT = (Path(__file__).parent / "data" / "sonnets.txt").read_text()
 LETTERS = sorted(set(TEXT))
 NUMBERS = np.array([LETTERS.index(letter) for letter in TEXT])
-UNITS, LENGTH, ROWS, STEPS = 96, 40, 24, 500
-RATE, THRESHOLD = 10.0, 0.5
+UNITS, LENGTH, ROWS, STEPS, RATE, THRESHOLD = 96, 40, 24, 500, 10.0, 0.5
 
 
 def step(letter, hidden, cell):
@@ -62,21 +60,19 @@ def train(clip, steps=STEPS, length=LENGTH):
     main, startup, loss = build(length)
     with fluid.program_guard(main, startup):
         _, pairs = fluid.optimizer.SGD(RATE, grad_clip=clip).minimize(loss)
-        squares = [layers.reduce_sum(layers.square(grad)) for _, grad in pairs]
-        norm = layers.sqrt(layers.sum(squares))
+        norm = layers.sqrt(layers.sum([layers.reduce_sum(layers.square(grad)) for _, grad in pairs]))
     executor, scope = fluid.Executor(), fluid.Scope()
     executor.run(startup, scope=scope)
-    fetched = [executor.run(main, feed, [loss, norm], scope=scope) for feed in batches(steps, length)]
-    return np.array(fetched)[:, 0, 0], np.array(fetched)[:, 1, 0], scope
+    fetched = np.array([executor.run(main, feed, [loss, norm], scope=scope) for feed in batches(steps, length)])
+    return fetched[:, 0, 0], fetched[:, 1, 0], scope
 
 
 def write(scope, count=160, seed=3):
     """Let the network write: each letter is drawn with the probabilities that it gives, sharpened a little."""
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
-        letter = fluid.data("letter", [1, 1], "int64")
         before = [fluid.data(name, [1, UNITS]) for name in ("hidden", "cell")]
-        scores, hidden, cell = step(letter, *before)
+        scores, hidden, cell = step(fluid.data("letter", [1, 1], "int64"), *before)
         shares = layers.softmax(scores * 1.5)
     executor, rng = fluid.Executor(), np.random.default_rng(seed)
     state, number, text = [np.zeros((1, UNITS), "float32")] * 2, LETTERS.index("\n"), ""
@@ -89,36 +85,30 @@ def write(scope, count=160, seed=3):
 
 
 def plot(runs, file):
-    """Losses above, norms below, over the steps."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (upper, lower) = pyplot.subplots(2, 1, sharex=True, figsize=(8, 6), layout="constrained")
+    figure = Figure(figsize=(8, 6), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True)
     for name, (losses, norms, _) in runs.items():
         upper.plot(losses, label=name, linewidth=1)
         lower.semilogy(norms, label=name, linewidth=1)
-    upper.axhline(np.log(len(LETTERS)), color="gray", linestyle=":", label="a guess")
-    lower.axhline(THRESHOLD, color="gray", linestyle=":", label="threshold")
     upper.set(ylabel="loss per letter (nats)", ylim=(0, 8))
     lower.set(ylabel="norm of the gradient", xlabel="step")
-    upper.legend()
-    lower.legend()
+    for axes, height, label in ((upper, np.log(len(LETTERS)), "a guess"), (lower, THRESHOLD, "threshold")):
+        axes.axhline(height, color="gray", linestyle=":", label=label)
+        axes.legend()
     figure.savefig(file, dpi=120)
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--plot", metavar="FILE", help="draw losses and norms (needs matplotlib)")
     options = parser.parse_args(arguments)
     print(f"{len(TEXT)} letters, {len(LETTERS)} different ones; a guess has a loss of {np.log(len(LETTERS)):.3f}")
     clip = fluid.clip.GradientClipByGlobalNorm(THRESHOLD)
-    runs = {"without a clip": train(None, options.steps), "clipped": train(clip, options.steps)}
+    runs = {"without a clip": train(None), "clipped": train(clip)}
     for name, (losses, norms, _) in runs.items():
-        first, last = losses[:20].mean(), losses[-20:].mean()
-        print(f"{name:15} loss {first:6.3f} in the first and {last:6.3f} in the last 20 steps, "
+        print(f"{name:15} loss {losses[:20].mean():6.3f} in the first 20 and {losses[-20:].mean():6.3f} in the last, "
               f"largest norm {norms.max():.4g}, median {np.median(norms):.4g}")  # fmt: skip
     print("The clipped network writes:\n" + write(runs["clipped"][2]))
     if options.plot:
