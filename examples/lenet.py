@@ -1,10 +1,10 @@
 """LeNet learns the bundled handwritten digits, and knows 99.0 % of those it has not seen; takes about 30 seconds.
 
 Two convolutions with pooling, then full layers, as in Y. LeCun, L. Bottou, Y. Bengio and P. Haffner, Gradient-based
-learning applied to document recognition, Proceedings of the IEEE 86, 1998. The 1,500 training images are few, so in each
-epoch every one is turned, slanted, stretched and moved by other amounts, as that article does too. Gradients are clipped
-to a global norm of 1, the rate falls along half a cosine. A test image is looked at from nine places half a pixel apart,
-and the answers are averaged; looking once gives 98.0 %.
+learning applied to document recognition, Proceedings of the IEEE 86, 1998. The 1,500 training images are few, so in
+each epoch every one is turned, slanted, stretched and moved by other amounts, as that article does too. Gradients are
+clipped to a global norm of 1, the rate falls along half a cosine. A test image is looked at from nine places half a
+pixel apart, and the answers are averaged; looking once gives 98.0 %.
 """
 
 import sys
