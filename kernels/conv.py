@@ -40,6 +40,9 @@ _MANY_IMAGES = 8
 _SMALL_PRODUCT = 1_000_000
 """Up to so many multiplications OpenBLAS has quicker matrix products."""
 
+_CACHED = 1 << 16
+"""So many elements of results stay in the cache until they are moved to their places."""
+
 _FEW_SUMS = 1 << 20
 """So many elements of products that are then added up are held at a time."""
 
@@ -135,21 +138,22 @@ def _convolve(xp, images, weights, bias, laid, groups, result) -> None:
     """Write to the images `result` the filters times the windows, and the bias."""
     each = len(weights) // groups
     if _has_long_rows(xp, laid, len(images)):
-        source, target = _convolved_rows(xp, images, weights, laid, groups), _apart(result, 1, groups)
-        along_filters: tuple[int, ...] = (groups, each, 1, 1)
-    else:
-        columns = _columns(xp, images, laid, groups)
-        is_direct = result.flags.c_contiguous and result.dtype == images.dtype
-        buffer = result.reshape(len(images), groups, each, columns.shape[3]) if is_direct else None
-        product = xp.matmul(weights.reshape(groups, each, columns.shape[2]), columns, out=buffer)
-        if is_direct and bias is None:
-            return
-        source, target = product.reshape(result.shape), result
-        along_filters = (-1, 1, 1)
+        _convolve_rows(xp, images, weights, bias, laid, groups, _apart(result, 1, groups))
+        return
+    columns = _columns(xp, images, laid, groups)
+    is_direct = result.flags.c_contiguous and result.dtype == images.dtype
+    buffer = result.reshape(len(images), groups, each, columns.shape[3]) if is_direct else None
+    product = xp.matmul(weights.reshape(groups, each, columns.shape[2]), columns, out=buffer)
+    if not is_direct or bias is not None:
+        _write(xp, product.reshape(result.shape), None if bias is None else bias.reshape(-1, 1, 1), result)
+
+
+def _write(xp, source, bias, result) -> None:
+    """Write `source`, plus the bias if there is one."""
     if bias is None:
-        xp.copyto(target, source, casting="same_kind")
+        xp.copyto(result, source, casting="same_kind")
     else:
-        xp.add(source, bias.reshape(along_filters), out=target, casting="same_kind")
+        xp.add(source, bias, out=result, casting="same_kind")
 
 
 def _spread(xp, d, weights, laid, groups, result) -> None:
@@ -203,17 +207,24 @@ def _columns(xp, images, laid, groups) -> Any:
 # Row by row
 
 
-def _convolved_rows(xp, images, weights, laid, groups) -> Any:
-    """Windows times filters, [batch, groups, filters, height, width], in memory that is written to again."""
+def _convolve_rows(xp, images, weights, bias, laid, groups, result) -> None:
+    """Write to `result`, [batch, groups, filters, height, width], a few rows at a time: they stay in the cache."""
     height, width = laid
     each, scratch = len(weights) // groups, Scratch(xp)
     windows = _windows(xp, images, laid, groups, scratch)
+    size, columns = windows.shape[2:]
     rows = weights.reshape(groups, each, *weights.shape[1:]).transpose(0, 1, 3, 2, 4)
-    rows = xp.ascontiguousarray(rows).reshape(groups, 1, 1, each, windows.shape[2])
-    product = scratch.empty((groups, height.count, each, windows.shape[3]), images.dtype)
-    pieces = _pieces(xp, each * windows.shape[2], windows.shape[3])
-    xp.matmul(rows, _cut(windows, pieces), out=_cut(product, pieces))
-    return product.reshape(groups, height.count, each, width.count, len(images)).transpose(4, 0, 2, 1, 3)
+    rows = xp.ascontiguousarray(rows).reshape(groups, 1, 1, each, size)
+    bias = None if bias is None else bias.reshape(groups, each, 1, 1)
+    pieces = _pieces(xp, each * size, columns)
+    step = max(1, _CACHED // (groups * each * columns))
+    product = scratch.empty((groups, step, each, columns), images.dtype)
+    for start in range(0, height.count, step):
+        part = windows[:, start : start + step]
+        found = product[:, : part.shape[1]]
+        xp.matmul(rows, _cut(part, pieces), out=_cut(found, pieces))
+        lying = found.reshape(groups, part.shape[1], each, width.count, len(images)).transpose(4, 0, 2, 1, 3)
+        _write(xp, lying, bias, result[..., start : start + step, :])
 
 
 def _spread_rows(xp, d, weights, laid, groups, shape) -> Any:
