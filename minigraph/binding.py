@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from minigraph.arenas import is_state
 from minigraph.errors import ExecutionError, MinigraphError
 from minigraph.ir import explain
 from minigraph.lowering import Joined, Steps, Value
-from minigraph.memory import new_block
 from minigraph.place import Place
 from minigraph.scope import Scope, ScopeVariable, is_rows, moved, type_of
+from minigraph.types import product
 
 
 @dataclass(slots=True)
@@ -61,22 +59,22 @@ class Binding:
     def _find(self, scope: Scope) -> list[Any]:
         holders = {id(v): _checked(scope.find_var(v.name), v, self._steps, self._place) for v in self._steps.state}
         for arena in self._arenas:
-            _gather([holders[id(value)] for value in arena])
+            _gather([holders[id(value)] for value in arena], self._place)
         return [
-            _vector([holders[id(part)].value for part in each.parts])
+            self._place.vector(holders[id(each.parts[0])].value, product(each.tensor_type.shape))
             if isinstance(each, Joined)
             else holders[id(each)].value
             for each in self._wanted
         ]
 
 
-def _gather(holders: list[ScopeVariable]) -> None:
+def _gather(holders: list[ScopeVariable], place: Place) -> None:
     """Move the arrays of `holders` to places side by side, unless they are there."""
     arrays = [holder.value for holder in holders]
-    if _are_neighbours(arrays):
+    if _are_neighbours(arrays, place):
         return
     dtype, size = arrays[0].dtype, sum(array.size for array in arrays)
-    vector = new_block(size * dtype.itemsize).view(dtype)
+    vector = place.bytes(size * dtype.itemsize).view(dtype)
     start = 0
     for holder, array in zip(holders, arrays, strict=True):
         holder.value = vector[start : start + array.size].reshape(array.shape)
@@ -84,27 +82,16 @@ def _gather(holders: list[ScopeVariable]) -> None:
         start += array.size
 
 
-def _are_neighbours(arrays: list[np.ndarray[Any, Any]]) -> bool:
+def _are_neighbours(arrays: list[Any], place: Place) -> bool:
     base = arrays[0].base
     if base is None or not all(array.base is base and array.flags.c_contiguous for array in arrays):
         return False
-    expected = _address(arrays[0])
+    expected = place.address(arrays[0])
     for array in arrays:
-        if array.size and _address(array) != expected:
+        if array.size and place.address(array) != expected:
             return False
         expected += array.nbytes
     return True
-
-
-def _vector(parts: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """One array over neighbours."""
-    first = parts[0]
-    base: Any = first.base
-    return np.ndarray((sum(part.size for part in parts),), first.dtype, base, _address(first) - _address(base))
-
-
-def _address(array: np.ndarray[Any, Any]) -> int:
-    return int(array.__array_interface__["data"][0])
 
 
 def _checked(holder: ScopeVariable | None, wanted: Value, steps: Steps, place: Place) -> ScopeVariable:

@@ -33,7 +33,7 @@ from minigraph.ir import Program, Variable
 from minigraph.kernels.jit import is_available as is_jit_available
 from minigraph.kernels.jit import require as require_jit
 from minigraph.lowering import Steps, concretize, prune, to_steps
-from minigraph.memory import Blocks, Buffers, Layout, place_values
+from minigraph.memory import Blocks, Buffers, place_values
 from minigraph.passes import LOWERING
 from minigraph.passes.base import Pipeline
 from minigraph.passes.gradient_clip import NONFINITE_GUARD
@@ -95,10 +95,8 @@ def lower(
     passes.apply(private)
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
     may_raise = any(op.type == NONFINITE_GUARD and op.attr("policy") == "raise" for op in private.global_block().ops)
-    layout = Layout()
-    if place.kind == "cpu":
-        form_arenas(steps)
-        layout = place_values(steps)
+    form_arenas(steps)
+    layout = place_values(steps)
     compiled = generate(steps, place, layout, profiler.is_active(place), jit)
     replaced = set(compiled.replaces)
     written_over = tuple(name for name in steps.new_state if name not in replaced)
@@ -173,7 +171,7 @@ class Executor:
         self.jit = is_jit_available() if jit is None else bool(jit)
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         self._others: dict[tuple[Pipeline, bool], Executor] = {}
-        self._blocks = Blocks()
+        self._blocks = Blocks(self.place)
         self._closed = False
         # Touching xp now reports a missing GPU here and not in the first run.
         self._rng = self.place.rng()

@@ -14,16 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from minigraph.arenas import can_be_placed, is_state
 from minigraph.lowering import Joined, Step, Steps, Value
+from minigraph.place import ALIGNMENT, Place
 from minigraph.types import product
 
 LEAST_BYTES = 1024 * 1024
 """Smaller values are not worth a place."""
-
-_ALIGNMENT = 64
 
 
 @dataclass(eq=False)
@@ -43,7 +40,7 @@ class Layout:
     places: list[tuple[int, Any, tuple[int, ...]]] = field(default_factory=list)
     place_of: dict[int, int] = field(default_factory=dict)
 
-    def arrays(self, block: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    def arrays(self, block: Any) -> list[Any]:
         """The places as arrays, views of `block`."""
         return [
             block[offset : offset + product(shape) * dtype.itemsize].view(dtype).reshape(shape)
@@ -171,7 +168,7 @@ class _Free:
 
 
 def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 class Blocks:
@@ -180,26 +177,20 @@ class Blocks:
     Runs in several threads get blocks of their own.
     """
 
-    def __init__(self) -> None:
-        self._free: list[np.ndarray[Any, Any]] = []
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._free: list[Any] = []
 
-    def borrow(self, size: int) -> np.ndarray[Any, Any]:
+    def borrow(self, size: int) -> Any:
         """A block of at least `size` bytes; a smaller one that is free is let go."""
         try:
             block = self._free.pop()
         except IndexError:
-            block = new_block(0)
-        return block if block.size >= size else new_block(size)
+            return self._place.bytes(size)
+        return block if block.size >= size else self._place.bytes(size)
 
-    def give_back(self, block: np.ndarray[Any, Any]) -> None:
+    def give_back(self, block: Any) -> None:
         self._free.append(block)
-
-
-def new_block(size: int) -> np.ndarray[Any, Any]:
-    """So many bytes, aligned."""
-    raw = np.empty(size + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
-    return raw[start : start + size]
 
 
 class Buffers:
@@ -207,9 +198,9 @@ class Buffers:
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self._made: tuple[np.ndarray[Any, Any], Sequence[Any]] | None = None
+        self._made: tuple[Any, Sequence[Any]] | None = None
 
-    def in_block(self, block: np.ndarray[Any, Any]) -> Sequence[Any]:
+    def in_block(self, block: Any) -> Sequence[Any]:
         made = self._made
         if made is None or made[0] is not block:
             made = self._made = block, self.layout.arrays(block)

@@ -10,6 +10,9 @@ import numpy as np
 
 from minigraph.errors import MissingExtraError, PlaceError, WrongTypeError
 
+ALIGNMENT = 64
+"""Bytes; arrays begin with a line of a processor's cache."""
+
 
 class Place:
     """A kind of device and, where there are several, its number."""
@@ -33,6 +36,21 @@ class Place:
     def rng(self, seed: int | None = None) -> Any:
         """A random generator of the place."""
         return self.xp.random.default_rng(seed)
+
+    def bytes(self, size: int) -> Any:
+        """So much new memory of the place, aligned: an array of bytes, whatever is in it."""
+        raw = np.empty(size + ALIGNMENT, np.uint8)
+        start = -raw.ctypes.data % ALIGNMENT
+        return raw[start : start + size]
+
+    def address(self, array: Any) -> int:
+        """Where the memory of an array begins."""
+        return int(array.__array_interface__["data"][0])
+
+    def vector(self, first: Any, size: int) -> Any:
+        """`size` elements from where `first` begins, within the memory that it is a part of."""
+        base = first.base
+        return np.ndarray((size,), first.dtype, base, self.address(first) - self.address(base))
 
     def now(self) -> int:
         """Nanoseconds of a clock, once everything asked of the place so far is done."""
@@ -95,6 +113,15 @@ class CUDAPlace(Place):
     def to_host(self, array: Any) -> np.ndarray[Any, Any]:
         found: np.ndarray[Any, Any] = self.xp.asnumpy(array)
         return found
+
+    def bytes(self, size: int) -> Any:
+        return self.xp.empty(size, np.uint8)  # CuPy's pool aligns what it gives
+
+    def address(self, array: Any) -> int:
+        return int(array.data.ptr)
+
+    def vector(self, first: Any, size: int) -> Any:
+        return self.xp.ndarray((size,), first.dtype, first.data)
 
     def now(self) -> int:
         self.xp.cuda.get_current_stream().synchronize()

@@ -1,6 +1,8 @@
 import os
+import sys
 
 import pytest
+from host_cuda import HostCupy, RawModule, launches
 from hypothesis import settings
 
 from minigraph.errors import MissingExtraError, PlaceError
@@ -40,3 +42,14 @@ def cuda_place():
     except (MissingExtraError, PlaceError) as error:
         pytest.skip(f"needs a GPU: {error.message}")
     return place
+
+
+@pytest.fixture
+def host_cuda(monkeypatch, tmp_path_factory):
+    """Lets a `CUDAPlace` run on the processor; see the module `host_cuda`."""
+    if RawModule.folder is None:
+        RawModule.folder = tmp_path_factory.mktemp("kernels")
+    cupy = HostCupy()
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    launches.clear()
+    return cupy

@@ -1,0 +1,202 @@
+"""A stand-in for CuPy on the processor: its arrays are NumPy's, and kernels are compiled by g++ and really run.
+
+What is seen with it is arithmetic, memory and the order of calls. Nothing is seen of speed, of how many threads run at
+the same time, or of what the driver refuses.
+"""
+
+import ctypes
+import hashlib
+import re
+import shutil
+import subprocess
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="kernels are run on the processor with g++")
+
+
+class MemoryPointer:
+    def __init__(self, array):
+        self.array = array
+        self.ptr = array.__array_interface__["data"][0]
+
+
+class ndarray(np.ndarray):
+    """An array that notes when its values are looked at, for which a program would have to wait."""
+
+    looked_at = 0
+
+    def __new__(cls, shape, dtype=float, memptr=None):
+        if memptr is None:
+            return np.ndarray.__new__(cls, shape, dtype)
+        owner = memptr.array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        start = memptr.ptr - owner.__array_interface__["data"][0]
+        flat = np.ndarray((owner.nbytes,), np.uint8, owner)
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        return flat[start : start + size].view(dtype).reshape(shape).view(cls)
+
+    @property
+    def data(self):
+        return MemoryPointer(self)
+
+    def get(self):
+        return np.array(self)
+
+    def set(self, array, stream=None):
+        self[...] = array
+
+
+def _noting(name):
+    def look(self, *args):
+        ndarray.looked_at += 1
+        return getattr(np.ndarray, name)(self, *args)
+
+    return look
+
+
+for _name in ("__bool__", "__int__", "__float__", "__index__", "item", "tolist"):
+    setattr(ndarray, _name, _noting(_name))
+
+
+def _of_device(value):
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(value).view(ndarray)
+    if isinstance(value, tuple | list):
+        return type(value)(map(_of_device, value)) if type(value) in (tuple, list) else value
+    return value
+
+
+class RawModule:
+    """Compiles CUDA source for the processor, once for each text."""
+
+    folder: Path | None = None
+
+    def __init__(self, code, options=(), backend="nvrtc"):
+        assert "--fmad=false" in options
+        self.kernels = re.findall(r'extern "C" __global__ void (\w+)\(([^)]*)\)', code)
+        assert self.kernels, "no kernel is in the source"
+        launchers = []
+        for name, parameters in self.kernels:
+            kinds = [re.sub(r"\w+\s*$", "", each).strip() for each in parameters.split(",")]
+            values = ", ".join(f"*({kind}*)args[{i}]" for i, kind in enumerate(kinds))
+            launchers.append(
+                f"static void body_{name}(void** args) {{ {name}({values}); }}\n"
+                f'extern "C" void launch_{name}(const unsigned* grid, const unsigned* block, void** args) '
+                f"{{ run_blocks(body_{name}, grid, block, args); }}\n"
+            )
+        self.kinds = {name: [each.strip() for each in parameters.split(",")] for name, parameters in self.kernels}
+        self.library = self._compiled("\n".join(['#include "host_cuda.h"', code, *launchers]))
+
+    @classmethod
+    def _compiled(cls, text):
+        stem = cls.folder / hashlib.sha256(text.encode()).hexdigest()[:20]
+        library = stem.with_suffix(".so")
+        if not library.exists():
+            source = stem.with_suffix(".cpp")
+            source.write_text(text)
+            command = [
+                "g++",
+                "-std=c++17",
+                "-O1",
+                "-ffp-contract=off",
+                "-fPIC",
+                "-shared",
+                f"-I{Path(__file__).parent}",
+            ]
+            done = subprocess.run([*command, "-o", library, source], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr + text
+        return ctypes.CDLL(str(library))
+
+    def get_function(self, name):
+        launch, kinds = getattr(self.library, f"launch_{name}"), self.kinds[name]
+
+        def call(grid, block, args):
+            assert len(args) == len(kinds), f"{name} takes {kinds}"
+            assert grid[0] > 0 and block[0] <= 1024
+            cells = [_cell(arg, kind) for arg, kind in zip(args, kinds, strict=True)]
+            pointers = (ctypes.c_void_p * len(cells))(*[ctypes.addressof(cell) for cell in cells])
+            launch((ctypes.c_uint * 1)(*grid), (ctypes.c_uint * 1)(*block), pointers)
+            launches.append(name)
+
+        return call
+
+
+def _cell(arg, kind):
+    """The value of an argument where the parameter is, which must be of the very type: nothing is converted."""
+    if arg is None or isinstance(arg, ndarray):
+        assert "*" in kind, f"an array for {kind}"
+        return ctypes.c_uint64(0 if arg is None else arg.data.ptr)
+    kind = kind.split()[0]
+    if isinstance(arg, np.float32):
+        assert kind == "float"
+        return ctypes.c_float(float(arg))
+    if isinstance(arg, float):
+        assert kind == "double", f"{arg!r} for {kind}"
+        return ctypes.c_double(arg)
+    assert isinstance(arg, int) and kind == "long", f"{arg!r} for {kind}"
+    return ctypes.c_int64(arg)
+
+
+launches: list[str] = []
+"""Names of the kernels that were launched."""
+
+
+class Random:
+    """Generators whose arrays are those of the device."""
+
+    @staticmethod
+    def default_rng(seed=None):
+        generator = np.random.default_rng(seed)
+
+        class Generator:
+            def __getattr__(self, name):
+                found = getattr(generator, name)
+                return lambda *args, **words: _of_device(found(*args, **words))
+
+        return Generator()
+
+
+class HostCupy(types.ModuleType):
+    """What minigraph uses of CuPy."""
+
+    ndarray = ndarray
+    RawModule = RawModule
+    random = Random
+
+    def __init__(self):
+        super().__init__("cupy")
+        runtime = types.SimpleNamespace(getDeviceCount=lambda: 1, CUDARuntimeError=RuntimeError)
+        stream = types.SimpleNamespace(synchronize=lambda: None)
+        self.cuda = types.SimpleNamespace(
+            runtime=runtime,
+            Device=lambda number: types.SimpleNamespace(use=lambda: None),
+            get_current_stream=lambda: stream,
+        )
+
+    def asnumpy(self, array, *args):
+        return np.array(array, subok=False)
+
+    def asarray(self, array, dtype=None):
+        return array if type(array) is ndarray and dtype is None else _of_device(np.array(array, dtype))
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = getattr(np, name)
+        if isinstance(found, type) or not callable(found):
+            return found
+
+        def call(*args, **words):
+            return _of_device(found(*args, **words))
+
+        if isinstance(found, np.ufunc):
+
+            def call(*args, out=None, **words):
+                return _of_device(found(*args, **words)) if out is None else found(*args, out=out, **words)
+
+        return call

@@ -1,0 +1,72 @@
+"""Plans of a `CUDAPlace`: the same arenas, places and bits as on the processor, run on a stand-in for CuPy."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from host_cuda import needs_compiler
+from test_arenas import CLIPS, OPTIMIZERS, Network
+
+import minigraph as fluid
+from minigraph.place import CUDAPlace
+
+CASES = [
+    *((optimizer, clip, "float32") for optimizer in OPTIMIZERS for clip in CLIPS),
+    *((optimizer, "global norm", "float64") for optimizer in OPTIMIZERS),
+]
+
+
+def trained(network, executor, start):
+    """What three steps make of the scope `start`, which stays as it is."""
+    scope = fluid.Scope()
+    for name in start.local_var_names():
+        scope.var(name).get_tensor().set(np.array(start.find_var(name).get_tensor()), fluid.CPUPlace())
+    return network.run(executor, scope)
+
+
+def assert_close(found, expected, dtype="float32"):
+    tolerance = 2e-5 if dtype == "float32" else 1e-12
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name].dtype == value.dtype
+        np.testing.assert_allclose(found[name], value, rtol=tolerance, atol=tolerance, err_msg=str(name))
+
+
+@needs_compiler
+@pytest.mark.parametrize(("optimizer", "clip", "dtype"), CASES)
+def test_training_agrees_with_the_processor(optimizer, clip, dtype, host_cuda):
+    network = Network(optimizer, clip, dtype=dtype)
+    start = network.scope()
+    executor = fluid.Executor(CUDAPlace(0))
+    assert_close(trained(network, executor, start), trained(network, fluid.Executor(jit=False), start), dtype)
+    plan = network.plan(executor)
+    assert plan.steps.vectors
+    assert plan.buffers.layout.size
+    assert all(isinstance(array, host_cuda.ndarray) for array in plan.binding.arrays(start))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("optimizer", "clip", "dtype"), CASES)
+def test_training_on_a_gpu_agrees_with_the_processor(optimizer, clip, dtype, cuda_place):
+    network = Network(optimizer, clip, dtype=dtype)
+    start = network.scope()
+    found = trained(network, fluid.Executor(cuda_place), start)
+    expected = trained(network, fluid.Executor(jit=False), start)
+    for name, value in expected.items():  # products of matrices round otherwise there
+        np.testing.assert_allclose(found[name], value, rtol=2e-3, atol=1e-4, err_msg=str(name))
+
+
+@needs_compiler
+def test_state_lies_side_by_side_in_the_memory_of_the_place(host_cuda):
+    network = Network()
+    executor, scope = fluid.Executor(CUDAPlace(0)), network.scope()
+    network.run(executor, scope, steps=1)
+    arrays = [scope.find_var(p.name).value for p, _ in network.params_grads]
+    plan = network.plan(executor)
+    joined = [a for a in plan.binding.arrays(scope) if a.ndim == 1 and a.size == sum(x.size for x in arrays)]
+    ends = sorted((a.data.ptr, a.data.ptr + a.nbytes) for a in arrays)
+    assert all(end == start for (_, end), (start, _) in pairwise(ends))
+    assert any(a.data.ptr == ends[0][0] for a in joined)
+    before = [a.data.ptr for a in arrays]
+    network.run(executor, scope, steps=1)
+    assert [scope.find_var(p.name).value.data.ptr for p, _ in network.params_grads] == before
