@@ -32,7 +32,7 @@ class Kernel:
     takes_wanted: bool
     view_of: int | None
     """Position of the input whose memory the first output may share, a list of outputs with a list of inputs."""
-    joins: str | None
+    joins: str | None = None
     """Which of the arrays of a list may come joined."""
 
 

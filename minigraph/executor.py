@@ -312,10 +312,10 @@ class Executor:
 
     def _call(self, plan: Plan, feeds: dict[str, Any], state: list[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """The generated function with memory to work in, which no other run has at the same time."""
-        size = plan.buffers.layout.size
-        if not size:
+        layout = plan.buffers.layout
+        if not layout.places:
             return plan.compiled.function(feeds.values(), state, self._rng, ())
-        block = self._blocks.borrow(size)
+        block = self._blocks.borrow(layout.size)
         try:
             return plan.compiled.function(feeds.values(), state, self._rng, plan.buffers.in_block(block))
         finally:

@@ -169,3 +169,14 @@ def test_a_run_does_as_many_calls_for_many_parameters_as_for_few():
         source = network.plan(executor).compiled.source
         calls.append(sum(source.count(f"{name}(") for name in ("clip_factor", "merged_adam", "adam(xp, _")))
     assert calls == [2, 2]
+
+
+@pytest.mark.parametrize("rows", [(0, 0), (0, 2), (3, 0, 1)])
+def test_what_has_no_elements_lies_side_by_side_too(rows):
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        parts = [layers.tanh(fluid.data(f"x{i}", [None, 3])) for i in range(len(rows))]
+        whole = layers.concat(parts, axis=0)
+        back = layers.split(layers.scale(whole, 2.0), list(rows), dim=0)
+        feed = {f"x{i}": np.full((count, 3), i + 1, "float32") for i, count in enumerate(rows)}
+        found, expected = (e.run(feed=feed, fetch_list=[whole, *back]) for e in (fluid.Executor(), Interpreter()))
+    assert_same_bits(dict(enumerate(found)), dict(enumerate(expected)))
