@@ -20,34 +20,36 @@ from minigraph.kernels.clip import clipped_by, factor_for, scale_all_down
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import name_of, or_kernel, vectors
-from minigraph.kernels.jit.threads import run_together, shares
-from minigraph.kernels.norm import norm
+from minigraph.kernels.jit.threads import pieces, run_together, shares
+from minigraph.kernels.norm import norm, short_joined
 from minigraph.kernels.registry import specialize
 
 _LOOPS = Loops("norms")
 
 
 def _loops_for(types: Sequence[Any]) -> _Norm | None:
-    """Loops for arrays of one type; None if there are none, or the arrays are too small to be worth it."""
-    kinds = {each.dtype for each in types}
+    """Loops for arrays of these types; None if there are none, or the arrays are too small to be worth it."""
+    kinds, size = {each.dtype for each in types}, sum(prod(each.shape) for each in types)
     kind = name_of(kinds.pop()) if len(kinds) == 1 else None
-    if kind is None or sum(prod(each.shape) for each in types) < offers.LEAST:
-        return None
-    return _Norm(kind)
+    return None if kind is None or size < offers.LEAST else _Norm(kind, size)
 
 
 class _Norm:
-    """Loops for arrays of one type."""
+    """Norms and products of arrays of one type that have so many elements together."""
 
-    def __init__(self, kind: str) -> None:
-        self.is_wide = kind == "float64"
+    def __init__(self, kind: str, size: int) -> None:
+        self._size, self._is_wide = size, kind == "float64"
         self._sum = _LOOPS.compiled("sum_of_squares", f"float64({kind}[::1])")
-        self._multiplication = f"void({kind}[::1], {kind}, {kind}[::1])"
+
+    def _shares(self, xs: Sequence[Any]) -> list[list[tuple[int, int, int]]]:
+        """The parts of the threads; none if there is one thread only."""
+        found = shares([x.size for x in xs]) if len(pieces(self._size)) > 1 else []
+        return found if len(found) > 1 else []
 
     def sum_of_squares(self, xs: Sequence[Any]) -> float:
-        flat = vectors(*xs)
-        parts = shares([x.size for x in flat])
-        if len(parts) == 1:
+        flat = vectors(*short_joined(xs))
+        parts = self._shares(flat)
+        if not parts:
             return float(sum(map(self._sum, flat)))
         sums = [0.0] * len(parts)
 
@@ -60,25 +62,23 @@ class _Norm:
     def norm(self, xs: Sequence[Any]) -> tuple[Any, Any]:
         """As `minigraph.kernels.norm.norm`."""
         total = self.sum_of_squares(xs)
-        if self.is_wide and not 1e-280 < total < 1e300:
+        if self._is_wide and not 1e-280 < total < 1e300:
             return norm(np, xs)
         return 1.0, total**0.5
 
     def multiply(self, xs: Sequence[Any], number: Any, outs: Sequence[Any]) -> list[Any]:
         """Every array times a number of its type."""
+        parts = self._shares(xs)
+        if not parts:
+            return [np.multiply(x, number, out=out) for x, out in zip(xs, outs, strict=True)]
         results = [np.empty(x.shape, x.dtype) if out is None else out for x, out in zip(xs, outs, strict=True)]
         sources, targets = vectors(*xs), vectors(*results)
-        multiply = _LOOPS.compiled("multiply", self._multiplication)
-        parts = shares([x.size for x in sources])
-        if len(parts) == 1:
-            for source, target in zip(sources, targets, strict=True):
-                multiply(source, number, target)
-            return results
 
         def scale(part: Sequence[tuple[int, int, int]]) -> None:
             for i, start, end in part:
-                multiply(sources[i][start:end], number, targets[i][start:end])
+                np.multiply(sources[i][start:end], number, out=targets[i][start:end])
 
+        # NumPy gives up the interpreter's lock, too.
         run_together([partial(scale, part) for part in parts])
         return results
 

@@ -1,4 +1,4 @@
-"""Sums of squares, and products with one number."""
+"""Sums of squares."""
 
 import numpy as np
 
@@ -12,8 +12,3 @@ def sum_of_squares(x):
         wide = np.float64(x[i])
         total += wide * wide
     return total
-
-
-def multiply(x, number, out):
-    for i in range(x.size):
-        out[i] = x[i] * number
