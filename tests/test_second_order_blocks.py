@@ -197,3 +197,97 @@ def test_what_a_network_read_must_be_there_as_it_was(is_between):
     value = np.random.default_rng(0).standard_normal((3, 2))
     (found,) = exe.run(main, {"x": value}, [second], scope=scope)
     np.testing.assert_allclose(found, 2 * (2 * 2 * value) * 4, rtol=1e-12)
+
+
+# Loops
+
+
+def looping(runs, wants=("x",)):
+    """A loop that carries two values and learns; the gradients of a penalty on its slope by all it reads."""
+    layers = fluid.layers
+    main, startup = fluid.Program(), fluid.Program()
+    startup.random_seed = 5
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x, count = fluid.data("x", [None, 3], "float64"), fluid.data("count", [1], "int64")
+        x.stop_gradient = "x" not in wants
+        rate = layers.create_parameter([3], "float64", "rate", default_initializer=fluid.initializer.Constant(0.6))
+        start = layers.fill_constant([1], "int64", 0)
+
+        def step(i, hidden, total):
+            after = layers.tanh(layers.fc(hidden, 3, param_attr="w", bias_attr="b") + x * rate)
+            return [i + 1, after, total + layers.reduce_sum(layers.square(after), dim=1, keep_dim=True)]
+
+        zeros = layers.reduce_sum(x, dim=1, keep_dim=True) * 0.5
+        _, hidden, total = layers.while_loop(lambda i, *_: layers.less_than(i, count), step, [start, x * 0.3, zeros])
+        source = x if "x" in wants else rate
+        slopes = fluid.gradients([layers.square(hidden), layers.scale(total, 2.0)], source)
+        penalty = layers.reduce_sum(layers.square(slopes[0]))
+        wanted = [*([x] if "x" in wants else []), *main.all_parameters()]
+        pairs = list(zip(wanted, fluid.gradients(penalty, wanted), strict=True))
+    feed = {"x": np.random.default_rng(11).standard_normal((2, 3)), "count": np.array([runs])}
+    return main, startup, feed, penalty, [(var, grad) for var, grad in pairs if grad is not None]
+
+
+@pytest.mark.parametrize("wants", [("x",), ()])
+@pytest.mark.parametrize("runs", [4, 1])
+def test_a_gradient_penalty_through_a_loop(runs, wants):
+    main, startup, feed, penalty, pairs = looping(runs, wants)
+    found = checked(main, startup, feed, penalty, pairs)
+    assert [var.name for var, _ in pairs] == [*wants, "rate", "w", "b"]
+    assert all(grad.any() for grad in found)
+
+
+def test_a_loop_that_never_runs():
+    main, startup, feed, penalty, pairs = looping(0)
+    found = checked(main, startup, feed, penalty, pairs)
+    assert [grad.any() for grad in found] == [True, False, False, False]
+
+
+def test_two_orders_through_a_loop_that_overwrites_and_no_more():
+    layers = fluid.layers
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, count = fluid.data("x", [3], "float64"), fluid.data("count", [1], "int64")
+        x.stop_gradient = False
+        i, power = layers.fill_constant([1], "int64", 0), layers.scale(x, 1.0)
+        goes_on = layers.less_than(i, count)
+        loop = layers.While(goes_on)
+        with loop.block():
+            layers.assign(power * x, power)
+            layers.increment(i, 1)
+            layers.less_than(i, count, cond=goes_on)
+        y = layers.scale(power, 1.0)
+        orders = []
+        for _ in range(2):
+            (y,) = fluid.gradients(y, x)
+            orders.append(y)
+        fluid.verify(fluid.default_main_program())
+        with pytest.raises(ProgramError, match="cannot pass through this loop: it reads or writes arrays"):
+            fluid.gradients(y, x)
+        v = np.array([0.5, -1.0, 2.0])
+        for runs in (3, 1, 0):
+            n = runs + 1
+            expected = (n * v**runs, n * runs * v ** max(runs - 1, 0))
+            feed = {"x": v, "count": np.array([runs])}
+            for executor in (fluid.Executor(), fluid.Interpreter()):
+                found = executor.run(feed=feed, fetch_list=orders)
+                for value, known in zip(found, expected, strict=True):
+                    np.testing.assert_allclose(value, known, rtol=1e-12, atol=1e-12)
+
+
+def test_a_loop_over_arrays_is_refused_with_the_reason():
+    layers = fluid.layers
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [3], "float64")
+        x.stop_gradient = False
+        i, end = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", 2)
+        array = layers.array_write(x, i)
+        goes_on = layers.less_than(i, end)
+        loop = layers.While(goes_on)
+        with loop.block():
+            value = layers.square(layers.array_read(array, i))
+            layers.increment(i, 1)
+            layers.array_write(value, i, array)
+            layers.less_than(i, end, cond=goes_on)
+        (grad,) = fluid.gradients(layers.array_read(array, end), x)
+        with pytest.raises(ProgramError, match="cannot pass through this loop: it reads or writes arrays"):
+            fluid.gradients(grad, x)

@@ -15,6 +15,7 @@ import minigraph.second_order.blocks
 import minigraph.second_order.clip
 import minigraph.second_order.elementwise
 import minigraph.second_order.indexing
+import minigraph.second_order.loops
 import minigraph.second_order.loss
 import minigraph.second_order.matrix
 import minigraph.second_order.norm

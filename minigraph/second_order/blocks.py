@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from minigraph.errors import ProgramError
-from minigraph.ir import Block, Operator, Variable, VarKind
+from minigraph.ir import Block, Variable, VarKind
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
 from minigraph.second_order.rewriting import Rewriting, rewritten_as
 from minigraph.sub_blocks import outer_names, slot_names
@@ -19,10 +19,10 @@ from minigraph.sub_blocks import outer_names, slot_names
 @rewritten_as("conditional_block_grad")
 def _conditional_block(g: Rewriting) -> Mapping[str, Any]:
     """The gradients are zero unless the branch is taken."""
-    forward, gradients = _blocks(g)
+    forward, gradients = run_blocks(g)
     if not g.attr("is_scalar_condition"):
-        _refuse(g, "its condition is that its inputs have elements")
-    body = _new_block(g)
+        refuse(g, "its condition is that its inputs have elements")
+    body = new_block(g)
     # The gradients that flow in are read where they are outside.
     incoming = zip(g.op.inputs["Out"], g.op.inputs["Out" + GRAD_SUFFIX], strict=True)
     names = {name + GRAD_SUFFIX: d_out for name, d_out in incoming if d_out != EMPTY}
@@ -46,6 +46,7 @@ def _conditional_block(g: Rewriting) -> Mapping[str, Any]:
         {"Out": results, "Scope": g.block.create_var(type=VarKind.STEP_SCOPES)},
         {SUB_BLOCK: body.idx, "is_scalar_condition": True},
     )
+    empty(gradients)
     return {"Input" + GRAD_SUFFIX: found}
 
 
@@ -55,12 +56,12 @@ def _recurrent(g: Rewriting) -> Mapping[str, Any]:
 
     The states before each step are computed once more. Gradients of parameters are collected step by step and added up.
     """
-    forward, gradients = _blocks(g)
+    forward, gradients = run_blocks(g)
     sequences, before = list(g.op.inputs["inputs"]), list(g.attr("ex_states"))
     incoming = dict(zip(g.op.inputs["outputs"], g.op.inputs["outputs" + GRAD_SUFFIX], strict=True))
     kept = _states_before(g, forward) if before else []
 
-    body = _new_block(g)
+    body = new_block(g)
     names = {name: name for name in sequences} | {name + GRAD_SUFFIX: d_out for name, d_out in incoming.items()}
     names |= dict(zip(before, [var.name for var in kept], strict=True))
     for name in (*sequences, *incoming.values(), *(var.name for var in kept)):
@@ -104,12 +105,13 @@ def _recurrent(g: Rewriting) -> Mapping[str, Any]:
         "parameters": lambda x: g.sum(x, [0]),
     }.items():
         results[slot + GRAD_SUFFIX] = [None if x is None else change(x) for x in results[slot + GRAD_SUFFIX]]
+    empty(gradients)
     return results
 
 
 def _states_before(g: Rewriting, forward: Block) -> list[Variable]:
     """What the states were before each step, as sequences."""
-    body = _new_block(g)
+    body = new_block(g)
     names = {name: name for name in g.op.inputs["inputs"]}
     for name in names:
         _entry(body, g.var(name))
@@ -165,34 +167,34 @@ def _entry(body: Block, sequence: Variable) -> Variable:
 # What they share
 
 
-def _blocks(g: Rewriting) -> tuple[Block, Block]:
+def run_blocks(g: Rewriting, may_carry: bool = False) -> tuple[Block, Block]:
     """The forward block and that of its gradients, once it is certain that they can be run again."""
     gradients = g.op.sub_block
     assert gradients is not None and gradients.forward_block is not None
     forward = gradients.forward_block
     if any(op.sub_block is not None for op in (*forward.ops, *gradients.ops)):
-        _refuse(g, "it has branches or loops of its own")
+        refuse(g, "it has branches or loops of its own")
     for var in (*forward.vars.values(), *gradients.vars.values()):
         if var.tensor_type is not None and var.tensor_type.is_rows:
-            _refuse(g, f"{var.name} is selected rows")
+            refuse(g, f"{var.name} is selected rows")
     touched, written = outer_names(forward)
     overwritten = _read(forward, written) or _read(gradients, written)
-    if overwritten:
-        _refuse(g, f"it overwrites {overwritten[0]}, which it reads")
+    if overwritten and not may_carry:
+        refuse(g, f"it overwrites {overwritten[0]}, which it reads")
     read = {*touched, *slot_names(g.op.inputs)} - {*written}
     is_behind = False
     for op in g.block.ops:
         if op is g.op:
             break
-        changed = [name for name in op.output_arg_names if is_behind and name in read and _is_before(g, name, op)]
+        changed = [name for name in op.output_arg_names if is_behind and name in read and had_value_before(g, name)]
         if changed:
-            _refuse(g, f"{op.type} overwrites {changed[0]}, which it reads")
+            refuse(g, f"{op.type} overwrites {changed[0]}, which it reads")
         is_behind = is_behind or op.sub_block is forward
     return forward, gradients
 
 
-def _is_before(g: Rewriting, name: str, op: Operator) -> bool:
-    """Whether a variable had a value before the forward operator, which `op` is behind."""
+def had_value_before(g: Rewriting, name: str) -> bool:
+    """Whether a variable had a value before the forward operator."""
     gradients = g.op.sub_block
     assert gradients is not None
     for other in g.block.ops:
@@ -204,10 +206,10 @@ def _is_before(g: Rewriting, name: str, op: Operator) -> bool:
     return var.persistable or var.is_data or var.block is not g.block
 
 
-def _refuse(g: Rewriting, reason: str) -> None:
-    what = "this branch" if g.op.type == "conditional_block_grad" else "this network"
+def refuse(g: Rewriting, reason: str) -> None:
+    what = {"conditional_block": "branch", "while": "loop"}.get(g.op.definition.forward or "", "network")
     raise ProgramError(
-        f"the gradient of a gradient cannot pass through {what}: {reason}", details=[str(g.op)], site=g.op.site
+        f"the gradient of a gradient cannot pass through this {what}: {reason}", details=[str(g.op)], site=g.op.site
     )
 
 
@@ -215,10 +217,17 @@ def _read(block: Block, names: Sequence[str]) -> list[str]:
     return [name for op in block.ops for name in op.input_arg_names if name in names]
 
 
-def _new_block(g: Rewriting) -> Block:
+def new_block(g: Rewriting) -> Block:
     body = Block(g.block.program, len(g.block.program.blocks), g.block.idx)
     g.block.program.blocks.append(body)
     return body
+
+
+def empty(gradients: Block) -> None:
+    """Empty the block that no operator runs any more."""
+    for op in list(gradients.ops):
+        gradients.remove(op)
+    gradients.vars.clear()
 
 
 def _add_twins(body: Block, names: dict[str, str], variables: Mapping[str, Variable]) -> None:
