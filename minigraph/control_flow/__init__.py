@@ -1,0 +1,12 @@
+"""What operators of control flow do: what their sub-block is given, how often it runs, what becomes of its results.
+
+A `Call` describes one operator, for plans and for the interpreter alike (`minigraph.control_flow.call`). A run that a
+gradient will need leaves a scope behind, in the variable ``StepScopes`` (`minigraph.control_flow.scopes`).
+"""
+
+from minigraph.control_flow.call import Body, Call
+from minigraph.control_flow.calls import call_of
+from minigraph.control_flow.inference import forget_types, infer_again
+from minigraph.control_flow.scopes import is_count, is_counter, saved_by
+
+__all__ = ["Body", "Call", "call_of", "forget_types", "infer_again", "is_count", "is_counter", "saved_by"]

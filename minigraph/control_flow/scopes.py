@@ -1,0 +1,74 @@
+"""What a run of a sub-block leaves behind for the gradient's own sub-block.
+
+These are variables of the sub-block as the run left them, and outer ones that it overwrites as they were before the
+run. Counters, outer variables that are incremented and nothing else, are not kept: the gradient's sub-block counts them
+back, as in fluid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from minigraph.ir import Block, Operator
+from minigraph.opdef import EMPTY, SUB_BLOCK
+from minigraph.sub_blocks import outer_names
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The names of what a scope holds, in order: outer variables from before the run, then the sub-block's own."""
+
+    before: tuple[str, ...] = ()
+    local: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.before + self.local
+
+
+def saved_by(body: Block) -> Saved:
+    """What the blocks that are gradients of `body` read of a run of it."""
+    readers = [block for block in body.program.blocks if block.forward_block_idx == body.idx]
+    if not readers:
+        return Saved()
+    _, written = outer_names(body)
+    changed = {name for name in written if not is_counter(body, name)}
+    before: dict[str, None] = {}
+    local: dict[str, None] = {}
+    for block in readers:
+        for name in unique(*(op.input_arg_names + op.output_arg_names for op in block.ops)):
+            if name in block.vars:
+                continue
+            if name in body.vars:
+                local[name] = None
+            elif name in changed:
+                before[name] = None
+    return Saved(tuple(before), tuple(local))
+
+
+def is_counter(body: Block, name: str) -> bool:
+    """Whether all that a sub-block does to an outer variable is to count with it."""
+    writers = [op for op in body.ops if name in op.output_arg_names]
+    return bool(writers) and all(
+        is_counter(body_of(op), name) if SUB_BLOCK in op.attrs else is_count(op, body) for op in writers
+    )
+
+
+def is_count(op: Operator, block: Block) -> bool:
+    """Whether an operator increments an integer in place, which a gradient can undo."""
+    if op.type != "increment" or op.inputs["X"] != op.outputs["Out"]:
+        return False
+    var = block.find_var(op.inputs["X"][0])
+    return var is not None and not var.dtype.is_floating
+
+
+def body_of(op: Operator) -> Block:
+    body = op.sub_block
+    assert body is not None
+    return body
+
+
+def unique(*groups: Iterable[str]) -> list[str]:
+    """Each name once, in order of first use, without the empty one."""
+    return list(dict.fromkeys(name for group in groups for name in group if name != EMPTY))
