@@ -950,9 +950,10 @@ _CHOICES += [
 ]
 
 WITHOUT_SAMPLES = {
-    # They run a block, or leave an output without a value.
     "print": "test_print.py",
-    **dict.fromkeys(("while", "conditional_block", "recurrent", "select_output"), "test_control_flow.py"),
+    "while": "test_loops.py",  # runs a block, like the next two
+    "recurrent": "test_recurrent_networks.py",
+    **dict.fromkeys(("conditional_block", "select_output"), "test_branches.py"),  # outputs may have no value
     **dict.fromkeys(
         ("write_to_array", "read_from_array", "lod_array_length", "tensor_array_to_tensor"), "test_arrays.py"
     ),

@@ -38,6 +38,7 @@ from minigraph.layers.activation import (
     tanh,
 )
 from minigraph.layers.array import array_length, array_read, array_write, create_array, tensor_array_to_tensor
+from minigraph.layers.branches import Switch, case, cond, switch_case
 from minigraph.layers.clipping import clamp, clip, clip_by_norm
 from minigraph.layers.compare import (
     allclose,
@@ -57,7 +58,6 @@ from minigraph.layers.compare import (
     logical_xor,
     not_equal,
 )
-from minigraph.layers.control_flow import Switch, While, case, cond, switch_case, while_loop
 from minigraph.layers.diagonal import diag, diag_embed, eye, trace, tril, triu
 from minigraph.layers.distributions import Normal, Uniform
 from minigraph.layers.elementwise import (
@@ -97,6 +97,7 @@ from minigraph.layers.learning_rate_scheduler import (
     piecewise_decay,
     polynomial_decay,
 )
+from minigraph.layers.loops import While, while_loop
 from minigraph.layers.loss import (
     cross_entropy,
     dice_loss,

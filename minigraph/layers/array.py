@@ -7,6 +7,7 @@ from typing import Any
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable, VarKind
 from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layers.sub_block import is_imperative
 from minigraph.types import product
 
 
@@ -18,7 +19,7 @@ def create_array(dtype: Any) -> Variable | list[Any]:
     dtype : str
         Element type of the tensors that it will hold.
     """
-    if _is_imperative():
+    if is_imperative():
         return []
     helper = LayerHelper("array")
     return helper.block.create_var(name=f"{helper.name}.out", dtype=dtype, type=VarKind.LOD_TENSOR_ARRAY)
@@ -56,7 +57,7 @@ def array_write(x: Variable, i: Variable, array: Variable | list[Any] | None = N
     [array([1., 1.], dtype=float32), array([2])]
     """
     check_variable(x, "array_write: x")
-    if _is_imperative():
+    if is_imperative():
         return _write_to_list(x, i, [] if array is None else array)
     helper = LayerHelper("array_write")
     if array is None:
@@ -77,7 +78,7 @@ def array_read(array: Variable | list[Any], i: Variable) -> Variable:
     ExecutionError
         When run, if nothing was written there.
     """
-    if _is_imperative():
+    if is_imperative():
         found: Variable = _checked_list(array, "array_read")[_number(i, "array_read")]
         return found
     helper = LayerHelper("array_read")
@@ -87,7 +88,7 @@ def array_read(array: Variable | list[Any], i: Variable) -> Variable:
 
 def array_length(array: Variable | list[Any]) -> Variable | int:
     """How many elements `array` has, int64[1]; in the imperative mode an int."""
-    if _is_imperative():
+    if is_imperative():
         return len(_checked_list(array, "array_length"))
     helper = LayerHelper("array_length")
     result = helper.temporary(stop_gradient=True)
@@ -105,7 +106,7 @@ def tensor_array_to_tensor(
     tuple of Variable
         The tensor, and the length of each element along `axis`, int32, 1 where it has no such dimension.
     """
-    if _is_imperative():
+    if is_imperative():
         return _join_list(_checked_list(input, "tensor_array_to_tensor"), axis, use_stack)
     helper = LayerHelper("tensor_array_to_tensor", name)
     out, lengths = helper.temporary(), helper.temporary(dtype="int32")
@@ -163,9 +164,3 @@ def _check_index(i: Any, what: str) -> Variable:
     if i.dtype.numpy.kind != "i" or product(i.shape or ()) not in (1, -1):
         raise WrongTypeError(f"{what}: i must be one integer, int64[1], got {i}", site=caller_site())
     return i
-
-
-def _is_imperative() -> bool:
-    from minigraph.dygraph.base import enabled
-
-    return enabled()

@@ -10,7 +10,7 @@ from minigraph import unique_name
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable
-from minigraph.layers.control_flow import ConditionalBlock
+from minigraph.layers.branches import ConditionalBlock
 from minigraph.layers.tensor import assign
 from minigraph.types import DType
 

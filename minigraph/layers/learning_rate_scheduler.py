@@ -18,7 +18,7 @@ from minigraph.errors import WrongTypeError, caller_site
 from minigraph.initializer import Constant
 from minigraph.ir import Role, Variable
 from minigraph.layer_helper import LayerHelper
-from minigraph.layers.control_flow import Switch
+from minigraph.layers.branches import Switch
 from minigraph.layers.elementwise import elementwise_min
 from minigraph.layers.tensor import assign, cast, create_global_var, fill_constant
 from minigraph.variable import is_eager

@@ -11,7 +11,7 @@ from minigraph import unique_name
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Block, Variable, VarKind
 from minigraph.layer_helper import LayerHelper, check_variable
-from minigraph.layers.control_flow import building_sub_block
+from minigraph.layers.sub_block import building_sub_block
 from minigraph.sub_blocks import outer_names
 
 

@@ -1,6 +1,6 @@
-"""Branches and loops: layers whose operators run a sub-block, a part of the program of its own.
+"""Branches: parts of the program of which only that runs which a condition chooses.
 
-In the imperative mode `cond`, `case`, `switch_case` and `while_loop` decide at once, in Python.
+In the imperative mode `cond`, `case` and `switch_case` decide at once, in Python.
 """
 
 from __future__ import annotations
@@ -14,181 +14,18 @@ from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable, VarKind
 from minigraph.layer_helper import LayerHelper, check_variable
 from minigraph.layers.compare import equal, logical_and, logical_not
+from minigraph.layers.sub_block import (
+    building_sub_block,
+    check_callable,
+    check_condition,
+    is_imperative,
+    read_before_written,
+    truth_of,
+)
 from minigraph.layers.tensor import assign, cast, fill_constant
 from minigraph.structures import difference, flatten, map_structure, pack
 from minigraph.sub_blocks import outer_names
-from minigraph.types import DType, product
-
-
-class While:
-    """Repeat what is built inside ``block()`` as long as a condition holds.
-
-    What the block computes is new in each run, but for variables made outside of it: written inside, with `assign`,
-    ``increment`` or the argument for the result that many layers have, they go from run to run. Among them has to be
-    the condition.
-
-    Parameters
-    ----------
-    cond : Variable, bool[1]
-    is_test : bool
-        Keep nothing for a gradient.
-    name : str, optional
-
-    Raises
-    ------
-    WrongTypeError
-        If `cond` is not a Variable of one boolean.
-    ProgramError
-        If the block does not write `cond`.
-
-    Examples
-    --------
-    >>> import minigraph as fluid
-    >>> from minigraph import layers
-    >>> with fluid.program_guard(fluid.Program()):
-    ...     i, n = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", 10)
-    ...     condition = layers.less_than(i, n)
-    ...     with layers.While(condition).block():
-    ...         _ = layers.increment(i, 3)
-    ...         _ = layers.less_than(i, n, cond=condition)
-    ...     fluid.Executor().run(fetch_list=[i])
-    [array([12])]
-    """
-
-    BEFORE_WHILE_BLOCK, IN_WHILE_BLOCK, AFTER_WHILE_BLOCK = 0, 1, 2
-
-    def __init__(self, cond: Variable, is_test: bool = False, name: str | None = None) -> None:
-        self.helper = LayerHelper("while", name)
-        self.status = While.BEFORE_WHILE_BLOCK
-        self.cond_var = check_condition(cond, "While: cond")
-        self.is_test = is_test
-
-    @contextmanager
-    def block(self) -> Iterator[None]:
-        """Operators made inside are run again and again."""
-        with building_sub_block(self._append):
-            self.status = While.IN_WHILE_BLOCK
-            yield
-            self.status = While.AFTER_WHILE_BLOCK
-
-    def _append(self, inside: Block) -> None:
-        condition = self.cond_var.name
-        touched, written = outer_names(inside)
-        if condition not in written:
-            raise ProgramError(
-                f"While: the block never writes its condition {condition}, so it would never end", site=caller_site(),
-                hint="Compare again inside: layers.less_than(i, n, cond=condition).",
-            )  # fmt: skip
-        read = _read_before_written(inside, touched, condition)
-        outer = self.helper.block
-        scopes = outer.create_var(type=VarKind.STEP_SCOPES)
-        outputs = [condition, *(name for name in written if name != condition)]
-        self.helper.append(
-            "while", {"X": read, "Condition": [condition]}, {"Out": outputs, "StepScopes": scopes},
-            {"sub_block": inside, "is_test": self.is_test},
-        )  # fmt: skip
-
-
-def while_loop(
-    cond: Callable[..., Variable],
-    body: Callable[..., Any],
-    loop_vars: Sequence[Any],
-    is_test: bool = False,
-    name: str | None = None,
-) -> Sequence[Any]:
-    """Replace `loop_vars` by ``body(*loop_vars)`` as long as ``cond(*loop_vars)`` holds.
-
-    Parameters
-    ----------
-    cond : callable
-        From the loop variables to a Variable, bool[1].
-    body : callable
-        From the loop variables to as many of the same shapes and element types, structured alike.
-    loop_vars : list or tuple
-        Variables, also nested in lists, tuples and dictionaries. They hold the result afterwards.
-    is_test : bool
-        Keep nothing for a gradient.
-
-    Returns
-    -------
-    list or tuple
-        `loop_vars`.
-
-    Raises
-    ------
-    WrongTypeError
-        If `cond` or `body` is not callable, or `cond` gives anything but one boolean.
-    ProgramError
-        If there are no `loop_vars`, or `body` gives other ones.
-
-    Examples
-    --------
-    >>> import minigraph as fluid
-    >>> from minigraph import layers
-    >>> with fluid.program_guard(fluid.Program()):
-    ...     start = [layers.fill_constant([1], "int64", 0), layers.fill_constant([2], "float32", 1.0)]
-    ...     i, x = while_loop(lambda i, x: i < 3, lambda i, x: [i + 1, x * 2.0], start)
-    ...     fluid.Executor().run(fetch_list=[i, x])
-    [array([3]), array([8., 8.], dtype=float32)]
-    """
-    helper = LayerHelper("while_loop", name)
-    for what, function in (("cond", cond), ("body", body)):
-        _check_callable(function, f"while_loop: {what}")
-    if not isinstance(loop_vars, list | tuple):
-        raise WrongTypeError(
-            f"while_loop: loop_vars must be a list or tuple, got {type(loop_vars).__name__}", site=caller_site()
-        )
-    if not loop_vars:
-        raise ProgramError("while_loop: loop_vars is empty", site=caller_site())
-    condition = cond(*loop_vars)
-    if _is_imperative():
-        return _loop_at_once(condition, cond, body, loop_vars)
-    check_condition(condition, "while_loop: what cond returns")
-    with While(condition, is_test, helper.name).block():
-        results = _as_list(body(*loop_vars))
-        different = difference(list(loop_vars), results)
-        if different:
-            raise ProgramError(
-                f"while_loop: body must return what it takes, but they differ: {different}", site=caller_site()
-            )
-        again = cond(*results)
-        _assign_all(flatten(results), flatten(loop_vars))
-        assign(again, condition)
-    return loop_vars
-
-
-def _assign_all(results: Sequence[Variable], variables: Sequence[Variable]) -> None:
-    """Write results to variables as if all at once: a result that is another of the variables is copied before."""
-    written: set[str] = set()
-    late = []
-    for result, variable in zip(results, variables, strict=True):
-        late.append(
-            assign(result) if check_variable(result, "while_loop: what body returns").name in written else result
-        )
-        written.add(variable.name)
-    for result, variable in zip(late, variables, strict=True):
-        assign(result, variable)
-
-
-def _loop_at_once(
-    condition: Variable, cond: Callable[..., Variable], body: Callable[..., Any], loop_vars: Sequence[Any]
-) -> Sequence[Any]:
-    while _truth(condition, "while_loop: what cond returns"):
-        results = _as_list(body(*loop_vars))
-        if len(results) != len(loop_vars):
-            raise ProgramError(
-                f"while_loop: body takes {len(loop_vars)} variables and returns {len(results)}", site=caller_site()
-            )
-        loop_vars = results
-        condition = cond(*loop_vars)
-    return loop_vars
-
-
-def _as_list(results: Any) -> list[Any]:
-    return list(results) if isinstance(results, list | tuple) else [results]
-
-
-# Branches
+from minigraph.types import DType
 
 
 class ConditionalBlock:
@@ -215,7 +52,7 @@ class ConditionalBlock:
         touched, written = outer_names(inside)
         outer = self.helper.block
         scope = outer.create_var(type=VarKind.STEP_SCOPES)
-        read = _read_before_written(inside, touched)
+        read = read_before_written(inside, touched)
         self.helper.append(
             "conditional_block", {"Cond": self.inputs, "Input": read}, {"Out": written, "Scope": scope},
             {"sub_block": inside, "is_scalar_condition": self.is_scalar_condition},
@@ -257,9 +94,9 @@ def cond(
     """
     for what, function in (("true_fn", true_fn), ("false_fn", false_fn)):
         if function is not None:
-            _check_callable(function, f"cond: {what}")
-    if _is_imperative():
-        chosen = true_fn if _truth(pred, "cond: pred") else false_fn
+            check_callable(function, f"cond: {what}")
+    if is_imperative():
+        chosen = true_fn if truth_of(pred, "cond: pred") else false_fn
         return chosen() if chosen is not None else None
     check_condition(pred, "cond: pred")
     LayerHelper("cond", name)  # takes a name, as fluid does
@@ -387,7 +224,7 @@ def switch_case(
         functions = dict(sorted(functions.items()))
         default = functions.popitem()[1]
     else:
-        _check_callable(default, "switch_case: default")
+        check_callable(default, "switch_case: default")
     index = branch_index if branch_index.dtype is DType.INT64 else cast(branch_index, "int64")
     pairs = []
     for number, function in functions.items():
@@ -417,11 +254,11 @@ def _checked_pairs(pairs: Any, default: Any) -> list[tuple[Variable, Callable[[]
                 f"case: pred_fn_pairs must hold tuples of a condition and a function, got {pair!r:.60}",
                 site=caller_site(),
             )
-        if not _is_imperative():
+        if not is_imperative():
             check_condition(pair[0], "case: a condition of pred_fn_pairs")
-        _check_callable(pair[1], "case: a function of pred_fn_pairs")
+        check_callable(pair[1], "case: a function of pred_fn_pairs")
     if default is not None:
-        _check_callable(default, "case: default")
+        check_callable(default, "case: default")
     return list(pairs)
 
 
@@ -443,7 +280,7 @@ def _functions_by_number(given: Any) -> dict[int, Callable[[], Any]]:
         number, function = pair
         if number in functions:
             raise ProgramError(f"switch_case: branch_fns has {number} twice", site=caller_site())
-        _check_callable(function, f"switch_case: the function {number} of branch_fns")
+        check_callable(function, f"switch_case: the function {number} of branch_fns")
         functions[number] = function
     if not functions:
         raise ProgramError("switch_case: branch_fns is empty", site=caller_site())
@@ -502,79 +339,3 @@ class Switch:
         if self._none_before is None:
             raise ProgramError("Switch.default comes after at least one case", site=caller_site())
         return ConditionalBlock([self._none_before], is_scalar_condition=True).block()
-
-
-# What they share
-
-
-@contextmanager
-def building_sub_block(complete: Callable[[Block], None]) -> Iterator[None]:
-    """Inside, operators go to a new block; afterwards `complete` appends the operator that runs it to its parent.
-
-    If either fails, the program is left without the block.
-    """
-    program = default_main_program()
-    if _is_imperative():
-        raise ProgramError(
-            "the imperative mode has no sub-blocks", site=caller_site(),
-            hint="Use Python's own if and while, or layers.cond and layers.while_loop.",
-        )  # fmt: skip
-    inside = program.create_block()
-    try:
-        yield
-        program.rollback()
-        complete(inside)
-    except BaseException:
-        _give_up(inside)
-        raise
-
-
-def _give_up(block: Block) -> None:
-    """Remove a block that could not be completed, and those made in it."""
-    program = block.program
-    program.current_block_idx = block.parent_idx
-    del program.blocks[block.idx :]
-    program.version += 1
-
-
-def _read_before_written(block: Block, touched: Sequence[str], *written: str) -> list[str]:
-    """Which of the outer variables `touched` a block reads before it writes them."""
-    read: dict[str, None] = {}
-    done = set(written)
-    for op in block.ops:
-        read.update((name, None) for name in op.input_arg_names if name not in done)
-        done.update(op.output_arg_names)
-    return [name for name in touched if name in read]
-
-
-def check_condition(condition: Any, what: str) -> Variable:
-    """`condition`, if it is a Variable of one boolean.
-
-    Raises
-    ------
-    WrongTypeError
-        Otherwise; `what` names the layer and the argument.
-    """
-    check_variable(condition, what)
-    if condition.dtype is not DType.BOOL or product(condition.shape or (1,)) not in (1, -1):
-        raise WrongTypeError(
-            f"{what} must be one boolean, bool[1], got {condition}", site=caller_site(),
-            hint="Compare with layers.less_than and the like; join several with layers.reduce_all.",
-        )  # fmt: skip
-    return condition
-
-
-def _check_callable(function: Any, what: str) -> None:
-    if not callable(function):
-        raise WrongTypeError(f"{what} must be callable, got {type(function).__name__}", site=caller_site())
-
-
-def _truth(condition: Any, what: str) -> bool:
-    value = check_condition(condition, what).numpy()  # type: ignore[attr-defined]
-    return bool(value.item())
-
-
-def _is_imperative() -> bool:
-    from minigraph.dygraph.base import enabled
-
-    return enabled()

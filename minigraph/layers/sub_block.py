@@ -1,0 +1,86 @@
+"""What layers share that run a part of the program of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from minigraph.defaults import default_main_program
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.ir import Block, Variable
+from minigraph.layer_helper import check_variable
+from minigraph.types import DType, product
+
+
+@contextmanager
+def building_sub_block(complete: Callable[[Block], None]) -> Iterator[None]:
+    """Inside, operators go to a new block; afterwards `complete` appends the operator that runs it to its parent.
+
+    If either fails, the program is left without the block.
+    """
+    program = default_main_program()
+    if is_imperative():
+        raise ProgramError(
+            "the imperative mode has no sub-blocks", site=caller_site(),
+            hint="Use Python's own if and while, or layers.cond and layers.while_loop.",
+        )  # fmt: skip
+    inside = program.create_block()
+    try:
+        yield
+        program.rollback()
+        complete(inside)
+    except BaseException:
+        _give_up(inside)
+        raise
+
+
+def _give_up(block: Block) -> None:
+    """Remove a block that could not be completed, and those made in it."""
+    program = block.program
+    program.current_block_idx = block.parent_idx
+    del program.blocks[block.idx :]
+    program.version += 1
+
+
+def read_before_written(block: Block, touched: Sequence[str], *written: str) -> list[str]:
+    """Which of the outer variables `touched` a block reads before it writes them."""
+    read: dict[str, None] = {}
+    done = set(written)
+    for op in block.ops:
+        read.update((name, None) for name in op.input_arg_names if name not in done)
+        done.update(op.output_arg_names)
+    return [name for name in touched if name in read]
+
+
+def check_condition(condition: Any, what: str) -> Variable:
+    """`condition`, if it is a Variable of one boolean.
+
+    Raises
+    ------
+    WrongTypeError
+        Otherwise; `what` names the layer and the argument.
+    """
+    check_variable(condition, what)
+    if condition.dtype is not DType.BOOL or product(condition.shape or (1,)) not in (1, -1):
+        raise WrongTypeError(
+            f"{what} must be one boolean, bool[1], got {condition}", site=caller_site(),
+            hint="Compare with layers.less_than and the like; join several with layers.reduce_all.",
+        )  # fmt: skip
+    return condition
+
+
+def check_callable(function: Any, what: str) -> None:
+    if not callable(function):
+        raise WrongTypeError(f"{what} must be callable, got {type(function).__name__}", site=caller_site())
+
+
+def truth_of(condition: Any, what: str) -> bool:
+    value = check_condition(condition, what).numpy()  # type: ignore[attr-defined]
+    return bool(value.item())
+
+
+def is_imperative() -> bool:
+    from minigraph.dygraph.base import enabled
+
+    return enabled()

@@ -1,0 +1,281 @@
+"""Branches: results and gradients of `cond`, `case`, `switch_case`, `Switch`, `IfElse`."""
+
+import numpy as np
+import pytest
+from both_executors import check_gradient, data, numbers, run
+
+import minigraph as fluid
+from minigraph import layers
+from minigraph.backward import append_backward
+from minigraph.errors import ExecutionError, OpError, ProgramError, WrongTypeError
+from minigraph.interpreter import Interpreter
+
+
+@pytest.fixture(autouse=True)
+def new_program():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        yield
+
+
+def main():
+    return fluid.default_main_program()
+
+
+def integer(n):
+    return layers.fill_constant([1], "int64", n)
+
+
+def types(block=0):
+    return [op.type for op in main().block(block).ops]
+
+
+@pytest.mark.parametrize("t", [-1.0, 1.0])
+def test_a_branch_gives_its_results_and_gradients_and_the_other_none(t):
+    x, w, t_var = data("x", 2, 3), data("w", 3, 3), data("t", 1)
+    t_var.stop_gradient = True
+    first, second = layers.cond(
+        t_var < 0.0,
+        lambda: (layers.square(layers.mul(x, w)), layers.tanh(x)),
+        lambda: (layers.scale(x, 2.0), layers.tanh(x) * w[0]),
+    )
+    loss = layers.reduce_sum(first * second)
+    feed = {"x": numbers(2, 3), "w": numbers(3, 3, seed=1), "t": np.array([t])}
+    check_gradient(loss, feed, ["x", "w"])
+
+
+def test_only_the_branch_that_was_chosen_is_computed():
+    x = data("x", 2)
+    x.stop_gradient = True
+    chosen = layers.cond(
+        x[0] < 0.0, lambda: layers.ones([1], "int64"), lambda: layers.gather(layers.ones([1], "int64"), integer(7))
+    )
+    (found,) = run(chosen, feed={"x": np.array([-1.0, 0.0])})
+    assert found.tolist() == [1]
+    with pytest.raises(ExecutionError, match="gather"):
+        run(chosen, feed={"x": np.array([1.0, 0.0])})
+
+
+def test_a_branch_without_a_result_may_write():
+    x, y = data("x", 1), layers.fill_constant([1], "float64", 5.0)
+    assert layers.cond(x > 0.0, lambda: _write(x, y)) is None
+    assert run(y, feed={"x": np.array([3.0])})[0].tolist() == [6.0]
+    assert run(y, feed={"x": np.array([-3.0])})[0].tolist() == [5.0]
+
+
+def _write(x, y):
+    layers.assign(x * 2.0, y)
+
+
+def test_branches_may_differ_in_a_dimension():
+    x = data("x", 1)
+    y = layers.cond(x > 0.0, lambda: layers.ones([2, 3], "float32"), lambda: layers.zeros([4, 3], "float32"))
+    assert y.shape == (-1, 3)
+    assert run(y, feed={"x": np.array([1.0])})[0].shape == (2, 3)
+    assert run(y, feed={"x": np.array([-1.0])})[0].shape == (4, 3)
+
+
+def test_branches_that_do_not_fit_together_are_refused():
+    x = data("x", 1)
+    one = lambda: layers.ones([1], "float32")  # noqa: E731
+    for true_fn, false_fn, message in [
+        (one, lambda: (one(), one()), "the branches return one variable and 2 of them"),
+        (lambda: [one()], lambda: [one(), one()], "the branches return 1 and 2 variables"),
+        (one, lambda: None, "false_fn returns nothing, the other branch does"),
+        (None, one, "true_fn returns nothing"),
+        (one, lambda: layers.ones([1], "int64"), r"true_fn returns float32\[1\], false_fn int64\[1\] in its place"),
+        (one, lambda: layers.ones([1, 1], "float32"), r"true_fn returns float32\[1\], false_fn float32\[1, 1\]"),
+        (lambda: {"a": one()}, lambda: {"b": one()}, r"the branches return the keys \['a'\] and \['b'\]"),
+    ]:
+        with pytest.raises(ProgramError, match=message):
+            layers.cond(x > 0.0, true_fn, false_fn)
+    with pytest.raises(WrongTypeError, match="cond: true_fn must be callable, got int"):
+        layers.cond(x > 0.0, 3)
+    with pytest.raises(WrongTypeError, match="cond: pred must be one boolean"):
+        layers.cond(x, one, one)
+    with pytest.raises(WrongTypeError, match="what a branch returns must be a Variable, got float"):
+        layers.cond(x > 0.0, lambda: 1.0, one)
+
+
+@pytest.mark.parametrize(("x_value", "expected"), [(0.1, 1.0), (0.5, 2.0), (0.9, 3.0)])
+def test_case_takes_the_first_condition_that_holds(x_value, expected):
+    x = data("x", 1)
+
+    def constant(value):
+        return lambda: layers.fill_constant([1], "float64", value) * x
+
+    pairs = [(x < 0.3, constant(1.0)), (x < 0.7, constant(2.0))]
+    with_default = layers.case(pairs, constant(3.0))
+    without = layers.case([*pairs, (x < 0.8, constant(3.0))])
+    found = run(with_default, without, feed={"x": np.array([x_value])})
+    assert np.array_equal(found, [[expected * x_value]] * 2)
+    check_gradient(layers.reduce_sum(with_default * without), {"x": np.array([x_value])})
+
+
+@pytest.mark.parametrize(("index", "expected"), [(0, 10), (1, 11), (5, 15), (3, 99), (-1, 99)])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_switch_case_takes_the_function_with_the_number(index, expected, dtype):
+    if dtype == "uint8" and index < 0:
+        index = 255
+    at = fluid.data("at", [1], dtype)
+    functions = {n: lambda n=n: integer(10 + n) for n in (0, 1, 5)}
+    chosen = layers.switch_case(at, functions, lambda: integer(99))
+    last = layers.switch_case(at, [(n, f) for n, f in functions.items()])
+    listed = layers.switch_case(at, [functions[0], functions[1]], lambda: integer(99))
+    found = [each.item() for each in run(chosen, last, listed, feed={"at": np.array([index], dtype)})]
+    assert found == [expected, 15 if expected == 99 else expected, expected if index in (0, 1) else 99]
+
+
+def test_case_and_switch_case_refuse_what_is_no_choice():
+    x, at = data("x", 1), fluid.data("at", [1], "int64")
+    one = lambda: layers.ones([1], "float32")  # noqa: E731
+    for call, error, message in [
+        (lambda: layers.case([]), ProgramError, "pred_fn_pairs is empty"),
+        (lambda: layers.case([one]), WrongTypeError, "must hold tuples of a condition and a function"),
+        (lambda: layers.case([(x, one)]), WrongTypeError, "must be one boolean"),
+        (lambda: layers.case([(x > 0.0, 1)]), WrongTypeError, "must be callable"),
+        (lambda: layers.case({}), WrongTypeError, "must be a list or tuple"),
+        (lambda: layers.switch_case(at, {}), ProgramError, "branch_fns is empty"),
+        (lambda: layers.switch_case(at, [(0, one), (0, one)]), ProgramError, "branch_fns has 0 twice"),
+        (lambda: layers.switch_case(at, [(0.5, one)]), WrongTypeError, "pairs of an int and a function"),
+        (lambda: layers.switch_case(x, [one]), WrongTypeError, "branch_index must be uint8, int32 or int64"),
+        (lambda: layers.switch_case(at, 3), WrongTypeError, "must be a list, tuple or dict"),
+    ]:
+        with pytest.raises(error, match=message):
+            call()
+
+
+@pytest.mark.parametrize(("value", "expected"), [(0.0, 1.0), (1.5, 2.0), (9.0, 3.0)])
+def test_a_switch_runs_one_case(value, expected):
+    x, rate = data("x", 1), layers.create_global_var([1], 0.0, "float32", persistable=True, name="rate")
+    with layers.Switch() as switch:
+        with switch.case(x < 1.0):
+            layers.assign(layers.fill_constant([1], "float32", 1.0), rate)
+        with switch.case(x < 2.0):
+            layers.assign(layers.fill_constant([1], "float32", 2.0), rate)
+        with switch.default():
+            layers.assign(layers.fill_constant([1], "float32", 3.0), rate)
+    scope = fluid.Scope()
+    fluid.Executor().run(fluid.default_startup_program(), scope=scope)
+    assert run(rate, feed={"x": np.array([value])}, scope=scope)[0].tolist() == [expected]
+    assert np.array(scope.find_var("rate").get_tensor()).tolist() == [expected]
+
+
+def test_a_switch_is_used_as_it_should_be():
+    x = data("x", 1)
+    switch = layers.Switch()
+    with pytest.raises(ProgramError, match="belongs inside the switch"):
+        switch.case(x > 0.0)
+    with pytest.raises(ProgramError, match="after at least one case"), switch:
+        switch.default()
+    with pytest.raises(WrongTypeError, match=r"Switch\.case: condition must be one boolean"), switch:
+        switch.case(x)
+
+
+def test_is_empty_tells_and_writes():
+    x = fluid.data("x", [None, 2], "float32")
+    answer = layers.is_empty(x)
+    told = layers.is_empty(x, cond=layers.fill_constant([1], "bool", False))
+    assert [each.tolist() for each in run(answer, told, feed={"x": np.zeros((0, 2), "float32")})] == [[True], [True]]
+    assert [each.tolist() for each in run(answer, told, feed={"x": np.zeros((1, 2), "float32")})] == [[False], [False]]
+
+
+def test_the_imperative_mode_decides_at_once():
+    with fluid.dygraph.guard():
+        x = fluid.dygraph.to_variable(np.array([2.0], "float32"))
+        x.stop_gradient = False
+        y = layers.cond(x > 0.0, lambda: x * x, lambda: -x)
+        y.backward()
+        assert x.gradient().tolist() == [4.0]
+        n, total = layers.while_loop(lambda n, t: n < 3.0, lambda n, t: [n + 1.0, t * 2.0], [x * 0.0, x * 1.0])
+        assert (n.numpy().item(), total.numpy().item()) == (3.0, 16.0)
+        assert layers.case([(x < 0.0, lambda: 1), (x < 3.0, lambda: 2)], lambda: 3) == 2
+        index = fluid.dygraph.to_variable(np.array([1]))
+        assert layers.switch_case(index, {0: lambda: "a", 1: lambda: "b"}) == "b"
+        assert layers.cond(x < 0.0, lambda: 1) is None
+        with pytest.raises(ProgramError, match="the imperative mode has no sub-blocks"), layers.While(x > 0.0).block():
+            pass
+
+
+@pytest.mark.parametrize("executor", [fluid.Executor, Interpreter])
+def test_what_a_branch_that_did_not_run_would_write_has_no_value(executor):
+    x, out = data("x", 2), main().global_block().create_var(name="out", shape=[2], dtype="float64")
+    with layers.Switch() as switch, switch.case(layers.reduce_sum(x) > 0.0):
+        layers.assign(x * 2.0, out)
+    y = layers.tanh(out)
+    (block,) = (op for op in main().global_block().ops if op.type == "conditional_block")
+    run = lambda sign, fetch: executor().run(feed={"x": np.full(2, sign)}, fetch_list=[fetch])  # noqa: E731
+    assert run(1.0, out)[0].tolist() == [2.0, 2.0]
+    with pytest.raises(ExecutionError, match="out has no value, because the block that writes it did not run"):
+        run(-1.0, out)
+    with pytest.raises(ExecutionError, match="If a branch or loop writes one of these, it did not run"):
+        run(-1.0, y)
+    with pytest.raises(ProgramError, match="is what an operator keeps for its gradient and cannot be fetched"):
+        run(1.0, block.output("Scope")[0])
+
+
+def chosen_rows(x):
+    rows = layers.reduce_sum(x, dim=1, keep_dim=True)
+    choice = layers.IfElse(rows > layers.fill_constant_batch_size_like(x, [-1, 1], "float64", 0.0))
+    with choice.true_block():
+        a = choice.input(x)
+        choice.output(layers.square(a), a * 2.0)
+    with choice.false_block():
+        b = choice.input(x)
+        choice.output(layers.tanh(b), b * 3.0)
+    return choice()
+
+
+@pytest.mark.parametrize("rows", [[[1, 2], [-1, -2], [3, 4]], [[1, 2], [3, 4]], [[-1, -2]]])
+def test_each_row_goes_through_its_branch(rows):
+    x = data("x", -1, 2)
+    first, second = chosen_rows(x)
+    given = np.array(rows, "float64") / 4
+    found = run(first, second, feed={"x": given})
+    holds = given.sum(1, keepdims=True) > 0
+    assert np.allclose(found[0], np.where(holds, given**2, np.tanh(given)), rtol=1e-12)
+    assert np.allclose(found[1], np.where(holds, given * 2, given * 3), rtol=1e-12)
+    check_gradient(layers.reduce_sum(first * second), {"x": given})
+
+
+def test_branches_for_rows_have_the_operators_of_the_original():
+    x = data("x", -1, 2)
+    first, second = chosen_rows(x)
+    append_backward(layers.reduce_sum(first * second))
+    branch = ["conditional_block", "conditional_block", "merge_lod_tensor", "merge_lod_tensor"]
+    back = [
+        "split_lod_tensor",
+        "split_lod_tensor",
+        "conditional_block_grad",
+        "conditional_block_grad",
+        "merge_lod_tensor",
+    ]
+    assert types()[:4] == ["reduce_sum", "fill_constant_batch_size_like", "greater_than", "split_lod_tensor"]
+    assert types()[4:] == [
+        *branch, "elementwise_mul", "reduce_sum", "fill_constant", "reduce_sum_grad", "elementwise_mul_grad", *back,
+    ]  # fmt: skip
+    assert types(3) == ["assign", "assign", "scale", "tanh_grad", "sum"]
+    (split,) = (op for op in main().global_block().ops if op.type == "split_lod_tensor" and op.role == 0)
+    assert split.output("OutTrue") == ["ifelse_inputifelse_0_0"]
+    assert first.name == "merge_lod_tensor_0.tmp_0"
+
+
+def test_branches_for_rows_are_built_as_they_should_be():
+    x = data("x", -1, 2)
+    choice = layers.IfElse(x[:, :1] > 0.0)
+    for call in (lambda: choice.input(x), lambda: choice.output(x)):
+        with pytest.raises(ProgramError, match="belongs inside of a branch"):
+            call()
+    with pytest.raises(ProgramError, match="this branch of the IfElse has no output"), choice.true_block():
+        choice.input(x)
+    with choice.true_block():
+        choice.output(choice.input(x))
+        with pytest.raises(ProgramError, match="cannot stand in one"), choice.false_block():
+            pass
+    with pytest.raises(ProgramError, match="have 1 and 0 outputs"):
+        choice()
+    with choice.false_block():
+        choice.output(layers.cast(choice.input(x), "float32"))
+    with pytest.raises(OpError, match="InTrue and InFalse must have one element type"):
+        choice()
+    with pytest.raises(WrongTypeError, match="cond must hold booleans"):
+        layers.IfElse(x)
