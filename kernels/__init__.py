@@ -19,6 +19,7 @@ import minigraph.kernels.error_function
 import minigraph.kernels.fused
 import minigraph.kernels.indexing
 import minigraph.kernels.jit
+import minigraph.kernels.likelihood
 import minigraph.kernels.loss
 import minigraph.kernels.matrix
 import minigraph.kernels.merged_updates

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import MinigraphError, WrongTypeError, caller_site
+from minigraph.errors import MinigraphError, NotFoundError, WrongTypeError, caller_site
 
 
 class MetricBase:
@@ -26,6 +26,20 @@ class MetricBase:
     def get_config(self) -> dict[str, Any]:
         """The state, by attribute name."""
         return {key: value for key, value in vars(self).items() if not key.startswith("_")}
+
+    def reset(self) -> None:
+        """Forget all batches: numbers become 0."""
+        for key, value in self.get_config().items():
+            if isinstance(value, int | float):
+                setattr(self, key, type(value)(0))
+
+    def update(self, preds: Any, labels: Any) -> None:
+        """Take in a batch."""
+        raise NotImplementedError(f"{type(self).__name__} does not define update")
+
+    def eval(self) -> Any:
+        """The measure over all batches so far."""
+        raise NotImplementedError(f"{type(self).__name__} does not define eval")
 
 
 class Accuracy(MetricBase):
@@ -74,3 +88,161 @@ class Accuracy(MetricBase):
         if not self.weight:
             raise MinigraphError("no batch has been seen", site=caller_site(), hint="Call update first.")
         return self.value / self.weight
+
+
+class Precision(MetricBase):
+    """Of the samples that a classifier into two calls positive, the share that is.
+
+    Examples
+    --------
+    >>> metric = Precision()
+    >>> metric.update(preds=[0.1, 0.7, 0.8, 0.9], labels=[0, 1, 1, 0])
+    >>> round(metric.eval(), 4)
+    0.6667
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self.reset()
+
+    def reset(self) -> None:
+        self.tp = self.fp = 0
+
+    def update(self, preds: Any, labels: Any) -> None:
+        called, positive = _called_and_positive(preds, labels)
+        self.tp += int((called & positive).sum())
+        self.fp += int((called & ~positive).sum())
+
+    def eval(self) -> float:
+        return self.tp / max(self.tp + self.fp, 1)
+
+
+class Recall(MetricBase):
+    """Of the samples that are positive, the share that a classifier into two calls so.
+
+    Examples
+    --------
+    >>> metric = Recall()
+    >>> metric.update(preds=[0.1, 0.7, 0.8, 0.9], labels=[1, 1, 1, 0])
+    >>> round(metric.eval(), 4)
+    0.6667
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self.reset()
+
+    def reset(self) -> None:
+        self.tp = self.fn = 0
+
+    def update(self, preds: Any, labels: Any) -> None:
+        called, positive = _called_and_positive(preds, labels)
+        self.tp += int((called & positive).sum())
+        self.fn += int((~called & positive).sum())
+
+    def eval(self) -> float:
+        return self.tp / max(self.tp + self.fn, 1)
+
+
+class Auc(MetricBase):
+    """The area under the curve of true over false positives, as the layer `minigraph.layers.auc` computes it.
+
+    Parameters
+    ----------
+    name : str, optional
+    curve : {'ROC'}
+    num_thresholds : int
+        How finely probabilities are told apart.
+
+    Raises
+    ------
+    NotFoundError
+        If `curve` is another word.
+
+    Examples
+    --------
+    >>> metric = Auc("auc")
+    >>> metric.update(preds=[[0.9, 0.1], [0.3, 0.7], [0.2, 0.8], [0.6, 0.4]], labels=[0, 1, 1, 1])
+    >>> metric.eval()
+    1.0
+    """
+
+    def __init__(self, name: str | None = None, curve: str = "ROC", num_thresholds: int = 4095) -> None:
+        super().__init__(name)
+        if curve != "ROC":
+            raise NotFoundError(f"there is no curve {curve!r:.60}", site=caller_site(), hint="It can be ROC.")
+        self._thresholds = num_thresholds
+        self.reset()
+
+    def reset(self) -> None:
+        self._counts = np.zeros((2, self._thresholds + 1), np.int64)
+
+    def update(self, preds: Any, labels: Any) -> None:
+        """Take in a batch: the probabilities [n, 2] of both classes, and the classes."""
+        scores, classes = np.asarray(preds)[:, 1], np.asarray(labels).reshape(-1)
+        _check_sizes(scores, classes)
+        buckets = (scores * scores.dtype.type(self._thresholds)).astype(np.int64)
+        for positive in (0, 1):
+            chosen = buckets[(classes > 0) == bool(positive)]
+            self._counts[positive] += np.bincount(chosen, minlength=self._thresholds + 1)
+
+    def eval(self) -> float:
+        """The area; 0 as long as one of the classes has not been seen."""
+        alarms, hits = np.cumsum(self._counts[:, ::-1], axis=1)
+        before = hits - self._counts[1, ::-1]
+        area = (self._counts[0, ::-1] * (hits + before)).sum() / 2
+        return float(area / max(hits[-1] * alarms[-1], 1))
+
+
+class CompositeMetric(MetricBase):
+    """Several metrics at once, all given the same batches.
+
+    Examples
+    --------
+    >>> metric = CompositeMetric()
+    >>> metric.add_metric(Precision())
+    >>> metric.add_metric(Recall())
+    >>> metric.update(preds=[0.1, 0.7, 0.8], labels=[1, 1, 0])
+    >>> metric.eval()
+    [0.5, 0.5]
+    """
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self._metrics: list[MetricBase] = []
+
+    def add_metric(self, metric: MetricBase) -> None:
+        """Take another metric in.
+
+        Raises
+        ------
+        WrongTypeError
+            If it is none.
+        """
+        if not isinstance(metric, MetricBase):
+            raise WrongTypeError(f"metric must be a MetricBase, got {metric!r:.60}", site=caller_site())
+        self._metrics.append(metric)
+
+    def reset(self) -> None:
+        for metric in self._metrics:
+            metric.reset()
+
+    def update(self, preds: Any, labels: Any) -> None:
+        for metric in self._metrics:
+            metric.update(preds, labels)
+
+    def eval(self) -> list[Any]:
+        return [metric.eval() for metric in self._metrics]
+
+
+def _called_and_positive(preds: Any, labels: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Which samples are called positive, with a probability that rounds to 1, and which are."""
+    called = np.rint(np.asarray(preds, "float64")).astype(int).reshape(-1) == 1
+    positive = np.asarray(labels).reshape(-1) == 1
+    _check_sizes(called, positive)
+    return called, positive
+
+
+def _check_sizes(preds: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> None:
+    if preds.size != labels.size:
+        raise WrongTypeError(f"there are {preds.size} predictions but {labels.size} labels", site=caller_site())

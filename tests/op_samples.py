@@ -7,6 +7,8 @@ convert them. To add a row, append it to `SAMPLES` here or in the file of the op
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -990,8 +992,6 @@ SAMPLES += [
 ]
 
 
-# Imported here, so that the numbers drawn above stay as they are.
-from samples import checks, diagonal, losses, measures, products, random, rectifier, selection, series, trigonometry  # noqa: E402
-
-for _family in (checks, diagonal, losses, measures, products, random, rectifier, selection, series, trigonometry):
-    SAMPLES += _family.SAMPLES
+# Imported only now, so that the numbers drawn above stay as they are.
+for _file in sorted((Path(__file__).parent / "samples").glob("[a-z]*.py")):
+    SAMPLES += import_module(f"samples.{_file.stem}").SAMPLES

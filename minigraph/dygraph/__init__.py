@@ -4,8 +4,10 @@ from minigraph.dygraph.base import enabled, grad, guard, no_grad, to_variable
 from minigraph.dygraph.containers import LayerList, ParameterList, Sequential
 from minigraph.dygraph.layer import Layer
 from minigraph.dygraph.layers import BatchNorm, Conv2D, Dropout, Embedding, LayerNorm, Linear, Pool2D
+from minigraph.dygraph.losses import BCELoss, L1Loss, MSELoss, NLLLoss
 from minigraph.dygraph.tensor import EagerParameter, Tensor
 from minigraph.dygraph.tracing import TracedLayer
+from minigraph.dygraph.units import Conv2DTranspose, GroupNorm, GRUUnit, InstanceNorm, PRelu
 from minigraph.io.state_dicts import load_dygraph, save_dygraph
 from minigraph.learning_rate_decay import (
     CosineDecay,
@@ -24,14 +26,20 @@ from minigraph.learning_rate_decay import (
 )
 
 __all__ = [
+    "BCELoss",
     "BatchNorm",
     "Conv2D",
+    "Conv2DTranspose",
     "CosineDecay",
     "Dropout",
     "EagerParameter",
     "Embedding",
     "ExponentialDecay",
+    "GRUUnit",
+    "GroupNorm",
+    "InstanceNorm",
     "InverseTimeDecay",
+    "L1Loss",
     "LambdaDecay",
     "Layer",
     "LayerList",
@@ -39,9 +47,12 @@ __all__ = [
     "LearningRateDecay",
     "Linear",
     "LinearLrWarmup",
+    "MSELoss",
     "MultiStepDecay",
+    "NLLLoss",
     "NaturalExpDecay",
     "NoamDecay",
+    "PRelu",
     "ParameterList",
     "PiecewiseDecay",
     "PolynomialDecay",

@@ -72,7 +72,8 @@ def gru_unit(
     if bias is not None:
         inputs["Bias"] = bias
     attrs = {
-        "activation": _activation(activation), "gate_activation": _activation(gate_activation),
+        "activation": activation_number(activation, "gru_unit"),
+        "gate_activation": activation_number(gate_activation, "gru_unit"),
         "origin_mode": origin_mode,
     }  # fmt: skip
     gate, kept, updated = (helper.temporary() for _ in range(3))
@@ -80,10 +81,11 @@ def gru_unit(
     return updated, kept, gate
 
 
-def _activation(name: str) -> int:
+def activation_number(name: str, what: str) -> int:
+    """The number that an operator knows an activation by."""
     if name not in ACTIVATIONS:
         raise NotFoundError(
-            f"gru_unit: there is no activation {name!r:.60}", site=caller_site(),
+            f"{what}: there is no activation {name!r:.60}", site=caller_site(),
             hint=suggest(str(name), ACTIVATIONS) or f"It can be one of {', '.join(ACTIVATIONS)}.",
         )  # fmt: skip
     return ACTIVATIONS.index(name)

@@ -15,6 +15,7 @@ import minigraph.ops.embedding
 import minigraph.ops.error_function
 import minigraph.ops.fused
 import minigraph.ops.indexing
+import minigraph.ops.likelihood
 import minigraph.ops.loss
 import minigraph.ops.matrix
 import minigraph.ops.merged_updates

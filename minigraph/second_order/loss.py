@@ -134,3 +134,11 @@ def _kldiv_loss(g: Rewriting) -> Mapping[str, Any]:
 @rewritten_as("label_smooth_grad")
 def _label_smooth(g: Rewriting) -> Mapping[str, Any]:
     return {"X@GRAD": g.scale(g["Out@GRAD"], 1.0 - g.attr("epsilon"))}
+
+
+@rewritten_as("bce_loss_grad")
+def _bce_loss(g: Rewriting) -> Mapping[str, Any]:
+    x, label = g["X"], g["Label"]
+    spread = g.mul(x, g.scale(x, -1.0, 1.0))
+    divisor = g.emit("elementwise_max", X=spread, Y=g.number(1e-12, x))
+    return {"X@GRAD": g.mul(g["Out@GRAD"], g.div(g.sub(x, label), divisor))}

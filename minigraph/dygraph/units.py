@@ -1,0 +1,239 @@
+"""More layers with learned parameters: transposed convolution, norms of single samples, slopes, a recurrent unit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minigraph.dygraph.layer import Layer
+from minigraph.errors import ProgramError, caller_site
+from minigraph.initializer import Constant
+from minigraph.ir import Variable
+from minigraph.layer_helper import check_floating
+from minigraph.layers.image import Padding, Size, padding_attrs, pair
+from minigraph.layers.normalization import required
+from minigraph.layers.recurrent import activation_number
+
+
+class Conv2DTranspose(Layer):
+    """Transposed convolution of images with learned filters, plus a bias; see `minigraph.layers.conv2d_transpose`.
+
+    Parameters
+    ----------
+    num_channels, num_filters : int
+    filter_size, stride, dilation : int or sequence of int
+        One number, or (height, width).
+    output_size : int or sequence of int, optional
+        Chooses among the sizes that the other numbers allow.
+    use_cudnn : bool
+        With False, and as many groups as channels and filters, the operator is called ``depthwise_conv2d_transpose``.
+    """
+
+    def __init__(
+        self,
+        num_channels: int,
+        num_filters: int,
+        filter_size: Size,
+        output_size: Size | None = None,
+        padding: Padding = 0,
+        stride: Size = 1,
+        dilation: Size = 1,
+        groups: int | None = None,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        use_cudnn: bool = True,
+        act: str | None = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        self._act, split = act, groups or 1
+        if num_filters % split:
+            raise ProgramError(
+                f"Conv2DTranspose: {num_filters} filters cannot be split into {split} groups", site=caller_site()
+            )
+        is_depthwise = num_channels == groups == num_filters and not use_cudnn
+        self._type = "depthwise_conv2d_transpose" if is_depthwise else "conv2d_transpose"
+        self._attrs = {
+            "strides": pair(stride, "Conv2DTranspose: stride"),
+            **padding_attrs(padding, "NCHW", "Conv2DTranspose: padding"),
+            "dilations": pair(dilation, "Conv2DTranspose: dilation"), "groups": split,
+            "output_size": [] if output_size is None else pair(output_size, "Conv2DTranspose: output_size"),
+        }  # fmt: skip
+        shape = [num_channels, num_filters // split, *pair(filter_size, "Conv2DTranspose: filter_size")]
+        self.weight = required(self.create_parameter(shape, param_attr), "Conv2DTranspose: param_attr")
+        self.bias = self.create_parameter([num_filters], bias_attr, is_bias=True)
+
+    def forward(self, input: Variable) -> Variable:
+        inputs = {"Input": check_floating(input, "Conv2DTranspose: input"), "Filter": self.weight}
+        result = self._helper.unary(self._type, inputs, out="Output", **self._attrs)
+        if self.bias is not None:
+            result = self._helper.unary("elementwise_add", {"X": result, "Y": self.bias}, axis=1)
+        return self._helper.activation(result, self._act)
+
+
+class InstanceNorm(Layer):
+    """Each channel of each sample to mean 0 and variance 1, then a learned scale and shift.
+
+    References
+    ----------
+    D. Ulyanov, A. Vedaldi and V. Lempitsky, Instance normalization, arXiv:1607.08022, 2016.
+    """
+
+    def __init__(
+        self,
+        num_channels: int,
+        epsilon: float = 1e-5,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        self._epsilon = epsilon
+        scale = self.create_parameter([num_channels], param_attr, default_initializer=Constant(1.0))
+        self.scale = required(scale, "InstanceNorm: param_attr")
+        self.bias = required(
+            self.create_parameter([num_channels], bias_attr, is_bias=True), "InstanceNorm: bias_attr"
+        )  # fmt: skip
+
+    def forward(self, input: Variable) -> Variable:
+        inputs = {"X": check_floating(input, "InstanceNorm: input"), "Scale": self.scale, "Bias": self.bias}
+        out, *saved = (self._helper.temporary(stop_gradient=i > 0) for i in range(3))
+        outputs = {"Y": out, "SavedMean": saved[0], "SavedVariance": saved[1]}
+        self._helper.append("instance_norm", inputs, outputs, {"epsilon": self._epsilon})
+        return out
+
+
+class GroupNorm(Layer):
+    """Each group of channels of each sample to mean 0 and variance 1, then a learned scale and shift.
+
+    Parameters
+    ----------
+    channels : int
+    groups : int
+        Into how many groups of equal size the channels are split.
+    param_attr, bias_attr : ParamAttr, str, Initializer, bool, optional
+        False means no scale, or no shift. Fluid's layer learns none for None either.
+
+    References
+    ----------
+    Y. Wu and K. He, Group normalization, ECCV 2018.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        groups: int,
+        epsilon: float = 1e-5,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        act: str | None = None,
+        data_layout: str = "NCHW",
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        self._act = act
+        self._attrs = {"epsilon": epsilon, "groups": groups, "data_layout": data_layout}
+        self.weight = self.create_parameter([channels], param_attr, default_initializer=Constant(1.0))
+        self.bias = self.create_parameter([channels], bias_attr, is_bias=True)
+        self._channels = channels
+
+    def forward(self, input: Variable) -> Variable:
+        inputs = {"X": check_floating(input, "GroupNorm: input")}
+        scale = self.weight
+        if scale is None:  # the gradient of the operator without Scale is that of fluid, which is wrong
+            ones: dict[str, Any] = {"shape": [self._channels], "dtype": int(inputs["X"].dtype), "value": 1.0}
+            scale = self._helper.unary("fill_constant", {}, **ones)
+            scale.stop_gradient = True
+        inputs["Scale"] = scale
+        if self.bias is not None:
+            inputs["Bias"] = self.bias
+        out, *saved = (self._helper.temporary(stop_gradient=i > 0) for i in range(3))
+        outputs = {"Y": out, "Mean": saved[0], "Variance": saved[1]}
+        self._helper.append("group_norm", inputs, outputs, self._attrs)
+        return self._helper.activation(out, self._act)
+
+
+class PRelu(Layer):
+    """The input where it is positive, else the input times learned slopes, which start at 1.
+
+    Parameters
+    ----------
+    mode : {'all', 'channel', 'element'}
+        One slope, one for each channel, or one for each element of a sample.
+    channel : int, optional
+        How many channels there are, for 'channel'.
+    input_shape : sequence of int, optional
+        The shape of the input, for 'element'; the first dimension does not count.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        channel: int | None = None,
+        input_shape: Sequence[int] | None = None,
+        param_attr: Any = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(name_scope="prelu", dtype=dtype)
+        if mode == "all":
+            shape = [1]
+        elif mode == "channel" and channel is not None:
+            shape = [1, channel, 1, 1]
+        elif mode == "element" and input_shape is not None:
+            shape = [1, *input_shape[1:]]
+        else:
+            raise ProgramError(
+                f"PRelu: mode must be all, channel or element, got {mode!r:.60}, channel={channel} and "
+                f"input_shape={input_shape}", site=caller_site(),
+                hint="'channel' needs the argument channel, and 'element' input_shape.",
+            )  # fmt: skip
+        self._mode = mode
+        weight = self.create_parameter(shape, param_attr, default_initializer=Constant(1.0))
+        self.weight = required(weight, "PRelu: param_attr")
+
+    def forward(self, input: Variable) -> Variable:
+        inputs = {"X": check_floating(input, "PRelu: input"), "Alpha": self.weight}
+        return self._helper.unary("prelu", inputs, mode=self._mode)
+
+
+class GRUUnit(Layer):
+    """One step of a gated recurrent unit; see `minigraph.layers.gru_unit`.
+
+    Parameters
+    ----------
+    size : int
+        Three times the number of units.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        activation: str = "tanh",
+        gate_activation: str = "sigmoid",
+        origin_mode: bool = False,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        if size % 3:
+            raise ProgramError(f"GRUUnit: size must be three times the number of units, got {size}", site=caller_site())
+        self._attrs = {
+            "activation": activation_number(activation, "GRUUnit"),
+            "gate_activation": activation_number(gate_activation, "GRUUnit"), "origin_mode": origin_mode,
+        }  # fmt: skip
+        self.weight = required(self.create_parameter([size // 3, size], param_attr), "GRUUnit: param_attr")
+        self.bias = self.create_parameter([1, size], bias_attr, is_bias=True)
+
+    def forward(self, input: Variable, hidden: Variable) -> tuple[Variable, Variable, Variable]:
+        """The state, the state before times the reset gate, and the gates with the candidate."""
+        inputs = {
+            "Input": check_floating(input, "GRUUnit: input"), "HiddenPrev": check_floating(hidden, "GRUUnit: hidden"),
+            "Weight": self.weight,
+        }  # fmt: skip
+        if self.bias is not None:
+            inputs["Bias"] = self.bias
+        gate, kept, updated = (self._helper.temporary() for _ in range(3))
+        outputs = {"Gate": gate, "ResetHiddenPrev": kept, "Hidden": updated}
+        self._helper.append("gru_unit", inputs, outputs, self._attrs)
+        return updated, kept, gate

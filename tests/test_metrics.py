@@ -1,0 +1,82 @@
+"""Measures over many batches, against counting by hand and the layers that compute the same."""
+
+import numpy as np
+import pytest
+
+import minigraph as fluid
+from minigraph import layers, metrics
+from minigraph.errors import NotFoundError, WrongTypeError
+
+RNG = np.random.default_rng(5)
+
+
+def batches(count=3, size=40):
+    for _ in range(count):
+        labels = RNG.integers(0, 2, size)
+        yield np.clip(0.3 * labels + RNG.uniform(0, 0.7, size), 0, 1), labels
+
+
+def test_precision_and_recall_are_shares_of_all_batches():
+    seen = list(batches())
+    both = metrics.CompositeMetric("both")
+    for metric in (metrics.Precision(), metrics.Recall()):
+        both.add_metric(metric)
+    for scores, labels in seen:
+        both.update(scores, labels[:, None])
+    scores, labels = (np.concatenate(parts) for parts in zip(*seen, strict=True))
+    called = scores > 0.5
+    hits = (called & (labels == 1)).sum()
+    assert both.eval() == [hits / called.sum(), hits / (labels == 1).sum()]
+    both.reset()
+    assert both.eval() == [0, 0]
+
+
+def test_the_area_is_the_share_of_pairs_in_the_right_order_and_that_of_the_layer():
+    seen, metric = list(batches()), metrics.Auc("auc", num_thresholds=199)
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        x, y = fluid.data("x", [None, 2], "float32"), fluid.data("y", [None, 1], "int64")
+        area, _, _ = layers.auc(x, y, num_thresholds=199)
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(startup, scope=scope)
+    for scores, labels in seen:
+        both = np.stack([1 - scores, scores], 1).astype("float32")
+        metric.update(both, labels)
+        (of_layer,) = executor.run(main, {"x": both, "y": labels[:, None]}, [area], scope=scope)
+    assert metric.eval() == of_layer.item()
+    scores, labels = (np.concatenate(parts) for parts in zip(*seen, strict=True))
+    buckets = (scores.astype("float32") * np.float32(199)).astype(int)
+    gaps = buckets[labels == 1][:, None] - buckets[labels == 0]
+    assert metric.eval() == pytest.approx(((gaps > 0) + 0.5 * (gaps == 0)).mean(), rel=1e-12)
+    metric.reset()
+    assert metric.eval() == 0
+
+
+def test_a_metric_of_ones_own():
+    class Mistakes(metrics.MetricBase):
+        def __init__(self):
+            super().__init__("mistakes")
+            self.count = 0
+
+        def update(self, preds, labels):
+            self.count += int((np.asarray(preds) != labels).sum())
+
+        def eval(self):
+            return self.count
+
+    metric = Mistakes()
+    metric.update([1, 0], np.array([1, 1]))
+    assert (str(metric), metric.eval(), metric.get_config()) == ("mistakes", 1, {"count": 1})
+    metric.reset()
+    assert metric.eval() == 0
+    with pytest.raises(NotImplementedError):
+        metrics.MetricBase("none").eval()
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(NotFoundError, match="It can be ROC"):
+        metrics.Auc("area", curve="PR")
+    with pytest.raises(WrongTypeError, match="3 predictions but 2 labels"):
+        metrics.Precision().update([1, 0, 1], [1, 0])
+    with pytest.raises(WrongTypeError, match="must be a MetricBase"):
+        metrics.CompositeMetric().add_metric("precision")
