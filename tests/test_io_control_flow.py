@@ -13,6 +13,7 @@ from minigraph.errors import DataError
 from minigraph.interpreter import Interpreter
 from minigraph.io.framework_proto import ProgramDesc
 from minigraph.io.wire import decode, encode
+from minigraph.opdef import HINT_ATTRS
 from minigraph.verify import verify
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -39,7 +40,7 @@ def test_a_model_that_the_original_saved_gives_what_it_gave(name, executor):
             assert np.allclose(found.ravel(), run["found"][0]["data"], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["while_array", "cond"])
+@pytest.mark.parametrize("name", ["while_array", "cond", "lstm"])
 def test_gradients_that_the_original_described_are_computed(name):
     """Its blocks of gradients have no variables for the gradients that they are given."""
     case, executor = CASES[name], fluid.Executor()
@@ -118,3 +119,26 @@ def test_a_description_whose_blocks_contradict_each_other_is_refused(change, mes
     with pytest.raises(DataError, match="is no program that minigraph can run") as error:
         fluid.io.deserialize_program(damaged(change))
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["while_array", "cond", "lstm"])
+def test_gradients_are_described_as_the_original_does(name):
+    """Blocks have the variables that its blocks have, and what its operators of control flow cannot do without."""
+    main = fluid.Program()
+    names = {"fluid": fluid, "layers": layers}
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        for line in CASES[name]["built_by"]:
+            exec(line, names)
+        fluid.backward.append_backward(names["loss"])
+    ours = decode(ProgramDesc, fluid.io.serialize_program(main))
+    theirs = decode(ProgramDesc, (FOLDER / name / "training.pdmodel").read_bytes())
+    for block, other in zip(ours.blocks, theirs.blocks, strict=True):
+        assert (block.parent_idx, block.forward_block_idx) == (other.parent_idx, other.forward_block_idx)
+        assert sorted(var.name for var in block.vars) == sorted(var.name for var in other.vars)
+        assert [op.type for op in block.ops] == [op.type for op in other.ops]
+        for op, recorded in zip(block.ops, other.ops, strict=True):
+            if any(attr.name == "sub_block" for attr in op.attrs):
+                kinds = {attr.name: attr.type for attr in op.attrs}
+                wanted = {attr.name: attr.type for attr in recorded.attrs if attr.name not in HINT_ATTRS}
+                assert wanted.items() <= kinds.items(), op.type
+    assert fluid.io.deserialize_program(fluid.io.serialize_program(main)).num_blocks == main.num_blocks

@@ -30,6 +30,7 @@ from minigraph.io.framework_proto import (
 from minigraph.io.wire import decode, encode
 from minigraph.ir import Block, Operator, Program, Variable, VarKind
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, HINT_ATTRS, SUB_BLOCK, OpDef, all_definitions, definition_of
+from minigraph.sub_blocks import slot_names
 from minigraph.types import DType, TensorType
 
 PADDLE_VERSION = 1008005
@@ -76,6 +77,9 @@ _IGNORED_ATTRS = HINT_ATTRS | {
     "skip_eager_deletion_vars", "workspace_size_MB", "exhaustive_search", "mkldnn_data_type",
     "min_row_size_to_use_multithread",
 }  # fmt: skip
+_LEFT_OVER = {("concat", "num"), ("concat", "sections")}
+"""Attributes of ``split`` that Paddle leaves on the operator that is its gradient."""
+
 _BACKEND_ATTRS = {
     "use_quantizer": False, "force_fp32_output": False, "fuse_brelu": False, "fuse_brelu_threshold": 6.0,
     "fuse_activation": "", "fuse_alpha": 0.0, "fuse_beta": 0.0, "Scale_in": 1.0, "Scale_out": 1.0,
@@ -144,9 +148,20 @@ def _column(column: int) -> list[OpAttr]:
 
 
 def _describe_block(block: Block) -> BlockDesc:
-    variables = [_describe_variable(var) for var in block.vars.values()]
+    given = _given_gradients(block)
+    variables = [_describe_variable(var) for var in block.vars.values() if var.name not in given]
     forward = block.forward_block_idx if block.forward_block_idx >= 0 else None
     return BlockDesc(block.idx, block.parent_idx, variables, [_describe_operator(op) for op in block.ops], forward)
+
+
+def _given_gradients(block: Block) -> set[str]:
+    """The gradients that a block of them is given, which Paddle finds outside, under the same names."""
+    given: set[str] = set()
+    written: set[str] = set()
+    for op in block.ops if block.forward_block_idx >= 0 else ():
+        given.update(name for name in slot_names(op.inputs) if GRAD_SUFFIX in name and name not in written)
+        written.update(slot_names(op.outputs))
+    return given
 
 
 def _describe_variable(var: Variable) -> VarDesc:
@@ -174,6 +189,8 @@ def _describe_operator(op: Operator) -> OpDesc:
             attrs.append(_describe_attr(name, _attr_type(op, name, value), value))
     if op.definition.forward is not None:
         attrs += _backend_attrs(op.definition)
+    if SUB_BLOCK in op.attrs:
+        attrs.append(_describe_attr("skip_eager_deletion_vars", AttrType.STRINGS, ()))
     attrs += _field_attrs(op.attr("op_role"), op.role_vars, op.namescope)
     wanted = {slot: names for slot, names in op.outputs.items() if not _is_unwanted(op, slot)}
     outputs = {**dict.fromkeys(op.outputs, ()), **wanted}
@@ -409,7 +426,7 @@ def _read_slots(slots: Iterable[OpVar]) -> dict[str, list[str]]:
 def _read_attrs(definition: OpDef, attrs: Iterable[OpAttr]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for attr in attrs:
-        if attr.name in _IGNORED_ATTRS:
+        if attr.name in _IGNORED_ATTRS or (definition.type, attr.name) in _LEFT_OVER:
             continue
         if attr.type not in _FIELDS:
             raise DataError(f"{definition.type}: attribute {attr.name} has the type number {attr.type}")
