@@ -25,6 +25,8 @@ from minigraph.kernels.norm import norm, short_joined
 from minigraph.kernels.registry import specialize
 
 _LOOPS = Loops("norms")
+_FEW = 8
+"""Up to so many short arrays take a call each."""
 
 
 def _loops_for(types: Sequence[Any]) -> _Norm | None:
@@ -47,7 +49,7 @@ class _Norm:
         return found if len(found) > 1 else []
 
     def sum_of_squares(self, xs: Sequence[Any]) -> float:
-        flat = vectors(*short_joined(xs))
+        flat = vectors(*(xs if len(xs) <= _FEW else short_joined(xs)))
         parts = self._shares(flat)
         if not parts:
             return float(sum(map(self._sum, flat)))
