@@ -27,6 +27,8 @@ from minigraph.kernels.registry import specialize
 _LOOPS = Loops("norms")
 _FEW = 8
 """Up to so many short arrays take a call each."""
+_WORTH_A_THREAD = 16_384
+"""Arrays of so many elements on average keep a thread busy long enough."""
 
 
 def _loops_for(types: Sequence[Any]) -> _Norm | None:
@@ -44,8 +46,12 @@ class _Norm:
         self._sum = _LOOPS.compiled("sum_of_squares", f"float64({kind}[::1])")
 
     def _shares(self, xs: Sequence[Any]) -> list[list[tuple[int, int, int]]]:
-        """The parts of the threads; none if there is one thread only."""
-        found = shares([x.size for x in xs]) if len(pieces(self._size)) > 1 else []
+        """The parts of the threads; none if there is one thread only, or if the arrays are short on average.
+
+        Between two calls a thread needs the interpreter's lock, for which the others would wait.
+        """
+        is_worth_it = self._size >= _WORTH_A_THREAD * len(xs) and len(pieces(self._size)) > 1
+        found = shares([x.size for x in xs]) if is_worth_it else []
         return found if len(found) > 1 else []
 
     def sum_of_squares(self, xs: Sequence[Any]) -> float:
