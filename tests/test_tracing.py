@@ -346,3 +346,32 @@ def test_what_cannot_be_traced_is_refused():
     ]:
         with pytest.raises(error, match=words):
             call()
+
+
+def test_a_traced_layer_is_saved_and_loaded_like_any_inference_model(tmp_path):
+    class Two(dygraph.Layer):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = dygraph.Linear(3, 4, act="tanh"), dygraph.Linear(3, 2)
+
+        def forward(self, a, b):
+            return self.first(a), self.second(b)
+
+    rng = np.random.default_rng(5)
+    a, b = (rng.standard_normal((5, 3)).astype("float32") for _ in range(2))
+    with dygraph.guard():
+        (first, second), traced = dygraph.TracedLayer.trace(Two(), [dygraph.to_variable(a), dygraph.to_variable(b)])
+        first, second = first.numpy(), second.numpy()
+    traced.save_inference_model(str(tmp_path / "both"))
+    traced.save_inference_model(str(tmp_path / "one"), feed=[1], fetch=[1])
+    executor = fluid.Executor()
+    for folder, fed, expected in (("both", [a, b], [first, second]), ("one", [b], [second])):
+        with fluid.scope_guard(fluid.Scope()):
+            program, names, targets = fluid.io.load_inference_model(str(tmp_path / folder), executor)
+            found = executor.run(program, dict(zip(names, fed, strict=True)), targets)
+        for value, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(value, other, rtol=1e-6)
+    with pytest.raises(ProgramError, match=r"fetch must be in \[0, 2\), got \[2\]"):
+        traced.save_inference_model(str(tmp_path / "none"), fetch=[2])
+    with pytest.raises(WrongTypeError, match="feed must hold integers"):
+        traced.save_inference_model(str(tmp_path / "none"), feed=["a"])

@@ -18,7 +18,7 @@ from minigraph.errors import OpError, ProgramError, Site, WrongTypeError, caller
 from minigraph.executor import Executor
 from minigraph.ir import Operator, Parameter, Program
 from minigraph.place import Place
-from minigraph.scope import Changes, Scope, ScopeVariable
+from minigraph.scope import Changes, Scope, ScopeVariable, scope_guard
 
 AnyTensor = Tensor | EagerParameter
 
@@ -119,6 +119,40 @@ class TracedLayer:
         feed = {name: np.asarray(value) for name, value in zip(self.feed_names, given, strict=True)}
         found: list[Any] = self._executor.run(self.program, feed=feed, fetch_list=self.fetch_names, scope=self.scope)
         return found
+
+    def save_inference_model(
+        self, dirname: str, feed: Sequence[int] | None = None, fetch: Sequence[int] | None = None
+    ) -> None:
+        """Write the program and its parameters to a folder, as `minigraph.io.save_inference_model` does.
+
+        Parameters
+        ----------
+        feed, fetch : sequence of int, optional
+            The numbers of the inputs that are fed and of the results that are kept. Default: all.
+
+        Raises
+        ------
+        WrongTypeError
+            If `feed` or `fetch` holds anything but integers.
+        ProgramError
+            If there is no input or result of one of these numbers, or the results need an input that is not fed.
+        """
+        from minigraph.io import save_inference_model
+
+        inputs, outputs = _picked(self.feed_names, feed, "feed"), _picked(self.fetch_names, fetch, "fetch")
+        targets = [self.program.global_block().var(name) for name in outputs]
+        with scope_guard(self.scope):
+            save_inference_model(dirname, inputs, targets, self._executor, self.program)
+
+
+def _picked(names: Sequence[str], numbers: Sequence[int] | None, what: str) -> list[str]:
+    if numbers is None:
+        return list(names)
+    if not all(isinstance(number, int) for number in numbers):
+        raise WrongTypeError(f"{what} must hold integers, got {list(numbers)!r:.80}", site=caller_site())
+    if not all(0 <= number < len(names) for number in numbers):
+        raise ProgramError(f"{what} must be in [0, {len(names)}), got {list(numbers)}", site=caller_site())
+    return [names[number] for number in numbers]
 
 
 def _flat(nested: Any) -> list[Any]:
