@@ -138,3 +138,10 @@ def probabilities(*shape: int) -> np.ndarray[Any, Any]:
 def number(value: float) -> np.ndarray[Any, Any]:
     """One number, as a tensor of shape [1]."""
     return np.array([value])
+
+
+BROADCASTS = [
+    ((3, 4), (3, 4), -1), ((2, 3, 4), (4,), -1), ((2, 3, 4), (3,), 1), ((2, 3, 4), (2, 3), 0), ((2, 3, 4), (3, 1), 1),
+    ((2, 3), (1,), -1), ((2, 1, 4), (1, 3, 1), -1), ((3,), (2, 3), -1), ((0, 3), (3,), -1), ((2, 3, 4), (2, 3, 1), -1),
+]  # fmt: skip
+"""Shapes of X and Y, and the axis."""

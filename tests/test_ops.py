@@ -109,7 +109,7 @@ def test_every_operator_has_a_kernel_and_a_sample(definition):
         assert kernel is not None, f"no kernel for {type}"
         attrs = {name.removesuffix("_") for name in kernel.attrs}
         assert attrs <= set(definition.attrs), f"the kernel of {type} takes attributes that {type} has not"
-    assert any(sample.op == definition.type for sample in SAMPLES), f"no row for {definition.type} in op_samples.py"
+    assert any(sample.op == definition.type for sample in SAMPLES), f"no row for {definition.type} in tests/samples"
 
 
 def test_a_misspelt_operator_is_answered_with_the_right_name():
