@@ -12,6 +12,7 @@ import minigraph.kernels.clip
 import minigraph.kernels.compare
 import minigraph.kernels.control_flow
 import minigraph.kernels.conv
+import minigraph.kernels.cuda
 import minigraph.kernels.diagonal
 import minigraph.kernels.elementwise
 import minigraph.kernels.embedding

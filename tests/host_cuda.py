@@ -128,9 +128,12 @@ class RawModule:
 
 def _cell(arg, kind):
     """The value of an argument where the parameter is, which must be of the very type: nothing is converted."""
-    if arg is None or isinstance(arg, ndarray):
+    if isinstance(arg, ndarray):
         assert "*" in kind, f"an array for {kind}"
-        return ctypes.c_uint64(0 if arg is None else arg.data.ptr)
+        return ctypes.c_uint64(arg.data.ptr)
+    if "*" in kind:
+        assert type(arg) is int and arg == 0, f"{arg!r} for {kind}"
+        return ctypes.c_uint64(0)
     kind = kind.split()[0]
     if isinstance(arg, np.float32):
         assert kind == "float"
@@ -170,12 +173,13 @@ class HostCupy(types.ModuleType):
 
     def __init__(self):
         super().__init__("cupy")
-        runtime = types.SimpleNamespace(getDeviceCount=lambda: 1, CUDARuntimeError=RuntimeError)
+        runtime = types.SimpleNamespace(getDeviceCount=lambda: 1, getDevice=lambda: 0, CUDARuntimeError=RuntimeError)
         stream = types.SimpleNamespace(synchronize=lambda: None)
         self.cuda = types.SimpleNamespace(
             runtime=runtime,
             Device=lambda number: types.SimpleNamespace(use=lambda: None),
             get_current_stream=lambda: stream,
+            alloc_pinned_memory=bytearray,
         )
 
     def asnumpy(self, array, *args):

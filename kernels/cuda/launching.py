@@ -1,0 +1,158 @@
+"""Compiling kernels and launching them, and tables of arrays for those that work on many at once.
+
+Sources are compiled by CuPy when they are first needed. Products and sums are not contracted (``--fmad=false``), so
+that a number goes through the roundings of the shared kernels.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+BLOCK = 256
+"""Threads of a block."""
+
+PIECE = 4096
+"""So many elements of an array are a block's work at a time."""
+
+MOST_BLOCKS = 2048
+"""More blocks are not launched; each takes several pieces then. Few enough for one block to add up their sums."""
+
+OPTIONS = ("--std=c++17", "--fmad=false")
+
+_KEPT_TABLES = 512
+
+
+@cache
+def source(name: str) -> str:
+    """The text of one of the files beside this one, with what all share in front."""
+    return shared_source() + _text_of(name)
+
+
+@cache
+def shared_source() -> str:
+    """What all sources begin with."""
+    numbers = f"#define BLOCK {BLOCK}\n#define PIECE {PIECE}LL\n"
+    return numbers + _text_of("common")
+
+
+def _text_of(name: str) -> str:
+    return files("minigraph.kernels.cuda").joinpath(f"{name}.cu").read_text(encoding="utf-8")
+
+
+class Launcher:
+    """The kernels of one source on the current device, each a function of a number of blocks and arguments."""
+
+    def __init__(self, xp, text: str) -> None:
+        self._module = xp.RawModule(code=text, options=OPTIONS)
+        self._functions: dict[str, Any] = {}
+
+    def __call__(self, name: str, blocks: int, *args: Any) -> None:
+        function = self._functions.get(name)
+        if function is None:
+            function = self._functions[name] = self._module.get_function(name)
+        function((blocks,), (BLOCK,), args)
+
+
+@lru_cache(maxsize=512)
+def _launcher(xp, device: int, text: str) -> Launcher:
+    return Launcher(xp, text)
+
+
+def launcher(xp, text: str) -> Launcher:
+    return _launcher(xp, xp.cuda.runtime.getDevice(), text)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows of numbers on the device, the first of each the number of pieces before it."""
+
+    array: Any
+    rows: int
+    pieces: int
+    host: Any
+    """The pinned memory that it came from, which must last until it was copied."""
+
+    @property
+    def blocks(self) -> int:
+        return min(self.pieces, MOST_BLOCKS)
+
+
+_tables: OrderedDict[Any, Table] = OrderedDict()
+_lock = threading.Lock()
+_capturing = threading.local()
+
+
+class Capturing:
+    """While a graph is recorded: tables are made at once, beside what is recorded, and kept as long as this is.
+
+    Parameters
+    ----------
+    stream
+        One that is not recorded.
+    """
+
+    def __init__(self, stream) -> None:
+        self.stream = stream
+        self.tables: list[Table] = []
+
+    def __enter__(self) -> Capturing:
+        _capturing.current = self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _capturing.current = None
+
+
+def table_of(xp, rows: Sequence[tuple[int, ...]]) -> Table:
+    """The table with these rows, each beginning with a number of elements, before which the pieces are put.
+
+    It is copied to the device once: in the steady state arrays are where they were in the run before.
+    """
+    capturing = getattr(_capturing, "current", None)
+    if capturing is not None:
+        table = _new_table(xp, rows, capturing.stream)
+        capturing.stream.synchronize()
+        capturing.tables.append(table)
+        return table
+    key = xp.cuda.runtime.getDevice(), *rows
+    with _lock:
+        found = _tables.get(key)
+        if found is not None:
+            _tables.move_to_end(key)
+            return found
+        table = _tables[key] = _new_table(xp, rows, xp.cuda.get_current_stream())
+        if len(_tables) > _KEPT_TABLES:
+            # What is let go was copied long ago, unless the device lags that far behind.
+            xp.cuda.get_current_stream().synchronize()
+            _tables.popitem(last=False)
+        return table
+
+
+def _new_table(xp, rows: Sequence[tuple[int, ...]], stream) -> Table:
+    pieces = [-(-row[0] // PIECE) for row in rows]
+    before = np.cumsum([0, *pieces])
+    values = np.array([[first, *row] for first, row in zip(before[:-1], rows, strict=True)], np.int64).reshape(-1)
+    host = pinned(xp, values)
+    array = xp.empty(values.shape, np.int64)
+    array.set(host, stream=stream)
+    return Table(array, len(rows), int(before[-1]), host)
+
+
+def pinned(xp, array) -> Any:
+    """A copy of a NumPy array in memory from which the device copies without the processor waiting."""
+    memory = xp.cuda.alloc_pinned_memory(max(array.nbytes, 1))
+    copy = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def contiguous(xp, x) -> Any:
+    return x if x.flags.c_contiguous else xp.ascontiguousarray(x)
