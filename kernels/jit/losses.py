@@ -58,13 +58,14 @@ def _check(wrong: int) -> None:
 
 @specialize("softmax", jit=True)
 def softmax(xp, x, *, axis):
-    loop = _loop("softmax", x, axis, "mm")
+    loop = _loop("softmax", x, axis, "mmvv")
     if loop is None:
         return None
+    count = prod(x.shape[:-1])
 
     def rows(x, out=None):
         y = _made(out, x.shape, x.dtype)
-        loop(*_rows(x, y))
+        loop(*_rows(x, y), np.empty(count, x.dtype), np.empty(count, x.dtype))
         return y
 
     return or_kernel(rows, "softmax", {"axis": axis})
@@ -86,16 +87,22 @@ def softmax_grad(xp, y, d_y, *, axis):
 
 @specialize("softmax_with_cross_entropy", jit=True)
 def softmax_with_cross_entropy(xp, logits, label, *, soft_label, ignore_index, axis):
-    loop = None if soft_label else _loop("softmax_with_cross_entropy", logits, axis, "mlimv", label=label)
-    if loop is None:
+    loss_loop = None if soft_label else _loop("loss_of_softmax", logits, axis, "mlivvv", label=label)
+    softmax_loop = _loop("softmax", logits, axis, "mmvv") if loss_loop is not None else None
+    if loss_loop is None or softmax_loop is None:
         return None
+    count = prod(label.shape)
 
     def rows(logits, label, out=None):
         y_out, loss_out = out or (None, None)
+        if y_out is logits:
+            raise TypeError("the logits are read again")
         y, loss = _made(y_out, logits.shape, logits.dtype), _made(loss_out, label.shape, logits.dtype)
         x_rows, y_rows = _rows(logits, y)
         label_flat, loss_flat = vectors(label, loss)
-        _check(loop(x_rows, label_flat, ignore_index, y_rows, loss_flat))
+        largest, total = np.empty(count, logits.dtype), np.empty(count, logits.dtype)
+        softmax_loop(x_rows, y_rows, largest, total)
+        _check(loss_loop(x_rows, label_flat, ignore_index, largest, total, loss_flat))
         return y, loss
 
     attrs = {"soft_label": soft_label, "ignore_index": ignore_index, "axis": axis}

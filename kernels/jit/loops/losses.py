@@ -10,27 +10,24 @@ from minigraph.kernels.jit.loops.functions32 import T, exp
 REASSOCIATED = ("softmax_grad",)
 
 
-def softmax_row(x, i, y):
-    """Writes the softmax of a row, which gives no share below exp(-64); returns the largest element and the sum."""
-    largest = x[i, 0]
-    for j in range(1, x.shape[1]):
-        v = x[i, j]
-        largest = v if v > largest or v != v else largest  # NaN if one is among them
-    total = 0.0
-    for j in range(x.shape[1]):
-        shifted = x[i, j] - largest
-        y[i, j] = exp(T(-64) if shifted < T(-64) else shifted)
-    for j in range(x.shape[1]):
-        total += np.float64(y[i, j])
-    divisor = T(total)
-    for j in range(x.shape[1]):
-        y[i, j] = y[i, j] / divisor
-    return largest, divisor
-
-
-def softmax(x, y):
+def softmax(x, y, largest, total):
+    """Row by row, with no share below exp(-64); notes the largest element of each row and the sum."""
     for i in range(x.shape[0]):
-        softmax_row(x, i, y)
+        most = x[i, 0]
+        for j in range(1, x.shape[1]):
+            v = x[i, j]
+            most = v if v > most or v != v else most  # NaN if one is among them
+        for j in range(x.shape[1]):
+            shifted = x[i, j] - most
+            y[i, j] = exp(T(-64) if shifted < T(-64) else shifted)
+        wide = 0.0
+        for j in range(x.shape[1]):
+            wide += np.float64(y[i, j])
+        divisor = T(wide)
+        for j in range(x.shape[1]):
+            y[i, j] = y[i, j] / divisor
+        largest[i] = most
+        total[i] = divisor
 
 
 def softmax_grad(y, d_y, d_x):
@@ -43,18 +40,14 @@ def softmax_grad(y, d_y, d_x):
             d_x[i, j] = (d_y[i, j] - along) * y[i, j]
 
 
-def softmax_with_cross_entropy(x, label, ignore_index, y, loss):
+def loss_of_softmax(x, label, ignore_index, largest, total, loss):
     wrong = 0
     for i in range(x.shape[0]):
         at = label[i]
-        is_class = 0 <= at < x.shape[1]
-        # Read before it may be written over.
-        logit = x[i, at] if is_class else T(0)
-        largest, total = softmax_row(x, i, y)
         if at == ignore_index:
             loss[i] = T(0)
-        elif is_class:
-            loss[i] = np.log(total) - (logit - largest)
+        elif 0 <= at < x.shape[1]:
+            loss[i] = np.log(total[i]) - (x[i, at] - largest[i])
         else:
             wrong += 1
     return wrong
