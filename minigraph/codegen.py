@@ -225,7 +225,7 @@ class _Writer:
     def _calling(self, step: Step) -> Callable[..., Any]:
         """The kernel of an operator of control flow, with its sub-block compiled."""
         assert step.body is not None
-        body = generate(step.body, self.place)
+        body = generate(step.body, self.place, jit=self.jit)
         self.bodies.append((step, body))
         return bind_body(step, body)
 
