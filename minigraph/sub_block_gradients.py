@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from minigraph.control_flow import is_counter, saved_by
+from minigraph.errors import ProgramError
 from minigraph.ir import Block, Operator, VarKind
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, GradName, OpSpec
 from minigraph.sub_blocks import outer_names
@@ -23,7 +24,18 @@ _SLOTS = {"while": ("X", "StepScopes"), "conditional_block": ("Input", "Scope")}
 
 
 def differentiate_call(outer: BackwardPass, op: Operator) -> None:
-    """Plan the gradient of `op` in the pass over the operators around it."""
+    """Plan the gradient of `op` in the pass over the operators around it.
+
+    Raises
+    ------
+    ProgramError
+        If `op` keeps nothing of its runs.
+    """
+    if op.attrs.get("is_test") or not op.attrs.get("is_train", True):
+        raise ProgramError(
+            f"{op.type} keeps nothing for a gradient, because it is for tests only", site=op.site,
+            hint="Differentiate the program that clone(for_test=True) was called on, or leave is_test out.",
+        )  # fmt: skip
     if op.type == "recurrent":
         _differentiate_recurrent(outer, op)
     else:

@@ -247,3 +247,35 @@ def test_every_rewrite_keeps_what_a_program_with_sub_blocks_computes():
         for found, wanted in zip(results(rewritten), expected, strict=True):
             assert np.allclose(found, wanted, rtol=1e-12, atol=1e-14), each.name
         assert not each.apply(rewritten), each.name
+
+
+def test_a_loop_for_tests_has_no_gradient():
+    x, n = data("x", 2), integer(2)
+    i, h = integer(0), x * 1.0
+    body = lambda i, h: [i + 1, layers.tanh(h)]  # noqa: E731
+    _, h = layers.while_loop(lambda i, h: i < n, body, [i, h], is_test=True)
+    (found,) = run(h, feed={"x": np.array([0.5, 1.0])})
+    assert np.allclose(found, np.tanh(np.tanh([0.5, 1.0])))
+    with pytest.raises(ProgramError, match="while keeps nothing for a gradient, because it is for tests only"):
+        append_backward(layers.reduce_sum(h))
+
+
+def test_a_difference_shows_the_block_that_it_is_in():
+    looping()
+    changed = main().clone()
+    (tanh,) = (op for op in changed.block(2).ops if op.type == "tanh")
+    tanh.role |= fluid.ir.Role.LOSS
+    lines = [line for line in fluid.diff(main(), changed, context=0).split("\n") if line.strip() != "..."]
+    assert lines[0] == "  block 2 parent 1"
+    assert [line[0] for line in lines] == [" ", "-", "+"]
+
+
+def test_many_branches_in_each_other_are_built_and_differentiated():
+    x, k = data("x", 2), fluid.data("k", [1], "int64")
+    y = layers.switch_case(k, {i: lambda i=i: x * float(i + 1) for i in range(30)})
+    append_backward(layers.reduce_sum(layers.square(y)))
+    for chosen in (0, 17, 29, 50):
+        factor = min(chosen, 29) + 1
+        value, grad = run(y, "x@GRAD", feed={"x": np.array([1.0, 2.0]), "k": np.array([chosen])})
+        assert value.tolist() == [factor, 2.0 * factor]
+        assert grad.tolist() == [2.0 * factor**2, 4.0 * factor**2]
