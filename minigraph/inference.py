@@ -27,6 +27,12 @@ def infer_outputs(op: Operator, block: Block) -> None:
     if SUB_BLOCK in op.attrs:
         from minigraph.control_flow import call_of
 
+        index, blocks = op.attrs[SUB_BLOCK], block.program.blocks
+        if not 0 < index < len(blocks) or blocks[index].parent_idx != block.idx:
+            raise OpError(
+                f"{op.type}: block {index} is no sub-block of block {block.idx}",
+                hint="Make one with program.create_block().",
+            )
         op._block = block
         call_of(op).settle_types()
         return

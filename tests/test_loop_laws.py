@@ -97,3 +97,80 @@ def test_a_loop_gives_what_its_body_written_out_gives(bodies, times):
         scale = max(1.0, np.abs(expected_grads[name]).max())
         assert np.allclose(expected_grads[name], grads[name], rtol=1e-9, atol=1e-12 * scale, equal_nan=True), name
         assert grads[name].tobytes() == stepwise_grads[name].tobytes(), name
+
+
+ELEMENTS = ("now", "first", "x", "w")
+"""What the body of a loop over an array reads: its elements at the counter and at 0, and what is fed."""
+
+
+@st.composite
+def over_elements(draw):
+    names = dict(zip(NAMES, ELEMENTS, strict=True))
+
+    def renamed(expression):
+        if isinstance(expression, str):
+            return names[expression]
+        return expression[0], *map(renamed, expression[1:])
+
+    return renamed(draw(expressions()))
+
+
+def array_gradients(bodies, overwrites_first, times, is_loop, executor):
+    """The elements of an array that a loop fills, and the gradients with respect to what is fed."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        fed = {}
+        for name in ("start", "x", "w"):
+            fed[name] = fluid.data(name, [2, 2], "float64")
+            fed[name].stop_gradient = False
+        fixed = {name: fed[name] for name in ("x", "w")}
+
+        def step(now, first, i):
+            values = {"now": now, "first": first, **fixed}
+            return [compute(body, values, i) * 1.0 for body in bodies]
+
+        if is_loop:
+            zero, n = layers.fill_constant([1], "int64", 0), fluid.data("n", [1], "int64")
+            i = layers.fill_constant([1], "int64", 0)
+            array, condition = layers.array_write(fed["start"], zero), layers.less_than(i, n)
+            with layers.While(condition).block():
+                following, first = step(layers.array_read(array, i), layers.array_read(array, zero), i)
+                if overwrites_first:
+                    layers.array_write(first, zero, array)
+                layers.increment(i)
+                layers.array_write(following, i, array)
+                layers.less_than(i, n, cond=condition)
+            last, first = layers.array_read(array, n), layers.array_read(array, zero)
+        else:
+            elements = [fed["start"] * 1.0]
+            for i in range(times):
+                following, first = step(elements[i], elements[0], i)
+                if overwrites_first:
+                    elements[0] = first
+                elements.append(following)
+            last, first = elements[times], elements[0]
+        loss = layers.reduce_sum(last * 2.0 + layers.tanh(first))
+        append_backward(loss)
+        verify(main)
+    feed = {name: numbers(2, 2, seed=seed) for seed, name in enumerate(("start", "x", "w"))}
+    feed |= {"n": np.array([times])} if is_loop else {}
+    wanted = [name for name in ("start", "x", "w") if main.global_block().has_var(f"{name}@GRAD")]
+    fetch = [last.name, first.name, *(f"{name}@GRAD" for name in wanted)]
+    found = executor.run(main, feed=feed, fetch_list=fetch, scope=fluid.Scope())
+    grads = dict(zip(wanted, found[2:], strict=True))
+    return found[:2], {name: grads.get(name, np.zeros((2, 2))) for name in ("start", "x", "w")}
+
+
+@given(st.tuples(over_elements(), over_elements()), st.booleans(), st.integers(0, 3))
+@settings(deadline=None, max_examples=60)
+def test_a_loop_over_an_array_gives_what_it_gives_written_out(bodies, overwrites_first, times):
+    expected, expected_grads = array_gradients(bodies, overwrites_first, times, False, fluid.Executor())
+    found, grads = array_gradients(bodies, overwrites_first, times, True, fluid.Executor())
+    stepwise, stepwise_grads = array_gradients(bodies, overwrites_first, times, True, Interpreter())
+    for a, b, c in zip(expected, found, stepwise, strict=True):
+        assert np.allclose(a, b, rtol=1e-12, equal_nan=True)
+        assert b.tobytes() == c.tobytes()
+    for name, grad in grads.items():
+        scale = max(1.0, np.abs(expected_grads[name]).max())
+        assert np.allclose(expected_grads[name], grad, rtol=1e-9, atol=1e-12 * scale, equal_nan=True), name
+        assert grad.tobytes() == stepwise_grads[name].tobytes(), name

@@ -7,7 +7,7 @@ from both_executors import data, numbers, run
 import minigraph as fluid
 from minigraph import layers
 from minigraph.backward import append_backward
-from minigraph.errors import ProgramError, VerifyError
+from minigraph.errors import OpError, ProgramError, VerifyError
 from minigraph.verify import verify
 
 
@@ -279,3 +279,13 @@ def test_many_branches_in_each_other_are_built_and_differentiated():
         value, grad = run(y, "x@GRAD", feed={"x": np.array([1.0, 2.0]), "k": np.array([chosen])})
         assert value.tolist() == [factor, 2.0 * factor]
         assert grad.tolist() == [2.0 * factor**2, 4.0 * factor**2]
+
+
+@pytest.mark.parametrize("index", [0, 1, 7, -1])
+def test_an_operator_runs_a_sub_block_of_its_own_block(index):
+    condition = layers.fill_constant([1], "bool", True)
+    inside = main().create_block()
+    scopes = {"StepScopes": inside.create_var(name="scopes", type=fluid.ir.VarKind.STEP_SCOPES)}
+    with pytest.raises(OpError, match=f"while: block {index} is no sub-block of block 1"):
+        inside.append_op("while", {"Condition": condition}, {"Out": condition, **scopes}, {"sub_block": index})
+    assert not list(inside.ops)
