@@ -277,6 +277,7 @@ class BackwardPass:
 
     def run(self, targets: Sequence[Variable], inputs: set[str] | None) -> None:
         path = self._path(targets, inputs)
+        self._warn_of_stopped_loops(path, targets)
         on_path = set(path)
         # Where variables have several values, every operator may be the end of one.
         for op in reversed(self.block.ops if self._overwriting.names else path):
@@ -312,6 +313,20 @@ class BackwardPass:
             FuseGlobalNorm().apply(self.program)
         self._overwriting = Overwriting(self.block)
         return find()
+
+    def _warn_of_stopped_loops(self, path: Sequence[Operator], targets: Sequence[Variable]) -> None:
+        """A loop variable that was made as a constant cuts the gradient, which is seldom meant."""
+        loops = {name: op for op in self.block.ops if op.type == "while" for name in op.output_arg_names}
+        if not loops:
+            return
+        read = [target.name for target in targets] + [name for op in path for name in op.input_arg_names]
+        for name in dict.fromkeys(name for name in read if name in loops):
+            var = self.variable(name)
+            if var.stop_gradient and not var.persistable and var.tensor_type is not None and var.dtype.is_floating:
+                warn(
+                    f"no gradient flows through the loop made at {loops[name].site}, because its variable {name} has "
+                    f"stop_gradient=True, as constants have; set it to False before the loop if gradients are wanted"
+                )
 
     def _differentiate(self, op: Operator) -> None:
         if SUB_BLOCK in op.attrs:

@@ -1,5 +1,7 @@
 """Loops: results and gradients of `While` and `while_loop`."""
 
+import warnings
+
 import numpy as np
 import pytest
 from both_executors import check_gradient, data, numbers, run
@@ -383,3 +385,19 @@ def test_statistics_that_a_loop_updates_are_kept_and_random_numbers_drawn_anew_i
     results = [runner.run(feed={"x": numbers(4, 3, dtype="float32")}, fetch_list=[h], scope=scope)[0] for _ in range(2)]
     assert results[0].tobytes() != results[1].tobytes()
     assert (np.array(scope.find_var("mean").get_tensor()) != first).all()
+
+
+def test_a_loop_that_adds_up_to_a_constant_cuts_the_gradient_with_a_warning():
+    def build(stops):
+        w, total = data("w", 2), layers.fill_constant([2], "float64", 0.0)
+        total.stop_gradient = stops
+        body = lambda i, total: [i + 1, total + layers.square(w)]  # noqa: E731
+        _, total = layers.while_loop(lambda i, total: i < 3, body, [integer(0), total])
+        return layers.reduce_sum(total)
+
+    with pytest.warns(UserWarning, match="no gradient flows through the loop made at .*test_loops.py"):
+        append_backward(build(True))
+    assert "w@GRAD" not in main().global_block().vars
+    with fluid.program_guard(fluid.Program()), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_gradient(build(False), {"w": numbers(2)})
