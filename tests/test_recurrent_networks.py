@@ -320,3 +320,45 @@ def test_a_network_comes_back_from_its_text():
             for program, each in ((main, scope), (again, other))
         ]
         assert results[0].tobytes() == results[1].tobytes()
+
+
+def gradients_of_nested(unrolled, feed):
+    """A network whose step has a branch and a loop, or its steps written out: the outputs and all gradients."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x, start, w, c = data("x", 4, 2, 3), data("start", 2, 3), data("w", 3, 3), data("c", 2, 3)
+        twice = start * 2.0
+
+        def step(entry, h, g):
+            positive = layers.reduce_sum(entry) > 0.0
+            a = layers.cond(positive, lambda: layers.tanh(layers.matmul(h, w)) + entry, lambda: h * c)
+            body = lambda i, b: [i + 1, layers.square(b) * 0.5 + a]  # noqa: E731
+            zero = layers.fill_constant([1], "int64", 0)
+            return a, layers.while_loop(lambda i, b: i < 2, body, [zero, g * 1.0])[1]
+
+        if unrolled:
+            h, g, outputs = start, twice, []
+            for t in range(4):
+                h, g = step(x[t], h, g)
+                outputs.append(h * g)
+            output = layers.stack(outputs, 0)
+        else:
+            rnn = layers.StaticRNN()
+            with rnn.step():
+                entry, h, g = rnn.step_input(x), rnn.memory(start), rnn.memory(twice)
+                a, b = step(entry, h, g)
+                rnn.update_memory(h, a)
+                rnn.update_memory(g, b)
+                rnn.step_output(a * b)
+            output = rnn()
+        fluid.backward.append_backward(layers.reduce_sum(layers.tanh(output)))
+        return run(output, *(f"{name}@GRAD" for name in feed), feed=feed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_step_with_a_branch_and_a_loop_in_it_is_the_steps_written_out(seed):
+    shapes = {"x": (4, 2, 3), "start": (2, 3), "w": (3, 3), "c": (2, 3)}
+    feed = {name: numbers(*shape, seed=10 * seed + i) for i, (name, shape) in enumerate(shapes.items())}
+    looped, written_out = gradients_of_nested(False, feed), gradients_of_nested(True, feed)
+    for found, expected in zip(looped, written_out, strict=True):
+        assert np.allclose(found, expected, rtol=1e-12, atol=1e-14)
