@@ -412,3 +412,28 @@ def test_sums_for_what_was_added_are_closer_to_the_exact_ones(shape, own, axis, 
     found = function(x, y, d, out=buffers)
     assert found[0] is buffers[0] and found[1] is buffers[1]
     assert found[0].tobytes() == d.tobytes() and found[1].tobytes() == d_y.tobytes()
+
+
+@pytest.mark.parametrize(("dim", "keep_dim"), [([0], False), ([0], True), ([0, 1], False), ([1, 0], True)])
+def test_sums_over_leading_dimensions_are_closer_to_the_exact_ones(dim, keep_dim, always_compiled):
+    x = np.random.default_rng(6).lognormal(0, 2, (70, 50, 9)).astype("float32")
+    attrs = {"dim": dim, "keep_dim": keep_dim, "reduce_all": False, "out_dtype": -1}
+    function, kernel = compiled_kernel("reduce_sum", [x], **attrs)
+    exact, found = kernel(x.astype("float64")), function(x)
+    assert found.shape == exact.shape
+    assert (np.abs(found - exact) <= np.spacing(exact.astype("float32"))).all()
+    buffer = np.empty_like(found)
+    assert function(x, out=buffer) is buffer
+    assert buffer.tobytes() == found.tobytes()
+
+
+@pytest.mark.parametrize("shape", [(7, 300), (2100,), (3, 4, 50, 6)])
+def test_an_operator_alone_that_takes_several_calls_is_one_loop(shape):
+    rng = np.random.default_rng(7)
+    result, d = np.tanh(rng.normal(size=shape)).astype("float32"), rng.normal(size=shape).astype("float32")
+    for type in ("tanh_grad", "relu_grad", "sigmoid_grad"):
+        function, kernel = compiled_kernel(type, [result, d])
+        assert function(result, d).tobytes() == kernel(result, d).tobytes()
+        buffer = d.copy()
+        assert function(result, buffer, out=buffer) is buffer
+        assert buffer.tobytes() == kernel(result, d).tobytes()

@@ -372,17 +372,26 @@ def test_every_formula_says_what_the_kernel_computes(dtype):
 
 @needs_numba
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("threads", [0, 1, 3])
 def test_compiled_groups_agree(case, threads, always_compiled, monkeypatch):
-    monkeypatch.setattr("minigraph.kernels.jit.threads.thread_count", lambda: threads)
-    monkeypatch.setattr("minigraph.kernels.jit.fused.LEAST", 20)
+    """On several threads, on one, and as small groups are called."""
+    if threads:
+        monkeypatch.setattr("minigraph.kernels.jit.threads.thread_count", lambda: threads)
+        monkeypatch.setattr("minigraph.kernels.jit.fused.LEAST", 20)
     shapes, steps = CASES[case]
     for dtype in ("float32", "float64"):
         xs = operands(shapes, dtype)
         expected, run = plain(xs, steps), offered(xs, steps, jit=True)
         overwriting = [x.copy() for x in xs]
         in_place = (overwriting[0], *(None if x is None else np.empty_like(x) for x in expected[1:]))
-        for found in (run(xs), run(overwriting, in_place), run([np.asfortranarray(x) for x in xs])):
+        read_only = [x.copy() for x in xs]
+        for x in read_only:
+            x.flags.writeable = False
+        buffers = tuple(None if x is None else np.full_like(x, 77) for x in expected)
+        for found in (
+            run(xs), run(overwriting, out=in_place), run([np.asfortranarray(x) for x in xs]), run(read_only),
+            run(xs, out=buffers), run(read_only, out=buffers),
+        ):  # fmt: skip
             for value, other in zip(found, expected, strict=True):
                 if other is not None:
                     assert np.allclose(value, other, rtol=8 * np.finfo(dtype).eps, atol=0, equal_nan=True)

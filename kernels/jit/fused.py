@@ -37,17 +37,18 @@ _LONG = re.compile(r"\b(exp|expm1|log|log1p|tanh)\(")
 
 @specialize("fused_elementwise", jit=True)
 def fused_elementwise(xp, xs, *, steps):
+    return _group(xs, steps, _WORK * offers.LEAST)
+
+
+def _group(xs: Sequence[Any], steps: Sequence[str], least: int) -> Callable[..., Any] | None:
+    """A function for a group, if it has `least` elements, counted once for each operator; else None."""
     calls, types = parse_calls(tuple(steps)), {f"x{i}": ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
     shape, count = types[calls[0].reads[0]].shape, len(_segments(calls))
     # A matrix is taken as it is where its rows are long enough: that saves a call for each array.
     layout = Layout(calls, types, joins=len(shape) != 2 or shape[-1] < _SHORT_ROW or count > 1)
     kind = name_of(layout.dtype)
-    if (
-        kind is None
-        or len(layout.flat) > _MOST_DIMENSIONS
-        or prod(shape) * len(calls) < _WORK * offers.LEAST
-        or 0 in shape
-    ):
+    is_worth_it = prod(shape) * len(calls) >= least and 0 not in shape
+    if kind is None or len(layout.flat) > _MOST_DIMENSIONS or not is_worth_it:
         return None
     nest = _Nest(layout)
     loop = compiled(_FUNCTIONS[kind].source + nest.source, "fused", nest.signature(kind))
@@ -68,6 +69,25 @@ def fused_elementwise(xp, xs, *, steps):
 
     careful = or_kernel(run, "fused_elementwise", {"steps": steps})
     return careful if length * row >= 2 * LEAST else nest.quick(loop, [x.shape for x in xs], careful)
+
+
+def _offer_one(type: str) -> Callable[..., Any]:
+    """For an operator alone that takes NumPy several calls."""
+
+    def offer(xp, *operands, **attrs):
+        names = tuple(f"x{i}" for i in range(len(operands)))
+        if any(x.shape != operands[0].shape or x.dtype != operands[0].dtype for x in operands):
+            return None
+        group = _group(operands, (str(Call(type, names, ("y0",), attrs)),), _WORK * offers.LEAST // 2)
+        if group is None:
+            return None
+        return lambda *xs, out=None: group(xs, out=None if out is None else (out, None, None, None))[0]
+
+    return offer
+
+
+for _type in ("leaky_relu_grad", "relu_grad", "sigmoid", "sigmoid_grad", "sqrt_grad", "square_grad", "tanh_grad"):
+    specialize(_type, jit=True)(_offer_one(_type))
 
 
 class _Nest:
@@ -158,9 +178,12 @@ class _Nest:
         for y in self.results:
             lines += [f"        if {y} is None:", f"            {y} = empty({layout.shape}, dtype)"]
             overlaps = " or ".join(f"{y} is {x}" for x in inputs)
-            lines += [f"        elif not {y}.flags.c_contiguous or {overlaps}:", "            return careful(xs, out)"]
+            lines += [
+                f"        elif not {y}.flags.c_contiguous or {overlaps}:",
+                "            return careful(xs, out=out)",
+            ]
         lines += ["    try:", f"        loop({', '.join([*operands, *results])})"]
-        lines += ["    except TypeError:", "        return careful(xs, out)"]
+        lines += ["    except TypeError:", "        return careful(xs, out=out)"]
         lines.append(f"    return {', '.join(f'y{i}' if f'y{i}' in self.results else 'None' for i in range(RESULTS))}")
         namespace: dict[str, Any] = {"loop": loop, "careful": careful, "empty": np.empty, "dtype": layout.dtype}
         exec("\n".join(lines), namespace)

@@ -1,4 +1,4 @@
-"""Gradients of what was added to every row or channel: sums over the other dimensions.
+"""Sums over leading dimensions, and gradients of what was added to every row or channel.
 
 They are added in float64, which is closer to the exact sum of float32 than adding row after row.
 """
@@ -14,7 +14,7 @@ from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import name_of, or_kernel
 from minigraph.kernels.registry import specialize
-from minigraph.types import align_shape
+from minigraph.types import align_shape, as_dtype
 
 _LOOPS = Loops("sums")
 _TIMES_MORE = 32
@@ -61,3 +61,25 @@ def elementwise_add_grad(xp, x, y, d_out, *, axis, wanted):
         return d_x_out, d_y
 
     return or_kernel(gradients, "elementwise_add_grad", {"axis": axis, "wanted": wanted})
+
+
+@specialize("reduce_sum", jit=True)
+def reduce_sum(xp, x, *, dim, keep_dim, reduce_all, out_dtype):
+    kind, axes = name_of(x.dtype), sorted(axis % len(x.shape) for axis in dim)
+    if kind is None or reduce_all or axes != list(range(len(axes))) or len(axes) == len(x.shape) or 0 in x.shape:
+        return None
+    if out_dtype not in (-1, int(as_dtype(x.dtype))) or prod(x.shape) < _TIMES_MORE * offers.LEAST:
+        return None
+    rows, own = prod(x.shape[: len(axes)]), x.shape[len(axes) :]
+    shape, columns = ((1,) * len(axes) + own if keep_dim else own), prod(own)
+    loop = _LOOPS.compiled("column_sums", f"void({kind}[:, ::1], float64[::1], {kind}[::1])")
+
+    def add(x, out=None):
+        result = np.empty(shape, x.dtype) if out is None else out
+        if not x.flags.c_contiguous or not result.flags.c_contiguous:
+            raise TypeError("not contiguous")
+        loop(x.reshape(rows, columns), np.empty(columns), result.reshape(columns))
+        return result
+
+    attrs = {"dim": dim, "keep_dim": keep_dim, "reduce_all": reduce_all, "out_dtype": out_dtype}
+    return or_kernel(add, "reduce_sum", attrs)
