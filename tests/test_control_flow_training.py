@@ -53,6 +53,7 @@ OPTIMIZERS = {
     "adam": lambda clip: fluid.optimizer.Adam(0.01, grad_clip=clip),
     "lamb": lambda clip: fluid.optimizer.Lamb(0.01, grad_clip=clip),
     "lookahead": lambda clip: fluid.optimizer.LookaheadOptimizer(fluid.optimizer.SGD(0.1, grad_clip=clip), k=2),
+    "merge": lambda clip: fluid.optimizer.GradientMergeOptimizer(fluid.optimizer.SGD(0.1, grad_clip=clip), 2),
     "schedule": lambda clip: fluid.optimizer.SGD(layers.piecewise_decay([2, 3], [0.1, 0.05, 0.01]), grad_clip=clip),
 }
 

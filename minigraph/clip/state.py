@@ -12,6 +12,6 @@ from minigraph.ir import Block, Variable
 
 def persistent(block: Block, name: str, shape: Sequence[int], dtype: Any, value: float) -> Variable:
     """A persistable variable that the default startup program sets to `value`."""
-    startup = default_startup_program().global_block()
+    main, startup = block.program.global_block(), default_startup_program().global_block()
     startup.create_var(name=name, shape=shape, dtype=dtype, persistable=True, initializer=Constant(value))
-    return block.create_var(name=name, shape=shape, dtype=dtype, persistable=True, stop_gradient=True)
+    return main.create_var(name=name, shape=shape, dtype=dtype, persistable=True, stop_gradient=True)

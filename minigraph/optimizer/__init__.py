@@ -11,6 +11,7 @@ from minigraph.optimizer.adam import AdamaxOptimizer, AdamOptimizer, AdamW, Lamb
 from minigraph.optimizer.averages import ExponentialMovingAverage, ModelAverage
 from minigraph.optimizer.base import Optimizer
 from minigraph.optimizer.first_order import DpsgdOptimizer, LarsMomentumOptimizer, MomentumOptimizer, SGDOptimizer
+from minigraph.optimizer.gradient_merge import GradientMergeOptimizer
 from minigraph.optimizer.lookahead import LookaheadOptimizer
 from minigraph.optimizer.recompute import RecomputeOptimizer
 
@@ -31,7 +32,7 @@ Ftrl = FtrlOptimizer
 __all__ = [
     "SGD", "Adadelta", "AdadeltaOptimizer", "Adagrad", "AdagradOptimizer", "Adam", "AdamOptimizer", "AdamW", "Adamax",
     "AdamaxOptimizer", "DecayedAdagrad", "DecayedAdagradOptimizer", "Dpsgd", "DpsgdOptimizer",
-    "ExponentialMovingAverage", "Ftrl", "FtrlOptimizer", "Lamb", "LambOptimizer", "LarsMomentum",
-    "LarsMomentumOptimizer", "LookaheadOptimizer", "ModelAverage", "Momentum", "MomentumOptimizer", "Optimizer",
-    "RMSProp", "RMSPropOptimizer", "RecomputeOptimizer", "SGDOptimizer",
+    "ExponentialMovingAverage", "Ftrl", "FtrlOptimizer", "GradientMergeOptimizer", "Lamb", "LambOptimizer",
+    "LarsMomentum", "LarsMomentumOptimizer", "LookaheadOptimizer", "ModelAverage", "Momentum", "MomentumOptimizer",
+    "Optimizer", "RMSProp", "RMSPropOptimizer", "RecomputeOptimizer", "SGDOptimizer",
 ]  # fmt: skip

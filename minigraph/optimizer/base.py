@@ -196,7 +196,7 @@ class Optimizer:
 
     def _append_updates(self, pairs: ParamsGrads) -> list[Operator]:
         program = default_main_program()
-        block = program.global_block()
+        block = program.current_block()
         first = len(block.ops)
         for param, _ in pairs:
             self._create_accumulators(block, param)
