@@ -392,6 +392,7 @@ class Program:
     """
 
     _serials = itertools.count()
+    _first_seed = 0
 
     def __init__(self) -> None:
         self.blocks: list[Block] = [Block(self, 0)]
@@ -403,7 +404,7 @@ class Program:
         self.current_role = Role.FORWARD
         self._role_vars: tuple[str, ...] = ()
         self._stands_for: dict[str, str] = {}
-        self._random_seed = 0
+        self._random_seed = Program._first_seed
         self.backward_passes = 0
         """How many times gradients were appended; later passes give their gradients other names."""
         self.roots: tuple[str, ...] | None = None
@@ -423,6 +424,11 @@ class Program:
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise WrongTypeError(f"random_seed must be an int, got {seed!r}", site=caller_site())
         self._random_seed = seed
+
+    def global_seed(self, seed: int = 0) -> None:
+        """Set `random_seed` of this program and of all that are made from now on."""
+        self.random_seed = seed
+        Program._first_seed = seed
 
     def global_block(self) -> Block:
         return self.blocks[0]

@@ -37,6 +37,7 @@ class _Reader:
     def __init__(self, site: Site | None) -> None:
         self.site = site
         self.program = Program()
+        self.program.random_seed = 0  # the text says if it is another, `global_seed` does not matter
         self.block: Block | None = None
         self.unseen: list[tuple[Block, str, Line, int]] = []
         """Uses of names that were not declared by then, with their places."""

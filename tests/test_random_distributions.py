@@ -226,3 +226,23 @@ def test_bilinear_filters_interpolate():
 
 def test_a_constant_is_the_same_everywhere():
     assert (initialized(Constant(2.5), [3, 2]) == 2.5).all()
+
+
+def test_a_global_seed_is_that_of_all_later_programs():
+    before, program = fluid.Program(), fluid.Program()
+    text = str(program)
+    try:
+        program.global_seed(17)
+        later = fluid.Program()
+        assert (before.random_seed, program.random_seed, later.random_seed) == (0, 17, 17)
+        assert later.clone().random_seed == 17
+        later.random_seed = 3
+        assert later.clone().random_seed == 3
+        assert fluid.Program.parse(text).random_seed == 0
+        assert fluid.Program.parse(str(program)).random_seed == 17
+        with pytest.raises(fluid.errors.WrongTypeError):
+            program.global_seed(1.5)
+        assert fluid.Program().random_seed == 17
+    finally:
+        program.global_seed(0)
+    assert fluid.Program().random_seed == 0

@@ -12,6 +12,7 @@ from minigraph.ir import Operator, Parameter, Program, Role, Variable
 from minigraph.layers.branches import ConditionalBlock
 from minigraph.layers.compare import equal
 from minigraph.layers.elementwise import elementwise_mod, scale
+from minigraph.layers.series import zeros_like
 from minigraph.layers.tensor import assign, create_global_var, fill_constant, increment
 from minigraph.optimizer.base import Optimizer, Parameters, refuse_imperative_mode
 from minigraph.optimizer.recompute import RecomputeOptimizer
@@ -87,7 +88,7 @@ class GradientMergeOptimizer:
                 merged = [(param, scale(total, 1 / self.k_steps if self.avg else 1.0)) for param, total in sums]
                 ops = self.inner_optimizer.apply_gradients(merged)
                 for _, total in sums:
-                    fill_constant(total.shape, total.dtype, 0.0, out=total)
+                    zeros_like(total, out=total)
         return ops
 
     def apply_optimize(
