@@ -437,3 +437,25 @@ def test_an_operator_alone_that_takes_several_calls_is_one_loop(shape):
         buffer = d.copy()
         assert function(result, buffer, out=buffer) is buffer
         assert buffer.tobytes() == kernel(result, d).tobytes()
+
+
+@pytest.mark.parametrize("begin", [1, 2])
+def test_normalized_rows_are_closer_to_the_exact_ones(begin):
+    rng = np.random.default_rng(8)
+    shape = (30, 20, 24)
+    own = int(np.prod(shape[begin:]))
+    x = (rng.normal(size=shape) + 100).astype("float32")
+    scale, bias = (rng.uniform(0.5, 2, own).astype("float32") for _ in range(2))
+    attrs = {"epsilon": 1e-5, "begin_norm_axis": begin}
+    function, kernel = compiled_kernel("layer_norm", [x, scale, bias], **attrs)
+    exact = kernel(*[a.astype("float64") for a in (x, scale, bias)])
+    found, usual = function(x, scale, bias), kernel(x, scale, bias)
+    for value, other, best in zip(found, usual, exact, strict=True):
+        assert np.abs(value - best).max() <= max(np.abs(other - best).max(), 1e-6)
+    d_y = rng.normal(size=shape).astype("float32")
+    arrays = [x, scale, bias, *found[1:], d_y]
+    backward, kernel = compiled_kernel("layer_norm_grad", arrays, **attrs, wanted=(True, True, True))
+    exact = kernel(*[a.astype("float64") for a in arrays])
+    for value, other, best in zip(backward(*arrays), kernel(*arrays), exact, strict=True):
+        assert value.shape == best.shape
+        assert np.abs(value - best).max() <= max(1.5 * np.abs(other - best).max(), 1e-5)

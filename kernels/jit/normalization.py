@@ -1,0 +1,73 @@
+"""Normalization of rows and its gradients, with sums in float64: within 16 units of the last place of the largest."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigraph.kernels.jit import offers
+from minigraph.kernels.jit.compiling import Loops
+from minigraph.kernels.jit.offers import name_of, or_kernel, vectors
+from minigraph.kernels.registry import specialize
+
+_LOOPS = Loops("normalization")
+
+
+def _kind(x: Any, begin: int, *vectors_of_rows: Any) -> str | None:
+    """The name of the type, if all that a loop takes is there and of it, and large enough."""
+    if any(each is None or each.dtype != x.dtype for each in vectors_of_rows):
+        return None
+    fits = prod(x.shape) >= offers.LEAST and 0 not in x.shape and 0 < begin < len(x.shape)
+    return name_of(x.dtype) if fits else None
+
+
+@specialize("layer_norm", jit=True)
+def layer_norm(xp, x, scale, bias, *, epsilon, begin_norm_axis):
+    kind = _kind(x, begin_norm_axis, scale, bias)
+    if kind is None:
+        return None
+    matrix, vector = f"{kind}[:, ::1]", f"{kind}[::1]"
+    loop = _LOOPS.compiled("layer_norm", f"void({matrix}, {vector}, {vector}, {kind}, {matrix}, {vector}, {vector})")
+    rows, small = prod(x.shape[:begin_norm_axis]), x.dtype.type(epsilon)
+
+    def normalize(x, scale, bias, out=None):
+        shapes = x.shape, (rows,), (rows,)
+        found = [
+            np.empty(shape, x.dtype) if buffer is None else buffer
+            for shape, buffer in zip(shapes, out or (None,) * 3, strict=True)
+        ]
+        x_flat, y_flat, *others = vectors(x, found[0], scale, bias, found[1], found[2])
+        matrix = (rows, x.size // rows)
+        loop(x_flat.reshape(matrix), others[0], others[1], small, y_flat.reshape(matrix), others[2], others[3])
+        return tuple(found)
+
+    return or_kernel(normalize, "layer_norm", {"epsilon": epsilon, "begin_norm_axis": begin_norm_axis})
+
+
+@specialize("layer_norm_grad", jit=True)
+def layer_norm_grad(xp, x, scale, bias, mean, variance, d_y, *, epsilon, begin_norm_axis, wanted):
+    kind = _kind(x, begin_norm_axis, scale, bias, mean, variance, d_y)
+    if kind is None or not all(wanted):
+        return None
+    matrix, vector, wide = f"{kind}[:, ::1]", f"{kind}[::1]", "float64[::1]"
+    loop = _LOOPS.compiled(
+        "layer_norm_grad",
+        f"void({matrix}, {vector}, {vector}, {vector}, {matrix}, {kind}, {matrix}, {matrix}, {wide}, {wide})",
+    )
+    rows, small = prod(x.shape[:begin_norm_axis]), x.dtype.type(epsilon)
+
+    def gradients(x, scale, bias, mean, variance, d_y):
+        columns = x.size // rows
+        d_x, d_scale, d_bias = np.empty(x.shape, x.dtype), np.empty(columns), np.empty(columns)
+        x_flat, d_flat, s, m, v = vectors(x, d_y, scale, mean, variance)
+        matrix = (rows, columns)
+        loop(
+            x_flat.reshape(matrix), s, m, v, d_flat.reshape(matrix), small, d_x.reshape(matrix),
+            np.empty((2, columns), x.dtype), d_scale, d_bias,
+        )  # fmt: skip
+        return d_x, d_scale.astype(scale.dtype, copy=False), d_bias.astype(bias.dtype, copy=False)
+
+    attrs = {"epsilon": epsilon, "begin_norm_axis": begin_norm_axis, "wanted": wanted}
+    return or_kernel(gradients, "layer_norm_grad", attrs)
