@@ -68,6 +68,7 @@ _SWITCHES = {
     "enable_auto_fusion": False,
     "exact": False,
     "jit": True,
+    "cuda_graph": False,
 }
 """Fields that say which passes run and whether loops are compiled, and their defaults."""
 
@@ -129,6 +130,9 @@ class BuildStrategy:
         Run nothing that rounds otherwise, compiled loops included: results are those of the interpreter, bit for bit.
     jit : bool
         Let an executor that compiles loops with numba do so, see `minigraph.kernels.jit`; True by default.
+    cuda_graph : bool
+        On a GPU, record what can be recorded as CUDA graphs, see `minigraph.cuda_graph`; False by default, because
+        nobody has measured it yet.
 
     Raises
     ------
@@ -160,6 +164,7 @@ class BuildStrategy:
     exact: bool
     fuse_elementwise: bool
     jit: bool
+    cuda_graph: bool
 
     GradientScaleStrategy = GradientScaleStrategy
     ReduceStrategy = ReduceStrategy
@@ -245,6 +250,7 @@ class CompiledProgram:
         strategy = build_strategy or BuildStrategy()
         self.passes = strategy.pipeline()
         self.jit = strategy.jit and not strategy.exact
+        self.cuda_graph = strategy.cuda_graph
 
     def with_data_parallel(self, *args: Any, **kwargs: Any) -> CompiledProgram:
         """Out of scope: minigraph runs a program on one device.

@@ -6,7 +6,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -42,7 +44,9 @@ from minigraph.scope import LoDTensor, Scope, ScopeVariable, SelectedRows, globa
 from minigraph.types import TensorType, VarKind
 
 if TYPE_CHECKING:
+    from minigraph.cuda_graph import GraphRuns
     from minigraph.inspection import RunExplanation
+    from minigraph.staging import Staging
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +141,9 @@ class Executor:
     jit : bool, optional
         Compile loops with numba on a processor, see `minigraph.kernels.jit`. Default: if numba is installed and
         ``MINIGRAPH_JIT=off`` is not in the environment.
+    cuda_graph : bool
+        On a GPU, record what can be recorded as CUDA graphs and send what is fed from pinned memory, see
+        `minigraph.cuda_graph`. Off by default: nobody has measured it yet.
 
     Raises
     ------
@@ -160,6 +167,7 @@ class Executor:
         passes: Pipeline = LOWERING,
         cache_size: int = 64,
         jit: bool | None = None,
+        cuda_graph: bool = False,
     ) -> None:
         if place is not None and not isinstance(place, Place):
             raise WrongTypeError(f"an Executor needs a Place, got {place!r:.80}", site=caller_site())
@@ -170,9 +178,11 @@ class Executor:
             require_jit()
         self.jit = is_jit_available() if jit is None else bool(jit)
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
-        self._others: dict[tuple[Pipeline, bool], Executor] = {}
+        self.cuda_graph = cuda_graph and self.place.kind == "cuda"
+        self._others: dict[tuple[Pipeline, bool, bool], Executor] = {}
         self._blocks = Blocks(self.place)
         self._closed = False
+        self._graphs: WeakKeyDictionary[Plan, GraphRuns] = WeakKeyDictionary()
         # Touching xp now reports a missing GPU here and not in the first run.
         self._rng = self.place.rng()
 
@@ -225,21 +235,29 @@ class Executor:
         if self._closed:
             raise ProgramError("this Executor was closed", site=caller_site(), hint="Make a new one.")
         if isinstance(program, CompiledProgram):
-            other = self._with(program.passes, self.jit and program.jit)
+            other = self._with(program.passes, self.jit and program.jit, self.cuda_graph or program.cuda_graph)
             return other.run(program.program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
         program = _check_program(program)
         names = fetch_names(program, fetch_list)
-        feeds = self._prepare_feed(program, feed, names)
-        values = self._run(program, feeds, names, scope or global_scope())
+        if self.cuda_graph and (sent := self._send_feed(program, feed, names)) is not None:
+            feeds, used = sent
+            try:
+                values = self._run(program, feeds, names, scope or global_scope())
+            finally:
+                self._staging.done(used)
+        else:
+            values = self._run(program, self._prepare_feed(program, feed, names), names, scope or global_scope())
         return [_result(value, self.place, return_numpy, name) for name, value in zip(names, values, strict=True)]
 
-    def _with(self, passes: Pipeline, jit: bool) -> Executor:
+    def _with(self, passes: Pipeline, jit: bool, cuda_graph: bool) -> Executor:
         """The executor that runs with other rewrites on the same place, with the same random numbers."""
-        if (passes, jit) == (self.passes, self.jit):
+        cuda_graph = cuda_graph and self.place.kind == "cuda"
+        if (passes, jit, cuda_graph) == (self.passes, self.jit, self.cuda_graph):
             return self
-        if (passes, jit) not in self._others:
-            self._others[passes, jit] = type(self)(self.place, passes, self.cache_size, jit)
-        other = self._others[passes, jit]
+        key = passes, jit, cuda_graph
+        if key not in self._others:
+            self._others[key] = type(self)(self.place, passes, self.cache_size, jit, cuda_graph)
+        other = self._others[key]
         other._rng = self._rng
         return other
 
@@ -278,6 +296,19 @@ class Executor:
         feeds = prepare_feed(program, feed, self.place)
         return explain_run(program, _types_of(feeds), names, self.place, self.passes, self.jit)
 
+    @cached_property
+    def _staging(self) -> Staging:
+        from minigraph.staging import Staging
+
+        return Staging(self.place)
+
+    def _send_feed(self, program: Program, feed: Any, names: tuple[str, ...]) -> Any:
+        """What `Staging.send` returns for a feed that needs no more checks; None for others."""
+        if type(feed) is not dict or not all([type(array) is np.ndarray for array in feed.values()]):
+            return None
+        ordered = dict(sorted(feed.items()))
+        return self._staging.send(ordered) if self._key(program, ordered, names) in self._plans else None
+
     def _prepare_feed(self, program: Program, feed: Any, names: tuple[str, ...]) -> dict[str, Any]:
         """Checked arrays; arrays of names, dtypes and shapes that a plan exists for have passed the checks before."""
         plain = type(feed) is dict and all([type(array) is np.ndarray for array in feed.values()])
@@ -290,6 +321,10 @@ class Executor:
     def _run(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope) -> list[Any]:
         plan = self._plan(program, feeds, names)
         state = plan.binding.arrays(scope)
+        if self.cuda_graph:
+            values = self._run_graph(plan, feeds, state, scope)
+            if values is not None:
+                return values
         rng = self._rng
         if plan.may_raise_nonfinite and self.place.kind == "cpu":
             rng = deepcopy(rng)  # to draw the same numbers again; that a generator of a GPU does not offer
@@ -309,6 +344,20 @@ class Executor:
             holder.value, holder.place = (value.copy() if copy else value), self.place
         scope.note_written(plan.written_over)
         return _own(fetched, plan.must_copy, [*feeds.values(), *state, *new_state])
+
+    def _run_graph(self, plan: Plan, feeds: dict[str, Any], state: list[Any], scope: Scope) -> list[Any] | None:
+        """What is fetched by a run as a CUDA graph; None if the plan is not run as one."""
+        if plan.compiled.ticks is not None:
+            return None
+        runs = self._graphs.get(plan)
+        if runs is None:
+            from minigraph.cuda_graph import GraphRuns
+
+            runs = self._graphs[plan] = GraphRuns(plan, self.place)
+        found = runs.run(plan, feeds, state, lambda name: scope.var(name).value)
+        if found is not None:
+            scope.note_written((*plan.written_over, *plan.compiled.replaces))
+        return found
 
     def _call(self, plan: Plan, feeds: dict[str, Any], state: list[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
         """The generated function with memory to work in, which no other run has at the same time."""

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import types
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,8 @@ class ndarray(np.ndarray):
     """An array that notes when its values are looked at, for which a program would have to wait."""
 
     looked_at = 0
+    sent = 0
+    """How often values went from the processor to the device."""
 
     def __new__(cls, shape, dtype=float, memptr=None):
         if memptr is None:
@@ -44,11 +47,20 @@ class ndarray(np.ndarray):
     def data(self):
         return MemoryPointer(self)
 
+    def __getitem__(self, key):
+        for each in key if isinstance(key, tuple) else (key,):
+            if isinstance(each, list) or type(each) is np.ndarray:
+                ndarray.sent += 1
+        return _of_device(super().__getitem__(key))
+
     def get(self):
+        ndarray.looked_at += 1
         return np.array(self)
 
     def set(self, array, stream=None):
         self[...] = array
+        if stream is not None:
+            stream.log.append(f"sent on {stream.name}")
 
 
 def _noting(name):
@@ -164,6 +176,54 @@ class Random:
         return Generator()
 
 
+class Event:
+    def __init__(self, log):
+        self.log = log
+
+    def record(self, stream):
+        self.log.append(f"event on {stream.name}")
+
+    def synchronize(self):
+        self.log.append("the processor waits for an event")
+
+
+class Stream:
+    """Notes what is asked of it; all work is done at once."""
+
+    def __init__(self, log, name, cupy=None):
+        self.log, self.name, self.cupy = log, name, cupy
+
+    def __enter__(self):
+        self.log.append(f"on {self.name}")
+
+    def __exit__(self, *error):
+        self.log.append("on main")
+
+    def synchronize(self):
+        pass
+
+    def wait_event(self, event):
+        self.log.append(f"{self.name} waits")
+
+    def begin_capture(self):
+        self.log.append("begin")
+
+    def end_capture(self):
+        self.log.append("end")
+        return Graph(self.cupy)
+
+
+class Graph:
+    """Does once more what was asked for while it was recorded, as a test has it in `HostCupy.replay`."""
+
+    def __init__(self, cupy):
+        self.cupy, self.replay = cupy, cupy.replay
+
+    def launch(self):
+        self.cupy.events.append("launch")
+        self.replay()
+
+
 class HostCupy(types.ModuleType):
     """What minigraph uses of CuPy."""
 
@@ -173,20 +233,38 @@ class HostCupy(types.ModuleType):
 
     def __init__(self):
         super().__init__("cupy")
+        self.events = log = []
         runtime = types.SimpleNamespace(getDeviceCount=lambda: 1, getDevice=lambda: 0, CUDARuntimeError=RuntimeError)
-        stream = types.SimpleNamespace(synchronize=lambda: None)
+        self.main = Stream(log, "main")
+        self.replay = None
         self.cuda = types.SimpleNamespace(
             runtime=runtime,
             Device=lambda number: types.SimpleNamespace(use=lambda: None),
-            get_current_stream=lambda: stream,
+            get_current_stream=lambda: self.main,
             alloc_pinned_memory=bytearray,
+            Stream=lambda non_blocking: Stream(log, "other", self),
+            Event=lambda: Event(log),
+            MemoryPool=lambda: types.SimpleNamespace(malloc="a pool of its own"),
+            using_allocator=self._using_allocator,
         )
 
+    @contextmanager
+    def _using_allocator(self, malloc):
+        self.events.append(f"allocate from {malloc}")
+        yield
+        self.events.append("allocate as before")
+
     def asnumpy(self, array, *args):
+        ndarray.looked_at += 1
         return np.array(array, subok=False)
 
     def asarray(self, array, dtype=None):
-        return array if type(array) is ndarray and dtype is None else _of_device(np.array(array, dtype))
+        ndarray.sent += type(array) is not ndarray
+        return array if type(array) is ndarray and dtype is None else _of_device(np.array(array, dtype, subok=False))
+
+    def array(self, array, dtype=None):
+        ndarray.sent += type(array) is not ndarray
+        return _of_device(np.array(array, dtype, subok=False))
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -202,5 +280,7 @@ class HostCupy(types.ModuleType):
 
             def call(*args, out=None, **words):
                 return _of_device(found(*args, **words)) if out is None else found(*args, out=out, **words)
+
+            call.at = found.at
 
         return call
