@@ -266,11 +266,14 @@ class OpDef:
     """Output slots whose variables may keep what they held before, or a part of it; so the operator reads them too."""
     input_slots: Mapping[str, Slot] = field(init=False)
     output_slots: Mapping[str, Slot] = field(init=False)
+    _inferred: dict[Any, dict[str, list[Any]]] = field(init=False, repr=False)
+    """What was inferred before, by what it was inferred from: programs have many operators on equal types."""
     has_hidden_names: bool = field(init=False)
     """Whether operators may read, write or do what their slots do not say, so that rewrites leave them alone."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_slots", {slot.name: slot for slot in self.inputs})
+        object.__setattr__(self, "_inferred", {})
         object.__setattr__(self, "output_slots", {slot.name: slot for slot in self.outputs})
         object.__setattr__(self, "has_hidden_names", bool(self.updates) or SUB_BLOCK in self.attrs or self.has_effect)
 
@@ -338,6 +341,18 @@ class OpDef:
         self, inputs: Mapping[str, Sequence[TensorType | None]], attrs: Mapping[str, Any]
     ) -> dict[str, list[Any]]:
         """Output types by slot, from the input types by slot and the attributes that differ from their defaults."""
+        key = tuple([(slot, tuple(types)) for slot, types in inputs.items()]), tuple(attrs.items())
+        found = self._inferred.get(key)
+        if found is None:
+            found = self._infer_types(inputs, attrs)
+            if len(self._inferred) >= _MOST_INFERRED:
+                self._inferred.clear()
+            self._inferred[key] = found
+        return {slot: list(types) for slot, types in found.items()}
+
+    def _infer_types(
+        self, inputs: Mapping[str, Sequence[TensorType | None]], attrs: Mapping[str, Any]
+    ) -> dict[str, list[Any]]:
         args: list[Any] = []
         for slot in self.inputs:
             types = inputs.get(slot.name)
@@ -363,6 +378,9 @@ class OpDef:
             for slot, value in zip(self.outputs, results, strict=True)
         }
 
+
+_MOST_INFERRED = 256
+"""Kinds of inputs that a definition remembers."""
 
 _DEFINITIONS: dict[str, OpDef] = {}
 
