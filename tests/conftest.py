@@ -53,3 +53,21 @@ def host_cuda(monkeypatch, tmp_path_factory):
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     launches.clear()
     return cupy
+
+
+@pytest.fixture
+def host_cuda_fused(host_cuda):
+    """`host_cuda` with kernels of a body for one element, as `minigraph.kernels.fused_on_gpu` makes them."""
+    from test_fused_on_gpu import OnTheProcessor
+
+    def elementwise_kernel(*args, **words):
+        launch = OnTheProcessor(RawModule.folder).ElementwiseKernel(*args, **words)
+
+        def counted(*arrays):
+            launches.append("fused")
+            launch(*arrays)
+
+        return counted
+
+    host_cuda.ElementwiseKernel = elementwise_kernel
+    return host_cuda

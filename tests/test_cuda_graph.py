@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from host_cuda import ndarray, needs_compiler
+from host_cuda import launches, ndarray, needs_compiler
 from test_arenas import CLIPS, OPTIMIZERS, Network
 from test_cuda_kernels import on_device
 from test_cuda_plan import assert_close
@@ -69,6 +69,17 @@ def test_a_recorded_plan_trains_as_one_that_is_not(optimizer, clip, recording):
     assert recording.events.count("begin") == 1
     assert recording.events.count("launch") == 4
     expected = network.run(fluid.Executor(CUDAPlace(0)), network.scope(), names, steps=5)
+    for name, value in expected.items():
+        assert found[name].tobytes() == value.tobytes(), name
+
+
+@needs_compiler
+def test_fused_operators_are_recorded_too(host_cuda_fused, recording):
+    network, each = Network(), executor()
+    found = network.run(each, network.scope(), steps=4)
+    assert recording.events.count("launch") == 3
+    assert launches.count("fused") % 5 == 0 < len(launches)  # one run, one recording, three launches
+    expected = network.run(fluid.Executor(CUDAPlace(0)), network.scope(), steps=4)
     for name, value in expected.items():
         assert found[name].tobytes() == value.tobytes(), name
 

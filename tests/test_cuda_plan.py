@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from host_cuda import needs_compiler
+from host_cuda import launches, needs_compiler
 from test_arenas import CLIPS, OPTIMIZERS, Network
 
 import minigraph as fluid
@@ -43,6 +43,22 @@ def test_training_agrees_with_the_processor(optimizer, clip, dtype, host_cuda):
     assert plan.steps.vectors
     assert plan.buffers.layout.size
     assert all(isinstance(array, host_cuda.ndarray) for array in plan.binding.arrays(start))
+
+
+@needs_compiler
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_step_of_training_is_few_launches(optimizer, host_cuda_fused):
+    """Fused operators, too, whose hyperbolic tangents are another library's."""
+    network = Network(optimizer, "global norm", dtype="float64")
+    start, executor = network.scope(), fluid.Executor(CUDAPlace(0))
+    found = trained(network, executor, start)
+    own = [name for name in launches if name != "fused"]
+    update = [] if optimizer == "ftrl" else ["update"]
+    assert own == ["partial_sums", "finish", *update] * 3
+    assert "fused" in launches
+    expected = trained(network, fluid.Executor(jit=False), start)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-9, err_msg=str(name))
 
 
 @pytest.mark.gpu
