@@ -188,11 +188,11 @@ class GraphRuns:
                 stream.begin_capture()
                 try:
                     fetched = _call(plan, list(inputs.values()), state, buffers, targets)
+                    graph = stream.end_capture()
                 except Exception as error:
                     _end_quietly(stream)
                     self._give_up(f"{type(error).__name__}: {error}")
                     return None
-                graph = stream.end_capture()
         kept = (pool, stream, beside, block, buffers, targets, capturing.tables)
         return _Recording(graph, state, inputs, fetched, kept)
 

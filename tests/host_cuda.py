@@ -190,6 +190,8 @@ class Event:
 class Stream:
     """Notes what is asked of it; all work is done at once."""
 
+    ptr = 0
+
     def __init__(self, log, name, cupy=None):
         self.log, self.name, self.cupy = log, name, cupy
 

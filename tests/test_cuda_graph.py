@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from host_cuda import launches, ndarray, needs_compiler
+from host_cuda import Stream, launches, ndarray, needs_compiler
 from test_arenas import CLIPS, OPTIMIZERS, Network
 from test_cuda_kernels import on_device
 from test_cuda_plan import assert_close
@@ -180,6 +180,19 @@ def test_what_fails_while_it_is_recorded_runs_as_before(recording, monkeypatch):
     assert recording.events.count("end") == 1
     found = network.run(each, scope, steps=1)
     assert "launch" not in recording.events
+    assert_close(found, network.run(fluid.Executor(CUDAPlace(0)), network.scope(), steps=3))
+
+
+@needs_compiler
+def test_a_recording_that_the_driver_refuses_runs_as_before(recording, monkeypatch):
+    def refuse(stream):
+        raise RuntimeError("cudaErrorStreamCaptureInvalidated")
+
+    monkeypatch.setattr(Stream, "end_capture", refuse)
+    network, each = Network(), executor()
+    scope = network.scope()
+    with pytest.warns(UserWarning, match="could not be recorded: RuntimeError: cudaErrorStreamCaptureInvalidated"):
+        found = network.run(each, scope, steps=3)
     assert_close(found, network.run(fluid.Executor(CUDAPlace(0)), network.scope(), steps=3))
 
 

@@ -178,7 +178,21 @@ def test_tables_are_let_go_in_the_end(host_cuda, monkeypatch):
     monkeypatch.setattr(launching, "_KEPT_TABLES", 2)
     for number in range(5):
         launching.table_of(host_cuda, [(number + 1, 0, 0, 0)])
-    assert [key[1][0] for key in launching._tables] == [4, 5]
+    assert [key[2][0] for key in launching._tables] == [4, 5]
+
+
+@needs_compiler
+def test_tables_of_a_recording_are_its_own_and_there_before_it_runs(host_cuda):
+    rows = [(10, 0, 1, 2)]
+    shared = launching.table_of(host_cuda, rows)
+    with launching.Capturing(host_cuda.cuda.Stream(non_blocking=True)) as capturing:
+        table = launching.table_of(host_cuda, rows)
+        assert launching.counter(host_cuda) is not launching.counter(host_cuda)
+    assert table is not shared
+    assert capturing.tables == [table]
+    assert host_cuda.events == ["sent on main", "sent on other"]
+    assert launching.table_of(host_cuda, rows) is shared
+    assert launching.counter(host_cuda) is launching.counter(host_cuda)
 
 
 # Updates

@@ -122,16 +122,17 @@ def table_of(xp, rows: Sequence[tuple[int, ...]]) -> Table:
         capturing.stream.synchronize()
         capturing.tables.append(table)
         return table
-    key = xp.cuda.runtime.getDevice(), *rows
+    stream = xp.cuda.get_current_stream()
+    key = xp.cuda.runtime.getDevice(), stream.ptr, *rows  # another stream would have to wait for the copy
     with _lock:
         found = _tables.get(key)
         if found is not None:
             _tables.move_to_end(key)
             return found
-        table = _tables[key] = _new_table(xp, rows, xp.cuda.get_current_stream())
+        table = _tables[key] = _new_table(xp, rows, stream)
         if len(_tables) > _KEPT_TABLES:
             # What is let go was copied long ago, unless the device lags that far behind.
-            xp.cuda.get_current_stream().synchronize()
+            stream.synchronize()
             _tables.popitem(last=False)
         return table
 
@@ -144,6 +145,18 @@ def _new_table(xp, rows: Sequence[tuple[int, ...]], stream) -> Table:
     array = xp.empty(values.shape, np.int64)
     array.set(host, stream=stream)
     return Table(array, len(rows), int(before[-1]), host)
+
+
+def counter(xp) -> Any:
+    """A number on the device that is 0, and that the next launch of the current stream leaves at 0."""
+    if getattr(_capturing, "current", None) is not None:
+        return xp.zeros(1, np.uint32)  # set to 0 in each launch of the graph
+    return _counter(xp, xp.cuda.runtime.getDevice(), xp.cuda.get_current_stream().ptr)
+
+
+@lru_cache(maxsize=64)
+def _counter(xp, device: int, stream: int) -> Any:
+    return xp.zeros(1, np.uint32)
 
 
 def pinned(xp, array) -> Any:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from minigraph.kernels.cuda.launching import launcher, shared_source, table_of
+from minigraph.kernels.cuda.launching import counter, launcher, shared_source, table_of
 from minigraph.kernels.merged_updates import OUTPUTS, Merged
 from minigraph.kernels.registry import kernel
 
@@ -279,7 +279,7 @@ class _Plan:
         launch(
             "update", max(table.blocks, 1), table.array, table.rows, table.pieces,
             0 if self.rate is None else self.rate, 0 if self.factor is None else self.factor,
-            flags, len(self.skip), _counter(xp, xp.cuda.runtime.getDevice()),
+            flags, len(self.skip), counter(xp),
             *(float(self.attrs[name]) for name in self.rule.attrs),
         )  # fmt: skip
         return tuple(outs) if len(outs) > 1 else outs[0]
@@ -291,12 +291,6 @@ class _Plan:
         (vector,) = arrays
         sizes = [1] * len(self.sizes) if name in _POWERS else self.sizes
         return [vector.data.ptr + vector.itemsize * before for before in accumulate(sizes[:-1], initial=0)]
-
-
-@cache
-def _counter(xp, device: int) -> Any:
-    """Counts blocks that are done; 0 between launches."""
-    return xp.zeros(1, np.uint32)
 
 
 TYPES = frozenset({*_RULES, *_CHOICES})
