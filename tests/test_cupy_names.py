@@ -1,0 +1,21 @@
+"""What the CUDA side of minigraph uses of CuPy is there, where CuPy is installed; no GPU is needed for that."""
+
+from functools import reduce
+
+import pytest
+
+cupy = pytest.importorskip("cupy", reason="CuPy, of the extras cuda12 and cuda13, is not installed")
+
+NAMES = [
+    "RawModule", "RawModule.get_function", "ElementwiseKernel", "ndarray.set", "ndarray.data", "ndarray.base",
+    "asnumpy", "may_share_memory", "ascontiguousarray", "copyto", "cuda.runtime.getDevice",
+    "cuda.get_current_stream", "cuda.alloc_pinned_memory", "cuda.using_allocator", "cuda.MemoryPool",
+    "cuda.MemoryPool.malloc", "cuda.MemoryPointer.ptr", "cuda.Event", "cuda.Event.record", "cuda.Event.synchronize",
+    "cuda.Stream", "cuda.Stream.null.ptr", "cuda.Stream.begin_capture", "cuda.Stream.end_capture",
+    "cuda.Stream.wait_event", "cuda.Stream.synchronize", "cuda.Stream.__enter__", "cuda.Graph.launch",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cupy_has(name):
+    assert reduce(getattr, name.split("."), cupy) is not None
