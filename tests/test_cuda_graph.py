@@ -245,6 +245,7 @@ def test_a_build_strategy_turns_it_on(recording):
     assert recording.events.count("launch") == 2
 
 
+@needs_compiler
 @pytest.mark.slow
 def test_a_kernel_that_is_recorded_neither_reads_values_nor_sends_any(host_cuda):
     """Every sample of every operator; what the processor and the device exchange is counted."""
