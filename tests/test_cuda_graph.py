@@ -247,6 +247,7 @@ def test_a_build_strategy_turns_it_on(recording):
 
 @needs_compiler
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # an executor lets NaN and infinity pass, too
 def test_a_kernel_that_is_recorded_neither_reads_values_nor_sends_any(host_cuda):
     """Every sample of every operator; what the processor and the device exchange is counted."""
     wrong, right = set(), set()

@@ -48,7 +48,7 @@ def array_write(x: Variable, i: Variable, array: Variable | list[Any] | None = N
     Examples
     --------
     >>> import minigraph as fluid
-    >>> with fluid.program_guard(fluid.Program()):
+    >>> with fluid.program_guard(fluid.Program()), fluid.unique_name.guard():
     ...     zero, one = (fluid.layers.fill_constant([1], "int64", n) for n in (0, 1))
     ...     array = array_write(fluid.layers.ones([2], "float32"), one)
     ...     array_write(fluid.layers.zeros([3], "float32"), zero, array)
