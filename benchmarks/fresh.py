@@ -31,7 +31,8 @@ def peaks(settings):
     """Bytes that the steps of (c) take beyond what was there before the first: state, gradients, activations."""
     table = Table("engine", "peak of (c) beyond what was there before, MB")
     for engine in settings.engines:
-        if engine in ("jax", "torch.compile"):  # they compile in the same process, which takes more than the step
+        # Those that compile do it in the same process, which takes more than the step.
+        if engine in ("minigraph+jit", "jax", "torch.compile"):
             continue
         found = _in_own_process("large", engine, None)
         table.add_row(engine, f"{found['peak'] / 1e6:,.1f}")

@@ -280,7 +280,8 @@ class Optimizer:
         >>> import minigraph as paddle
         >>> with paddle.unique_name.guard():
         ...     model = paddle.nn.Linear(2, 1)
-        >>> sorted(paddle.optimizer.Momentum(0.1, parameters=model.parameters()).state_dict())
+        ...     optimizer = paddle.optimizer.Momentum(0.1, parameters=model.parameters())
+        >>> sorted(optimizer.state_dict())
         ['learning_rate_0', 'linear_0.b_0_velocity_0', 'linear_0.w_0_velocity_0']
         """
         state = self._updates.state(self._eager_parameters(None))
