@@ -116,7 +116,7 @@ def test_create_parameter_takes_an_empty_shape():
     param = paddle.create_parameter([], "float32", attr=paddle.ParamAttr(need_clip=False))
     assert (param.shape, param.need_clip) == ((), False)
     (param * param).backward()
-    assert_same_bits(param.grad.numpy(), np.asarray(2 * param.numpy()))
+    assert_same_bits(param.grad.numpy(), np.asarray(2 * param.numpy(), "float32"))
 
 
 # Functions and methods, with NumPy as the truth
