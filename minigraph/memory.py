@@ -67,19 +67,20 @@ class _Placer:
         self._kept = {id(v.root) for v in (*steps.fetches, *steps.new_state.values())}
         self._taken: dict[int, tuple[int, int]] = {}
         """By identity of a value or of an arena the piece of the block."""
-        self._arena_of = {id(value): arena for arena in steps.arenas if not is_state(arena) for value in arena}
+        arenas = [arena for arena in steps.arenas if not is_state(arena)]
+        self._arena_of = {id(value): arena for arena in arenas for value in arena}
         self._over: defaultdict[int, list[Value | Joined]] = defaultdict(list)
         """By first part what covers it and those behind."""
         for vector in steps.vectors:
             self._over[id(vector.parts[0])].append(vector)
-        self._roots = {id(arena): {id(value.root) for value in arena} for arena in self._arena_of.values()}
+        self._roots = {id(arena): {id(value.root) for value in arena} for arena in arenas}
         """By arena the values that must be gone before it is."""
         for whole, parts in steps.covers:
             self._over[id(parts[0])].append(whole)
             self._arena_of[id(whole)] = arena = self._arena_of[id(parts[0])]
             self._roots[id(arena)].add(id(whole.root))
         self._arenas_at: defaultdict[int, list[list[Value]]] = defaultdict(list)
-        for arena in {id(arena): arena for arena in self._arena_of.values()}.values():
+        for arena in arenas:
             for root in self._roots[id(arena)]:
                 self._arenas_at[root].append(arena)
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.merge_matmuls import join_rows, leave_out, replace_parts, sums_of
-from minigraph.passes.rewriting import Values
+from minigraph.passes.rewriting import Values, join_rows, leave_out, replace_parts, sums_of
 
 
 @dataclass(frozen=True)

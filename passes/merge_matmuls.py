@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from minigraph import unique_name
-from minigraph.ir import Names, Operator, Program
-from minigraph.opdef import EMPTY
+from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Value, Values, insert_for
+from minigraph.passes.rewriting import Value, Values, join_rows, leave_out, replace_parts, sums_of
 
 
 @dataclass(frozen=True)
@@ -78,44 +74,3 @@ def _merge(total: Operator, parts: dict[str, Operator]) -> None:
     replace_parts(total, list(parts), "mul_grad", {**joined, "Y": weight}, "Y@GRAD", {})
     for name, grad in parts.items():
         leave_out(grad, name, "X@GRAD")
-
-
-def sums_of(program: Program, type: str, least: int) -> list[Operator]:
-    """The operators that add up at least so many gradients that operators of this type give in ``Y@GRAD``."""
-    ops = program.global_block().ops
-    parts = {name for op in ops if op.type == type for name in op.outputs.get("Y@GRAD", ())}
-    return [op for op in ops if op.type == "sum" and sum(name in parts for name in op.inputs["X"]) >= least]
-
-
-def is_read_by_many(program: Program, type: str, least: int) -> bool:
-    """Whether at least so many operators of a type have one weight, at first glance."""
-    weights = Counter(op.inputs["Y"][0] for op in program.global_block().ops if op.type == type)
-    return any(count >= least for count in weights.values())
-
-
-def join_rows(op: Operator, names: list[str], like: str) -> str:
-    """In front of `op`, the rows of matrices one below the other, under a name like this one."""
-    joined = unique_name.generate(f"{like}@MERGED")
-    insert_for(op, "concat", {"X": names}, {"Out": joined}, {"axis": 0})
-    return joined
-
-
-def replace_parts(
-    total: Operator, names: list[str], type: str, inputs: Mapping[str, Names], slot: str, attrs: Mapping[str, Any]
-) -> None:
-    """Let the sum `total` add what an operator gives in `slot` instead of the parts `names`, or be that operator."""
-    rest = [name for name in total.inputs["X"] if name not in names]
-    out = unique_name.generate(f"{total.outputs['Out'][0]}@MERGED") if rest else total.outputs["Out"][0]
-    insert_for(total, type, inputs, {slot: out}, attrs)
-    if rest:
-        total.set_input("X", [*rest, out])
-    else:
-        total.block.remove(total)
-
-
-def leave_out(grad: Operator, name: str, other: str) -> None:
-    """Let a gradient operator no longer compute `name`; remove it if nobody wants what is in the slot `other`."""
-    if any(each != EMPTY for each in grad.outputs.get(other, ())):
-        grad.replace_output(name, EMPTY)
-    else:
-        grad.block.remove(grad)

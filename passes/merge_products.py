@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.merge_matmuls import is_read_by_many, join_rows
-from minigraph.passes.rewriting import Value, Values, insert_for
+from minigraph.passes.rewriting import Value, Values, insert_for, is_read_by_many, join_rows
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from minigraph import unique_name
 from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.merge_matmuls import is_read_by_many
-from minigraph.passes.rewriting import Value, Values, insert_for
+from minigraph.passes.rewriting import Value, Values, insert_for, is_read_by_many
 
 
 @dataclass(frozen=True)
