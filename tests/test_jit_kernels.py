@@ -459,3 +459,11 @@ def test_normalized_rows_are_closer_to_the_exact_ones(begin):
     for value, other, best in zip(backward(*arrays), kernel(*arrays), exact, strict=True):
         assert value.shape == best.shape
         assert np.abs(value - best).max() <= max(1.5 * np.abs(other - best).max(), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_sum_of_what_has_no_dimensions_needs_no_loop(dtype):
+    found = find_specializer("reduce_sum", jit=True)(
+        np, array_type(np.zeros((), dtype)), dim=(0,), keep_dim=False, reduce_all=True, out_dtype=-1
+    )
+    assert found is None

@@ -65,8 +65,10 @@ def elementwise_add_grad(xp, x, y, d_out, *, axis, wanted):
 
 @specialize("reduce_sum", jit=True)
 def reduce_sum(xp, x, *, dim, keep_dim, reduce_all, out_dtype):
+    if reduce_all or not x.shape:
+        return None
     kind, axes = name_of(x.dtype), sorted(axis % len(x.shape) for axis in dim)
-    if kind is None or reduce_all or axes != list(range(len(axes))) or len(axes) == len(x.shape) or 0 in x.shape:
+    if kind is None or axes != list(range(len(axes))) or len(axes) == len(x.shape) or 0 in x.shape:
         return None
     if out_dtype not in (-1, int(as_dtype(x.dtype))) or prod(x.shape) < _TIMES_MORE * offers.LEAST:
         return None
