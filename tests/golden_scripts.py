@@ -1,0 +1,447 @@
+"""Whole scripts as they are written for fluid 1.8, whose results on Paddle 1.8.5 are recorded.
+
+Most follow the chapters of the Paddle book, made small. A script is a function of the module `fluid`; it runs in
+programs and a scope of its own, and returns named arrays, such as the losses step by step. Parameters start from given
+values. Running this file with Paddle, ``python golden_scripts.py``, writes the recording beside it; it is therefore
+written for Python 3.7, and the tests hand it minigraph instead.
+"""
+
+import json
+import sys
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+FOLDER = Path(__file__).parent / "golden" / "scripts"
+SCRIPTS = {}
+
+
+def script(function):
+    SCRIPTS[function.__name__] = function
+    return function
+
+
+def run(fluid, name):
+    """What a script gives by name, and the operators of its main program, a line each; with loops, no gradients."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
+        found = SCRIPTS[name](fluid)
+    ops = [op for block in main.blocks for op in block.ops]
+    if any(op.type == "recurrent_grad" for op in ops):
+        # Fluid leaves out some zeros, which stand for results of a loop that nothing uses.
+        ops = [op for op in ops if "@GRAD" not in str((op.input_arg_names, op.output_arg_names))]
+    lines = [line_of(op) for op in ops]
+    return {key: np.asarray(value) for key, value in found.items()}, lines
+
+
+def line_of(op):
+    def slots(names, of):
+        # What a block reads from outside stands in no order in fluid.
+        found = {slot: sorted(of(slot)) if op.type.startswith("recurrent") else of(slot) for slot in names}
+        return " ".join("{}={}".format(slot, ",".join(found[slot])) for slot in sorted(found) if found[slot])
+
+    return f"{op.type} {slots(op.input_names, op.input)} -> {slots(op.output_names, op.output)}"
+
+
+# What the scripts are made of
+
+
+def waves(name, shape):
+    """Small numbers that the name and the shape say."""
+    size = int(np.prod(shape))
+    return 0.3 * np.sin(np.arange(size) * 1.7 + zlib.crc32(name.encode()) % 1000).reshape(shape)
+
+
+def begin(fluid, program=None, startup=None):
+    """Run the startup program, and give the parameters their values, small waves; normalizing ones keep theirs."""
+    place = fluid.CPUPlace()
+    exe = fluid.Executor(place)
+    exe.run(startup or fluid.default_startup_program())
+    for param in (program or fluid.default_main_program()).all_parameters():
+        tensor = fluid.global_scope().find_var(param.name).get_tensor()
+        if "batch_norm" not in param.name and "_bn" not in param.name:
+            tensor.set(waves(param.name, param.shape).astype(np.array(tensor).dtype), place)
+    return exe
+
+
+def classes(count, number, seed):
+    """Labels, and a template for each that pictures of its class resemble."""
+    state = np.random.RandomState(seed)
+    return state, state.randint(0, number, (count, 1)).astype("int64")
+
+
+def pictures(count, channels, size, number, seed=0):
+    """Rows (picture, label) of which something can be learned."""
+    state, labels = classes(count, number, seed)
+    templates = state.standard_normal((number, channels, size, size))
+    images = templates[labels[:, 0]] + 0.5 * state.standard_normal((count, channels, size, size))
+    return [(image.astype("float32"), label) for image, label in zip(images, labels)]
+
+
+# The chapters
+
+
+@script
+def fit_a_line(fluid):
+    """Linear regression on a table with 13 columns."""
+    state = np.random.RandomState(1)
+    table = state.uniform(-1, 1, (60, 13)).astype("float32")
+    rows = [(x, [float(x.sum() - 2 * x[3])]) for x in table]
+
+    x = fluid.data(name="x", shape=[None, 13], dtype="float32")
+    y = fluid.data(name="y", shape=[None, 1], dtype="float32")
+    y_predict = fluid.layers.fc(input=x, size=1, act=None)
+    main_program = fluid.default_main_program()
+    cost = fluid.layers.square_error_cost(input=y_predict, label=y)
+    avg_loss = fluid.layers.mean(cost)
+    sgd_optimizer = fluid.optimizer.SGD(learning_rate=0.05)
+    test_program = main_program.clone(for_test=True)
+    sgd_optimizer.minimize(avg_loss)
+
+    train_reader = fluid.io.batch(lambda: iter(rows), batch_size=20)
+    place = fluid.CPUPlace()
+    exe = begin(fluid)
+    feeder = fluid.DataFeeder(place=place, feed_list=[x, y])
+    losses, tests = [], []
+    for _ in range(3):
+        for data in train_reader():
+            (loss,) = exe.run(main_program, feed=feeder.feed(data), fetch_list=[avg_loss])
+            losses.append(loss)
+        tests.append(exe.run(test_program, feed=feeder.feed(rows[:10]), fetch_list=[avg_loss.name])[0])
+    return {"losses": losses, "tests": tests}
+
+
+def _train_pictures(fluid, net, channels, size, number, optimizer, steps=4, batch=8, feed_names=("img", "label")):
+    images = fluid.data(name=feed_names[0], shape=[None, channels, size, size], dtype="float32")
+    label = fluid.data(name=feed_names[1], shape=[None, 1], dtype="int64")
+    predict = net(images)
+    cost = fluid.layers.cross_entropy(input=predict, label=label)
+    avg_cost = fluid.layers.mean(cost)
+    acc = fluid.layers.accuracy(input=predict, label=label)
+    test_program = fluid.default_main_program().clone(for_test=True)
+    optimizer.minimize(avg_cost)
+
+    exe = begin(fluid)
+    feeder = fluid.DataFeeder(feed_list=[images, label], place=fluid.CPUPlace())
+    rows = pictures(steps * batch, channels, size, number)
+    reader = fluid.io.batch(lambda: iter(rows), batch_size=batch)
+    found = {"losses": [], "accuracies": []}
+    for data in reader():
+        loss, accuracy = exe.run(feed=feeder.feed(data), fetch_list=[avg_cost, acc])
+        found["losses"].append(loss)
+        found["accuracies"].append(accuracy)
+    found["test"] = exe.run(test_program, feed=feeder.feed(rows[:5]), fetch_list=[predict])[0]
+    return found
+
+
+@script
+def recognize_digits(fluid):
+    """Two convolutions with pooling, by nets.simple_img_conv_pool."""
+
+    def convolutional_neural_network(img):
+        conv_pool_1 = fluid.nets.simple_img_conv_pool(
+            input=img, filter_size=5, num_filters=4, pool_size=2, pool_stride=2, act="relu"
+        )
+        conv_pool_1 = fluid.layers.batch_norm(conv_pool_1)
+        conv_pool_2 = fluid.nets.simple_img_conv_pool(
+            input=conv_pool_1, filter_size=3, num_filters=6, pool_size=2, pool_stride=2, act="relu"
+        )
+        return fluid.layers.fc(input=conv_pool_2, size=10, act="softmax")
+
+    return _train_pictures(fluid, convolutional_neural_network, 1, 16, 10, fluid.optimizer.Adam(learning_rate=0.001))
+
+
+@script
+def vgg_bn(fluid):
+    """image_classification: groups of convolutions, by nets.img_conv_group."""
+
+    def vgg_bn_drop(input):
+        def conv_block(ipt, num_filter, groups, dropouts):
+            return fluid.nets.img_conv_group(
+                input=ipt,
+                pool_size=2,
+                pool_stride=2,
+                conv_num_filter=[num_filter] * groups,
+                conv_filter_size=3,
+                conv_act="relu",
+                conv_with_batchnorm=True,
+                conv_batchnorm_drop_rate=dropouts,
+                pool_type="max",
+            )
+
+        conv1 = conv_block(input, 4, 2, [0.0, 0])
+        conv2 = conv_block(conv1, 6, 2, [0.0, 0])
+        fc1 = fluid.layers.fc(input=conv2, size=16, act=None)
+        bn = fluid.layers.batch_norm(input=fc1, act="relu")
+        fc2 = fluid.layers.fc(input=bn, size=16, act=None)
+        return fluid.layers.fc(input=fc2, size=10, act="softmax")
+
+    # Not Adam: the gradients of biases in front of a normalization are rounding, which it would make steps of.
+    return _train_pictures(fluid, vgg_bn_drop, 3, 8, 10, fluid.optimizer.Momentum(learning_rate=0.01, momentum=0.9))
+
+
+@script
+def resnet_cifar10(fluid):
+    """image_classification: residual blocks, L2 decay, piecewise learning rate."""
+
+    def conv_bn_layer(input, ch_out, filter_size, stride, padding, act="relu", bias_attr=False):
+        tmp = fluid.layers.conv2d(
+            input=input,
+            filter_size=filter_size,
+            num_filters=ch_out,
+            stride=stride,
+            padding=padding,
+            act=None,
+            bias_attr=bias_attr,
+        )
+        return fluid.layers.batch_norm(input=tmp, act=act)
+
+    def shortcut(input, ch_in, ch_out, stride):
+        if ch_in != ch_out:
+            return conv_bn_layer(input, ch_out, 1, stride, 0, None)
+        return input
+
+    def basicblock(input, ch_in, ch_out, stride):
+        tmp = conv_bn_layer(input, ch_out, 3, stride, 1)
+        tmp = conv_bn_layer(tmp, ch_out, 3, 1, 1, act=None, bias_attr=True)
+        short = shortcut(input, ch_in, ch_out, stride)
+        return fluid.layers.elementwise_add(x=tmp, y=short, act="relu")
+
+    def resnet(input):
+        conv1 = conv_bn_layer(input, ch_out=4, filter_size=3, stride=1, padding=1)
+        res1 = basicblock(conv1, 4, 4, 1)
+        res2 = basicblock(res1, 4, 8, 2)
+        pool = fluid.layers.pool2d(input=res2, pool_size=4, pool_type="avg", pool_stride=1)
+        return fluid.layers.fc(input=pool, size=10, act="softmax")
+
+    rate = fluid.layers.piecewise_decay(boundaries=[2, 3], values=[0.1, 0.05, 0.01])
+    optimizer = fluid.optimizer.Momentum(
+        learning_rate=rate, momentum=0.9, regularization=fluid.regularizer.L2Decay(1e-3)
+    )
+    return _train_pictures(fluid, resnet, 3, 8, 10, optimizer)
+
+
+@script
+def word2vec(fluid):
+    """An n-gram model whose words share one table."""
+    size, dims = 30, 6
+    words = [fluid.data(name=n, shape=[None, 1], dtype="int64") for n in ("first", "second", "third", "next")]
+    embeds = [
+        fluid.embedding(input=word, size=[size, dims], dtype="float32", is_sparse=True, param_attr="shared_w")
+        for word in words[:3]
+    ]
+    concat_embed = fluid.layers.concat(input=embeds, axis=2)
+    concat_embed = fluid.layers.reshape(concat_embed, [-1, 3 * dims])
+    hidden = fluid.layers.fc(input=concat_embed, size=16, act="sigmoid")
+    predict_word = fluid.layers.fc(input=hidden, size=size, act="softmax")
+    cost = fluid.layers.cross_entropy(input=predict_word, label=words[3])
+    avg_cost = fluid.layers.mean(cost)
+    optimizer = fluid.optimizer.AdagradOptimizer(
+        learning_rate=3e-3, regularization=fluid.regularizer.L2DecayRegularizer(8e-4)
+    )
+    optimizer.minimize(avg_cost)
+
+    state = np.random.RandomState(3)
+    exe = begin(fluid)
+    feeder = fluid.DataFeeder(feed_list=words, place=fluid.CPUPlace())
+    losses = []
+    for _ in range(5):
+        rows = [tuple([int(number)] for number in state.randint(0, size, 4)) for _ in range(12)]
+        losses.append(exe.run(feed=feeder.feed(rows), fetch_list=[avg_cost])[0])
+    table = np.array(fluid.global_scope().find_var("shared_w").get_tensor())
+    return {"losses": losses, "table": table}
+
+
+@script
+def dc_gan(fluid):
+    """Two programs that train parameters of each other's networks, picked by name."""
+    g_program, d_program, g_start, d_start = fluid.Program(), fluid.Program(), fluid.Program(), fluid.Program()
+
+    def bn(x, name, act=None):
+        return fluid.layers.batch_norm(
+            x,
+            param_attr=name + "1",
+            bias_attr=name + "2",
+            moving_mean_name=name + "3",
+            moving_variance_name=name + "4",
+            name=name,
+            act=act,
+        )
+
+    def conv(x, num_filters, name, act=None):
+        return fluid.nets.simple_img_conv_pool(
+            input=x,
+            filter_size=3,
+            num_filters=num_filters,
+            pool_size=2,
+            pool_stride=2,
+            param_attr=name + "w",
+            bias_attr=name + "b",
+            act=act,
+        )
+
+    def fc(x, num_filters, name, act=None):
+        return fluid.layers.fc(input=x, size=num_filters, act=act, param_attr=name + "w", bias_attr=name + "b")
+
+    def deconv(x, num_filters, name, filter_size=5, stride=2, padding=2, output_size=None, act=None):
+        return fluid.layers.conv2d_transpose(
+            input=x,
+            param_attr=name + "w",
+            bias_attr=name + "b",
+            num_filters=num_filters,
+            output_size=output_size,
+            filter_size=filter_size,
+            stride=stride,
+            padding=padding,
+            act=act,
+        )
+
+    def D(x):
+        x = fluid.layers.reshape(x=x, shape=[-1, 1, 12, 12])
+        x = conv(x, 4, act="leaky_relu", name="d_conv1")
+        x = bn(fc(x, 10, name="d_fc1"), act="leaky_relu", name="d_bn2")
+        return fc(x, 1, act="sigmoid", name="d_fc2")
+
+    def G(x):
+        x = bn(fc(x, 4 * 3 * 3, name="g_fc"), act="relu", name="g_bn")
+        x = fluid.layers.reshape(x, [-1, 4, 3, 3])
+        x = deconv(x, num_filters=4, act="relu", output_size=[6, 6], name="g_deconv1")
+        x = deconv(x, num_filters=1, filter_size=5, padding=2, act="tanh", output_size=[12, 12], name="g_deconv2")
+        return fluid.layers.reshape(x, shape=[-1, 144])
+
+    def loss(x, label):
+        return fluid.layers.mean(fluid.layers.sigmoid_cross_entropy_with_logits(x=x, label=label))
+
+    with fluid.program_guard(d_program, d_start):
+        img = fluid.data("img", [None, 144], "float32")
+        label = fluid.data("label", [None, 1], "float32")
+        d_loss = loss(D(img), label)
+        names = [p.name for p in d_program.global_block().all_parameters() if p.name.startswith("d")]
+        fluid.optimizer.Adam(learning_rate=2e-3).minimize(d_loss, parameter_list=names)
+    with fluid.program_guard(g_program, g_start):
+        noise = fluid.data("noise", [None, 7], "float32")
+        g_img = G(noise)
+        g_program_test = g_program.clone(for_test=True)
+        dg_logit = D(g_img)
+        ones = fluid.layers.fill_constant_batch_size_like(noise, dtype="float32", shape=[-1, 1], value=1)
+        dg_loss = loss(dg_logit, ones)
+        names = [p.name for p in g_program.global_block().all_parameters() if p.name.startswith("g")]
+        fluid.optimizer.Adam(learning_rate=2e-3).minimize(dg_loss, parameter_list=names)
+
+    begin(fluid, d_program, d_start)
+    exe = begin(fluid, g_program, g_start)
+    state = np.random.RandomState(5)
+    found = {"d": [], "g": []}
+    for _ in range(3):
+        draw = state.uniform(-1, 1, (6, 7)).astype("float32")
+        fake = exe.run(g_program_test, feed={"noise": draw}, fetch_list=[g_img])[0]
+        real = state.uniform(-1, 1, (6, 144)).astype("float32")
+        for images, value in ((real, 1), (fake, 0)):
+            feed = {"img": images, "label": np.full((6, 1), value, "float32")}
+            found["d"].append(exe.run(d_program, feed=feed, fetch_list=[d_loss])[0])
+        found["g"].append(exe.run(g_program, feed={"noise": draw}, fetch_list=[dg_loss])[0])
+    return found
+
+
+@script
+def sentiment_rnn(fluid):
+    """understand_sentiment for padded sentences: a StaticRNN, its clip, and a model that is saved and loaded."""
+    length, size, dims = 5, 25, 8
+    words = fluid.data(name="words", shape=[None, length], dtype="int64")
+    label = fluid.data(name="label", shape=[None, 1], dtype="int64")
+    emb = fluid.embedding(input=words, size=[size, dims])
+    steps = fluid.layers.transpose(emb, [1, 0, 2])
+    rnn = fluid.layers.StaticRNN()
+    with rnn.step():
+        word = rnn.step_input(steps)
+        prev = rnn.memory(shape=[-1, 10], batch_ref=word, init_value=0.0)
+        hidden = fluid.layers.fc(input=[word, prev], size=10, act="tanh")
+        rnn.update_memory(prev, hidden)
+        rnn.step_output(hidden)
+    last = fluid.layers.slice(rnn(), axes=[0], starts=[length - 1], ends=[length])
+    last = fluid.layers.squeeze(last, axes=[0])
+    predict = fluid.layers.fc(input=last, size=2, act="softmax")
+    avg_cost = fluid.layers.mean(fluid.layers.cross_entropy(input=predict, label=label))
+    acc = fluid.layers.accuracy(input=predict, label=label)
+    clip = fluid.clip.GradientClipByGlobalNorm(clip_norm=0.5)
+    fluid.optimizer.Adagrad(learning_rate=0.02, grad_clip=clip).minimize(avg_cost)
+
+    exe = begin(fluid)
+    state = np.random.RandomState(6)
+    found = {"losses": [], "accuracies": []}
+    for _ in range(4):
+        sentences = state.randint(0, size, (8, length)).astype("int64")
+        feed = {"words": sentences, "label": (sentences[:, :1] > 12).astype("int64")}
+        loss, accuracy = exe.run(feed=feed, fetch_list=[avg_cost, acc])
+        found["losses"].append(loss)
+        found["accuracies"].append(accuracy)
+    return found
+
+
+@script
+def sentiment_lstm(fluid):
+    """Stacked layers.rnn with LSTMCell over padded sentences, with their lengths."""
+    length, size, dims = 6, 20, 5
+    words = fluid.data(name="words", shape=[None, length], dtype="int64")
+    lengths = fluid.data(name="lengths", shape=[None], dtype="int64")
+    label = fluid.data(name="label", shape=[None, 1], dtype="float32")
+    x = fluid.embedding(input=words, size=[size, dims])
+    for name in ("first", "second"):
+        cell = fluid.layers.LSTMCell(hidden_size=dims, name=name)
+        x, _ = fluid.layers.rnn(cell=cell, inputs=x, sequence_length=lengths, is_reverse=name == "second")
+    pooled = fluid.layers.reduce_max(x, dim=1)
+    logit = fluid.layers.fc(pooled, size=1)
+    avg_cost = fluid.layers.mean(fluid.layers.sigmoid_cross_entropy_with_logits(logit, label))
+    fluid.optimizer.RMSProp(learning_rate=0.01, centered=True, momentum=0.5).minimize(avg_cost)
+
+    exe = begin(fluid)
+    state = np.random.RandomState(7)
+    losses = []
+    for _ in range(3):
+        sentences = state.randint(0, size, (6, length)).astype("int64")
+        feed = {"words": sentences, "lengths": state.randint(1, length + 1, 6).astype("int64")}
+        feed["label"] = (sentences[:, :1] > 10).astype("float32")
+        losses.append(exe.run(feed=feed, fetch_list=[avg_cost])[0])
+    return {"losses": losses}
+
+
+@script
+def attention(fluid):
+    """Self-attention with several heads, a gated unit, and a scheduled learning rate."""
+    x = fluid.data("x", [None, 4, 12], "float32")
+    y = fluid.data("y", [None, 4, 6], "float32")
+    heads = fluid.nets.scaled_dot_product_attention(x, x, x, num_heads=3)
+    one = fluid.nets.scaled_dot_product_attention(x, heads, heads)
+    out = fluid.nets.glu(fluid.layers.fc(one, 12, num_flatten_dims=2), dim=-1)
+    loss = fluid.layers.reduce_mean(fluid.layers.square(out - y))
+    rate = fluid.layers.learning_rate_scheduler.noam_decay(12, 3)
+    fluid.optimizer.Adam(learning_rate=rate, beta1=0.8, epsilon=1e-6).minimize(loss)
+
+    exe = begin(fluid)
+    state = np.random.RandomState(8)
+    losses, outs = [], []
+    for _ in range(4):
+        feed = {"x": state.standard_normal((3, 4, 12)).astype("float32")}
+        feed["y"] = feed["x"][:, :, ::2] * 0.5
+        found = exe.run(feed=feed, fetch_list=[loss, out])
+        losses.append(found[0])
+        outs.append(found[1])
+    return {"losses": losses, "outs": outs}
+
+
+if __name__ == "__main__":
+    import paddle.fluid
+
+    recorded, operators = {}, {}
+    wanted = sys.argv[1:] or SCRIPTS
+    if len(sys.argv) > 1:
+        operators = json.loads((FOLDER / "operators.json").read_text())
+        recorded = dict(np.load(str(FOLDER / "arrays.npz")))
+    for name in wanted:
+        arrays, operators[name] = run(paddle.fluid, name)
+        print(name, {key: value.ravel()[-1] for key, value in arrays.items()})
+        recorded.update({name + "/" + key: value for key, value in arrays.items()})
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(str(FOLDER / "arrays.npz"), **recorded)
+    (FOLDER / "operators.json").write_text(json.dumps(operators, indent=0) + "\n")
