@@ -17,7 +17,7 @@ from minigraph.opdef import EMPTY, GRAD_SUFFIX, GradName, OpSpec
 from minigraph.sub_blocks import outer_names
 
 if TYPE_CHECKING:
-    from minigraph.backward import BackwardPass
+    from minigraph.backward_pass import BackwardPass
 
 _SLOTS = {"while": ("X", "StepScopes"), "conditional_block": ("Input", "Scope")}
 """Where an operator names what its block reads, and what runs of it leave behind."""

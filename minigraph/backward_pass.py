@@ -1,0 +1,475 @@
+"""One walk backward over a block, which plans what the gradient rules of its operators return and appends that.
+
+A variable read more than once gets its partial gradients under ``@RENAME`` names and one ``sum`` right before the first
+use of the total. Only when every name is final are the operators appended. Everything is linear in the number of
+operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minigraph import unique_name
+from minigraph.control_flow import is_count
+from minigraph.errors import ProgramError, Site, caller_site, warn
+from minigraph.ir import Block, Operator, Parameter, Role, Variable, infer_outputs
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, GradContext, GradName, OpSpec
+from minigraph.overwriting import Overwriting
+from minigraph.passes.fuse_global_norm import FuseGlobalNorm
+from minigraph.second_order import has_rule, rewrite
+from minigraph.sub_block_gradients import differentiate_call
+from minigraph.sub_blocks import rename_reads
+
+ParamsGrads = list[tuple[Parameter, Variable]]
+Callback = Callable[..., None]
+
+
+@dataclass(slots=True)
+class _Planned:
+    """An operator to append; its outputs may still be renamed."""
+
+    type: str
+    inputs: dict[str, list[str]]
+    outputs: dict[str, list[str]]
+    attrs: Mapping[str, Any]
+    site: Site | None
+    namescope: str = "/"
+
+
+@dataclass(slots=True)
+class _Part:
+    """One of the values that add up to a gradient: what it is called, and where it is written."""
+
+    name: str
+    places: list[tuple[_Planned, str, int]]
+    """Operator, slot and position; none for what a sub-block is given, whose name is fixed."""
+
+
+class BackwardPass:
+    """One walk backward over a block.
+
+    A rule speaks of the gradient of ``v`` as ``v@GRAD`` (a `GradName`). What that is called in the program is kept in
+    `_actual`: an earlier pass may have taken the name, and a seed has the name that the caller gave.
+    """
+
+    def __init__(
+        self, block: Block, no_grad: set[str], callbacks: Sequence[Callback], target: Block | None = None
+    ) -> None:
+        self.block = block
+        self.target = target or block
+        """Where the gradients go: behind what they are gradients of, or into a block for them."""
+        self.program = block.program
+        if target is None:
+            self.program.backward_passes += 1
+        self.no_grad = no_grad
+        self.callbacks = callbacks
+        self._given: set[str] = set()
+        """Gradient names (in the rules' words) whose value the caller gave."""
+        self._seeds: set[str] = set()
+        self._actual: dict[str, str] = {}
+        """Gradient name in the rules' words -> name in the program."""
+        self._planned: list[_Planned] = []
+        self._parts: dict[str, list[_Part]] = {}
+        """Gradient name in the program -> its parts."""
+        self._renames: dict[str, int] = {}
+        self._ready: set[str] = set()
+        """Gradients (in the program's words) that have a value, as far as the walk has come."""
+        self._found: set[str] = set()
+        """Gradients that have had one at any time."""
+        self.grad_to_var: dict[str, Any] = {}
+        self._producer: dict[str, Operator] = {}
+        self._overwriting = Overwriting(block)
+
+    # Names
+
+    def fresh_grad(self, var: Variable, rename: Callable[[str], str]) -> Variable:
+        """A new variable for the whole gradient of `var`."""
+        name = var.name + GRAD_SUFFIX
+        if name in self.target.vars:
+            name = rename(name)
+        assert var.tensor_type is not None
+        return self.target.create_var(name=name, shape=var.tensor_type.shape, dtype=var.tensor_type.dtype)
+
+    def seed(self, var_name: str, grad_name: str, given: bool = False) -> None:
+        """The gradient that flows into `var_name` is the variable `grad_name`; `given` by the caller or made here."""
+        self._actual[var_name + GRAD_SUFFIX] = grad_name
+        if given:
+            self._given.add(var_name + GRAD_SUFFIX)
+        self._seeds.add(var_name + GRAD_SUFFIX)
+        self._note_value(grad_name)
+        self.grad_to_var[grad_name] = var_name
+
+    def _resolve(self, name: str) -> str:
+        """The program's name for a name in a rule's spec."""
+        if not isinstance(name, GradName):
+            return name
+        actual = self._actual.get(name)
+        if actual is None:
+            base = str(name)
+            actual = base if base not in self.target.vars else "grad/" * self.program.backward_passes + base
+            if actual in self.target.vars:
+                actual = unique_name.generate(actual)
+            self._actual[base] = actual
+        return actual
+
+    def _is_no_grad(self, name: str) -> bool:
+        var = self.block.find_var(name)
+        return (
+            name in self.no_grad
+            or var is None
+            or var.stop_gradient
+            or var.tensor_type is None
+            or not var.dtype.is_floating
+        )
+
+    # The walk
+
+    def run(self, targets: Sequence[Variable], inputs: set[str] | None) -> None:
+        path = self._path(targets, inputs)
+        self._warn_of_stopped_loops(path, targets)
+        on_path = set(path)
+        # Where variables have several values, every operator may be the end of one.
+        for op in reversed(self.block.ops if self._overwriting.names else path):
+            if op in on_path:
+                self._differentiate(op)
+            elif self.target is not self.block and is_count(op, self.block):
+                self._plan_counting_back(op)
+            self._leave(op, is_on_path=op in on_path)
+        for grad_name in list(self._parts):
+            self._add_up(grad_name)
+        with self.program.role_guard(Role.BACKWARD):
+            for planned in self._planned:
+                self._finish(
+                    self.append(
+                        planned.type, planned.inputs, planned.outputs, planned.attrs, planned.site, planned.namescope
+                    )
+                )
+
+    def _path(self, targets: Sequence[Variable], inputs: set[str] | None) -> list[Operator]:
+        """The operators to differentiate, in order, once those that have to be are rewritten as others."""
+
+        def find() -> list[Operator]:
+            return _operators_between(self.block, {t.name for t in targets}, inputs, self._is_no_grad)
+
+        path = find()
+        gradient_ops = [op for op in path if op.definition.grad is None]
+        # The gradient of fluid's chain for a global norm is NaN at zero, that of the one operator is not.
+        has_chain = any(op.type == "sqrt" and op.role & Role.CLIP for op in path)
+        if not gradient_ops and not has_chain:
+            return path
+        rewrite(gradient_ops)
+        if has_chain:
+            FuseGlobalNorm().apply(self.program)
+        self._overwriting = Overwriting(self.block)
+        return find()
+
+    def _warn_of_stopped_loops(self, path: Sequence[Operator], targets: Sequence[Variable]) -> None:
+        """A loop variable that was made as a constant cuts the gradient, which is seldom meant."""
+        loops = {name: op for op in self.block.ops if op.type == "while" for name in op.output_arg_names}
+        if not loops:
+            return
+        read = [target.name for target in targets] + [name for op in path for name in op.input_arg_names]
+        for name in dict.fromkeys(name for name in read if name in loops):
+            var = self.variable(name)
+            if var.stop_gradient and not var.persistable and var.tensor_type is not None and var.dtype.is_floating:
+                warn(
+                    f"no gradient flows through the loop made at {loops[name].site}, because its variable {name} has "
+                    f"stop_gradient=True, as constants have; set it to False before the loop if gradients are wanted"
+                )
+
+    def _differentiate(self, op: Operator) -> None:
+        if SUB_BLOCK in op.attrs:
+            differentiate_call(self, op)
+            return
+        rule = op.definition.grad
+        assert rule is not None
+        specs = [spec for spec in rule(GradContext(op, self._is_no_grad)) if self._is_wanted(spec)]
+        incoming = self._complete(specs, op)
+        self._refuse_to_lose(op, incoming)
+        self._plan([self._overwriting.checked(spec, op) for spec in specs], op)
+
+    def _complete(self, specs: Sequence[OpSpec], op: Operator) -> list[str]:
+        """See to it that the gradients that `specs` read are added up, or zero; return their names."""
+        incoming = [name for spec in specs for name in _gradients_read(spec)]
+        for name in incoming:
+            self._add_up(self._resolve(name))
+        for name in incoming:
+            if self._resolve(name) not in self._ready:
+                self._plan_zeros(name, op)
+        return incoming
+
+    def _plan(self, specs: Sequence[OpSpec], op: Operator) -> None:
+        for name in self._overwritten_by(op):
+            self._parts[name] = []  # used up; what is found from here on belongs to the value before
+        for spec in specs:
+            self._plan_spec(spec, op)
+
+    def _is_wanted(self, spec: OpSpec) -> bool:
+        """Whether `spec` computes something from a gradient that there is."""
+        if all(name == EMPTY for names in spec.outputs.values() for name in names):
+            return False
+        incoming = _gradients_read(spec)
+        return not incoming or any(self._resolve(name) in self._ready for name in incoming)
+
+    def _refuse_to_lose(self, op: Operator, incoming: list[str]) -> None:
+        """Raise if a gradient flows into an output of `op` and no rule reads it."""
+        if all(map(self._is_no_grad, op.input_arg_names)):
+            return
+        for name in op.output_arg_names:
+            if name + GRAD_SUFFIX not in incoming and self._actual.get(name + GRAD_SUFFIX) in self._ready:
+                raise ProgramError(
+                    f"{op.type} passes no gradient on from its output {name}",
+                    site=op.site,
+                    hint=f"Set stop_gradient=True on {name} if it is to count as a constant.",
+                )
+
+    def _overwritten_by(self, op: Operator) -> list[str]:
+        """Gradients (in the program's words) of the outputs of `op` that are not the variable's first value."""
+        names = self._overwriting.names
+        grads = (self._actual.get(name + GRAD_SUFFIX) for name in op.output_arg_names if name in names)
+        return [grad for grad in grads if grad is not None]
+
+    def _leave(self, op: Operator, is_on_path: bool) -> None:
+        """Before `op` its outputs have another value or none: their gradients are those of that value."""
+        for grad in self._overwritten_by(op):
+            if not is_on_path:
+                self._parts[grad] = []
+            if not self._parts.get(grad):
+                self._ready.discard(grad)
+
+    def _plan_zeros(self, name: str, op: Operator) -> None:
+        """An output that the targets do not use has gradient zero."""
+        forward = name[: -len(GRAD_SUFFIX)]
+        grad = self._resolve(name)
+        self._declare(grad, forward)
+        self._planned.append(_Planned("fill_zeros_like", {"X": [forward]}, {"Out": [grad]}, {}, op.site))
+        self._note_value(grad)
+
+    def _plan_spec(self, spec: OpSpec, forward: Operator) -> None:
+        inputs = {slot: [self._resolve(n) for n in names] for slot, names in spec.inputs.items()}
+        outputs: dict[str, list[str]] = {}
+        places: list[tuple[str, str, int]] = []
+        for slot, names in spec.outputs.items():
+            # A slot of one variable without a gradient is left out; in a list its place must be kept.
+            if all(name == EMPTY for name in names):
+                continue
+            outputs[slot] = []
+            for position, name in enumerate(names):
+                if name == EMPTY:
+                    outputs[slot].append(EMPTY)
+                    continue
+                if not isinstance(name, GradName):
+                    outputs[slot].append(self.block.create_var(name=name).name)
+                    continue
+                if name in self._seeds:
+                    _warn_dependent_target(name)
+                # What the caller gave is never written to.
+                grad = str(name) if name in self._given else self._resolve(name)
+                self._declare(grad, name[: -len(GRAD_SUFFIX)])
+                outputs[slot].append(grad)
+                places.append((grad, slot, position))
+        planned = _Planned(spec.type, inputs, outputs, spec.attrs, forward.site, forward.namescope)
+        self._planned.append(planned)
+        for grad, slot, position in places:
+            self._note_part(grad, planned, slot, position)
+
+    def _note_value(self, grad: str) -> None:
+        self._ready.add(grad)
+        self._found.add(grad)
+
+    def _note_part(self, grad: str, op: _Planned, slot: str, position: int) -> None:
+        parts = self._parts.setdefault(grad, [])
+        self._note_value(grad)
+        place = op, slot, position
+        if parts and op.type == "write_to_array":
+            # It adds to what the array holds already.
+            op.outputs[slot][position] = parts[-1].name
+            parts[-1].places.append(place)
+            return
+        parts.append(_Part(grad, [place]))
+        if len(parts) == 2:
+            self._rename_part(grad, parts[0])
+        if len(parts) > 1:
+            self._rename_part(grad, parts[-1])
+
+    def _rename_part(self, grad: str, part: _Part) -> None:
+        if not part.places:
+            return
+        number = self._renames.get(grad, 0)
+        self._renames[grad] = number + 1
+        part.name = f"{grad}@RENAME@block{self.block.idx}@{number}"
+        whole = self.target.var(grad)
+        assert whole.tensor_type is not None
+        self.target.create_var(
+            name=part.name, shape=whole.tensor_type.shape, dtype=whole.tensor_type.dtype, type=whole.kind
+        )
+        for op, slot, position in part.places:
+            op.outputs[slot][position] = part.name
+
+    def _add_up(self, grad: str) -> None:
+        """Plan the sum of a gradient's parts, if it has several."""
+        parts = self._parts.get(grad, ())
+        if len(parts) > 1:
+            last = [part for part in parts if part.places][-1].places[-1][0]
+            planned = _Planned("sum", {"X": [part.name for part in parts]}, {"Out": [grad]}, {}, last.site)
+            self._planned.append(planned)
+            self._parts[grad] = [_Part(grad, [(planned, "Out", 0)])]
+
+    # Sub-blocks
+
+    is_no_grad = _is_no_grad
+
+    def variable(self, name: str) -> Variable:
+        found = self.block.find_var(name)
+        assert found is not None
+        return found
+
+    def has_gradient(self, name: str) -> bool:
+        """Whether a variable has a gradient, as far as the walk has come."""
+        return self._resolve(GradName(name + GRAD_SUFFIX)) in self._ready
+
+    def inside(self, forward: Block) -> BackwardPass:
+        """A walk over a sub-block, whose gradients go to a new block."""
+        target = Block(self.program, len(self.program.blocks), self.target.idx, forward.idx)
+        self.program.blocks.append(target)
+        return BackwardPass(forward, self.no_grad, self.callbacks, target)
+
+    def inside_needs(self, forward: Block, targets: Sequence[str]) -> set[str]:
+        """The variables on whose values those of `targets` depend differentiably, in one run of a sub-block."""
+        is_no_grad = BackwardPass(forward, self.no_grad, (), self.target).is_no_grad
+        path = _operators_between(forward, set(targets), None, is_no_grad)
+        return {name for op in path for name in op.input_arg_names if not is_no_grad(name)}
+
+    def seed_inside(self, name: str) -> None:
+        """The operator that runs the block gives the gradient of `name`, one of its parts, to it."""
+        grad = self._resolve(GradName(name + GRAD_SUFFIX))
+        self._declare(grad, name)
+        self._parts[grad] = [_Part(grad, [])]
+        self._note_value(grad)
+
+    def has_value_before(self, name: str, op: Operator) -> bool:
+        """Whether a variable has a value where `op` stands."""
+        var, overwriting = self.variable(name), self._overwriting
+        if var.block is not self.block or var.persistable or var.is_data:
+            return True
+        return any(overwriting.position[each] < overwriting.position[op] for each in overwriting.writers.get(name, ()))
+
+    def plan_call(self, op: Operator, spec: OpSpec, gradients: Block, needed: Iterable[str]) -> None:
+        """Plan the operator that runs `gradients`, the block of those of `op`, which reads `needed` besides."""
+        for name in needed:
+            kept = self._overwriting.kept(name, op)
+            if kept != name:
+                rename_reads(gradients, name, kept)
+        self._complete([spec], op)
+        self._plan([spec], op)
+
+    def restored_by(self, op: Operator, names: Iterable[str]) -> None:
+        """Note that the gradient of `op` undoes what it does to `names`."""
+        self._overwriting.restored.update((op, name) for name in names)
+
+    def _plan_counting_back(self, op: Operator) -> None:
+        names = [op.outputs["Out"][0]]
+        attrs = {"step": -op.attr("step")}
+        self._planned.append(_Planned("increment", {"X": names}, {"Out": list(names)}, attrs, op.site, op.namescope))
+
+    # Appending
+
+    def append(
+        self,
+        type: str,
+        inputs: dict[str, Any],
+        outputs: dict[str, Any],
+        attrs: Any,
+        site: Any = None,
+        namescope: str = "/",
+    ) -> Operator:
+        """Append an operator that has the source line of the one it serves."""
+        op = self.target._make_op(type, inputs, outputs, {**attrs, "op_namescope": namescope}, site or caller_site())
+        infer_outputs(op, self.target)
+        self.target._link(None, op)
+        for name in op.output_arg_names:
+            self._producer[name] = op
+        return op
+
+    def _declare(self, grad: str, forward: str) -> None:
+        if grad not in self.target.vars:
+            var = self.block.find_var(forward)
+            assert var is not None and var.tensor_type is not None
+            shape, dtype = var.tensor_type.shape, var.tensor_type.dtype
+            self.target.create_var(name=grad, shape=shape, dtype=dtype, type=var.kind)
+        self.grad_to_var[grad] = forward
+
+    def _finish(self, op: Operator) -> None:
+        self.grad_to_var["__current_op_desc__"] = op
+        for callback in self.callbacks:
+            callback(block=self.target, context=self.grad_to_var)
+
+    # Results
+
+    def gradient_of(self, var: Variable) -> Variable | None:
+        actual = self._actual.get(var.name + GRAD_SUFFIX)
+        return self.target.vars[actual] if actual in self._found else None
+
+    def params_grads(self, params: Sequence[Parameter]) -> ParamsGrads:
+        pairs = []
+        for param in params:
+            grad = self.gradient_of(param)
+            if grad is not None:
+                producer = self._producer[grad.name]
+                producer.role_vars = (param.name, grad.name, *producer.role_vars)
+                pairs.append((param, grad))
+        return pairs
+
+
+def _gradients_read(spec: OpSpec) -> list[str]:
+    return [name for names in spec.inputs.values() for name in names if isinstance(name, GradName)]
+
+
+def _operators_between(
+    block: Block, targets: set[str], inputs: set[str] | None, is_no_grad: Callable[[str], bool]
+) -> list[Operator]:
+    """The operators to differentiate, in order: those the targets need and, with `inputs`, that the inputs reach."""
+    reached = None if inputs is None else _reached_from(block, inputs, is_no_grad)
+    needed = set(targets)
+    path = []
+    for op in reversed(block.ops):
+        if needed.isdisjoint(op.output_arg_names) or (reached is not None and op not in reached):
+            continue
+        if op.definition.grad is None and not has_rule(op):
+            _refuse_second_order(op, is_no_grad)
+            continue
+        path.append(op)
+        needed.update(name for name in op.input_arg_names if not is_no_grad(name))
+    path.reverse()
+    return path
+
+
+def _reached_from(block: Block, inputs: set[str], is_no_grad: Callable[[str], bool]) -> set[Operator]:
+    names, reached = set(inputs), set()
+    for op in block.ops:
+        if not names.isdisjoint(op.input_arg_names):
+            reached.add(op)
+            names.update(name for name in op.output_arg_names if not is_no_grad(name))
+    return reached
+
+
+def _refuse_second_order(op: Operator, is_no_grad: Callable[[str], bool]) -> None:
+    """A gradient operator without a rule of its own is not a constant: leaving it out would be silently wrong."""
+    if op.definition.forward is not None and not all(map(is_no_grad, op.input_arg_names)):
+        raise ProgramError(
+            f"{op.type} has no gradient rule: the gradient of a gradient cannot pass through {op.definition.forward}",
+            details=[str(op)],
+            site=op.site,
+            hint="Set stop_gradient=True on the first gradient if it is to count as a constant.",
+        )
+
+
+def _warn_dependent_target(grad_name: str) -> None:
+    target = grad_name[: -len(GRAD_SUFFIX)]
+    warn(
+        f"gradients: another target depends on the target {target}; as in fluid the two do not add up: the gradient of "
+        f"{target} is the target gradient given for it, or, with none given, what flows back from the other target. "
+        "Add the targets up first if the sum is meant."
+    )

@@ -1,0 +1,408 @@
+"""Blocks: variables by name and operators in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from minigraph import unique_name
+from minigraph.errors import (
+    MinigraphError,
+    NotFoundError,
+    OpError,
+    ProgramError,
+    Site,
+    WrongTypeError,
+    caller_site,
+    suggest,
+)
+from minigraph.inference import explain, infer_outputs
+from minigraph.name_scope import current_name_scope
+from minigraph.opdef import definition_of
+from minigraph.operator import Operator, Role
+from minigraph.oplist import OpList
+from minigraph.types import TensorType, VarKind, as_dtype
+from minigraph.variable import Parameter, Variable, name_of
+
+if TYPE_CHECKING:
+    from minigraph.ir import Program
+
+Names: TypeAlias = "Variable | str | Sequence[Variable | str]"
+Pairs: TypeAlias = "Sequence[tuple[Parameter, Variable]]"
+
+
+class Block:
+    """Variables by name and operators in order; a sub-block sees the variables of its parents."""
+
+    variable_type = Variable
+    parameter_type = Parameter
+
+    def __init__(self, program: Program, idx: int, parent_idx: int = -1, forward_block_idx: int = -1) -> None:
+        self.program = program
+        self.idx = idx
+        self.parent_idx = parent_idx
+        self.forward_block_idx = forward_block_idx
+        """For a block of gradients, the block that it is the gradient of, whose variables it sees too; else -1."""
+        self.vars: dict[str, Variable] = {}
+        self.ops = OpList()
+        self._anchor: Operator | None = None
+
+    # Variables
+
+    def has_var(self, name: str) -> bool:
+        return name in self.vars
+
+    def var(self, name: str) -> Variable:
+        """The variable of this block with this name.
+
+        Raises
+        ------
+        NotFoundError
+            If the block has none; the message suggests similar names.
+        """
+        found = self.vars.get(name)
+        if found is None:
+            if not isinstance(name, str):
+                raise WrongTypeError(f"a variable name must be a str, got {type(name).__name__}", site=caller_site())
+            raise NotFoundError(
+                f"block {self.idx} has no variable {name!r}", site=caller_site(), hint=suggest(name, self.vars)
+            )
+        return found
+
+    def find_var(self, name: str) -> Variable | None:
+        """The variable with this name in this block or the nearest parent that has it, else None.
+
+        A block of gradients looks into the block that it is the gradient of before it asks its parent.
+        """
+        block: Block | None = self
+        while block is not None:
+            found = block.vars.get(name)
+            if found is None and block.forward_block_idx >= 0:
+                found = block.program.blocks[block.forward_block_idx].vars.get(name)
+            if found is not None:
+                return found
+            block = block.parent_block
+        return None
+
+    @property
+    def parent_block(self) -> Block | None:
+        return self.program.blocks[self.parent_idx] if self.parent_idx >= 0 else None
+
+    @property
+    def forward_block(self) -> Block | None:
+        """For a block of gradients, the block that it is the gradient of."""
+        return self.program.blocks[self.forward_block_idx] if self.forward_block_idx >= 0 else None
+
+    def create_var(
+        self,
+        name: str | None = None,
+        shape: Sequence[int | None] | None = None,
+        dtype: Any = None,
+        type: VarKind | None = None,
+        persistable: bool = False,
+        stop_gradient: bool = False,
+        is_data: bool = False,
+        need_check_feed: bool = False,
+        error_clip: Any = None,
+        lod_level: int | None = None,
+        initializer: Any = None,
+    ) -> Variable:
+        """Make a variable, or return the one that already has this name, type and shape.
+
+        Parameters
+        ----------
+        name : str, optional
+            Default: ``_generated_var_<n>``.
+        shape : sequence of int, optional
+            -1 or None where unknown. Left out: known once an operator writes the variable.
+        dtype : str or DType, optional
+            float32 by default.
+        type : VarKind, optional
+            A dense tensor by default.
+
+        Raises
+        ------
+        ProgramError
+            If the name is taken by a variable of another type or shape.
+        """
+        if name is None:
+            name = self.free_name("_generated_var")
+        tensor_type = _tensor_type(name, shape, dtype)
+        _refuse_lod(name, lod_level)
+        existing = self.vars.get(name)
+        if existing is not None:
+            self._check_same(existing, tensor_type and tensor_type.held_as(type or existing.kind))
+            return existing
+        var = self.variable_type(
+            self, name, tensor_type, kind=type or VarKind.LOD_TENSOR, persistable=persistable,
+            stop_gradient=stop_gradient, is_data=is_data, need_check_feed=need_check_feed, error_clip=error_clip,
+        )  # fmt: skip
+        self._add(var)
+        if initializer is not None:
+            initializer(var, self)
+        return var
+
+    def create_parameter(
+        self, name: str, shape: Sequence[int], dtype: Any = "float32", initializer: Any = None, **fields: Any
+    ) -> Parameter:
+        """Make a parameter, or return the one that already has this name, type and shape (it is then shared).
+
+        `fields` are those of `Parameter`. `initializer`, when given, appends its operator to this block.
+        """
+        if any(not isinstance(dim, int) or dim < 0 for dim in map(_as_dim, shape)):
+            raise ProgramError(
+                f"parameter {name}: every dimension must be known, got {list(shape)}", site=caller_site(),
+                hint="A parameter cannot depend on the batch size.",
+            )  # fmt: skip
+        tensor_type = TensorType(as_dtype(dtype), tuple(map(_as_dim, shape)))
+        existing = self.vars.get(name)
+        if existing is not None:
+            if not isinstance(existing, Parameter):
+                raise ProgramError(f"{existing} is not a parameter", site=caller_site(), hint="Choose another name.")
+            self._check_same(existing, tensor_type)
+            return existing
+        param = self.parameter_type(self, name, tensor_type, **fields)
+        self._add(param)
+        if initializer is not None:
+            initializer(param, self)
+        return param
+
+    def _add(self, var: Variable) -> None:
+        self.vars[var.name] = var
+        self.program.version += 1
+
+    def _check_same(self, existing: Variable, wanted: TensorType | None) -> None:
+        if wanted is not None and existing.tensor_type is not None and wanted != existing.tensor_type:
+            raise ProgramError(
+                f"{existing.name} is already a {existing.tensor_type}, it cannot also be a {wanted}",
+                site=caller_site(),
+                hint="Choose another name, or give both the same shape and dtype to share it.",
+            )
+
+    def remove_var(self, name: str) -> None:
+        """Forget a variable; the caller vouches that no operator uses it."""
+        self.var(name)
+        del self.vars[name]
+        self.program.version += 1
+
+    def all_parameters(self) -> list[Parameter]:
+        """The block's parameters in order of creation."""
+        return [var for var in self.vars.values() if isinstance(var, Parameter)]
+
+    def iter_parameters(self) -> Iterator[Parameter]:
+        return iter(self.all_parameters())
+
+    # Operators
+
+    def append_op(
+        self,
+        type: str,
+        inputs: Mapping[str, Names] | None = None,
+        outputs: Mapping[str, Names] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        stop_gradient: bool = False,
+    ) -> Operator:
+        """Add an operator at the end (inside `inserting_before`: at that place), checked against its definition.
+
+        Parameters
+        ----------
+        type : str
+            Operator type.
+        inputs, outputs : mapping
+            Slot to a variable, a name, or a list of them. Output variables get the inferred shape and dtype.
+        attrs : mapping
+            Attributes; those left out have their defaults.
+
+        Raises
+        ------
+        NotFoundError
+            Unknown operator type or variable.
+        OpError
+            The slots, attributes, shapes or dtypes do not fit the definition.
+        """
+        return self.insert(self._anchor, type, inputs, outputs, attrs)
+
+    def insert(
+        self,
+        before: Operator | int | None,
+        type: str,
+        inputs: Mapping[str, Names] | None = None,
+        outputs: Mapping[str, Names] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Operator:
+        """Like `append_op`, in front of the operator `before` (an operator of this block, an index, None: the end)."""
+        if isinstance(before, int):
+            before = self.ops[before] if before != len(self.ops) else None
+        # What a pass puts in front of an operator serves that one, and has its line.
+        site = (before.site if before is not None and before is self._anchor else None) or caller_site()
+        op = self._make_op(type, inputs or {}, outputs or {}, dict(attrs or {}), site)
+        try:
+            infer_outputs(op, self)
+        except MinigraphError as error:
+            raise explain(error, op, self) from None
+        self._link(before, op)
+        return op
+
+    def prepend_op(self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None) -> Operator:
+        """Like `append_op`, in front of all operators."""
+        return self.insert(self.ops.first, type, inputs, outputs, attrs)
+
+    def _link(self, before: Operator | None, op: Operator) -> None:
+        if before is not None and before._block is not self:
+            raise ProgramError(f"{before.type} is not an operator of block {self.idx}", site=caller_site())
+        self.ops.insert_before(before, op)
+        op._block = self
+        self.program.version += 1
+
+    def remove(self, op: Operator | int) -> None:
+        """Take an operator (or the one at an index) out of the block."""
+        if isinstance(op, int):
+            op = self.ops[op]
+        if op._block is not self:
+            raise ProgramError(f"{op.type} is not an operator of block {self.idx}", site=caller_site())
+        self.ops.unlink(op)
+        op._block = None
+        self.program.version += 1
+
+    def emit(
+        self, type: str, *, name: str | None = None, stop_gradient: bool = False, **slots_and_attrs: Any
+    ) -> Variable:
+        """Append an operator with a fresh output variable and return that: the short form for passes.
+
+        Keywords that name an input slot are inputs, the others attributes. The output is called ``<name>.tmp_0``, where
+        `name` is by default the operator type with a number. The other outputs get names too.
+        """
+        definition = definition_of(type)
+        layer = name or unique_name.generate(type)
+        inputs = {slot: value for slot, value in slots_and_attrs.items() if slot in definition.input_slots}
+        attrs = {key: value for key, value in slots_and_attrs.items() if key not in definition.input_slots}
+        outs = {
+            slot.name: self.create_var(name=self.free_name(f"{layer}.tmp"), stop_gradient=stop_gradient)
+            for slot in definition.outputs
+        }
+        self.append_op(type, inputs, outs, attrs)
+        return outs[definition.outputs[0].name]
+
+    def free_name(self, key: str) -> str:
+        """A generated name that no variable has, even if the program was built under another `unique_name.guard`."""
+        name = unique_name.generate(key)
+        while self.find_var(name) is not None:
+            name = unique_name.generate(key)
+        return name
+
+    def together(self, key: Any, emit: Callable[[Block, Pairs], list[Variable]], pairs: Pairs) -> list[Variable]:
+        """What ``emit(block, pairs)`` returns, once its operators are appended to the block.
+
+        A block that computes at once has them computed as one program instead, which it may keep under `key`.
+        """
+        return emit(self, pairs)
+
+    @contextmanager
+    def inserting_before(self, anchor: Operator | None, *, role: Role | None = None) -> Iterator[None]:
+        """Inside, `append_op` and `emit` add in front of `anchor`, with its source line and optionally another role."""
+        old = self._anchor
+        self._anchor = anchor
+        try:
+            with self.program.role_guard(self.program.current_role if role is None else role):
+                yield
+        finally:
+            self._anchor = old
+
+    def _make_op(
+        self,
+        type: str,
+        inputs: Mapping[str, Names],
+        outputs: Mapping[str, Names],
+        attrs: dict[str, Any],
+        site: Site | None,
+    ) -> Operator:
+        program = self.program
+        try:
+            definition = definition_of(type)
+            role = Role(attrs.pop("op_role", program.current_role))
+            role_vars = tuple(attrs.pop("op_role_var", program._role_vars))
+            namescope = attrs.pop("op_namescope", None) or current_name_scope()
+            op = Operator(
+                definition,
+                _bind_slots(definition.type, definition.input_slots, inputs, "input"),
+                _bind_slots(definition.type, definition.output_slots, outputs, "output"),
+                definition.convert_attrs(attrs) if attrs or definition._required_attrs else {},
+                role=role, role_vars=role_vars, namescope=namescope, site=site,
+            )  # fmt: skip
+        except MinigraphError as error:
+            error.site = error.site or site
+            raise
+        return op
+
+    # Fluid's spellings
+    _insert_op = insert
+    _prepend_op = prepend_op
+    _remove_op = remove
+    _remove_var = remove_var
+
+    def __str__(self) -> str:
+        from minigraph.text import block_text
+
+        return block_text(self)
+
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"<Block {self.idx}: {len(self.vars)} variables, {len(self.ops)} operators>"
+
+
+def _bind_slots(
+    op_type: str, slots: Mapping[str, Any], given: Mapping[str, Names], what: str
+) -> dict[str, tuple[str, ...]]:
+    """Names by slot in the definition's order, checked; slots left out or empty are not in the result."""
+    for name in given:
+        if name not in slots:
+            raise OpError(
+                f"{op_type}: unknown {what} slot {name!r}",
+                hint=suggest(name, slots) or f"It has {', '.join(slots) or 'none'}.",
+            )
+    bound = {}
+    for name, slot in slots.items():
+        value = given.get(name)
+        names = _names(value)
+        if not names:
+            if not slot.dispensable and not slot.intermediate:
+                raise OpError(f"{op_type}: {what} {name} is missing", hint=f"Give {what}s={{'{name}': ...}}.")
+            continue
+        if len(names) > 1 and not slot.duplicable:
+            raise OpError(f"{op_type}: {what} {name} takes one variable, got {len(names)}: {', '.join(names)}")
+        bound[name] = names
+    return bound
+
+
+def _names(given: Names | None) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    if isinstance(given, list | tuple):
+        return tuple(map(name_of, given))
+    return (name_of(given),)
+
+
+def _as_dim(dim: Any) -> int:
+    return -1 if dim is None else int(dim)
+
+
+def _tensor_type(name: str, shape: Sequence[int | None] | None, dtype: Any) -> TensorType | None:
+    if shape is None:
+        return None if dtype is None else TensorType(as_dtype(dtype), ())
+    dims = tuple(map(_as_dim, shape))
+    if any(dim < -1 for dim in dims):
+        raise ProgramError(
+            f"{name}: a dimension must be at least 0, or -1 for unknown, got {list(shape)}", site=caller_site()
+        )
+    return TensorType(as_dtype("float32" if dtype is None else dtype), dims)
+
+
+def _refuse_lod(name: str, lod_level: int | None) -> None:
+    if lod_level:
+        raise ProgramError(
+            f"{name}: lod_level={lod_level}, but LoD tensors are out of scope", site=caller_site(),
+            hint="Pad the sequences to one length and feed their lengths beside them.",
+        )  # fmt: skip
