@@ -360,13 +360,13 @@ class Executor:
         return found
 
     def _call(self, plan: Plan, feeds: dict[str, Any], state: list[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """The generated function with memory to work in, which no other run has at the same time."""
+        """A run of the steps with memory to work in, which no other run has at the same time."""
         layout = plan.buffers.layout
         if not layout.places:
-            return plan.compiled.function(feeds.values(), state, self._rng, ())
+            return plan.compiled.run(feeds.values(), state, self._rng, ())
         block = self._blocks.borrow(layout.size)
         try:
-            return plan.compiled.function(feeds.values(), state, self._rng, plan.buffers.in_block(block))
+            return plan.compiled.run(feeds.values(), state, self._rng, plan.buffers.in_block(block))
         finally:
             self._blocks.give_back(block)
 

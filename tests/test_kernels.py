@@ -14,8 +14,8 @@ from hypothesis.extra import numpy as hnp
 from test_ops import DETERMINISTIC, assert_same_bits, each, with_gradients
 
 import minigraph as fluid
-from minigraph.codegen import TypeOfArray
 from minigraph.errors import ExecutionError, OpError
+from minigraph.instructions import TypeOfArray
 from minigraph.interpreter import evaluate
 from minigraph.kernels import find_kernel, find_specializer
 from minigraph.kernels.activation import sigmoid

@@ -369,7 +369,7 @@ def plan(text, fetch, **feeds):
 
 
 def test_the_generated_function_is_straight_line_code(monkeypatch):
-    monkeypatch.setattr("minigraph.codegen.find_specializer", lambda type: None)
+    monkeypatch.setattr("minigraph.instructions.find_specializer", lambda type: None)
     text = """
         block 0
           param w: float32[2, 3]

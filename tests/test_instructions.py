@@ -1,0 +1,164 @@
+"""The table of instructions that a plan walks through first: the bits, errors and memory of the compiled function."""
+
+import linecache
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+from pass_laws import assert_same_bits
+from test_ops import EVERY, each, with_gradients
+
+import minigraph as fluid
+from minigraph import codegen, layers
+from minigraph.errors import ExecutionError
+from minigraph.instructions import RNG, XP
+
+
+@pytest.fixture(autouse=True)
+def fresh_programs():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        yield
+
+
+def the_plan(executor):
+    (plan,) = executor._plans.values()
+    return plan
+
+
+@each(EVERY)
+def test_the_first_run_gives_the_bits_of_the_compiled_one(sample):
+    for dtype in sample.dtypes:
+        built, executor = with_gradients(sample, dtype), fluid.Executor()
+        found = []
+        for _ in range(2):
+            executor._rng = np.random.default_rng(5)
+            found.append(built.run(executor))
+        assert_same_bits(*found)
+
+
+def test_nothing_is_written_or_compiled_before_a_program_runs_again(monkeypatch):
+    written = []
+    monkeypatch.setattr(codegen, "compile", lambda *given: written.append(given) or compile(*given), raising=False)
+    out, executor = layers.tanh(fluid.data("x", [2])), fluid.Executor()
+    counts = []
+    for _ in range(3):
+        executor.run(feed={"x": np.ones(2, "float32")}, fetch_list=[out])
+        counts.append(len(written))
+    assert counts == [0, 1, 1]
+
+
+def test_a_loop_is_compiled_for_its_second_round():
+    for rounds, is_compiled in ((3, True), (1, False)):
+        program = fluid.Program()
+        with fluid.program_guard(program):
+            i, limit = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", rounds)
+            condition = layers.less_than(i, limit)
+            loop = layers.While(condition)
+            with loop.block():
+                layers.increment(i, 1, in_place=True)
+                layers.less_than(i, limit, cond=condition)
+        executor = fluid.Executor()
+        assert executor.run(program, fetch_list=[i])[0] == rounds
+        ((step, body),) = the_plan(executor).compiled.bodies
+        assert step.op.type == "while"
+        assert ("_written" in vars(body)) is is_compiled
+
+
+def test_steps_that_are_alike_share_what_is_called():
+    h = fluid.data("x", [2, 3])
+    for _ in range(3):
+        h = layers.scale(layers.tanh(h), 0.5)
+    other = layers.scale(h, -0.0), layers.scale(h, 0.0)
+    executor = fluid.Executor(passes=fluid.passes.LEGALIZE)
+    x = np.ones((2, 3), "float32")
+    negative, positive = executor.run(feed={"x": x}, fetch_list=list(other))
+    assert np.signbit(negative).all() and not np.signbit(positive).any()
+    functions = [row.function for row in the_plan(executor).compiled.instructions.rows]
+    assert len({id(each) for each in functions}) == 4  # tanh, and three that scale
+
+
+def test_a_row_says_where_its_function_finds_what_it_needs():
+    out = layers.dropout(fluid.data("x", [4]), 0.5)
+    executor = fluid.Executor()
+    executor.run(feed={"x": np.ones(4, "float32")}, fetch_list=[out])
+    instructions = the_plan(executor).compiled.instructions
+    (row,) = instructions.rows
+    assert row.arguments[0] == XP and row.keywords == {"rng": RNG}
+    assert row.arguments[1] == instructions.feeds[0]
+    assert row.target[0] == instructions.fetches[0]
+
+
+@pytest.mark.parametrize("runs_before", [0, 1, 2])
+def test_an_error_names_the_operator_in_the_first_run_and_in_later_ones(runs_before):
+    x, label = fluid.data("x", [None, 3]), fluid.data("label", [None, 1], "int64")
+    loss, executor = layers.cross_entropy(layers.softmax(x), label), fluid.Executor()
+
+    def run(last):
+        feed = {"x": np.ones((2, 3), "float32"), "label": np.array([[0], [last]])}
+        return executor.run(feed=feed, fetch_list=[loss])
+
+    for _ in range(runs_before):
+        run(1)
+    with pytest.raises(ExecutionError, match=r"(?s)^cross_entropy2: .*Label = label: int64\[2, 1\].*in: loss, exec"):
+        run(9)
+
+
+@pytest.mark.parametrize("runs_before", [0, 1, 2])
+def test_an_error_in_a_sub_block_names_the_operator_there(runs_before):
+    x, flag = fluid.data("x", [2, 1], "int64"), fluid.data("flag", [1], "bool")
+    one = fluid.data("probabilities", [2, 3])
+    loss = layers.cond(flag, lambda: layers.cross_entropy(one, x), lambda: layers.reduce_sum(one, 1, keep_dim=True))
+    executor = fluid.Executor()
+
+    def run(label):
+        feed = {"x": np.array([[0], [label]]), "flag": np.array([True]), "probabilities": np.ones((2, 3), "float32")}
+        return executor.run(feed=feed, fetch_list=[loss])
+
+    for _ in range(runs_before):
+        run(1)
+    with pytest.raises(ExecutionError, match=r"(?s)^cross_entropy2: .*lambda: layers.cross_entropy"):
+        run(7)
+
+
+def test_the_first_run_gives_memory_up_as_early_as_later_ones():
+    """A chain of arrays of half a megabyte, too small to be given places, of which a few are alive at a time."""
+    h = fluid.data("x", [2**17])
+    for _ in range(12):
+        h = layers.scale(layers.cumsum(h), 1e-3)
+    loss, executor = layers.mean(h), fluid.Executor()
+    feed = {"x": np.ones(2**17, "float32")}
+    peaks = []
+    for _ in range(3):
+        tracemalloc.start()
+        executor.run(feed=feed, fetch_list=[loss])
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[0] - peaks[2] < 2**19 < peaks[2] < 2**22
+
+
+def test_the_first_runs_of_several_threads_are_told_apart():
+    x = fluid.data("x", [1000])
+    h = x
+    for _ in range(50):
+        h = layers.scale(h, 1.01)
+    executor, main = fluid.Executor(), fluid.default_main_program()
+    expected = {n: fluid.Executor().run(main, {"x": np.full(1000, n, "float32")}, [h])[0] for n in range(4)}
+    found = {}
+
+    def run(n):
+        (found[n],) = executor.run(main, {"x": np.full(1000, n, "float32")}, [h])
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in expected]
+    for each_thread in threads:
+        each_thread.start()
+    for each_thread in threads:
+        each_thread.join()
+    assert_same_bits(found, expected)
+
+
+def test_a_source_that_nobody_asked_for_leaves_nothing_behind():
+    before = set(linecache.cache)
+    out, executor = layers.tanh(fluid.data("x", [2])), fluid.Executor()
+    executor.run(feed={"x": np.ones(2, "float32")}, fetch_list=[out])
+    assert set(linecache.cache) - before == {name for name in set(linecache.cache) - before if "plan" not in name}
