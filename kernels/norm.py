@@ -28,8 +28,10 @@ _PIECE = 8192
 """So many elements are raised to a power at a time: they stay in the cache."""
 
 
-def norm(xp, arrays: Sequence[Any], p: float = 2.0) -> tuple[Any, Any]:
+def norm(xp, arrays: Sequence[Any], p: float = 2.0, joined: Sequence[Any] | None = None) -> tuple[Any, Any]:
     """Joint norm of order `p` of all elements of `arrays`, as two factors, `scale` and `ratio`.
+
+    `joined` is what `short_joined` makes of the arrays, if the caller has that already.
 
     Returns
     -------
@@ -40,15 +42,16 @@ def norm(xp, arrays: Sequence[Any], p: float = 2.0) -> tuple[Any, Any]:
         return 1.0, _largest(xp, arrays)
     if p != 2:
         return _general_norm(xp, arrays, p)
-    needs_scale = any([x.dtype == _FLOAT64 and x.size for x in arrays])
     if xp is np:
-        total = sum([sum_of_squares(np, x) for x in short_joined(arrays)])
+        joined = short_joined(arrays) if joined is None else joined
+        needs_scale = any([x.dtype == _FLOAT64 and x.size for x in joined])
+        total = sum([sum_of_squares(np, x) for x in joined])
         # In between no square that matters was lost; those of narrower types never are.
         if not needs_scale or 1e-280 < total < 1e300:
             return 1.0, total**0.5
         return _general_norm(np, arrays, p)
     scale = 1.0
-    if needs_scale:
+    if any([x.dtype == _FLOAT64 and x.size for x in arrays]):
         largest = _largest(xp, arrays)
         is_extreme = ((largest > 0) & (largest < 1e-140)) | ((largest > 1e140) & (largest < xp.inf))
         scale = xp.where(is_extreme, _scale_for(xp, largest, p), 1.0)
@@ -67,14 +70,14 @@ def short_joined(arrays: Sequence[Any]) -> Sequence[Any]:
     if len(arrays) == 1:
         return arrays
     found: list[Any] = []
-    for dtype, group in groupby(arrays, key=_dtype_if_short):
+    for kind, group in groupby(arrays, key=_kind_if_short):
         run = list(group)
-        found.extend(run if dtype is None or len(run) == 1 else [np.concatenate([x.reshape(-1) for x in run])])
+        found.extend(run if kind is None or len(run) == 1 else [np.concatenate(run, axis=None)])
     return found
 
 
-def _dtype_if_short(x) -> Any:
-    return x.dtype if x.size <= SHORT else None
+def _kind_if_short(x) -> str | None:
+    return x.dtype.str if x.size <= SHORT else None  # not the dtype: that of float64 is equal to None
 
 
 def norms_over(xp, x, axes: tuple[int, ...], p: float = 2.0) -> tuple[Any, Any]:

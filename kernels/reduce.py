@@ -84,16 +84,20 @@ def sum_of_squares(xp, x) -> Any:
         return xp.sum(xp.square(x, dtype=xp.float64))
     flat = x.reshape(-1)
     if flat.size <= _PIECE or flat.dtype == _FLOAT64:
-        flat = flat.astype(_FLOAT64, copy=False)
-        return float(np.dot(flat, flat))
+        return _squares_in_float64(flat)
     if flat.dtype == _FLOAT32:
         even = flat.size // _SPAN * _SPAN
         spans = flat[:even].reshape(-1, 1, _SPAN)
         total = float(np.add.reduce(np.matmul(spans, spans.transpose(0, 2, 1)), None, np.float64))
         # A square lost to underflow is below 1e-37; a span overflows above 3e38. NaN and infinity fail this too.
         if flat.size * 1e-28 < total < 1e38:
-            return total + sum_of_squares(np, flat[even:])
+            return total + _squares_in_float64(flat[even:]) if even < flat.size else total
     return math.fsum([sum_of_squares(np, flat[start : start + _PIECE]) for start in range(0, flat.size, _PIECE)])
+
+
+def _squares_in_float64(flat) -> float:
+    flat = flat.astype(_FLOAT64, copy=False)
+    return float(flat.dot(flat))
 
 
 def _over(x, dim, keep_dim, reduce_all) -> tuple[Any, tuple[int, ...]]:

@@ -11,6 +11,7 @@ from one_op import append, gradient, run
 
 import minigraph as fluid
 from minigraph.errors import ExecutionError, OpError
+from minigraph.kernels.norm import SHORT, short_joined
 
 ORDERS = [0.5, 1.0, 2.0, 2.5, 3.0, 100.0, math.inf]
 SIZES = [0, 1, 300]
@@ -321,3 +322,9 @@ def test_the_time_grows_with_the_number_of_elements(p):
 
     # 16 times as many: 256 times as long if it were quadratic.
     assert seconds(2**22) < 100 * max(seconds(2**18), 1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_only_short_arrays_are_joined(dtype):
+    short, long = np.ones(3, dtype), np.ones(SHORT + 1, dtype)
+    assert [x.size for x in short_joined([short, short, long, long, short])] == [6, SHORT + 1, SHORT + 1, 3]
