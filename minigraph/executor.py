@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,6 +41,7 @@ from minigraph.passes import LOWERING
 from minigraph.passes.base import Pipeline
 from minigraph.passes.gradient_clip import NONFINITE_GUARD
 from minigraph.place import CPUPlace, Place
+from minigraph.recall import Key, Recall, names_in
 from minigraph.scope import LoDTensor, Scope, ScopeVariable, SelectedRows, global_scope, is_rows, type_of
 from minigraph.types import TensorType, VarKind
 
@@ -47,6 +49,9 @@ if TYPE_CHECKING:
     from minigraph.cuda_graph import GraphRuns
     from minigraph.inspection import RunExplanation
     from minigraph.staging import Staging
+
+
+_ARRAY = {np.ndarray}
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +182,8 @@ class Executor:
         if jit:
             require_jit()
         self.jit = is_jit_available() if jit is None else bool(jit)
-        self._plans: OrderedDict[Any, Plan] = OrderedDict()
+        self._plans: OrderedDict[Key, Plan] = OrderedDict()
+        self._recall = Recall(cache_size)
         self.cuda_graph = cuda_graph and self.place.kind == "cuda"
         self._others: dict[tuple[Pipeline, bool, bool], Executor] = {}
         self._blocks = Blocks(self.place)
@@ -238,16 +244,21 @@ class Executor:
             other = self._with(program.passes, self.jit and program.jit, self.cuda_graph or program.cuda_graph)
             return other.run(program.program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
         program = _check_program(program)
+        scope = scope or global_scope()
+        familiar = self._familiar(program, feed, fetch_list)
+        if familiar is not None:
+            plan, feeds, names = familiar
+            return _results(self._run_plan(plan, program, feeds, scope), self.place, return_numpy, names)
         names = fetch_names(program, fetch_list)
         if self.cuda_graph and (sent := self._send_feed(program, feed, names)) is not None:
             feeds, used = sent
             try:
-                values = self._run(program, feeds, names, scope or global_scope())
+                values = self._run(program, feeds, names, scope)
             finally:
                 self._staging.done(used)
         else:
-            values = self._run(program, self._prepare_feed(program, feed, names), names, scope or global_scope())
-        return [_result(value, self.place, return_numpy, name) for name, value in zip(names, values, strict=True)]
+            values = self._run(program, self._prepare_feed(program, feed, names), names, scope)
+        return _results(values, self.place, return_numpy, names)
 
     def _with(self, passes: Pipeline, jit: bool, cuda_graph: bool) -> Executor:
         """The executor that runs with other rewrites on the same place, with the same random numbers."""
@@ -318,8 +329,21 @@ class Executor:
                 return ordered if self.place.kind == "cpu" else {n: self.place.to_device(a) for n, a in ordered.items()}
         return prepare_feed(program, feed, self.place)
 
+    def _familiar(self, program: Program, feed: Any, fetch_list: Any) -> Any:
+        """Plan, arrays and names of fetches for a call like one before, without a look at each array; else None."""
+        names = names_in(fetch_list) if self.place.kind == "cpu" else None
+        call = self._recall.find(self._call_key(program, names)) if names is not None else None
+        feeds = call.feeds(feed) if call is not None else None
+        if call is None or feeds is None:
+            return None
+        with suppress(KeyError):  # another thread's run may have made room
+            self._plans.move_to_end(call.key)
+        return call.plan, feeds, names
+
     def _run(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope) -> list[Any]:
-        plan = self._plan(program, feeds, names)
+        return self._run_plan(self._plan(program, feeds, names), program, feeds, scope)
+
+    def _run_plan(self, plan: Plan, program: Program, feeds: dict[str, Any], scope: Scope) -> list[Any]:
         state = plan.binding.arrays(scope)
         if self.cuda_graph:
             values = self._run_graph(plan, feeds, state, scope)
@@ -370,9 +394,11 @@ class Executor:
         finally:
             self._blocks.give_back(block)
 
-    def _key(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...]) -> Any:
-        signature = tuple([(name, array.dtype, array.shape) for name, array in feeds.items()])
-        return program.serial, program.version, signature, names, profiler.is_active(self.place)
+    def _call_key(self, program: Program, names: tuple[str, ...] | None) -> Any:
+        return program.serial, program.version, names, profiler.is_active(self.place)
+
+    def _key(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...]) -> Key:
+        return Key((self._call_key(program, names), *map(_name_and_kind, feeds.items())))
 
     def _plan(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...]) -> Plan:
         key = self._key(program, feeds, names)
@@ -380,9 +406,12 @@ class Executor:
         if plan is None:
             plan = self._plans[key] = lower(program, _types_of(feeds), names, self.place, self.passes, jit=self.jit)
             if len(self._plans) > self.cache_size:
-                self._plans.popitem(last=False)
+                _, gone = self._plans.popitem(last=False)
+                self._recall.forget(gone)
         else:
             self._plans.move_to_end(key)
+        if self.place.kind == "cpu":
+            self._recall.note(self._call_key(program, names), plan, key, feeds)
         return plan
 
     def _blame(self, plan: Plan, error: Exception) -> MinigraphError:
@@ -407,6 +436,7 @@ class Executor:
     def close(self) -> None:
         """Drop the plans; a closed executor runs nothing any more."""
         self._plans.clear()
+        self._recall.clear()
         self._others.clear()
         self._closed = True
 
@@ -423,6 +453,11 @@ def _own(fetched: Sequence[Any], must_copy: Sequence[bool], others: Sequence[Any
         shared.add(id(value))
         own.append(value)
     return own
+
+
+def _name_and_kind(fed: tuple[str, Any]) -> tuple[str, Any, Any]:
+    name, array = fed
+    return name, array.dtype, array.shape
 
 
 def _types_of(feeds: dict[str, Any]) -> dict[str, TensorType]:
@@ -468,6 +503,12 @@ def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
             )
         names.append(name)
     return tuple(names)
+
+
+def _results(values: list[Any], place: Place, return_numpy: bool, names: tuple[str, ...]) -> list[Any]:
+    if return_numpy and place.kind == "cpu" and set(map(type, values)) <= _ARRAY:
+        return values
+    return [_result(value, place, return_numpy, name) for name, value in zip(names, values, strict=True)]
 
 
 def _result(value: Any, place: Place, return_numpy: bool, name: str) -> Any:

@@ -1,0 +1,144 @@
+"""A call like one before is recognized without a look at each array, and only such a call."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import minigraph as fluid
+from minigraph.errors import FeedError, NotFoundError
+from minigraph.recall import Key, names_in
+
+
+@pytest.fixture
+def program():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x, y = fluid.data("x", [None, 2]), fluid.data("y", [2])
+        fluid.layers.elementwise_sub(x, y, name="out")
+    return main
+
+
+def out(program):
+    (found,) = [var for var in program.list_vars() if var.name.startswith("out")]
+    return found
+
+
+def feed(rows=1, x=3.0, y=1.0):
+    return {"y": np.full(2, y, "float32"), "x": np.full((rows, 2), x, "float32")}
+
+
+def run(executor, program, what, fetch=None):
+    return executor.run(program, what, [out(program)] if fetch is None else fetch)[0]
+
+
+def is_familiar(executor, program, what, fetch=None):
+    return executor._familiar(program, what, [out(program)] if fetch is None else fetch) is not None
+
+
+def test_a_second_call_is_familiar_whatever_its_values_and_order(program):
+    executor = fluid.Executor()
+    assert not is_familiar(executor, program, feed())
+    assert run(executor, program, feed()).tolist() == [[2, 2]]
+    again = dict(reversed(feed(x=5.0).items()))
+    assert is_familiar(executor, program, again)
+    assert run(executor, program, again).tolist() == [[4, 4]]
+    assert len(executor._plans) == 1
+
+
+def test_names_are_as_familiar_as_variables(program):
+    executor = fluid.Executor()
+    run(executor, program, feed())
+    assert is_familiar(executor, program, feed(), [out(program).name])
+    assert run(executor, program, feed(), [out(program).name]).tolist() == [[2, 2]]
+
+
+UNFAMILIAR = {
+    "shape": lambda: feed(rows=2),
+    "subclass": lambda: feed() | {"y": np.full(2, 1, "float32").view(np.recarray)},
+    "list": lambda: feed() | {"y": [1.0, 1.0]},
+    "integers": lambda: feed() | {"y": np.ones(2, "int64")},
+}
+
+
+@pytest.mark.parametrize("what", UNFAMILIAR)
+def test_other_feeds_are_looked_at(program, what):
+    executor = fluid.Executor()
+    run(executor, program, feed())
+    given = UNFAMILIAR[what]()
+    assert not is_familiar(executor, program, given)
+    if what == "integers":
+        with pytest.raises(FeedError, match="y is float32 but int64 was fed"):
+            run(executor, program, given)
+    else:
+        assert run(executor, program, given).tolist() == [[2, 2]] * len(given["x"])
+    assert run(executor, program, feed()).tolist() == [[2, 2]]
+
+
+def test_what_is_missing_or_too_much_is_reported(program):
+    executor = fluid.Executor()
+    run(executor, program, feed())
+    for wrong in ({"x": feed()["x"]}, None, {}):
+        with pytest.raises(FeedError, match=r"[xy] is not fed"):
+            run(executor, program, wrong)
+    for wrong in ({"x": feed()["x"], "z": feed()["y"]}, feed() | {"z": feed()["y"]}):
+        with pytest.raises(FeedError, match="no variable 'z' to feed"):
+            run(executor, program, wrong)
+    with pytest.raises(NotFoundError, match="no variable 'nowhere' to fetch"):
+        run(executor, program, feed(), ["nowhere"])
+
+
+def test_a_program_that_changed_is_not_familiar(program):
+    executor = fluid.Executor()
+    run(executor, program, feed())
+    with fluid.program_guard(program):
+        fluid.layers.assign(fluid.layers.scale(out(program), 10.0), output=out(program))
+    assert not is_familiar(executor, program, feed())
+    assert run(executor, program, feed()).tolist() == [[20, 20]]
+
+
+def test_familiar_calls_keep_their_plan_among_the_latest(program):
+    executor = fluid.Executor(cache_size=2)
+    for rows in (1, 2, 1, 3):
+        run(executor, program, feed(rows))
+    first, _ = executor._plans.values()
+    assert first.steps.feeds[0].tensor_type.shape == (1, 2)
+
+
+def test_a_plan_that_is_dropped_is_forgotten(program):
+    executor = fluid.Executor(cache_size=1)
+    run(executor, program, feed())
+    gone = weakref.ref(next(iter(executor._plans.values())))
+    run(executor, program, feed(), ["x"])
+    gc.collect()
+    assert gone() is None
+    assert not is_familiar(executor, program, feed())
+    run(executor, program, feed())
+    executor.close()
+    assert executor._recall.find(executor._call_key(program, (out(program).name,))) is None
+
+
+def test_nothing_may_be_fed_and_nothing_fetched():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        seven = fluid.layers.fill_constant([1], "float32", 7.0)
+    executor = fluid.Executor()
+    for empty in (None, {}, None, {}):
+        assert executor.run(main, empty, [seven])[0].tolist() == [7]
+        assert executor.run(main, empty) == []
+    assert executor._familiar(main, None, None) is not None
+
+
+def test_what_holds_other_things_than_names_gets_a_closer_look(program):
+    variable = out(program)
+    assert names_in([variable, variable]) == (variable.name,) * 2
+    assert names_in(["a", "b"]) == ("a", "b")
+    assert names_in(None) == names_in([]) == ()
+    assert names_in([variable, "a"]) is names_in((variable,)) is names_in([1]) is names_in(variable) is None
+
+
+def test_keys_are_equal_as_their_parts_are():
+    assert Key((1, "a")) == Key((1, "a"))
+    assert len({Key((1, "a")), Key((1, "a")), Key((1, "b"))}) == 2
+    assert Key((1, "a")) != (1, "a")
