@@ -40,6 +40,8 @@ _KERNELS: dict[tuple[str, str | None], Kernel] = {}
 _ROWS_KERNELS: dict[tuple[str, str | None], Kernel] = {}
 _SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
 _JIT_SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
+_OWN_SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
+_OWN_JIT_SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
 
 
 def kernel(
@@ -89,7 +91,7 @@ def kernel(
     return decorate
 
 
-def specialize(*types: str, jit: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def specialize(*types: str, jit: bool = False, own: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function that may offer something quicker than the kernel once shapes and attributes are known.
 
     It is called as ``f(xp, *inputs, **attrs)`` where an input has ``shape`` and a NumPy ``dtype``, when a plan is
@@ -99,11 +101,15 @@ def specialize(*types: str, jit: bool = False) -> Callable[[Callable[..., Any]],
 
     With `jit` it is asked first, by executors that compile, and offers loops for the processor. They may round in
     another way than the kernel, as the module that offers them says, and their ``out`` may be one of the inputs.
+
+    With `own` it is asked where all that the operator writes goes to the caller of a run. What it offers takes no
+    ``out``, and its results share memory with no input, in no element with each other, and with an earlier
+    result only when nobody holds that any more.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for type in types:
-            (_JIT_SPECIALIZERS if jit else _SPECIALIZERS)[type] = function
+            _specializers(jit, own)[type] = function
         return function
 
     return decorate
@@ -118,6 +124,14 @@ def find_kernel(type: str, place_kind: str, rows: bool = False) -> Kernel | None
     return table.get((type, place_kind)) or table.get((type, None))
 
 
-def find_specializer(type: str, jit: bool = False) -> Callable[..., Callable[..., Any] | None] | None:
+def find_specializer(
+    type: str, jit: bool = False, own: bool = False
+) -> Callable[..., Callable[..., Any] | None] | None:
     """The function that `specialize` registered for an operator type, or None."""
-    return (_JIT_SPECIALIZERS if jit else _SPECIALIZERS).get(type)
+    return _specializers(jit, own).get(type)
+
+
+def _specializers(jit: bool, own: bool) -> dict[str, Callable[..., Callable[..., Any] | None]]:
+    if own:
+        return _OWN_JIT_SPECIALIZERS if jit else _OWN_SPECIALIZERS
+    return _JIT_SPECIALIZERS if jit else _SPECIALIZERS

@@ -31,6 +31,7 @@ from minigraph.errors import (
     suggest,
 )
 from minigraph.feeding import prepare_feed
+from minigraph.handing import hand_out
 from minigraph.inference import blame, explain
 from minigraph.ir import Program, Variable
 from minigraph.kernels.jit import is_available as is_jit_available
@@ -105,6 +106,7 @@ def lower(
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
     may_raise = any(op.type == NONFINITE_GUARD and op.attr("policy") == "raise" for op in private.global_block().ops)
     form_arenas(steps)
+    hand_out(steps, place, jit)
     layout = place_values(steps)
     compiled = generate(steps, place, layout, profiler.is_active(place), jit)
     replaced = set(compiled.replaces)

@@ -274,6 +274,8 @@ class _Assembler:
         """What to call: the kernel, or a quicker function for these shapes; steps that are alike share it."""
         if step.call is not None:  # `while` is a keyword
             return Function(self.run_body(step), f"run_{step.op.type}", True, {})
+        if step.handed is not None:
+            return Function(step.handed, f"own_{step.op.type}", False, {})
         op, kernel = step.op, step.kernel
         types = tuple(map(_types, step.inputs)), tuple(map(_types, step.outputs))
         # As text, attributes are told apart to the bit.
@@ -296,15 +298,20 @@ class _Assembler:
         offers = [(kind, offer) for kind, offer in found if offer is not None]
         if not offers or not all(v.has_known_size for v in (*step.values_read(), *step.values_written())):
             return None
-        arguments = [
-            None if v is None else [_type_of(each) for each in v if each] if isinstance(v, list) else _type_of(v)
-            for v in step.inputs
-        ]
+        arguments = types_of_inputs(step)
         for kind, offer in offers:
             function = offer(self.place.xp, *arguments, **keywords)
             if function is not None:
                 return Function(function, f"{kind}_{step.op.type}", False, {})
         return None
+
+
+def types_of_inputs(step: Step) -> list[Any]:
+    """What a specializer sees of what `step` reads."""
+    return [
+        None if v is None else [_type_of(each) for each in v if each] if isinstance(v, list) else _type_of(v)
+        for v in step.inputs
+    ]
 
 
 def _types(entry: Value | Sequence[Value | None] | None) -> Any:

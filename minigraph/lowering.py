@@ -74,6 +74,8 @@ class Step:
     """What it joins or splits is in its places already."""
     targets: list[Joined | None] | None = None
     """By slot, the vectors that are written in place of the values, where a kernel gets all its lists as vectors."""
+    handed: Callable[..., Any] | None = None
+    """What stands in for the kernel because all results go to the caller, see `minigraph.handing`."""
     call: Call | None = None
     """For an operator of control flow, what it does with its sub-block."""
     body: Steps | None = None

@@ -17,6 +17,7 @@ import numpy as np
 
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.clip import clipped_by, factor_for, scale_all_down
+from minigraph.kernels.clip_to_keep import ClipToKeep
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import name_of, or_kernel, vectors
@@ -113,6 +114,27 @@ def clip_by_global_norm(xp, xs, clip_norm, *, p, strict):
         return clipped_by(np, xs, clip_norm, *loops.norm(xs), strict, out, loops.multiply)
 
     return or_kernel(clip, "clip_by_global_norm", {"p": p, "strict": strict})
+
+
+@specialize("clip_by_global_norm", jit=True, own=True)
+def clip_by_global_norm_to_keep(xp, xs, clip_norm, *, p, strict):
+    loops = _loops_for(xs) if p == 2 else None
+    if loops is None:
+        return None
+
+    def norm_of(arrays, joined):
+        try:
+            return loops.norm(joined)
+        except TypeError:  # see `or_kernel`
+            return norm(np, arrays, p, joined)
+
+    def scale_all(xs, number, outs):
+        try:
+            return loops.multiply(xs, number, outs)
+        except TypeError:
+            return [np.multiply(x, number, out=out) for x, out in zip(xs, outs, strict=True)]
+
+    return ClipToKeep(xs, norm_of, strict, scale_all)
 
 
 @specialize("clip_by_norm", jit=True)

@@ -1,0 +1,95 @@
+"""Clipping by a joint norm whose results go to the caller: one vector for all short arrays, handed out in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from minigraph.kernels.clip import clipped_by
+from minigraph.kernels.handing import Reused, views
+from minigraph.kernels.norm import SHORT, norm
+from minigraph.kernels.registry import specialize
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Arrays from `start` to before `end` that are clipped as one: several short ones, or any one."""
+
+    start: int
+    end: int
+    shapes: Sequence[tuple[int, ...]]
+    memory: Reused
+
+    @property
+    def is_joined(self) -> bool:
+        return len(self.shapes) > 1
+
+
+class ClipToKeep:
+    """``clip_by_global_norm`` for arrays of these types, with results that share no memory with what is clipped.
+
+    Parameters
+    ----------
+    types : sequence of types
+    norm_of : callable
+        Of the arrays, and of the arrays with the short ones joined, the joint norm as two factors.
+    strict : bool
+    scale_all : callable, optional
+        See `minigraph.kernels.clip.clipped_by`.
+    """
+
+    def __init__(
+        self,
+        types: Sequence[Any],
+        norm_of: Callable[[Sequence[Any], Sequence[Any]], tuple[Any, Any]],
+        strict: bool,
+        scale_all: Callable[..., Any] | None = None,
+    ) -> None:
+        self._norm_of, self._strict, self._scale_all = norm_of, strict, scale_all
+        self._runs = _runs(types)
+
+    def __call__(self, xs: Sequence[Any], clip_norm: Any) -> tuple[list[Any], Any]:
+        parts, outs = [], []
+        for run in self._runs:
+            vector = run.memory.take()
+            if run.is_joined:
+                np.concatenate(xs[run.start : run.end], axis=None, out=vector)
+                parts.append(vector)
+                outs.append(vector)
+            else:
+                parts.append(xs[run.start])
+                outs.append(vector.reshape(run.shapes[0]))
+        scale, ratio = self._norm_of(xs, parts)
+        _, total = clipped_by(np, parts, clip_norm, scale, ratio, self._strict, (outs, None), self._scale_all)
+        results: list[Any] = []
+        for run, out in zip(self._runs, outs, strict=True):
+            results += views(out, run.shapes) if run.is_joined else [out]
+        return results, total
+
+
+def _runs(types: Sequence[Any]) -> list[_Run]:
+    """Neighbours of one dtype that are short together, as `minigraph.kernels.norm.short_joined` has it."""
+    found: list[_Run] = []
+    start = 0
+    for kind, group in groupby(types, key=_kind_if_short):
+        shapes = [each.shape for each in group]
+        whole = [shapes] if kind is not None else [[shape] for shape in shapes]
+        for each in whole:
+            memory = Reused(sum(map(prod, each)), types[start].dtype)
+            found.append(_Run(start, start + len(each), each, memory))
+            start += len(each)
+    return found
+
+
+def _kind_if_short(each: Any) -> str | None:
+    return each.dtype.str if prod(each.shape) <= SHORT else None
+
+
+@specialize("clip_by_global_norm", own=True)
+def clip_by_global_norm(xp, xs, clip_norm, *, p, strict):
+    return ClipToKeep(xs, lambda arrays, joined: norm(np, arrays, p, joined), strict)

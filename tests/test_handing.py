@@ -1,0 +1,202 @@
+"""Gradients that go in and come out clipped: the caller's own, in memory that is used again when nobody holds it."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jit_support import needs_numba
+from pass_laws import assert_same_bits
+from test_threads import at_the_same_time
+
+import minigraph as fluid
+from minigraph.errors import ExecutionError
+from minigraph.interpreter import Interpreter
+from minigraph.kernels import handing
+from minigraph.kernels.handing import Reused, views
+
+SHAPES = [(3,), (3,), (2, 2), (9000,), (3,), (0, 4), (100, 100), (8193,), (1,), (5, 1, 2), (5, 1, 2)]
+WITH_AND_WITHOUT_JIT = pytest.mark.parametrize("jit", [False, pytest.param(True, marks=needs_numba)])
+
+
+class Clip:
+    """A program that clips what is fed, and all it clips fetched."""
+
+    def __init__(
+        self, dtypes=("float32",), shapes=SHAPES, max_norm=1.0, p=2.0, strict=False, kind=fluid.Executor, **how
+    ):
+        self.main, self.executor, self.scope = fluid.Program(), kind(fluid.CPUPlace(), **how), fluid.Scope()
+        rng = np.random.default_rng(0)
+        block = self.main.global_block()
+        self.feed, self.fetch = {}, []
+        with fluid.program_guard(self.main, fluid.Program()), fluid.unique_name.guard():
+            bound = fluid.layers.fill_constant([1], "float64", max_norm)
+            for i, (shape, dtype) in enumerate(zip(shapes, itertools.cycle(dtypes), strict=False)):
+                fluid.data(f"g{i}", list(shape), dtype)
+                self.fetch.append(block.create_var(f"c{i}", list(shape), dtype))
+                self.feed[f"g{i}"] = rng.uniform(-1, 1, shape).astype(dtype)
+            self.norm = block.create_var("norm", [1], "float64")
+            block.append_op(
+                "clip_by_global_norm", {"X": list(self.feed), "ClipNorm": bound},
+                {"Out": self.fetch, "Norm": self.norm}, {"p": p, "strict": strict},
+            )  # fmt: skip
+
+    def run(self, factor=1, **feed):
+        feed = {name: (x * factor).astype(x.dtype) for name, x in self.feed.items()} | feed
+        return self.executor.run(self.main, feed, [*self.fetch, self.norm], scope=self.scope)
+
+
+def assert_like_interpreter(factor=1, feed=None, **how):
+    mine, truth = Clip(**how), Clip(kind=Interpreter, **{name: x for name, x in how.items() if name != "jit"})
+    for _ in range(3):  # memory is used again
+        found = dict(enumerate(mine.run(factor, **(feed or {}))))
+        assert_same_bits(found, dict(enumerate(truth.run(factor, **(feed or {})))))
+    (plan,) = mine.executor._plans.values()
+    assert "own_clip_by_global_norm" in plan.compiled.source
+
+
+@pytest.mark.parametrize("max_norm", [1e-3, 1.0, 1e6, 1e-36])
+@pytest.mark.parametrize("dtypes", [("float32",), ("float64",), ("float16",), ("float32", "float32", "float64")])
+def test_clipped_gradients_have_the_bits_of_the_interpreter(dtypes, max_norm):
+    assert_like_interpreter(dtypes=dtypes, max_norm=max_norm, jit=False)
+
+
+@pytest.mark.parametrize("p", [1.0, 3.0, np.inf])
+def test_other_norms_have_the_bits_of_the_interpreter(p):
+    assert_like_interpreter(p=p, jit=False)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30, 1e-40, 0.0])
+@pytest.mark.parametrize("name", ["g0", "g3"])
+@pytest.mark.parametrize("strict", [False, True])
+def test_special_values_have_the_bits_of_the_interpreter(name, value, strict):
+    size = {"g0": (3,), "g3": (9000,)}[name]
+    feed = {name: np.full(size, value, "float32")}
+    assert_like_interpreter(feed=feed, strict=strict, jit=False)
+
+
+def test_extreme_doubles_have_the_bits_of_the_interpreter():
+    assert_like_interpreter(1e200, dtypes=["float64"], jit=False)
+    assert_like_interpreter(1e-200, dtypes=["float64"], max_norm=1e-202, jit=False)
+
+
+def test_elements_that_are_not_side_by_side_are_clipped_as_well():
+    backwards = {"g3": np.linspace(-1, 1, 9000, dtype="float32")[::-1], "g2": np.eye(2, 4, dtype="float32")[:, ::2]}
+    assert_like_interpreter(feed=backwards, jit=False)
+
+
+@needs_numba
+@pytest.mark.parametrize("max_norm", [1e-3, 1e6])
+@pytest.mark.parametrize("dtypes", [("float32",), ("float64",), ("float32", "float64")])
+def test_compiled_sums_agree_with_the_interpreter(dtypes, max_norm):
+    found = Clip(dtypes, max_norm=max_norm, jit=True).run()
+    for a, b in zip(found, Clip(dtypes, max_norm=max_norm, kind=Interpreter).run(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+@needs_numba
+def test_compiled_sums_are_not_asked_of_arrays_that_they_do_not_take():
+    odd = {"g3": np.linspace(-1, 1, 9000, dtype="float32")[::-1], "g6": np.ones((100, 100), "float32")}
+    odd["g6"].flags.writeable = False
+    found = Clip(jit=True).run(**odd)
+    for a, b in zip(found, Clip(kind=Interpreter).run(**odd), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_a_bad_threshold_is_refused():
+    with pytest.raises(ExecutionError, match="ClipNorm must be positive, got -1"):
+        Clip(max_norm=-1.0, strict=True).run()
+
+
+@WITH_AND_WITHOUT_JIT
+@pytest.mark.parametrize("max_norm", [1.0, 1e6])
+def test_results_share_no_element_with_each_other_or_the_feed(max_norm, jit):
+    clip = Clip(max_norm=max_norm, jit=jit)
+    feed = {name: x.copy() for name, x in clip.feed.items()}
+    first, second = (clip.executor.run(clip.main, feed, clip.fetch * 2, scope=clip.scope) for _ in range(2))
+    for a, b in itertools.combinations([*first, *second, *feed.values()], 2):
+        assert not np.shares_memory(a, b)
+    for each in first:
+        each[...] = 7
+    assert all((each != 7).all() for each in second)
+    assert all((each == clip.feed[name]).all() for name, each in feed.items())
+
+
+@WITH_AND_WITHOUT_JIT
+@given(st.lists(st.sets(st.integers(0, len(SHAPES) - 1)), max_size=8))
+def test_what_is_held_is_never_written_over(jit, held_by_run):
+    clip, held = _CLIPS.setdefault(jit, Clip(jit=jit)), []
+    for number, positions in enumerate(held_by_run):
+        results = clip.run(number + 1)
+        held += [(results[i].reshape(-1)[::2], results[i].reshape(-1)[::2].copy()) for i in sorted(positions)]
+        del results
+    assert all((view == copy).all() for view, copy in held)
+
+
+_CLIPS: dict = {}
+
+
+def address(array):
+    return array.__array_interface__["data"][0]
+
+
+@pytest.mark.skipif(handing._ALONE is None, reason="references are not counted, or by each thread for itself")
+def test_memory_that_nobody_holds_is_used_again():
+    clip = Clip(jit=False)
+    addresses = {tuple(address(x) for x in clip.run()[: len(SHAPES)]) for _ in range(5)}
+    assert len(addresses) == 1
+
+
+HOLDERS = {
+    "view": lambda x: x[3:5], "view of a view": lambda x: x[3:50][::2], "shape": lambda x: x.reshape(4, 25),
+    "buffer": memoryview, "other type": lambda x: x.view("uint8"), "base": lambda x: x[:1].base,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("hold", HOLDERS)
+def test_memory_is_not_used_again_while_something_holds_it(hold):
+    memory = Reused(100, np.dtype("float32"))
+    held = HOLDERS[hold](memory.take())
+    before = bytes(held)
+    for _ in range(3):
+        memory.take().fill(7)
+    assert bytes(held) == before
+
+
+def test_memory_is_always_fresh_where_references_are_not_counted(monkeypatch):
+    monkeypatch.setattr(handing, "_ALONE", None)
+    memory = Reused(1000, np.dtype("float32"))
+    first, second = memory.take(), memory.take()
+    assert address(first) != address(second)
+    assert not memory._blocks
+
+
+def test_little_memory_is_kept():
+    memory = Reused(10, np.dtype("float32"))
+    held = [memory.take() for _ in range(10)]
+    assert len({address(each) for each in held}) == 10
+    assert len(memory._blocks) == 2
+
+
+def test_parts_of_a_vector_have_their_shapes():
+    shapes = [(2,), (2,), (), (), (0, 3), (1, 2, 2), (2,)]
+    parts = views(np.arange(12.0), shapes)
+    assert [part.shape for part in parts] == shapes
+    assert np.concatenate(parts, axis=None).tolist() == list(range(12))
+    assert all(isinstance(part, np.ndarray) and part.base is parts[0].base for part in parts)
+
+
+@WITH_AND_WITHOUT_JIT
+def test_runs_in_several_threads_get_memory_of_their_own(jit):
+    clip = Clip(jit=jit)
+    expected = [[x.tobytes() for x in clip.run(number + 1)] for number in range(4)]
+
+    def work(number):
+        found = []
+        for _ in range(50):
+            results = clip.run(number + 1)
+            found.append([x.tobytes() for x in results] == expected[number])
+        return all(found)
+
+    assert at_the_same_time([lambda n=n: work(n) for n in range(4)]) == [True] * 4
