@@ -58,6 +58,7 @@ from minigraph.io.state_dicts import load_dygraph, save_dygraph
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
 from minigraph.layers.io import fluid_data as data
 from minigraph.layers.nn import fluid_embedding as embedding
+from minigraph.lod_tensor import LoDTensorArray, create_lod_tensor, create_random_int_lodtensor
 from minigraph.name_scope import name_scope
 from minigraph.param_attr import ParamAttr
 from minigraph.place import CPUPlace, CUDAPlace, cpu_places, cuda_places, is_compiled_with_cuda
@@ -154,6 +155,7 @@ __all__ = [
     "Executor",
     "Interpreter",
     "LoDTensor",
+    "LoDTensorArray",
     "MinigraphError",
     "Operator",
     "ParamAttr",
@@ -181,7 +183,9 @@ __all__ = [
     "concat",
     "core",
     "cpu_places",
+    "create_lod_tensor",
     "create_parameter",
+    "create_random_int_lodtensor",
     "cuda_places",
     "data",
     "dataset",

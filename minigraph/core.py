@@ -2,13 +2,15 @@
 
 from typing import Any
 
+from minigraph.errors import EOFException
+from minigraph.lod_tensor import LoDTensorArray
 from minigraph.place import CPUPlace, CUDAPlace, is_compiled_with_cuda
 from minigraph.scope import LoDTensor, Scope, SelectedRows
 from minigraph.types import DType, VarKind
 
 __all__ = [
-    "CPUPlace", "CUDAPlace", "DType", "LoDTensor", "Scope", "SelectedRows", "VarDesc", "VarKind",
-    "is_compiled_with_cuda",
+    "CPUPlace", "CUDAPlace", "DType", "EOFException", "LoDTensor", "LoDTensorArray", "Scope", "SelectedRows",
+    "VarDesc", "VarKind", "is_compiled_with_cuda",
 ]  # fmt: skip
 
 

@@ -87,6 +87,28 @@ class DataFeeder:
                 column.append(value)
         return {field.name: field.batch(column) for field, column in zip(self._fields, columns, strict=True)}
 
+    def feed_parallel(
+        self, iterable: Iterable[Iterable[Sequence[Any]]], num_places: int | None = None
+    ) -> Iterator[dict[str, NDArray[Any]]]:
+        """`feed` each of several mini-batches, one for each place.
+
+        Parameters
+        ----------
+        iterable : iterable of mini-batches
+        num_places : int, optional
+            Default: 1, the one place that a program runs on.
+
+        Raises
+        ------
+        DataError
+            If there are not as many mini-batches as places.
+        """
+        places, batches = num_places or 1, list(iterable)
+        if len(batches) != places:
+            raise DataError(f"feed_parallel: got {len(batches)} mini-batches for {places} places")
+        for rows in batches:
+            yield self.feed(rows)
+
     def decorate_reader(
         self,
         reader: Reader[Iterable[Sequence[Any]]],

@@ -117,6 +117,10 @@ class FeedError(MinigraphError, ValueError):
     """What was fed does not fit the program."""
 
 
+class EOFException(MinigraphError, EOFError):
+    """A `minigraph.io.DataLoader` that feeds a program has no batch left."""
+
+
 class ExecutionError(MinigraphError, RuntimeError):
     """A program failed while it ran."""
 

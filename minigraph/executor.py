@@ -239,6 +239,8 @@ class Executor:
             A fetched name is unknown.
         ExecutionError
             A persistable variable has no value (was the startup program run?), or a kernel failed.
+        EOFException
+            A `minigraph.io.DataLoader` that feeds the program has no batch left.
         """
         if self._closed:
             raise ProgramError("this Executor was closed", site=caller_site(), hint="Make a new one.")
@@ -252,6 +254,8 @@ class Executor:
             plan, feeds, names = familiar
             return _results(self._run_plan(plan, program, feeds, scope), self.place, return_numpy, names)
         names = fetch_names(program, fetch_list)
+        for loader in program.loaders:
+            feed = loader.fill(feed)
         if self.cuda_graph and (sent := self._send_feed(program, feed, names)) is not None:
             feeds, used = sent
             try:

@@ -10,6 +10,7 @@ import numpy as np
 from minigraph.errors import FeedError, WrongTypeError, caller_site, suggest
 from minigraph.ir import Program, Variable
 from minigraph.place import Place
+from minigraph.scope import LoDTensor
 from minigraph.types import same_shape
 
 
@@ -51,6 +52,7 @@ def _as_array(var: Variable, value: Any, place: Place) -> Any:
     if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__"):
         array = value
     elif hasattr(value, "__array__"):
+        _refuse_sequences(var, value)
         array = np.asarray(value)
     else:
         array = _from_python(var, value)
@@ -61,6 +63,16 @@ def _as_array(var: Variable, value: Any, place: Place) -> Any:
     if var.shape is not None and (var.is_data or var.persistable):
         _check_shape(var, array.shape)
     return place.to_device(array)
+
+
+def _refuse_sequences(var: Variable, tensor: Any) -> None:
+    if isinstance(tensor, LoDTensor) and tensor.lod():
+        raise FeedError(
+            f"{var.name}: the tensor fed has sequences, of lengths {tensor.recursive_sequence_lengths()!s:.80}, which "
+            "no operator would heed",
+            site=caller_site(),
+            hint="Pad the sequences to one length, or feed np.array(tensor) for the rows alone.",
+        )
 
 
 def _from_python(var: Variable, value: Any) -> np.ndarray[Any, Any]:

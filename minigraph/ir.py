@@ -73,6 +73,8 @@ class Program:
         """How many times gradients were appended; later passes give their gradients other names."""
         self.roots: tuple[str, ...] | None = None
         """In an executor's private copy: whose values are fetched. None: a later run may fetch any variable."""
+        self.loaders: list[Any] = []
+        """What feeds variables in each run; see `minigraph.io.DataLoader`. It is no part of the computation."""
 
     @property
     def num_blocks(self) -> int:
@@ -165,6 +167,7 @@ class Program:
         twin._random_seed = self._random_seed
         twin.backward_passes = self.backward_passes
         twin.roots = self.roots
+        twin.loaders = list(self.loaders)
         twin.current_block_idx = self.current_block_idx
         for block in self.blocks:
             copied = twin.blocks[0]

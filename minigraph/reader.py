@@ -12,7 +12,7 @@ import math
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -28,6 +28,7 @@ __all__ = [
     "compose",
     "firstn",
     "map_readers",
+    "multiprocess_reader",
     "shuffle",
     "xmap_readers",
 ]
@@ -284,6 +285,36 @@ def xmap_readers(
             results.close()
 
     return mapped_reader
+
+
+def multiprocess_reader(readers: Sequence[Reader[Any]], use_pipe: bool = True, queue_size: int = 1000) -> Reader[Any]:
+    """Read several readers at once, each in a process of its own.
+
+    Parameters
+    ----------
+    readers : sequence of callable
+        Their samples must be such as can be pickled.
+    use_pipe : bool
+        Take samples from the readers in turn; else as they come.
+    queue_size : int
+        Accepted because fluid has it; a process waits once its pipe is full.
+
+    Raises
+    ------
+    WrongTypeError
+        If `readers` is no list or tuple of functions, or empty.
+    DataError
+        When a reader has raised an error, or its process has ended otherwise.
+    """
+    if not isinstance(readers, list | tuple) or not readers or not all(map(callable, readers)):
+        raise WrongTypeError(f"multiprocess_reader takes a list of readers, got {readers!r:.80}")
+
+    def merged_reader() -> Iterator[Any]:
+        from minigraph.processes import samples_of
+
+        return samples_of(readers, in_turn=use_pipe)
+
+    return merged_reader
 
 
 def _run(reader: Reader[T]) -> Iterator[T]:

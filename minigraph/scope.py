@@ -12,33 +12,75 @@ import numpy as np
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.kernels.sparse_rows import SparseRows, dense
 from minigraph.place import CPUPlace, Place
+from minigraph.sequence_lengths import Levels, as_levels, check_levels, is_valid, lengths_of, offsets_of
 from minigraph.types import TensorType, VarKind, as_dtype
 
 
 class LoDTensor:
     """A handle on an array: reads and writes go through to where it lives.
 
-    The name is fluid's; sequences of different lengths are out of scope, so `lod` is always empty.
+    One that is made without a variable has an array of its own, none at first. It may note how its rows are grouped
+    into sequences (fluid's LoD), which no operator of minigraph heeds: `Executor.run` does not take such a tensor.
+
+    Examples
+    --------
+    >>> tensor = LoDTensor()
+    >>> tensor.set([[1.0], [2.0], [3.0]], CPUPlace())
+    >>> tensor.set_recursive_sequence_lengths([[2, 1]])
+    >>> tensor.shape(), tensor.lod()
+    ([3, 1], [[0, 2, 3]])
     """
 
-    def __init__(self, holder: ScopeVariable | _ValuesOfRows) -> None:
-        self._holder = holder
+    def __init__(self, holder: ScopeVariable | _ValuesOfRows | None = None) -> None:
+        self._holder = ScopeVariable("the tensor", np.zeros(0, np.float32)) if holder is None else holder
 
     def set(self, array: Any, place: Place | None = None) -> None:
         """Replace the value by a copy of `array`, kept on `place` (default: where the value is now)."""
         target = place or self._holder.place
         # A fresh array of our own: updates are made in place and must not reach the caller's.
-        self._holder.value = target.xp.array(array)
+        value = target.xp.array(array)
+        lod = self._holder.lod
+        self._holder.value = value
         self._holder.place = target
+        self._holder.lod = lod
 
     def shape(self) -> list[int]:
         return list(self._value().shape)
 
-    def lod(self) -> list[Any]:
-        return []
+    def lod(self) -> list[list[int]]:
+        """Where sequences begin and end: for each level, outermost first, their offsets."""
+        return [list(level) for level in self._holder.lod]
 
-    def recursive_sequence_lengths(self) -> list[Any]:
-        return []
+    def set_lod(self, lod: Any) -> None:
+        """Note how rows are grouped into sequences, as offsets.
+
+        Raises
+        ------
+        ProgramError
+            If they do not fit each other or the number of rows. Nothing is changed then.
+        """
+        self._group(as_levels(lod, "the offsets of sequences"))
+
+    def recursive_sequence_lengths(self) -> list[list[int]]:
+        """`lod` as lengths."""
+        return [list(level) for level in lengths_of(self._holder.lod)]
+
+    def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Any) -> None:
+        """`set_lod` with lengths."""
+        self._group(offsets_of(as_levels(recursive_sequence_lengths, "the lengths of sequences")))
+
+    def has_valid_recursive_sequence_lengths(self) -> bool:
+        """Whether `lod` fits the number of rows, which `set` may have changed."""
+        return is_valid(self._holder.lod, self._rows())
+
+    def _group(self, offsets: Levels) -> None:
+        if offsets:
+            check_levels(offsets, self._rows())
+        self._holder.lod = offsets
+
+    def _rows(self) -> int:
+        shape = self._value().shape
+        return int(shape[0]) if shape else 0
 
     def _value(self) -> Any:
         if is_rows(self._holder.value):
@@ -177,13 +219,15 @@ class Changes:
 class ScopeVariable:
     """A named slot of a scope; `value` is None until something is stored."""
 
-    __slots__ = ("_changes", "_value", "name", "place")
+    __slots__ = ("_changes", "_value", "lod", "name", "place")
 
     def __init__(
         self, name: str, value: Any = None, place: Place | None = None, changes: Changes | None = None
     ) -> None:
         self.name = name
         self._value = value
+        self.lod: Levels = ()
+        """How rows are grouped into sequences; nothing is known of that once there is another value."""
         self.place: Place = place or CPUPlace()
         self._changes = changes or Changes()
 
@@ -194,6 +238,7 @@ class ScopeVariable:
     @value.setter
     def value(self, value: Any) -> None:
         self._value = value
+        self.lod = ()
         self._changes.add()
 
     def get_tensor(self) -> LoDTensor:
@@ -209,6 +254,7 @@ class _ValuesOfRows:
     def __init__(self, holder: ScopeVariable) -> None:
         self._holder = holder
         self.name = holder.name
+        self.lod: Levels = ()
 
     @property
     def value(self) -> Any:

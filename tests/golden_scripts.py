@@ -430,6 +430,48 @@ def attention(fluid):
     return {"losses": losses, "outs": outs}
 
 
+@script
+def loaders(fluid):
+    """The same training with a loop over a DataLoader, with one that feeds the program, and with PyReader."""
+    rows = [(x.ravel()[:6], x.sum() > 0) for x, _ in pictures(22, 1, 3, 2, seed=9)]
+
+    def samples():
+        for x, y in rows:
+            yield x, [int(y)]
+
+    found = {}
+    for kind in ("loop", "feeding", "reader"):
+        main, startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(main, startup):
+            x = fluid.data("x", [None, 6], "float32")
+            y = fluid.data("y", [None, 1], "int64")
+            if kind == "reader":
+                loader = fluid.io.PyReader(feed_list=[x, y], capacity=4)
+                loader.decorate_sample_list_generator(fluid.io.batch(samples, 5), fluid.cpu_places())
+            else:
+                loader = fluid.io.DataLoader.from_generator(
+                    feed_list=[x, y], capacity=4, iterable=kind == "loop", use_double_buffer=True
+                )
+                loader.set_sample_generator(samples, batch_size=5, drop_last=kind == "loop", places=fluid.cpu_places())
+            predict = fluid.layers.fc(x, 2, act="softmax", param_attr="w", bias_attr="b")
+            loss = fluid.layers.mean(fluid.layers.cross_entropy(predict, y))
+            fluid.optimizer.SGD(0.5).minimize(loss)
+        exe = begin(fluid, main, startup)
+        losses = found[kind] = []
+        for _ in range(2):
+            if kind == "feeding":
+                loader.start()
+                try:
+                    while True:
+                        losses.append(exe.run(main, fetch_list=[loss])[0])
+                except fluid.core.EOFException:
+                    loader.reset()
+            else:
+                for data in loader():
+                    losses.append(exe.run(main, feed=data, fetch_list=[loss])[0])
+    return found
+
+
 if __name__ == "__main__":
     import paddle.fluid
 

@@ -1,14 +1,16 @@
 import itertools
+import os
 import random
 import threading
 import time
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minigraph import reader
-from minigraph.errors import MinigraphError
+from minigraph.errors import DataError, MinigraphError, WrongTypeError
 
 samples = st.lists(st.integers(), max_size=30)
 
@@ -355,3 +357,56 @@ def test_an_abandoned_run_closes_the_readers_below_it():
     del run
     assert_no_threads_stay()
     assert closed.wait(20)
+
+
+def numbers_from(start, count):
+    return lambda: ((np.full(2, number), number) for number in range(start, start + count))
+
+
+def test_processes_read_in_turn_or_as_they_come():
+    readers = [numbers_from(0, 3), numbers_from(10, 1), numbers_from(20, 2)]
+    in_turn = reader.multiprocess_reader(readers)
+    for _ in range(2):
+        assert [number for _, number in in_turn()] == [0, 10, 20, 1, 21, 2]
+    found = list(reader.multiprocess_reader(readers, use_pipe=False)())
+    assert sorted(number for _, number in found) == [0, 1, 2, 10, 20, 21]
+    assert all(array.tolist() == [number] * 2 for array, number in found)
+
+
+def test_an_error_in_a_process_is_raised_with_its_lines():
+    def broken():
+        yield 1
+        raise KeyError("oops")
+
+    samples = reader.multiprocess_reader([broken])()
+    assert next(samples) == 1
+    with pytest.raises(DataError, match=r"a reader has raised an error(.|\n)*in broken(.|\n)*KeyError: 'oops'"):
+        next(samples)
+
+
+def test_the_sudden_end_of_a_process_is_an_error_and_not_the_end_of_the_samples():
+    def ending():
+        yield 1
+        os._exit(3)
+
+    with pytest.raises(DataError, match="has ended before the reader did"):
+        list(reader.multiprocess_reader([ending, numbers_from(0, 2)], use_pipe=False)())
+
+
+def test_an_abandoned_run_takes_its_processes_with_it():
+    def endless():
+        yield os.getpid()
+        yield from itertools.repeat(b"x" * 1000)
+
+    samples = reader.multiprocess_reader([endless])()
+    process = next(samples)
+    os.kill(process, 0)
+    samples.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+def test_processes_need_readers():
+    for wrong in ([], numbers_from(0, 1), [range(3)]):
+        with pytest.raises(WrongTypeError, match="takes a list of readers"):
+            reader.multiprocess_reader(wrong)

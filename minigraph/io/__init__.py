@@ -4,9 +4,10 @@ Files are in the layouts of Paddle 1.8.5, which reads what is written here and w
 safetensors format, which is recommended for new files. What is always true: a file is written whole or not at all;
 reading a file runs nothing that it holds; a damaged or unfitting file is an error that says so, and changes nothing.
 
-The readers of `minigraph.reader` are here too, as in fluid.
+`DataLoader` and the readers of `minigraph.reader` are here too, as in fluid.
 """
 
+from minigraph.io.data_loader import DataLoader, PyReader, default_collate_fn
 from minigraph.io.inference_model import load_inference_model, save_inference_model
 from minigraph.io.program_desc import deserialize_program, serialize_program
 from minigraph.io.programs import load, load_program_state, save, set_program_state
@@ -34,15 +35,16 @@ from minigraph.reader import (
     compose,
     firstn,
     map_readers,
+    multiprocess_reader,
     shuffle,
     xmap_readers,
 )
 
 __all__ = [
-    "ComposeNotAligned", "batch", "buffered", "cache", "chain", "compose", "deserialize_program", "firstn",
-    "get_program_parameter", "get_program_persistable_vars", "is_belong_to_optimizer", "is_parameter", "is_persistable",
-    "load", "load_dygraph", "load_inference_model", "load_params", "load_persistables", "load_program_state",
-    "load_safetensors", "load_vars", "map_readers", "save", "save_dygraph", "save_inference_model", "save_params",
-    "save_persistables", "save_safetensors", "save_vars", "serialize_program", "set_program_state", "shuffle",
-    "xmap_readers",
+    "ComposeNotAligned", "DataLoader", "PyReader", "batch", "buffered", "cache", "chain", "compose",
+    "default_collate_fn", "deserialize_program", "firstn", "get_program_parameter", "get_program_persistable_vars",
+    "is_belong_to_optimizer", "is_parameter", "is_persistable", "load", "load_dygraph", "load_inference_model",
+    "load_params", "load_persistables", "load_program_state", "load_safetensors", "load_vars", "map_readers",
+    "multiprocess_reader", "save", "save_dygraph", "save_inference_model", "save_params", "save_persistables",
+    "save_safetensors", "save_vars", "serialize_program", "set_program_state", "shuffle", "xmap_readers",
 ]  # fmt: skip
