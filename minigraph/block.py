@@ -32,6 +32,10 @@ Names: TypeAlias = "Variable | str | Sequence[Variable | str]"
 Pairs: TypeAlias = "Sequence[tuple[Parameter, Variable]]"
 
 
+_FIELDS = frozenset({"op_role", "op_role_var", "op_namescope"})
+"""Attributes of fluid that are fields of an `Operator`."""
+
+
 class Block:
     """Variables by name and operators in order; a sub-block sees the variables of its parents."""
 
@@ -128,8 +132,9 @@ class Block:
         """
         if name is None:
             name = self.free_name("_generated_var")
-        tensor_type = _tensor_type(name, shape, dtype)
-        _refuse_lod(name, lod_level)
+        tensor_type = None if shape is None and dtype is None else _tensor_type(name, shape, dtype)
+        if lod_level:
+            _refuse_lod(name, lod_level)
         existing = self.vars.get(name)
         if existing is not None:
             self._check_same(existing, tensor_type and tensor_type.held_as(type or existing.kind))
@@ -150,12 +155,13 @@ class Block:
 
         `fields` are those of `Parameter`. `initializer`, when given, appends its operator to this block.
         """
-        if any(not isinstance(dim, int) or dim < 0 for dim in map(_as_dim, shape)):
+        dims = tuple(map(_as_dim, shape))
+        if min(dims, default=0) < 0:
             raise ProgramError(
                 f"parameter {name}: every dimension must be known, got {list(shape)}", site=caller_site(),
                 hint="A parameter cannot depend on the batch size.",
             )  # fmt: skip
-        tensor_type = TensorType(as_dtype(dtype), tuple(map(_as_dim, shape)))
+        tensor_type = TensorType(as_dtype(dtype), dims)
         existing = self.vars.get(name)
         if existing is not None:
             if not isinstance(existing, Parameter):
@@ -236,7 +242,7 @@ class Block:
             before = self.ops[before] if before != len(self.ops) else None
         # What a pass puts in front of an operator serves that one, and has its line.
         site = (before.site if before is not None and before is self._anchor else None) or caller_site()
-        op = self._make_op(type, inputs or {}, outputs or {}, dict(attrs or {}), site)
+        op = self._make_op(type, inputs or {}, outputs or {}, attrs or {}, site)
         try:
             infer_outputs(op, self)
         except MinigraphError as error:
@@ -314,26 +320,29 @@ class Block:
         type: str,
         inputs: Mapping[str, Names],
         outputs: Mapping[str, Names],
-        attrs: dict[str, Any],
+        attrs: Mapping[str, Any],
         site: Site | None,
     ) -> Operator:
         program = self.program
+        role, role_vars, namescope = program.current_role, program._role_vars, current_name_scope()
+        if not _FIELDS.isdisjoint(attrs):
+            own = {name: value for name, value in attrs.items() if name not in _FIELDS}
+            role = Role(attrs.get("op_role", role))
+            role_vars = tuple(attrs.get("op_role_var", role_vars))
+            namescope = attrs.get("op_namescope") or namescope
+            attrs = own
         try:
             definition = definition_of(type)
-            role = Role(attrs.pop("op_role", program.current_role))
-            role_vars = tuple(attrs.pop("op_role_var", program._role_vars))
-            namescope = attrs.pop("op_namescope", None) or current_name_scope()
-            op = Operator(
+            return Operator(
                 definition,
-                _bind_slots(definition.type, definition.input_slots, inputs, "input"),
-                _bind_slots(definition.type, definition.output_slots, outputs, "output"),
-                definition.convert_attrs(attrs) if attrs or definition._required_attrs else {},
-                role=role, role_vars=role_vars, namescope=namescope, site=site,
+                _bind_slots(type, definition.input_slots, inputs, "input"),
+                _bind_slots(type, definition.output_slots, outputs, "output"),
+                definition.convert_attrs(attrs),
+                role, role_vars, namescope, site,
             )  # fmt: skip
         except MinigraphError as error:
             error.site = error.site or site
             raise
-        return op
 
     # Fluid's spellings
     _insert_op = insert
@@ -366,7 +375,7 @@ def _bind_slots(
     bound = {}
     for name, slot in slots.items():
         value = given.get(name)
-        names = _names(value)
+        names = (value.name,) if isinstance(value, Variable) else _names(value)
         if not names:
             if not slot.dispensable and not slot.intermediate:
                 raise OpError(f"{op_type}: {what} {name} is missing", hint=f"Give {what}s={{'{name}': ...}}.")
@@ -377,10 +386,13 @@ def _bind_slots(
     return bound
 
 
+_SEVERAL = (list, tuple)
+
+
 def _names(given: Names | None) -> tuple[str, ...]:
     if given is None:
         return ()
-    if isinstance(given, list | tuple):
+    if isinstance(given, _SEVERAL):
         return tuple(map(name_of, given))
     return (name_of(given),)
 
@@ -393,16 +405,15 @@ def _tensor_type(name: str, shape: Sequence[int | None] | None, dtype: Any) -> T
     if shape is None:
         return None if dtype is None else TensorType(as_dtype(dtype), ())
     dims = tuple(map(_as_dim, shape))
-    if any(dim < -1 for dim in dims):
+    if min(dims, default=0) < -1:
         raise ProgramError(
             f"{name}: a dimension must be at least 0, or -1 for unknown, got {list(shape)}", site=caller_site()
         )
     return TensorType(as_dtype("float32" if dtype is None else dtype), dims)
 
 
-def _refuse_lod(name: str, lod_level: int | None) -> None:
-    if lod_level:
-        raise ProgramError(
-            f"{name}: lod_level={lod_level}, but LoD tensors are out of scope", site=caller_site(),
-            hint="Pad the sequences to one length and feed their lengths beside them.",
-        )  # fmt: skip
+def _refuse_lod(name: str, lod_level: int) -> None:
+    raise ProgramError(
+        f"{name}: lod_level={lod_level}, but LoD tensors are out of scope", site=caller_site(),
+        hint="Pad the sequences to one length and feed their lengths beside them.",
+    )  # fmt: skip

@@ -11,6 +11,7 @@ import difflib
 import linecache
 import os
 import sys
+import types
 import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -31,24 +32,35 @@ class Site(NamedTuple):
 
 
 _IS_OURS: dict[str, bool] = {}
+_LAST_SITE = Site("", 0)
 
 
 def caller_site() -> Site | None:
-    """The innermost line on the call stack that is not minigraph's own, nor of Python's ``with``."""
-    frame = sys._getframe(1)
+    """The innermost line on the call stack that is not minigraph's own, nor of Python's ``with``.
+
+    What one line makes, one after the other, shares one object.
+    """
+    global _LAST_SITE
+    frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
         ours = _IS_OURS.get(filename)
         if ours is None:
-            # By module name, not by path: the folders passes/ and kernels/ install as parts of the package.
-            name = frame.f_globals.get("__name__", "")
-            ours = name == "minigraph" or name.startswith("minigraph.") or filename.startswith("<")
-            ours = ours or name == "contextlib"
-            _IS_OURS[filename] = ours
+            ours = _IS_OURS[filename] = _is_ours(frame)
         if not ours:
-            return Site(filename, frame.f_lineno)
-        frame = frame.f_back  # type: ignore[assignment]
+            site, line = _LAST_SITE, frame.f_lineno
+            if site.line != line or site.filename != filename:
+                site = _LAST_SITE = Site(filename, line)
+            return site
+        frame = frame.f_back
     return None
+
+
+def _is_ours(frame: types.FrameType) -> bool:
+    # By module name, not by path: the folders passes/ and kernels/ install as parts of the package.
+    name = frame.f_globals.get("__name__", "")
+    is_known = name in ("minigraph", "contextlib") or name.startswith("minigraph.")
+    return is_known or frame.f_code.co_filename.startswith("<")
 
 
 class MinigraphError(Exception):

@@ -36,26 +36,38 @@ def infer_outputs(op: Operator, block: Block) -> None:
         op._block = block
         call_of(op).settle_types()
         return
-    inputs = {}
+    local = block.vars.get
+    inputs = []
     for slot, names in op.inputs.items():
         types = []
         for name in names:
-            var = block.find_var(name) if name != EMPTY else None
-            if var is None and name != EMPTY:
-                raise NotFoundError(
-                    f"{op.type}: {slot} names {name!r}, which does not exist", hint=suggest(name, block.vars)
-                )
-            if var is not None and var.tensor_type is None:
-                raise OpError(f"{op.type}: {slot} reads {name}, which nothing has written yet")
-            types.append(var.tensor_type if var is not None else None)
-        inputs[slot] = types
-    inferred = op.definition.infer_types(inputs, op.attrs)
+            var = local(name)
+            tensor_type = None if var is None else var.tensor_type
+            types.append(tensor_type or _type_read(op, block, slot, name))
+        inputs.append((slot, tuple(types)))
+    inferred = op.definition.inferred(tuple(inputs), op.attrs)
     for slot, names in op.outputs.items():
-        if len(names) != len(inferred[slot]):
-            raise OpError(f"{op.type}: {slot} takes {len(inferred[slot])} variables here, got {len(names)}")
-        for name, tensor_type in zip(names, inferred[slot], strict=True):
-            if name != EMPTY:
+        found = inferred[slot]
+        if len(names) != len(found):
+            raise OpError(f"{op.type}: {slot} takes {len(found)} variables here, got {len(names)}")
+        for name, tensor_type in zip(names, found, strict=True):
+            var = local(name)
+            if var is not None and var.tensor_type is None:
+                var.tensor_type = tensor_type
+            elif name != EMPTY:
                 _write_type(op, block, name, tensor_type)
+
+
+def _type_read(op: Operator, block: Block, slot: str, name: str) -> TensorType | None:
+    """The type of an input, None where it is left out."""
+    if name == EMPTY:
+        return None
+    var = block.find_var(name)
+    if var is None:
+        raise NotFoundError(f"{op.type}: {slot} names {name!r}, which does not exist", hint=suggest(name, block.vars))
+    if var.tensor_type is None:
+        raise OpError(f"{op.type}: {slot} reads {name}, which nothing has written yet")
+    return var.tensor_type
 
 
 def _write_type(op: Operator, block: Block, name: str, tensor_type: TensorType) -> None:

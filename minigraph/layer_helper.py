@@ -44,8 +44,9 @@ class LayerHelper:
 
     def unary(self, op_type: str, inputs: Mapping[str, Any], out: str = "Out", **attrs: Any) -> Variable:
         """Append an operator with one output and return that."""
-        result = self.temporary()
-        self.append(op_type, inputs, {out: result}, attrs)
+        block = self.block
+        result = block.create_var(generate(f"{self.name}.tmp"))
+        block.append_op(op_type, inputs, {out: result}, attrs)
         return result
 
     def parameter(
@@ -62,6 +63,7 @@ class LayerHelper:
             return None
         name = attr.name or generate(f"{self.name}.{'b' if is_bias else 'w'}")
         initializer = attr.initializer or default_initializer or self._default_initializer(dtype, is_bias)
+        shape = tuple(shape)
         fields = attr.parameter_fields()
         main, startup = default_main_program().global_block(), default_startup_program().global_block()
         # A name used again shares the parameter: it has its start value already.

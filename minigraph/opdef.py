@@ -266,14 +266,17 @@ class OpDef:
     """Output slots whose variables may keep what they held before, or a part of it; so the operator reads them too."""
     input_slots: Mapping[str, Slot] = field(init=False)
     output_slots: Mapping[str, Slot] = field(init=False)
-    _inferred: dict[Any, dict[str, list[Any]]] = field(init=False, repr=False)
+    _inferred: dict[Any, dict[str, tuple[Any, ...]]] = field(init=False, repr=False)
     """What was inferred before, by what it was inferred from: programs have many operators on equal types."""
+    _required_attrs: tuple[str, ...] = field(init=False, repr=False)
     has_hidden_names: bool = field(init=False)
     """Whether operators may read, write or do what their slots do not say, so that rewrites leave them alone."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_slots", {slot.name: slot for slot in self.inputs})
         object.__setattr__(self, "_inferred", {})
+        required = tuple(attr.name for attr in self.attrs.values() if attr.default is REQUIRED)
+        object.__setattr__(self, "_required_attrs", required)
         object.__setattr__(self, "output_slots", {slot.name: slot for slot in self.outputs})
         object.__setattr__(self, "has_hidden_names", bool(self.updates) or SUB_BLOCK in self.attrs or self.has_effect)
 
@@ -304,14 +307,6 @@ class OpDef:
                 raise OpError(f"{self.type}: attribute {name} is missing", hint=f"Give attrs={{'{name}': ...}}.")
         return attrs
 
-    @property
-    def _required_attrs(self) -> tuple[str, ...]:
-        cached = self.__dict__.get("_required")
-        if cached is None:
-            cached = tuple(a.name for a in self.attrs.values() if a.default is REQUIRED)
-            object.__setattr__(self, "_required", cached)
-        return cached
-
     def _check_foreign_attr(self, name: str, value: Any) -> None:
         if name in HINT_ATTRS:
             return
@@ -341,18 +336,25 @@ class OpDef:
         self, inputs: Mapping[str, Sequence[TensorType | None]], attrs: Mapping[str, Any]
     ) -> dict[str, list[Any]]:
         """Output types by slot, from the input types by slot and the attributes that differ from their defaults."""
-        key = tuple([(slot, tuple(types)) for slot, types in inputs.items()]), tuple(attrs.items())
+        found = self.inferred(tuple([(slot, tuple(types)) for slot, types in inputs.items()]), attrs)
+        return {slot: list(types) for slot, types in found.items()}
+
+    def inferred(
+        self, inputs: tuple[tuple[str, tuple[TensorType | None, ...]], ...], attrs: Mapping[str, Any]
+    ) -> Mapping[str, tuple[Any, ...]]:
+        """`infer_types` of slots with their types; what it returns is shared by all that ask the same."""
+        key = inputs, tuple(attrs.items())
         found = self._inferred.get(key)
         if found is None:
-            found = self._infer_types(inputs, attrs)
+            found = self._infer_types(dict(inputs), attrs)
             if len(self._inferred) >= _MOST_INFERRED:
                 self._inferred.clear()
             self._inferred[key] = found
-        return {slot: list(types) for slot, types in found.items()}
+        return found
 
     def _infer_types(
         self, inputs: Mapping[str, Sequence[TensorType | None]], attrs: Mapping[str, Any]
-    ) -> dict[str, list[Any]]:
+    ) -> dict[str, tuple[Any, ...]]:
         args: list[Any] = []
         for slot in self.inputs:
             types = inputs.get(slot.name)
@@ -374,7 +376,7 @@ class OpDef:
         result = self.infer(*args, **full)
         results = result if type(result) is tuple else (result,)
         return {
-            slot.name: list(value) if slot.duplicable else [value]
+            slot.name: tuple(value) if slot.duplicable else (value,)
             for slot, value in zip(self.outputs, results, strict=True)
         }
 
@@ -517,16 +519,17 @@ def all_definitions() -> list[OpDef]:
 
 
 def _to_int(value: Any) -> int:
+    if type(value) is int:
+        return value
     if isinstance(value, bool) or int(value) != value:
         raise ValueError(value)
     return int(value)
 
 
 def _to_float(value: Any) -> float:
-    """As an op desc holds it: rounded to float32."""
-    if isinstance(value, str):
-        raise ValueError(value)
-    return _to_double(ctypes.c_float(float(value)).value)
+    """As an op desc holds it: rounded to float32. Text is refused, though `float` would read it."""
+    rounded = ctypes.c_float(value).value
+    return rounded if rounded == rounded else math.nan
 
 
 def _to_double(value: Any) -> float:

@@ -55,7 +55,6 @@ class Operator:
         inputs: dict[str, tuple[str, ...]],
         outputs: dict[str, tuple[str, ...]],
         attrs: dict[str, Any],
-        *,
         role: Role = Role.FORWARD,
         role_vars: tuple[str, ...] = (),
         namescope: str = "/",

@@ -64,6 +64,9 @@ class ParamAttr:
         }
 
 
+_DEFAULT = ParamAttr()
+
+
 def as_param_attr(given: Any) -> ParamAttr | None:
     """The `ParamAttr` that a ``param_attr`` argument stands for; None when it is False (no parameter wanted).
 
@@ -75,7 +78,7 @@ def as_param_attr(given: Any) -> ParamAttr | None:
         If `given` is none of these.
     """
     if given is None or given is True:
-        return ParamAttr()
+        return _DEFAULT
     if given is False:
         return None
     if isinstance(given, ParamAttr):

@@ -88,6 +88,8 @@ class VarKind(enum.Enum):
     STEP_SCOPES = "step_scopes"
     """What an operator of control flow keeps of each run of its sub-block, for the gradient."""
 
+    __hash__ = object.__hash__  # there is one of each; Enum would hash the name, in Python, for each type looked up
+
 
 class TensorType(NamedTuple):
     """Element type and shape of a tensor, and how it is held.

@@ -57,8 +57,10 @@ class Variable:
     ) -> None:
         self.block = block
         self.name = name
+        if tensor_type is not None and tensor_type.kind is not kind:
+            tensor_type = tensor_type.held_as(kind)
         self.tensor_type = tensor_type
-        self.kind = kind
+        self._kind = kind
         self._persistable = persistable
         self.stop_gradient = stop_gradient
         self.is_data = is_data
