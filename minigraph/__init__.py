@@ -37,7 +37,7 @@ from minigraph import (
 )
 from minigraph.backward import append_backward, gradients
 from minigraph.comparison import compare_gradients, compare_training
-from minigraph.compiler import BuildStrategy, CompiledProgram
+from minigraph.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from minigraph.data_feeder import DataFeeder
 from minigraph.defaults import default_main_program, default_startup_program, program_guard
 from minigraph.dygraph.base import (
@@ -60,6 +60,7 @@ from minigraph.layers.io import fluid_data as data
 from minigraph.layers.nn import fluid_embedding as embedding
 from minigraph.lod_tensor import LoDTensorArray, create_lod_tensor, create_random_int_lodtensor
 from minigraph.name_scope import name_scope
+from minigraph.parallel_executor import ParallelExecutor
 from minigraph.param_attr import ParamAttr
 from minigraph.place import CPUPlace, CUDAPlace, cpu_places, cuda_places, is_compiled_with_cuda
 from minigraph.reader import batch
@@ -152,12 +153,14 @@ __all__ = [
     "CUDAPlace",
     "CompiledProgram",
     "DataFeeder",
+    "ExecutionStrategy",
     "Executor",
     "Interpreter",
     "LoDTensor",
     "LoDTensorArray",
     "MinigraphError",
     "Operator",
+    "ParallelExecutor",
     "ParamAttr",
     "Parameter",
     "Program",

@@ -1,4 +1,4 @@
-"""Which rewrites a program is run with: fluid's `BuildStrategy` and `CompiledProgram`."""
+"""Which rewrites a program is run with: fluid's `BuildStrategy`, `ExecutionStrategy` and `CompiledProgram`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 from typing import Any
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
-from minigraph.ir import Program
+from minigraph.ir import Program, Role
 from minigraph.passes import (
     CleanUp,
     FoldConstants,
@@ -25,6 +25,8 @@ from minigraph.passes import (
     TransposeIntoMatmul,
     TransposeOnce,
 )
+from minigraph.place import Place
+from minigraph.scope import Scope
 
 
 class GradientScaleStrategy(enum.Enum):
@@ -211,6 +213,64 @@ class BuildStrategy:
         return f"<BuildStrategy {' '.join(changed) or 'as by default'}>"
 
 
+_EXECUTION: dict[str, Any] = {
+    "allow_op_delay": False,
+    "num_iteration_per_drop_scope": 100,
+    "num_iteration_per_run": 1,
+    "num_threads": 0,
+    "use_cuda": True,
+    "use_experimental_executor": True,
+    "use_thread_barrier": False,
+}
+"""Fluid's fields and their defaults."""
+
+
+class ExecutionStrategy:
+    """How fluid schedules operators on threads: accepted by `CompiledProgram.with_data_parallel`, without effect.
+
+    Attributes
+    ----------
+    num_threads, num_iteration_per_drop_scope, num_iteration_per_run : int
+        For fluid how many threads there are, after how many runs temporaries are dropped, and how often a program runs
+        within one call, which is once on a processor, whatever the number.
+    allow_op_delay, use_cuda, use_experimental_executor, use_thread_barrier : bool
+
+    Raises
+    ------
+    NotFoundError
+        When a field is set that there is none of.
+    WrongTypeError
+        When a field is set to something of another type.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> strategy = fluid.ExecutionStrategy()
+    >>> strategy.num_threads = 4
+    >>> strategy
+    <ExecutionStrategy num_threads=4>
+    """
+
+    def __init__(self) -> None:
+        self.__dict__.update(_EXECUTION)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _EXECUTION:
+            raise NotFoundError(
+                f"ExecutionStrategy has no field {name!r}", site=caller_site(), hint=suggest(name, _EXECUTION)
+            )
+        wanted = type(_EXECUTION[name])
+        if type(value) is not wanted:
+            raise WrongTypeError(f"{name} must be of type {wanted.__name__}, got {value!r:.80}", site=caller_site())
+        if name == "num_iteration_per_run" and value != 1:
+            warn(f"ExecutionStrategy.num_iteration_per_run = {value} has no effect: a call runs the program once")
+        self.__dict__[name] = value
+
+    def __repr__(self) -> str:
+        changed = [f"{name}={value!r}" for name, value in vars(self).items() if value != _EXECUTION[name]]
+        return f"<ExecutionStrategy {' '.join(changed) or 'as by default'}>"
+
+
 class CompiledProgram:
     """A program and the rewrites it is run with; `Executor.run` takes it in place of the program.
 
@@ -242,25 +302,114 @@ class CompiledProgram:
             raise WrongTypeError(
                 f"CompiledProgram needs a Program, got {type(program_or_graph).__name__}", site=caller_site()
             )
-        if build_strategy is not None and not isinstance(build_strategy, BuildStrategy):
-            raise WrongTypeError(
-                f"build_strategy must be a BuildStrategy, got {type(build_strategy).__name__}", site=caller_site()
-            )
+        _check_type("build_strategy", build_strategy, BuildStrategy)
         self.program = program_or_graph
-        strategy = build_strategy or BuildStrategy()
+        self._use(build_strategy or BuildStrategy())
+        self.is_data_parallel = False
+        self.places: list[Place] = []
+        """The one to run on, if it was given."""
+        self._shared: CompiledProgram | None = None
+        self._scope: Scope | None = None
+
+    def _use(self, strategy: BuildStrategy) -> None:
         self.passes = strategy.pipeline()
         self.jit = strategy.jit and not strategy.exact
         self.cuda_graph = strategy.cuda_graph
 
-    def with_data_parallel(self, *args: Any, **kwargs: Any) -> CompiledProgram:
-        """Out of scope: minigraph runs a program on one device.
+    def with_data_parallel(
+        self,
+        loss_name: str | None = None,
+        build_strategy: BuildStrategy | None = None,
+        exec_strategy: ExecutionStrategy | None = None,
+        share_vars_from: CompiledProgram | None = None,
+        places: Any = None,
+    ) -> CompiledProgram:
+        """Run on every place of `places`, which here is one; what is fetched is what the program computes.
+
+        Parameters
+        ----------
+        loss_name : str, optional
+            Of a program with gradients the name of its loss.
+        build_strategy : BuildStrategy, optional
+            Replaces the one that the `CompiledProgram` was made with.
+        exec_strategy : ExecutionStrategy, optional
+            Changes no result.
+        share_vars_from : CompiledProgram, optional
+            Runs with the scope of that one, whatever scope is given. It must have run already.
+        places : Place or sequence of one, optional
+            Default: that of the executor, whatever the environment says of ``CPU_NUM``.
+
+        Returns
+        -------
+        CompiledProgram
+            This one.
 
         Raises
         ------
         ProgramError
-            Always.
+            If there are several places, it was called before, or the program has gradients and no `loss_name`.
+        NotFoundError
+            If the program has no variable `loss_name`.
+        WrongTypeError
+            If an argument has the wrong type.
         """
-        raise ProgramError(
-            "with_data_parallel is out of scope: minigraph runs a program on one device", site=caller_site(),
-            hint="Run the CompiledProgram, or the program, as it is.",
-        )  # fmt: skip
+        if self.is_data_parallel:
+            raise ProgramError("with_data_parallel was called before", site=caller_site(), hint="Call it once.")
+        _check_type("build_strategy", build_strategy, BuildStrategy)
+        _check_type("exec_strategy", exec_strategy, ExecutionStrategy)
+        _check_type("share_vars_from", share_vars_from, CompiledProgram)
+        given = list(places) if isinstance(places, list | tuple) else [] if places is None else [places]
+        for place in given:
+            _check_type("a place", place, Place)
+        if len(given) > 1:
+            raise ProgramError(
+                f"with_data_parallel got {len(given)} places, but minigraph runs a program on one device",
+                details=[", ".join(map(repr, given))], site=caller_site(),
+                hint="Give one place. The mean gradient of a batch is that of its parts on several.",
+            )  # fmt: skip
+        self._check_loss(loss_name)
+        if build_strategy is not None:
+            self._use(build_strategy)
+        self.is_data_parallel, self.places, self._shared = True, given, share_vars_from
+        return self
+
+    def _check_loss(self, name: str | None) -> None:
+        block = self.program.global_block()
+        if name is None:
+            if any(op.role & Role.BACKWARD for op in block.ops):
+                raise ProgramError(
+                    "the program has gradients: with_data_parallel needs the name of its loss", site=caller_site(),
+                    hint="Write with_data_parallel(loss_name=loss.name).",
+                )  # fmt: skip
+        elif name not in block.vars:
+            raise NotFoundError(
+                f"the program has no variable {name!r} to be its loss", site=caller_site(),
+                hint=suggest(name, block.vars),
+            )  # fmt: skip
+
+    def scope_for(self, place: Place, scope: Scope) -> Scope:
+        """The scope of a run on `place` for which `scope` was given; the executor asks before each.
+
+        Raises
+        ------
+        ProgramError
+            If the program is for another place, or for the scope of one that did not run yet.
+        """
+        if self.places and self.places != [place]:
+            raise ProgramError(
+                f"the program was compiled for {self.places[0]}, the executor runs on {place}", site=caller_site(),
+                hint="Give both the same place.",
+            )  # fmt: skip
+        if self._shared is not None:
+            if self._shared._scope is None:
+                raise ProgramError(
+                    "the program given as share_vars_from did not run yet", site=caller_site(), hint="Run it before."
+                )
+            scope = self._shared._scope
+        self._scope = scope
+        return scope
+
+
+def _check_type(what: str, given: Any, wanted: type) -> None:
+    if given is not None and not isinstance(given, wanted):
+        raise WrongTypeError(f"{what} must be a {wanted.__name__}, got {given!r:.60}", site=caller_site())

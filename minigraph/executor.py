@@ -209,8 +209,8 @@ class Executor:
     ) -> list[Any]:
         """Run a program once.
 
-        Only what is fetched or persisted is computed. `feed_var_name`, `fetch_var_name`, `use_program_cache`,
-        `return_merged` and `use_prune` are accepted because fluid has them; they change nothing here.
+        Only what is fetched or persisted is computed. `feed_var_name`, `fetch_var_name`, `use_program_cache` and
+        `use_prune` are accepted because fluid has them; they change nothing here.
 
         Parameters
         ----------
@@ -224,6 +224,8 @@ class Executor:
             Where persistable variables live. Default: the global scope.
         return_numpy : bool
             Return NumPy arrays; otherwise `LoDTensor`. Selected rows are returned as `SelectedRows` in any case.
+        return_merged : bool
+            Of a program compiled `with_data_parallel`, False returns a list for each entry, with that of each place.
 
         Returns
         -------
@@ -246,16 +248,18 @@ class Executor:
             raise ProgramError("this Executor was closed", site=caller_site(), hint="Make a new one.")
         if isinstance(program, CompiledProgram):
             other = self._with(program.passes, self.jit and program.jit, self.cuda_graph or program.cuda_graph)
-            return other.run(program.program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
+            scope = program.scope_for(self.place, scope or global_scope())
+            values = other.run(program.program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
+            return [[value] for value in values] if program.is_data_parallel and not return_merged else values
         program = _check_program(program)
         scope = scope or global_scope()
+        for loader in program.loaders:
+            feed = loader.fill(feed)
         familiar = self._familiar(program, feed, fetch_list)
         if familiar is not None:
             plan, feeds, names = familiar
             return _results(self._run_plan(plan, program, feeds, scope), self.place, return_numpy, names)
         names = fetch_names(program, fetch_list)
-        for loader in program.loaders:
-            feed = loader.fill(feed)
         if self.cuda_graph and (sent := self._send_feed(program, feed, names)) is not None:
             feeds, used = sent
             try:

@@ -119,7 +119,113 @@ def test_random_numbers_go_on_from_one_program_to_the_other():
 def test_only_programs_can_be_compiled():
     with pytest.raises(WrongTypeError, match="needs a Program, got int"):
         fluid.CompiledProgram(3)
-    with pytest.raises(WrongTypeError, match="must be a BuildStrategy, got int"):
+    with pytest.raises(WrongTypeError, match="must be a BuildStrategy, got 3"):
         fluid.CompiledProgram(fluid.Program(), 3)
-    with pytest.raises(ProgramError, match="out of scope"):
-        fluid.CompiledProgram(fluid.Program()).with_data_parallel()
+
+
+# With data parallel: the numbers and the shapes are those of Paddle 1.8.5 on one place
+
+
+@pytest.fixture
+def regression():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        x, y = fluid.data("x", [None, 2]), fluid.data("y", [None, 1])
+        start = fluid.initializer.Constant(0.5)
+        predicted = fluid.layers.fc(x, 1, param_attr=fluid.ParamAttr("w", initializer=start), bias_attr=False)
+        loss = fluid.layers.mean(fluid.layers.square_error_cost(predicted, y))
+        total = fluid.layers.reduce_sum(predicted, keep_dim=True)
+        test = fluid.default_main_program().clone(for_test=True)
+        fluid.optimizer.SGD(0.1).minimize(loss)
+        exe = fluid.Executor()
+        exe.run(fluid.default_startup_program())
+        feed = {"x": np.arange(8, dtype="float32").reshape(4, 2), "y": np.ones((4, 1), "float32")}
+        yield exe, test, [predicted, loss, total], feed
+
+
+@pytest.mark.parametrize("places", [None, fluid.CPUPlace(), fluid.cpu_places(1)])
+def test_on_one_place_what_is_fetched_is_what_the_program_computes(regression, places):
+    exe, test, fetched, feed = regression
+    compiled = fluid.CompiledProgram(test)
+    assert compiled.with_data_parallel(places=places) is compiled
+    expected = [[[0.5], [2.5], [4.5], [6.5]], [11.25], [[14.0]]]
+    for given in (feed, [feed]):
+        assert [each.tolist() for each in exe.run(compiled, feed=given, fetch_list=fetched)] == expected
+    apart = exe.run(compiled, feed=feed, fetch_list=fetched, return_merged=False)
+    assert [[each.tolist() for each in places] for places in apart] == [[each] for each in expected]
+    tensors = exe.run(compiled, feed=feed, fetch_list=fetched, return_numpy=False)
+    assert all(isinstance(each, fluid.LoDTensor) for each in tensors)
+
+
+def test_on_one_place_training_is_training(regression):
+    exe, _, (_, loss, _), feed = regression
+    main = fluid.default_main_program()
+    strategy = fluid.ExecutionStrategy()
+    strategy.num_threads = 4
+    with pytest.warns(UserWarning, match="num_iteration_per_run = 3 has no effect: a call runs the program once"):
+        strategy.num_iteration_per_run = 3
+    compiled = fluid.CompiledProgram(main).with_data_parallel(loss.name, fluid.BuildStrategy(), strategy)
+    found = exe.run(compiled, feed=feed, fetch_list=[loss, "w"])
+    np.testing.assert_allclose(found[0], [11.25])
+    np.testing.assert_allclose(found[1], [[-2.0], [-2.5]], rtol=1e-6)
+
+
+def test_a_program_may_run_with_the_scope_of_another(regression):
+    exe, test, (_, loss, _), feed = regression
+    training = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(loss.name)
+    testing = fluid.CompiledProgram(test).with_data_parallel(share_vars_from=training)
+    with pytest.raises(ProgramError, match="given as share_vars_from did not run yet"):
+        exe.run(testing, feed=feed, fetch_list=[loss])
+    exe.run(training, feed=feed, fetch_list=[loss])
+    with fluid.scope_guard(fluid.Scope()):  # which holds no weights
+        np.testing.assert_allclose(exe.run(testing, feed=feed, fetch_list=[loss])[0], [390.25], rtol=1e-6)
+
+
+def test_what_running_on_every_place_cannot_do_is_refused(regression):
+    exe, test, (_, loss, _), feed = regression
+    main = fluid.default_main_program()
+    for arguments, message in [
+        ({"places": fluid.cpu_places(2)}, "2 places, but minigraph runs a program on one device"),
+        ({"loss_name": "mean_0.tmp"}, r"no variable 'mean_0.tmp' to be its loss\n  created at .*\n  Did you mean"),
+        ({}, "needs the name of its loss"),
+    ]:
+        with pytest.raises(ProgramError, match=message):
+            fluid.CompiledProgram(main).with_data_parallel(**arguments)
+    compiled = fluid.CompiledProgram(test).with_data_parallel(places=fluid.CUDAPlace(0))
+    with pytest.raises(ProgramError, match=r"compiled for CUDAPlace\(0\), the executor runs on CPUPlace\(\)"):
+        exe.run(compiled, feed=feed, fetch_list=[loss])
+    with pytest.raises(ProgramError, match="called before"):
+        compiled.with_data_parallel()
+    for name in ("build_strategy", "exec_strategy", "share_vars_from", "places"):
+        with pytest.raises(WrongTypeError, match="must be a"):
+            fluid.CompiledProgram(test).with_data_parallel(**{name: 3})
+
+
+def test_a_parallel_executor_runs_its_program_in_its_scope(regression):
+    _, test, (predicted, loss, _), feed = regression
+    training = fluid.ParallelExecutor(use_cuda=False, loss_name=loss.name)
+    assert training.device_count == 1
+    np.testing.assert_allclose(training.run(fetch_list=[loss.name], feed=feed)[0], [11.25])
+    with fluid.scope_guard(fluid.Scope()):
+        testing = fluid.ParallelExecutor(use_cuda=False, main_program=test, share_vars_from=training)
+        found = testing.run([loss.name, predicted], feed_dict=feed)
+    np.testing.assert_allclose(found[0], [390.25], rtol=1e-6)
+    np.testing.assert_allclose(found[1], [[-2.5], [-11.5], [-20.5], [-29.5]], rtol=1e-6)
+    testing.drop_local_exe_scopes()
+    for arguments in ({"num_trainers": 2}, {"trainer_id": 1}):
+        with pytest.raises(ProgramError, match="asks for what minigraph does not have"):
+            fluid.ParallelExecutor(False, loss.name, **arguments)
+    for arguments in ({"share_vars_from": 3}, {"scope": 3}):
+        with pytest.raises(WrongTypeError, match="must be a"):
+            fluid.ParallelExecutor(False, loss.name, **arguments)
+
+
+def test_fields_of_the_execution_strategy_are_those_of_fluid():
+    strategy = fluid.ExecutionStrategy()
+    assert vars(strategy) == {
+        "allow_op_delay": False, "num_iteration_per_drop_scope": 100, "num_iteration_per_run": 1, "num_threads": 0,
+        "use_cuda": True, "use_experimental_executor": True, "use_thread_barrier": False,
+    }  # fmt: skip
+    with pytest.raises(NotFoundError, match="Did you mean num_threads"):
+        strategy.num_thread = 3
+    with pytest.raises(WrongTypeError, match="num_threads must be of type int, got 'x'"):
+        strategy.num_threads = "x"

@@ -269,3 +269,13 @@ def test_a_feeder_feeds_a_batch_for_each_place(variables):
     ]
     with pytest.raises(DataError, match="1 mini-batches for 2 places"):
         list(feeder.feed_parallel([rows], 2))
+
+
+def test_a_call_that_was_made_before_still_asks_the_loader(variables):
+    loader = loader_of(variables, iterable=False).set_batch_generator(batches)
+    exe, feed = fluid.Executor(), {"x": np.ones((1, 2), "float32"), "y": np.ones((1, 1), "int64")}
+    for _ in range(3):
+        exe.run(feed=feed, fetch_list=["x"])
+    loader.start()
+    with pytest.raises(ProgramError, match="x, y is fed although"):
+        exe.run(feed=feed, fetch_list=["x"])
