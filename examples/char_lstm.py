@@ -21,7 +21,7 @@ from minigraph import layers
 TEXT = (Path(__file__).parent / "data" / "sonnets.txt").read_text()
 LETTERS = sorted(set(TEXT))
 NUMBERS = np.array([LETTERS.index(letter) for letter in TEXT])
-UNITS, LENGTH, ROWS, STEPS, RATE, THRESHOLD = 96, 40, 24, 500, 10.0, 0.5
+UNITS, LENGTH, ROWS, STEPS, RATE, THRESHOLD = 96, 40, 24, 500, 15.0, 0.5
 
 
 def step(letter, hidden, cell):
