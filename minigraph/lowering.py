@@ -15,7 +15,7 @@ from minigraph.control_flow import Call, call_of, forget_types, infer_again
 from minigraph.errors import ExecutionError, FeedError, NotFoundError, suggest
 from minigraph.ir import Block, Operator, Program, Variable, VarKind
 from minigraph.kernels import Kernel, find_kernel
-from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, Slot
+from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, Slot, definition_of
 from minigraph.sub_blocks import copy_blocks, drop_unused_blocks, reachable_blocks
 from minigraph.types import DType, TensorType
 
@@ -140,7 +140,7 @@ def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str
     for name in fetch_names:
         if block.find_var(name) is None:
             raise NotFoundError(f"fetch: the program has no variable {name!r}", hint=suggest(name, block.vars))
-    kept = needed(block, fetch_names, keeps=lambda op: op.definition.has_effect)
+    kept = needed(block, fetch_names, keeps=lambda type: definition_of(type).has_effect)
     private = Program()
     private.roots = tuple(fetch_names)
     target = private.global_block()
@@ -155,19 +155,24 @@ def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str
 
 
 def needed(
-    block: Block, fetch_names: Sequence[str], keeps: Callable[[Operator], bool] = lambda op: False
+    block: Block, fetch_names: Sequence[str], keeps: Callable[[str], bool] = lambda type: False
 ) -> list[Operator]:
-    """The operators that fetched and persistable variables depend on, and those that `keeps` names, in order."""
+    """In order, the operators that fetched and persistable variables depend on, and all of types that `keeps` names."""
+    always = {type for type in block.ops.by_type if keeps(type)}
+    lasting = {name for name, var in block.vars.items() if var.persistable}
     wanted = set(fetch_names)
     kept: list[Operator] = []
-    for op in reversed(block.ops):
-        outputs = op.output_arg_names
-        is_wanted = not wanted.isdisjoint(outputs) or any(is_persistable(block.find_var(name)) for name in outputs)
-        if not is_wanted and not keeps(op):
+    for op in reversed(block.ops[:]):
+        hides = op.definition.has_hidden_names
+        outputs = [op.output_arg_names] if hides else op.outputs.values()
+        if not any(name in wanted or name in lasting for names in outputs for name in names) and op.type not in always:
             continue
         kept.append(op)
-        wanted.difference_update(outputs)
-        wanted.update(op.input_arg_names)
+        for names in outputs:
+            wanted.difference_update(names)
+        for names in [op.input_arg_names] if hides else op.inputs.values():
+            wanted.update(names)
+        wanted.discard(EMPTY)
     kept.reverse()
     return kept
 

@@ -1,11 +1,12 @@
 """The ordered operators of a block: a doubly linked list that can also be indexed.
 
-Inserting and removing at a known operator is O(1). Indexing builds a list once and keeps it until the next change.
+Inserting and removing at a known operator is O(1). Indexing builds a list once and keeps it until the next change, and
+so does asking for the operators of a type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
@@ -15,13 +16,14 @@ if TYPE_CHECKING:
 class OpList(Sequence["Operator"]):
     """Operators linked through their fields ``_prev`` and ``_next``."""
 
-    __slots__ = ("_array", "_head", "_length", "_tail")
+    __slots__ = ("_array", "_by_type", "_head", "_length", "_tail")
 
     def __init__(self) -> None:
         self._head: Operator | None = None
         self._tail: Operator | None = None
         self._length = 0
         self._array: list[Operator] | None = None
+        self._by_type: dict[str, list[Operator]] | None = None
 
     def __len__(self) -> int:
         return self._length
@@ -53,6 +55,23 @@ class OpList(Sequence["Operator"]):
             self._array = list(self)
         return self._array[index]
 
+    @property
+    def by_type(self) -> Mapping[str, Sequence[Operator]]:
+        """The operators of each type that there is, in order, as they stand now.
+
+        What looks for operators of a few types finds them here without a walk through all.
+        """
+        if self._by_type is None:
+            found: dict[str, list[Operator]] = {}
+            for op in self[:]:
+                found.setdefault(op.type, []).append(op)
+            self._by_type = found
+        return self._by_type
+
+    def of_type(self, type: str) -> Sequence[Operator]:
+        """The operators of a type, in order, as they stand now."""
+        return self.by_type.get(type, ())
+
     def __repr__(self) -> str:
         return f"<{self._length} operators>"
 
@@ -69,6 +88,7 @@ class OpList(Sequence["Operator"]):
         else:
             anchor._prev = op
         self._length += 1
+        self._by_type = None
         if self._array is not None:
             # Appending keeps the index; anything else outdates it.
             if anchor is None:
@@ -87,7 +107,7 @@ class OpList(Sequence["Operator"]):
         else:
             op._next._prev = op._prev
         self._length -= 1
-        self._array = None
+        self._array = self._by_type = None
 
     @property
     def first(self) -> Operator | None:

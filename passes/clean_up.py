@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
 
 from minigraph.ir import Block, Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Value, Values, redirect
+from minigraph.passes.rewriting import Values, redirect
 from minigraph.types import DType
 
 _MAKE_ROWS = frozenset({"assign", "assign_value", "fill_constant", "mul", "mul_grad"})
@@ -25,6 +27,9 @@ _KEEP_ROWS = frozenset({
     "square_grad", "sum", "tanh", "tanh_grad",
 })  # fmt: skip
 """Operators whose results lie row by row if all that they read does."""
+
+_Value: TypeAlias = "tuple[str, Operator | None]"
+"""What an operator has written under a name; None stands for what comes from outside."""
 
 _RESHAPES = ("reshape2", "reshape2_grad")
 _TRANSPOSES = ("transpose2", "transpose2_grad")
@@ -46,82 +51,119 @@ class CleanUp(Pass):
 
     def apply(self, program: Program) -> bool:
         block = program.global_block()
-        if not any(_may_go(op, block) for op in block.ops):
+        if not any(_may_go(op, block) for type in _MAY_GO for op in block.ops.of_type(type)):
             return False
-        values, rows = Values(program), _Rows()
-        original: dict[Value, Value] = {}
-        changed = False
-        for op in program.global_block().ops:
-            changed |= _read_originals(op, values, original)
+        now, changed = _Now(program), False
+        for op in block.ops:
+            changed |= now.read_originals(op)
             if op.type in _RESHAPES:
-                changed |= _skip_reshape(op, values, rows)
-            rows.note(op, values)
-            source = _copied(op, values, rows)
-            if source is not None:
-                original[values.written(op.output_arg_names[0], op)] = source
-            elif op.type in _PASS_ON:
-                original.update(_passed_on(op, values, rows))
+                changed |= _skip_reshape(op, now)
+            now.pass_by(op, _copies(op, now) if op.type in _MAY_GO else {})
         return changed
 
 
-def _read_originals(op: Operator, values: Values, original: dict[Value, Value]) -> bool:
-    names: dict[str, str] = {}
-    for name in () if op.definition.has_hidden_names else op.input_arg_names:
-        source = original.get(values.read(name, op))
-        if source is not None and values.is_there(source, op):
-            names[name] = source[0]
-    redirect(op, names)
-    return bool(names)
+class _Now:
+    """What the names of a block mean, while a walk through its operators passes by."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.block = program.global_block()
+        self._writer: dict[str, Operator] = {}
+        self._original: dict[str, _Value] = {}
+        """What the value of a name is a copy of."""
+        self._scattered: set[str] = set()
+        """Names whose values may not lie row by row in memory."""
+        self._rearranged: dict[Operator, _Value] = {}
+
+    @cached_property
+    def values(self) -> Values:
+        return Values(self.program)
+
+    def value(self, name: str) -> _Value:
+        return name, self._writer.get(name)
+
+    def is_there(self, value: _Value) -> bool:
+        """Whether the name of `value` still means that value."""
+        return self._writer.get(value[0]) is value[1]
+
+    def lies_in_rows(self, name: str) -> bool:
+        return name not in self._scattered
+
+    def maker(self, name: str, *types: str) -> Operator | None:
+        """The operator that wrote the value of `name`, if it is of one of these types."""
+        op = self._writer.get(name)
+        return op if op is not None and op.type in types else None
+
+    def rearranged_by(self, op: Operator) -> _Value:
+        """What an earlier reshape or transpose has read."""
+        return self._rearranged[op]
+
+    def read_originals(self, op: Operator) -> bool:
+        if not self._original or op.definition.has_hidden_names:
+            return False
+        found = {name: self._original.get(name) for names in op.inputs.values() for name in names}
+        names = {name: value[0] for name, value in found.items() if value is not None and self.is_there(value)}
+        redirect(op, names)
+        return bool(names)
+
+    def pass_by(self, op: Operator, copies: Mapping[str, _Value]) -> None:
+        """Go on behind `op`, which writes copies of these values by these names."""
+        if op.type in _REARRANGE:
+            self._rearranged[op] = self.value(op.inputs[_slot(op)][0])
+        names = op.output_arg_names
+        if self._writes_rows(op):
+            self._scattered.difference_update(names)
+        else:
+            self._scattered.update(names)
+        for name in names:
+            self._writer[name] = op
+            self._original.pop(name, None)
+        self._original.update(copies)
+
+    def _writes_rows(self, op: Operator) -> bool:
+        if op.type in _KEEP_ROWS:
+            return not self._scattered or self._scattered.isdisjoint(op.input_arg_names)
+        return op.type in _MAKE_ROWS
 
 
-class _Rows:
-    """Which values surely lie row by row in memory."""
-
-    def __init__(self) -> None:
-        self._known: set[Value] = set()
-
-    def holds(self, value: Value) -> bool:
-        return value[1] == 0 or value in self._known
-
-    def note(self, op: Operator, values: Values) -> None:
-        if op.type in _MAKE_ROWS or (
-            op.type in _KEEP_ROWS and all(self.holds(values.read(name, op)) for name in op.input_arg_names)
-        ):
-            self._known.update(values.written(name, op) for name in op.output_arg_names)
+def _copies(op: Operator, now: _Now) -> dict[str, _Value]:
+    """The values that results of `op` are copies of, by the names of the results."""
+    if op.type in _PASS_ON:
+        return _passed_on(op, now)
+    source = _copied(op, now) if op.output_arg_names else None
+    return {} if source is None else {op.output_arg_names[0]: source}
 
 
-def _copied(op: Operator, values: Values, rows: _Rows) -> Value | None:
+def _copied(op: Operator, now: _Now) -> _Value | None:
     """The value that the first output of `op` is a copy of."""
-    if not op.output_arg_names:
-        return None
     if op.type in _TRANSPOSES:
-        return _before_transposes(op, values)
+        return _before_transposes(op, now)
     if op.type in _RESHAPES:
-        shape = _shape(op, "in", values)
-        is_same = shape is not None and shape == _shape(op, "out", values)
-        return values.input(op, _slot(op)) if is_same else None
-    if op.type not in _COPIES or not _COPIES[op.type](op):
+        shape = _shape(op, "in", now.block)
+        is_same = shape is not None and shape == _shape(op, "out", now.block)
+        return now.value(op.inputs[_slot(op)][0]) if is_same else None
+    if not _COPIES[op.type](op):
         return None
-    source = values.input(op, "X")
-    dtype = values.block.vars[source[0]].dtype
+    source = op.inputs["X"][0]
+    dtype = now.block.vars[source].dtype
     # The kernel leaves a bias of 0 out only behind the product, and for float16 not even there.
     if op.type == "scale" and dtype.is_floating and (dtype is DType.FP16 or not op.attr("bias_after_scale")):
         return None
-    return source if rows.holds(source) else None
+    return now.value(source) if now.lies_in_rows(source) else None
 
 
 _PASS_ON = {"elementwise_add_grad": ("X", "Y"), "elementwise_sub_grad": ("X",)}
 """Operands whose gradient is the one that flows in, where none was repeated."""
 
 
-def _passed_on(op: Operator, values: Values, rows: _Rows) -> dict[Value, Value]:
+def _passed_on(op: Operator, now: _Now) -> dict[str, _Value]:
     """The gradients that are copies of the one that flows in."""
-    source = values.input(op, "Out@GRAD")
-    shape = values.block.vars[source[0]].shape
-    if shape is None or -1 in shape or not rows.holds(source):
+    source, variables = op.inputs["Out@GRAD"][0], now.block.vars
+    shape = variables[source].shape
+    if shape is None or -1 in shape or not now.lies_in_rows(source):
         return {}
     grads = [name for slot in _PASS_ON[op.type] for name in op.outputs.get(f"{slot}@GRAD", ()) if name != EMPTY]
-    return {values.written(name, op): source for name in grads if values.block.vars[name].shape == shape}
+    return {name: now.value(source) for name in grads if variables[name].shape == shape}
 
 
 _COPIES: dict[str, Callable[[Operator], bool]] = {
@@ -132,12 +174,16 @@ _COPIES: dict[str, Callable[[Operator], bool]] = {
 }
 
 
+_REARRANGE = frozenset({*_RESHAPES, *_TRANSPOSES})
+_MAY_GO = (*_PASS_ON, *_RESHAPES, *_TRANSPOSES, *_COPIES)
+
+
 def _may_go(op: Operator, block: Block) -> bool:
-    """Whether `op` may be left out, as far as one can tell without a look at what it reads."""
+    """Whether `op`, of one of these types, may be left out, as far as one can tell without a look at what it reads."""
     if op.type in _PASS_ON:
         shape = block.vars[op.inputs["Out@GRAD"][0]].shape
         return any(name != EMPTY and block.vars[name].shape == shape for name in op.output_arg_names)
-    return op.type in _RESHAPES or op.type in _TRANSPOSES or (op.type in _COPIES and _COPIES[op.type](op))
+    return op.type in _REARRANGE or _COPIES[op.type](op)
 
 
 def _slot(op: Operator) -> str:
@@ -145,10 +191,10 @@ def _slot(op: Operator) -> str:
     return "X" if "X" in op.inputs else "Out@GRAD"
 
 
-def _shape(op: Operator, side: str, values: Values) -> tuple[int, ...] | None:
+def _shape(op: Operator, side: str, block: Block) -> tuple[int, ...] | None:
     """Shape of what is rearranged or of the result, None unless it is known."""
     name = op.inputs[_slot(op)][0] if side == "in" else op.output_arg_names[0]
-    shape = values.block.vars[name].shape
+    shape = block.vars[name].shape
     return None if shape is None or -1 in shape else shape
 
 
@@ -157,38 +203,38 @@ def _permutation(op: Operator) -> Sequence[int]:
     return axis if op.type == "transpose2" else sorted(range(len(axis)), key=axis.__getitem__)
 
 
-def _before_transposes(op: Operator, values: Values) -> Value | None:
+def _before_transposes(op: Operator, now: _Now) -> _Value | None:
     """What `op`, or the transpose before it and `op` together, leave as it is; views all, their strides are equal."""
-    last, source = _permutation(op), values.input(op, _slot(op))
+    last, name = _permutation(op), op.inputs[_slot(op)][0]
     if list(last) == sorted(last):
-        return source
-    before = values.maker(source, *_TRANSPOSES)
-    if before is None or not _makes_first(before, source):
+        return now.value(name)
+    before = now.maker(name, *_TRANSPOSES)
+    if before is None or not _makes_first(before, name):
         return None
     first = _permutation(before)
-    return values.input(before, _slot(before)) if [first[i] for i in last] == sorted(last) else None
+    return now.rearranged_by(before) if [first[i] for i in last] == sorted(last) else None
 
 
-def _makes_first(op: Operator, value: Value) -> bool:
-    """Whether `value` is what `op` rearranges, and not the note of its shape."""
-    return op.outputs.get("Out", op.outputs.get("X@GRAD", ("",)))[0] == value[0]
+def _makes_first(op: Operator, name: str) -> bool:
+    """Whether `name` is what `op` rearranges, and not the note of its shape."""
+    return op.outputs.get("Out", op.outputs.get("X@GRAD", ("",)))[0] == name
 
 
-def _skip_reshape(op: Operator, values: Values, rows: _Rows) -> bool:
+def _skip_reshape(op: Operator, now: _Now) -> bool:
     """Let a reshape read what the reshape before it reads, unless its gradient needs the shape in between."""
-    middle, wanted = values.input(op, _slot(op)), _shape(op, "out", values)
-    before = values.maker(middle, *_RESHAPES)
+    middle, wanted = op.inputs[_slot(op)][0], _shape(op, "out", now.block)
+    before = now.maker(middle, *_RESHAPES)
     if before is None or not _makes_first(before, middle) or wanted is None or len(op.inputs) > 2:
         return False
-    source = values.input(before, _slot(before))
-    if not rows.holds(source) or not values.is_there(source, op):
+    source = now.rearranged_by(before)
+    if not now.is_there(source) or not now.lies_in_rows(source[0]):
         return False
     if op.type == "reshape2":
         noted = op.outputs.get("XShape", ())
-        if len(op.inputs) > 1 or 0 in wanted or any(_is_read(values, name, op) for name in noted):
+        if len(op.inputs) > 1 or 0 in wanted or any(_is_read(now.values, name, op) for name in noted):
             return False
         op.set_attr("shape", wanted)
-    redirect(op, {middle[0]: source[0]})
+    redirect(op, {middle: source[0]})
     return True
 
 

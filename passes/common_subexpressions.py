@@ -44,11 +44,10 @@ class ShareCommonSubexpressions(Pass):
 
 def _has_twins(program: Program) -> bool:
     """Whether operators of one type read the same names: the first two that compute the same do."""
-    seen: set[Hashable] = set()
-    for op in program.global_block().ops:
-        read: Hashable = tuple(op.inputs.values()) or tuple(sorted(op.attrs.items()))
-        seen.add((op.type, read))
-    return len(seen) < len(program.global_block().ops)
+    for ops in program.global_block().ops.by_type.values():
+        if len(ops) > len({tuple(op.inputs.values()) or tuple(sorted(op.attrs.items())) for op in ops}):
+            return True
+    return False
 
 
 def _key(op: Operator, values: Values, same: dict[Value, Value]) -> Hashable:

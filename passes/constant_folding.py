@@ -51,13 +51,11 @@ class FoldConstants(Pass):
 
 def _may_fold(program: Program) -> bool:
     """Whether an operator reads only names of constants, or shapes; a quick look that most programs do not pass."""
-    names: set[str] = set()
-    for op in program.global_block().ops:
-        if op.type in _READ_SHAPES_ONLY or (op.inputs and names.issuperset(op.input_arg_names)):
-            return True
-        if op.type in _MAKE_CONSTANTS:
-            names.update(op.output_arg_names)
-    return False
+    ops = program.global_block().ops
+    if not _READ_SHAPES_ONLY.isdisjoint(ops.by_type):
+        return True
+    names = {name for type in _MAKE_CONSTANTS for op in ops.of_type(type) for name in op.output_arg_names}
+    return bool(names) and any(op.inputs and all(map(names.issuperset, op.inputs.values())) for op in ops[:])
 
 
 class _Constants:

@@ -25,8 +25,8 @@ class RemoveDeadOps(Pass):
         if program.roots is None:
             return False
         block = program.global_block()
-        kept = set(needed(block, program.roots, keeps=lambda op: is_random(op.type)))
-        dead = [op for op in block.ops if op not in kept]
+        kept = set(needed(block, program.roots, keeps=is_random))
+        dead = [op for op in block.ops[:] if op not in kept]
         for op in dead:
             block.remove(op)
         return bool(dead)

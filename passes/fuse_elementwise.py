@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isnan, prod
 from typing import Any
 
 from minigraph.expressions import Argument, Call
-from minigraph.ir import Operator, Program
+from minigraph.ir import Block, Operator, Program
 from minigraph.kernels import find_kernel
 from minigraph.kernels.formulas import TYPES
 from minigraph.lowering import attrs_for_kernel, has_rows
@@ -45,21 +45,19 @@ class FuseElementwise(Pass):
     least: int = 1024
 
     def apply(self, program: Program) -> bool:
-        ops = [op for op in program.global_block().ops if op.type in TYPES]
-        if len(ops) < 2:
+        block = program.global_block()
+        kinds = {op: kind for op in block.ops[:] if op.type in TYPES and (kind := self._kind(op, block)) is not None}
+        if len(kinds) < 2:
             return False
         values = Values(program)
-        groups = self._groups(ops, values)
+        groups = self._groups(kinds, values)
         for group in groups:
             group.replace(values)
         return bool(groups)
 
-    def _groups(self, ops: Iterable[Operator], values: Values) -> list[_Group]:
+    def _groups(self, kinds: Mapping[Operator, TensorType], values: Values) -> list[_Group]:
         group_of: dict[Operator, _Group] = {}
-        for op in ops:
-            kind = self._kind(op, values)
-            if kind is None:
-                continue
+        for op, kind in kinds.items():
             group = _Group(kind)
             group.add(op, values)
             group_of[op] = group
@@ -70,26 +68,17 @@ class FuseElementwise(Pass):
                     group = earlier
         return [group for group in dict.fromkeys(group_of.values()) if len(group.ops) > 1 and group.results(values)]
 
-    def _kind(self, op: Operator, values: Values) -> TensorType | None:
+    def _kind(self, op: Operator, block: Block) -> TensorType | None:
         """The type that all results of `op` have; None if it is none of those that may be fused."""
-        if has_rows(op, values.block):
+        variables = [block.vars[name] for name in op.output_arg_names]
+        kind = variables[0].tensor_type if variables else None
+        if kind is None or -1 in kind.shape or prod(kind.shape) < self.least or not kind.dtype.is_floating:
             return None
-        names = [name for name in op.output_arg_names if name != EMPTY]
-        variables = [values.block.vars[name] for name in names]
-        if not names or any(var.persistable or var.tensor_type is None for var in variables):
+        if any(var.persistable or var.tensor_type != kind for var in variables):
             return None
-        kind = variables[0].tensor_type
-        if (
-            kind is None
-            or kind.is_array
-            or not kind.dtype.is_floating
-            or -1 in kind.shape
-            or prod(kind.shape) < self.least
-        ):
+        if kind.is_array or has_rows(op, block) or not _is_plain(op):
             return None
-        if any(var.tensor_type != kind for var in variables) or not _is_plain(op):
-            return None
-        read = [values.block.vars[name].tensor_type for name in op.input_arg_names]
+        read = [block.vars[name].tensor_type for name in op.input_arg_names]
         if any(each is None or each.dtype is not kind.dtype or -1 in each.shape for each in read):
             return None
         # The first operand decides the shape: what others are laid over has it.

@@ -25,46 +25,70 @@ class FuseGlobalNorm(Pass):
 
     where selected rows are merged before their values are squared.
 
-    The products and the root go; what else nothing reads any more is left to `RemoveDeadOps`.
+    The products and the root go, and so do the operators before the root whose results nobody else reads or fetches.
     """
 
     def apply(self, program: Program) -> bool:
         block = program.global_block()
-        if not any(op.type == "sqrt" for op in block.ops):
+        roots = block.ops.of_type("sqrt")
+        if not roots:
             return False
         uses = _Uses(block)
-        matches = [match for op in block.ops if op.type == "sqrt" and (match := _match(op, uses)) is not None]
+        matches = [match for op in roots if (match := _match(op, uses)) is not None]
         for match in matches:
             _rewrite(block, match)
+            _remove_unread(match, uses)
         return bool(matches)
 
 
+_TYPES = (
+    "square", "reduce_sum", "sum", "sqrt", "elementwise_max", "elementwise_div", "elementwise_mul",
+    "get_tensor_from_selected_rows", "merge_selected_rows",
+)  # fmt: skip
+"""Of the operators that such a clip consists of."""
+
+
 class _Uses:
-    """Where operators stand, and who writes and reads each name."""
+    """Where operators stand, and who writes and reads the names that operators of a clip's types write or read."""
 
     def __init__(self, block: Block) -> None:
-        self.position: dict[Operator, int] = {}
+        self._variables = block.vars
+        self._roots = None if block.program.roots is None else frozenset(block.program.roots)
+        ops = block.ops[:]
+        self.position = {op: index for index, op in enumerate(ops)}
+        slots = [group for type in _TYPES for op in block.ops.of_type(type) for group in (op.inputs, op.outputs)]
+        known = {name for group in slots for names in group.values() for name in names}
         self.writers: defaultdict[str, list[Operator]] = defaultdict(list)
         self.readers: defaultdict[str, list[Operator]] = defaultdict(list)
-        for index, op in enumerate(block.ops):
-            self.position[op] = index
-            for name in op.output_arg_names:
-                self.writers[name].append(op)
-            for name in op.input_arg_names:
-                self.readers[name].append(op)
+        for op in ops:
+            hides = op.definition.has_hidden_names
+            for names in [op.output_arg_names] if hides else op.outputs.values():
+                if not known.isdisjoint(names):
+                    for name in names:
+                        self.writers[name].append(op)
+            for names in [op.input_arg_names] if hides else op.inputs.values():
+                if not known.isdisjoint(names):
+                    for name in names:
+                        self.readers[name].append(op)
 
     def sole_writer(self, name: str, type: str) -> Operator | None:
         """The only operator that writes `name`, if it is of this type."""
-        found = self.writers[name]
+        found = self.writers.get(name, ())
         return found[0] if len(found) == 1 and found[0].type == type else None
 
     def reader(self, name: str, type: str, slot: str) -> Operator | None:
         """The first operator of this type that reads `name` in this slot."""
         return next((op for op in self.readers[name] if op.type == type and op.inputs[slot][0] == name), None)
 
+    def is_unread(self, name: str) -> bool:
+        """Whether no operator that is left reads `name`, and nobody outside of the block may want it."""
+        if self._roots is None or name in self._roots or self._variables[name].persistable:
+            return False
+        return not any([op._block is not None for op in self.readers[name]])
+
     def is_written_between(self, name: str, start: Operator, end: Operator) -> bool:
         first, last = self.position[start], self.position[end]
-        return any(first < self.position[op] < last for op in self.writers[name])
+        return any([first < self.position[op] < last for op in self.writers[name]])
 
 
 @dataclass(frozen=True)
@@ -134,7 +158,7 @@ def _products_with(factor: str, squares: dict[str, Operator], maximum: Operator,
             and grad not in products
             and not uses.is_written_between(grad, squares[grad], op)
             and uses.writers[out][0] is op
-            and all(uses.position[reader] > uses.position[op] for reader in uses.readers[out])
+            and all([uses.position[reader] > uses.position[op] for reader in uses.readers[out]])
         )
         if is_movable:
             products[grad] = op
@@ -151,3 +175,14 @@ def _rewrite(block: Block, match: _Match) -> None:
         )
     for op in match.products.values():
         block.remove(op)
+
+
+def _remove_unread(match: _Match, uses: _Uses) -> None:
+    """Remove what computed the sum of squares, as far as nobody else reads it."""
+    grads = set(match.grads)
+    pending = [uses.writers[match.root.inputs["X"][0]][0]]
+    while pending:
+        op = pending.pop()
+        if op._block is not None and all(map(uses.is_unread, op.output_arg_names)):
+            op.block.remove(op)
+            pending += [uses.writers[name][0] for name in op.input_arg_names if name not in grads]

@@ -31,8 +31,8 @@ class MergeProducts(Pass):
         values = Values(program)
         groups: list[list[Operator]] = []
         latest: dict[Value, list[Operator]] = {}
-        for op in program.global_block().ops:
-            if op.type == "mul" and self._is_small(op, values):
+        for op in program.global_block().ops.of_type("mul"):
+            if self._is_small(op, values):
                 weight = values.input(op, "Y")
                 group = latest.get(weight)
                 if group is None or not _can_be_done_at(group[0], op, values):

@@ -30,7 +30,8 @@ class MergeUpdates(Pass):
     """
 
     def apply(self, program: Program) -> bool:
-        if sum(op.type in _MERGED_TYPE for op in program.global_block().ops) < 2:
+        by_type = program.global_block().ops.by_type
+        if all(len(by_type.get(type, ())) < 2 for type in _MERGED_TYPE):
             return False
         values = Values(program)
         groups = _Groups()

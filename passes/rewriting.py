@@ -125,13 +125,14 @@ def is_random(op_type: str) -> bool:
 def sums_of(program: Program, type: str, least: int) -> list[Operator]:
     """The operators that add up at least so many gradients that operators of this type give in ``Y@GRAD``."""
     ops = program.global_block().ops
-    parts = {name for op in ops if op.type == type for name in op.outputs.get("Y@GRAD", ())}
-    return [op for op in ops if op.type == "sum" and sum(name in parts for name in op.inputs["X"]) >= least]
+    sums = [op for op in ops.of_type("sum") if len(op.inputs["X"]) >= least]
+    parts = {name for op in ops.of_type(type) for name in op.outputs.get("Y@GRAD", ())} if sums else ()
+    return [op for op in sums if sum(name in parts for name in op.inputs["X"]) >= least]
 
 
 def is_read_by_many(program: Program, type: str, least: int) -> bool:
     """Whether at least so many operators of a type have one weight, at first glance."""
-    weights = Counter(op.inputs["Y"][0] for op in program.global_block().ops if op.type == type)
+    weights = Counter([op.inputs["Y"][0] for op in program.global_block().ops.of_type(type)])
     return any(count >= least for count in weights.values())
 
 

@@ -24,8 +24,8 @@ class ShrinkInUpdate(Pass):
 
     def apply(self, program: Program) -> bool:
         ops = program.global_block().ops
-        clips = [op for op in ops if op.type == "clip_by_global_norm" and not op.attr("strict")]
-        if not clips or not any(op.type in MERGED for op in ops):
+        clips = [op for op in ops.of_type("clip_by_global_norm") if not op.attr("strict")]
+        if not clips or MERGED.keys().isdisjoint(ops.by_type):
             return False
         values = Values(program)
         changed = False

@@ -31,8 +31,8 @@ class TransposeOnce(Pass):
             return False
         values = Values(program)
         groups: defaultdict[Value, list[Operator]] = defaultdict(list)
-        for op in program.global_block().ops:
-            if op.type == "mul_grad" and self._fits(op, values):
+        for op in program.global_block().ops.of_type("mul_grad"):
+            if self._fits(op, values):
                 groups[values.input(op, "Y")].append(op)
         several = [group for group in groups.values() if len(group) >= self.least]
         for group in several:

@@ -48,6 +48,18 @@ def test_operators_stand_in_order_of_appending():
     assert list(reversed(block.ops)) == list(block.ops)[::-1]
 
 
+def test_the_operators_of_a_type_are_those_of_now():
+    block = a_block(2)
+    first, second = block.ops.of_type("scale")
+    assert (block.ops.of_type("relu"), list(block.ops.by_type)) == ((), ["scale"])
+    relu = block.insert(second, "relu", {"X": "x"}, {"Out": "a"})
+    last = block.append_op("scale", {"X": "x"}, {"Out": "b"}, {"scale": 3.0})
+    assert block.ops.by_type == {"scale": [first, second, last], "relu": [relu]}
+    block.remove(second)
+    block.remove(relu)
+    assert block.ops.by_type == {"scale": [first, last]}
+
+
 def test_an_operator_is_inserted_in_front_of_another():
     block = a_block(2)
     second = block.ops[1]
