@@ -32,6 +32,7 @@ import minigraph.kernels.optimizer
 import minigraph.kernels.pool
 import minigraph.kernels.printing
 import minigraph.kernels.products
+import minigraph.kernels.py_func
 import minigraph.kernels.random
 import minigraph.kernels.rectifier
 import minigraph.kernels.recurrent

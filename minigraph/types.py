@@ -148,6 +148,18 @@ class TensorType(NamedTuple):
         return TensorType(dtype, self.shape)
 
 
+def parse_type(text: str) -> TensorType:
+    """The type of a dense tensor that is written as `text`.
+
+    Examples
+    --------
+    >>> parse_type("float32[-1, 4]") == TensorType(DType.FP32, (-1, 4))
+    True
+    """
+    dtype, _, dims = text.removesuffix("]").partition("[")
+    return TensorType(as_dtype(dtype), tuple(int(dim) for dim in dims.split(",") if dim))
+
+
 def require(condition: bool, message: str, hint: str = "") -> None:
     """Raise an `OpError` with `message` unless `condition` holds; the caller adds operator, values and source line."""
     if not condition:

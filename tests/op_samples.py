@@ -53,6 +53,7 @@ _CHOICES += [
 
 WITHOUT_SAMPLES = {
     "print": "test_print.py",
+    "py_func": "test_py_func.py",  # does what a function says
     "while": "test_loops.py",  # runs a block, like the next two
     "recurrent": "test_recurrent_networks.py",
     **dict.fromkeys(("conditional_block", "select_output"), "test_branches.py"),  # outputs may have no value

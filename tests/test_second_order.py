@@ -13,6 +13,7 @@ from minigraph.second_order import RULES
 
 WITHOUT = {
     "print": "its gradient is one of it",
+    "py_func": "nothing says what the gradient of a backward function is",
     "merge_lod_tensor": "how many rows a branch has is known only when it runs",
     **dict.fromkeys(
         ("write_to_array", "read_from_array", "tensor_array_to_tensor"),

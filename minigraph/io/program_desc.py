@@ -113,6 +113,7 @@ def serialize_program(program: Program) -> bytes:
 
 def describe(program: Program, feeds: Iterable[str] = (), fetches: Iterable[str] = ()) -> ProgramDesc:
     """The description of a program, with operators that feed and fetch these variables."""
+    _refuse_functions(program)
     blocks = [_describe_block(block) for block in program.blocks]
     feed_ops, fetch_ops = list(_feed_ops(feeds)), list(_fetch_ops(fetches))
     blocks[0].ops[:0] = feed_ops
@@ -130,6 +131,16 @@ def describe(program: Program, feeds: Iterable[str] = (), fetches: Iterable[str]
             blocks[0].vars.append(VarDesc(name, VarType(kind), persistable=True))
     changes = [OpCompatiblePair(op, CompatibleInfo("1.6.0", change)) for op, change in sorted(_CHANGES.items())]
     return ProgramDesc(blocks, OpCompatibleMap(changes, "1.5.0"), Version(PADDLE_VERSION))
+
+
+def _refuse_functions(program: Program) -> None:
+    for block in program.blocks:
+        for op in block.ops:
+            if op.type == "py_func":
+                raise ProgramError(
+                    f"a program that calls the function {op.attr('functions')[0]} cannot be saved", site=op.site,
+                    hint="Save its parameters, and build it again where they are loaded.",
+                )  # fmt: skip
 
 
 def _feed_ops(names: Iterable[str]) -> Iterable[OpDesc]:

@@ -26,6 +26,7 @@ import minigraph.ops.optimizer
 import minigraph.ops.pool
 import minigraph.ops.printing
 import minigraph.ops.products
+import minigraph.ops.py_func
 import minigraph.ops.random
 import minigraph.ops.rectifier
 import minigraph.ops.recurrent

@@ -1,0 +1,64 @@
+"""Functions of the user's that operators call, by number; the numbers are those of this process.
+
+A program holds the numbers and the names of its functions. A text of it, or a copy, is of use only in the process that
+the functions live in, for as long as that lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from minigraph.errors import ExecutionError, NotFoundError
+
+
+class _Entry(NamedTuple):
+    function: Callable[..., Any]
+    on_arrays: Callable[..., Any]
+
+
+_ENTRIES: list[_Entry] = []
+
+
+def register(function: Callable[..., Any], on_arrays: Callable[..., Any]) -> int:
+    """The number by which operators call `function`, which is kept from now on.
+
+    `on_arrays` is what they call: the function for NumPy's arrays.
+    """
+    _ENTRIES.append(_Entry(function, on_arrays))
+    return len(_ENTRIES) - 1
+
+
+def registered(number: int) -> Callable[..., Any]:
+    """The function with this number.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none.
+    """
+    if not 0 <= number < len(_ENTRIES):
+        raise NotFoundError(f"there is no registered function {number}; there are {len(_ENTRIES)}")
+    return _ENTRIES[number].function
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What a program calls a function, besides its number."""
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def called(number: int, name: str) -> Callable[..., Any]:
+    """What an operator calls for this number.
+
+    Raises
+    ------
+    ExecutionError
+        If the number means another function in this process, or none.
+    """
+    found = _ENTRIES[number] if 0 <= number < len(_ENTRIES) else None
+    if found is None or name_of(found.function) != name:
+        raise ExecutionError(
+            f"the function {name}, number {number}, is not there: it was registered in another process",
+            hint="Build the program in this process.",
+        )
+    return found.on_arrays
