@@ -6,6 +6,7 @@ from typing import Any
 
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver
+from minigraph.kernels.cuda.launching import is_recording
 from minigraph.kernels.indexing import added_rows
 from minigraph.kernels.registry import kernel
 
@@ -32,6 +33,8 @@ def _rows(xp, table, ids, padding_idx, out) -> Any:
 def checked_padding(xp, table, ids, padding_idx) -> Any:
     """Where `ids` is padding, None if there is none; raises where an id is no row of `table`."""
     is_padding = None if padding_idx == -1 else ids == padding_idx
+    if is_recording():
+        return is_padding
     wrong = (ids < 0) | (ids >= len(table))
     if is_padding is not None:
         wrong &= ~is_padding
@@ -47,7 +50,10 @@ def lookup_table_grad(xp, table, ids, d_out, *, padding_idx):
     flat, rows = ids.reshape(-1), d_out.reshape(ids.size, table.shape[1])
     if padding_idx != -1:
         kept = flat != padding_idx
-        flat, rows = flat[kept], rows[kept]
+        if is_recording():  # how many are kept is not known
+            flat, rows = xp.where(kept, flat, 0), xp.where(kept[:, None], rows, rows.dtype.type(0))
+        else:
+            flat, rows = flat[kept], rows[kept]
     return added_rows(xp, table, flat, rows)
 
 

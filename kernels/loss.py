@@ -1,6 +1,7 @@
 """Softmax and the losses built on it; losses of single numbers.
 
-float16 is computed in float32. Labels are looked at on the host: one that is no class must be an error.
+float16 is computed in float32. Labels are looked at on the host: one that is no class must be an error. Where a graph
+is recorded, who records has looked.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from minigraph.errors import ExecutionError
 from minigraph.kernels.activation import log_of_one_plus_exp, logistic, widened
 from minigraph.kernels.buffers import deliver, unshared
+from minigraph.kernels.cuda.launching import is_recording
 from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.tensor import times
@@ -98,7 +100,7 @@ def _checked(xp, label, classes, ignore_index) -> tuple[Any, Any]:
     if are_classes and not 0 <= ignore_index < classes:
         return label, None
     ignored = label == ignore_index
-    if not are_classes:
+    if not are_classes and not is_recording():
         wrong = ((label < 0) | (label >= classes)) & ~ignored
         if bool(wrong.any()):
             raise ExecutionError(
@@ -109,6 +111,9 @@ def _checked(xp, label, classes, ignore_index) -> tuple[Any, Any]:
 
 
 def _are_classes(label, classes) -> bool:
+    """Whether all labels are, as far as can be known."""
+    if is_recording():
+        return False
     # One reduction finds both ends: a negative number is a huge one without its sign.
     return not label.size or int(label.astype(np.int64, copy=False).view(np.uint64).max()) < classes
 

@@ -3,6 +3,7 @@
 A recording repeats the same kernels on the same memory. So the inputs and what the kernels allocate have memory of
 their own, which nobody else gets, state stays where the scope has it, and what is fetched is copied. That is right only
 for plans whose kernels never look at values on the processor and never send any: `what_prevents` says which those are.
+Labels that are fed are looked at before, see `minigraph.checked_feeds`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from minigraph.checked_feeds import checks_of, given, numbers_of
 from minigraph.errors import warn
 from minigraph.kernels.cuda.launching import Capturing
 from minigraph.lowering import Step, Steps
@@ -26,13 +30,11 @@ _MOST_RECORDINGS = 8
 """A plan that is recorded so often, because its state is given other arrays again and again, runs as before."""
 
 _LOOKS_AT_VALUES = frozenset({
-    "argsort", "assign_value", "auc", "autoclip_threshold", "average_accumulates", "cross_entropy2",
-    "cross_entropy_grad2", "elementwise_floordiv", "gather", "gather_nd", "gather_grad", "gather_nd_grad",
-    "index_sample", "index_sample_grad", "index_select", "index_select_grad", "linspace", "lookup_table",
-    "lookup_table_grad", "lookup_table_v2", "lookup_table_v2_grad", "max_pool2d_with_index",
-    "max_pool2d_with_index_grad", "multiplex", "nll_loss", "nll_loss_grad", "pool2d", "pool2d_grad", "pow", "pow_grad",
-    "range", "scatter", "scatter_nd_add", "scatter_nd_add_grad", "select_input", "shape", "size", "top_k", "unique",
-    "unique_with_counts",
+    "argsort", "assign_value", "auc", "autoclip_threshold", "average_accumulates", "elementwise_floordiv", "gather",
+    "gather_nd", "gather_grad", "gather_nd_grad", "index_sample", "index_sample_grad", "index_select",
+    "index_select_grad", "linspace", "max_pool2d_with_index", "max_pool2d_with_index_grad", "multiplex", "nll_loss",
+    "nll_loss_grad", "pow", "pow_grad", "range", "scatter", "scatter_nd_add", "scatter_nd_add_grad", "select_input",
+    "shape", "size", "top_k", "unique", "unique_with_counts",
 })  # fmt: skip
 """Operators whose kernels read values on the processor, as checks of indices do, or send some to the device."""
 
@@ -45,7 +47,7 @@ _LOOKED_AT = frozenset({
 """Inputs that stand in for attributes, or decide whether anything is done: where one is given, its values are read."""
 
 _LOOKS_IF: Mapping[tuple[str, Any], str] = {
-    ("soft_label", False): "labels are checked",
+    ("pooling_type", "avg"): "divisors are sent",
     ("policy", "raise"): "a gradient that is not finite is to raise an error",
     ("strict", True): "the threshold is checked",
     ("allow_out_of_range", False): "indices are checked",
@@ -57,7 +59,7 @@ _NORMS = frozenset({"clip_factor", "clip_by_global_norm", "global_norm"})
 
 
 def what_prevents(op: Operator) -> str | None:
-    """Why a kernel cannot be part of a recording; None if it can."""
+    """Why a kernel cannot be part of a recording; None if it can, provided that `numbers_of` are checked before."""
     if op.type in _LOOKS_AT_VALUES:
         return "its kernel reads values on the processor, or sends some"
     given = [slot for slot in op.inputs if op.inputs[slot] and slot in _LOOKED_AT]
@@ -85,6 +87,9 @@ def _what_prevents_step(step: Step) -> str | None:
         return "it has an effect outside the program"
     if not all(value.has_known_size for value in (*step.values_read(), *step.values_written())):
         return "a shape depends on values"
+    numbers = numbers_of(step.op)
+    if numbers is not None and given(step, numbers.slot) is None:
+        return f"{numbers.slot} is computed, and checked then"
     return what_prevents(step.op)
 
 
@@ -139,16 +144,20 @@ class GraphRuns:
         self._recorded = 0
         self._lock = threading.Lock()
         self.obstacle = obstacle(plan.steps, plan.compiled.replaces)
+        self._checks = () if self.obstacle else tuple(dict.fromkeys(checks_of(plan.steps)))
 
     def run(
-        self, plan: Plan, feeds: Mapping[str, Any], state: Sequence[Any], find: Callable[[str], Any]
-    ) -> list[Any] | None:
+        self, plan: Plan, fed: Mapping[str, Any], feeds: Mapping[str, Any], state: Sequence[Any],
+        find: Callable[[str], Any],
+    ) -> list[Any] | None:  # fmt: skip
         """Fetched arrays, each the caller's own; None if the plan is to run as before.
 
         Parameters
         ----------
         plan : Plan
             The one that this was made for.
+        fed : mapping of str to array
+            What the caller feeds, for a look at labels without a wait where that is on the processor.
         feeds : mapping of str to array of the place
         state : list of array
             What the plan's function takes; the same list as long as the scope has the same arrays.
@@ -156,6 +165,8 @@ class GraphRuns:
             Gives the array that the scope has for a name.
         """
         if self.obstacle is not None:
+            return None
+        if not all(numbers.fit(self._on_processor(fed[name])) for name, numbers in self._checks):
             return None
         with self._lock:
             if not self._was_run:  # kernels are compiled and libraries loaded in a first run
@@ -170,6 +181,9 @@ class GraphRuns:
             self._recording.graph.launch()
             return [value.copy() for value in self._recording.fetched]
 
+    def _on_processor(self, array: Any) -> Any:
+        return array if isinstance(array, np.ndarray) else self._place.to_host(array)
+
     def _record(
         self, plan: Plan, feeds: Mapping[str, Any], state: Sequence[Any], find: Callable[[str], Any]
     ) -> _Recording | None:
@@ -181,7 +195,7 @@ class GraphRuns:
         pool, stream, beside = cuda.MemoryPool(), cuda.Stream(non_blocking=True), cuda.Stream(non_blocking=True)
         targets = [find(name) for name in plan.compiled.replaces]
         with cuda.using_allocator(pool.malloc):
-            inputs = {name: self._place.xp.empty(array.shape, array.dtype) for name, array in feeds.items()}
+            inputs = {name: array.copy() for name, array in feeds.items()}
             block = self._place.bytes(plan.buffers.layout.size)
             buffers = plan.buffers.layout.arrays(block)
             with stream, Capturing(beside) as capturing:

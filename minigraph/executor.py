@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -263,7 +263,7 @@ class Executor:
         if self.cuda_graph and (sent := self._send_feed(program, feed, names)) is not None:
             feeds, used = sent
             try:
-                values = self._run(program, feeds, names, scope)
+                values = self._run_plan(self._plan(program, feeds, names), program, feeds, scope, fed=feed)
             finally:
                 self._staging.done(used)
         else:
@@ -353,10 +353,13 @@ class Executor:
     def _run(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope) -> list[Any]:
         return self._run_plan(self._plan(program, feeds, names), program, feeds, scope)
 
-    def _run_plan(self, plan: Plan, program: Program, feeds: dict[str, Any], scope: Scope) -> list[Any]:
+    def _run_plan(
+        self, plan: Plan, program: Program, feeds: dict[str, Any], scope: Scope, fed: Mapping[str, Any] | None = None
+    ) -> list[Any]:
+        """A run; `fed` are the arrays that `feeds` were sent from, where the caller has them on the processor."""
         state = plan.binding.arrays(scope)
         if self.cuda_graph:
-            values = self._run_graph(plan, feeds, state, scope)
+            values = self._run_graph(plan, fed or feeds, feeds, state, scope)
             if values is not None:
                 return values
         rng = self._rng
@@ -379,7 +382,9 @@ class Executor:
         scope.note_written(plan.written_over)
         return _own(fetched, plan.must_copy, [*feeds.values(), *state, *new_state])
 
-    def _run_graph(self, plan: Plan, feeds: dict[str, Any], state: list[Any], scope: Scope) -> list[Any] | None:
+    def _run_graph(
+        self, plan: Plan, fed: Mapping[str, Any], feeds: dict[str, Any], state: list[Any], scope: Scope
+    ) -> list[Any] | None:
         """What is fetched by a run as a CUDA graph; None if the plan is not run as one."""
         if plan.compiled.ticks is not None:
             return None
@@ -388,7 +393,7 @@ class Executor:
             from minigraph.cuda_graph import GraphRuns
 
             runs = self._graphs[plan] = GraphRuns(plan, self.place)
-        found = runs.run(plan, feeds, state, lambda name: scope.var(name).value)
+        found = runs.run(plan, fed, feeds, state, lambda name: scope.var(name).value)
         if found is not None:
             scope.note_written((*plan.written_over, *plan.compiled.replaces))
         return found

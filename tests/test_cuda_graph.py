@@ -18,7 +18,9 @@ from test_ops import DETERMINISTIC
 import minigraph as fluid
 from minigraph import cuda_graph, layers
 from minigraph.cuda_graph import what_prevents
+from minigraph.errors import ExecutionError
 from minigraph.kernels import find_kernel
+from minigraph.kernels.cuda.launching import Capturing
 from minigraph.place import CUDAPlace
 from minigraph.staging import Staging
 
@@ -197,7 +199,7 @@ def test_a_recording_that_the_driver_refuses_runs_as_before(recording, monkeypat
 
 
 PROGRAMS = {
-    "labels are checked": lambda x: layers.softmax_with_cross_entropy(x, layers.fill_constant([2, 1], "int64", 0)),
+    "Label is computed": lambda x: layers.softmax_with_cross_entropy(x, layers.fill_constant([2, 1], "int64", 0)),
     "it draws random numbers": lambda x: layers.dropout(x, 0.5),
     "it has an effect": lambda x: layers.Print(x),
     "its kernel reads values": lambda x: layers.gather(x, layers.fill_constant([1], "int32", 0)),
@@ -257,11 +259,79 @@ def test_a_kernel_that_is_recorded_neither_reads_values_nor_sends_any(host_cuda)
                 continue
             inputs = [on_device(host_cuda, entry) for entry in call.inputs]
             ndarray.looked_at = ndarray.sent = 0
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), Capturing(Stream([], "beside")):
                 find_kernel(call.op.type, "cuda").function(host_cuda, *inputs, **call.keywords)
             (right if (ndarray.looked_at, ndarray.sent) == (0, 0) else wrong).add(call.op.type)
     assert not wrong, "these belong to those of what_prevents"
     assert right >= {"mul", "matmul", "conv2d", "softmax", "relu", "mean", "clip", "batch_norm", "adam", "merged_adam"}
+    assert right >= {"softmax_with_cross_entropy", "cross_entropy2", "lookup_table_v2", "lookup_table_v2_grad"}
+
+
+def classifier(loss_of):
+    """A table of rows, a layer and a loss with labels, trained; the programs and the loss."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 3
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        ids, label = fluid.data("ids", [None, 2], "int64"), fluid.data("label", [None, 1], "int64")
+        rows = layers.reshape(fluid.embedding(ids, [7, 4], padding_idx=6), [-1, 8])
+        loss = layers.mean(loss_of(layers.fc(rows, 5), label))
+        fluid.optimizer.Adam(0.1, grad_clip=fluid.clip.GradientClipByGlobalNorm(0.1)).minimize(loss)
+    return main, startup, loss
+
+
+LOSSES = {
+    "softmax": layers.softmax_with_cross_entropy,
+    "ignored labels": lambda x, label: layers.softmax_with_cross_entropy(x, label, ignore_index=9),
+    "ignored class": lambda x, label: layers.softmax_with_cross_entropy(x, label, ignore_index=2),
+    "probabilities": lambda x, label: layers.cross_entropy(layers.softmax(x), label),
+}
+
+
+def batch(seed=0, **changed):
+    rng = np.random.default_rng(seed)
+    feed = {"ids": rng.integers(0, 7, (6, 2)), "label": rng.integers(0, 5, (6, 1))}
+    for name, value in changed.items():
+        feed[name][1, 0] = value
+    return feed
+
+
+def snapshot(scope):
+    return {name: np.array(scope.find_var(name).get_tensor()).tobytes() for name in scope.local_var_names()}
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_classifier_is_recorded_and_trains_as_one_that_is_not(name, recording):
+    main, startup, loss = classifier(LOSSES[name])
+    results = []
+    for each in (executor(), fluid.Executor(CUDAPlace(0))):
+        scope = fluid.Scope()
+        fluid.Executor().run(startup, scope=scope)
+        feeds = [batch(seed, **({"label": 9} if name == "ignored labels" else {})) for seed in range(5)]
+        losses = [each.run(main, feed, [loss], scope=scope)[0].tobytes() for feed in feeds]
+        results.append((losses, snapshot(scope)))
+    assert recording.events.count("launch") == 4
+    assert results[0] == results[1]
+
+
+@needs_compiler
+@pytest.mark.parametrize("wrong", [{"label": 5}, {"label": -1}, {"ids": 7}, {"ids": -1}])
+def test_a_wrong_label_is_the_error_of_a_plain_run_and_changes_nothing(wrong, recording):
+    main, startup, loss = classifier(layers.softmax_with_cross_entropy)
+    messages = []
+    for each in (executor(), fluid.Executor(CUDAPlace(0))):
+        scope = fluid.Scope()
+        fluid.Executor().run(startup, scope=scope)
+        for seed in range(3):
+            each.run(main, batch(seed), [loss], scope=scope)
+        before = snapshot(scope)
+        with pytest.raises(ExecutionError) as caught:
+            each.run(main, batch(3, **wrong), [loss], scope=scope)
+        messages.append(str(caught.value))
+        assert snapshot(scope) == before
+        each.run(main, batch(4), [loss], scope=scope)
+    assert messages[0] == messages[1]
+    assert recording.events.count("launch") == 3
 
 
 def test_rooms_for_feeds_are_used_in_turn(host_cuda):

@@ -111,6 +111,11 @@ class Capturing:
         _capturing.current = None
 
 
+def is_recording() -> bool:
+    """Whether a graph is recorded, so that nothing can wait for a value; who records has checked what is fed."""
+    return getattr(_capturing, "current", None) is not None
+
+
 def table_of(xp, rows: Sequence[tuple[int, ...]]) -> Table:
     """The table with these rows, each beginning with a number of elements, before which the pieces are put.
 
@@ -149,7 +154,7 @@ def _new_table(xp, rows: Sequence[tuple[int, ...]], stream) -> Table:
 
 def counter(xp) -> Any:
     """A number on the device that is 0, and that the next launch of the current stream leaves at 0."""
-    if getattr(_capturing, "current", None) is not None:
+    if is_recording():
         return xp.zeros(1, np.uint32)  # set to 0 in each launch of the graph
     return _counter(xp, xp.cuda.runtime.getDevice(), xp.cuda.get_current_stream().ptr)
 
