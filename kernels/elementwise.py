@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver, shaped, unshared
 from minigraph.kernels.integer_power import integer_power
-from minigraph.kernels.reduce import add_over, has_many_rows
+from minigraph.kernels.reduce import add_over, are_rows, sum_of_rows
 from minigraph.kernels.registry import kernel, specialize
 from minigraph.types import align_shape
 
@@ -232,12 +233,17 @@ specialize("elementwise_div")(offer_function("true_divide", floating_only=True))
 def _quicker_sum(xp, full, shape, aligned, copies) -> Callable[..., Any] | None:
     """A function that sums an array like `full` to `shape`, which was laid over it as `aligned`, into a buffer or None.
 
-    With nothing to sum and no buffer it gives a copy, or else its argument. None where `add_over` would take more care.
+    With nothing to sum and no buffer it gives a copy, or else its argument. None for what is left to `add_over`.
     """
     _, axes = _broadcast_axes(full.shape, aligned)
-    if axes and (xp is not np or full.dtype == np.float16 or has_many_rows(full.shape, axes)):
+    if axes and (xp is not np or full.dtype == np.float16):
         return None
     add, dtype, shape = np.add.reduce, full.dtype, tuple(shape)
+    if axes and full.dtype.kind == "f" and are_rows(full.shape, axes):
+        rows, columns = math.prod(full.shape[: len(axes)]), math.prod(full.shape[len(axes) :])
+        if len(full.shape) == 2 and shape == (columns,):
+            return sum_of_rows
+        return lambda d, out: deliver(xp, sum_of_rows(d.reshape(rows, columns)).reshape(shape), out)
     if tuple(size for i, size in enumerate(full.shape) if i not in axes) != shape:
         return lambda d, out: deliver(
             xp, (add(d, axes, dtype) if axes else d.copy() if copies else d).reshape(shape), out

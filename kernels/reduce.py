@@ -6,6 +6,7 @@ There is no rank 0: reducing over everything gives shape [1].
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
@@ -31,37 +32,47 @@ def add_over(xp, x, axes, keepdims=False, divisor=1, out=None) -> Any:
     """Sum of `x` over the dimensions `axes`, a tuple, divided by `divisor`; in the dtype of `x`.
 
     float16 is added in float32. NumPy adds pairwise along the last dimension but row after row along others, so that
-    rounding errors pile up; many rows are therefore added in stages.
+    rounding errors pile up; rows are therefore added by `sum_of_rows`.
     """
     if x.dtype == np.float16:
         total = xp.sum(x, axis=axes, dtype=xp.float32, keepdims=keepdims) / divisor
         return deliver(xp, total.astype(xp.float16), out)
     if xp is not np:
         total = xp.sum(x, axis=axes, dtype=x.dtype, out=out, keepdims=keepdims)
-    elif has_many_rows(x.shape, axes) and x.dtype.kind == "f":
+    elif x.dtype in (_FLOAT32, _FLOAT64) and are_rows(x.shape, axes):
         kept = x.shape[len(axes) :]
-        total = _add_rows(x.reshape(-1, math.prod(kept)))
+        total = sum_of_rows(x.reshape(math.prod(x.shape[: len(axes)]), math.prod(kept)))
         total = deliver(np, total.reshape((1,) * len(axes) + kept if keepdims else kept), out)
     else:
         total = np.add.reduce(x, axes, x.dtype, out, keepdims=keepdims)
     return total if divisor == 1 else xp.true_divide(total, divisor, out=total)
 
 
-def has_many_rows(shape, axes) -> bool:
-    """Whether `axes` are the leading dimensions, with the rest as rows, and run over many of them."""
-    rows = math.prod(shape[: len(axes)])
-    return rows >= _MANY_ROWS and max(axes) == len(axes) - 1 < len(shape) - 1 and 0 not in shape
+def are_rows(shape, axes) -> bool:
+    """Whether `axes`, of which there are some, are the leading dimensions but not all."""
+    return len(axes) < len(shape) and max(axes) == len(axes) - 1
 
 
-def _add_rows(x: np.ndarray) -> np.ndarray:
-    """Sum of the rows of a matrix, 32 at a time and then the sums likewise; short rows are joined to long vectors."""
+def sum_of_rows(x: np.ndarray, out=None) -> np.ndarray:
+    """Sum of the rows of a matrix of float32 or float64, as a product with ones.
+
+    That is several times as quick as NumPy's sum and rounds less. Many rows are added 32 at a time and then the sums
+    likewise, short ones joined to long vectors.
+    """
     rows, columns = x.shape
-    if rows < 64:
-        return np.add.reduce(x, 0)
+    if rows < _MANY_ROWS or not columns:
+        return np.dot(_ones(rows, x.dtype), x, out)
     joined = max(1, min(rows // 32, 2048 // columns))
     even = rows // (32 * joined) * 32 * joined
-    total = _add_rows(np.add.reduce(x[:even].reshape(-1, 32, joined * columns), 1).reshape(-1, columns))
-    return total + _add_rows(x[even:]) if even < rows else total
+    total = sum_of_rows(np.add.reduce(x[:even].reshape(-1, 32, joined * columns), 1).reshape(-1, columns))
+    return deliver(np, total + sum_of_rows(x[even:]) if even < rows else total, out)
+
+
+@lru_cache(maxsize=64)
+def _ones(count, dtype) -> np.ndarray:
+    ones = np.ones(count, dtype)
+    ones.flags.writeable = False
+    return ones
 
 
 def sum_of_squares(xp, x) -> Any:
@@ -312,7 +323,7 @@ def _quicker_reduce_sum(xp, x, *, dim, keep_dim, reduce_all, out_dtype):
     if xp is not np or x.dtype == np.float16 or out_dtype not in (-1, int(as_dtype(x.dtype))):
         return None
     view, axes = _over(np.broadcast_to(np.zeros((), x.dtype), x.shape), dim, keep_dim, reduce_all)
-    if has_many_rows(view.shape, axes):
+    if x.dtype.kind == "f" and are_rows(view.shape, axes):
         return None
     add, dtype = np.add.reduce, x.dtype
     if view.shape != x.shape:
