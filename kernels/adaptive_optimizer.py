@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigraph.kernels.buffers import deliver
+from minigraph.kernels.buffers import Scratch, deliver
 from minigraph.kernels.optimizer import is_skipped, kept, length, ratio_of_lengths, stepped
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.tensor import copied
@@ -25,8 +25,8 @@ def _over_root(xp, x, square, epsilon, work) -> Any:
 
 
 def _moments(xp, grad, moment1, moment2, beta1, beta2, moment1_out, moment2_out) -> tuple[Any, Any, Any]:
-    """The means of the gradient and of its square, and room for one more array."""
-    work = xp.empty_like(grad)
+    """The means of the gradient and of its square, and room for one more array for the time of the call."""
+    work = Scratch(xp).empty(grad.shape, grad.dtype)
     moment1 = _blend(xp, moment1, grad, beta1, moment1_out, work)
     xp.square(grad, out=work)
     return moment1, _blend(xp, moment2, work, beta2, moment2_out, work), work

@@ -38,14 +38,21 @@ class Scratch:
     Memory that comes from the system anew in each call is cleared page by page when it is first touched, which may take
     longer than the work. There is only one block for each thread: a kernel that has made a `Scratch` must not call
     another one that makes one while it needs its arrays, and must not return them.
+
+    Parameters
+    ----------
+    xp : module
+    around : bool
+        Whether the caller is made of other kernels, which make theirs: there is a second block for those.
     """
 
     _KEPT = 1 << 26  # bytes; larger blocks are not kept
     _blocks = threading.local()
 
-    def __init__(self, xp) -> None:
+    def __init__(self, xp, around: bool = False) -> None:
         self._xp, self._used = xp, 0
-        self._block = getattr(Scratch._blocks, "block", np.empty(0, np.uint8))
+        self._name = "outer" if around else "block"
+        self._block = getattr(Scratch._blocks, self._name, np.empty(0, np.uint8))
 
     def empty(self, shape, dtype) -> Any:
         """An array whose elements are whatever was left there."""
@@ -57,7 +64,7 @@ class Scratch:
         if self._used > self._block.size:
             self._block = _aligned(self._used + self._used // 4)
             if self._block.size <= Scratch._KEPT:
-                Scratch._blocks.block = self._block
+                setattr(Scratch._blocks, self._name, self._block)
         return self._block[start : start + size].view(dtype).reshape(shape)
 
     def zeros(self, shape, dtype) -> Any:

@@ -94,8 +94,8 @@ class Times:
 
     number: Any
 
-    def __call__(self, x) -> Any:
-        return np.multiply(x, self.number)
+    def __call__(self, x, out=None) -> Any:
+        return np.multiply(x, self.number, out=out)
 
 
 @kernel("clip_factor", joins="short")

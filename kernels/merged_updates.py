@@ -14,7 +14,8 @@ import numpy as np
 
 import minigraph.kernels.adaptive_optimizer
 import minigraph.kernels.optimizer  # noqa: F401
-from minigraph.kernels.clip import shrinker
+from minigraph.kernels.buffers import Scratch
+from minigraph.kernels.clip import Times, shrinker
 from minigraph.kernels.registry import find_kernel, kernel
 
 OUTPUTS = {
@@ -37,7 +38,7 @@ _SHARED = frozenset({"rate", "beta1_tensor", "beta2_tensor", "skip"})
 _NUMBERS = frozenset({"beta1_pow", "beta2_pow"})
 """Inputs of which a parameter has one number, whatever its size."""
 
-_PIECE = 65536
+_PIECE = 131_072
 """So many elements of each array are updated at a time: together they stay in the cache."""
 
 
@@ -72,9 +73,9 @@ class Merged:
         return by_output if len(by_output) > 1 else by_output[0]
 
     def _numbers_agree(self, lists) -> bool:
-        """Whether parameters that came as one vector have the same number each."""
+        """Whether parameters that came as one vector have the same number each, told by the bytes, which is quicker."""
         numbers = [x[0] for name, x in zip(self.names, lists, strict=True) if name in _NUMBERS]
-        return all(bool((x == x[0]).all()) for x in numbers)
+        return all([x.tobytes() == x.reshape(-1)[:1].tobytes() * x.size for x in numbers])
 
     def _update(self, xp, arrays, targets, shrink, attrs) -> list[Any]:
         """The new arrays of one parameter, or of one vector of parameters whose numbers agree."""
@@ -94,19 +95,28 @@ class Merged:
         if xp is not np or size <= _PIECE or outs[0] is None or not all([x.flags.c_contiguous for x in long]):
             return self._at_once(xp, arrays, outs, shrink, attrs)
         flat = {id(x): x.reshape(-1) for x in long}
-        for start in range(0, size, _PIECE):
-            part = slice(start, start + _PIECE)
+        step = _piece(size)
+        for start in range(0, size, step):
+            part = slice(start, start + step)
             parts = [flat[id(x)][part] if id(x) in flat else x for x in arrays]
             part_outs = [flat[id(x)][part] if id(x) in flat else x for x in outs]
             results = self._at_once(xp, parts, part_outs, shrink, attrs)
         return [result if out is None else out for result, out in zip(results, outs, strict=True)]
 
     def _at_once(self, xp, arrays, outs, shrink, attrs) -> list[Any]:
-        if shrink is not None:
-            arrays[self.grad] = shrink(arrays[self.grad])
+        grad = arrays[self.grad]
+        if isinstance(shrink, Times):
+            arrays[self.grad] = shrink(grad, Scratch(np, around=True).empty(grad.shape, grad.dtype))
+        elif shrink is not None:
+            arrays[self.grad] = shrink(grad)
         if len(outs) == 1:
             return [self.function(xp, *arrays, **attrs, out=outs[0])]
         return list(self.function(xp, *arrays, **attrs, out=None if outs[0] is None else tuple(outs)))
+
+
+def _piece(size: int) -> int:
+    """How many of `size` elements to update at a time: pieces of about one length, that begin with a cache line."""
+    return -(-size // -(-size // _PIECE) // 64) * 64
 
 
 def _apart(joined, sizes) -> Any:

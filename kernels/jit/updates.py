@@ -184,11 +184,6 @@ class _Merged(Merged):
         super().__init__(type)
         self._loop = loop
 
-    def _numbers_agree(self, lists) -> bool:
-        """As in the shared kernel, told by the bytes, which is quicker for a few numbers."""
-        numbers = [x[0] for name, x in zip(self.names, lists, strict=True) if name.endswith("_pow")]
-        return all([x.tobytes() == x.reshape(-1)[:1].tobytes() * x.size for x in numbers])
-
     def update_one(self, xp, arrays, outs, shrink, attrs) -> list[Any]:
         words = {"shrink": shrink.number} if isinstance(shrink, Times) else {}
         if shrink is None or words:
