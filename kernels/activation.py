@@ -19,8 +19,16 @@ from minigraph.kernels.registry import kernel, specialize
 def at_least(xp, x, bound, out=None) -> Any:
     """``max(x, bound)``."""
     if xp is np and x.size > 4096:
-        return x.clip(bound, math.inf, out)  # NumPy's maximum with a number is three times slower
+        # NumPy's maximum with a number is three times slower, and numbers are slower than arrays of one.
+        return x.clip(_array_of(bound, x.dtype), _array_of(math.inf, x.dtype), out)
     return xp.maximum(x, bound, out=out)
+
+
+@functools.cache
+def _array_of(number, dtype) -> np.ndarray:
+    array = np.array(number, dtype)
+    array.flags.writeable = False
+    return array
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ is recorded, who records has looked.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from minigraph.errors import ExecutionError
 from minigraph.kernels.activation import log_of_one_plus_exp, logistic, widened
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.cuda.launching import is_recording
-from minigraph.kernels.reduce import add_over
+from minigraph.kernels.reduce import add_over, ones, sum_of_rows
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.tensor import times
 
@@ -23,8 +24,14 @@ _FLOOR = -64.0
 """Exponents below this count as this in softmax, as in fluid: no probability is 0."""
 
 
+_FLOORS = {np.dtype(each): np.array(_FLOOR, each) for each in (np.float32, np.float64)}
+"""The same as arrays, which NumPy takes quicker than numbers."""
+
 _SHORT_ROW = 32
 """Rows of so many elements are added up by a product, and searched column after column."""
+
+_IN_COLUMNS = 16
+"""The softmax of rows of so many elements is computed in columns: NumPy takes its time for each row."""
 
 
 def _wide(x) -> Any:
@@ -47,7 +54,7 @@ def _has_short_rows(xp, x, axis) -> bool:
 
 def _sum(xp, x, axis) -> Any:
     if _has_short_rows(xp, x, axis):
-        return x.dot(np.ones(x.shape[-1], x.dtype)).reshape((*x.shape[:-1], 1))
+        return x.dot(ones(x.shape[-1], x.dtype)).reshape((*x.shape[:-1], 1))
     return add_over(xp, x, (axis % x.ndim,), keepdims=True)
 
 
@@ -75,8 +82,22 @@ def _softmax_of(xp, shifted, axis, out=None) -> tuple[Any, Any]:
 def softmax(xp, x, *, axis, out=None):
     if not x.size:
         return x.copy() if out is None else out
+    if _has_short_rows(xp, x, axis) and x.shape[-1] <= _IN_COLUMNS:
+        return _softmax_in_columns(x, out)
     shifted = _shifted(xp, _wide(x), axis, _buffer(x, out))
     return _narrow(xp, _softmax_of(xp, shifted, axis)[0], x.dtype, out)
+
+
+def _softmax_in_columns(x, out) -> Any:
+    """The softmax of rows of a few elements."""
+    columns = _wide(x).reshape(-1, x.shape[-1]).T.copy()
+    np.subtract(columns, np.maximum.reduce(columns, 0), out=columns)
+    np.maximum(columns, _FLOORS[columns.dtype], out=columns)
+    np.exp(columns, out=columns)
+    np.true_divide(columns, sum_of_rows(columns), out=columns)
+    y = out if out is not None and out.flags.c_contiguous else np.empty(x.shape, x.dtype)
+    y.reshape(columns.shape[::-1])[...] = columns.T
+    return deliver(np, y, out)
 
 
 @kernel("log_softmax")
@@ -133,6 +154,20 @@ def _at_label(xp, label, axis) -> tuple[Any, ...]:
     )
 
 
+def _elements(xp, x, label, axis) -> tuple[Any, Any]:
+    """`x`, or its elements as a vector, and the index of those that `label`, of size 1 along `axis`, picks."""
+    if xp is np and axis % x.ndim == x.ndim - 1 and x.flags.c_contiguous and label.dtype.kind == "i":
+        return x.reshape(-1), label + _row_starts(label.size, x.shape[-1]).reshape(label.shape)
+    return x, _at_label(xp, label, axis)
+
+
+@lru_cache(maxsize=64)
+def _row_starts(rows, columns) -> np.ndarray:
+    starts = np.arange(rows) * columns
+    starts.flags.writeable = False
+    return starts
+
+
 def _zero_where(xp, ignored, x) -> Any:
     """`x`, changed in place to 0 where ignored."""
     if ignored is not None:
@@ -176,7 +211,8 @@ def cross_entropy2(xp, x, label, *, ignore_index, out=None):
 def _hard_loss(xp, x, label, ignore_index) -> tuple[Any, Any]:
     """The loss in the shape of `label`, and the probabilities of the labels."""
     index, ignored = _checked(xp, _in_column(label, x), x.shape[-1], ignore_index)
-    match = x[_at_label(xp, index, -1)]
+    elements, places = _elements(xp, x, index, -1)
+    match = elements[places]
     loss = _minus_log(xp, _wide(match), _limit(x.dtype)).astype(x.dtype, copy=False)
     return _zero_where(xp, ignored, loss).reshape(label.shape), _zero_where(xp, ignored, match)
 
@@ -190,7 +226,8 @@ def softmax_with_cross_entropy(xp, logits, label, *, soft_label, ignore_index, a
     else:
         index, ignored = _checked(xp, label, logits.shape[axis], ignore_index)
         shifted = _shifted(xp, _wide(logits), axis, _buffer(logits, softmax_out))
-        at_label = shifted[_at_label(xp, index, axis)]
+        elements, places = _elements(xp, shifted, index, axis)
+        at_label = elements[places]
         probabilities, total = _softmax_of(xp, shifted, axis)
         loss = _zero_where(xp, ignored, xp.log(total) - at_label)
     return _narrow(xp, probabilities, logits.dtype, softmax_out), _narrow(xp, loss, logits.dtype, loss_out)
@@ -231,8 +268,8 @@ def cross_entropy_grad(xp, x, label, d_loss, *, soft_label, ignore_index, out=No
         share = xp.where(has_weight, _wide(label), 0) / xp.where(has_weight, _wide(x), 1)
         return _narrow(xp, xp.multiply(share, -_wide(d_column)), x.dtype, out)
     index, ignored = _checked(xp, _in_column(label, x), x.shape[-1], ignore_index)
-    places = _at_label(xp, index, -1)
-    return _only_at(xp, places, -d_column / x[places], ignored, x.shape, out)
+    elements, places = _elements(xp, x, index, -1)
+    return _only_at(xp, index, -d_column / elements[places], ignored, x.shape, out)
 
 
 @kernel("cross_entropy_grad2")
@@ -243,14 +280,15 @@ def cross_entropy_grad2(xp, match, label, x_shape, d_loss, *, ignore_index, out=
         ignored = label == ignore_index
         label, match = xp.where(ignored, 0, label), xp.where(ignored, match.dtype.type(1), match)
     d_match = -d_loss.reshape(match.shape) / match
-    return _only_at(xp, _at_label(xp, label, -1), d_match, ignored, shape, out)
+    return _only_at(xp, label, d_match, ignored, shape, out)
 
 
-def _only_at(xp, places, values, ignored, shape, out) -> Any:
-    """Zeros but for `values` at `places`."""
+def _only_at(xp, label, values, ignored, shape, out) -> Any:
+    """Zeros but for `values` at the labels."""
     result = xp.empty(shape, values.dtype) if out is None else out
     result.fill(0)
-    result[places] = _zero_where(xp, ignored, values)
+    elements, places = _elements(xp, result, label, -1)
+    elements[places] = _zero_where(xp, ignored, values)
     return result
 
 
@@ -269,7 +307,8 @@ def softmax_with_cross_entropy_grad(xp, probabilities, label, d_loss, *, soft_la
         if difference is None:
             difference = xp.empty(probabilities.shape, probabilities.dtype)
         xp.copyto(difference, probabilities)
-        difference[_at_label(xp, label, axis)] -= 1
+        elements, places = _elements(xp, difference, label, axis)
+        elements[places] -= 1
     return xp.multiply(difference, weights, out=difference if out is None else out)
 
 

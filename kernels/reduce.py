@@ -61,7 +61,7 @@ def sum_of_rows(x: np.ndarray, out=None) -> np.ndarray:
     """
     rows, columns = x.shape
     if rows < _MANY_ROWS or not columns:
-        return np.dot(_ones(rows, x.dtype), x, out)
+        return np.dot(ones(rows, x.dtype), x, out)
     joined = max(1, min(rows // 32, 2048 // columns))
     even = rows // (32 * joined) * 32 * joined
     total = sum_of_rows(np.add.reduce(x[:even].reshape(-1, 32, joined * columns), 1).reshape(-1, columns))
@@ -69,10 +69,11 @@ def sum_of_rows(x: np.ndarray, out=None) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def _ones(count, dtype) -> np.ndarray:
-    ones = np.ones(count, dtype)
-    ones.flags.writeable = False
-    return ones
+def ones(count, dtype) -> np.ndarray:
+    """A vector of ones that is kept and must not be written to."""
+    vector = np.ones(count, dtype)
+    vector.flags.writeable = False
+    return vector
 
 
 def sum_of_squares(xp, x) -> Any:
