@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from minigraph.errors import OpError
+from minigraph.kernels.reduce import sum
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.tensor import fill_zeros_like
+
+
+@kernel("empty_array")
+def empty_array(xp):
+    return []
 
 
 @kernel("write_to_array")
@@ -13,24 +20,26 @@ def write_to_array(xp, x, i, array, *, add):
     at = _index(i)
     longer = [*(array or ()), *[None] * (at + 1 - len(array or ()))]
     if add and longer[at] is not None:
-        longer[at] = longer[at] + x
+        longer[at] = sum(xp, [longer[at], x])
     else:
         longer[at] = x.copy()  # the list may outlive the memory that x is in
     return longer
 
 
 @kernel("read_from_array")
-def read_from_array(xp, array, i, like):
+def read_from_array(xp, array, i, like, *, wanted):
     at = _index(i)
     found = array[at] if array is not None and at < len(array) else None
     if found is None:
+        if not wanted[0]:
+            return None, array
         if like is None:
             written = [n for n, element in enumerate(array or ()) if element is not None]
             raise OpError(
                 f"nothing was written to the array at {at}", details=[f"written are {written or 'no elements'}"],
                 hint="Write to an index before it is read.",
             )  # fmt: skip
-        return xp.zeros_like(like), array
+        return fill_zeros_like(xp, like), array
     return found.copy(), [*array[:at], None, *array[at + 1 :]]
 
 

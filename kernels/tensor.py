@@ -145,6 +145,8 @@ def fill_constant_batch_size_like(
 
 @kernel("fill_zeros_like")
 def fill_zeros_like(xp, x, *, out=None):
+    if isinstance(x, list):  # an array of tensors
+        return [None if each is None else fill_zeros_like(xp, each) for each in x]
     return _filled(xp, x.shape, 0, x.dtype, out)
 
 

@@ -261,7 +261,7 @@ class BackwardPass:
                     outputs[slot].append(EMPTY)
                     continue
                 if not isinstance(name, GradName):
-                    outputs[slot].append(self.block.create_var(name=name).name)
+                    outputs[slot].append(self.target.create_var(name=name).name)
                     continue
                 if name in self._seeds:
                     _warn_dependent_target(name)

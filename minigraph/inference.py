@@ -94,8 +94,8 @@ def _write_type(op: Operator, block: Block, name: str, tensor_type: TensorType) 
 def _in_common(op: Operator, var: Variable, declared: TensorType, written: TensorType) -> TensorType:
     """The type of a variable that holds now this and now that: of an array, or written by a sub-block from inside."""
     is_array = var.kind is VarKind.LOD_TENSOR_ARRAY
-    if is_array and not declared.shape and declared.dtype is written.dtype:
-        return written  # nothing has been written to the array before
+    if is_array and declared.dtype is written.dtype and not (declared.shape and written.shape):
+        return declared if declared.shape else written  # nothing has been written to one of them before
     if (declared.dtype, declared.rank, declared.kind) != (written.dtype, written.rank, written.kind):
         if is_array and written.is_array:
             declared, written = declared.held_as(VarKind.LOD_TENSOR), written.held_as(VarKind.LOD_TENSOR)

@@ -107,6 +107,11 @@ class GradContext:
     def d_input(self, slot: str) -> list[str]:
         return [EMPTY if self._no_grad(name) else GradName(name + GRAD_SUFFIX) for name in self.op.input(slot)]
 
+    def holds_array(self, slot: str) -> bool:
+        """Whether what is in an input slot is an array of tensors, which the imperative mode does not have."""
+        var = self.op.block.find_var(self.op.input(slot)[0])
+        return var is not None and var.tensor_type is not None and var.tensor_type.is_array
+
     def temporary(self) -> str:
         """A new name, for a value that one `OpSpec` writes and another one reads."""
         name: str = self.op.block.free_name(f"{self.op.type}.tmp")

@@ -197,6 +197,19 @@ class Operator:
         self.inputs = {**self.inputs, slot: tuple(map(name_of, values))}
         self._changed()
 
+    def set_output(self, slot: str, values: Sequence[Variable | str]) -> None:
+        """Write other variables in a slot.
+
+        Raises
+        ------
+        NotFoundError
+            If the operator has no such slot.
+        """
+        if slot not in self.definition.output_slots:
+            self._no_slot(slot, self.definition.output_slots)
+        self.outputs = {**self.outputs, slot: tuple(map(name_of, values))}
+        self._changed()
+
     def replace_input(self, old: Variable | str, new: Variable | str) -> None:
         """Read `new` wherever this operator reads `old`."""
         self.inputs = _replaced(self.inputs, name_of(old), name_of(new))

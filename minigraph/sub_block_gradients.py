@@ -106,10 +106,11 @@ def _differentiate_recurrent(outer: BackwardPass, op: Operator) -> None:
     if not any(outer.has_gradient(name) for name in results):
         return
     inner = outer.inside(forward)
-    states = list(op.attr("states"))
-    for name in (*results, *states):
+    flowing = [name for name in results if outer.has_gradient(name) or not _is_array(outer, name)]
+    seeded = [*flowing, *op.attr("states")]
+    for name in seeded:
         inner.seed_inside(name)
-    inner.run([forward.vars[name] for name in (*results, *states)], None)
+    inner.run([forward.vars[name] for name in seeded], None)
     inputs: dict[str, list[str]] = {slot: list(op.inputs.get(slot, ())) for slot in _RECURRENT_SLOTS}
     inner_names = {**inputs, "initial_states": list(op.attr("ex_states"))}
     outputs = {}
@@ -120,7 +121,7 @@ def _differentiate_recurrent(outer: BackwardPass, op: Operator) -> None:
         ]
         outputs[slot + GRAD_SUFFIX] = _grads(wanted)
     scopes = list(op.outputs["step_scopes"])
-    d_results = [GradName(name + GRAD_SUFFIX) for name in results]
+    d_results = [GradName(name + GRAD_SUFFIX) if name in flowing else EMPTY for name in results]
     slots: dict[str, Sequence[str]] = {
         **inputs, "outputs": results, "step_scopes": scopes, "outputs" + GRAD_SUFFIX: d_results,
         "step_scopes" + GRAD_SUFFIX: scopes,

@@ -6,7 +6,7 @@ sees those of the block that it is the gradient of, with the values that they ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from minigraph.opdef import EMPTY, SUB_BLOCK
@@ -100,6 +100,32 @@ def rename_reads(block: Block, old: str, new: str) -> None:
             op.replace_input(old, new)
             if op.sub_block is not None:
                 rename_reads(op.sub_block, old, new)
+
+
+def rename(block: Block, names: Mapping[str, str]) -> None:
+    """Give variables of a block, and of those around it, other names where its operators use them.
+
+    A network calls the entries of a sequence what it is called outside, so that these are renamed too.
+    """
+    for old in [name for name in block.vars if name in names]:
+        var = block.vars.pop(old)
+        var.name = names[old]
+        block.vars[var.name] = var
+    for op in block.ops:
+        inside = op.sub_block
+        if inside is not None:
+            entries = {*op.inputs.get("inputs", ()), *op.outputs.get("outputs", ())}
+            used = {*op.input_arg_names, *op.output_arg_names}
+            seen = {
+                old: new for old, new in names.items() if old in used and (old in entries or old not in inside.vars)
+            }  # fmt: skip
+            if seen:
+                rename(inside, seen)
+        op.inputs, op.outputs = (
+            {slot: tuple([names.get(name, name) for name in given]) for slot, given in slots.items()}
+            for slots in (op.inputs, op.outputs)
+        )
+    block.program.version += 1
 
 
 def drop_unused_blocks(program: Program) -> None:

@@ -136,8 +136,13 @@ class TensorType(NamedTuple):
         return -1 not in self.shape
 
     def fits(self, other: TensorType) -> bool:
-        """Whether both can describe one value: equal but for dimensions that one of them does not know."""
-        return self.dtype is other.dtype and self.kind is other.kind and same_shape(self.shape, other.shape)
+        """Whether both can describe one value: equal but for dimensions that one of them does not know.
+
+        An array to which nothing has been written has the shape ``()``, and fits every one of its element type.
+        """
+        if self.dtype is not other.dtype or self.kind is not other.kind:
+            return False
+        return same_shape(self.shape, other.shape) or (self.is_array and () in (self.shape, other.shape))
 
     def with_shape(self, shape: Iterable[int]) -> TensorType:
         """A dense tensor of this element type and another shape."""

@@ -16,7 +16,7 @@ from minigraph.ops.tensor import VALUES_OF
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import Value, Values, insert_for, is_random
 from minigraph.place import CPUPlace
-from minigraph.types import DType, as_dtype
+from minigraph.types import DType, VarKind, as_dtype
 
 _MAKE_CONSTANTS = frozenset({"assign_value", "fill_constant"})
 _READ_SHAPES_ONLY = frozenset({"fill_any_like", "fill_constant_batch_size_like", "fill_zeros_like", "shape"})
@@ -87,7 +87,7 @@ class _Constants:
 
     def _is_open(self, name: str) -> bool:
         tensor_type = self.block.vars[name].tensor_type
-        return tensor_type is None or tensor_type.is_rows or not tensor_type.is_static
+        return tensor_type is None or tensor_type.kind is not VarKind.LOD_TENSOR or not tensor_type.is_static
 
     def _size(self, name: str) -> int:
         return math.prod(self.block.vars[name].shape or ())

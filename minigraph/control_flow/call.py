@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from minigraph.ir import Operator
+from minigraph.kernels.reduce import sum as sum_of
 from minigraph.kernels.sparse_rows import SparseRows, joined, no_rows
 from minigraph.sub_blocks import outer_names, slot_names
 from minigraph.types import TensorType
@@ -90,7 +91,7 @@ def zeros_like(value: Any, xp: Any) -> Any:
 
 
 class Sum:
-    """The gradients that runs of a sub-block find: arrays are added up as they come, selected rows all at the end."""
+    """The gradients that runs of a sub-block find: added up as they come, selected rows all at the end."""
 
     def __init__(self, xp: Any) -> None:
         self._xp = xp
@@ -102,6 +103,8 @@ class Sum:
     def add(self, part: Any) -> None:
         if isinstance(part, SparseRows):
             self._rows.append(part)
+        elif isinstance(part, list):
+            self._total = part if self._total is None else sum_of(self._xp, [self._total, part])
         elif self._is_own:
             self._total += part
         else:
@@ -116,4 +119,4 @@ class Sum:
             return None  # what has no value, in a branch that was not taken, has no gradient
         if tensor_type is not None and tensor_type.is_rows:
             return no_rows(self._xp, like)
-        return self._xp.zeros_like(like) if self._total is None else self._total
+        return zeros_like(like, self._xp) if self._total is None else self._total

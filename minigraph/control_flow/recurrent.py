@@ -1,14 +1,17 @@
-"""Recurrent networks: a block for each entry of sequences, with states that go from one to the next."""
+"""Recurrent networks: a block for each entry of sequences, with states that go from one to the next.
+
+A sequence may also be an array: its elements are the entries, which may be arrays themselves.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minigraph.control_flow.call import Body, Call, Sum
+from minigraph.control_flow.call import Body, Call, Sum, own, zeros_like
 from minigraph.control_flow.scopes import Saved, saved_by, unique
 from minigraph.errors import ExecutionError, OpError
-from minigraph.ir import Operator
+from minigraph.ir import Operator, VarKind
 from minigraph.opdef import EMPTY, GRAD_SUFFIX
 from minigraph.sub_blocks import slot_names
 from minigraph.types import same_dim
@@ -33,9 +36,11 @@ class Recurrent(Call):
 
     def bind_types(self) -> None:
         for name in self.sequences:
-            whole = self._type(name)
+            whole, entry = self._type(name), self.body.vars[name]
             assert whole is not None
-            self.body.vars[name].tensor_type = whole.with_shape(whole.shape[1:])
+            entry.tensor_type = (
+                whole.held_as(entry.kind) if whole.is_array else whole.with_shape(whole.shape[1:])
+            )  # fmt: skip
         for inner, outer in zip(self.ex_states, self.initial, strict=True):
             self.body.vars[inner].tensor_type = self._type(outer)
 
@@ -50,11 +55,16 @@ class Recurrent(Call):
         length = self._length()
         for name in self.results:
             inner = self._inner_type(name)
-            if inner is not None:
+            if inner is None:
+                continue
+            if is_array(self.op, name):
+                self._set_type(name, inner.held_as(VarKind.LOD_TENSOR_ARRAY))
+            else:
                 self._set_type(name, inner.with_shape((length, *inner.shape)))
 
     def _length(self) -> int:
-        lengths = [tensor_type.shape[0] for name in self.sequences if (tensor_type := self._type(name)) is not None]
+        types = [tensor_type for name in self.sequences if (tensor_type := self._type(name)) is not None]
+        lengths = [tensor_type.shape[0] for tensor_type in types if not tensor_type.is_array]
         known = [length for length in lengths if length >= 0]
         if known and any(not same_dim(length, known[0]) for length in lengths):
             raise OpError(f"sequences differ in length: {', '.join(map(str, lengths))}")
@@ -62,11 +72,11 @@ class Recurrent(Call):
 
     def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
         found = dict(zip(self.reads, values, strict=True))
-        length = found[self.sequences[0]].shape[0]
+        length = len(found[self.sequences[0]])
         for name in self.sequences:
-            if found[name].shape[0] != length:
+            if len(found[name]) != length:
                 raise ExecutionError(
-                    f"sequences differ in length: {self.sequences[0]} has {length}, {name} {found[name].shape[0]}"
+                    f"sequences differ in length: {self.sequences[0]} has {length}, {name} {len(found[name])}"
                 )
         states = [found[name] for name in self.initial]
         touched = [found[name] for name in self.touched]
@@ -84,11 +94,19 @@ class Recurrent(Call):
         return [*stacked, scopes]
 
     def _stacked(self, name: str, rows: list[Any], xp: Any) -> Any:
+        if is_array(self.op, name):
+            return [own(row) for row in rows]
         if rows:
             return xp.stack(rows)
         inner = self._inner_type(name)
         assert inner is not None
         return xp.zeros((0, *(max(dim, 0) for dim in inner.shape)), inner.dtype.numpy)
+
+
+def is_array(op: Operator, name: str) -> bool:
+    """Whether what the operator calls `name` outside of its sub-block is an array."""
+    var = op.block.find_var(name)
+    return var is not None and var.kind is VarKind.LOD_TENSOR_ARRAY
 
 
 def _order(length: int, op: Operator) -> range:
@@ -102,8 +120,9 @@ class RecurrentGrad(Call):
         super().__init__(op)
         forward = self.body.forward_block
         assert forward is not None
-        self.incoming = self._slot("outputs" + GRAD_SUFFIX)
-        self.results = [name + GRAD_SUFFIX for name in self._slot("outputs")]
+        given = zip(self._slot("outputs"), self._slot("outputs" + GRAD_SUFFIX), strict=True)
+        self.incoming = {name: grad for name, grad in given if grad != EMPTY}
+        self.results = [name + GRAD_SUFFIX for name in self.incoming]
         self.state_grads = [name + GRAD_SUFFIX for name in op.attr("states")]
         self.ex_state_grads = [name + GRAD_SUFFIX for name in op.attr("ex_states")]
         self.sequences = self._wanted("inputs", self._slot("inputs"))
@@ -139,20 +158,19 @@ class RecurrentGrad(Call):
         sources = dict(zip((n + GRAD_SUFFIX for n in self._slot("inputs")), self._slot("inputs"), strict=True))
         rows: list[Any] = [None] * len(scopes)
         sums = {name: Sum(xp) for name in self.parameters}
-        states = [self._zeros(initial, found, xp) for initial in self._slot("initial_states")]
+        states = [zeros_like(found[initial], xp) for initial in self._slot("initial_states")]
         by_name = dict(zip(self.ex_state_grads, states, strict=True))
         order = list(_order(len(scopes), self.op))
         outer = [found[name] for name in self.outer]
         for step, scope in zip(reversed(order), reversed(scopes), strict=True):
-            flowing = [found[name][step] for name in self.incoming]
+            flowing = [self._flowing(name, found, step, xp) for name in self.incoming]
             results = list(body([*scope, *flowing, *(by_name[name] for name in self.ex_state_grads), *outer]))
             by_name.update(zip(self.carried, results, strict=False))
             rows[step] = results[len(self.carried) : len(self.carried) + len(self.sequences)]
             for name, part in zip(self.parameters, results[len(self.carried) + len(self.sequences) :], strict=True):
                 sums[name].add(part)
         stacked = [
-            xp.stack([row[i] for row in rows]) if rows else xp.zeros_like(found[sources[name]])
-            for i, name in enumerate(self.sequences)
+            self._stacked([row[i] for row in rows], found[sources[name]], xp) for i, name in enumerate(self.sequences)
         ]
         parameters = dict(
             zip((n + GRAD_SUFFIX for n in self._slot("parameters")), self._slot("parameters"), strict=True)
@@ -160,5 +178,13 @@ class RecurrentGrad(Call):
         totals = [total.total(self._inner_type(n), found[parameters[n]]) for n, total in sums.items()]
         return [*stacked, *(by_name[name] for name in self.initial), *totals]
 
-    def _zeros(self, name: str, found: Mapping[str, Any], xp: Any) -> Any:
-        return xp.zeros_like(found[name])
+    def _flowing(self, name: str, found: Mapping[str, Any], step: int, xp: Any) -> Any:
+        """The gradient that flows into the entry of an output; an array of gradients need not have an element."""
+        grad = found[self.incoming[name]]
+        entry = grad[step] if step < len(grad) else None
+        return zeros_like(found[name][step], xp) if entry is None else entry
+
+    def _stacked(self, rows: list[Any], source: Any, xp: Any) -> Any:
+        if isinstance(source, list):
+            return [own(row) for row in rows]
+        return xp.stack(rows) if rows else xp.zeros_like(source)

@@ -97,7 +97,8 @@ class _RepeatedGrad(Call):
             for source, outer in zip(self.sources, op.outputs.get(self.inputs + GRAD_SUFFIX, ()), strict=False)
             if outer != EMPTY
         }
-        self.incoming = dict(zip(self._inner_incoming(), self._slot("Out" + GRAD_SUFFIX), strict=True))
+        given = zip(self._inner_incoming(), self._slot("Out" + GRAD_SUFFIX), strict=True)
+        self.incoming = {name: outer for name, outer in given if outer != EMPTY}
         _, changed = outer_names(forward)
         self.carried = unique(
             (name for name in self.incoming if name in self.body.vars),

@@ -30,8 +30,11 @@ class Saved:
 def saved_by(body: Block) -> Saved:
     """What the blocks that are gradients of `body` read of a run of it."""
     readers = [block for block in body.program.blocks if block.forward_block_idx == body.idx]
-    if not readers:
-        return Saved()
+    return saved_for(readers, body) if readers else Saved()
+
+
+def saved_for(readers: Iterable[Block], body: Block) -> Saved:
+    """What these blocks of gradients read of a run of `body`."""
     _, written = outer_names(body)
     changed = {name for name in written if not is_counter(body, name)}
     before: dict[str, None] = {}

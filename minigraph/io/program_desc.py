@@ -210,8 +210,11 @@ def _describe_operator(op: Operator) -> OpDesc:
 
 def _is_unset(op: Operator, name: str) -> bool:
     """Whether an attribute that Paddle does not have is at its default, so that it need not be told."""
-    is_own = op.definition.attrs[name].type == "list[np.float64]" or (op.type, name) == ("write_to_array", "add")
+    is_own = op.definition.attrs[name].type == "list[np.float64]" or (op.type, name) in _OWN_ATTRS
     return is_own and name not in op.attrs
+
+
+_OWN_ATTRS = {("write_to_array", "add"), ("read_from_array", "is_array")}
 
 
 def _is_unwanted(op: Operator, slot: str) -> bool:

@@ -56,7 +56,8 @@ def array_write(x: Variable, i: Variable, array: Variable | list[Any] | None = N
     <Variable array_write_0.out: float32[-1] in an array>
     [array([1., 1.], dtype=float32), array([2])]
     """
-    check_variable(x, "array_write: x")
+    if check_variable(x, "array_write: x").kind is VarKind.LOD_TENSOR_ARRAY:
+        raise WrongTypeError(f"array_write: x must be a tensor, got {x}", site=caller_site())
     if is_imperative():
         return _write_to_list(x, i, [] if array is None else array)
     helper = LayerHelper("array_write")

@@ -265,9 +265,9 @@ def fill_constant_batch_size_like(
     return TensorType(element, tuple(dims))
 
 
-@op("fill_zeros_like", inputs="X", outputs="Out", grad=None)
+@op("fill_zeros_like", inputs="X", outputs="Out", arrays="X", grad=None)
 def fill_zeros_like(x: TensorType) -> TensorType:
-    """``Out = 0``, of the type of X."""
+    """``Out = 0``, of the type of X; for an array zeros like each of its elements."""
     return x
 
 

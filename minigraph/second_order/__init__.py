@@ -11,13 +11,14 @@ operator's gradient is the operator itself, and definitions say so (`minigraph.o
 from __future__ import annotations
 
 import minigraph.second_order.activation
-import minigraph.second_order.blocks
+import minigraph.second_order.branches
 import minigraph.second_order.clip
 import minigraph.second_order.elementwise
 import minigraph.second_order.indexing
 import minigraph.second_order.loops
 import minigraph.second_order.loss
 import minigraph.second_order.matrix
+import minigraph.second_order.networks
 import minigraph.second_order.norm
 import minigraph.second_order.normalization
 import minigraph.second_order.products

@@ -36,10 +36,13 @@ def has_rule(op: Operator) -> bool:
 
 def rewrite(ops: Iterable[Operator]) -> None:
     """Put ordinary operators in the place of gradient operators that have a rule; they are in one block, in order."""
-    makers: dict[str, Operator] = {}
     ops = list(ops)
-    if ops:
-        makers = {name: op for op in ops[0].block.ops for name in op.output_arg_names}
+    makers: dict[str, list[Operator]] = {}
+    block = ops[0].block if ops else None
+    for each in (block.forward_block, block) if block is not None else ():
+        for op in each.ops if each is not None else ():
+            for name in op.output_arg_names:
+                makers.setdefault(name, []).append(op)
     for op in ops:
         block = op.block
         with block.inserting_before(op, role=op.role):
@@ -54,7 +57,7 @@ class Rewriting:
     do not change.
     """
 
-    def __init__(self, op: Operator, makers: Mapping[str, Operator]) -> None:
+    def __init__(self, op: Operator, makers: Mapping[str, Sequence[Operator]]) -> None:
         self.op, self.block = op, op.block
         self._makers = makers
 
@@ -65,7 +68,7 @@ class Rewriting:
             for slot, names in self.op.outputs.items():
                 made = results[slot] if isinstance(results[slot], Sequence) else [results[slot]]
                 for name, value in zip(names, made, strict=True):
-                    if name != EMPTY:
+                    if name != EMPTY and value.name != name:
                         self.block.append_op("assign", {"X": value}, {"Out": name})
 
     # The operator
@@ -89,14 +92,22 @@ class Rewriting:
 
     def forward(self, slot: str, through: str) -> Variable:
         """An input of the forward operator that its gradient does not read, by way of an output that it does."""
-        maker = self._makers.get(self[through].name)
-        if maker is None or maker.type != self.op.definition.forward:
+        return self.var(self.maker(through).inputs[slot][0])
+
+    def maker(self, through: str) -> Operator:
+        """The forward operator, which wrote what is in the input slot `through`."""
+        makers = self.writers(self[through].name)
+        if not makers or makers[-1].type != self.op.definition.forward:
             raise ProgramError(
                 f"{self.op.type} cannot be differentiated: no {self.op.definition.forward} that wrote its {through}, "
                 f"{self[through].name}, is in the program",
                 site=self.op.site,
             )
-        return self.var(maker.inputs[slot][0])
+        return makers[-1]
+
+    def writers(self, name: str) -> Sequence[Operator]:
+        """The operators of the block that write a variable, and before them those of the block that it differentiates."""
+        return self._makers.get(name, ())
 
     def wants(self, slot: str) -> bool:
         """Whether the gradient in this output slot is asked for."""
