@@ -203,6 +203,7 @@ class BackwardPass:
     def _plan(self, specs: Sequence[OpSpec], op: Operator) -> None:
         for name in self._overwritten_by(op):
             self._parts[name] = []  # used up; what is found from here on belongs to the value before
+        self._seeds.difference_update(n + GRAD_SUFFIX for n in op.output_arg_names if n in self._overwriting.names)
         for spec in specs:
             self._plan_spec(spec, op)
 

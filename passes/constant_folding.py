@@ -126,7 +126,9 @@ class _Constants:
 
 
 def _constant(array: Any) -> tuple[str, dict[str, Any]] | None:
-    """Type and attributes of an operator that makes `array`, if there is one."""
+    """Type and attributes of an operator that makes `array`, if there is one; not for what got no value."""
+    if array is None:
+        return None
     element = as_dtype(array.dtype)
     if not array.ndim or not array.flags.c_contiguous or (element.is_floating and np.isnan(array).any()):
         return None

@@ -58,7 +58,8 @@ WITHOUT_SAMPLES = {
     "recurrent": "test_recurrent_networks.py",
     **dict.fromkeys(("conditional_block", "select_output"), "test_branches.py"),  # outputs may have no value
     **dict.fromkeys(
-        ("empty_array", "write_to_array", "read_from_array", "lod_array_length", "tensor_array_to_tensor"), "test_arrays.py"
+        ("empty_array", "write_to_array", "read_from_array", "lod_array_length", "tensor_array_to_tensor"),
+        "test_arrays.py",
     ),
 }
 """Operators that a row cannot describe, and where their tests are."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph import layers
+from minigraph import layers, passes
 
 
 def index(n):
@@ -434,3 +434,151 @@ def test_a_second_gradient_is_that_of_the_program_written_out_and_the_central_di
         direction = np.random.default_rng(9).uniform(-1, 1, grad.shape)
         ends = [penalty(**{name: feed[name] + step * direction}) for step in (1e-5, -1e-5)]
         assert np.isclose(np.vdot(grad, direction), (ends[0] - ends[1]) / 2e-5, rtol=1e-6, atol=1e-8), name
+
+
+THIRD = [(case, numbers[0]) for case, *numbers in CASES]
+
+
+@pytest.mark.parametrize(("case", "given"), [pytest.param(*each, id=each[0].__name__) for each in THIRD])
+def test_a_third_gradient_is_that_of_the_program_written_out(case, given):
+    check_against_written_out(case, given, 3)
+
+
+OF_ANY_BATCH = [
+    (case, numbers[0], numbers[1]) for case, *numbers in CASES if len(numbers) > 1 and "network" not in case.__name__
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "first", "second"), [pytest.param(*each, id=each[0].__name__) for each in OF_ANY_BATCH]
+)
+def test_a_batch_of_unknown_size_has_second_gradients(case, first, second):
+    for given in (first, second):
+        check_against_written_out(case, given, 2, batch=None)
+
+
+@pytest.mark.parametrize(("case", "given"), [pytest.param(*each, id=each[0].__name__) for each in THIRD])
+def test_a_program_with_such_gradients_is_text_copies_and_passes_through_every_pass(case, given):
+    feed = fed(given)
+    program = made(case, Flow, feed, 2)
+    main = program.main
+    assert fluid.Program.parse(str(main)).equals(main)
+    assert main.clone().equals(main)
+    read = fluid.Program.parse_from_string(main.serialize_to_string())
+    fluid.verify(read)
+    variables = [var for grads in program.orders for var in grads]
+    expected = [each for each, var in zip(values(program, feed), variables, strict=True) if var is not None]
+    fetch = [var.name for var in variables if var is not None]
+    feed = {name: value for name, value in feed.items() if main.global_block().has_var(name)}
+    for each in passes.LOWERING.passes:
+        changed = main.clone()
+        each.apply(changed)
+        fluid.verify(changed)
+        for value, known in zip(fluid.Interpreter().run(changed, feed, fetch), expected, strict=True):
+            np.testing.assert_allclose(value, known, rtol=1e-9, atol=1e-11 * max(1.0, np.abs(known).max()))
+
+
+def cells(kind, is_network, feed):
+    """A gradient penalty on a network of cells, `rnn` or the cell called step by step."""
+    main, startup = fluid.Program(), fluid.Program()
+    startup.random_seed = 4
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [2, 3, 4], "float64")
+        x.stop_gradient = False
+        cell = getattr(layers, kind)(5, fluid.ParamAttr("w"), fluid.ParamAttr("b"), dtype="float64", name="cell")
+        state, outputs = cell.get_initial_states(batch_ref=x, dtype="float64"), []
+        if is_network:
+            outputs, _ = layers.rnn(cell, x, state)
+        else:
+            for entry in layers.unstack(x, axis=1):
+                output, state = cell(entry, state)
+                outputs.append(output)
+            outputs = layers.stack(outputs, axis=1)
+        (slope,) = fluid.gradients(layers.reduce_sum(layers.square(outputs)), x)
+        penalty = layers.reduce_sum(layers.square(slope))
+        pairs = fluid.append_backward(penalty)
+        fluid.verify(main)
+    exe, scope = fluid.Executor(), fluid.Scope()
+    exe.run(startup, scope=scope)
+    fetch = [penalty, *(grad for _, grad in pairs)]
+    found = exe.run(main, feed, fetch, scope=scope)
+    for value, same in zip(found, fluid.Interpreter().run(main, feed, fetch, scope=scope), strict=True):
+        assert value.tobytes() == same.tobytes()
+    assert [param.name for param, _ in pairs] == ["w", "b"] if kind == "LSTMCell" else len(pairs) >= 2
+    return dict(zip([param.name for param, _ in pairs], found[1:], strict=True)), found[0]
+
+
+@pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell"])
+def test_a_gradient_penalty_through_a_network_of_cells(kind):
+    feed = {"x": np.random.default_rng(3).uniform(-1, 1, (2, 3, 4))}
+    (grads, penalty), (known, same) = cells(kind, True, feed), cells(kind, False, feed)
+    assert np.isclose(penalty, same, rtol=1e-12)
+    assert grads.keys() == known.keys()
+    for name, grad in grads.items():
+        np.testing.assert_allclose(grad, known[name], rtol=1e-9, atol=1e-12)
+
+
+CLIPS = {
+    "value": lambda: fluid.clip.GradientClipByValue(0.05),
+    "norm": lambda: fluid.clip.GradientClipByNorm(0.1),
+    "global_norm": lambda: fluid.clip.GradientClipByGlobalNorm(0.1),
+}
+
+
+def trained(case, writer, feed, clip):
+    """The parameter after two steps of training on a penalty on slopes, clipped."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        start = fluid.initializer.NumpyArrayInitializer(feed["w"])
+        w = layers.create_parameter([3, 3], "float64", "w", default_initializer=start)
+        x = fluid.data("x", [2, 3], "float64")
+        x.stop_gradient = False
+        y = layers.reduce_sum(layers.sin(case(writer(feed), x, w)))
+        (slope,) = fluid.gradients(y, x)
+        loss = y + layers.reduce_sum(layers.square(slope))
+        fluid.optimizer.SGD(0.1, grad_clip=clip()).minimize(loss)
+        fluid.verify(main)
+    exe, scope = fluid.Executor(), fluid.Scope()
+    exe.run(startup, scope=scope)
+    feed = {name: value for name, value in feed.items() if main.global_block().has_var(name) and name != "w"}
+    for _ in range(2):
+        exe.run(main, feed, [loss], scope=scope)
+    return np.array(scope.find_var("w").get_tensor())
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+@pytest.mark.parametrize("case", [branch_in_loop, loop_in_loop, array_read_often, loop_in_network, everything])
+def test_training_on_a_gradient_penalty_with_clipped_gradients(case, clip):
+    feed = fed({"n": 3, "m": 2})
+    found, known = (trained(case, writer, feed, CLIPS[clip]) for writer in (Flow, Written))
+    assert not np.allclose(known, feed["w"], atol=1e-3)
+    np.testing.assert_allclose(found, known, rtol=1e-9, atol=1e-12)
+
+
+def test_what_was_drawn_at_random_in_a_block_stays_what_it_was():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [50], "float64")
+        x.stop_gradient = False
+        n = index(3)
+
+        def body(i, total):
+            # In each run ``mask * x * x * x``.
+            return [i + 1, total + layers.dropout(layers.square(x) * x, 0.5, dropout_implementation="upscale_in_train")]
+
+        in_loop = layers.while_loop(lambda i, _: i < n, body, [index(0), x * 0.0])[1]
+        in_branch = layers.cond(n < 4, lambda: layers.dropout(layers.square(x) * x, 0.5), lambda: x)
+        network, rows = layers.StaticRNN(), layers.reshape(x, [5, 10])
+        with network.step():
+            entry = network.step_input(rows)
+            network.step_output(layers.dropout(layers.square(entry) * entry, 0.5))
+        for y in (in_loop, in_branch, layers.reshape(network(), [50])):
+            (first,) = fluid.gradients(y, x)
+            (second,) = fluid.gradients(first, x)
+            (third,) = fluid.gradients(second, x)
+            v = np.random.default_rng(5).uniform(0.5, 1.0, 50)
+            for executor in (fluid.Executor(), fluid.Interpreter()):
+                found = executor.run(feed={"x": v}, fetch_list=[y, first, second, third])
+                weights = found[0] / v**3
+                assert len(np.unique(weights.round(6))) > 1
+                for value, known in zip(found[1:], (3 * v**2, 6 * v, 6), strict=True):
+                    np.testing.assert_allclose(value, weights * known, rtol=1e-9)

@@ -6,6 +6,7 @@ source lines, and of roles what ``op_role`` holds. ``str(program)`` holds all bu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -170,9 +171,22 @@ def _given_gradients(block: Block) -> set[str]:
     given: set[str] = set()
     written: set[str] = set()
     for op in block.ops if block.forward_block_idx >= 0 else ():
-        given.update(name for name in slot_names(op.inputs) if GRAD_SUFFIX in name and name not in written)
+        for name in slot_names(op.inputs):
+            var = block.vars.get(name)
+            source = _source_of(block, name) if var is not None and name not in written else None
+            if source is not None and var is not None and source.tensor_type == var.tensor_type:
+                given.add(name)
         written.update(slot_names(op.outputs))
     return given
+
+
+def _source_of(block: Block, name: str) -> Variable | None:
+    """The variable that `name` is a gradient, or a part of a gradient, of."""
+    found = _GRADIENT.fullmatch(name)
+    return None if found is None else block.find_var(found[1])
+
+
+_GRADIENT = re.compile(rf"(.*){GRAD_SUFFIX}(?:@RENAME@.*)?")
 
 
 def _describe_variable(var: Variable) -> VarDesc:
@@ -360,9 +374,10 @@ def _build(description: ProgramDesc, problems: list[str]) -> Program:
 
 def _declare_gradients(block: Block, used: Iterable[str]) -> None:
     """Give a block of gradients variables for all of them; Paddle relies on those outside, or on none."""
+    forward = block.forward_block
     for name in sorted(used):
-        var = block.find_var(name.split(GRAD_SUFFIX)[0]) if GRAD_SUFFIX in name else None
-        if var is not None and name not in block.vars:
+        var = _source_of(block, name)
+        if var is not None and name not in block.vars and not (forward is not None and name in forward.vars):
             block.vars[name] = Variable(block, name, var.tensor_type, kind=var.kind)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import OpError, ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable, VarKind
 from minigraph.layer_helper import LayerHelper, check_variable
 from minigraph.layers.sub_block import is_imperative
@@ -76,6 +76,8 @@ def array_read(array: Variable | list[Any], i: Variable) -> Variable:
     ------
     WrongTypeError
         If `array` is no array.
+    OpError
+        If no operator before has written to it.
     ExecutionError
         When run, if nothing was written there.
     """
@@ -83,7 +85,12 @@ def array_read(array: Variable | list[Any], i: Variable) -> Variable:
         found: Variable = _checked_list(array, "array_read")[_number(i, "array_read")]
         return found
     helper = LayerHelper("array_read")
-    inputs = {"X": _check_array(array, "array_read"), "I": _check_index(i, "array_read")}
+    if not _check_array(array, "array_read").shape:
+        raise OpError(
+            f"array_read: nothing has written to the array {array} by then", site=caller_site(),
+            hint="Write an element of the type that it is to hold before: layers.array_write(x, i, array).",
+        )  # fmt: skip
+    inputs = {"X": array, "I": _check_index(i, "array_read")}
     return helper.unary("read_from_array", inputs)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from minigraph.opdef import GradContext, OpSpec, fused, op
 from minigraph.ops.tensor import require_integers, require_one_element
-from minigraph.types import DType, TensorType, VarKind, as_dtype, normalize_axis, require
+from minigraph.types import DType, TensorType, VarKind, as_dtype, normalize_axis
 
 
 @op("empty_array", inputs="", outputs="Out", grad=None)
@@ -61,7 +61,6 @@ def read_from_array(
     with respect to an array before it was written there.
     """
     _require_index(i)
-    require(x.rank > 0 or is_array or like is not None, "nothing has written to the array X by then")
     return (x.held_as(VarKind.LOD_TENSOR_ARRAY if is_array else VarKind.LOD_TENSOR) if like is None else like), x
 
 

@@ -34,8 +34,8 @@ class Gradients:
     body : Block
         The block of gradients.
     local, before : tuple of str
-        What it reads of a run: the forward block's own variables as they were after the run, and variables outside of it
-        as they were before.
+        What it reads of a run: the forward block's own variables as they were after the run, and variables outside of
+        it as they were before.
     found : dict
         Its variables for gradients, by what they are called in a block of gradients, ``v@GRAD``.
     written : set of str

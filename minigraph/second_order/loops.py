@@ -66,7 +66,7 @@ def _first_gradients(
     changed = set(outer_names(gradients.forward)[1])
     sources = {source + GRAD_SUFFIX: g.var(source) for source, _ in gradients.wanted("X")}
     flowing = {name: g.emit("assign", X=g.var(given)) for name, given in incoming.items() if name in gradients.found}
-    sums = {}
+    sums: dict[str, Variable] = {}
     for name, source in sources.items():
         if name not in flowing:
             place = flowing if source.name in changed or is_array(source) else sums

@@ -82,9 +82,8 @@ class _Backward:
     def _incoming(self) -> list[tuple[str, str]]:
         slots = self.g.op.inputs
         outs = zip(slots["outputs"], slots["outputs" + GRAD_SUFFIX], strict=True)
-        return [
-            (name + GRAD_SUFFIX, d_out) for name, d_out in outs if d_out != EMPTY and name + GRAD_SUFFIX in self.gradients.found
-        ]  # fmt: skip
+        found = self.gradients.found
+        return [(name + GRAD_SUFFIX, d_out) for name, d_out in outs if d_out != EMPTY and name + GRAD_SUFFIX in found]
 
     def _flowing(self, name: str, d_out: str) -> Variable:
         """What flows into an output; an array of gradients is given the elements that it need not have."""
@@ -126,8 +125,8 @@ class _Backward:
     def carry_states(self) -> dict[str, Variable]:
         """What flows into a state after a step comes from the step behind it."""
         found = {}
-        names = zip(self.g.attr("states"), self.g.attr("ex_states"), self.g.op.inputs.get("initial_states", ()))
-        for state, ex_state, source in names:
+        sources = self.g.op.inputs.get("initial_states", ())
+        for state, ex_state, source in zip(self.g.attr("states"), self.g.attr("ex_states"), sources, strict=True):
             before = self.gradients.found[state + GRAD_SUFFIX]
             after = self.gradients.found.get(ex_state + GRAD_SUFFIX)
             if after is None:
@@ -156,7 +155,7 @@ class _Backward:
 
     def append(self) -> None:
         """Append the network."""
-        inputs = {
+        inputs: dict[str, Sequence[Variable | str]] = {
             "inputs": self.sequences, "initial_states": self.initial, "parameters": outer_reads(self.body),
         }  # fmt: skip
         self.g.block.append_op(

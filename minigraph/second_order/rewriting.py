@@ -106,7 +106,7 @@ class Rewriting:
         return makers[-1]
 
     def writers(self, name: str) -> Sequence[Operator]:
-        """The operators of the block that write a variable, and before them those of the block that it differentiates."""
+        """The operators that write a variable, in the block that the operator's block differentiates and in its own."""
         return self._makers.get(name, ())
 
     def wants(self, slot: str) -> bool:
