@@ -104,7 +104,7 @@ def test_reading_what_was_never_written_is_an_error_that_tells_what_was():
 
 def test_reading_before_anything_was_written_is_an_error_when_built():
     array = layers.create_array("float32")
-    with pytest.raises(OpError, match="nothing has written to the array array_0.out"):
+    with pytest.raises(OpError, match=r"nothing has written to the array array_0.out"):
         layers.array_read(array, index(0))
 
 
