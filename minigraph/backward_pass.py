@@ -7,7 +7,7 @@ operators.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from minigraph import unique_name
 from minigraph.control_flow import is_count
 from minigraph.errors import ProgramError, Site, caller_site, warn
 from minigraph.ir import Block, Operator, Parameter, Role, Variable, infer_outputs
-from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, GradContext, GradName, OpSpec
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, FusedGrad, GradContext, GradName, OpSpec, definition_of
 from minigraph.overwriting import Overwriting
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.second_order import has_rule, rewrite
@@ -31,11 +31,13 @@ class _Planned:
     """An operator to append; its outputs may still be renamed."""
 
     type: str
-    inputs: dict[str, list[str]]
+    inputs: dict[str, Any]
     outputs: dict[str, list[str]]
-    attrs: Mapping[str, Any]
+    attrs: dict[str, Any]
     site: Site | None
     namescope: str = "/"
+    is_checked: bool = False
+    """Slots and attributes are those of an operator that was checked, so they need not be again."""
 
 
 @dataclass(slots=True)
@@ -66,10 +68,13 @@ class BackwardPass:
         self.no_grad = no_grad
         self.callbacks = callbacks
         self._given: set[str] = set()
-        """Gradient names (in the rules' words) whose value the caller gave."""
+        """Variables the value of whose gradient the caller gave."""
         self._seeds: set[str] = set()
+        """Variables that a gradient flows into from outside."""
         self._actual: dict[str, str] = {}
-        """Gradient name in the rules' words -> name in the program."""
+        """Variable -> name of its gradient in the program."""
+        self._constant: dict[str, bool] = {}
+        """Variable -> whether no gradient flows to it, as far as that was asked."""
         self._planned: list[_Planned] = []
         self._parts: dict[str, list[_Part]] = {}
         """Gradient name in the program -> its parts."""
@@ -94,35 +99,39 @@ class BackwardPass:
 
     def seed(self, var_name: str, grad_name: str, given: bool = False) -> None:
         """The gradient that flows into `var_name` is the variable `grad_name`; `given` by the caller or made here."""
-        self._actual[var_name + GRAD_SUFFIX] = grad_name
+        self._actual[var_name] = grad_name
         if given:
-            self._given.add(var_name + GRAD_SUFFIX)
-        self._seeds.add(var_name + GRAD_SUFFIX)
+            self._given.add(var_name)
+        self._seeds.add(var_name)
         self._note_value(grad_name)
         self.grad_to_var[grad_name] = var_name
 
     def _resolve(self, name: str) -> str:
         """The program's name for a name in a rule's spec."""
-        if not isinstance(name, GradName):
-            return name
+        return self._gradient(_of(name)) if isinstance(name, GradName) else name
+
+    def _gradient(self, name: str) -> str:
+        """What the gradient of the variable `name` is called in the program."""
         actual = self._actual.get(name)
         if actual is None:
-            base = str(name)
-            actual = base if base not in self.target.vars else "grad/" * self.program.backward_passes + base
+            actual = name + GRAD_SUFFIX
             if actual in self.target.vars:
-                actual = unique_name.generate(actual)
-            self._actual[base] = actual
+                actual = "grad/" * self.program.backward_passes + actual
+                if actual in self.target.vars:
+                    actual = unique_name.generate(actual)
+            self._actual[name] = actual
         return actual
 
-    def _is_no_grad(self, name: str) -> bool:
-        var = self.block.find_var(name)
-        return (
-            name in self.no_grad
-            or var is None
-            or var.stop_gradient
-            or var.tensor_type is None
-            or not var.dtype.is_floating
-        )
+    def is_no_grad(self, name: str) -> bool:
+        """Whether no gradient flows to a variable."""
+        known = self._constant.get(name)
+        if known is None:
+            var = self.block.find_var(name)
+            if var is None:
+                return True
+            is_differentiable = var.tensor_type is not None and var.tensor_type.dtype.is_floating
+            known = self._constant[name] = name in self.no_grad or var.stop_gradient or not is_differentiable
+        return known
 
     # The walk
 
@@ -136,22 +145,19 @@ class BackwardPass:
                 self._differentiate(op)
             elif self.target is not self.block and is_count(op, self.block):
                 self._plan_counting_back(op)
-            self._leave(op, is_on_path=op in on_path)
+            if self._overwriting.names:
+                self._leave(op, is_on_path=op in on_path)
         for grad_name in list(self._parts):
             self._add_up(grad_name)
         with self.program.role_guard(Role.BACKWARD):
             for planned in self._planned:
-                self._finish(
-                    self.append(
-                        planned.type, planned.inputs, planned.outputs, planned.attrs, planned.site, planned.namescope
-                    )
-                )
+                self._append_planned(planned)
 
     def _path(self, targets: Sequence[Variable], inputs: set[str] | None) -> list[Operator]:
         """The operators to differentiate, in order, once those that have to be are rewritten as others."""
 
         def find() -> list[Operator]:
-            return _operators_between(self.block, {t.name for t in targets}, inputs, self._is_no_grad)
+            return _operators_between(self.block, {t.name for t in targets}, inputs, self.is_no_grad)
 
         path = find()
         gradient_ops = [op for op in path if op.definition.grad is None]
@@ -163,6 +169,7 @@ class BackwardPass:
         if has_chain:
             FuseGlobalNorm().apply(self.program)
         self._overwriting = Overwriting(self.block)
+        self._constant.clear()
         return find()
 
     def _warn_of_stopped_loops(self, path: Sequence[Operator], targets: Sequence[Variable]) -> None:
@@ -185,19 +192,63 @@ class BackwardPass:
             return
         rule = op.definition.grad
         assert rule is not None
-        specs = [spec for spec in rule(GradContext(op, self._is_no_grad)) if self._is_wanted(spec)]
+        if isinstance(rule, FusedGrad) and not self._overwriting.names and self._differentiate_fused(op, rule):
+            return
+        specs = [spec for spec in rule(GradContext(op, self.is_no_grad)) if self._is_wanted(spec)]
         incoming = self._complete(specs, op)
-        self._refuse_to_lose(op, incoming)
+        self._refuse_to_lose(op, list(map(_of, incoming)))
         self._plan([self._overwriting.checked(spec, op) for spec in specs], op)
 
-    def _complete(self, specs: Sequence[OpSpec], op: Operator) -> list[str]:
+    def _differentiate_fused(self, op: Operator, rule: FusedGrad) -> bool:
+        """Plan the one operator of a fused rule without asking the rule for it: most operators have such a gradient.
+
+        False if it has to be asked after all, because some results are left out.
+        """
+        recipe = rule.recipe
+        results = [name for slot, _ in recipe.d_outputs for name in op.outputs.get(slot, (EMPTY,))]
+        if not results or EMPTY in results:
+            return False
+        wanted = {}
+        for slot, d_slot in recipe.d_inputs:
+            to = [EMPTY if self.is_no_grad(name) else name for name in op.inputs.get(slot, ())]
+            if to.count(EMPTY) < len(to):
+                wanted[d_slot] = to
+        incoming = list(map(self._gradient, results)) if wanted else []
+        if self._ready.isdisjoint(incoming):
+            self._refuse_to_lose(op, ())
+            return True
+        for grad in incoming:
+            self._add_up(grad)
+        for name, grad in zip(results, incoming, strict=True):
+            if grad not in self._ready:
+                self._plan_zeros(name, grad, op)
+        if not recipe.reads_all:
+            self._refuse_to_lose(op, results)
+        inputs = {}
+        for slot, is_input in recipe.reads:
+            read = (op.inputs if is_input else op.outputs).get(slot)
+            if read:
+                inputs[slot] = read
+        for slot, d_slot in recipe.d_outputs:
+            inputs[d_slot] = tuple([self._actual[name] for name in op.outputs[slot]])
+        planned = _Planned(recipe.type, inputs, {}, op.attrs, op.site, op.namescope, is_checked=True)
+        for d_slot, names in wanted.items():
+            planned.outputs[d_slot] = [EMPTY if name == EMPTY else self._gradient_to_write(name) for name in names]
+        self._planned.append(planned)
+        for d_slot, grads in planned.outputs.items():
+            for position, grad in enumerate(grads):
+                if grad != EMPTY:
+                    self._note_part(grad, planned, d_slot, position)
+        return True
+
+    def _complete(self, specs: Sequence[OpSpec], op: Operator) -> list[GradName]:
         """See to it that the gradients that `specs` read are added up, or zero; return their names."""
         incoming = [name for spec in specs for name in _gradients_read(spec)]
         for name in incoming:
             self._add_up(self._resolve(name))
         for name in incoming:
             if self._resolve(name) not in self._ready:
-                self._plan_zeros(name, op)
+                self._plan_zeros(_of(name), self._resolve(name), op)
         return incoming
 
     def _plan(self, specs: Sequence[OpSpec], op: Operator) -> None:
@@ -214,12 +265,12 @@ class BackwardPass:
         incoming = _gradients_read(spec)
         return not incoming or any(self._resolve(name) in self._ready for name in incoming)
 
-    def _refuse_to_lose(self, op: Operator, incoming: list[str]) -> None:
-        """Raise if a gradient flows into an output of `op` and no rule reads it."""
-        if all(map(self._is_no_grad, op.input_arg_names)):
+    def _refuse_to_lose(self, op: Operator, read: Sequence[str]) -> None:
+        """Raise if a gradient flows into an output of `op` and no rule reads it; those of `read` are."""
+        if all(map(self.is_no_grad, op.input_arg_names)):
             return
         for name in op.output_arg_names:
-            if name + GRAD_SUFFIX not in incoming and self._actual.get(name + GRAD_SUFFIX) in self._ready:
+            if name not in read and self._actual.get(name) in self._ready:
                 raise ProgramError(
                     f"{op.type} passes no gradient on from its output {name}",
                     site=op.site,
@@ -229,7 +280,7 @@ class BackwardPass:
     def _overwritten_by(self, op: Operator) -> list[str]:
         """Gradients (in the program's words) of the outputs of `op` that are not the variable's first value."""
         names = self._overwriting.names
-        grads = (self._actual.get(name + GRAD_SUFFIX) for name in op.output_arg_names if name in names)
+        grads = (self._actual.get(name) for name in op.output_arg_names if name in names)
         return [grad for grad in grads if grad is not None]
 
     def _leave(self, op: Operator, is_on_path: bool) -> None:
@@ -240,41 +291,41 @@ class BackwardPass:
             if not self._parts.get(grad):
                 self._ready.discard(grad)
 
-    def _plan_zeros(self, name: str, op: Operator) -> None:
-        """An output that the targets do not use has gradient zero."""
-        forward = name[: -len(GRAD_SUFFIX)]
-        grad = self._resolve(name)
-        self._declare(grad, forward)
-        self._planned.append(_Planned("fill_zeros_like", {"X": [forward]}, {"Out": [grad]}, {}, op.site))
+    def _plan_zeros(self, name: str, grad: str, op: Operator) -> None:
+        """An output `name` that the targets do not use has gradient zero."""
+        self._declare(grad, name)
+        self._planned.append(_Planned("fill_zeros_like", {"X": [name]}, {"Out": [grad]}, {}, op.site))
         self._note_value(grad)
 
     def _plan_spec(self, spec: OpSpec, forward: Operator) -> None:
         inputs = {slot: [self._resolve(n) for n in names] for slot, names in spec.inputs.items()}
-        outputs: dict[str, list[str]] = {}
-        places: list[tuple[str, str, int]] = []
+        planned = _Planned(spec.type, inputs, {}, dict(spec.attrs), forward.site, forward.namescope)
         for slot, names in spec.outputs.items():
             # A slot of one variable without a gradient is left out; in a list its place must be kept.
-            if all(name == EMPTY for name in names):
-                continue
-            outputs[slot] = []
-            for position, name in enumerate(names):
-                if name == EMPTY:
-                    outputs[slot].append(EMPTY)
-                    continue
-                if not isinstance(name, GradName):
-                    outputs[slot].append(self.target.create_var(name=name).name)
-                    continue
-                if name in self._seeds:
-                    _warn_dependent_target(name)
-                # What the caller gave is never written to.
-                grad = str(name) if name in self._given else self._resolve(name)
-                self._declare(grad, name[: -len(GRAD_SUFFIX)])
-                outputs[slot].append(grad)
-                places.append((grad, slot, position))
-        planned = _Planned(spec.type, inputs, outputs, spec.attrs, forward.site, forward.namescope)
+            if any(name != EMPTY for name in names):
+                planned.outputs[slot] = [self._result(name) for name in names]
         self._planned.append(planned)
-        for grad, slot, position in places:
-            self._note_part(grad, planned, slot, position)
+        for slot, names in spec.outputs.items():
+            for position, name in enumerate(names):
+                if isinstance(name, GradName):
+                    self._note_part(planned.outputs[slot][position], planned, slot, position)
+
+    def _result(self, name: str) -> str:
+        """The program's name for a result in a rule's spec, where there is a variable of that name now."""
+        if name == EMPTY:
+            return EMPTY
+        if isinstance(name, GradName):
+            return self._gradient_to_write(_of(name))
+        return self.target.create_var(name=name).name
+
+    def _gradient_to_write(self, name: str) -> str:
+        """What the gradient of the variable `name` is called where it is written, where it is declared now."""
+        if name in self._seeds:
+            _warn_dependent_target(name)
+        # What the caller gave is never written to.
+        grad = name + GRAD_SUFFIX if name in self._given else self._gradient(name)
+        self._declare(grad, name)
+        return grad
 
     def _note_value(self, grad: str) -> None:
         self._ready.add(grad)
@@ -301,11 +352,9 @@ class BackwardPass:
         number = self._renames.get(grad, 0)
         self._renames[grad] = number + 1
         part.name = f"{grad}@RENAME@block{self.block.idx}@{number}"
-        whole = self.target.var(grad)
-        assert whole.tensor_type is not None
-        self.target.create_var(
-            name=part.name, shape=whole.tensor_type.shape, dtype=whole.tensor_type.dtype, type=whole.kind
-        )
+        whole = self.target.var(grad).tensor_type
+        assert whole is not None
+        self.target.create_var(name=part.name, shape=whole.shape, dtype=whole.dtype, type=whole.kind)
         for op, slot, position in part.places:
             op.outputs[slot][position] = part.name
 
@@ -320,8 +369,6 @@ class BackwardPass:
 
     # Sub-blocks
 
-    is_no_grad = _is_no_grad
-
     def variable(self, name: str) -> Variable:
         found = self.block.find_var(name)
         assert found is not None
@@ -329,7 +376,7 @@ class BackwardPass:
 
     def has_gradient(self, name: str) -> bool:
         """Whether a variable has a gradient, as far as the walk has come."""
-        return self._resolve(GradName(name + GRAD_SUFFIX)) in self._ready
+        return self._gradient(name) in self._ready
 
     def inside(self, forward: Block) -> BackwardPass:
         """A walk over a sub-block, whose gradients go to a new block."""
@@ -345,7 +392,7 @@ class BackwardPass:
 
     def seed_inside(self, name: str) -> None:
         """The operator that runs the block gives the gradient of `name`, one of its parts, to it."""
-        grad = self._resolve(GradName(name + GRAD_SUFFIX))
+        grad = self._gradient(name)
         self._declare(grad, name)
         self._parts[grad] = [_Part(grad, [])]
         self._note_value(grad)
@@ -388,6 +435,26 @@ class BackwardPass:
     ) -> Operator:
         """Append an operator that has the source line of the one it serves."""
         op = self.target._make_op(type, inputs, outputs, {**attrs, "op_namescope": namescope}, site or caller_site())
+        return self._link(op)
+
+    def _append_planned(self, planned: _Planned) -> None:
+        if not planned.is_checked:
+            made = self.append(
+                planned.type, planned.inputs, planned.outputs, planned.attrs, planned.site, planned.namescope
+            )
+        else:
+            outputs = {slot: tuple(names) for slot, names in planned.outputs.items()}
+            role, role_vars = self.program.current_role, self.program._role_vars
+            definition = definition_of(planned.type)
+            made = self._link(
+                Operator(
+                    definition, planned.inputs, outputs, planned.attrs, role, role_vars, planned.namescope, planned.site
+                )
+            )
+        if self.callbacks:
+            self._finish(made)
+
+    def _link(self, op: Operator) -> Operator:
         infer_outputs(op, self.target)
         self.target._link(None, op)
         for name in op.output_arg_names:
@@ -396,10 +463,9 @@ class BackwardPass:
 
     def _declare(self, grad: str, forward: str) -> None:
         if grad not in self.target.vars:
-            var = self.block.find_var(forward)
-            assert var is not None and var.tensor_type is not None
-            shape, dtype = var.tensor_type.shape, var.tensor_type.dtype
-            self.target.create_var(name=grad, shape=shape, dtype=dtype, type=var.kind)
+            tensor_type = self.variable(forward).tensor_type
+            assert tensor_type is not None
+            self.target.declare(grad, tensor_type)
         self.grad_to_var[grad] = forward
 
     def _finish(self, op: Operator) -> None:
@@ -410,7 +476,7 @@ class BackwardPass:
     # Results
 
     def gradient_of(self, var: Variable) -> Variable | None:
-        actual = self._actual.get(var.name + GRAD_SUFFIX)
+        actual = self._actual.get(var.name)
         return self.target.vars[actual] if actual in self._found else None
 
     def params_grads(self, params: Sequence[Parameter]) -> ParamsGrads:
@@ -424,7 +490,12 @@ class BackwardPass:
         return pairs
 
 
-def _gradients_read(spec: OpSpec) -> list[str]:
+def _of(grad: GradName) -> str:
+    """The variable that a name in the rules' words means the gradient of."""
+    return grad[: -len(GRAD_SUFFIX)]
+
+
+def _gradients_read(spec: OpSpec) -> list[GradName]:
     return [name for names in spec.inputs.values() for name in names if isinstance(name, GradName)]
 
 
@@ -467,8 +538,7 @@ def _refuse_second_order(op: Operator, is_no_grad: Callable[[str], bool]) -> Non
         )
 
 
-def _warn_dependent_target(grad_name: str) -> None:
-    target = grad_name[: -len(GRAD_SUFFIX)]
+def _warn_dependent_target(target: str) -> None:
     warn(
         f"gradients: another target depends on the target {target}; as in fluid the two do not add up: the gradient of "
         f"{target} is the target gradient given for it, or, with none given, what flows back from the other target. "

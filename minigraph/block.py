@@ -178,6 +178,12 @@ class Block:
         self.vars[var.name] = var
         self.program.version += 1
 
+    def declare(self, name: str, tensor_type: TensorType) -> Variable:
+        """Make a variable of a known type; the caller vouches that the name is free."""
+        var = self.variable_type(self, name, tensor_type, kind=tensor_type.kind)
+        self._add(var)
+        return var
+
     def _check_same(self, existing: Variable, wanted: TensorType | None) -> None:
         if wanted is not None and existing.tensor_type is not None and wanted != existing.tensor_type:
             raise ProgramError(

@@ -121,6 +121,20 @@ class GradContext:
 GradRule = Callable[[GradContext], Iterable[OpSpec]]
 
 
+class FusedRecipe(NamedTuple):
+    """What a `FusedGrad` comes to for operators of its type, so that a gradient can be made without asking the rule."""
+
+    type: str
+    reads: tuple[tuple[str, bool], ...]
+    """Slots that the gradient reads, and whether each is an input of the forward operator or an output."""
+    d_outputs: tuple[tuple[str, str], ...]
+    """Output slots whose gradients it reads, and its slots for them."""
+    d_inputs: tuple[tuple[str, str], ...]
+    """Input slots that get a gradient, and its slots for them."""
+    reads_all: bool
+    """Whether there is no other output slot."""
+
+
 class FusedGrad:
     """The gradient rule that appends one operator of its own, such as ``relu_grad``.
 
@@ -160,12 +174,21 @@ class FusedGrad:
         self.reads, self.to, self.d_outputs, self.type, self.like = reads, to, d_outputs, type, dict(like or {})
         self.infer = infer
         self.grad, self.linear = grad, linear
+        self.recipe = FusedRecipe(type, (), (), (), False)
+        """Filled in by `complete`."""
 
     def complete(self, forward: OpDef) -> None:
         """Fill in the defaults from the operator that the rule belongs to."""
         self.type = self.type or f"{forward.type}_grad"
         self.to = self.to or [s.name for s in forward.inputs if not s.dispensable]
         self.d_outputs = self.d_outputs or [next(s.name for s in forward.outputs if not s.intermediate)]
+        self.recipe = FusedRecipe(
+            self.type,
+            tuple((slot, slot in forward.input_slots) for slot in self.reads),
+            tuple((slot, slot + GRAD_SUFFIX) for slot in self.d_outputs),
+            tuple((slot, slot + GRAD_SUFFIX) for slot in self.to),
+            len(self.d_outputs) == len(forward.outputs),
+        )
 
     def __call__(self, ctx: GradContext) -> Iterator[OpSpec]:
         definition = ctx.op.definition

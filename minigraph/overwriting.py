@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from minigraph import unique_name
 from minigraph.control_flow import is_count, is_counter
@@ -22,8 +23,6 @@ class Overwriting:
 
     def __init__(self, block: Block) -> None:
         self.block = block
-        self.position: dict[Operator, int] = {}
-        self.writers: dict[str, list[Operator]] = {}
         self.names: set[str] = set()
         self.restored: set[tuple[Operator, str]] = set()
         """Writes that the gradients undo before those of earlier operators are computed."""
@@ -33,17 +32,28 @@ class Overwriting:
         if block.idx:
             seen, written = map(set, outer_names(block))
             self.before = {name for name in written if not is_counter(block, name)}
-        for index, op in enumerate(block.ops):
-            self.position[op] = index
+            self.restored = {(op, op.outputs["Out"][0]) for op in block.ops if is_count(op, block)}
+        for op in block.ops:
             seen.update(op.input_arg_names)
+            results = op.output_arg_names
+            if not seen.isdisjoint(results):
+                found = {name: block.find_var(name) for name in results if name in seen}
+                self.names.update(name for name, var in found.items() if var is None or not var.persistable)
+            seen.update(results)
+
+    @cached_property
+    def position(self) -> dict[Operator, int]:
+        """Where each operator stands; few programs need to know."""
+        return {op: index for index, op in enumerate(self.block.ops)}
+
+    @cached_property
+    def writers(self) -> dict[str, list[Operator]]:
+        """The operators that write each variable, in order."""
+        writers: dict[str, list[Operator]] = {}
+        for op in self.position:
             for name in op.output_arg_names:
-                var = block.find_var(name)
-                if name in seen and not (var is not None and var.persistable):
-                    self.names.add(name)
-                self.writers.setdefault(name, []).append(op)
-            seen.update(op.output_arg_names)
-            if block.idx and is_count(op, block):
-                self.restored.add((op, op.outputs["Out"][0]))
+                writers.setdefault(name, []).append(op)
+        return writers
 
     def checked(self, spec: OpSpec, op: Operator) -> OpSpec:
         """`spec`, a gradient of `op`, reading copies of the values that it needs and that loops overwrite.
