@@ -51,6 +51,7 @@ class Block:
         self.vars: dict[str, Variable] = {}
         self.ops = OpList()
         self._anchor: Operator | None = None
+        self._line: Site | None = None
 
     # Variables
 
@@ -247,7 +248,7 @@ class Block:
         if isinstance(before, int):
             before = self.ops[before] if before != len(self.ops) else None
         # What a pass puts in front of an operator serves that one, and has its line.
-        site = (before.site if before is not None and before is self._anchor else None) or caller_site()
+        site = (before.site if before is not None and before is self._anchor else self._line) or caller_site()
         op = self._make_op(type, inputs or {}, outputs or {}, attrs or {}, site)
         try:
             infer_outputs(op, self)
@@ -287,12 +288,13 @@ class Block:
         """
         definition = definition_of(type)
         layer = name or unique_name.generate(type)
-        inputs = {slot: value for slot, value in slots_and_attrs.items() if slot in definition.input_slots}
-        attrs = {key: value for key, value in slots_and_attrs.items() if key not in definition.input_slots}
-        outs = {
-            slot.name: self.create_var(name=self.free_name(f"{layer}.tmp"), stop_gradient=stop_gradient)
-            for slot in definition.outputs
-        }
+        inputs: dict[str, Any] = {}
+        attrs: dict[str, Any] = {}
+        for key, value in slots_and_attrs.items():
+            (inputs if key in definition.input_slots else attrs)[key] = value
+        outs = {}
+        for slot in definition.outputs:
+            outs[slot.name] = self.create_var(self.free_name(f"{layer}.tmp"), stop_gradient=stop_gradient)
         self.append_op(type, inputs, outs, attrs)
         return outs[definition.outputs[0].name]
 
@@ -320,6 +322,16 @@ class Block:
                 yield
         finally:
             self._anchor = old
+
+    @contextmanager
+    def on_one_line(self) -> Iterator[None]:
+        """Inside, operators have the line of the user that is at work now, without looking for it each time."""
+        old = self._line
+        self._line = old or caller_site()
+        try:
+            yield
+        finally:
+            self._line = old
 
     def _make_op(
         self,

@@ -54,7 +54,7 @@ def infer_outputs(op: Operator, block: Block) -> None:
             var = local(name)
             if var is not None and var.tensor_type is None:
                 var.tensor_type = tensor_type
-            elif name != EMPTY:
+            elif name != EMPTY and (var is None or var.tensor_type != tensor_type):
                 _write_type(op, block, name, tensor_type)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from minigraph.block import Block, Names
@@ -132,16 +132,10 @@ class Program:
         """Every parameter in order of creation."""
         return [param for block in self.blocks for param in block.all_parameters()]
 
-    @contextmanager
-    def role_guard(self, role: Role, role_vars: Sequence[Variable | str] = ()) -> Iterator[None]:
+    def role_guard(self, role: Role, role_vars: Sequence[Variable | str] = ()) -> AbstractContextManager[None]:
         """Operators made inside have this role and serve these (parameter, gradient) names."""
-        old = self.current_role, self._role_vars
         names = map(name_of, role_vars)
-        self.current_role, self._role_vars = role, tuple([self._stands_for.get(name, name) for name in names])
-        try:
-            yield
-        finally:
-            self.current_role, self._role_vars = old
+        return _RoleGuard(self, role, tuple([self._stands_for.get(name, name) for name in names]))
 
     @contextmanager
     def standing_for(self, names: Mapping[str, str]) -> Iterator[None]:
@@ -254,6 +248,24 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<Program of {sum(len(b.ops) for b in self.blocks)} operators>"
+
+
+class _RoleGuard(AbstractContextManager[None]):
+    """What `Program.role_guard` returns; a class, because clips enter one for each gradient."""
+
+    __slots__ = ("_inside", "_outside", "_program")
+
+    def __init__(self, program: Program, role: Role, role_vars: tuple[str, ...]) -> None:
+        self._program = program
+        self._inside = role, role_vars
+
+    def __enter__(self) -> None:
+        program = self._program
+        self._outside = program.current_role, program._role_vars
+        program.current_role, program._role_vars = self._inside
+
+    def __exit__(self, *_: object) -> None:
+        self._program.current_role, self._program._role_vars = self._outside
 
 
 def _drop_unused(original: Program, twin: Program) -> None:

@@ -29,6 +29,8 @@ class Role(enum.IntFlag):
     REGULARIZE = 1 << 17
     RECOMPUTE = 1 << 18
 
+    __and__ = int.__and__  # type: ignore[assignment]  # asked of every operator; that of enum makes a Role, in Python
+
 
 class HiddenNames(NamedTuple):
     """Variables that an operator reads or writes although they stand in no slot of that side."""

@@ -69,27 +69,19 @@ def _groups(
     pairs: Sequence[Pair], strategy_of: Callable[[Parameter], Strategy | None]
 ) -> list[tuple[Strategy, list[int]]]:
     """Positions of the pairs by strategy, in order of first appearance."""
-    groups: list[tuple[Strategy, list[int]]] = []
-    index: dict[Any, int] = {}
+    groups: dict[Any, tuple[Strategy, list[int]]] = {}
+    others = []
     for position, (param, _) in enumerate(pairs):
         strategy = strategy_of(param)
         if strategy is None:
             continue
-        key = strategy.group_key()
-        if key not in index:
-            index[key] = len(groups)
-            groups.append((strategy, []))
-        groups[index[key]][1].append(position)
-    _check_groups(pairs, groups, strategy_of)
-    return groups
-
-
-def _check_groups(
-    pairs: Sequence[Pair], groups: list[tuple[Strategy, list[int]]], strategy_of: Callable[[Parameter], Strategy | None]
-) -> None:
-    for strategy, positions in groups:
-        for position in positions:
-            strategy.check_group(strategy_of(pairs[position][0]), pairs[position][0])
+        first, positions = groups.setdefault(strategy.group_key(), (strategy, []))
+        positions.append(position)
+        if strategy is not first:
+            others.append((first, strategy, param))
+    for first, strategy, param in others:
+        first.check_group(strategy, param)
+    return list(groups.values())
 
 
 def skipping_guards(block: Block) -> list[Operator]:

@@ -141,6 +141,10 @@ class GradientClipByGlobalNorm(GroupClip):
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         """Fluid's operators; `threshold_first` puts the constant in front, as ``append_gradient_clip_ops`` has it."""
+        with block.on_one_line():
+            return self._emit_chain(block, pairs, threshold_first)
+
+    def _emit_chain(self, block: Block, pairs: ParamsGrads, threshold_first: bool) -> list[Variable]:
         program, role = block.program, block.program.current_role
         threshold = emit_constant(block, self.clip_norm, pairs[0], pairs[0][1].dtype) if threshold_first else None
         squares = []
