@@ -231,7 +231,7 @@ class BackwardPass:
                 inputs[slot] = read
         for slot, d_slot in recipe.d_outputs:
             inputs[d_slot] = tuple([self._actual[name] for name in op.outputs[slot]])
-        planned = _Planned(recipe.type, inputs, {}, op.attrs, op.site, op.namescope, is_checked=True)
+        planned = _Planned(recipe.type, inputs, {}, op.attrs.copy(), op.site, op.namescope, is_checked=True)
         for d_slot, names in wanted.items():
             planned.outputs[d_slot] = [EMPTY if name == EMPTY else self._gradient_to_write(name) for name in names]
         self._planned.append(planned)

@@ -246,15 +246,9 @@ class Operator:
 
     def _copy(self) -> Operator:
         return Operator(
-            self.definition,
-            dict(self.inputs),
-            dict(self.outputs),
-            dict(self.attrs),
-            role=self.role,
-            role_vars=self.role_vars,
-            namescope=self.namescope,
-            site=self.site,
-        )
+            self.definition, self.inputs.copy(), self.outputs.copy(), self.attrs.copy(), self.role, self.role_vars,
+            self.namescope, self.site,
+        )  # fmt: skip
 
 
 _FIELD_ATTRS = {

@@ -169,17 +169,17 @@ class Variable:
         )  # fmt: skip
 
     def _copy_to(self, block: Block) -> Variable:
-        return Variable(
-            block,
-            self.name,
-            self.tensor_type,
-            kind=self.kind,
-            persistable=self.persistable,
-            stop_gradient=self.stop_gradient,
-            is_data=self.is_data,
-            need_check_feed=self.need_check_feed,
-            error_clip=copy.copy(self.error_clip),
-        )
+        twin = Variable(block, self.name, self.tensor_type, kind=self.kind)
+        twin._take_fields(self)
+        return twin
+
+    def _take_fields(self, original: Any) -> None:
+        self._persistable = original._persistable
+        self.stop_gradient = original.stop_gradient
+        self.is_data = original.is_data
+        self.need_check_feed = original.need_check_feed
+        if original.error_clip is not None:
+            self.error_clip = copy.copy(original.error_clip)
 
 
 class Parameter(Variable):
@@ -247,20 +247,16 @@ class Parameter(Variable):
     def _copy_to(self, block: Block) -> Parameter:
         assert self.tensor_type is not None
         twin = Parameter(
-            block,
-            self.name,
-            self.tensor_type,
-            trainable=self.trainable,
-            regularizer=copy.copy(self.regularizer),
-            do_model_average=self.do_model_average,
+            block, self.name, self.tensor_type, trainable=self.trainable, do_model_average=self.do_model_average,
             need_clip=self.need_clip,
-            gradient_clip=copy.copy(self.gradient_clip),
-            stop_gradient=self.stop_gradient,
-            error_clip=copy.copy(self.error_clip),
-        )
+        )  # fmt: skip
+        twin._take_fields(self)
+        twin._kind, twin.tensor_type = self._kind, self.tensor_type
         twin.optimize_attr, twin.creation = dict(self.optimize_attr), self.creation
-        twin.kind, twin.persistable = self.kind, self.persistable
-        twin.is_data, twin.need_check_feed = self.is_data, self.need_check_feed
+        if self.regularizer is not None:
+            twin.regularizer = copy.copy(self.regularizer)
+        if self.gradient_clip is not None:
+            twin.gradient_clip = copy.copy(self.gradient_clip)
         return twin
 
 
