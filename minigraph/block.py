@@ -362,7 +362,31 @@ class Block:
             error.site = error.site or site
             raise
 
+    def _var_recursive(self, name: str) -> Variable:
+        """`find_var`, but a name that is not there is an error.
+
+        Raises
+        ------
+        NotFoundError
+            If neither the block nor a parent has the variable.
+        """
+        found = self.find_var(name)
+        if found is None:
+            raise NotFoundError(
+                f"neither block {self.idx} nor a parent of it has a variable {name!r}", site=caller_site(),
+                hint=suggest(name, self.vars),
+            )  # fmt: skip
+        return found
+
+    def _clone_variable(self, var: Variable, force_persistable: bool = True) -> Variable:
+        """Make a variable like `var` in this block, by default one that is kept from run to run."""
+        return self.create_var(
+            name=var.name, shape=var.shape, dtype=None if var.tensor_type is None else var.dtype, type=var.kind,
+            persistable=force_persistable or var.persistable, is_data=var.is_data, need_check_feed=var.need_check_feed,
+        )  # fmt: skip
+
     # Fluid's spellings
+    _find_var_recursive = find_var
     _insert_op = insert
     _prepend_op = prepend_op
     _remove_op = remove

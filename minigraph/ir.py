@@ -138,6 +138,25 @@ class Program:
         return _RoleGuard(self, role, tuple([self._stands_for.get(name, name) for name in names]))
 
     @contextmanager
+    def _optimized_guard(self, param_and_grads: Sequence[Variable | str]) -> Iterator[None]:
+        """Operators made inside update, or prepare updates; within a clip or a decay they are part of that."""
+        role = self.current_role if self.current_role & Role.OPTIMIZE else Role.OPTIMIZE
+        with self.role_guard(role, param_and_grads):
+            yield
+
+    @contextmanager
+    def _lr_schedule_guard(self, is_with_opt: bool = False) -> Iterator[None]:
+        """Operators made inside compute a learning rate."""
+        with self.role_guard(Role.LR_SCHED | Role.OPTIMIZE if is_with_opt else Role.LR_SCHED):
+            yield
+
+    @contextmanager
+    def _backward_role_guard(self) -> Iterator[None]:
+        """Operators made inside are part of the backward pass."""
+        with self.role_guard(Role.BACKWARD):
+            yield
+
+    @contextmanager
     def standing_for(self, names: Mapping[str, str]) -> Iterator[None]:
         """Inside, what serves a name among the keys is said to serve the value, as with a gradient changed in steps."""
         old = self._stands_for

@@ -222,6 +222,11 @@ class Operator:
         self.outputs = _replaced(self.outputs, name_of(old), name_of(new))
         self._changed()
 
+    # Fluid's spellings
+    _set_attr = set_attr
+    _rename_input = replace_input
+    _rename_output = replace_output
+
     def _changed(self) -> None:
         if self._block is not None:
             self._block.program.version += 1

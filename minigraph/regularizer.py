@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from minigraph.ir import Block, Parameter, Role, Variable, VarKind
 from minigraph.name_scope import name_scope
-from minigraph.strategies import printable
+from minigraph.strategies import Strategy, printable
 from minigraph.unique_name import generate
 
 
 @dataclass(frozen=True)
-class WeightDecayRegularizer:
-    """Base of the regularizers.
+class WeightDecayRegularizer(Strategy):
+    """Base of the regularizers; a subclass defines `emit`, or ``__call__`` as in fluid.
 
     Parameters
     ----------
@@ -29,6 +29,14 @@ class WeightDecayRegularizer:
     def emit(self, block: Block, param: Parameter) -> Variable:
         """Append the gradient of the penalty on `param`."""
         raise TypeError(f"{type(self).__name__} does not define emit")
+
+    def __call__(self, param: Parameter, grad: Variable, block: Block) -> Variable:
+        """Append the gradient of the penalty on `param`, whose gradient so far is `grad`."""
+        return self.emit(block, param)
+
+    @property
+    def _regularization_coeff(self) -> float:
+        return self.regularization_coeff
 
 
 @printable
@@ -76,7 +84,7 @@ def append_regularization_ops(
             if grad is None or regularizer is None:
                 continue
             with program.role_guard(Role.OPTIMIZE | Role.REGULARIZE, (param, grad)):
-                decay = regularizer.emit(grad.block, param)
+                decay = regularizer(param, grad, grad.block)
                 total = _dense(grad)
                 grad.block.append_op("sum", {"X": [grad, decay]}, {"Out": total})
                 pairs[at] = param, total

@@ -5,12 +5,26 @@ They are frozen dataclasses. Registered here, they can be printed in a program's
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 STRATEGIES: dict[str, type] = {}
 """Class name to class."""
+
+
+class Strategy:
+    """Base of strategies. A subclass with an ``__init__`` of its own, as fluid's have, is equal to itself only.
+
+    What a frozen dataclass is follows from its fields; of other objects nothing is known.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in cls.__dict__:
+            for name in ("__eq__", "__hash__"):
+                if name not in cls.__dict__:
+                    setattr(cls, name, getattr(object, name))
 
 
 def printable(cls: type[T]) -> type[T]:

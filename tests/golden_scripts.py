@@ -472,6 +472,145 @@ def loaders(fluid):
     return found
 
 
+def _strategies(fluid):
+    """Classes as users derive them from fluid's."""
+    layers = fluid.layers
+
+    class ClipByMean(fluid.clip.GradientClipBase):
+        """Divide each gradient by the mean of its magnitudes, where that is above a limit."""
+
+        def __init__(self, limit, need_clip=None):
+            super().__init__(need_clip)
+            self.limit = limit
+
+        def __str__(self):
+            return f"Gradient Clip By Mean, limit={self.limit}"
+
+        def _clipped(self, grad):
+            mean = layers.reduce_mean(layers.abs(grad), keep_dim=True)
+            limit = layers.fill_constant([1], "float32", self.limit)
+            factor = limit / layers.elementwise_max(layers.reshape(mean, [1]), limit)
+            return layers.elementwise_mul(grad, factor)
+
+        def _static_clip(self, params_grads):
+            found = []
+            with fluid.name_scope("gradient_clip"):
+                for param, grad in params_grads:
+                    if grad is None:
+                        continue
+                    if self._need_clip_func is not None and not self._need_clip_func(param):
+                        found.append((param, grad))
+                        continue
+                    with param.block.program._optimized_guard([param, grad]):
+                        found.append((param, self._clipped(grad)))
+            return found
+
+        def _process_context(self, context, param, grad):
+            self.seen = context.setdefault("seen", [])
+            self.seen.append(param.name)
+
+        def _create_operators(self, param, grad):
+            assert len(self.seen) > 1
+            return param, self._clipped(grad)
+
+    class Halved(fluid.clip.GradientClipByGlobalNorm):
+        """Half of what a global norm leaves."""
+
+        def _static_clip(self, params_grads):
+            clipped = super()._static_clip(params_grads)
+            with fluid.default_main_program()._optimized_guard(clipped[0]):
+                return [(param, layers.scale(grad, 0.5)) for param, grad in clipped]
+
+    class CubicDecay(fluid.regularizer.WeightDecayRegularizer):
+        """A penalty on the fourth power."""
+
+        def __init__(self, coeff):
+            super().__init__()
+            self._coeff = coeff
+
+        def __call__(self, param, grad, block):
+            decay = block.create_var(name=param.name + "_cube", dtype=param.dtype, shape=param.shape)
+            block.append_op(type="pow", inputs={"X": param}, outputs={"Out": decay}, attrs={"factor": 3.0})
+            block.append_op(type="scale", inputs={"X": decay}, outputs={"Out": decay}, attrs={"scale": self._coeff})
+            return decay
+
+        def __str__(self):
+            return "CubicDecay"
+
+    class SignMomentum(fluid.optimizer.Optimizer):
+        """Steps of one size, by the sign of a running mean of the gradients."""
+
+        def __init__(self, learning_rate, beta, **options):
+            super().__init__(learning_rate=learning_rate, **options)
+            self.type = "sign_momentum"
+            self._beta = beta
+
+        def _create_accumulators(self, block, parameters):
+            assert isinstance(block, fluid.framework.Block)
+            for param in parameters:
+                self._add_accumulator("mean", param)
+                self._add_accumulator("count", param, fill_value=1.0, shape=[1])
+
+        def _append_optimize_op(self, block, param_and_grad):
+            param, grad = param_and_grad
+            mean = self._get_accumulator("mean", param)
+            rate = self._create_param_lr(param_and_grad)
+            old = layers.scale(mean, self._beta)
+            new = layers.elementwise_add(old, layers.scale(grad, 1.0 - self._beta))
+            layers.assign(new, mean)
+            return block.append_op(
+                type="sgd",
+                inputs={"Param": param, "Grad": layers.sign(new), "LearningRate": rate},
+                outputs={"ParamOut": param},
+            )
+
+        def _finish_update(self, block, parameters_and_grads):
+            for param, _ in parameters_and_grads:
+                count = self._get_accumulator("count", param)
+                block.append_op(type="scale", inputs={"X": count}, outputs={"Out": count}, attrs={"scale": 2.0})
+
+    return ClipByMean, Halved, CubicDecay, SignMomentum
+
+
+@script
+def strategies_of_users(fluid):
+    """A clip, a decay and an optimizer that users derive from fluid's classes, in each of the ways to ask for them."""
+    clip_by_mean, halved, cubic_decay, sign_momentum = _strategies(fluid)
+    rows = [(x.ravel()[:6], x.sum() > 0) for x, _ in pictures(20, 1, 3, 2, seed=9)]
+    feed = {"x": np.stack([x for x, _ in rows]), "y": np.array([[int(y)] for _, y in rows])}
+    found = {}
+    for kind in ("optimizer", "picked", "set", "super", "decay", "update"):
+        main, startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(main, startup):
+            x = fluid.data("x", [None, 6], "float32")
+            y = fluid.data("y", [None, 1], "int64")
+            hidden = fluid.layers.fc(x, 5, act="tanh", param_attr="w0", bias_attr="b0")
+            predict = fluid.layers.fc(hidden, 2, act="softmax", param_attr="w1", bias_attr="b1")
+            loss = fluid.layers.mean(fluid.layers.cross_entropy(predict, y))
+            clip, decay = None, None
+            if kind == "optimizer":
+                clip = clip_by_mean(0.01)
+            elif kind == "picked":
+                clip = clip_by_mean(0.01, need_clip=lambda param: param.name.startswith("w"))
+            elif kind == "super":
+                clip = halved(0.1)
+            elif kind == "set":
+                fluid.clip.set_gradient_clip(clip_by_mean(0.02))
+            elif kind == "decay":
+                decay = cubic_decay(0.3)
+            if kind == "update":
+                optimizer = sign_momentum(0.05, 0.7, regularization=fluid.regularizer.L2Decay(0.01))
+            else:
+                optimizer = fluid.optimizer.Momentum(0.5, 0.9, regularization=decay, grad_clip=clip)
+            optimizer.minimize(loss)
+        exe = begin(fluid, main, startup)
+        found[kind] = [exe.run(main, feed=feed, fetch_list=[loss])[0] for _ in range(4)]
+        if kind == "update":
+            count = optimizer._get_accumulator("count", main.global_block().var("w0"))
+            found["counts"] = np.array(fluid.global_scope().find_var(count.name).get_tensor())
+    return found
+
+
 if __name__ == "__main__":
     import paddle.fluid
 

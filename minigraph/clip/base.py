@@ -10,9 +10,12 @@ from typing import Any, ClassVar
 
 from minigraph.clip.nonfinite import check_policy, guard
 from minigraph.clip.statistics import measure
+from minigraph.defaults import default_startup_program, program_guard
 from minigraph.errors import ClipError, WrongTypeError, caller_site
-from minigraph.ir import Block, Parameter, Variable
+from minigraph.ir import Block, Parameter, Role, Variable
+from minigraph.name_scope import name_scope
 from minigraph.passes.gradient_clip import clip_pairs
+from minigraph.strategies import Strategy
 from minigraph.types import DType
 from minigraph.unique_name import generate
 from minigraph.variable import is_eager
@@ -21,14 +24,18 @@ NeedClip = Callable[[Parameter], bool] | None
 ParamsGrads = list[tuple[Parameter, Variable]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class GradientClipBase:
+@dataclass(frozen=True, kw_only=True, init=False)
+class GradientClipBase(Strategy):
     """What all strategies have in common.
 
-    Subclasses are frozen dataclasses with a field ``need_clip`` and a method `emit`.
+    Subclasses are frozen dataclasses with a field ``need_clip`` and a method `emit`. Those that were written for fluid
+    work, too: they have an ``__init__`` that hands ``need_clip`` on, and a method ``_static_clip``, which takes and
+    returns pairs as `__call__` does, or ``_process_context`` and ``_create_operators``.
 
     Parameters
     ----------
+    need_clip : callable, optional
+        Called with each Parameter; says whether its gradient is to be clipped.
     nonfinite : {'propagate', 'raise', 'zero', 'skip'}
         What happens when a gradient is NaN or infinite; see `minigraph.clip.nonfinite`.
     telemetry : bool
@@ -40,6 +47,11 @@ class GradientClipBase:
 
     is_joint: ClassVar[bool] = False
     """Whether the gradients of a group are clipped by one factor."""
+
+    def __init__(self, need_clip: NeedClip = None, *, nonfinite: str = "propagate", telemetry: bool = False) -> None:
+        for name, value in (("need_clip", need_clip), ("nonfinite", nonfinite), ("telemetry", telemetry)):
+            object.__setattr__(self, name, value)
+        self.__post_init__()
 
     def __post_init__(self) -> None:
         check_policy(self.nonfinite)
@@ -59,7 +71,8 @@ class GradientClipBase:
         guarded = guard(block, pairs, self.nonfinite)
         raw = {new.name: old.name for (_, new), (_, old) in zip(guarded, pairs, strict=True) if new is not old}
         with block.program.standing_for(raw):
-            clipped = self.emit(block, guarded, **emit_options)
+            by_hooks = self._is_in_fluids_words()
+            clipped = (self._emit_by_hooks if by_hooks else self.emit)(block, guarded, **emit_options)
             if self.telemetry:
                 self._measure(block, guarded, clipped)
         return clipped
@@ -97,7 +110,72 @@ class GradientClipBase:
                 site=caller_site(),
                 hint="Give the strategy to the optimizer, as grad_clip=.",
             )
+        if type(self)._dygraph_clip is not GradientClipBase._dygraph_clip and any(is_eager(g) for _, g in pairs):
+            return self._dygraph_clip(pairs)
         return clip_pairs(pairs, lambda param: self if self.wants(param) else None)
+
+    # Fluid's words
+
+    def _static_clip(self, params_grads: Sequence[tuple[Parameter, Variable | None]]) -> ParamsGrads:
+        """The pairs with clipped gradients, without those that have none; a subclass may define this."""
+        pairs = [(param, grad) for param, grad in params_grads if grad is not None]
+        chosen = [pair for pair in pairs if self.wants(pair[0])]
+        if not chosen:
+            return pairs
+        block = chosen[0][1].block
+        with block.program.role_guard(Role.OPTIMIZE | Role.CLIP), name_scope("gradient_clip"):
+            clipped = self.emit(block, chosen)
+        by_name = {param.name: grad for (param, _), grad in zip(chosen, clipped, strict=True)}
+        return [(param, by_name.get(param.name, grad)) for param, grad in pairs]
+
+    def _dygraph_clip(self, params_grads: Sequence[tuple[Parameter, Variable | None]]) -> ParamsGrads:
+        """`_static_clip` in the imperative mode, for a call; updates append what is said for programs."""
+        return self(params_grads)
+
+    def _process_context(self, context: dict[Any, Any], param: Parameter, grad: Variable) -> None:
+        """Called for each parameter that `minigraph.clip.set_gradient_clip` gave the strategy; then come all others.
+
+        `context` is one dictionary for all parameters.
+        """
+
+    def _create_operators(self, param: Parameter, grad: Variable) -> tuple[Parameter, Variable]:
+        """The pair with the clipped gradient, after `_process_context` of all."""
+        return self._static_clip([(param, grad)])[0]
+
+    @property
+    def _need_clip_func(self) -> NeedClip:
+        return getattr(self, "need_clip", None)
+
+    def _is_in_fluids_words(self) -> bool:
+        """Whether the subclass says by fluid's methods how to clip, and not by `emit`."""
+        own = type(self).__mro__
+        for cls in own[: own.index(GradientClipBase)]:
+            if "emit" in cls.__dict__:
+                return False
+            if "_static_clip" in cls.__dict__ or "_create_operators" in cls.__dict__:
+                return True
+        return False
+
+    def _emit_by_hooks(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
+        """`emit` by fluid's methods: of those by parameter, if `set_gradient_clip` asks or there are no others."""
+        has_static = type(self)._static_clip is not GradientClipBase._static_clip
+        has_single = type(self)._create_operators is not GradientClipBase._create_operators
+        with program_guard(block.program, default_startup_program()):
+            if has_single and (threshold_first or not has_static):
+                context: dict[Any, Any] = {}
+                for param, grad in pairs:
+                    self._process_context(context=context, param=param, grad=grad)
+                found = [self._create_operators(param=param, grad=grad) for param, grad in pairs]
+            else:
+                found = self._static_clip(pairs)
+        by_name = {param.name: grad for param, grad in found if grad is not None}
+        for param, _ in pairs:
+            if param.name not in by_name:
+                raise ClipError(
+                    f"{type(self).__name__} returned no gradient for {param.name}", site=caller_site(),
+                    hint="Return a pair for each one that was given.",
+                )  # fmt: skip
+        return [by_name[param.name] for param, _ in pairs]
 
 
 class GroupClip(GradientClipBase):

@@ -9,16 +9,22 @@ from minigraph.clip.standard import GradientClipByValue
 from minigraph.errors import WrongTypeError
 from minigraph.ir import Block, Operator
 from minigraph.opdef import GRAD_SUFFIX
-from minigraph.strategies import printable
+from minigraph.strategies import Strategy, printable
 
 
 @dataclass(frozen=True)
-class BaseErrorClipAttr:
-    """Base of the clips that work inside the backward pass, on the gradient of one variable."""
+class BaseErrorClipAttr(Strategy):
+    """Base of the clips that work inside the backward pass, on the gradient of one variable.
+
+    A subclass defines `append_clip_op`, or ``_append_clip_op``, as it is called in fluid.
+    """
 
     def append_clip_op(self, block: Block, grad_name: str) -> None:
         """Append the operator that clips the gradient `grad_name` in place."""
         raise TypeError(f"{type(self).__name__} does not define append_clip_op")
+
+    def _append_clip_op(self, block: Block, grad_name: str) -> None:
+        self.append_clip_op(block, grad_name)
 
 
 @printable
@@ -67,4 +73,4 @@ def error_clip_callback(block: Block, context: dict[str, Any]) -> None:
             raise WrongTypeError(
                 f"error_clip of {name} must be an ErrorClipByValue, got {error_clip!r:.60}", site=op.site
             )
-        error_clip.append_clip_op(block, grad_name)
+        error_clip._append_clip_op(block, grad_name)

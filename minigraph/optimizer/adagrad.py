@@ -47,11 +47,11 @@ class AdagradOptimizer(Optimizer):
         )  # fmt: skip
         self._epsilon, self._start = epsilon, initial_accumulator_value
 
-    def _create_accumulators(self, block: Block, param: Parameter) -> None:
-        self._add_accumulator("moment", param, self._start)
+    def _create_state(self, block: Block, param: Parameter) -> None:
+        self._add_accumulator("moment", param, fill_value=self._start)
 
     def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        moment = self._accumulator("moment", param)
+        moment = self._get_accumulator("moment", param)
         inputs = {"Param": param, "Grad": grad, "Moment": moment, "LearningRate": self._rate_for(param)}
         outputs = {"ParamOut": param, "MomentOut": moment}
         return block.append_op("adagrad", inputs, outputs, {"epsilon": self._epsilon})
@@ -89,11 +89,11 @@ class DecayedAdagradOptimizer(Optimizer):
         )  # fmt: skip
         self._forgetting, self._epsilon = decay, epsilon
 
-    def _create_accumulators(self, block: Block, param: Parameter) -> None:
+    def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("moment", param)
 
     def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        moment = self._accumulator("moment", param)
+        moment = self._get_accumulator("moment", param)
         inputs = {"Param": param, "Grad": grad, "Moment": moment, "LearningRate": self._rate_for(param)}
         outputs = {"ParamOut": param, "MomentOut": moment}
         return block.append_op(
@@ -145,13 +145,13 @@ class AdadeltaOptimizer(Optimizer):
         )  # fmt: skip
         self._epsilon, self._rho = epsilon, rho
 
-    def _create_accumulators(self, block: Block, param: Parameter) -> None:
+    def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("_avg_squared_grad", param)
         self._add_accumulator("_avg_squared_update", param)
 
     def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        squares = self._accumulator("_avg_squared_grad", param)
-        updates = self._accumulator("_avg_squared_update", param)
+        squares = self._get_accumulator("_avg_squared_grad", param)
+        updates = self._get_accumulator("_avg_squared_update", param)
         inputs = {"Param": param, "Grad": grad, "AvgSquaredGrad": squares, "AvgSquaredUpdate": updates}
         outputs = {"ParamOut": param, "AvgSquaredGradOut": squares, "AvgSquaredUpdateOut": updates}
         return block.append_op("adadelta", inputs, outputs, {"epsilon": self._epsilon, "rho": self._rho})
@@ -201,13 +201,13 @@ class RMSPropOptimizer(Optimizer):
         )  # fmt: skip
         self._rho, self._epsilon, self._momentum, self._centered = rho, epsilon, momentum, centered
 
-    def _create_accumulators(self, block: Block, param: Parameter) -> None:
+    def _create_state(self, block: Block, param: Parameter) -> None:
         for kind in ("momentum", "mean_square", "mean_grad"):
             self._add_accumulator(kind, param)
 
     def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        moment, square = self._accumulator("momentum", param), self._accumulator("mean_square", param)
-        mean = self._accumulator("mean_grad", param)
+        moment, square = self._get_accumulator("momentum", param), self._get_accumulator("mean_square", param)
+        mean = self._get_accumulator("mean_grad", param)
         inputs = {
             "Param": param, "MeanSquare": square, "MeanGrad": mean, "LearningRate": self._rate_for(param),
             "Grad": grad, "Moment": moment,
@@ -274,12 +274,12 @@ class FtrlOptimizer(Optimizer):
             warn(f"as in fluid 1.8.5, Ftrl takes l1={l1:g} as the weight of both penalties; l2={l2:g} is not used")
         self._l1, self._lr_power = l1, lr_power
 
-    def _create_accumulators(self, block: Block, param: Parameter) -> None:
+    def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("squared", param)
         self._add_accumulator("linear", param)
 
     def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        squared, linear = self._accumulator("squared", param), self._accumulator("linear", param)
+        squared, linear = self._get_accumulator("squared", param), self._get_accumulator("linear", param)
         inputs = {
             "Param": param, "SquaredAccumulator": squared, "LinearAccumulator": linear, "Grad": grad,
             "LearningRate": self._rate_for(param),

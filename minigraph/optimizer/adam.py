@@ -54,11 +54,11 @@ class AdamOptimizer(Optimizer):
         )  # fmt: skip
         self._beta1, self._beta2, self._epsilon, self._lazy_mode = beta1, beta2, epsilon, lazy_mode
 
-    def _create_accumulators(self, block: Block, param: Parameter) -> None:
+    def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("moment1", param)
         self._add_accumulator("moment2", param)
         for kind, beta, default in (("beta1_pow_acc", self._beta1, 0.9), ("beta2_pow_acc", self._beta2, 0.999)):
-            self._add_accumulator(kind, param, default if isinstance(beta, Variable) else beta, [1])
+            self._add_accumulator(kind, param, fill_value=default if isinstance(beta, Variable) else beta, shape=[1])
 
     def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
         return block.append_op("adam", *self._operands(param, grad))
@@ -66,7 +66,8 @@ class AdamOptimizer(Optimizer):
     def _operands(self, param: Parameter, grad: Variable) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """Inputs, outputs and attributes of the update."""
         state = {
-            kind: self._accumulator(kind, param) for kind in ("moment1", "moment2", "beta1_pow_acc", "beta2_pow_acc")
+            kind: self._get_accumulator(kind, param)
+            for kind in ("moment1", "moment2", "beta1_pow_acc", "beta2_pow_acc")
         }
         inputs: dict[str, Any] = {
             "Param": param, "Grad": grad, "LearningRate": self._rate_for(param), "Moment1": state["moment1"],
@@ -243,23 +244,23 @@ class AdamaxOptimizer(Optimizer):
         )  # fmt: skip
         self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
 
-    def _create_accumulators(self, block: Block, param: Parameter) -> None:
+    def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("moment", param)
         self._add_accumulator("inf_norm", param)
-        self._add_accumulator("beta1_pow_acc", param, self._beta1, [1])
+        self._add_accumulator("beta1_pow_acc", param, fill_value=self._beta1, shape=[1])
 
     def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        moment, inf_norm = self._accumulator("moment", param), self._accumulator("inf_norm", param)
+        moment, inf_norm = self._get_accumulator("moment", param), self._get_accumulator("inf_norm", param)
         inputs = {
             "Param": param, "Grad": grad, "LearningRate": self._rate_for(param), "Moment": moment, "InfNorm": inf_norm,
-            "Beta1Pow": self._accumulator("beta1_pow_acc", param),
+            "Beta1Pow": self._get_accumulator("beta1_pow_acc", param),
         }  # fmt: skip
         outputs = {"ParamOut": param, "MomentOut": moment, "InfNormOut": inf_norm}
         attrs = {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
         return block.append_op("adamax", inputs, outputs, attrs)
 
-    def _finish_updates(self, block: Block, pairs: ParamsGrads) -> None:
-        for param, grad in pairs:
+    def _finish_update(self, block: Block, parameters_and_grads: ParamsGrads) -> None:
+        for param, grad in parameters_and_grads:
             with block.program.role_guard(Role.OPTIMIZE, (param, grad)), name_scope("adamx"):
-                power = self._accumulator("beta1_pow_acc", param)
+                power = self._get_accumulator("beta1_pow_acc", param)
                 block.append_op("scale", {"X": power}, {"Out": power}, {"scale": self._beta1})

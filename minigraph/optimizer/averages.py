@@ -260,7 +260,7 @@ class ModelAverage(Optimizer):
             self._add_accumulator(kind, param)
         for kind in _COUNTS:
             self._add_accumulator(kind, param, shape=[1], dtype="int64")
-        state = {kind: self._accumulator(kind, param) for kind in (*_SUMS, *_COUNTS)}
+        state = {kind: self._get_accumulator(kind, param) for kind in (*_SUMS, *_COUNTS)}
         attrs = {
             "average_window": self.average_window, "min_average_window": self.min_average_window,
             "max_average_window": self.max_average_window,

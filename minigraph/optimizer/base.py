@@ -13,7 +13,7 @@ from minigraph.backward import ParamsGrads, append_backward
 from minigraph.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
 from minigraph.defaults import default_main_program, default_startup_program, program_guard
 from minigraph.eager_updates import EagerUpdates
-from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, warn
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
 from minigraph.initializer import Constant
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.layers.tensor import create_global_var
@@ -198,24 +198,34 @@ class Optimizer:
         program = default_main_program()
         block = program.current_block()
         first = len(block.ops)
-        for param, _ in pairs:
-            self._create_accumulators(block, param)
-        self._create_learning_rate(program)
-        for param, grad in pairs:
-            with program.role_guard(Role.OPTIMIZE, (param, grad)), name_scope("optimizer"):
-                self._append_update(block, param, grad)
-        self._finish_updates(block, pairs)
+        self._create_accumulators(block, [param for param, _ in pairs])
+        self._create_global_learning_rate()
+        for pair in pairs:
+            with program.role_guard(Role.OPTIMIZE, pair), name_scope("optimizer"):
+                self._append_optimize_op(block, pair)
+        self._finish_update(block, pairs)
         skip_updates(block, [op for op in block.ops[first:] if "ParamOut" in op.outputs])
         return block.ops[first:]
 
-    def _create_accumulators(self, block: Block, param: Parameter) -> None:
+    # What subclasses define; those with fluid's words may be defined instead
+
+    def _create_state(self, block: Block, param: Parameter) -> None:
         """Make the state that the update of `param` needs."""
 
     def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
         """Append the update of `param`."""
-        raise TypeError(f"{type(self).__name__} does not define its update")
+        raise TypeError(f"{type(self).__name__} does not define its update, _append_optimize_op")
 
-    def _finish_updates(self, block: Block, pairs: ParamsGrads) -> None:
+    def _create_accumulators(self, block: Block, parameters: Sequence[Parameter]) -> None:
+        """Make the state that the updates of `parameters` need."""
+        for param in parameters:
+            self._create_state(block, param)
+
+    def _append_optimize_op(self, block: Block, param_and_grad: tuple[Parameter, Variable]) -> Operator:
+        """Append the update of a parameter."""
+        return self._append_update(block, *param_and_grad)
+
+    def _finish_update(self, block: Block, parameters_and_grads: ParamsGrads) -> None:
         """Append what follows all updates."""
 
     # The imperative mode
@@ -335,7 +345,8 @@ class Optimizer:
 
     # Learning rate
 
-    def _create_learning_rate(self, program: Program) -> None:
+    def _create_global_learning_rate(self) -> None:
+        program = default_main_program()
         if program.serial in self._rates:
             return
         rate = self._learning_rate
@@ -362,34 +373,63 @@ class Optimizer:
         with program.role_guard(Role.OPTIMIZE | Role.LR_SCHED), name_scope("scale_with_param_lr"):
             return rate * float(factor)
 
+    def _create_param_lr(self, param_and_grad: tuple[Parameter, Variable]) -> Variable:
+        """The learning rate of a parameter: that of all times the parameter's own factor."""
+        return self._rate_for(param_and_grad[0])
+
+    def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
+        """That of a program, by default the main program; None before there is one."""
+        return self._rates.get((program or default_main_program()).serial)
+
     # State
 
     def _add_accumulator(
         self,
-        kind: str,
+        name: str,
         param: Parameter,
+        dtype: Any = None,
         fill_value: float = 0.0,
         shape: Sequence[int] | None = None,
-        dtype: Any = None,
-    ) -> None:
-        key = (default_main_program().serial, kind, param.name)
+        type: Any = None,
+        device: str | None = None,
+    ) -> Variable:
+        """The state `name` of a parameter, made unless it is there; `type` and `device` serve programs of fluid's."""
+        key = (default_main_program().serial, name, param.name)
         if key in self._accumulators:
-            return
-        prefix = f"{self._name}_{kind}" if self._name else kind
+            return self._accumulators[key]
+        prefix = f"{self._name}_{name}" if self._name else name
         name = generate(f"{param.name}_{prefix}")
         assert param.shape is not None
         shape = param.shape if shape is None else shape
         block, startup = default_main_program().global_block(), default_startup_program().global_block()
         dtype = dtype or param.dtype
         self._accumulators[key] = block.create_var(name=name, shape=shape, dtype=dtype, persistable=True)
-        startup.create_var(name=name, shape=shape, dtype=dtype, persistable=True, initializer=Constant(fill_value))
+        startup.create_var(
+            name=name, shape=shape, dtype=dtype, persistable=True, initializer=Constant(float(fill_value))
+        )
+        return self._accumulators[key]
 
     def get_opti_var_name_list(self) -> list[str]:
         """Names of the state that the optimizer keeps for its parameters, in order of creation."""
         return [var.name for var in self._accumulators.values()]
 
-    def _accumulator(self, kind: str, param: Parameter) -> Variable:
-        return self._accumulators[default_main_program().serial, kind, param.name]
+    def _get_accumulator(self, name: str, param: Parameter) -> Variable:
+        """The state `name` of a parameter.
+
+        Raises
+        ------
+        NotFoundError
+            If there is none.
+        """
+        for program in (param.block.program, default_main_program()):
+            found = self._accumulators.get((program.serial, name, param.name))
+            if found is not None:
+                return found
+        known = {kind for _, kind, of in self._accumulators if of == param.name}
+        raise NotFoundError(
+            f"{type(self).__name__} has no state {name!r} for {param.name}", site=caller_site(),
+            hint=suggest(name, known) or "Make it in _create_accumulators, with _add_accumulator.",
+        )  # fmt: skip
 
 
 def refuse_imperative_mode(name: str) -> None:

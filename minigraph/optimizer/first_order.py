@@ -53,11 +53,11 @@ class MomentumOptimizer(Optimizer):
         self._momentum = momentum
         self._use_nesterov = bool(use_nesterov)
 
-    def _create_accumulators(self, block: Block, param: Parameter) -> None:
+    def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("velocity", param)
 
     def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        velocity = self._accumulator("velocity", param)
+        velocity = self._get_accumulator("velocity", param)
         inputs = {"Param": param, "Grad": grad, "Velocity": velocity, "LearningRate": self._rate_for(param)}
         attrs = {"mu": self._momentum, "use_nesterov": self._use_nesterov}
         return block.append_op("momentum", inputs, {"ParamOut": param, "VelocityOut": velocity}, attrs)
@@ -104,11 +104,11 @@ class LarsMomentumOptimizer(Optimizer):
         )  # fmt: skip
         self._momentum, self._lars_coeff, self._lars_weight_decay = momentum, lars_coeff, lars_weight_decay
 
-    def _create_accumulators(self, block: Block, param: Parameter) -> None:
+    def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("velocity", param)
 
     def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        velocity = self._accumulator("velocity", param)
+        velocity = self._get_accumulator("velocity", param)
         inputs = {"Param": param, "Grad": grad, "Velocity": velocity, "LearningRate": self._rate_for(param)}
         attrs = {
             "mu": self._momentum, "lars_coeff": self._lars_coeff, "lars_weight_decay": self._lars_weight_decay,
