@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -267,6 +267,14 @@ class Block:
         self.ops.insert_before(before, op)
         op._block = self
         self.program.version += 1
+
+    def append_copies(self, ops: Iterable[Operator]) -> None:
+        """Add copies of the operators of another block at the end."""
+        copies = [op._copy() for op in ops]
+        for op in copies:
+            op._block = self
+        self.ops.extend(copies)
+        self.program.version += len(copies)
 
     def remove(self, op: Operator | int) -> None:
         """Take an operator (or the one at an index) out of the block."""

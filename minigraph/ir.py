@@ -188,9 +188,10 @@ class Program:
                 copied = Block(twin, block.idx, block.parent_idx, block.forward_block_idx)
                 twin.blocks.append(copied)
             copied.vars = {name: var._copy_to(copied) for name, var in block.vars.items()}
-            for op in block.ops:
-                if not (for_test and op.role & (Role.BACKWARD | Role.OPTIMIZE)):
-                    copied._link(None, op._copy())
+            ops = block.ops[:]
+            if for_test:
+                ops = [op for op in ops if not op.role & (Role.BACKWARD | Role.OPTIMIZE)]
+            copied.append_copies(ops)
         if for_test:
             drop_unused_blocks(twin)
             _drop_unused(self, twin)

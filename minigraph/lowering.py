@@ -7,7 +7,7 @@ operators into steps on values, where each value is written once, and `release_a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,10 +86,10 @@ class Step:
     def __post_init__(self) -> None:
         self._read = []
         for entry in self.inputs:
-            if isinstance(entry, list):
-                self._read += [value for value in entry if value is not None]
-            elif entry is not None:
+            if isinstance(entry, Value):
                 self._read.append(entry)
+            elif entry is not None:
+                self._read += [value for value in entry if value is not None]
         self._written = [value for slot in self.outputs for value in slot if value is not None]
 
     def values_read(self) -> list[Value]:
@@ -144,12 +144,15 @@ def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str
     private = Program()
     private.roots = tuple(fetch_names)
     target = private.global_block()
-    names = {name for op in kept for name in (*op.input_arg_names, *op.output_arg_names)}
-    names.update(feed_names, fetch_names)
-    target.vars = {name: var._copy_to(target) for name, var in block.vars.items() if name in names}
-    copy_blocks(reachable_blocks(kept), private)
+    names = {*feed_names, *fetch_names}
     for op in kept:
-        target._link(None, op._copy())
+        names.update(*op.inputs.values(), *op.outputs.values())
+        if op.definition.has_hidden_names:
+            names.update(*op.hidden_names)
+    target.vars = {name: var._copy_to(target) for name, var in block.vars.items() if name in names}
+    if program.num_blocks > 1:
+        copy_blocks(reachable_blocks(kept), private)
+    target.append_copies(kept)
     drop_unused_blocks(private)
     return private
 
@@ -159,19 +162,22 @@ def needed(
 ) -> list[Operator]:
     """In order, the operators that fetched and persistable variables depend on, and all of types that `keeps` names."""
     always = {type for type in block.ops.by_type if keeps(type)}
-    lasting = {name for name, var in block.vars.items() if var.persistable}
     wanted = set(fetch_names)
     kept: list[Operator] = []
     for op in reversed(block.ops[:]):
-        hides = op.definition.has_hidden_names
-        outputs = [op.output_arg_names] if hides else op.outputs.values()
-        if not any(name in wanted or name in lasting for names in outputs for name in names) and op.type not in always:
+        outputs = op.outputs.values()
+        is_wanted = not all(map(wanted.isdisjoint, outputs)) or op.type in always
+        hidden = op.hidden_names if op.definition.has_hidden_names else None
+        if hidden is not None:
+            is_wanted = is_wanted or not wanted.isdisjoint(hidden.written)
+        if not is_wanted and not any([is_persistable(block.find_var(name)) for name in op.output_arg_names]):
             continue
         kept.append(op)
-        for names in outputs:
-            wanted.difference_update(names)
-        for names in [op.input_arg_names] if hides else op.inputs.values():
-            wanted.update(names)
+        wanted.difference_update(*outputs)
+        wanted.update(*op.inputs.values())
+        if hidden is not None:
+            wanted.difference_update(hidden.written)
+            wanted.update(op.input_arg_names)
         wanted.discard(EMPTY)
     kept.reverse()
     return kept
@@ -205,20 +211,25 @@ def to_steps(program: Program, feed_names: Sequence[str], fetch_names: Sequence[
     ExecutionError
         If a variable is read that nothing has computed, or an operator has no kernel for the place.
     """
-    return _StepBuilder(program.global_block(), feed_names, place_kind).build(fetch_names)
+    has_rows = any(var.kind is VarKind.SELECTED_ROWS for var in program.list_vars())
+    return _StepBuilder(program.global_block(), feed_names, place_kind, has_rows).build(fetch_names)
 
 
 class _StepBuilder:
-    def __init__(self, block: Block, feed_names: Sequence[str], place_kind: str) -> None:
+    def __init__(self, block: Block, feed_names: Sequence[str], place_kind: str, has_rows: bool) -> None:
         self.block = block
         self.place_kind = place_kind
+        self.has_rows = has_rows
+        """Whether selected rows may be anywhere."""
         self.current: dict[str, Value] = {}
         self.state: list[Value] = []
         self.feeds = [self._declare(name, "feed") for name in feed_names]
 
     def _declare(self, name: str, origin: str) -> Value:
-        var = self.block.find_var(name)
-        assert var is not None
+        var = self.block.vars.get(name)
+        if var is None:
+            var = self.block.find_var(name)
+            assert var is not None
         tensor_type = var.tensor_type or _NO_TENSOR
         if var.kind is VarKind.LOD_TENSOR_ARRAY:
             tensor_type = tensor_type.with_shape((-1, *tensor_type.shape))
@@ -226,7 +237,10 @@ class _StepBuilder:
         return value
 
     def build(self, fetch_names: Sequence[str]) -> Steps:
-        steps = _updates_last([self._step(op) for op in self.block.ops])
+        steps = [self._step(op) for op in self.block.ops[:]]
+        updated = {value.name for value in self.state if self.current[value.name] is not value}
+        if updated:
+            steps = _updates_last(steps, updated)
         fetches = [self._read(name, None) for name in fetch_names]
         new_state = (
             {}
@@ -239,20 +253,22 @@ class _StepBuilder:
         )
         result = Steps(self.feeds, self.state, steps, fetches, new_state)
         result.released = release_after(result)
-        _update_in_place(result)
+        if updated:
+            _update_in_place(result)
         return result
 
     def _step(self, op: Operator) -> Step:
         if SUB_BLOCK in op.attrs:
             return self._call_step(call_of(op))
-        kernel = find_kernel(op.type, self.place_kind, has_rows(op, self.block))
+        definition = op.definition
+        kernel = find_kernel(definition.type, self.place_kind, self.has_rows and has_rows(op, self.block))
         if kernel is None:
             raise ExecutionError(f"{op.type} has no kernel for {self.place_kind}", site=op.site)
-        inputs = [self._argument(op, slot) for slot in op.definition.inputs]
-        inputs += [self._previous(op.outputs[slot][0]) for slot in op.definition.updates]
+        inputs = [self._argument(op, slot) for slot in definition.inputs]
+        inputs += [self._previous(op.outputs[slot][0]) for slot in definition.updates]
         outputs = [
-            [self._declare(name, "step") if name != EMPTY else None for name in op.outputs.get(slot.name, ())]
-            for slot in op.definition.outputs
+            [None if name == EMPTY else self._declare(name, "step") for name in op.outputs.get(slot.name, ())]
+            for slot in definition.outputs
         ]
         step = Step(op, kernel, inputs, outputs)
         if kernel.view_of is not None:
@@ -262,7 +278,7 @@ class _StepBuilder:
     def _call_step(self, call: Call) -> Step:
         """A step that has the values of all that the call reads and writes in one list each."""
         op = call.op
-        body = _StepBuilder(call.body, call.given, self.place_kind).build(call.taken)
+        body = _StepBuilder(call.body, call.given, self.place_kind, self.has_rows).build(call.taken)
         values = [self._read(name, op) if call.must_have(name) else self._previous(name) for name in call.reads]
         written: list[Value | None] = [self._declare(name, "step") for name in call.writes]
         return Step(_as_lists(op), _CALL, [list(values)], [written], call=call, body=body)
@@ -274,10 +290,11 @@ class _StepBuilder:
 
     def _argument(self, op: Operator, slot: Slot) -> Value | list[Value | None] | None:
         """What the kernel gets for an input slot: a value, a list of them, None when it is left out."""
-        values = [self._read(name, op) if name != EMPTY else None for name in op.inputs.get(slot.name, ())]
+        names, current = op.inputs.get(slot.name, ()), self.current.get
         if slot.duplicable:
+            values = [None if name == EMPTY else current(name) or self._read(name, op) for name in names]
             return values if values or not slot.dispensable else None
-        return values[0] if values else None
+        return None if not names or names[0] == EMPTY else current(names[0]) or self._read(names[0], op)
 
     def _read(self, name: str, op: Operator | None) -> Value:
         value = self.current.get(name)
@@ -340,16 +357,18 @@ def release_after(steps: Steps) -> list[list[Value]]:
     return released
 
 
-def _updates_last(steps: list[Step]) -> list[Step]:
+def _updates_last(steps: list[Step], names: Collection[str]) -> list[Step]:
     """The steps with the updates of state behind all others, as far as no other reads what they write.
 
     So an update in place happens when nothing can fail any more, and a run that fails leaves the state as it was.
+    `names` are those of state that is written.
     """
     first: list[Step] = []
     last: list[Step] = []
     read: set[int] = set()
     for step in reversed(steps):
-        if _state_replaced_by(step) and read.isdisjoint(map(id, step.values_written())):
+        writes_state = any([value.name in names for value in step.values_written()])
+        if writes_state and _state_replaced_by(step) and read.isdisjoint(map(id, step.values_written())):
             last.append(step)
         else:
             first.append(step)
@@ -371,18 +390,22 @@ def _state_replaced_by(step: Step) -> dict[str, Value]:
 
 def _update_in_place(steps: Steps) -> None:
     """Let each of the last steps write over the state it replaces, where nothing needs the old value any more."""
-    last_read: dict[int, int] = {}
-    for index, step in enumerate(steps.steps):
-        for value in step.values_read():
-            last_read[id(value.root)] = index
-    for value in (*steps.fetches, *steps.new_state.values()):
-        last_read[id(value.root)] = len(steps.steps)
+    updates: list[tuple[int, Step, dict[str, Value]]] = []
     for index in range(len(steps.steps) - 1, -1, -1):
         step = steps.steps[index]
         replaced = _state_replaced_by(step)
         if not replaced:
-            return
-        step.in_place = all(last_read[id(old)] == index for old in replaced.values())
+            break
+        updates.append((index, step, replaced))
+    last_read = {id(old): 0 for _, _, replaced in updates for old in replaced.values()}
+    for index, step in enumerate(steps.steps):
+        for value in step.values_read():
+            if id(value.root) in last_read:
+                last_read[id(value.root)] = index
+    for value in (*steps.fetches, *steps.new_state.values()):
+        last_read[id(value.root)] = len(steps.steps)
+    for index, step, replaced in updates:
+        step.in_place = all([last_read[id(old)] == index for old in replaced.values()])
         if step.in_place:
             for new in step.values_written():
                 new.storage = replaced[new.name]

@@ -6,7 +6,7 @@ so does asking for the operators of a type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, overload
 
 if TYPE_CHECKING:
@@ -95,6 +95,20 @@ class OpList(Sequence["Operator"]):
                 self._array.append(op)
             else:
                 self._array = None
+
+    def extend(self, ops: Iterable[Operator]) -> None:
+        """Link `ops`, which are in no list, in at the end."""
+        before = self._tail
+        for op in ops:
+            op._prev = before
+            if before is None:
+                self._head = op
+            else:
+                before._next = op
+            before = op
+            self._length += 1
+        self._tail = before
+        self._array = self._by_type = None
 
     def unlink(self, op: Operator) -> None:
         """Take `op` out; it keeps its links, by which an iteration that stands at it goes on."""

@@ -89,8 +89,7 @@ def copy_blocks(blocks: Iterable[Block], target: Program) -> None:
         copied = Block(target, block.idx, block.parent_idx, block.forward_block_idx)
         target.blocks.append(copied)
         copied.vars = {name: var._copy_to(copied) for name, var in block.vars.items()}
-        for op in block.ops:
-            copied._link(None, op._copy())
+        copied.append_copies(block.ops[:])
 
 
 def rename_reads(block: Block, old: str, new: str) -> None:
