@@ -9,6 +9,7 @@ others.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import groupby
 
 from minigraph.kernels.norm import SHORT
@@ -35,7 +36,7 @@ def form_arenas(steps: Steps) -> None:
         for step in steps.steps:
             if step.kernel.joins == "short":
                 builder.join_short(step)
-    builder.note_copies()
+        builder.note_copies()
 
 
 def is_state(arena: Sequence[Value]) -> bool:
@@ -45,12 +46,16 @@ def is_state(arena: Sequence[Value]) -> bool:
 class _Builder:
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
-        self._writable = {id(value) for step in steps.steps for value in can_be_placed(step)}
-        self._writable -= {id(value.root) for value in steps.new_state.values()}
         self._at: dict[int, tuple[int, int]] = {}
         """Of the values in arenas the number of the arena and the position there."""
         self._vectors: dict[tuple[int, int, int], Joined] = {}
         self._covers: set[int] = set()
+
+    @cached_property
+    def _writable(self) -> set[int]:
+        """The identities of values that can be written to a given place."""
+        found = {id(value) for step in self.steps.steps for value in can_be_placed(step)}
+        return found - {id(value.root) for value in self.steps.new_state.values()}
 
     def join_all(self, step: Step) -> None:
         """Let a merged update have vectors for all its lists, or for none."""

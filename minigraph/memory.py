@@ -17,7 +17,7 @@ from typing import Any
 from minigraph.arenas import can_be_placed, is_state
 from minigraph.lowering import Joined, Step, Steps, Value
 from minigraph.place import ALIGNMENT, Place
-from minigraph.types import product
+from minigraph.types import TensorType, product
 
 LEAST_BYTES = 1024 * 1024
 """Smaller values are not worth a place."""
@@ -50,6 +50,8 @@ class Layout:
 
 def place_values(steps: Steps) -> Layout:
     """A layout for the values of `steps` that kernels can write to given memory."""
+    if not steps.arenas and not any(_size(tensor_type) >= LEAST_BYTES for tensor_type in _types_written(steps)):
+        return Layout()
     placer = _Placer(steps)
     for number, (step, gone) in enumerate(zip(steps.steps, _last_uses(steps), strict=True)):
         placer.place(step, steps.copied.get(number, []))
@@ -131,7 +133,15 @@ class _Placer:
 
 
 def _bytes(value: Value) -> int:
-    return product(value.tensor_type.shape) * value.tensor_type.dtype.numpy.itemsize
+    return _size(value.tensor_type)
+
+
+def _size(tensor_type: TensorType) -> int:
+    return product(tensor_type.shape) * tensor_type.dtype.numpy.itemsize
+
+
+def _types_written(steps: Steps) -> set[TensorType]:
+    return {value.tensor_type for step in steps.steps for value in step.values_written()}
 
 
 def _last_uses(steps: Steps) -> list[list[int]]:
