@@ -52,6 +52,8 @@ from minigraph.dygraph.base import (
 from minigraph.dygraph.tensor import Tensor
 from minigraph.errors import MinigraphError
 from minigraph.executor import Executor
+from minigraph.flags import get_flags, set_flags
+from minigraph.fluid_version import require_version
 from minigraph.interpreter import Interpreter
 from minigraph.io.programs import load, load_program_state, save, set_program_state
 from minigraph.io.state_dicts import load_dygraph, save_dygraph
@@ -62,7 +64,16 @@ from minigraph.lod_tensor import LoDTensorArray, create_lod_tensor, create_rando
 from minigraph.name_scope import name_scope
 from minigraph.parallel_executor import ParallelExecutor
 from minigraph.param_attr import ParamAttr
-from minigraph.place import CPUPlace, CUDAPlace, cpu_places, cuda_places, is_compiled_with_cuda
+from minigraph.place import (
+    CPUPlace,
+    CUDAPinnedPlace,
+    CUDAPlace,
+    cpu_places,
+    cuda_pinned_places,
+    cuda_places,
+    device_guard,
+    is_compiled_with_cuda,
+)
 from minigraph.reader import batch
 from minigraph.scope import LoDTensor, Scope, global_scope, scope_guard
 from minigraph.tensor_functions import (
@@ -150,6 +161,7 @@ __all__ = [
     "Block",
     "BuildStrategy",
     "CPUPlace",
+    "CUDAPinnedPlace",
     "CUDAPlace",
     "CompiledProgram",
     "DataFeeder",
@@ -189,11 +201,13 @@ __all__ = [
     "create_lod_tensor",
     "create_parameter",
     "create_random_int_lodtensor",
+    "cuda_pinned_places",
     "cuda_places",
     "data",
     "dataset",
     "default_main_program",
     "default_startup_program",
+    "device_guard",
     "diff",
     "disable_dygraph",
     "disable_static",
@@ -217,6 +231,7 @@ __all__ = [
     "full_like",
     "gather",
     "gather_nd",
+    "get_flags",
     "global_scope",
     "grad",
     "gradients",
@@ -264,6 +279,7 @@ __all__ = [
     "randn",
     "reader",
     "regularizer",
+    "require_version",
     "reshape",
     "save",
     "save_dygraph",
@@ -271,6 +287,7 @@ __all__ = [
     "scatter",
     "scope_guard",
     "seed",
+    "set_flags",
     "set_program_state",
     "sign",
     "slice",

@@ -155,6 +155,10 @@ class PlaceError(MinigraphError, RuntimeError):
     """A place, such as a GPU, is not to be had on this machine."""
 
 
+class VersionError(MinigraphError, RuntimeError):
+    """A program asks for another version of fluid than the one whose interface minigraph has."""
+
+
 class DataError(MinigraphError, ValueError):
     """A data file or a record is not what it should be."""
 

@@ -1,11 +1,14 @@
 """Names that fluid programs reach through ``fluid.framework``."""
 
 from minigraph.defaults import default_main_program, default_startup_program, program_guard
+from minigraph.flags import get_flags, set_flags
+from minigraph.fluid_version import require_version
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
 from minigraph.name_scope import name_scope
-from minigraph.place import cpu_places, cuda_places, is_compiled_with_cuda
+from minigraph.place import cpu_places, cuda_pinned_places, cuda_places, device_guard, is_compiled_with_cuda
 
 __all__ = [
-    "Block", "Operator", "Parameter", "Program", "Variable", "cpu_places", "cuda_places", "default_main_program",
-    "default_startup_program", "is_compiled_with_cuda", "name_scope", "program_guard",
+    "Block", "Operator", "Parameter", "Program", "Variable", "cpu_places", "cuda_pinned_places", "cuda_places",
+    "default_main_program", "default_startup_program", "device_guard", "get_flags", "is_compiled_with_cuda",
+    "name_scope", "program_guard", "require_version", "set_flags",
 ]  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -131,6 +133,20 @@ class CUDAPlace(Place):
         return f"CUDAPlace({self.device_id})"
 
 
+class CUDAPinnedPlace(CPUPlace):
+    """Memory of the processor for what goes to a GPU; ordinary memory here, because executors pin what they send.
+
+    Raises
+    ------
+    PlaceError
+        If this machine has no GPU that can be used.
+    """
+
+    def __init__(self) -> None:
+        if not is_compiled_with_cuda():
+            raise PlaceError("CUDAPinnedPlace serves a GPU, and this machine has none to use", hint="Use CPUPlace().")
+
+
 def _import_cupy() -> Any:
     try:
         import cupy
@@ -167,3 +183,26 @@ def cuda_places(device_ids: list[int] | None = None) -> list[CUDAPlace]:
     if device_ids is None:
         device_ids = list(range(_device_count(_import_cupy())))
     return [CUDAPlace(i) for i in device_ids]
+
+
+def cuda_pinned_places(device_count: int | None = None) -> list[CUDAPinnedPlace]:
+    """`device_count` (default 1) places of memory for a GPU."""
+    return [CUDAPinnedPlace() for _ in range(device_count or 1)]
+
+
+@contextmanager
+def device_guard(device: str | None = None) -> Iterator[None]:
+    """Accepted because fluid has it: a program runs on one device, that of the executor, operators inside too.
+
+    Parameters
+    ----------
+    device : {'cpu', 'gpu', ''}, optional
+
+    Raises
+    ------
+    PlaceError
+        If `device` is none of these.
+    """
+    if device not in ("cpu", "gpu", "", None):
+        raise PlaceError(f"device_guard: device must be 'cpu' or 'gpu', got {device!r:.60}")
+    yield
