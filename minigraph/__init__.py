@@ -63,7 +63,7 @@ from minigraph.layers.nn import fluid_embedding as embedding
 from minigraph.lod_tensor import LoDTensorArray, create_lod_tensor, create_random_int_lodtensor
 from minigraph.name_scope import name_scope
 from minigraph.parallel_executor import ParallelExecutor
-from minigraph.param_attr import ParamAttr
+from minigraph.param_attr import ParamAttr, WeightNormParamAttr
 from minigraph.place import (
     CPUPlace,
     CUDAPinnedPlace,
@@ -179,6 +179,7 @@ __all__ = [
     "Scope",
     "Tensor",
     "Variable",
+    "WeightNormParamAttr",
     "__version__",
     "abs",
     "add",

@@ -9,7 +9,7 @@ from minigraph.defaults import default_main_program, default_startup_program
 from minigraph.errors import WrongTypeError, caller_site
 from minigraph.initializer import Constant, Initializer, Xavier
 from minigraph.ir import Block, Operator, Parameter, Variable
-from minigraph.param_attr import ParamAttr, as_param_attr
+from minigraph.param_attr import ParamAttr, WeightNormParamAttr, as_param_attr
 from minigraph.types import as_dtype
 from minigraph.unique_name import generate
 
@@ -64,6 +64,10 @@ class LayerHelper:
         name = attr.name or generate(f"{self.name}.{'b' if is_bias else 'w'}")
         initializer = attr.initializer or default_initializer or self._default_initializer(dtype, is_bias)
         shape = tuple(shape)
+        if isinstance(attr, WeightNormParamAttr):
+            from minigraph.weight_norm import normalized_parameter
+
+            return normalized_parameter(self, attr, name, shape, dtype, initializer)
         fields = attr.parameter_fields()
         main, startup = default_main_program().global_block(), default_startup_program().global_block()
         # A name used again shares the parameter: it has its start value already.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.initializer import Initializer
+from minigraph.ir import Variable
 from minigraph.regularizer import WeightDecayRegularizer
 
 
@@ -65,6 +66,50 @@ class ParamAttr:
 
 
 _DEFAULT = ParamAttr()
+
+
+class WeightNormParamAttr(ParamAttr):
+    """A `ParamAttr` of a weight whose length and direction are learned apart: ``w = g * v / norm(v)``.
+
+    The parameters are ``<name>_g`` and ``<name>_v``; what the layer uses is computed from them in the main program.
+
+    Parameters
+    ----------
+    dim : int, optional
+        The dimension whose every slice has a length of its own. Default: one length for the whole weight.
+    name, initializer, learning_rate, regularizer, trainable, do_model_average
+        As in `ParamAttr`, for both parameters; the weight starts as `initializer` says.
+
+    References
+    ----------
+    T. Salimans and D. Kingma, Weight normalization: a simple reparameterization to accelerate training of deep neural
+    networks, NeurIPS 2016.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+    ...     x = fluid.data("x", [None, 3])
+    ...     y = fluid.layers.fc(x, 2, param_attr=fluid.WeightNormParamAttr(dim=1, name="w"), bias_attr=False)
+    ...     [(param.name, param.shape) for param in fluid.default_main_program().all_parameters()]
+    [('w_g', (1, 2)), ('w_v', (3, 2))]
+    """
+
+    params_with_weight_norm: ClassVar[list[Variable]] = []
+    """Every weight that was made so."""
+
+    def __init__(
+        self,
+        dim: int | None = None,
+        name: str | None = None,
+        initializer: Initializer | None = None,
+        learning_rate: float = 1.0,
+        regularizer: WeightDecayRegularizer | None = None,
+        trainable: bool = True,
+        do_model_average: bool = False,
+    ) -> None:
+        super().__init__(name, initializer, learning_rate, regularizer, trainable, do_model_average)
+        self.dim = dim
 
 
 def as_param_attr(given: Any) -> ParamAttr | None:

@@ -472,6 +472,38 @@ def loaders(fluid):
     return found
 
 
+@script
+def weight_norm(fluid):
+    """Weights with lengths of their own, over each dimension."""
+    found = {}
+    for dim in (None, 0, 1, 2):
+        main, startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(main, startup):
+            x = fluid.data("x", [None, 2, 5, 5], "float32")
+            attr = fluid.WeightNormParamAttr(
+                dim=dim,
+                name="w",
+                initializer=fluid.initializer.NumpyArrayInitializer(waves("w", [3, 2, 3, 2]).astype("float32")),
+                regularizer=fluid.regularizer.L2Decay(0.01),
+            )
+            y = fluid.layers.conv2d(x, num_filters=3, filter_size=[3, 2], param_attr=attr, bias_attr=False)
+            if dim is None:
+                y = fluid.layers.fc(y, 2, param_attr=fluid.WeightNormParamAttr(dim=1, name="fc"))
+            loss = fluid.layers.reduce_mean(fluid.layers.square(y - 1.0))
+            fluid.optimizer.SGD(0.5).minimize(loss)
+        exe = fluid.Executor(fluid.CPUPlace())
+        exe.run(startup)
+        tensor = fluid.global_scope().find_var("w_g").get_tensor()
+        found[f"start/{dim}"] = np.array(tensor)
+        if dim is None:
+            begin(fluid, main, startup)
+        feed = {"x": waves("x", [2, 2, 5, 5]).astype("float32")}
+        found[f"losses/{dim}"] = [exe.run(main, feed=feed, fetch_list=[loss])[0] for _ in range(3)]
+        for name in "gv":
+            found[f"{name}/{dim}"] = np.array(fluid.global_scope().find_var("w_" + name).get_tensor())
+    return found
+
+
 def _strategies(fluid):
     """Classes as users derive them from fluid's."""
     layers = fluid.layers
