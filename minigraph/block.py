@@ -257,7 +257,9 @@ class Block:
         self._link(before, op)
         return op
 
-    def prepend_op(self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None) -> Operator:
+    def prepend_op(
+        self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None, stop_gradient: bool = False
+    ) -> Operator:
         """Like `append_op`, in front of all operators."""
         return self.insert(self.ops.first, type, inputs, outputs, attrs)
 

@@ -504,6 +504,63 @@ def weight_norm(fluid):
     return found
 
 
+@script
+def layers_of_users(fluid):
+    """A layer and start values that users write with LayerHelper and Initializer, and a schedule of their own."""
+
+    class Ramp(fluid.initializer.Initializer):
+        def __init__(self, step):
+            super().__init__()
+            self._step = step
+
+        def __call__(self, var, block):
+            values = self._step * np.arange(np.prod(var.shape), dtype="float32")
+            op = block._prepend_op(
+                type="assign_value",
+                outputs={"Out": [var]},
+                attrs={"dtype": int(var.dtype), "shape": list(var.shape), "fp32_values": values.tolist()},
+                stop_gradient=True,
+            )
+            return op
+
+    def bilinear(input, size, param_attr=None, bias_attr=None, act=None, name=None):
+        helper = fluid.layer_helper.LayerHelper("bilinear", **locals())
+        dtype = helper.input_dtype()
+        parts = []
+        for var, attr in helper.iter_inputs_and_params():
+            weight = helper.create_parameter(attr=attr, shape=[var.shape[1], size], dtype=dtype, is_bias=False)
+            out = helper.create_variable_for_type_inference(dtype)
+            helper.append_op(
+                type="mul",
+                inputs={"X": var, "Y": weight},
+                outputs={"Out": out},
+                attrs={"x_num_col_dims": 1, "y_num_col_dims": 1},
+            )
+            parts.append(out)
+        product = helper.create_variable_for_type_inference(dtype=dtype)
+        helper.append_op(type="elementwise_mul", inputs={"X": [parts[0]], "Y": [parts[1]]}, outputs={"Out": [product]})
+        biased = helper.append_bias_op(product, dim_start=1)
+        return helper.append_activation(biased)
+
+    def rising_rate(start):
+        step = fluid.layers.create_global_var([1], 0.0, "float32", persistable=True, name="step")
+        with fluid.default_main_program()._lr_schedule_guard():
+            fluid.layers.increment(step, 1.0)
+            return step * start
+
+    x = fluid.data("x", [None, 3], "float32")
+    y = fluid.data("y", [None, 4], "float32")
+    target = fluid.data("target", [None, 2], "float32")
+    attrs = [fluid.ParamAttr(initializer=Ramp(0.05)), fluid.ParamAttr(name="second", initializer=Ramp(-0.1))]
+    out = bilinear([x, y], 2, param_attr=attrs, act="tanh")
+    loss = fluid.layers.mean(fluid.layers.square_error_cost(out, target))
+    fluid.optimizer.SGD(rising_rate(0.1)).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    feed = {name: waves(name, [5, size]).astype("float32") for name, size in (("x", 3), ("y", 4), ("target", 2))}
+    return {"losses": [exe.run(feed=feed, fetch_list=[loss])[0] for _ in range(4)]}
+
+
 def _strategies(fluid):
     """Classes as users derive them from fluid's."""
     layers = fluid.layers

@@ -1,0 +1,58 @@
+"""`LayerHelper` in fluid's words; golden_scripts.py has a layer that is written with it."""
+
+import numpy as np
+import pytest
+
+import minigraph as fluid
+from minigraph.errors import WrongTypeError
+from minigraph.layer_helper import LayerHelper
+
+
+@pytest.fixture(autouse=True)
+def programs():
+    empty = fluid.program_guard(fluid.Program(), fluid.Program())
+    with empty, fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
+        yield
+
+
+def test_variables_of_a_helper_are_named_after_its_layer():
+    helper = LayerHelper("mine", name=None)
+    assert helper.kwargs["name"] == helper.name == "mine_0"
+    assert helper.create_variable_for_type_inference("float32").name == "mine_0.tmp_0"
+    assert helper.create_global_variable(shape=[2], dtype="int64").name == "mine_0.tmp_1"
+    assert helper.create_variable(name="v", shape=[1], dtype="float32").name == "v"
+    made, is_new = helper.create_or_get_global_variable("g", shape=[1], dtype="float32", persistable=True)
+    assert is_new
+    assert helper.create_or_get_global_variable("g") == (made, False)
+    helper.set_variable_initializer(made, fluid.initializer.Constant(3.0))
+    fluid.Executor().run(helper.startup_program)
+    assert np.array(fluid.global_scope().find_var("g").get_tensor()) == 3
+    assert helper.main_program is fluid.default_main_program()
+
+
+def test_a_helper_reads_the_arguments_of_its_layer():
+    x, y, z = fluid.data("x", [2]), fluid.data("y", [2]), fluid.data("z", [2], "int64")
+    helper = LayerHelper("mine", input=x, others=[x, y], mixed=[x, z], param_attr="w", bias_attr=False)
+    assert helper.input() is x
+    assert [var.name for var in helper.multiple_input("others")] == ["x", "y"]
+    assert (helper.input_dtype("others"), helper.param_attr.name, helper.bias_attr) == (x.dtype, "w", None)
+    assert [(var.name, attr.name) for var, attr in helper.iter_inputs_and_params("others")] == [("x", "w"), ("y", "w")]
+    assert helper.append_bias_op(x) is x
+    assert helper.append_activation(x) is x
+    weight = helper.create_parameter(helper.param_attr, [2, 3], "float32")
+    assert helper.get_parameter("w") is weight
+    for refused, message in [
+        (lambda: helper.input("others"), "mine takes one others, got 2"),
+        (lambda: helper.input_dtype("mixed"), "mixed must have one dtype, got float32, int64"),
+        (lambda: helper.get_parameter("x"), "is not a parameter"),
+        (lambda: LayerHelper("mine", input=3).input(), "mine: input must be a Variable"),
+        (lambda: list(LayerHelper("m", input=[x], param_attr=[None, None]).iter_inputs_and_params()), "2 param_attr"),
+    ]:
+        with pytest.raises(WrongTypeError, match=message):
+            refused()
+
+
+def test_a_bias_of_a_helper_covers_the_dimensions_that_it_is_told():
+    x = fluid.data("x", [None, 3, 4])
+    biased = LayerHelper("mine", bias_attr="b").append_bias_op(x, dim_start=1, dim_end=2)
+    assert (biased.shape, fluid.default_main_program().global_block().var("b").shape) == ((-1, 3, 4), (3,))
