@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.backward import append_backward
 from minigraph.interpreter import Interpreter
 from minigraph.verify import verify
 
@@ -49,7 +48,16 @@ def compute(expression, values, i):
     return (UNARY.get(kind) or BINARY[kind])(*operands)
 
 
-def gradients(bodies, times, is_loop, executor):
+def differentiated(loss, variables, order):
+    """The gradients of a loss; for the second order those of the sum of their squares. None where there is none."""
+    grads = fluid.gradients(loss, variables)
+    if order == 1:
+        return grads
+    squares = [layers.reduce_sum(layers.square(grad)) for grad in grads if grad is not None]
+    return fluid.gradients(layers.sums(squares), variables) if squares else grads
+
+
+def gradients(bodies, times, is_loop, executor, order=1):
     """The results and the gradients with respect to what is fed."""
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
@@ -72,31 +80,46 @@ def gradients(bodies, times, is_loop, executor):
                 start = dict(zip(("a", "b"), updated, strict=True))
             a, b = start["a"], start["b"]
         loss = layers.reduce_sum(a * 2.0 + layers.tanh(b))
-        append_backward(loss)
+        grads = dict(zip(NAMES, differentiated(loss, list(fed.values()), order), strict=True))
         verify(main)
         assert fluid.Program.parse(str(main)).equals(main)
-        block = main.global_block()
-        wanted = [name for name in NAMES if block.has_var(f"{name}@GRAD")]
     feed = {name: numbers(2, 2, seed=seed) for seed, name in enumerate(NAMES)}
     feed |= {"n": np.array([times])} if is_loop else {}
-    fetch = [a.name, b.name, loss.name, *(f"{name}@GRAD" for name in wanted)]
+    fetch = [a.name, b.name, *(grad.name for grad in grads.values() if grad is not None)]
     found = dict(zip(fetch, executor.run(main, feed=feed, fetch_list=fetch, scope=fluid.Scope()), strict=True))
-    return [found[a.name], found[b.name]], {name: found.get(f"{name}@GRAD", np.zeros((2, 2))) for name in NAMES}
+    zeros = np.zeros((2, 2))
+    return fetched(found, a, b), {name: zeros if grad is None else found[grad.name] for name, grad in grads.items()}
+
+
+def fetched(found, *variables):
+    return [found[var.name] for var in variables]
+
+
+def assert_same(compute, *args):
+    """That a loop, in a plan and step by step, gives the results and gradients that its body written out gives."""
+    (expected, expected_grads), (found, grads), (stepwise, stepwise_grads) = (
+        compute(*args[:-1], is_loop, executor, args[-1])
+        for is_loop, executor in ((False, fluid.Executor()), (True, fluid.Executor()), (True, Interpreter()))
+    )
+    for a, b, c in zip(expected, found, stepwise, strict=True):
+        assert np.allclose(a, b, rtol=1e-12, equal_nan=True)
+        assert b.tobytes() == c.tobytes()
+    for name, grad in grads.items():
+        scale = max(1.0, np.abs(expected_grads[name]).max())
+        assert np.allclose(expected_grads[name], grad, rtol=1e-9, atol=1e-12 * scale, equal_nan=True), name
+        assert grad.tobytes() == stepwise_grads[name].tobytes(), name
 
 
 @given(st.tuples(expressions(), expressions()), st.integers(0, 3))
 @settings(deadline=None, max_examples=60)
 def test_a_loop_gives_what_its_body_written_out_gives(bodies, times):
-    expected, expected_grads = gradients(bodies, times, False, fluid.Executor())
-    found, grads = gradients(bodies, times, True, fluid.Executor())
-    stepwise, stepwise_grads = gradients(bodies, times, True, Interpreter())
-    for a, b, c in zip(expected, found, stepwise, strict=True):
-        assert np.allclose(a, b, rtol=1e-12, equal_nan=True)
-        assert b.tobytes() == c.tobytes()
-    for name in NAMES:
-        scale = max(1.0, np.abs(expected_grads[name]).max())
-        assert np.allclose(expected_grads[name], grads[name], rtol=1e-9, atol=1e-12 * scale, equal_nan=True), name
-        assert grads[name].tobytes() == stepwise_grads[name].tobytes(), name
+    assert_same(gradients, bodies, times, 1)
+
+
+@given(st.tuples(expressions(), expressions()), st.integers(0, 3))
+@settings(deadline=None, max_examples=40)
+def test_a_loop_has_the_second_gradients_of_its_body_written_out(bodies, times):
+    assert_same(gradients, bodies, times, 2)
 
 
 ELEMENTS = ("now", "first", "x", "w")
@@ -115,7 +138,7 @@ def over_elements(draw):
     return renamed(draw(expressions()))
 
 
-def array_gradients(bodies, overwrites_first, times, is_loop, executor):
+def array_gradients(bodies, overwrites_first, times, is_loop, executor, order=1):
     """The elements of an array that a loop fills, and the gradients with respect to what is fed."""
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
@@ -150,27 +173,24 @@ def array_gradients(bodies, overwrites_first, times, is_loop, executor):
                 elements.append(following)
             last, first = elements[times], elements[0]
         loss = layers.reduce_sum(last * 2.0 + layers.tanh(first))
-        append_backward(loss)
+        grads = dict(zip(fed, differentiated(loss, list(fed.values()), order), strict=True))
         verify(main)
-    feed = {name: numbers(2, 2, seed=seed) for seed, name in enumerate(("start", "x", "w"))}
+    feed = {name: numbers(2, 2, seed=seed) for seed, name in enumerate(fed)}
     feed |= {"n": np.array([times])} if is_loop else {}
-    wanted = [name for name in ("start", "x", "w") if main.global_block().has_var(f"{name}@GRAD")]
-    fetch = [last.name, first.name, *(f"{name}@GRAD" for name in wanted)]
-    found = executor.run(main, feed=feed, fetch_list=fetch, scope=fluid.Scope())
-    grads = dict(zip(wanted, found[2:], strict=True))
-    return found[:2], {name: grads.get(name, np.zeros((2, 2))) for name in ("start", "x", "w")}
+    fetch = [last.name, first.name, *(grad.name for grad in grads.values() if grad is not None)]
+    found = dict(zip(fetch, executor.run(main, feed=feed, fetch_list=fetch, scope=fluid.Scope()), strict=True))
+    zeros = np.zeros((2, 2))
+    grads = {name: zeros if grad is None else found[grad.name] for name, grad in grads.items()}
+    return fetched(found, last, first), grads
 
 
 @given(st.tuples(over_elements(), over_elements()), st.booleans(), st.integers(0, 3))
 @settings(deadline=None, max_examples=60)
 def test_a_loop_over_an_array_gives_what_it_gives_written_out(bodies, overwrites_first, times):
-    expected, expected_grads = array_gradients(bodies, overwrites_first, times, False, fluid.Executor())
-    found, grads = array_gradients(bodies, overwrites_first, times, True, fluid.Executor())
-    stepwise, stepwise_grads = array_gradients(bodies, overwrites_first, times, True, Interpreter())
-    for a, b, c in zip(expected, found, stepwise, strict=True):
-        assert np.allclose(a, b, rtol=1e-12, equal_nan=True)
-        assert b.tobytes() == c.tobytes()
-    for name, grad in grads.items():
-        scale = max(1.0, np.abs(expected_grads[name]).max())
-        assert np.allclose(expected_grads[name], grad, rtol=1e-9, atol=1e-12 * scale, equal_nan=True), name
-        assert grad.tobytes() == stepwise_grads[name].tobytes(), name
+    assert_same(array_gradients, bodies, overwrites_first, times, 1)
+
+
+@given(st.tuples(over_elements(), over_elements()), st.booleans(), st.integers(0, 3))
+@settings(deadline=None, max_examples=40)
+def test_a_loop_over_an_array_has_the_second_gradients_that_it_has_written_out(bodies, overwrites_first, times):
+    assert_same(array_gradients, bodies, overwrites_first, times, 2)
