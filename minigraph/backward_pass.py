@@ -20,7 +20,7 @@ from minigraph.overwriting import Overwriting
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.second_order import has_rule, rewrite
 from minigraph.sub_block_gradients import differentiate_call
-from minigraph.sub_blocks import rename_reads
+from minigraph.sub_blocks import rename
 
 ParamsGrads = list[tuple[Parameter, Variable]]
 Callback = Callable[..., None]
@@ -404,18 +404,22 @@ class BackwardPass:
             return True
         return any(overwriting.position[each] < overwriting.position[op] for each in overwriting.writers.get(name, ()))
 
-    def plan_call(self, op: Operator, spec: OpSpec, gradients: Block, needed: Iterable[str]) -> None:
-        """Plan the operator that runs `gradients`, the block of those of `op`, which reads `needed` besides."""
+    def plan_call(
+        self, op: Operator, spec: OpSpec, gradients: Block, needed: Iterable[str], counters: Iterable[str] = ()
+    ) -> None:
+        """Plan the operator that runs `gradients`, the block of those of `op`.
+
+        It reads `needed` besides, and among them counts `counters` back, from what `op` has counted to.
+        """
+        overwriting, back = self._overwriting, set(counters)
         for name in needed:
-            kept = self._overwriting.kept(name, op)
+            kept = overwriting.kept(name, op, is_result=name in back)
             if kept != name:
-                rename_reads(gradients, name, kept)
+                rename(gradients, {name: kept})
+            elif name in back:
+                overwriting.restored.add((op, name))
         self._complete([spec], op)
         self._plan([spec], op)
-
-    def restored_by(self, op: Operator, names: Iterable[str]) -> None:
-        """Note that the gradient of `op` undoes what it does to `names`."""
-        self._overwriting.restored.update((op, name) for name in names)
 
     def _plan_counting_back(self, op: Operator) -> None:
         names = [op.outputs["Out"][0]]

@@ -113,7 +113,11 @@ class Overwriting:
         assert var is not None and var.tensor_type is not None
         shape, dtype = var.tensor_type.shape, var.tensor_type.dtype
         copy = self.block.create_var(
-            name=unique_name.generate(f"{name}@KEPT"), shape=shape, dtype=dtype, type=var.kind, stop_gradient=True
+            name=unique_name.generate(f"{name}@KEPT"),
+            shape=shape,
+            dtype=dtype,
+            type=var.kind,
+            stop_gradient=var.stop_gradient,
         )
         with self.block.inserting_before(op._next if is_result else op, role=op.role):
             made = self.block.append_op("assign", {"X": name}, {"Out": copy})

@@ -80,8 +80,7 @@ def _differentiate_repeated(outer: BackwardPass, op: Operator) -> None:
         **conditions, slot: sources, "Out": outs, "Out" + GRAD_SUFFIX: d_outs, scopes: list(op.outputs[scopes]),
     }  # fmt: skip
     spec = OpSpec(op.type + "_grad", inputs, {slot + GRAD_SUFFIX: _grads(wanted)}, attrs)
-    outer.plan_call(op, spec, inner.target, list(_needed(inner.target, forward)))
-    outer.restored_by(op, counters)
+    outer.plan_call(op, spec, inner.target, list(_needed(inner.target, forward)), counters)
 
 
 def _reached_in_a_loop(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from minigraph.opdef import EMPTY, SUB_BLOCK
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
 
 if TYPE_CHECKING:
     from minigraph.ir import Block, Program
@@ -92,19 +92,11 @@ def copy_blocks(blocks: Iterable[Block], target: Program) -> None:
         copied.append_copies(block.ops[:])
 
 
-def rename_reads(block: Block, old: str, new: str) -> None:
-    """Let the operators of a block, and of those that they run, read another variable."""
-    for op in block.ops:
-        if old in op.input_arg_names:
-            op.replace_input(old, new)
-            if op.sub_block is not None:
-                rename_reads(op.sub_block, old, new)
-
-
 def rename(block: Block, names: Mapping[str, str]) -> None:
     """Give variables of a block, and of those around it, other names where its operators use them.
 
-    A network calls the entries of a sequence what it is called outside, so that these are renamed too.
+    What is called after them inside of an operator's block is renamed too: the entries of a network's sequences, and in
+    a block of gradients ``v@GRAD``.
     """
     for old in [name for name in block.vars if name in names]:
         var = block.vars.pop(old)
@@ -118,6 +110,15 @@ def rename(block: Block, names: Mapping[str, str]) -> None:
             seen = {
                 old: new for old, new in names.items() if old in used and (old in entries or old not in inside.vars)
             }  # fmt: skip
+            if inside.forward_block is not None:
+                seen |= {
+                    old + GRAD_SUFFIX: new + GRAD_SUFFIX
+                    for old, new in seen.items()
+                    if old + GRAD_SUFFIX in inside.vars
+                }
+                if "original_output_grad" in op.attrs:
+                    found = [seen.get(name, name) for name in op.attr("original_output_grad")]
+                    op.set_attr("original_output_grad", found)
             if seen:
                 rename(inside, seen)
         op.inputs, op.outputs = (

@@ -50,6 +50,16 @@ class Flow:
             array.write(new, i)
             layers.less_than(i, times, cond=goes_on)
 
+    def square_again(self, times, x):
+        """``x`` is overwritten."""
+        i = index(0)
+        goes_on = i < times
+        with layers.While(goes_on).block():
+            layers.assign(layers.square(x), x)
+            layers.increment(i)
+            layers.less_than(i, times, cond=goes_on)
+        return x
+
     def is_even(self, i):
         return layers.equal(i % 2, index(0))
 
@@ -116,6 +126,11 @@ class Written:
     def fill(self, times, array, step):
         for i in range(times):
             array.write(step(i), i + 1)
+
+    def square_again(self, times, x):
+        for _ in range(times):
+            x = layers.square(x)
+        return x
 
     def is_even(self, i):
         return i % 2 == 0
@@ -327,6 +342,28 @@ def network_in_branch(k, x, w):
     return k.cond(k.is_even(k.number("n")), yes, lambda: layers.square(x) * layers.matmul(x, w))
 
 
+def array_read_in_network(k, x, w):
+    array = k.array()
+    array.write(layers.reduce_sum(w, dim=0), 0)
+    array.write(layers.reduce_mean(x, dim=0), 1)
+
+    def step(entry, state):
+        h = layers.tanh(entry * array.read(0)) + layers.square(state)
+        return h, layers.square(array.read(1)) * h + array.read(0)
+
+    return k.network(layers.matmul(x, w), layers.reduce_sum(w, dim=1), step)
+
+
+def value_overwritten_behind(k, x, w):
+    h = layers.sin(x)
+
+    def outer(i, s):
+        return k.repeat_in_place(k.number("m"), lambda j, r: [layers.tanh(layers.matmul(r, w)) * h], s)
+
+    (y,) = k.repeat_in_place(k.number("n"), outer, x)
+    return y * k.square_again(k.number("n"), h)
+
+
 def everything(k, x, w):
     """Three deep: a branch in a loop in a branch, and a loop over an array in a loop."""
 
@@ -361,6 +398,8 @@ CASES = [
     (branch_in_network, *TWO),
     (network_in_loop, *TWO),
     (network_in_branch, *TWO),
+    (array_read_in_network, *TWO),
+    (value_overwritten_behind, *TWO),
     (everything, *TWO),
 ]
 PAIRS = [pytest.param(case, given, id=f"{case.__name__}-{given}") for case, *numbers in CASES for given in numbers]
@@ -476,6 +515,26 @@ def test_a_program_with_such_gradients_is_text_copies_and_passes_through_every_p
         fluid.verify(changed)
         for value, known in zip(fluid.Interpreter().run(changed, feed, fetch), expected, strict=True):
             np.testing.assert_allclose(value, known, rtol=1e-9, atol=1e-11 * max(1.0, np.abs(known).max()))
+
+
+@pytest.mark.parametrize(("case", "given"), [pytest.param(*each, id=each[0].__name__) for each in THIRD])
+def test_gradients_may_be_taken_again_and_again(case, given):
+    """Each counts the runs back from where they ended."""
+    feed, found = fed(given), []
+    for writer in (Flow, Written):
+        main = fluid.Program()
+        with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+            x, w = fluid.data("x", [2, 3], "float64"), fluid.data("w", [3, 3], "float64")
+            x.stop_gradient = w.stop_gradient = False
+            y = layers.reduce_sum(layers.sin(case(writer(feed), x, w)))
+            first, same = (fluid.gradients(y, x)[0] for _ in range(2))
+            second, again = (fluid.gradients(grad, x)[0] for grad in (first, same))
+            (last,) = fluid.gradients(y, x)
+            fluid.verify(main)
+        used = {name: value for name, value in feed.items() if main.global_block().has_var(name)}
+        found.append(fluid.Executor().run(main, used, [first, same, last, second, again]))
+    for value, known in zip(*found, strict=True):
+        np.testing.assert_allclose(value, known, rtol=1e-9, atol=1e-12)
 
 
 def cells(kind, is_network, feed):

@@ -172,8 +172,11 @@ def sum(xs: list[TensorType]) -> TensorType:
     require(len(xs) > 0, "X holds no tensor")
     require_same_dtype("X", *xs)
     if xs[0].is_array:
-        require(all(x.is_array and x.rank == xs[0].rank for x in xs), "X holds arrays and what fits none of them")
-        dims = (sizes[0] if len(set(sizes)) == 1 else -1 for sizes in zip(*(x.shape for x in xs), strict=True))
+        # An array to which nothing has been written has the shape ().
+        ranks = {x.rank for x in xs} - {0}
+        require(all(x.is_array for x in xs) and len(ranks) <= 1, "X holds arrays and what fits none of them")
+        shapes = [x.shape for x in xs if x.shape]
+        dims = (sizes[0] if len(set(sizes)) == 1 else -1 for sizes in zip(*shapes, strict=True))
         return xs[0].with_shape(dims).held_as(VarKind.LOD_TENSOR_ARRAY)
     require(not any(x.is_array for x in xs), "X holds tensors and arrays of tensors")
     shape = xs[0].shape
