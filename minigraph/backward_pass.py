@@ -15,7 +15,7 @@ from minigraph import unique_name
 from minigraph.control_flow import is_count
 from minigraph.errors import ProgramError, Site, caller_site, warn
 from minigraph.ir import Block, Operator, Parameter, Role, Variable, infer_outputs
-from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, FusedGrad, GradContext, GradName, OpSpec, definition_of
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, BlockGrad, FusedGrad, GradContext, GradName, OpSpec, definition_of
 from minigraph.overwriting import Overwriting
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.second_order import has_rule, rewrite
@@ -187,10 +187,10 @@ class BackwardPass:
                 )
 
     def _differentiate(self, op: Operator) -> None:
-        if SUB_BLOCK in op.attrs:
+        rule = op.definition.grad
+        if isinstance(rule, BlockGrad):
             differentiate_call(self, op)
             return
-        rule = op.definition.grad
         assert rule is not None
         if isinstance(rule, FusedGrad) and not self._overwriting.names and self._differentiate_fused(op, rule):
             return
@@ -254,7 +254,7 @@ class BackwardPass:
     def _plan(self, specs: Sequence[OpSpec], op: Operator) -> None:
         for name in self._overwritten_by(op):
             self._parts[name] = []  # used up; what is found from here on belongs to the value before
-        self._seeds.difference_update(n + GRAD_SUFFIX for n in op.output_arg_names if n in self._overwriting.names)
+        self._seeds.difference_update(self._overwriting.names.intersection(op.output_arg_names))
         for spec in specs:
             self._plan_spec(spec, op)
 

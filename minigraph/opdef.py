@@ -121,6 +121,13 @@ class GradContext:
 GradRule = Callable[[GradContext], Iterable[OpSpec]]
 
 
+class BlockGrad:
+    """In the place of a rule: the operator runs a sub-block, and its gradient runs the block of that one's gradients.
+
+    `minigraph.sub_block_gradients` makes that block, by the rules of the operators inside.
+    """
+
+
 class FusedRecipe(NamedTuple):
     """What a `FusedGrad` comes to for operators of its type, so that a gradient can be made without asking the rule."""
 
@@ -282,7 +289,7 @@ class OpDef:
     outputs: tuple[Slot, ...]
     attrs: Mapping[str, Attr]
     infer: Callable[..., Any]
-    grad: GradRule | None
+    grad: GradRule | BlockGrad | None
     backend_attrs: Mapping[str, Any]
     """Attributes that only served another backend, with the one value that is accepted."""
     doc: str
@@ -420,7 +427,7 @@ def op(
     *,
     inputs: str = "",
     outputs: str,
-    grad: GradRule | None,
+    grad: GradRule | BlockGrad | None,
     rows: str = "",
     arrays: str = "",
     backend_attrs: Mapping[str, Any] | None = None,
@@ -439,8 +446,9 @@ def op(
     inputs, outputs : str
         Slot names in order, separated by spaces. An output ``Out*`` takes several variables, ``Out~`` is intermediate
         (kept only for the gradient), ``Out?`` may be left out.
-    grad : callable or None
-        `fused(...)`, or a function from a `GradContext` to `OpSpec`, or None for an operator without a gradient.
+    grad : callable, BlockGrad or None
+        `fused(...)`, or a function from a `GradContext` to `OpSpec`, or a `BlockGrad` for an operator that runs a
+        sub-block, or None for one without a gradient.
     rows : str
         Input slots that may be selected rows; elsewhere these are refused.
     arrays : str

@@ -14,7 +14,7 @@ from typing import Any
 
 import minigraph.second_order as second_order
 from minigraph.kernels import find_kernel
-from minigraph.opdef import REQUIRED, Attr, FusedGrad, OpDef, Slot, all_definitions, definition_of
+from minigraph.opdef import REQUIRED, Attr, BlockGrad, FusedGrad, OpDef, Slot, all_definitions, definition_of
 
 _SECTION = re.compile(r"\n\n(?:Parameters|Returns|Raises|Notes|References|Examples)\n-+\n", re.MULTILINE)
 
@@ -91,6 +91,8 @@ def _gradient(definition: OpDef) -> str:
     rule = definition.grad
     if rule is None:
         return "none"
+    if isinstance(rule, BlockGrad):
+        return f"`{definition.type}_grad`, which runs a block of gradients; that has a gradient, too"
     if not isinstance(rule, FusedGrad):
         return "of other operators"
     reads = ", ".join(f"`{slot.name}`" for slot in definition_of(rule.type).inputs)

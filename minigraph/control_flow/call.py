@@ -6,6 +6,7 @@ and writes variables. How the sub-block itself is computed is the affair of the 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -19,7 +20,7 @@ Body: TypeAlias = "Callable[[Sequence[Any]], Sequence[Any]]"
 """Computes a sub-block: the values of `Call.given` to those of `Call.taken`."""
 
 
-class Call:
+class Call(ABC):
     """One operator of control flow.
 
     Attributes
@@ -47,15 +48,17 @@ class Call:
         """Whether a variable has to have a value for the operator to run."""
         return name in set(slot_names(self.op.inputs))
 
+    @abstractmethod
     def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
         """The values of `writes` from those of `reads`."""
-        raise NotImplementedError
 
     # Types
 
+    @abstractmethod
     def bind_types(self) -> None:
         """Set the types of the sub-block's variables that the operator gives it."""
 
+    @abstractmethod
     def settle_types(self) -> None:
         """Set the types of what the operator writes, once those of the sub-block are known; raise if they misfit."""
 

@@ -32,6 +32,9 @@ class _Repeated(Call):
         self.taken = [*self.written, *self.saved.local]
         self.private = set(self.written)
 
+    def bind_types(self) -> None:
+        """None: the block sees the variables themselves."""
+
     def settle_types(self) -> None:
         if len(self.conditions) == 1:
             tensor_type = self._type(self.conditions[0])

@@ -6,22 +6,17 @@ nothing is inferred here, and what happens backward is the affair of `minigraph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from minigraph.opdef import BlockIndex, GradContext, OpSpec, fused, op
+from minigraph.opdef import BlockGrad, BlockIndex, GradContext, OpSpec, fused, op
 from minigraph.ops.tensor import require_integers, require_one_element
 from minigraph.types import DType, TensorType, merge_shapes, require, require_same_dtype, same_dim, same_shape
 
 _NONE: Any = ()
 
 
-def sub_block_gradient(ctx: GradContext) -> Iterable[OpSpec]:
-    """Stands where a gradient rule does; the gradient of a sub-block is a block of its own."""
-    raise NotImplementedError(ctx.op.type)
-
-
-@op("while", inputs="X Condition", outputs="Out*? StepScopes", updates="Out", grad=sub_block_gradient)
+@op("while", inputs="X Condition", outputs="Out*? StepScopes", updates="Out", grad=BlockGrad())
 def while_(
     x: list[TensorType] | None, condition: list[TensorType], *, sub_block: BlockIndex, is_test: bool = False
 ) -> Any:
@@ -51,7 +46,7 @@ def while_grad(
     """
 
 
-@op("conditional_block", inputs="Cond Input", outputs="Out*? Scope", updates="Out", grad=sub_block_gradient)
+@op("conditional_block", inputs="Cond Input", outputs="Out*? Scope", updates="Out", grad=BlockGrad())
 def conditional_block(
     cond: list[TensorType], input: list[TensorType] | None, *, sub_block: BlockIndex, is_scalar_condition: bool = False
 ) -> Any:
@@ -78,7 +73,7 @@ def conditional_block_grad(
     """Gradient of `conditional_block`: run the block `sub_block` if that has run its own; else gradients are zero."""
 
 
-@op("recurrent", inputs="inputs initial_states parameters", outputs="outputs* step_scopes", grad=sub_block_gradient)
+@op("recurrent", inputs="inputs initial_states parameters", outputs="outputs* step_scopes", grad=BlockGrad())
 def recurrent(
     inputs: list[TensorType],
     initial_states: list[TensorType] | None,
