@@ -62,6 +62,11 @@ def relu_grad(xp, result, d_out, *, out=None):
     return xp.multiply(d_out, result > 0, out=out)
 
 
+@kernel("relu_grad_grad")
+def relu_grad_grad(xp, result, dd_x, *, out=None):
+    return relu_grad(xp, result, dd_x, out=out)
+
+
 @kernel("sigmoid")
 def sigmoid(xp, x, *, out=None):
     """``1 / (1 + exp(-x))``, held where ``exp(-x)`` nears the largest number."""
@@ -135,6 +140,20 @@ def sqrt_grad(xp, result, d_out, *, out=None):
     return xp.true_divide(d_out * 0.5, result, out=out)
 
 
+@kernel("sqrt_grad_grad")
+def sqrt_grad_grad(xp, result, d_x, dd_x, *, wanted, out=None):
+    """``dOut`` is what flows into the root itself."""
+    d_result_buffer, dd_out_buffer = out or (None, None)
+    d_result = dd_out = None
+    if wanted[1]:
+        free = unshared(xp, dd_out_buffer, result, d_x, dd_x) if wanted[0] else dd_out_buffer
+        dd_out = sqrt_grad(xp, result, dd_x, out=free)
+    if wanted[0]:
+        d_result = xp.multiply(d_x, dd_x / result, out=d_result_buffer)
+        d_result = xp.negative(d_result, out=d_result)
+    return d_result, deliver(xp, dd_out, dd_out_buffer)
+
+
 @kernel("abs")
 def abs(xp, x, *, out=None):
     return xp.absolute(x, out=out)
@@ -154,6 +173,18 @@ def square(xp, x, *, out=None):
 def square_grad(xp, x, d_out, *, out=None):
     d_x = xp.multiply(x, d_out, out=out)
     return xp.multiply(d_x, 2, out=d_x)
+
+
+@kernel("square_grad_grad")
+def square_grad_grad(xp, x, d_out, dd_x, *, wanted, out=None):
+    d_x_buffer, dd_out_buffer = out or (None, None)
+    d_x = dd_out = None
+    if wanted[1]:
+        free = unshared(xp, dd_out_buffer, d_out, dd_x) if wanted[0] else dd_out_buffer
+        dd_out = square_grad(xp, x, dd_x, out=free)
+    if wanted[0]:
+        d_x = square_grad(xp, d_out, dd_x, out=d_x_buffer)
+    return d_x, deliver(xp, dd_out, dd_out_buffer)
 
 
 @kernel("sign")
@@ -374,6 +405,25 @@ def elu_grad(xp, x, d_out, *, alpha, out=None):
     return xp.multiply(slope, d_out, out=out)
 
 
+@kernel("elu_grad_grad")
+def elu_grad_grad(xp, x, d_out, dd_x, *, alpha, wanted, out=None):
+    d_x_buffer, dd_out_buffer = out or (None, None)
+    d_x = dd_out = None
+    if wanted[0]:
+        d_x = _bend_of_elu(xp, x, d_out, dd_x, alpha=alpha)
+    if wanted[1]:
+        dd_out = elu_grad(xp, x, dd_x, alpha=alpha, out=dd_out_buffer)
+    return deliver(xp, d_x, d_x_buffer), dd_out
+
+
+@widened
+def _bend_of_elu(xp, x, d_out, dd_x, *, alpha, out=None):
+    bend = alpha * xp.exp(xp.minimum(x, 0))
+    xp.copyto(bend, 0, where=x > 0)
+    bend *= d_out
+    return xp.multiply(bend, dd_x, out=out)
+
+
 @kernel("leaky_relu")
 def leaky_relu(xp, x, *, alpha, out=None):
     if alpha == 0:
@@ -384,6 +434,11 @@ def leaky_relu(xp, x, *, alpha, out=None):
 @kernel("leaky_relu_grad")
 def leaky_relu_grad(xp, result, d_out, *, alpha, out=None):
     return deliver(xp, xp.where(result > 0, d_out, alpha * d_out), out)
+
+
+@kernel("leaky_relu_grad_grad")
+def leaky_relu_grad_grad(xp, result, dd_x, *, alpha, out=None):
+    return leaky_relu_grad(xp, result, dd_x, alpha=alpha, out=out)
 
 
 @kernel("relu6")

@@ -80,6 +80,33 @@ def conv2d_grad(
     return d_x, d_filter, d_bias
 
 
+@kernel("conv2d_grad_grad")
+def conv2d_grad_grad(
+    xp, x, filter, d_out, dd_x, dd_filter,
+    *, strides, paddings, padding_algorithm, groups, dilations, data_format, wanted,
+):  # fmt: skip
+    """``ddOutput`` of both that flow in, and the gradients for each in the place of what it belongs to."""
+    attrs = {
+        "strides": strides, "paddings": paddings, "padding_algorithm": padding_algorithm, "groups": groups,
+        "dilations": dilations, "data_format": data_format,
+    }  # fmt: skip
+    d_x = d_filter = dd_out = None
+    if wanted[0]:
+        d_x = xp.zeros_like(x)
+        if dd_filter is not None:
+            d_x, _, _ = conv2d_grad(xp, x, dd_filter, None, d_out, wanted=(True, False), **attrs)
+    if wanted[1]:
+        d_filter = xp.zeros_like(filter)
+        if dd_x is not None:
+            _, d_filter, _ = conv2d_grad(xp, dd_x, filter, None, d_out, wanted=(False, True), **attrs)
+    if wanted[2]:
+        dd_out = None if dd_x is None else conv2d(xp, dd_x, filter, None, None, **attrs)
+        if dd_filter is not None:
+            other = conv2d(xp, x, dd_filter, None, None, **attrs)
+            dd_out = other if dd_out is None else xp.add(dd_out, other, out=dd_out)
+    return d_x, d_filter, dd_out
+
+
 @kernel("conv2d_transpose")
 def conv2d_transpose(
     xp, x, filter, bias, *, output_size, groups, dilations, strides, paddings, data_format, padding_algorithm

@@ -163,6 +163,86 @@ def elementwise_div_grad(xp, x, y, result, d_out, *, axis, wanted, out=None):
     return _gradients(xp, x, over, d_out, wanted, out, to_x, to_y, (x.shape, y.shape), also_read=(result,))
 
 
+@kernel("elementwise_add_grad_grad")
+def elementwise_add_grad_grad(xp, y, d_out, dd_x, dd_y, *, axis, out=None):
+    """What is None is zero."""
+    if dd_y is None:
+        return _repeated(xp, dd_x, d_out, out)
+    dd_over = laid_over(d_out, dd_y, axis)
+    return _repeated(xp, dd_over, d_out, out) if dd_x is None else xp.add(dd_x, dd_over, out=out)
+
+
+@kernel("elementwise_sub_grad_grad")
+def elementwise_sub_grad_grad(xp, y, d_out, dd_x, dd_y, *, axis, out=None):
+    if dd_y is None:
+        return _repeated(xp, dd_x, d_out, out)
+    dd_over = laid_over(d_out, dd_y, axis)
+    return _repeated(xp, -dd_over, d_out, out) if dd_x is None else xp.subtract(dd_x, dd_over, out=out)
+
+
+def _repeated(xp, x, like, out) -> Any:
+    """`x` in the shape of `like`, in memory of its own."""
+    whole = xp.broadcast_to(x, like.shape)
+    return whole.copy() if out is None else deliver(xp, whole, out)
+
+
+@kernel("elementwise_mul_grad_grad")
+def elementwise_mul_grad_grad(xp, x, y, d_out, dd_x, dd_y, *, axis, wanted, out=None):
+    over, dd_over = laid_over(x, y, axis), None if dd_y is None else laid_over(x, dd_y, axis)
+    buffers = out or (None, None, None)
+    dd_out = None
+    if wanted[2]:
+        free = unshared(xp, buffers[2], x, y, d_out, *(dd for dd in (dd_x, dd_y) if dd is not None))
+        dd_out = _product_of_flowing(xp, over, x, dd_x, dd_over, free)
+
+    def to_x(out):
+        return xp.multiply(d_out, dd_over, out=out)
+
+    def to_y(out):
+        return xp.multiply(d_out, dd_x, out=out)
+
+    there = wanted[0] and dd_y is not None, wanted[1] and dd_x is not None
+    also_read = [dd for dd in (dd_x, dd_y) if dd is not None]
+    d_x, d_y = _gradients(xp, x, over, d_out, there, buffers[:2], to_x, to_y, (x.shape, y.shape), also_read)
+    if wanted[0] and d_x is None:
+        d_x = _nothing(xp, x, buffers[0])
+    if wanted[1] and d_y is None:
+        d_y = _nothing(xp, y, buffers[1])
+    return d_x, d_y, deliver(xp, dd_out, buffers[2])
+
+
+def _product_of_flowing(xp, over, x, dd_x, dd_over, out) -> Any:
+    """``dd_x * y + x * dd_y``."""
+    if dd_x is None:
+        return xp.multiply(x, dd_over, out=out)
+    product = xp.multiply(dd_x, over, out=out)
+    return product if dd_over is None else xp.add(product, x * dd_over, out=product)
+
+
+def _nothing(xp, like, out) -> Any:
+    if out is None:
+        return xp.zeros_like(like)
+    out.fill(0)
+    return out
+
+
+@kernel("elementwise_div_grad_grad")
+def elementwise_div_grad_grad(xp, y, result, d_x, dd_x, dd_y, *, axis, wanted):
+    """``ddOut = (ddX - Out * ddY) / Y`` and ``dY = -dX * ddOut``; ``dOut = -dX * ddY`` flows into the quotient."""
+    over, dd_over = laid_over(result, y, axis), None if dd_y is None else laid_over(result, dd_y, axis)
+    numerator = dd_x
+    if dd_over is not None:
+        product = result * dd_over
+        numerator = -product if dd_x is None else dd_x - product
+    dd_out = xp.true_divide(numerator, over)
+    d_y = d_result = None
+    if wanted[0]:
+        d_y = _to_operand(xp, lambda out: -(d_x * dd_out), dd_out, over.shape, None).reshape(y.shape)
+    if wanted[1]:
+        d_result = xp.zeros_like(d_x) if dd_over is None else -(d_x * dd_over)
+    return d_y, d_result, dd_out
+
+
 @kernel("elementwise_pow_grad")
 def elementwise_pow_grad(xp, x, y, d_out, *, axis, wanted, out=None):
     """``dX = dOut * Y * X ** (Y - 1)`` and ``dY = dOut * log(X) * X ** Y``, without 0 times infinity."""

@@ -46,6 +46,23 @@ def mul_grad(xp, x, y, d_out, *, x_num_col_dims, y_num_col_dims, wanted, out=Non
     return d_x, deliver(xp, d_y, d_y_buffer)
 
 
+@kernel("mul_grad_grad")
+def mul_grad_grad(xp, x, y, d_out, dd_x, dd_y, *, x_num_col_dims, y_num_col_dims, wanted):
+    """``dX = dOut @ ddY'``, ``dY = ddX' @ dOut``, ``ddOut = ddX @ Y + X @ ddY``; what is None is zero."""
+    dims = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
+    d_x = d_y = dd_out = None
+    if wanted[0]:
+        d_x = xp.zeros_like(x) if dd_y is None else mul_grad(xp, x, dd_y, d_out, wanted=(True, False), **dims)[0]
+    if wanted[1]:
+        d_y = xp.zeros_like(y) if dd_x is None else mul_grad(xp, dd_x, y, d_out, wanted=(False, True), **dims)[1]
+    if wanted[2]:
+        dd_out = None if dd_x is None else mul(xp, dd_x, y, **dims)
+        if dd_y is not None:
+            other = mul(xp, x, dd_y, **dims)
+            dd_out = other if dd_out is None else xp.add(dd_out, other, out=dd_out)
+    return d_x, d_y, dd_out
+
+
 @kernel("matmul")
 def matmul(xp, x, y, *, transpose_X, transpose_Y, alpha, out=None):
     a, b = _operands(x, y, transpose_X, transpose_Y)

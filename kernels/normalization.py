@@ -208,6 +208,51 @@ def instance_norm_grad(xp, x, scale, saved_mean, saved_inverse, d_y, *, wanted):
     return d_x, *_affine_gradients(xp, d, normalized, scale, scale, over, wanted)
 
 
+@kernel("instance_norm_grad_grad")
+def instance_norm_grad_grad(
+    xp, x, scale, saved_mean, saved_inverse, d_y, dd_x, dd_scale, dd_bias, *, wanted
+) -> tuple[Any, Any, Any]:
+    """With ``n`` for normalized X and ``P(v) = v - mean(v) - n * mean(v * n)``, which is symmetric and is what
+    ``s * P(dX)`` changes n by; what is None is zero.
+    """
+    wide, axes, over = _grouped(x, x.shape[1], "NCHW")
+    inverse = _kept(saved_inverse, axes, wide)
+    normalized = (wide - _kept(saved_mean, axes, wide)) * inverse
+    d = _wide(d_y).reshape(wide.shape)
+    by_channel = _wide(scale).reshape(over)
+    through = None
+    if dd_x is not None:
+        flowing = _wide(dd_x).reshape(wide.shape)
+        through = _gradient_through(xp, flowing, normalized, inverse, axes) if x.size else flowing
+    results: list[Any] = [None, None, None]
+    if wanted[0]:
+        d_x = xp.zeros_like(wide)
+        if x.size:
+            d_through = _gradient_through(xp, d, normalized, inverse, axes)
+            if dd_scale is not None:
+                d_x += _wide(dd_scale).reshape(over) * d_through
+            if through is not None:
+                share, along, d_along = (
+                    add_over(xp, product, axes, keepdims=True, divisor=math.prod(wide.shape[i] for i in axes))
+                    for product in (through * d, flowing * normalized, d * normalized)
+                )
+                bent = normalized * (inverse * share) + inverse * (along * d_through + d_along * through)
+                d_x -= by_channel * bent
+        results[0] = d_x.astype(x.dtype, copy=False).reshape(x.shape)
+    if wanted[1]:
+        parts = xp.zeros_like(wide) if through is None else through * d
+        summed = add_over(xp, parts, tuple(axis for axis, size in enumerate(over) if size == 1))
+        results[1] = summed.astype(scale.dtype, copy=False).reshape(scale.shape)
+    if wanted[2]:
+        dd_y = xp.zeros_like(wide) if through is None else by_channel * through
+        if dd_scale is not None:
+            dd_y += _wide(dd_scale).reshape(over) * normalized
+        if dd_bias is not None:
+            dd_y += _wide(dd_bias).reshape(over)
+        results[2] = dd_y.astype(x.dtype, copy=False).reshape(x.shape)
+    return tuple(results)
+
+
 def _grouped(x, groups, data_layout) -> tuple[Any, tuple[int, int], tuple[int, ...]]:
     """`x` in four dimensions, those to reduce, and the shape in which a vector of channels lies over it.
 

@@ -190,6 +190,11 @@ def reshape2_grad(xp, x_shape, d_out):
     return d_out.reshape(x_shape.shape[1:])
 
 
+@kernel("reshape2_grad_grad", view="dd_x")
+def reshape2_grad_grad(xp, d_out, dd_x):
+    return dd_x.reshape(d_out.shape)
+
+
 @kernel("transpose2_grad", view="d_out")
 def transpose2_grad(xp, x_shape, d_out, *, axis):
     return d_out.transpose(_inverse(axis))

@@ -86,6 +86,7 @@ class BackwardPass:
         self.grad_to_var: dict[str, Any] = {}
         self._producer: dict[str, Operator] = {}
         self._overwriting = Overwriting(block)
+        self._asks_for_inputs = False
 
     # Names
 
@@ -136,6 +137,7 @@ class BackwardPass:
     # The walk
 
     def run(self, targets: Sequence[Variable], inputs: set[str] | None) -> None:
+        self._asks_for_inputs = inputs is not None
         path = self._path(targets, inputs)
         self._warn_of_stopped_loops(path, targets)
         on_path = set(path)
@@ -160,7 +162,7 @@ class BackwardPass:
             return _operators_between(self.block, {t.name for t in targets}, inputs, self.is_no_grad)
 
         path = find()
-        gradient_ops = [op for op in path if op.definition.grad is None]
+        gradient_ops = [op for op in path if has_rule(op)]
         # The gradient of fluid's chain for a global norm is NaN at zero, that of the one operator is not.
         has_chain = any(op.type == "sqrt" and op.role & Role.CLIP for op in path)
         if not gradient_ops and not has_chain:
@@ -194,9 +196,10 @@ class BackwardPass:
         assert rule is not None
         if isinstance(rule, FusedGrad) and not self._overwriting.names and self._differentiate_fused(op, rule):
             return
-        specs = [spec for spec in rule(GradContext(op, self.is_no_grad)) if self._is_wanted(spec)]
-        incoming = self._complete(specs, op)
-        self._refuse_to_lose(op, list(map(_of, incoming)))
+        found = list(rule(GradContext(op, self.is_no_grad)))
+        specs = [self._without_absent(spec) for spec in found if self._is_wanted(spec)]
+        self._complete(specs, op)
+        self._refuse_to_lose(op, [_of(name) for spec in found for name in _gradients_read(spec)])
         self._plan([self._overwriting.checked(spec, op) for spec in specs], op)
 
     def _differentiate_fused(self, op: Operator, rule: FusedGrad) -> bool:
@@ -235,21 +238,20 @@ class BackwardPass:
         for d_slot, names in wanted.items():
             planned.outputs[d_slot] = [EMPTY if name == EMPTY else self._gradient_to_write(name) for name in names]
         self._planned.append(planned)
-        for d_slot, grads in planned.outputs.items():
+        for d_slot, grads in sorted(planned.outputs.items()):  # fluid's order, in which sums follow in the end
             for position, grad in enumerate(grads):
                 if grad != EMPTY:
                     self._note_part(grad, planned, d_slot, position)
         return True
 
-    def _complete(self, specs: Sequence[OpSpec], op: Operator) -> list[GradName]:
-        """See to it that the gradients that `specs` read are added up, or zero; return their names."""
+    def _complete(self, specs: Sequence[OpSpec], op: Operator) -> None:
+        """See to it that the gradients that `specs` read are added up, or zero."""
         incoming = [name for spec in specs for name in _gradients_read(spec)]
         for name in incoming:
             self._add_up(self._resolve(name))
         for name in incoming:
             if self._resolve(name) not in self._ready:
                 self._plan_zeros(_of(name), self._resolve(name), op)
-        return incoming
 
     def _plan(self, specs: Sequence[OpSpec], op: Operator) -> None:
         for name in self._overwritten_by(op):
@@ -264,6 +266,19 @@ class BackwardPass:
             return False
         incoming = _gradients_read(spec)
         return not incoming or any(self._resolve(name) in self._ready for name in incoming)
+
+    def _without_absent(self, spec: OpSpec) -> OpSpec:
+        """Leave out what may be left out and has no gradient flowing in, unless zeros are made for it as in fluid."""
+        if not self._asks_for_inputs or not spec.type.endswith("_grad_grad"):
+            return spec
+        slots = definition_of(spec.type).input_slots
+        inputs = {
+            slot: names
+            for slot, names in spec.inputs.items()
+            if not slots[slot].dispensable
+            or not all(isinstance(name, GradName) and self._resolve(name) not in self._ready for name in names)
+        }
+        return spec._replace(inputs=inputs)
 
     def _refuse_to_lose(self, op: Operator, read: Sequence[str]) -> None:
         """Raise if a gradient flows into an output of `op` and no rule reads it; those of `read` are."""
@@ -294,18 +309,22 @@ class BackwardPass:
     def _plan_zeros(self, name: str, grad: str, op: Operator) -> None:
         """An output `name` that the targets do not use has gradient zero."""
         self._declare(grad, name)
-        self._planned.append(_Planned("fill_zeros_like", {"X": [name]}, {"Out": [grad]}, {}, op.site))
+        like = self.block.find_var(name.partition(GRAD_SUFFIX)[0])  # of a gradient fluid takes what it belongs to
+        if like is None or like.tensor_type != self.variable(name).tensor_type:
+            like = self.variable(name)
+        self._planned.append(_Planned("fill_zeros_like", {"X": [like.name]}, {"Out": [grad]}, {}, op.site))
         self._note_value(grad)
 
     def _plan_spec(self, spec: OpSpec, forward: Operator) -> None:
         inputs = {slot: [self._resolve(n) for n in names] for slot, names in spec.inputs.items()}
         planned = _Planned(spec.type, inputs, {}, dict(spec.attrs), forward.site, forward.namescope)
+        slots = definition_of(spec.type).output_slots
         for slot, names in spec.outputs.items():
             # A slot of one variable without a gradient is left out; in a list its place must be kept.
-            if any(name != EMPTY for name in names):
+            if names and (slots[slot].duplicable or names[0] != EMPTY):
                 planned.outputs[slot] = [self._result(name) for name in names]
         self._planned.append(planned)
-        for slot, names in spec.outputs.items():
+        for slot, names in sorted(spec.outputs.items()):
             for position, name in enumerate(names):
                 if isinstance(name, GradName):
                     self._note_part(planned.outputs[slot][position], planned, slot, position)

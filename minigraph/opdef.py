@@ -263,6 +263,55 @@ class FusedGrad:
         return change(found) if change else found
 
 
+@dataclass(frozen=True)
+class Twice:
+    """The gradient rule of a gradient operator whose gradient is one operator again, such as ``square_grad_grad``.
+
+    The slots of that say by their names what they are: ``DX`` is the value of ``X@GRAD`` or, as an output, the gradient
+    of ``X``, as is ``X@GRAD``; ``DDX`` is the gradient of ``X@GRAD``, which flows in or out; others are values.
+
+    Parameters
+    ----------
+    needs : mapping
+        Output slot to the input slot without which it would be zero, and is left out.
+    """
+
+    needs: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, ctx: GradContext) -> Iterator[OpSpec]:
+        own, definition = ctx.op.definition, definition_of(f"{ctx.op.type}_grad")
+        inputs, outputs = {}, {}
+        for slot in definition.input_slots:
+            source = source_slot(slot, own)
+            if differentiated(slot)[1] == 2:
+                names = ctx.d_output(source)
+            else:
+                names = ctx.input(source) if source in own.input_slots else ctx.output(source)
+            if names:
+                inputs[slot] = names
+        for slot in definition.output_slots:
+            name, times = differentiated(slot)
+            if self.needs.get(slot, slot) in (slot, *inputs):
+                outputs[slot] = ctx.d_input(name if times == 1 else name + GRAD_SUFFIX)
+        yield OpSpec(definition.type, inputs, outputs, dict(ctx.op.attrs))
+
+
+def differentiated(slot: str) -> tuple[str, int]:
+    """What a slot of the gradient of a gradient operator belongs to, and how often that is differentiated (`Twice`)."""
+    if slot.endswith(GRAD_SUFFIX):
+        return slot.removesuffix(GRAD_SUFFIX), 1
+    if slot.startswith("DD"):
+        return slot[2:], 2
+    return (slot[1:], 1) if slot.startswith("D") else (slot, 0)
+
+
+def source_slot(slot: str, definition: OpDef) -> str:
+    """The slot of an operator that the input slot `slot` of its gradient has to do with."""
+    if slot in definition.input_slots or slot in definition.output_slots:
+        return slot
+    return differentiated(slot)[0] + GRAD_SUFFIX
+
+
 def fused(
     *reads: str,
     to: str = "",

@@ -90,7 +90,7 @@ def _attribute(attr: Attr) -> str:
 def _gradient(definition: OpDef) -> str:
     rule = definition.grad
     if rule is None:
-        return "none"
+        return "of other operators" if definition.type in second_order.RULES else "none"
     if isinstance(rule, BlockGrad):
         return f"`{definition.type}_grad`, which runs a block of gradients; that has a gradient, too"
     if not isinstance(rule, FusedGrad):

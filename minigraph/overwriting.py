@@ -9,7 +9,7 @@ from minigraph import unique_name
 from minigraph.control_flow import is_count, is_counter
 from minigraph.errors import ProgramError
 from minigraph.ir import Block, Operator
-from minigraph.opdef import SUB_BLOCK, GradName, OpSpec
+from minigraph.opdef import SUB_BLOCK, GradName, OpSpec, source_slot
 from minigraph.sub_blocks import outer_names
 
 
@@ -65,15 +65,13 @@ class Overwriting:
         """
         if not self.names:
             return spec
-        inputs = {
-            slot: [
-                name
-                if isinstance(name, GradName)
-                else self.kept(name, op, op.inputs.get(slot, ()), slot in op.definition.output_slots)
-                for name in names
+        inputs = {}
+        for slot, names in spec.inputs.items():
+            source = source_slot(slot, op.definition)
+            read, is_result = op.inputs.get(source, ()), source in op.definition.output_slots
+            inputs[slot] = [
+                name if isinstance(name, GradName) else self.kept(name, op, read, is_result) for name in names
             ]
-            for slot, names in spec.inputs.items()
-        }
         return spec._replace(inputs=inputs)
 
     def kept(self, name: str, op: Operator, read: Sequence[str] = (), is_result: bool = False) -> str:

@@ -33,6 +33,7 @@ import minigraph.ops.recurrent
 import minigraph.ops.reduce
 import minigraph.ops.reshaping
 import minigraph.ops.search
+import minigraph.ops.second_order
 import minigraph.ops.selected_rows
 import minigraph.ops.selection
 import minigraph.ops.series

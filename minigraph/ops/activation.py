@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minigraph.opdef import FusedGrad, GradContext, OpSpec, fused, op
+from minigraph.opdef import FusedGrad, GradContext, OpSpec, Twice, fused, op
 from minigraph.ops.tensor import require_one_element
 from minigraph.types import (
     TensorType,
@@ -27,7 +27,7 @@ def _floating(x: TensorType) -> TensorType:
     return x
 
 
-@op("relu", inputs="X", outputs="Out", grad=fused("Out"))
+@op("relu", inputs="X", outputs="Out", grad=fused("Out", grad=Twice()))
 def relu(x: TensorType) -> TensorType:
     """Rectifier, ``Out = max(X, 0)``; the gradient at 0 is 0."""
     return _floating(x)
@@ -63,7 +63,7 @@ def log1p(x: TensorType) -> TensorType:
     return _floating(x)
 
 
-@op("sqrt", inputs="X", outputs="Out", grad=fused("Out"))
+@op("sqrt", inputs="X", outputs="Out", grad=fused("Out", grad=Twice()))
 def sqrt(x: TensorType) -> TensorType:
     """Square root of X; the gradient at 0 is infinite."""
     return _floating(x)
@@ -75,7 +75,7 @@ def abs(x: TensorType) -> TensorType:
     return _numeric(x)
 
 
-@op("square", inputs="X", outputs="Out", grad=fused("X"))
+@op("square", inputs="X", outputs="Out", grad=fused("X", grad=Twice()))
 def square(x: TensorType) -> TensorType:
     """``Out = X ** 2``."""
     return _numeric(x)
@@ -220,7 +220,7 @@ def swish(x: TensorType, *, beta: float = 1.0) -> TensorType:
     return _floating(x)
 
 
-@op("elu", inputs="X", outputs="Out", grad=fused("X"))
+@op("elu", inputs="X", outputs="Out", grad=fused("X", grad=Twice()))
 def elu(x: TensorType, *, alpha: float = 1.0) -> TensorType:
     """Exponential linear unit: X where it is positive, else ``alpha * (exp(X) - 1)``.
 
@@ -248,7 +248,7 @@ class _LeakyReluGrad(FusedGrad):
         yield from super().__call__(ctx)
 
 
-@op("leaky_relu", inputs="X", outputs="Out", grad=_LeakyReluGrad(["Out"]))
+@op("leaky_relu", inputs="X", outputs="Out", grad=_LeakyReluGrad(["Out"], grad=Twice()))
 def leaky_relu(x: TensorType, *, alpha: float = 0.02) -> TensorType:
     """Leaky rectifier: X where it is positive, else ``alpha * X``. The gradient at 0 is `alpha`.
 

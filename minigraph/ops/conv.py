@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from minigraph.opdef import GradContext, OpSpec, fused, op
+from minigraph.opdef import GradContext, OpSpec, Twice, fused, op
 from minigraph.types import TensorType, product, require, require_floating, require_same_dtype, same_dim
 from minigraph.windows import CHANNELS_LAST, lay_transposed, lay_windows, require_layout, spatial_dims
 
@@ -39,9 +39,17 @@ def _gradient_of_gradient(ctx: GradContext) -> Iterator[OpSpec]:
         yield OpSpec("elementwise_add", {"X": zeros, "Y": flowing}, {"Out": to_d_out}, {"axis": axis})
 
 
+_twice = Twice({"DInput": "DDFilter", "DFilter": "DDInput"})
+
+
+def _gradient_of_conv2d_grad(ctx: GradContext) -> Iterator[OpSpec]:
+    """One operator; that of fluid, which knows of no Bias."""
+    yield from _gradient_of_gradient(ctx) if ctx.input("Bias") else _twice(ctx)
+
+
 @op(
     "conv2d", inputs="Input Filter Bias ResidualData", outputs="Output",
-    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_conv2d_grad), backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
 def conv2d(
     x: TensorType,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigraph.opdef import fused, op
+from minigraph.opdef import Twice, fused, op
 from minigraph.ops.tensor import require_integers
 from minigraph.types import TensorType, broadcast_shapes, product, require, require_number, require_same_dtype
 
@@ -22,19 +22,22 @@ def _binary(x: TensorType, y: TensorType, axis: int) -> TensorType:
     return x.with_shape(broadcast_shapes(x.shape, y.shape, axis))
 
 
-@op("elementwise_add", inputs="X Y", outputs="Out", grad=fused("X", "Y"), backend_attrs=_ONEDNN)
+@op("elementwise_add", inputs="X Y", outputs="Out", grad=fused("X", "Y", grad=Twice()), backend_attrs=_ONEDNN)
 def elementwise_add(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """``Out = X + Y``."""
     return _binary(x, y, axis)
 
 
-@op("elementwise_sub", inputs="X Y", outputs="Out", grad=fused("X", "Y"), backend_attrs=_ONEDNN)
+@op("elementwise_sub", inputs="X Y", outputs="Out", grad=fused("X", "Y", grad=Twice()), backend_attrs=_ONEDNN)
 def elementwise_sub(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """``Out = X - Y``."""
     return _binary(x, y, axis)
 
 
-@op("elementwise_mul", inputs="X Y", outputs="Out", rows="X", grad=fused("X", "Y"), backend_attrs=_ONEDNN)
+@op(
+    "elementwise_mul", inputs="X Y", outputs="Out", rows="X", grad=fused("X", "Y", grad=Twice()),
+    backend_attrs=_ONEDNN,
+)  # fmt: skip
 def elementwise_mul(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """``Out = X * Y``. Selected rows can be multiplied by one number."""
     if x.is_rows:
@@ -44,7 +47,7 @@ def elementwise_mul(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     return _binary(x, y, axis)
 
 
-@op("elementwise_div", inputs="X Y", outputs="Out", grad=fused("X", "Y", "Out"), backend_attrs=_ONEDNN)
+@op("elementwise_div", inputs="X Y", outputs="Out", grad=fused("X", "Y", "Out", grad=Twice()), backend_attrs=_ONEDNN)
 def elementwise_div(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """``Out = X / Y``; integers are divided toward zero."""
     return _binary(x, y, axis)

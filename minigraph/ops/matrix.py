@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from minigraph.opdef import fused, op
+from minigraph.opdef import Twice, fused, op
 from minigraph.types import TensorType, product, require, require_floating, require_same_dtype, same_dim
 
 
 @op(
-    "mul", inputs="X Y", outputs="Out", grad=fused("X", "Y"),
+    "mul", inputs="X Y", outputs="Out", grad=fused("X", "Y", grad=Twice({"DX": "DDY", "DY": "DDX"})),
     backend_attrs={"scale_x": 1.0, "scale_y": [1.0], "scale_out": 1.0, "force_fp32_output": False},
 )  # fmt: skip
 def mul(x: TensorType, y: TensorType, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> TensorType:

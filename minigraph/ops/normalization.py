@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minigraph.opdef import fused, op
+from minigraph.opdef import Twice, fused, op
 from minigraph.ops.tensor import require_one_element
 from minigraph.types import (
     DType,
@@ -165,7 +165,7 @@ def group_norm(
 @op(
     "instance_norm", inputs="X Scale Bias", outputs="Y SavedMean~ SavedVariance~",
     grad=fused(
-        "X", "Scale", "SavedMean", "SavedVariance", to="X Scale Bias", like={"Bias": "Scale"},
+        "X", "Scale", "SavedMean", "SavedVariance", to="X Scale Bias", like={"Bias": "Scale"}, grad=Twice(),
     ),
 )  # fmt: skip
 def instance_norm(

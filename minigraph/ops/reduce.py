@@ -63,7 +63,7 @@ def _reduced(
     return TensorType(x.dtype if out_dtype == -1 else as_dtype(out_dtype), shape or (1,))
 
 
-@op("reduce_sum", inputs="X", outputs="Out", grad=fused("X"))
+@op("reduce_sum", inputs="X", outputs="Out", grad=fused("X", linear=True))
 def reduce_sum(
     x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
     in_dtype: int = -1, out_dtype: int = -1,
@@ -75,7 +75,7 @@ def reduce_sum(
     return _reduce(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
 
 
-@op("reduce_mean", inputs="X", outputs="Out", grad=fused("X"))
+@op("reduce_mean", inputs="X", outputs="Out", grad=fused("X", linear=True))
 def reduce_mean(
     x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
     in_dtype: int = -1, out_dtype: int = -1,

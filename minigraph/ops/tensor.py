@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.attributes import constant_of, reshaped
-from minigraph.opdef import GradContext, OpSpec, fused, op
+from minigraph.opdef import GradContext, OpSpec, Twice, fused, op
 from minigraph.types import (
     DType,
     TensorType,
@@ -148,7 +148,7 @@ def shape_of_x(x_shape: TensorType) -> TensorType:
 _LIKE_X = {"X": ("XShape", shape_of_x)}
 
 
-@op("reshape2", inputs="X Shape ShapeTensor", outputs="Out XShape~", grad=fused("XShape", like=_LIKE_X))
+@op("reshape2", inputs="X Shape ShapeTensor", outputs="Out XShape~", grad=fused("XShape", like=_LIKE_X, grad=Twice()))
 def reshape2(
     x: TensorType, shape_vector: TensorType | None, shape_tensor: list[TensorType] | None, *, shape: list[int] = _NONE
 ) -> tuple[TensorType, TensorType]:

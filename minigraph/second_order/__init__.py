@@ -5,7 +5,8 @@ A rule says how to compute what a ``*_grad`` operator computes, by operators tha
 rounding only.
 
 Where a gradient operator has a gradient rule of its own there is no need for a rule here: the gradient of a linear
-operator's gradient is the operator itself, and definitions say so (`minigraph.opdef.FusedGrad`).
+operator's gradient is the operator itself, and definitions say so (`minigraph.opdef.FusedGrad`); and for some there are
+operators in fluid, such as ``square_grad_grad`` (`minigraph.ops.second_order`). These have rules, for third gradients.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ import minigraph.second_order.products
 import minigraph.second_order.rectifier
 import minigraph.second_order.recurrent
 import minigraph.second_order.reduce
-import minigraph.second_order.reshaping  # noqa: F401
+import minigraph.second_order.reshaping
+import minigraph.second_order.twice  # noqa: F401
 from minigraph.second_order.rewriting import RULES, Rewriting, has_rule, rewrite, rewritten_as
 
 __all__ = ["RULES", "Rewriting", "has_rule", "rewrite", "rewritten_as"]

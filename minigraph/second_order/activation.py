@@ -50,11 +50,6 @@ def _log(g: Rewriting) -> Mapping[str, Any]:
     return {"X@GRAD": g.div(g["Out@GRAD"], g["X"])}
 
 
-@rewritten_as("sqrt_grad")
-def _sqrt(g: Rewriting) -> Mapping[str, Any]:
-    return {"X@GRAD": g.scale(g.div(g["Out@GRAD"], g["Out"]), 0.5)}
-
-
 @by_slope("rsqrt_grad")
 def _rsqrt(g: Rewriting) -> Variable:
     return g.scale(g.mul(g.square(g["Out"]), g["Out"]), -0.5)
@@ -63,11 +58,6 @@ def _rsqrt(g: Rewriting) -> Variable:
 @by_slope("reciprocal_grad")
 def _reciprocal(g: Rewriting) -> Variable:
     return g.negative(g.square(g["Out"]))
-
-
-@rewritten_as("square_grad")
-def _square(g: Rewriting) -> Mapping[str, Any]:
-    return {"X@GRAD": g.scale(g.mul(g["Out@GRAD"], g["X"]), 2.0)}
 
 
 @rewritten_as("pow_grad")
@@ -172,11 +162,6 @@ def _abs(g: Rewriting) -> Variable:
     return g.sign(g["X"])
 
 
-@by_slope("relu_grad")
-def _relu(g: Rewriting) -> Variable:
-    return g.mask(g.compare("greater_than", g["Out"], 0.0), g["Out"])
-
-
 def between(g: Rewriting, x: Variable, low: Variable | float, high: Variable | float) -> Variable:
     """Where ``low < x < high``."""
     above, below = g.compare("greater_than", x, low), g.compare("less_than", x, high)
@@ -200,21 +185,6 @@ def _hard_swish(g: Rewriting) -> Variable:
     steady = g.scale(g.mask(g.compare("greater_equal", x, end), x), g.attr("threshold") / scale)
     inner = g.scale(x, 2 / scale, offset / scale)
     return g.where(between(g, x, -offset, end), inner, steady)
-
-
-@rewritten_as("leaky_relu_grad")
-def _leaky_relu(g: Rewriting) -> Mapping[str, Any]:
-    d_out = g["Out@GRAD"]
-    is_positive = g.compare("greater_than", g["Out"], 0.0)
-    return {"X@GRAD": g.where(is_positive, d_out, g.scale(d_out, g.attr("alpha")))}
-
-
-@rewritten_as("elu_grad")
-def _elu(g: Rewriting) -> Mapping[str, Any]:
-    x, d_out = g["X"], g["Out@GRAD"]
-    curve = g.emit("exp", X=g.emit("elementwise_min", X=x, Y=g.number(0.0, x)))
-    is_positive = g.compare("greater_than", x, 0.0)
-    return {"X@GRAD": g.where(is_positive, d_out, g.mul(d_out, g.scale(curve, g.attr("alpha"))))}
 
 
 @rewritten_as("prelu_grad")

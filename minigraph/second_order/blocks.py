@@ -47,7 +47,7 @@ class Gradients:
         assert body is not None and body.forward_block is not None
         self.g, self.body, self.forward, self.maker = g, body, body.forward_block, g.maker(scopes)
         self._refuse_rows()
-        rewrite([op for op in body.ops if op.definition.grad is None and has_rule(op)])
+        rewrite([op for op in body.ops if has_rule(op)])
         saved = saved_for([body], self.forward)
         self.local, self.before = saved.local, saved.before
         written = {name for op in body.ops for name in op.output_arg_names}

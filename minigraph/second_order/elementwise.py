@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from minigraph.ir import Variable
+from minigraph.ir import Operator, Variable
 from minigraph.opdef import GRAD_SUFFIX
 from minigraph.second_order.rewriting import Rewriting, rewritten_as
 from minigraph.types import align_shape
@@ -13,23 +13,14 @@ from minigraph.types import align_shape
 Term = Callable[[], Variable]
 
 
-@rewritten_as("elementwise_add_grad")
-def _add(g: Rewriting) -> Mapping[str, Any]:
-    return _to_operands(g, lambda: g["Out@GRAD"], lambda: g["Out@GRAD"])
+def _has_no_operator(op: Operator) -> bool:
+    """Whether ``elementwise_div_grad_grad`` lacks what it reads: the gradient of an X that was not repeated."""
+    x, out = (op.block.find_var(op.inputs[slot][0]) for slot in ("X", "Out"))
+    assert x is not None and out is not None
+    return not op.outputs.get("X@GRAD") or x.shape != out.shape
 
 
-@rewritten_as("elementwise_sub_grad")
-def _sub(g: Rewriting) -> Mapping[str, Any]:
-    return _to_operands(g, lambda: g["Out@GRAD"], lambda: g.negative(g["Out@GRAD"]))
-
-
-@rewritten_as("elementwise_mul_grad")
-def _mul(g: Rewriting) -> Mapping[str, Any]:
-    axis = g.attr("axis")
-    return _to_operands(g, lambda: g.mul(g["Out@GRAD"], g["Y"], axis), lambda: g.mul(g["Out@GRAD"], g["X"]))
-
-
-@rewritten_as("elementwise_div_grad")
+@rewritten_as("elementwise_div_grad", where=_has_no_operator)
 def _div(g: Rewriting) -> Mapping[str, Any]:
     axis = g.attr("axis")
 
@@ -83,13 +74,17 @@ def _pow(g: Rewriting) -> Mapping[str, Any]:
 def _to_operands(g: Rewriting, to_x: Term, to_y: Term) -> Mapping[str, Any]:
     """Both gradients, summed along the dimensions that an operand was repeated in."""
     results: dict[str, Any] = {"X@GRAD": None, "Y@GRAD": None}
-    full = g["Out@GRAD"].shape or ()
     for slot, make in (("X", to_x), ("Y", to_y)):
         if g.wants(slot + GRAD_SUFFIX):
-            shape = g[slot].shape or ()
-            aligned = shape if slot == "X" else align_shape(g["X"].shape or (), shape, g.attr("axis"))
-            aligned = (1,) * (len(full) - len(aligned)) + tuple(aligned)
-            axes = [i for i, (size, own) in enumerate(zip(full, aligned, strict=True)) if own == 1 and size != 1]
-            value = make()
-            results[slot + GRAD_SUFFIX] = g.like(g.sum(value, axes, keep=True) if axes else value, shape, g[slot])
+            results[slot + GRAD_SUFFIX] = summed_to_operand(g, make(), slot, g["Out@GRAD"])
     return results
+
+
+def summed_to_operand(g: Rewriting, value: Variable, slot: str, out: Variable) -> Variable:
+    """`value` summed along the dimensions that the operand in `slot` was repeated in to make `out`."""
+    full, shape = out.shape or (), g[slot].shape or ()
+    x = out if (given := g.given("X")) is None else given
+    aligned = shape if slot == "X" else align_shape(x.shape or (), shape, g.attr("axis"))
+    aligned = (1,) * (len(full) - len(aligned)) + tuple(aligned)
+    axes = [i for i, (size, own) in enumerate(zip(full, aligned, strict=True)) if own == 1 and size != 1]
+    return g.like(g.sum(value, axes, keep=True) if axes else value, shape, g[slot])

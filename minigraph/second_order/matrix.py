@@ -7,27 +7,6 @@ from typing import Any
 
 from minigraph.ir import Variable
 from minigraph.second_order.rewriting import Rewriting, rewritten_as
-from minigraph.types import product
-
-
-@rewritten_as("mul_grad")
-def _mul_matrix(g: Rewriting) -> Mapping[str, Any]:
-    x, y, d_out = g["X"], g["Y"], g["Out@GRAD"]
-    x_dims, y_dims = g.attr("x_num_col_dims"), g.attr("y_num_col_dims")
-    a, b = _as_matrix(g, x, x_dims), _as_matrix(g, y, y_dims)
-    assert a.shape is not None and b.shape is not None
-    d = g.like(d_out, (a.shape[0], b.shape[1]))
-    results: dict[str, Any] = {"X@GRAD": None, "Y@GRAD": None}
-    if g.wants("X@GRAD"):
-        results["X@GRAD"] = g.like(g.matmul(d, b, transpose_Y=True), x.shape or ())
-    if g.wants("Y@GRAD"):
-        results["Y@GRAD"] = g.like(g.matmul(a, d, transpose_X=True), y.shape or ())
-    return results
-
-
-def _as_matrix(g: Rewriting, x: Variable, dims: int) -> Variable:
-    shape = x.shape or ()
-    return g.like(x, (product(shape[:dims]), product(shape[dims:])))
 
 
 @rewritten_as("matmul_grad")

@@ -7,6 +7,7 @@ from typing import Any
 
 from minigraph.ir import Variable
 from minigraph.second_order.rewriting import Rewriting, rewritten_as
+from minigraph.second_order.twice import added, results_of, times
 from minigraph.types import DType, product
 from minigraph.windows import CHANNELS_LAST
 
@@ -34,9 +35,7 @@ def _parameter_gradient(g: Rewriting, slot: str, parts: Variable, over: Sequence
         return None
     axes = [axis for axis, size in enumerate(over) if size == 1]
     total = g.sum(parts, axes, keep=True) if axes else parts
-    given = g.given(slot)
-    like = g["Scale"] if given is None else given  # instance_norm_grad does not read Bias
-    return g.cast(g.like(total, like.shape or (), like), like.dtype)
+    return g.cast(g.like(total, g[slot].shape or (), g[slot]), g[slot].dtype)
 
 
 @rewritten_as("batch_norm_grad")
@@ -79,15 +78,13 @@ def _layer_norm(g: Rewriting) -> Mapping[str, Any]:
     }
 
 
-@rewritten_as("group_norm_grad", "instance_norm_grad")
+@rewritten_as("group_norm_grad")
 def _group_norm(g: Rewriting) -> Mapping[str, Any]:
     x, scale = g["X"], g.given("Scale")
     shape = x.shape or ()
-    is_instance = g.op.type == "instance_norm_grad"
-    is_last = not is_instance and g.attr("data_layout") == CHANNELS_LAST
-    channels = shape[-1 if is_last else 1]
-    groups = channels if is_instance else g.attr("groups")
-    each = channels // groups
+    is_last = g.attr("data_layout") == CHANNELS_LAST
+    groups = g.attr("groups")
+    each = shape[-1 if is_last else 1] // groups
     if is_last:
         apart, axes, over = (shape[0], product(shape[1:-1]), groups, each), [1, 3], (1, 1, groups, each)
     else:
@@ -104,6 +101,57 @@ def _group_norm(g: Rewriting) -> Mapping[str, Any]:
         "Scale@GRAD": _parameter_gradient(g, "Scale", g.mul(d, normalized), axes_of_parameters),
         "Bias@GRAD": _parameter_gradient(g, "Bias", d, axes_of_parameters),
     }
+
+
+@rewritten_as("instance_norm_grad_grad")
+def _instance_norm_twice(g: Rewriting) -> Mapping[str, Any]:
+    """As the kernel says it."""
+    x = g["X"]
+    shape = x.shape or ()
+    samples, channels, axes, over = shape[0], shape[1], [2, 3], (1, shape[1], 1, 1)
+    laid = (samples, channels, 1, product(shape[2:]))
+
+    def wide(slot: str) -> Variable | None:
+        given = g.given(slot)
+        return None if given is None else _wide(g, _apart(g, given, laid))
+
+    def by_channel(slot: str) -> Variable | None:
+        given = g.given(slot)
+        return None if given is None else _wide(g, g.like(given, over))
+
+    normalized, inverse = _normalized(g, _wide(g, _apart(g, x, laid)), axes)
+    d, dd_x, scale = wide("DY"), wide("DDX"), by_channel("Scale")
+    assert d is not None and scale is not None
+    through = None if dd_x is None else _through(g, dd_x, normalized, inverse, axes)
+
+    def to_x() -> Variable | None:
+        d_through = _through(g, d, normalized, inverse, axes)
+        bent = None
+        if dd_x is not None and through is not None:
+            share, along, d_along = (
+                g.mul(inverse, g.mean(g.mul(a, b), axes))
+                for a, b in ((through, d), (dd_x, normalized), (d, normalized))
+            )
+            parts = [g.mul(normalized, share), g.mul(d_through, along), g.mul(through, d_along)]
+            bent = g.negative(g.mul(g.emit("sum", X=parts), scale))
+        return back(added(g, times(g, d_through, by_channel("DDScale")), bent))
+
+    def to_flowing() -> Variable | None:
+        found = added(g, times(g, through, scale), times(g, normalized, by_channel("DDScale")))
+        shift = by_channel("DDBias")
+        if shift is not None:
+            found = g.add(g.zeros(normalized) if found is None else found, shift)
+        return back(found)
+
+    def back(value: Variable | None) -> Variable | None:
+        return None if value is None else g.cast(g.like(value, shape, x), x.dtype)
+
+    def to_scale() -> Variable | None:
+        if through is None:
+            return None
+        return g.cast(g.like(g.sum(g.mul(through, d), [0, 2, 3]), (channels,)), g["Scale"].dtype)
+
+    return results_of(g, DX=to_x, DScale=to_scale, DDY=to_flowing)
 
 
 def _apart(g: Rewriting, x: Variable, shape: Sequence[int]) -> Variable:

@@ -17,18 +17,6 @@ def _mean(g: Rewriting) -> Mapping[str, Any]:
     return {"X@GRAD": g.mul(g.ones(x), g.div(g["Out@GRAD"], count))}
 
 
-@rewritten_as("reduce_sum_grad")
-def _reduce_sum(g: Rewriting) -> Mapping[str, Any]:
-    return {"X@GRAD": g.mul(g.ones(g["X"]), _kept(g, g["Out@GRAD"]))}
-
-
-@rewritten_as("reduce_mean_grad")
-def _reduce_mean(g: Rewriting) -> Mapping[str, Any]:
-    x = g["X"]
-    count = g.cast(g.count(x, _axes(g)), x.dtype)
-    return {"X@GRAD": g.mul(g.ones(x), g.div(_kept(g, g["Out@GRAD"]), count))}
-
-
 @rewritten_as("reduce_max_grad", "reduce_min_grad")
 def _extreme(g: Rewriting) -> Mapping[str, Any]:
     """Every element that attains the extreme has the full gradient."""

@@ -8,7 +8,7 @@ from typing import Any
 from minigraph.second_order.rewriting import Rewriting, rewritten_as
 
 
-@rewritten_as("reshape2_grad", "squeeze2_grad", "unsqueeze2_grad", "flatten2_grad")
+@rewritten_as("squeeze2_grad", "unsqueeze2_grad", "flatten2_grad")
 def _reshape(g: Rewriting) -> Mapping[str, Any]:
     shape = (g["XShape"].shape or ())[1:]
     if 0 in shape or sum(size < 0 for size in shape) <= 1:

@@ -18,12 +18,20 @@ Rule = Callable[["Rewriting"], Mapping[str, Any]]
 RULES: dict[str, Rule] = {}
 
 
-def rewritten_as(*types: str) -> Callable[[Rule], Rule]:
-    """Register the rule for gradient operators of these types."""
+_WHERE: dict[str, Callable[[Operator], bool]] = {}
+
+
+def rewritten_as(*types: str, where: Callable[[Operator], bool] | None = None) -> Callable[[Rule], Rule]:
+    """Register the rule for gradient operators of these types.
+
+    With `where` it is only for operators of which that holds. The others have a gradient rule of their own.
+    """
 
     def decorate(rule: Rule) -> Rule:
         for type in types:
             RULES[type] = rule
+            if where is not None:
+                _WHERE[type] = where
         return rule
 
     return decorate
@@ -31,7 +39,10 @@ def rewritten_as(*types: str) -> Callable[[Rule], Rule]:
 
 def has_rule(op: Operator) -> bool:
     """Whether there is a rule for the operator."""
-    return op.type in RULES
+    if op.type not in RULES:
+        return False
+    where = _WHERE.get(op.type)
+    return where is None or where(op)
 
 
 def rewrite(ops: Iterable[Operator]) -> None:
