@@ -186,6 +186,11 @@ class Auc(MetricBase):
             chosen = buckets[(classes > 0) == bool(positive)]
             self._counts[positive] += np.bincount(chosen, minlength=self._thresholds + 1)
 
+    @staticmethod
+    def trapezoid_area(x1: float, x2: float, y1: float, y2: float) -> float:
+        """The area below a line from (`x1`, `y1`) to (`x2`, `y2`)."""
+        return abs(x1 - x2) * (y1 + y2) / 2.0
+
     def eval(self) -> float:
         """The area; 0 as long as one of the classes has not been seen."""
         alarms, hits = np.cumsum(self._counts[:, ::-1], axis=1)

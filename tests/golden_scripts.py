@@ -561,6 +561,35 @@ def layers_of_users(fluid):
     return {"losses": [exe.run(feed=feed, fetch_list=[loss])[0] for _ in range(4)]}
 
 
+@script
+def distributions(fluid):
+    """Entropies and divergences, and gradients of both."""
+    main = fluid.Program()
+    with fluid.program_guard(main):
+        a = fluid.data("a", [2, 3], "float32")
+        b = fluid.data("b", [2, 3], "float32")
+        mean = fluid.data("mean", [2], "float32")
+        variance = fluid.data("variance", [2, 2], "float32")
+        given = [a, b, mean, variance]
+        for var in given:
+            var.stop_gradient = False
+        first, second = fluid.layers.Categorical(a), fluid.layers.Categorical(b)
+        wide = fluid.layers.MultivariateNormalDiag(mean, variance)
+        # Of arrays fluid makes a mean of the shape of the matrix.
+        other = fluid.layers.MultivariateNormalDiag(
+            fluid.layers.assign(np.array([0.2, 0.4], "float32")),
+            fluid.layers.assign(np.array([[0.3, 0], [0, 0.4]], "float32")),
+        )
+        results = [first.entropy(), first.kl_divergence(second), wide.entropy(), wide.kl_divergence(other)]
+        total = fluid.layers.reduce_sum(results[0]) + fluid.layers.reduce_sum(results[1]) + results[2] + results[3]
+        gradients = fluid.gradients(total, given[:3])
+    feed = {"a": waves("a", [2, 3]).astype("float32"), "b": waves("b", [2, 3]).astype("float32")}
+    feed["mean"] = np.array([0.3, 0.5], "float32")
+    feed["variance"] = np.array([[0.4, 0], [0, 0.5]], "float32")
+    values = fluid.Executor(fluid.CPUPlace()).run(main, feed=feed, fetch_list=results + gradients)
+    return {str(number): value for number, value in enumerate(values)}
+
+
 def _strategies(fluid):
     """Classes as users derive them from fluid's."""
     layers = fluid.layers

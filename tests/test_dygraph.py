@@ -595,3 +595,23 @@ def test_a_strategy_called_with_pairs_gives_the_same_bits_in_both_modes(strategy
     for (param, grad), name, array in zip(found, NAMES, expected, strict=True):
         assert param.name == name
         assert_same_bits(grad.numpy(), array)
+
+
+def test_fluids_strategy_of_the_backward_pass_is_accepted_and_its_older_switch_too():
+    strategy = fluid.dygraph.BackwardStrategy()
+    assert strategy.sort_sum_gradient is False
+    strategy.sort_sum_gradient = True
+    with pytest.raises(NotFoundError, match="has no field 'sort_sum'"):
+        strategy.sort_sum = True
+    with pytest.raises(WrongTypeError, match="must be True or False"):
+        strategy.sort_sum_gradient = 1
+    fluid.dygraph.enable_imperative()
+    try:
+        for give in (lambda loss: loss.backward(strategy), lambda loss: loss.backward(backward_strategy=strategy)):
+            x = fluid.dygraph.to_variable(np.array([2.0, 3.0], "float32"))
+            x.stop_gradient = False
+            give(fluid.layers.reduce_sum(x * x))
+            assert x.gradient().tolist() == [4, 6]
+    finally:
+        fluid.dygraph.disable_imperative()
+    assert not fluid.in_dygraph_mode()

@@ -80,3 +80,7 @@ def test_what_makes_no_sense_is_refused():
         metrics.Precision().update([1, 0, 1], [1, 0])
     with pytest.raises(WrongTypeError, match="must be a MetricBase"):
         metrics.CompositeMetric().add_metric("precision")
+
+
+def test_the_area_of_a_trapezoid_is_its_mean_height_times_its_width():
+    assert metrics.Auc.trapezoid_area(1, 3, 2, 5) == metrics.Auc("auc").trapezoid_area(3, 1, 5, 2) == 7.0

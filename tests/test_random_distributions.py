@@ -13,6 +13,7 @@ from one_op import run
 
 import minigraph as fluid
 from minigraph import layers
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.initializer import (
     MSRA,
     Bilinear,
@@ -246,3 +247,33 @@ def test_a_global_seed_is_that_of_all_later_programs():
     finally:
         program.global_seed(0)
     assert fluid.Program().random_seed == 0
+
+
+def test_distributions_that_do_not_fit_are_refused():
+    with fluid.program_guard(fluid.Program()):
+        outcomes, normal = layers.Categorical([0.0, 1.0]), layers.MultivariateNormalDiag([0.0], np.eye(1))
+        for one, other in ((outcomes, normal), (normal, outcomes)):
+            with pytest.raises(WrongTypeError, match=f"one from another {type(one).__name__}"):
+                one.kl_divergence(other)
+        for scale in ([1.0, 2.0], np.ones((2, 3))):
+            with pytest.raises(ProgramError, match="scale must be a square matrix"):
+                layers.MultivariateNormalDiag([0.0, 0.0], scale)
+
+
+def test_outcomes_far_apart_have_no_entropy():
+    with fluid.program_guard(fluid.Program()):
+        far, even = layers.Categorical([[1000.0, 0.0]]), layers.Categorical(np.zeros((1, 4)))
+        found = fluid.Executor().run(fetch_list=[far.entropy(), even.entropy(), even.kl_divergence(even)])
+    np.testing.assert_allclose(np.concatenate(found), [[0], [np.log(4)], [0]], atol=1e-6)
+
+
+def test_a_distribution_of_arrays_is_that_of_variables():
+    mean, variance = np.array([0.3, 0.5], "float32"), np.diag(np.array([0.4, 0.5], "float32"))
+    with fluid.program_guard(fluid.Program()):
+        arrays = layers.MultivariateNormalDiag(mean, variance)
+        variables = layers.MultivariateNormalDiag(layers.assign(mean), layers.assign(variance))
+        results = [each.kl_divergence(other) for each in (arrays, variables) for other in (arrays, variables)]
+        found = fluid.Executor().run(fetch_list=[*results, arrays.entropy()])
+    assert all(each.shape == (1,) for each in found)
+    np.testing.assert_allclose(found[:4], np.zeros((4, 1)), atol=1e-6)
+    np.testing.assert_allclose(found[4], [np.log(2 * np.pi * np.e) + np.log(0.2) / 2], rtol=1e-6)

@@ -375,3 +375,17 @@ def test_a_traced_layer_is_saved_and_loaded_like_any_inference_model(tmp_path):
         traced.save_inference_model(str(tmp_path / "none"), fetch=[2])
     with pytest.raises(WrongTypeError, match="feed must hold integers"):
         traced.save_inference_model(str(tmp_path / "none"), feed=["a"])
+
+
+def test_a_strategy_is_set_before_the_program_runs():
+    with fluid.dygraph.guard():
+        x = fluid.dygraph.to_variable(np.ones((2, 3), "float32"))
+        out, traced = fluid.dygraph.TracedLayer.trace(fluid.dygraph.Linear(3, 2), [x])
+        with pytest.raises(WrongTypeError, match="build_strategy must be a BuildStrategy"):
+            traced.set_strategy(3)
+        strategy = fluid.BuildStrategy()
+        strategy.exact = True
+        assert traced.set_strategy(build_strategy=strategy, exec_strategy=fluid.ExecutionStrategy()) is None
+        np.testing.assert_array_equal(traced([x])[0], out.numpy())
+        with pytest.raises(ProgramError, match="has run already"):
+            traced.set_strategy(strategy)

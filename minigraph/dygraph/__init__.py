@@ -1,11 +1,11 @@
 """The imperative mode: operators computed as they are written, by the definitions and kernels of the static mode."""
 
-from minigraph.dygraph.base import enabled, grad, guard, no_grad, to_variable
+from minigraph.dygraph.base import disable_dygraph, enable_dygraph, enabled, grad, guard, no_grad, to_variable
 from minigraph.dygraph.containers import LayerList, ParameterList, Sequential
 from minigraph.dygraph.layer import Layer
 from minigraph.dygraph.layers import BatchNorm, Conv2D, Dropout, Embedding, LayerNorm, Linear, Pool2D
 from minigraph.dygraph.losses import BCELoss, L1Loss, MSELoss, NLLLoss
-from minigraph.dygraph.tensor import EagerParameter, Tensor
+from minigraph.dygraph.tensor import BackwardStrategy, EagerParameter, Tensor
 from minigraph.dygraph.tracing import TracedLayer
 from minigraph.dygraph.units import Conv2DTranspose, GroupNorm, GRUUnit, InstanceNorm, PRelu
 from minigraph.io.state_dicts import load_dygraph, save_dygraph
@@ -25,8 +25,12 @@ from minigraph.learning_rate_decay import (
     StepDecay,
 )
 
+# Fluid's older names.
+enable_imperative, disable_imperative = enable_dygraph, disable_dygraph
+
 __all__ = [
     "BCELoss",
+    "BackwardStrategy",
     "BatchNorm",
     "Conv2D",
     "Conv2DTranspose",
@@ -62,6 +66,10 @@ __all__ = [
     "StepDecay",
     "Tensor",
     "TracedLayer",
+    "disable_dygraph",
+    "disable_imperative",
+    "enable_dygraph",
+    "enable_imperative",
     "enabled",
     "grad",
     "guard",

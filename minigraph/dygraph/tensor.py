@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minigraph.dygraph.tape import Step, Tape
-from minigraph.errors import ProgramError, WrongTypeError, caller_site, warn
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Parameter, Variable
 from minigraph.kernels.sparse_gradients import added
 from minigraph.kernels.sparse_rows import SparseRows, dense
@@ -24,6 +24,34 @@ from minigraph.unique_name import generate
 
 if TYPE_CHECKING:
     from minigraph.dygraph.block import EagerBlock
+
+
+class BackwardStrategy:
+    """How fluid adds up gradients; accepted by `Tensor.backward`, without effect, because one order is kept always.
+
+    Attributes
+    ----------
+    sort_sum_gradient : bool
+
+    Raises
+    ------
+    NotFoundError
+        When another field is set.
+    """
+
+    sort_sum_gradient: bool
+
+    def __init__(self) -> None:
+        self.sort_sum_gradient = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "sort_sum_gradient":
+            raise NotFoundError(
+                f"BackwardStrategy has no field {name!r}", site=caller_site(), hint=suggest(name, ["sort_sum_gradient"])
+            )
+        if not isinstance(value, bool):
+            raise WrongTypeError(f"{name} must be True or False, got {value!r:.80}", site=caller_site())
+        object.__setattr__(self, name, value)
 
 
 class Eager:
@@ -158,7 +186,10 @@ class Eager:
     clear_grad = clear_gradient
 
     def backward(
-        self, grad_tensor: Tensor | None = None, retain_graph: bool = False, backward_strategy: Any = None
+        self,
+        grad_tensor: Tensor | BackwardStrategy | None = None,
+        retain_graph: bool = False,
+        backward_strategy: BackwardStrategy | None = None,
     ) -> None:
         """Give every tensor that this one was computed from its gradient, as ``grad``.
 
@@ -168,7 +199,8 @@ class Eager:
         Parameters
         ----------
         grad_tensor : Tensor, optional
-            What flows into this tensor, of its type. Default: 1.
+            What flows into this tensor, of its type. Default: 1. In fluid `backward_strategy` comes first, and may
+            here, too.
         retain_graph, backward_strategy
             Accepted because Paddle 2 and fluid have them: what was computed is kept as long as somebody holds the
             results, and gradients are always summed in the same order.
@@ -195,7 +227,7 @@ class Eager:
                 tensor._grad._target = weakref.ref(self)
 
     def _seed(self, grad_tensor: Any) -> Any:
-        if grad_tensor is None:
+        if grad_tensor is None or isinstance(grad_tensor, BackwardStrategy):
             if self._held().size != 1:
                 raise ProgramError(
                     f"backward starts from one number, {self.name} has {self.value.size}", site=caller_site(),

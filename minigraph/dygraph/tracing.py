@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
 from minigraph.defaults import program_guard
 from minigraph.dygraph.base import eager_block
 from minigraph.dygraph.block import EagerBlock, EagerProgram
@@ -51,6 +52,8 @@ class TracedLayer:
         self.feed_names, self.fetch_names = list(feed_names), list(fetch_names)
         places = [tensor.block.place for tensor in parameters.values()]
         self._executor = Executor(places[0] if places else eager_block().place)
+        self._compiled: CompiledProgram | None = None
+        self._has_run = False
 
     @staticmethod
     def trace(layer: Layer, inputs: Any) -> tuple[Any, TracedLayer]:
@@ -105,6 +108,22 @@ class TracedLayer:
         results = _tensors(outputs, "an output")
         return outputs, _Translation(layer, sources, results, block.entries).traced()
 
+    def set_strategy(
+        self, build_strategy: BuildStrategy | None = None, exec_strategy: ExecutionStrategy | None = None
+    ) -> None:
+        """Say which rewrites the program is run with; `exec_strategy` has no effect.
+
+        Raises
+        ------
+        ProgramError
+            If the program has run already.
+        WrongTypeError
+            If a strategy is none.
+        """
+        if self._has_run:
+            raise ProgramError("the program has run already", site=caller_site(), hint="Call set_strategy before.")
+        self._compiled = CompiledProgram(self.program).with_data_parallel(None, build_strategy, exec_strategy)
+
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Run the program on tensors or arrays, and return arrays.
 
@@ -117,7 +136,9 @@ class TracedLayer:
         if len(given) != len(self.feed_names):
             raise ProgramError(f"there were {len(self.feed_names)} inputs, got {len(given)}", site=caller_site())
         feed = {name: np.asarray(value) for name, value in zip(self.feed_names, given, strict=True)}
-        found: list[Any] = self._executor.run(self.program, feed=feed, fetch_list=self.fetch_names, scope=self.scope)
+        self._has_run = True
+        program = self._compiled or self.program
+        found: list[Any] = self._executor.run(program, feed=feed, fetch_list=self.fetch_names, scope=self.scope)
         return found
 
     def save_inference_model(
@@ -344,6 +365,7 @@ class _SharedVariable(ScopeVariable):
     def __init__(self, name: str, tensor: AnyTensor) -> None:
         self._tensor = tensor
         self._own = self._copied = None
+        self.lod = ()
         self.name = name
         self.place: Place = tensor.block.place
 

@@ -8,12 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable
-from minigraph.layers.activation import log
+from minigraph.layers.activation import exp, log
 from minigraph.layers.compare import less_than
+from minigraph.layers.diagonal import diag
+from minigraph.layers.elementwise import elementwise_pow
+from minigraph.layers.nn import matmul
 from minigraph.layers.random import gaussian_random, uniform_random
-from minigraph.layers.tensor import assign, cast
+from minigraph.layers.reduce import reduce_max, reduce_prod, reduce_sum
+from minigraph.layers.tensor import assign, cast, ones
 
 Parameter = float | Sequence[float] | np.ndarray[Any, Any] | Variable
 
@@ -117,3 +121,116 @@ class Normal(_LocatedDistribution):
         distance = (self.loc - other.loc) / other.scale
         ratio, distance = ratio * ratio, distance * distance
         return 0.5 * (ratio + distance - 1.0 - log(ratio))
+
+
+class Categorical:
+    """One of several outcomes, with probabilities in proportion to ``exp(logits)``.
+
+    Parameters
+    ----------
+    logits : sequence of float, array or Variable, float[..., outcomes]
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> with fluid.dygraph.guard():
+    ...     fluid.layers.Categorical([0.0, 0.0]).entropy().numpy().round(4)
+    array([0.6931], dtype=float32)
+    """
+
+    def __init__(self, logits: Parameter) -> None:
+        self.logits = _as_variable(logits)
+
+    def _shares(self) -> tuple[Variable, Variable, Variable]:
+        """Logits with 0 as the largest, their exponentials, and the sum of these."""
+        logits = self.logits - reduce_max(self.logits, dim=-1, keep_dim=True)
+        exponentials = exp(logits)
+        return logits, exponentials, reduce_sum(exponentials, dim=-1, keep_dim=True)
+
+    def entropy(self) -> Variable:
+        """``-sum(p * log(p))``, float[..., 1]."""
+        logits, exponentials, total = self._shares()
+        return -1.0 * reduce_sum(exponentials / total * (logits - log(total)), dim=-1, keep_dim=True)
+
+    def kl_divergence(self, other: Categorical) -> Variable:
+        """The Kullback-Leibler divergence of this distribution from `other`, float[..., 1].
+
+        Raises
+        ------
+        WrongTypeError
+            If `other` is no `Categorical`.
+        """
+        _check_kind(other, Categorical)
+        logits, exponentials, total = self._shares()
+        other_logits, _, other_total = other._shares()
+        difference = logits - log(total) - other_logits + log(other_total)
+        return reduce_sum(exponentials / total * difference, dim=-1, keep_dim=True)
+
+
+class MultivariateNormalDiag:
+    """Normal in several dimensions that do not depend on each other.
+
+    Parameters
+    ----------
+    loc : sequence of float, array or Variable, float[k]
+        The mean.
+    scale : array or Variable, float[k, k]
+        The covariance matrix, 0 but for its diagonal.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> with fluid.dygraph.guard():
+    ...     fluid.layers.MultivariateNormalDiag([0.0, 0.0], np.eye(2)).entropy().numpy().round(4)
+    array([2.8379], dtype=float32)
+    """
+
+    def __init__(self, loc: Parameter, scale: Parameter) -> None:
+        self.loc, self.scale = _as_variable(loc), _as_variable(scale)
+        shape = self.scale.shape or ()
+        if len(shape) != 2 or shape[0] != shape[1] or -1 in shape:
+            raise ProgramError(
+                f"MultivariateNormalDiag: scale must be a square matrix of known size, got {self.scale}",
+                site=caller_site(),
+            )
+        self._size = shape[0]
+
+    def _ones(self) -> tuple[Variable, Variable]:
+        """Ones everywhere, and on the diagonal."""
+        everywhere = ones([self._size, self._size], self.loc.dtype)
+        return everywhere, diag(ones([self._size], self.loc.dtype))
+
+    def _determinant(self) -> Variable:
+        everywhere, on_diagonal = self._ones()
+        return reduce_prod(self.scale + everywhere - on_diagonal)
+
+    def _inverse(self) -> Variable:
+        """Of the matrix: 1 over each element of the diagonal, and the others, which are 0, as they are."""
+        everywhere, on_diagonal = self._ones()
+        return elementwise_pow(self.scale, everywhere - 2.0 * on_diagonal)
+
+    def entropy(self) -> Variable:
+        """``(k * (1 + log(2 * pi)) + log(det(scale))) / 2``."""
+        return 0.5 * (self._size * (1.0 + math.log(2 * math.pi)) + log(self._determinant()))
+
+    def kl_divergence(self, other: MultivariateNormalDiag) -> Variable:
+        """The Kullback-Leibler divergence of this distribution from `other`.
+
+        Raises
+        ------
+        WrongTypeError
+            If `other` is no `MultivariateNormalDiag`.
+        """
+        _check_kind(other, MultivariateNormalDiag)
+        inverse, distance = other._inverse(), other.loc - self.loc
+        trace = reduce_sum(inverse * self.scale)
+        apart = matmul(matmul(distance, inverse), distance)
+        ratio = log(other._determinant()) - log(self._determinant())
+        return 0.5 * (trace + apart - float(self._size) + ratio)
+
+
+def _check_kind(other: object, kind: type) -> None:
+    if not isinstance(other, kind):
+        raise WrongTypeError(
+            f"a divergence is one from another {kind.__name__}, got {type(other).__name__}", site=caller_site()
+        )
