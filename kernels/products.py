@@ -14,6 +14,7 @@ from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
 
 _FIRST_OF_SIZE_3 = 9
+_LEAST_SQUARE = 1e-8
 
 
 def _wide(x) -> Any:
@@ -149,3 +150,36 @@ def _slope_of_distance(xp, difference, distance, p) -> Any:
         ratio = xp.where(sizes > 0, sizes / xp.where(distance > 0, distance, 1), 1)
         slope = xp.where((sizes > 0) & (distance > 0), xp.sign(flat) * ratio ** (p - 1), 0)
     return slope.reshape(difference.shape).astype(difference.dtype)
+
+
+@kernel("cos_sim")
+def cos_sim(xp, x, y):
+    a, b = _vectors(xp, x), _vectors(xp, y)
+    norms = [xp.sqrt(xp.maximum(add_over(xp, each * each, (1,), keepdims=True), _LEAST_SQUARE)) for each in (a, b)]
+    cosine = add_over(xp, a * b, (1,), keepdims=True) / (norms[0] * norms[1])
+    return tuple(each.astype(x.dtype, copy=False) for each in (cosine, *norms))
+
+
+@kernel("cos_sim_grad")
+def cos_sim_grad(xp, x, y, cosine, x_norm, y_norm, d_out, *, wanted):
+    a, b = _vectors(xp, x), _vectors(xp, y)
+    cosine, x_norm, y_norm, d = (each.astype(a.dtype, copy=False) for each in (cosine, x_norm, y_norm, d_out))
+    both = d / (x_norm * y_norm)
+    d_x = b * both - a * _turning(xp, a, cosine * d, x_norm) if wanted[0] else None
+    d_y = a * both - b * _turning(xp, b, cosine * d, y_norm) if wanted[1] else None
+    return tuple(
+        None if slope is None else _like(xp, slope.reshape((len(slope), *like.shape[1:])), like)
+        for slope, like in ((d_x, x), (d_y, y))
+    )
+
+
+def _vectors(xp, x) -> Any:
+    """One vector a row, wide enough to add up squares."""
+    wide = x.astype(np.float64 if x.dtype == np.float32 else np.float32) if x.dtype != np.float64 else x
+    return wide.reshape(len(x), math.prod(x.shape[1:]))
+
+
+def _turning(xp, vectors, slope, norm) -> Any:
+    """How much of a vector to take off, so that what is left turns it; nothing where the norm is a bound."""
+    squares = add_over(xp, vectors * vectors, (1,), keepdims=True)
+    return xp.where(squares > _LEAST_SQUARE, slope / (norm * norm), 0)

@@ -254,6 +254,40 @@ def word2vec(fluid):
 
 
 @script
+def recommender_system(fluid):
+    """Features of a user and of a film, compared by their cosine."""
+    state = np.random.RandomState(4)
+
+    def features(name, size):
+        number = fluid.data(name=name, shape=[None, 1], dtype="int64")
+        table = fluid.layers.embedding(
+            input=number, size=[size, 8], dtype="float32", param_attr=name + "_table", is_sparse=True
+        )
+        return fluid.layers.fc(input=table, size=8)
+
+    user = fluid.layers.concat([features("user_id", 10), features("gender_id", 2), features("age_id", 5)], axis=1)
+    user = fluid.layers.fc(input=user, size=12, act="tanh")
+    film = fluid.layers.concat([features("movie_id", 20), features("category_id", 4)], axis=1)
+    film = fluid.layers.fc(input=film, size=12, act="tanh")
+    inference = fluid.layers.cos_sim(X=user, Y=film)
+    scale_infer = fluid.layers.scale(x=inference, scale=5.0)
+    label = fluid.data(name="score", shape=[None, 1], dtype="float32")
+    avg_cost = fluid.layers.mean(fluid.layers.square_error_cost(input=scale_infer, label=label))
+    fluid.optimizer.SGD(learning_rate=0.2).minimize(avg_cost)
+
+    exe = begin(fluid)
+    losses = []
+    for _ in range(5):
+        feed = {
+            name: state.randint(0, size, (9, 1)).astype("int64")
+            for name, size in [("user_id", 10), ("gender_id", 2), ("age_id", 5), ("movie_id", 20), ("category_id", 4)]
+        }
+        feed["score"] = state.randint(1, 6, (9, 1)).astype("float32")
+        losses.append(exe.run(fluid.default_main_program(), feed=feed, fetch_list=[avg_cost])[0])
+    return {"losses": losses}
+
+
+@script
 def dc_gan(fluid):
     """Two programs that train parameters of each other's networks, picked by name."""
     g_program, d_program, g_start, d_start = fluid.Program(), fluid.Program(), fluid.Program(), fluid.Program()

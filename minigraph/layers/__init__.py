@@ -115,7 +115,7 @@ from minigraph.layers.metric import accuracy, auc
 from minigraph.layers.nn import dropout, embedding, fc, fluid_embedding, matmul, mul
 from minigraph.layers.normalization import batch_norm, group_norm, instance_norm, l2_normalize, layer_norm
 from minigraph.layers.printing import Print
-from minigraph.layers.products import addcmul, addmm, bmm, cross, dist, dot, kron, t
+from minigraph.layers.products import addcmul, addmm, bmm, cos_sim, cross, dist, dot, kron, t
 from minigraph.layers.py_func import py_func
 from minigraph.layers.random import (
     gaussian_random,
@@ -207,7 +207,7 @@ __all__ = [
     "Switch", "Uniform", "While", "abs", "accuracy", "acos", "adaptive_pool2d", "addcmul", "addmm", "allclose",
     "arange", "argmax", "argmin", "argsort", "array_length", "array_read", "array_write", "asin", "assign", "atan",
     "auc", "autoincreased_step_counter", "batch_norm", "bmm", "brelu", "case", "cast", "ceil", "clamp", "clip",
-    "clip_by_norm", "concat", "cond", "conv2d", "conv2d_transpose", "cos", "cosine_decay", "create_array",
+    "clip_by_norm", "concat", "cond", "conv2d", "conv2d_transpose", "cos", "cos_sim", "cosine_decay", "create_array",
     "create_global_var", "create_parameter", "create_tensor", "cross", "cross_entropy", "cumsum", "data", "diag",
     "diag_embed", "dice_loss", "dist", "dot", "dropout", "elementwise_add", "elementwise_div", "elementwise_equal",
     "elementwise_floordiv", "elementwise_max", "elementwise_min", "elementwise_mod", "elementwise_mul",

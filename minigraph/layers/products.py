@@ -90,3 +90,19 @@ def t(input: Variable, name: str | None = None) -> Variable:
     out, x_shape = helper.temporary(), helper.temporary()
     helper.append("transpose2", {"X": input}, {"Out": out, "XShape": x_shape}, {"axis": [1, 0]})
     return out
+
+
+def cos_sim(X: Variable, Y: Variable) -> Variable:
+    """The cosine of the angle between each vector of `X` and that of `Y`, float[vectors, 1].
+
+    Parameters
+    ----------
+    X : Variable, float[vectors, ...]
+    Y : Variable, float[vectors, ...] or float[1, ...]
+        One vector is compared with all of `X`.
+    """
+    helper = LayerHelper("cos_sim")
+    out, x_norm, y_norm = helper.temporary(), helper.temporary(), helper.temporary()
+    inputs = {"X": check_floating(X, "cos_sim: X"), "Y": check_floating(Y, "cos_sim: Y")}
+    helper.append("cos_sim", inputs, {"Out": out, "XNorm": x_norm, "YNorm": y_norm})
+    return out

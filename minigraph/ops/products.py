@@ -103,3 +103,28 @@ def dist(x: TensorType, y: TensorType, *, p: float = 2.0) -> TensorType:
     require(0 not in shape or p != -math.inf, "there is no smallest of no differences")
     require(not math.isnan(p), "p must be a number, got nan")
     return x.with_shape((1,))
+
+
+LEAST_SQUARE = 1e-8
+"""What ``cos_sim`` takes in place of a smaller sum of squares."""
+
+
+@op(
+    "cos_sim", inputs="X Y", outputs="Out XNorm~ YNorm~", grad=fused("X", "Y", "Out", "XNorm", "YNorm", d_out="Out")
+)  # fmt: skip
+def cos_sim(x: TensorType, y: TensorType) -> tuple[TensorType, TensorType, TensorType]:
+    """Cosine of the angle between each of X and its counterpart in Y: ``sum(X * Y) / (XNorm * YNorm)``.
+
+    The first dimension counts vectors, all others their elements; Y may be one vector for all of X. XNorm and YNorm are
+    L2 norms, at least 1e-4.
+    """
+    require_same_dtype("X and Y", x, y)
+    require_floating(x)
+    require(x.rank == y.rank and x.rank > 1, f"X and Y must have as many dimensions, at least 2, got {x} and {y}")
+    fits = all(same_dim(a, b) for a, b in zip(x.shape[1:], y.shape[1:], strict=True))
+    require(fits, f"the vectors of X and Y must have one shape, got {x} and {y}")
+    batch, other = x.shape[0], y.shape[0]
+    require(
+        other == 1 or same_dim(batch, other), f"X holds {batch} vectors but Y holds {other}", hint="Give as many, or 1."
+    )
+    return x.with_shape((batch, 1)), x.with_shape((batch, 1)), y.with_shape((other, 1))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minigraph.ir import Variable
+from minigraph.ops.products import LEAST_SQUARE
 from minigraph.second_order.norm import Norm
 from minigraph.second_order.rewriting import Rewriting, rewritten_as
 
@@ -77,6 +78,30 @@ def _summed_to(g: Rewriting, d: Variable, x: Variable) -> Variable:
     own = (1,) * (len(shape) - len(x.shape or ())) + (x.shape or ())
     axes = [i for i, (size, have) in enumerate(zip(shape, own, strict=True)) if have == 1 and size != 1]
     return g.like(g.sum(d, axes, keep=True) if axes else d, x.shape or (), x)
+
+
+@rewritten_as("cos_sim_grad")
+def _cos_sim(g: Rewriting) -> Mapping[str, Any]:
+    x, y = (_vectors(g, g[slot]) for slot in "XY")
+    squares = [g.sum(g.square(each), [1], keep=True) for each in (x, y)]
+    bounded = [g.emit("elementwise_max", X=each, Y=g.number(LEAST_SQUARE, each)) for each in squares]
+    product = g.emit("sqrt", X=g.mul(bounded[0], bounded[1]))
+    both = g.div(g["Out@GRAD"], product)
+    turned = g.mul(g.div(g.sum(g.mul(x, y), [1], keep=True), product), g["Out@GRAD"])
+
+    def slope(own: int) -> Variable:
+        is_free = g.mask(g.compare("greater_than", squares[own], LEAST_SQUARE), squares[own])
+        rate = g.mul(g.div(turned, bounded[own]), is_free)
+        to_vectors = g.sub(g.mul(both, (y, x)[own]), g.mul(rate, (x, y)[own]))
+        whole = _summed_to(g, to_vectors, (x, y)[own])
+        return g.like(whole, g["XY"[own]].shape or (), g["XY"[own]])
+
+    return _where_wanted(g, lambda: slope(0), lambda: slope(1))
+
+
+def _vectors(g: Rewriting, x: Variable) -> Variable:
+    sizes = (x.shape or ())[1:]
+    return x if len(sizes) == 1 else g.emit("reshape2", X=x, shape=[0, -1 if -1 in sizes else math.prod(sizes)])
 
 
 @rewritten_as("dist_grad")

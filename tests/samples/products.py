@@ -33,4 +33,8 @@ SAMPLES = [
         for p in (0.0, 1.0, 2.0, 2.5, 0.5, math.inf, -math.inf, -1.5)
     ),
     sample("dist", X=floats(0, 2), Y=floats(0, 2)),
+    *(
+        sample("cos_sim", X=floats(*x), Y=floats(*y))
+        for x, y in (((3, 4), (3, 4)), ((3, 4), (1, 4)), ((2, 2, 3), (2, 2, 3)), ((1, 1), (1, 1)), ((0, 3), (0, 3)))
+    ),
 ]
