@@ -27,6 +27,7 @@ from minigraph.variable import Parameter, Variable, name_of
 
 if TYPE_CHECKING:
     from minigraph.ir import Program
+    from minigraph.sub_blocks import OuterNames
 
 Names: TypeAlias = "Variable | str | Sequence[Variable | str]"
 Pairs: TypeAlias = "Sequence[tuple[Parameter, Variable]]"
@@ -52,6 +53,22 @@ class Block:
         self.ops = OpList()
         self._anchor: Operator | None = None
         self._line: Site | None = None
+        self._outer: tuple[int, OuterNames] | None = None
+        """What `minigraph.sub_blocks.outer_names` has found, and at which of the changes that blocks do not note."""
+        self._is_differentiated = False
+        """Whether a block of gradients sees the variables."""
+        if 0 <= forward_block_idx < idx:
+            program.blocks[forward_block_idx]._is_differentiated = True
+
+    def _changed(self) -> None:
+        """Note a change here: what this block, and those around it, use of the variables outside may differ now."""
+        self.program.version += 1
+        self.program.noted_changes += 1
+        block: Block | None = self
+        # What is known of a block was worked out with all blocks inside.
+        while block is not None and block._outer is not None:
+            block._outer = None
+            block = block.parent_block
 
     # Variables
 
@@ -177,7 +194,10 @@ class Block:
 
     def _add(self, var: Variable) -> None:
         self.vars[var.name] = var
-        self.program.version += 1
+        if self._is_differentiated:
+            self.program.version += 1
+        else:
+            self._changed()
 
     def declare(self, name: str, tensor_type: TensorType) -> Variable:
         """Make a variable of a known type; the caller vouches that the name is free."""
@@ -268,7 +288,7 @@ class Block:
             raise ProgramError(f"{before.type} is not an operator of block {self.idx}", site=caller_site())
         self.ops.insert_before(before, op)
         op._block = self
-        self.program.version += 1
+        self._changed()
 
     def append_copies(self, ops: Iterable[Operator]) -> None:
         """Add copies of the operators of another block at the end."""
@@ -276,7 +296,7 @@ class Block:
         for op in copies:
             op._block = self
         self.ops.extend(copies)
-        self.program.version += len(copies)
+        self._changed()
 
     def remove(self, op: Operator | int) -> None:
         """Take an operator (or the one at an index) out of the block."""
@@ -286,7 +306,7 @@ class Block:
             raise ProgramError(f"{op.type} is not an operator of block {self.idx}", site=caller_site())
         self.ops.unlink(op)
         op._block = None
-        self.program.version += 1
+        self._changed()
 
     def emit(
         self, type: str, *, name: str | None = None, stop_gradient: bool = False, **slots_and_attrs: Any

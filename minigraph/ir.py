@@ -63,6 +63,8 @@ class Program:
         self.current_block_idx = 0
         self.version = 0
         """Grows with every change."""
+        self.noted_changes = 0
+        """How many of the changes the blocks that were changed have noted; any other may concern all blocks."""
         self.serial = next(Program._serials)
         """Tells programs apart where their identity cannot (it may be reused once one is gone)."""
         self.current_role = Role.FORWARD
@@ -114,6 +116,7 @@ class Program:
         self.blocks.append(made)
         self.current_block_idx = made.idx
         self.version += 1
+        self.noted_changes += 1
         return made
 
     def rollback(self) -> None:

@@ -65,7 +65,7 @@ class Operator:
         self._block: Block | None = None
         self._prev: Operator | None = None
         self._next: Operator | None = None
-        self._hidden: tuple[int, HiddenNames] | None = None
+        self._hidden: tuple[int, Any, HiddenNames] | None = None
         self.definition = definition
         self.inputs = inputs
         self.outputs = outputs
@@ -137,12 +137,9 @@ class Operator:
     @property
     def hidden_names(self) -> HiddenNames:
         """What the operator reads and writes that stands in no slot of that side."""
-        version = self._block.program.version if self._block is not None else -1
-        if self._hidden is None or self._hidden[0] != version or version == -1:
-            from minigraph.sub_blocks import hidden_names
+        from minigraph.sub_blocks import hidden_names
 
-            self._hidden = version, hidden_names(self)
-        return self._hidden[1]
+        return hidden_names(self)
 
     @property
     def sub_block(self) -> Block | None:
@@ -228,8 +225,9 @@ class Operator:
     _rename_output = replace_output
 
     def _changed(self) -> None:
+        self._hidden = None
         if self._block is not None:
-            self._block.program.version += 1
+            self._block._changed()
 
     def structure(self) -> tuple[Any, ...]:
         """Every field but the source line; equal for equal operators."""

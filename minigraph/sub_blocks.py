@@ -7,7 +7,7 @@ sees those of the block that it is the gradient of, with the values that they ha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
 
@@ -29,18 +29,47 @@ def hidden_names(op: Operator) -> HiddenNames:
     """
     from minigraph.operator import HiddenNames
 
-    touched: list[str] = []
-    written: list[str] = []
-    sub_block = op.sub_block if SUB_BLOCK in op.definition.attrs and op._block is not None else None
-    if sub_block is not None:
-        touched, written = outer_names(sub_block)
-    kept = [name for slot in op.definition.updates for name in op.outputs.get(slot, ()) if name != EMPTY]
-    return HiddenNames(_beyond(touched + kept, slot_names(op.inputs)), _beyond(written, slot_names(op.outputs)))
+    outer, changes = _NONE, -1
+    if op._block is not None:
+        program = op._block.program
+        changes = program.version - program.noted_changes
+        sub_block = op.sub_block
+        if sub_block is not None:
+            outer = _outer_names(sub_block, changes)
+    if op._hidden is not None and op._hidden[0] == changes >= 0 and op._hidden[1] is outer:
+        return op._hidden[2]
+    kept = (name for slot in op.definition.updates for name in op.outputs.get(slot, ()) if name != EMPTY)
+    found = HiddenNames(
+        _beyond((*outer.touched, *kept), slot_names(op.inputs)), _beyond(outer.written, slot_names(op.outputs))
+    )
+    op._hidden = changes, outer, found
+    return found
 
 
 def outer_names(block: Block) -> tuple[list[str], list[str]]:
     """The names of outer variables that a sub-block reads or writes, and of those that it writes, by first use."""
-    local = dict(block.vars)
+    found = _outer_names(block, block.program.version - block.program.noted_changes)
+    return list(found.touched), list(found.written)
+
+
+class OuterNames(NamedTuple):
+    """What a sub-block uses of the variables outside, by first use."""
+
+    touched: tuple[str, ...]
+    written: tuple[str, ...]
+
+
+_NONE = OuterNames((), ())
+
+
+def _outer_names(block: Block, changes: int) -> OuterNames:
+    """Those of `outer_names`, worked out again only if the block has changed, or one inside of it.
+
+    `changes` are those that might concern any block.
+    """
+    if block._outer is not None and block._outer[0] == changes:
+        return block._outer[1]
+    local = set(block.vars)
     if block.forward_block is not None:
         local.update(block.forward_block.vars)
     touched: dict[str, None] = {}
@@ -50,7 +79,9 @@ def outer_names(block: Block) -> tuple[list[str], list[str]]:
         for name in op.output_arg_names:
             if name not in local:
                 touched[name] = written[name] = None
-    return list(touched), list(written)
+    found = OuterNames(tuple(touched), tuple(written))
+    block._outer = changes, found
+    return found
 
 
 def _beyond(names: Iterable[str], known: Iterable[str]) -> list[str]:

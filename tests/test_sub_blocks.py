@@ -5,7 +5,7 @@ import pytest
 from both_executors import data, numbers, run
 
 import minigraph as fluid
-from minigraph import layers
+from minigraph import layers, sub_blocks
 from minigraph.backward import append_backward
 from minigraph.errors import OpError, ProgramError, VerifyError
 from minigraph.verify import verify
@@ -289,3 +289,51 @@ def test_an_operator_runs_a_sub_block_of_its_own_block(index):
     with pytest.raises(OpError, match=f"while: block {index} is no sub-block of block 1"):
         inside.append_op("while", {"Condition": condition}, {"Out": condition, **scopes}, {"sub_block": index})
     assert not list(inside.ops)
+
+
+def test_what_nested_blocks_use_is_worked_out_in_proportion_to_their_number(monkeypatch):
+    found = []
+
+    def counted(touched, written, original=sub_blocks.OuterNames):
+        found.append(1)
+        return original(touched, written)
+
+    monkeypatch.setattr(sub_blocks, "OuterNames", counted)
+    work = {}
+    for depth in (10, 20, 40):
+        with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+            x, n = data("x", 2), integer(3)
+
+            def inside(left, x=x, n=n):
+                return (
+                    layers.cond(n < left, lambda: layers.tanh(inside(left - 1)), lambda: x * 3.0) if left else x * 2.0
+                )
+
+            found.clear()
+            fluid.gradients(layers.reduce_sum(inside(depth)), x)
+            work[depth] = len(found)
+    assert work[40] - work[20] <= 2.05 * (work[20] - work[10])
+
+
+def test_what_a_block_uses_is_known_after_a_change_in_one_inside():
+    x, n = data("x", 2), integer(3)
+    y, z = x * 1.0, x * 2.0
+    condition = n < 5
+    with layers.Switch() as outer, outer.case(condition), layers.Switch() as inner, inner.case(condition):
+        layers.assign(x, y)
+    program = main()
+    (branch,) = (op for op in program.global_block().ops if op.type == "conditional_block")
+    (inside,) = (op for op in branch.sub_block.ops if op.type == "conditional_block")
+    assert y.name in branch.output_arg_names
+    assert z.name not in branch.output_arg_names + branch.input_arg_names
+    inside.set_output("Out", [])  # the slots themselves name nothing
+    inside.set_input("Input", [])
+    (copy,) = inside.sub_block.ops
+    copy.replace_output(y, z)
+    assert sub_blocks.outer_names(branch.sub_block)[1] == [z.name]
+    inside.sub_block.append_op("assign", {"X": z}, {"Out": y})
+    assert sub_blocks.outer_names(branch.sub_block)[1] == [z.name, y.name]
+    inside.sub_block.remove(copy)
+    assert sub_blocks.outer_names(branch.sub_block) == ([condition.name, z.name, y.name], [y.name])
+    inside.sub_block.create_var(name=z.name, shape=[2], dtype="float64")
+    assert sub_blocks.outer_names(branch.sub_block) == ([condition.name, y.name], [y.name])
