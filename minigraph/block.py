@@ -47,8 +47,8 @@ class Block:
         self.program = program
         self.idx = idx
         self.parent_idx = parent_idx
+        self._forward_block_idx = -1
         self.forward_block_idx = forward_block_idx
-        """For a block of gradients, the block that it is the gradient of, whose variables it sees too; else -1."""
         self.vars: dict[str, Variable] = {}
         self.ops = OpList()
         self._anchor: Operator | None = None
@@ -69,6 +69,19 @@ class Block:
         while block is not None and block._outer is not None:
             block._outer = None
             block = block.parent_block
+
+    @property
+    def forward_block_idx(self) -> int:
+        """For a block of gradients, the block that it is the gradient of, whose variables it sees too; else -1."""
+        return self._forward_block_idx
+
+    @forward_block_idx.setter
+    def forward_block_idx(self, index: int) -> None:
+        if self._forward_block_idx >= 0:
+            self.program.gradient_blocks[self._forward_block_idx].remove(self)
+        if index >= 0:
+            self.program.gradient_blocks.setdefault(index, []).append(self)
+        self._forward_block_idx = index
 
     # Variables
 

@@ -59,6 +59,8 @@ class Program:
     _first_seed = 0
 
     def __init__(self) -> None:
+        self.gradient_blocks: dict[int, list[Block]] = {}
+        """By the index of a block those that are gradients of it."""
         self.blocks: list[Block] = [Block(self, 0)]
         self.current_block_idx = 0
         self.version = 0

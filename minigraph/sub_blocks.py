@@ -167,6 +167,9 @@ def drop_unused_blocks(program: Program) -> None:
     if len(used) == len(program.blocks):
         return
     index_of = {block.idx: new for new, block in enumerate(used)}
+    for block in program.blocks:
+        if block.idx not in index_of:
+            block.forward_block_idx = -1
     for block in used:
         for op in block.ops:
             if SUB_BLOCK in op.attrs:

@@ -36,7 +36,7 @@ class Values:
         self.writer: dict[Value, Operator] = {}
         self._writes: dict[str, list[int]] = {}
         """Positions of the operators that write a name."""
-        for index, op in enumerate(self.block.ops):
+        for index, op in enumerate(self.block.ops[:]):
             self.position[op] = index
             for name in op.input_arg_names:
                 readers = self.readers[name, len(self._writes.get(name, ()))]
@@ -147,7 +147,8 @@ def replace_parts(
     total: Operator, names: list[str], type: str, inputs: Mapping[str, Names], slot: str, attrs: Mapping[str, Any]
 ) -> None:
     """Let the sum `total` add what an operator gives in `slot` instead of the parts `names`, or be that operator."""
-    rest = [name for name in total.inputs["X"] if name not in names]
+    parts = set(names)
+    rest = [name for name in total.inputs["X"] if name not in parts]
     out = unique_name.generate(f"{total.outputs['Out'][0]}@MERGED") if rest else total.outputs["Out"][0]
     insert_for(total, type, inputs, {slot: out}, attrs)
     if rest:

@@ -29,7 +29,7 @@ class Saved:
 
 def saved_by(body: Block) -> Saved:
     """What the blocks that are gradients of `body` read of a run of it."""
-    readers = [block for block in body.program.blocks if block.forward_block_idx == body.idx]
+    readers = body.program.gradient_blocks.get(body.idx)
     return saved_for(readers, body) if readers else Saved()
 
 
