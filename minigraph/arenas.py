@@ -17,6 +17,9 @@ from minigraph.lowering import Joined, Step, Steps, Value
 from minigraph.ops.merged_updates import own_slots
 from minigraph.types import DType, TensorType, product
 
+IN_PLACE = frozenset({"clip", "clip_by_norm", "clip_by_axis_norm"})
+"""Operators of one input whose kernels may write over it."""
+
 _FEW_COPIED = 16384
 """So many elements of an arena, or a tenth of all, may be copied to it because their kernel cannot write there."""
 
@@ -39,6 +42,15 @@ def form_arenas(steps: Steps) -> None:
         builder.note_copies()
 
 
+def take_apart(steps: Steps) -> None:
+    """Undo `form_arenas`."""
+    for step in steps.steps:
+        step.joined, step.is_free, step.targets = {}, False, None
+    for value, storage in steps.apart:
+        value.storage = storage
+    steps.arenas, steps.covers, steps.vectors, steps.copied, steps.apart = [], [], [], {}, []
+
+
 def is_state(arena: Sequence[Value]) -> bool:
     return arena[0].origin == "state"
 
@@ -56,6 +68,13 @@ class _Builder:
         """The identities of values that can be written to a given place."""
         found = {id(value) for step in self.steps.steps for value in can_be_placed(step)}
         return found - {id(value.root) for value in self.steps.new_state.values()}
+
+    @cached_property
+    def _sharing(self) -> set[int]:
+        """The identities of values that share an argument's memory if they have no place of their own."""
+        kept = {id(value) for value in self.steps.new_state.values()}
+        found = {id(value) for step in self.steps.steps if _may_copy(step) for value in step.values_written()}
+        return found - kept
 
     def join_all(self, step: Step) -> None:
         """Let a merged update have vectors for all its lists, or for none."""
@@ -134,7 +153,7 @@ class _Builder:
             return self._are_neighbours(values)
         if any(value.origin == "state" for value in values):
             return all(value.origin == "state" for value in values)
-        copied = sum(_size(value) for value in values if id(value) not in self._writable)
+        copied = sum(_size(v) for v in values if id(v) not in self._writable and id(v) not in self._sharing)
         return copied <= max(_FEW_COPIED, sum(map(_size, values)) // 10)
 
     def _are_neighbours(self, values: list[Value]) -> bool:
@@ -144,6 +163,11 @@ class _Builder:
     def _enter(self, values: list[Value]) -> None:
         """Let `values` be an arena, if they are in none."""
         if id(values[0]) not in self._at:
+            for value in values:
+                if id(value) in self._sharing:  # it need not share the argument's memory
+                    self.steps.apart.append((value, value.storage))
+                    value.storage = None
+                    self._writable.add(id(value))
             self._at.update({id(value): (len(self.steps.arenas), i) for i, value in enumerate(values)})
             self.steps.arenas.append(values)
 
@@ -156,6 +180,16 @@ class _Builder:
             self._vectors[key] = Joined(f"{values[0].name}_and_{len(values) - 1}", kind, values)
             self.steps.vectors.append(self._vectors[key])
         return self._vectors[key]
+
+
+def _may_copy(step: Step) -> bool:
+    """Whether a step that may return its argument writes to a given place as well: one that clips by a norm."""
+    return (
+        step.op.type in IN_PLACE
+        and step.kernel.view_of is not None
+        and step.outputs[0][0] is not None
+        and all(value.has_known_size for value in step.values_written())
+    )
 
 
 def can_be_placed(step: Step) -> list[Value]:

@@ -10,6 +10,7 @@ from minigraph.ir import Program, Role
 from minigraph.passes import (
     CleanUp,
     FoldConstants,
+    FreeAddends,
     FuseElementwise,
     FuseGlobalNorm,
     FuseSoftmaxCrossEntropy,
@@ -56,6 +57,7 @@ _PASSES: dict[str, Pass] = {
     "transpose_once": TransposeOnce(),
     "merge_updates": MergeUpdates(),
     "shrink_in_update": ShrinkInUpdate(),
+    "free_addends": FreeAddends(),
 }
 """In the order in which they run."""
 
@@ -116,8 +118,9 @@ class BuildStrategy:
 
     Attributes
     ----------
-    fold_constants, clean_up, share_common_subexpressions, merge_updates, shrink_in_update, fuse_elementwise : bool
-        Run `FoldConstants`, `CleanUp`, `ShareCommonSubexpressions`, `MergeUpdates`, `ShrinkInUpdate`,
+    fold_constants, clean_up, share_common_subexpressions, merge_updates, shrink_in_update : bool
+    free_addends, fuse_elementwise : bool
+        Run `FoldConstants`, `CleanUp`, `ShareCommonSubexpressions`, `MergeUpdates`, `ShrinkInUpdate`, `FreeAddends`,
         `FuseElementwise`; True by default. They keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
@@ -158,8 +161,8 @@ class BuildStrategy:
     >>> strategy.fold_constants = False
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
     ['FuseGlobalNorm', 'CleanUp', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'MergeMatmuls',
-     'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'MergeUpdates', 'ShrinkInUpdate', 'RemoveDeadOps',
-     'FuseElementwise']
+     'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'MergeUpdates', 'ShrinkInUpdate', 'FreeAddends',
+     'RemoveDeadOps', 'FuseElementwise']
     """
 
     enable_auto_fusion: bool

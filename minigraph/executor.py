@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -31,11 +31,13 @@ from minigraph.errors import (
     suggest,
 )
 from minigraph.feeding import prepare_feed
+from minigraph.guests import find_guests
 from minigraph.handing import hand_out
 from minigraph.inference import blame, explain
 from minigraph.ir import Program, Variable
 from minigraph.kernels.jit import is_available as is_jit_available
 from minigraph.kernels.jit import require as require_jit
+from minigraph.liveness import peak_as_written
 from minigraph.lowering import Steps, concretize, prune, to_steps
 from minigraph.memory import Blocks, Buffers, place_values
 from minigraph.passes import LOWERING
@@ -106,13 +108,20 @@ def lower(
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
     may_raise = any(op.type == NONFINITE_GUARD and op.attr("policy") == "raise" for op in private.global_block().ops)
     form_arenas(steps)
+    guests = find_guests(steps, partial(_limit, program, private, feed_types, fetch_names))
     hand_out(steps, place, jit)
-    layout = place_values(steps)
+    layout = place_values(steps, guests)
     compiled = generate(steps, place, layout, profiler.is_active(place), jit)
     replaced = set(compiled.replaces)
     written_over = tuple(name for name in steps.new_state if name not in replaced)
     binding = Binding(steps, compiled.state, place)
     return Plan(private, steps, Buffers(layout), compiled, binding, *_copies(steps), written_over, may_raise)
+
+
+def _limit(program: Program, private: Program, feeds: Iterable[str], fetch_names: Sequence[str]) -> int:
+    """How much memory a run may need at most: what it would with the operators as they are written."""
+    types = {name: var.tensor_type for name, var in private.global_block().vars.items() if var.tensor_type is not None}
+    return peak_as_written(program, types, feeds, fetch_names)
 
 
 def _copies(steps: Steps) -> tuple[tuple[bool, ...], tuple[bool, ...]]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from minigraph.arenas import is_state
-from minigraph.costs import VIEWS, Cost, cost, size_in_bytes
+from minigraph.costs import Cost, cost, size_in_bytes
 from minigraph.executor import Plan, lower
 from minigraph.ir import Program
-from minigraph.lowering import Joined, Step, Steps, Value
+from minigraph.liveness import Lifetimes
+from minigraph.lowering import Step, Steps, Value
+from minigraph.memory import Layout
 from minigraph.passes.base import Pass, Pipeline
 from minigraph.place import Place
 from minigraph.text import diff
-from minigraph.types import TensorType, product
+from minigraph.types import TensorType
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,70 +143,18 @@ def explain_run(
 
     plan: Plan = lower(program, feed_types, fetch_names, place, replace(passes, hook=hook), watch, jit)
     costs = tuple(map(cost, plan.steps.steps))
-    return RunExplanation(
-        tuple(stages), tuple(plan.steps.steps), memory_plan(plan.steps), plan.compiled.listing(), costs
-    )
+    memory = memory_plan(plan.steps, plan.buffers.layout)
+    return RunExplanation(tuple(stages), tuple(plan.steps.steps), memory, plan.compiled.listing(), costs)
 
 
-def memory_plan(steps: Steps) -> MemoryPlan:
-    """Which values are alive at the step where they need the most memory together."""
-    arenas = _arenas(steps)
-    owners = _owners(steps, arenas)
-    last_use = _last_uses(steps, owners, arenas)
-    alive: dict[int, Value | Joined] = {id(value): value for value in (*steps.feeds, *steps.state)}
-    size = sum(map(size_in_bytes, alive.values()))
-    peak, at, at_peak = size, None, list(alive.values())
-    for number, step in enumerate(steps.steps):
-        copied = [arenas[id(value)] for value in steps.copied.get(number, ())]
-        for owner in (*copied, *(owners[id(value)] for value in step.values_written())):
-            if id(owner) not in alive:
-                alive[id(owner)] = owner
-                size += size_in_bytes(owner)
-        if size > peak:
-            peak, at, at_peak = size, number, list(alive.values())
-        for value in [value for key, value in alive.items() if last_use.get(key) == number]:
-            del alive[id(value)]
-            size -= size_in_bytes(value)
-    listed = sorted(((value.name, size_in_bytes(value)) for value in at_peak), key=lambda pair: -pair[1])
-    unknown = tuple(v.name for v in at_peak if isinstance(v, Value) and not v.has_known_size)
-    return MemoryPlan(peak, at, tuple(listed), unknown)
+def memory_plan(steps: Steps, layout: Layout | None = None) -> MemoryPlan:
+    """Which values are alive at the step where they need the most memory together.
 
-
-def _arenas(steps: Steps) -> dict[int, Joined]:
-    """By identity of each value that lies in an arena of temporaries, or covers one, the whole arena."""
-    found: dict[int, Joined] = {}
-    for arena in steps.arenas:
-        if not is_state(arena):
-            size = sum(product(value.tensor_type.shape) for value in arena)
-            whole = Joined(
-                f"{arena[0].name} and {len(arena) - 1} more", TensorType(arena[0].tensor_type.dtype, (size,)), arena
-            )
-            found.update({id(value): whole for value in arena})
-    return found | {id(whole): found[id(parts[0])] for whole, parts in steps.covers}
-
-
-def _owners(steps: Steps, arenas: dict[int, Joined]) -> dict[int, Value | Joined]:
-    """By identity of each value what surely has its memory: itself, unless it is a view, an update or in an arena."""
-    copied = {id(value) for values in steps.copied.values() for value in values}
-    owners: dict[int, Value | Joined] = {id(value): value for value in (*steps.feeds, *steps.state)}
-    for step in steps.steps:
-        shares = step.in_place or step.op.type in VIEWS
-        for value in step.values_written():
-            if id(value) in arenas and id(value) not in copied:
-                owners[id(value)] = arenas[id(value)]
-            else:
-                owners[id(value)] = owners[id(value.storage)] if shares and value.storage is not None else value
-    return owners
-
-
-def _last_uses(steps: Steps, owners: dict[int, Value | Joined], arenas: dict[int, Joined]) -> dict[int, int]:
-    """By identity of an owner, the number of the step behind which nothing needs its memory; what stays is left out."""
-    last: dict[int, int] = {}
-    for number, released in enumerate(steps.released):
-        for value in released:
-            last[id(owners[id(value)])] = number
-            if id(value) in arenas:
-                last[id(arenas[id(value)])] = number
-    for value in (*steps.feeds, *steps.state, *steps.fetches, *steps.new_state.values()):
-        last.pop(id(owners[id(value)]), None)  # the caller's, the scope's
-    return last
+    `layout` knows which values lie in an arena of others for a while.
+    """
+    lifetimes = Lifetimes(steps, guests=layout.guests if layout is not None else None)
+    peak, at = lifetimes.peak()
+    alive = list(lifetimes.at(at))
+    listed = sorted(((value.name, size_in_bytes(value)) for value in alive), key=lambda pair: -pair[1])
+    unknown = tuple(v.name for v in alive if isinstance(v, Value) and not v.has_known_size)
+    return MemoryPlan(peak, at if at >= 0 else None, tuple(listed), unknown)

@@ -10,6 +10,7 @@ from minigraph.passes.clean_up import CleanUp
 from minigraph.passes.common_subexpressions import ShareCommonSubexpressions
 from minigraph.passes.constant_folding import FoldConstants
 from minigraph.passes.dead_ops import RemoveDeadOps
+from minigraph.passes.free_addends import FreeAddends
 from minigraph.passes.fuse_elementwise import FuseElementwise
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
@@ -27,13 +28,14 @@ LEGALIZE = Pipeline((FuseGlobalNorm(), RemoveDeadOps()))
 EXACT = Pipeline(
     (
         FuseGlobalNorm(), FoldConstants(), CleanUp(), ShareCommonSubexpressions(), MergeUpdates(), ShrinkInUpdate(),
-        RemoveDeadOps(), FuseElementwise(),
+        FreeAddends(), RemoveDeadOps(), FuseElementwise(),
     )
 )  # fmt: skip
 LOWERING = Pipeline(
     (
         FuseGlobalNorm(), FoldConstants(), CleanUp(), ShareCommonSubexpressions(), MergeMatmuls(), MergeColumnSums(),
-        MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), RemoveDeadOps(), FuseElementwise(),
+        MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), FreeAddends(), RemoveDeadOps(),
+        FuseElementwise(),
     )
 )  # fmt: skip
 
@@ -44,6 +46,7 @@ __all__ = [
     "CleanUp",
     "ClipGradients",
     "FoldConstants",
+    "FreeAddends",
     "FuseElementwise",
     "FuseGlobalNorm",
     "FuseSoftmaxCrossEntropy",

@@ -10,7 +10,7 @@ from random_programs import build, recipes, trainings
 
 import minigraph as fluid
 from minigraph import layers, memory
-from minigraph.arenas import is_state
+from minigraph.arenas import IN_PLACE, is_state
 from minigraph.executor import lower
 from minigraph.inspection import memory_plan
 from minigraph.interpreter import Interpreter
@@ -48,6 +48,7 @@ def spans(steps, layout):
         id(v): v for v in (*steps.feeds, *steps.state, *(v for step in steps.steps for v in step.values_written()))
     }
     vectors = {id(vector) for vector in steps.vectors}
+    over = {id(step.values_written()[0]): step.inputs[0] for step in steps.steps if step.op.type in IN_PLACE}
     for number, place in layout.place_of.items():
         if number in vectors:
             continue
@@ -57,7 +58,10 @@ def spans(steps, layout):
         ]
         read = [i for i, step in enumerate(steps.steps) if any(v.root is value.root for v in step.values_read())]
         offset, dtype, shape = layout.places[place]
-        assert number in arenas or offset % 64 == 0
+        assert offset % (dtype.itemsize if number in {*arenas, *layout.guests} else 64) == 0
+        source = over.get(number)
+        if id(source) in layout.guests and layout.places[layout.place_of[id(source)]] == layout.places[place]:
+            written = [step + 1 for step in written]  # the step writes over what it reads
         if value in steps.fetches:
             read.append(len(steps.steps))
         yield (

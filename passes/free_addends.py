@@ -1,0 +1,38 @@
+"""Let what was added up go: the gradient of a sum needs no addend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from minigraph.ir import Program
+from minigraph.opdef import EMPTY
+from minigraph.passes.base import Pass
+
+_SUMS = frozenset({"elementwise_add_grad", "elementwise_sub_grad"})
+
+
+@dataclass(frozen=True)
+class FreeAddends(Pass):
+    """Let ``elementwise_add_grad`` and ``elementwise_sub_grad`` read ``Out@GRAD`` in place of addends of its type.
+
+    Of an addend they need only the type, to give its gradient the right shape. What nothing else reads can then be
+    released on the way forward, such as a product to which a bias is added.
+
+    Law: every value keeps its bits.
+    """
+
+    def apply(self, program: Program) -> bool:
+        block = program.global_block()
+        changed = False
+        for op in block.ops:
+            if op.type not in _SUMS:
+                continue
+            (gradient,) = op.inputs["Out@GRAD"]
+            wanted = block.vars[gradient].tensor_type
+            for slot in "XY":
+                (name,) = op.inputs[slot]
+                same = name != EMPTY and block.vars[name].tensor_type == wanted
+                if same and wanted is not None and wanted.is_static and name != gradient:
+                    op.set_input(slot, [gradient])
+                    changed = True
+        return changed
