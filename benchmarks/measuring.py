@@ -47,11 +47,15 @@ def _seconds(function):
     return time.perf_counter() - start
 
 
-def compare(title, makers, settings, unit=1, rtol=1e-3, atol=1e-5):
+PRODUCTS = "products alone"
+
+
+def compare(title, makers, settings, unit=1, rtol=1e-3, atol=1e-5, products=None):
     """Check that the engines agree on their first three calls, let them take turns and print the table.
 
     `makers` has for each engine a function that prepares and returns what is timed; `unit` is how many operations one
-    call stands for.
+    call stands for. `products` makes what no engine on NumPy's BLAS can do without; it takes turns with the engines
+    and is a peer of none.
     """
     functions = {}
     for name, make in makers.items():
@@ -62,6 +66,8 @@ def compare(title, makers, settings, unit=1, rtol=1e-3, atol=1e-5):
     for name, results in firsts.items():
         for expected, actual in zip(firsts[reference], results, strict=True):
             np.testing.assert_allclose(actual, expected, rtol=rtol, atol=atol, err_msg=f"{title}: {name}, {reference}")
+    if products is not None:
+        functions[PRODUCTS] = products
     times = take_turns(functions, settings.rounds)
     report(title, {name: [t / unit for t in each] for name, each in times.items()}, settings)
 
@@ -91,7 +97,7 @@ def _micro(seconds, name):
 
 
 def _ratio(seconds, name):
-    peers = [value for peer, value in seconds.items() if not peer.startswith("minigraph")]
+    peers = [value for peer, value in seconds.items() if not peer.startswith("minigraph") and peer != PRODUCTS]
     return f"{seconds[name] / min(peers):.2f}" if peers else ""
 
 

@@ -35,7 +35,8 @@ def seed_step(settings):
 
     model = models.Perceptron((784, 128, 64, 10), 128)
     makers = training.gradient_makers(model, max_norm=0.05)
-    measuring.compare("(a) 784-128-64-10, batch 128: loss and gradients clipped by norm", makers, settings)
+    title = "(a) 784-128-64-10, batch 128: loss and gradients clipped by norm"
+    measuring.compare(title, makers, settings, products=model.products())
 
 
 def small_step(settings):
@@ -45,9 +46,8 @@ def small_step(settings):
 
     model = models.Perceptron((784, 128, 64, 10), 128)
     recipe = training.Recipe("adam", 0.001)
-    measuring.compare(
-        "(b) 784-128-64-10, batch 128: Adam, clip by global norm", training.makers(model, recipe), settings
-    )
+    title = "(b) 784-128-64-10, batch 128: Adam, clip by global norm"
+    measuring.compare(title, training.makers(model, recipe), settings, products=model.products())
 
 
 def large_step(settings):
@@ -57,9 +57,8 @@ def large_step(settings):
 
     model = models.Perceptron((784, 1024, 1024, 10), 256)
     recipe = training.Recipe("adam", 0.001)
-    measuring.compare(
-        "(c) 784-1024-1024-10, batch 256: Adam, clip by global norm", training.makers(model, recipe), settings
-    )
+    title = "(c) 784-1024-1024-10, batch 256: Adam, clip by global norm"
+    measuring.compare(title, training.makers(model, recipe), settings, products=model.products())
 
 
 def recurrent_step(settings):
