@@ -16,7 +16,7 @@ from minigraph.errors import ExecutionError
 from minigraph.kernels.activation import log_of_one_plus_exp, logistic, widened
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.cuda.launching import is_recording
-from minigraph.kernels.reduce import add_over, ones, sum_of_rows
+from minigraph.kernels.reduce import add_over, mean, mean_grad, ones, sum_of_rows
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.tensor import times
 
@@ -290,6 +290,40 @@ def _only_at(xp, label, values, ignored, shape, out) -> Any:
     elements, places = _elements(xp, result, label, -1)
     elements[places] = _zero_where(xp, ignored, values)
     return result
+
+
+@kernel("fused_mean_loss")
+def fused_mean_loss(xp, x, label, *, ignore_index, slope, wanted, out=None):
+    """The kernels of the single operators one after the other, or what gives the same bits."""
+    y = softmax(xp, x, axis=-1)
+    if xp is np and x.dtype != np.float16 and slope:
+        total, d_x = _mean_loss(y, _in_column(label, x), ignore_index, slope)
+    else:
+        loss, shape, match = cross_entropy2(xp, y, label, ignore_index=ignore_index)
+        total, d_loss = mean(xp, loss), mean_grad(xp, loss, xp.full((1,), slope, x.dtype))
+        d_y = cross_entropy_grad2(xp, match, label, shape, d_loss, ignore_index=ignore_index)
+        d_x = softmax_grad(xp, y, d_y, axis=-1)
+    y_out, loss_out, d_x_out = out or (None, None, None)
+    return deliver(xp, y, y_out) if wanted[0] else None, deliver(xp, total, loss_out), deliver(xp, d_x, d_x_out)
+
+
+def _mean_loss(y, label, ignore_index, slope) -> tuple[Any, Any]:
+    """The mean loss of probabilities and its gradient by what they are the softmax of.
+
+    The gradient by the probabilities is 0 but at the labels, and so is its product with them, whose sum over a row is
+    then the one number.
+    """
+    index, ignored = _checked(np, label, y.shape[-1], ignore_index)
+    elements, places = _elements(np, y, index, -1)
+    match = elements[places]
+    loss = _zero_where(np, ignored, _minus_log(np, match, _limit(y.dtype)))
+    each = y.dtype.type(slope) / y.dtype.type(max(loss.size, 1))
+    steep = _zero_where(np, ignored, np.true_divide(-each, match))
+    along = match * steep
+    d_x = np.multiply(0 - along, y)
+    elements, places = _elements(np, d_x, index, -1)
+    elements[places] = (steep - along) * match
+    return mean(np, loss), d_x
 
 
 @kernel("softmax_with_cross_entropy_grad")

@@ -18,6 +18,7 @@ _KINDS = {
     "cross_entropy": ("Label", "X"),
     "cross_entropy_grad": ("Label", "X"),
     "cross_entropy2": ("Label", "X"),
+    "fused_mean_loss": ("Label", "X"),
     "lookup_table": ("Ids", "W"),
     "lookup_table_grad": ("Ids", "W"),
     "lookup_table_v2": ("Ids", "W"),

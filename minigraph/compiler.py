@@ -13,6 +13,7 @@ from minigraph.passes import (
     FreeAddends,
     FuseElementwise,
     FuseGlobalNorm,
+    FuseMeanLoss,
     FuseSoftmaxCrossEntropy,
     MergeColumnSums,
     MergeMatmuls,
@@ -57,6 +58,7 @@ _PASSES: dict[str, Pass] = {
     "transpose_once": TransposeOnce(),
     "merge_updates": MergeUpdates(),
     "shrink_in_update": ShrinkInUpdate(),
+    "fuse_mean_loss": FuseMeanLoss(),
     "free_addends": FreeAddends(),
 }
 """In the order in which they run."""
@@ -119,9 +121,9 @@ class BuildStrategy:
     Attributes
     ----------
     fold_constants, clean_up, share_common_subexpressions, merge_updates, shrink_in_update : bool
-    free_addends, fuse_elementwise : bool
-        Run `FoldConstants`, `CleanUp`, `ShareCommonSubexpressions`, `MergeUpdates`, `ShrinkInUpdate`, `FreeAddends`,
-        `FuseElementwise`; True by default. They keep every bit.
+    fuse_mean_loss, free_addends, fuse_elementwise : bool
+        Run `FoldConstants`, `CleanUp`, `ShareCommonSubexpressions`, `MergeUpdates`, `ShrinkInUpdate`, `FuseMeanLoss`,
+        `FreeAddends`, `FuseElementwise`; True by default. They keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
     merge_matmuls, merge_column_sums, merge_products, transpose_once : bool
@@ -161,8 +163,8 @@ class BuildStrategy:
     >>> strategy.fold_constants = False
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
     ['FuseGlobalNorm', 'CleanUp', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'MergeMatmuls',
-     'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'MergeUpdates', 'ShrinkInUpdate', 'FreeAddends',
-     'RemoveDeadOps', 'FuseElementwise']
+     'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss',
+     'FreeAddends', 'RemoveDeadOps', 'FuseElementwise']
     """
 
     enable_auto_fusion: bool

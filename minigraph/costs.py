@@ -133,6 +133,8 @@ FLOPS: dict[str, Estimate] = {
     "sum": _per_element("X", 1),
     "scale": _per_output(2),
     "fused_elementwise": lambda step: len(step.op.attr("steps")) * elements(step.values_written()[0]),
+    # A softmax and its gradient.
+    "fused_mean_loss": _per_element("X", 9),
     "sgd": _per_element("Param", 2),
     "momentum": _per_element("Param", 4),
     "adam": _per_element("Param", 11),

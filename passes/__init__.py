@@ -13,6 +13,7 @@ from minigraph.passes.dead_ops import RemoveDeadOps
 from minigraph.passes.free_addends import FreeAddends
 from minigraph.passes.fuse_elementwise import FuseElementwise
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
+from minigraph.passes.fuse_mean_loss import FuseMeanLoss
 from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
 from minigraph.passes.gradient_clip import ClipGradients
 from minigraph.passes.merge_column_sums import MergeColumnSums
@@ -28,14 +29,14 @@ LEGALIZE = Pipeline((FuseGlobalNorm(), RemoveDeadOps()))
 EXACT = Pipeline(
     (
         FuseGlobalNorm(), FoldConstants(), CleanUp(), ShareCommonSubexpressions(), MergeUpdates(), ShrinkInUpdate(),
-        FreeAddends(), RemoveDeadOps(), FuseElementwise(),
+        FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), FuseElementwise(),
     )
 )  # fmt: skip
 LOWERING = Pipeline(
     (
         FuseGlobalNorm(), FoldConstants(), CleanUp(), ShareCommonSubexpressions(), MergeMatmuls(), MergeColumnSums(),
-        MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), FreeAddends(), RemoveDeadOps(),
-        FuseElementwise(),
+        MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(),
+        RemoveDeadOps(), FuseElementwise(),
     )
 )  # fmt: skip
 
@@ -49,6 +50,7 @@ __all__ = [
     "FreeAddends",
     "FuseElementwise",
     "FuseGlobalNorm",
+    "FuseMeanLoss",
     "FuseSoftmaxCrossEntropy",
     "MergeColumnSums",
     "MergeMatmuls",

@@ -43,6 +43,7 @@ def test_by_default_the_passes_are_those_of_every_executor():
         ("transpose_into_matmul", "TransposeIntoMatmul"),
         ("fuse_softmax_cross_entropy", "FuseSoftmaxCrossEntropy"),
         ("merge_matmuls", "MergeMatmuls"),
+        ("fuse_mean_loss", "FuseMeanLoss"),
     ],
 )
 def test_each_switch_is_one_pass(field, name):

@@ -330,6 +330,7 @@ LOSSES = {
     "cross_entropy": ({"soft_label": False, "ignore_index": -100}, "p label"),
     "cross_entropy_grad": ({"soft_label": False, "ignore_index": 3}, "p label d"),
     "cross_entropy2": ({"ignore_index": 3}, "p label"),
+    "fused_mean_loss": ({"ignore_index": 3, "slope": 2.0, "wanted": (True, True, True)}, "x label"),
     "softmax": ({"axis": -1}, "x"),
     "softmax_grad": ({"axis": -1}, "p x"),
 }
@@ -368,11 +369,13 @@ def in_place(function, arrays, type):
     arrays = [array.copy() for array in arrays]
     if type == "softmax_with_cross_entropy":
         return function(*arrays, out=(arrays[0], np.empty(arrays[1].shape, arrays[0].dtype)))
+    if type == "fused_mean_loss":
+        return function(*arrays, out=(np.empty_like(arrays[0]), None, arrays[0]))
     return function(*arrays) if type in ("cross_entropy", "cross_entropy2") else function(*arrays, out=arrays[0])
 
 
 @pytest.mark.parametrize(
-    "type", [type for type in LOSSES if "cross" in type and type != "softmax_with_cross_entropy_grad"]
+    "type", [type for type in LOSSES if "label" in LOSSES[type][1] and type != "softmax_with_cross_entropy_grad"]
 )
 def test_a_label_that_is_no_class_is_the_error_that_it_always_is(type):
     attrs, words = LOSSES[type]
@@ -381,6 +384,22 @@ def test_a_label_that_is_no_class_is_the_error_that_it_always_is(type):
     function, _ = compiled_kernel(type, arrays, **attrs)
     with pytest.raises(ExecutionError, match="Label is 10 in row 5, but there are 10 classes"):
         function(*arrays)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("wants_y", [True, False])
+@pytest.mark.parametrize("ignore_index", [-100, 3])
+def test_a_mean_loss_and_its_gradient_are_those_of_the_single_operators(ignore_index, wants_y, dtype):
+    x, label = loss_arrays("x label", dtype)
+    x, label[::5] = x[6:], -100 if ignore_index == -100 else 3
+    attrs = {"ignore_index": ignore_index, "slope": 0.5, "wanted": (wants_y, True, True)}
+    function, kernel = compiled_kernel("fused_mean_loss", [x, label[6:]], **attrs)
+    found, expected, eps = function(x, label[6:]), kernel(x, label[6:]), np.finfo(dtype).eps
+    for value, other, is_there in zip(found, expected, (wants_y, True, True), strict=True):
+        assert (value is not None) == (other is not None) == is_there
+        if is_there:
+            assert (value.shape, value.dtype) == (other.shape, other.dtype)
+            np.testing.assert_allclose(value, other, rtol=16 * eps, atol=8 * eps * np.abs(other).max())
 
 
 def test_ignored_labels_count_nothing():

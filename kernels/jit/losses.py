@@ -166,6 +166,28 @@ def cross_entropy2(xp, x, label, *, ignore_index):
     return or_kernel(rows, "cross_entropy2", {"ignore_index": ignore_index})
 
 
+@specialize("fused_mean_loss", jit=True)
+def fused_mean_loss(xp, x, label, *, ignore_index, slope, wanted):
+    loop = _loop("fused_mean_loss", x, -1, "mlinnmvm", label=label)
+    if loop is None:
+        return None
+    dtype, limit, shape = x.dtype, x.dtype.type(_LIMIT), x.shape
+    each, rows, empty, wants_y = dtype.type(slope) / dtype.type(prod(label.shape)), (-1, shape[-1]), np.empty, wanted[0]
+
+    def mean_loss(x, label, out=None):
+        y, loss, d_x = out or (None, None, None)
+        loss = empty(1, dtype) if loss is None else loss
+        d_x = empty(shape, dtype) if d_x is None else d_x
+        y = d_x if not wants_y else empty(shape, dtype) if y is None else y
+        if not (x.flags.c_contiguous and label.flags.c_contiguous and y.flags.c_contiguous and d_x.flags.c_contiguous):
+            raise TypeError("not contiguous")
+        matrices = [array.reshape(rows) for array in (x, y, d_x)]
+        _check(loop(matrices[0], label.reshape(-1), ignore_index, limit, each, matrices[1], loss, matrices[2]))
+        return (y if wants_y else None), loss, d_x
+
+    return or_kernel(mean_loss, "fused_mean_loss", {"ignore_index": ignore_index, "slope": slope, "wanted": wanted})
+
+
 @specialize("cross_entropy_grad2", jit=True)
 def cross_entropy_grad2(xp, match, label, x_shape, d_loss, *, ignore_index):
     x = x_shape._replace(shape=x_shape.shape[:-1])

@@ -38,3 +38,20 @@ def fused_elementwise(xs: list[TensorType], *, steps: list[str]) -> tuple[Tensor
                 types[output] = inferred[result.name][0]
     require("y0" in types, "no step makes y0")
     return tuple(types.get(f"y{i}", types["y0"]) for i in range(MOST_RESULTS))
+
+
+@op("fused_mean_loss", inputs="X Label", outputs="Out? Loss Gradient", grad=None)
+def fused_mean_loss(
+    x: TensorType, label: TensorType, *, ignore_index: int = -100, slope: float = 1.0
+) -> tuple[TensorType, TensorType, TensorType]:
+    """The mean of the cross entropies of softmaxes, and its gradient.
+
+    ``Out = softmax(X)``, ``Loss = mean(cross_entropy2(Out, Label))``, and ``Gradient`` is `slope` times the derivative
+    of Loss by X: what the operators ``softmax``, ``cross_entropy2``, ``mean`` and their gradients compute one after
+    the other, bit for bit.
+    """
+    probabilities = definition_of("softmax").infer_types({"X": [x]}, {})["Out"][0]
+    inferred = definition_of("cross_entropy2").infer_types(
+        {"X": [probabilities], "Label": [label]}, {"ignore_index": ignore_index}
+    )
+    return probabilities, inferred["Y"][0].with_shape((1,)), x

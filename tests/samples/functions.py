@@ -184,6 +184,16 @@ _FUSED = [
             "y0 = scale(t1, None, scale=2.0, bias=-1.0, bias_after_scale=True)",
         ],
     ),
+    *(
+        sample("fused_mean_loss", X=3 * floats(2, 3, 4), Label=label, outputs=outputs, **attrs)
+        for label, outputs, attrs in [
+            (ints(0, 4, 2, 3, 1), {"Out": 1}, {}),
+            (ints(0, 4, 2, 3, 1).astype("int32"), {}, {"ignore_index": 2, "slope": -0.5}),
+            (np.array([[[0], [-100], [3]], [[-100], [1], [2]]]), {}, {"slope": 0.0}),
+            (ints(0, 4, 2, 3).astype("uint8"), {}, {"ignore_index": 9}),
+        ]
+    ),
+    sample("fused_mean_loss", X=floats(0, 3), Label=ints(0, 1, 0, 1)),
     sample("fused_elementwise", X=[floats(0, 3)], steps=["t0 = relu(x0)", "y0 = square(t0)"]),
     sample(
         "fused_elementwise", X=[floats(5), floats(5), floats(1)], outputs={"Out1": 1, "Out2": 1},

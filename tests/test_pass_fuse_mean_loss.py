@@ -1,0 +1,142 @@
+"""FuseMeanLoss makes one operator of a classifier's loss and its gradient, and keeps every bit."""
+
+import inspect
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from pass_laws import assert_linear, keeps_the_bits, op_lines, pipeline
+
+import minigraph as fluid
+from minigraph.errors import ExecutionError
+from minigraph.interpreter import Interpreter
+from minigraph.passes import FuseMeanLoss
+
+test_training, test_overwriting = keeps_the_bits(FuseMeanLoss())
+
+HEAD = """
+    block 0
+      data x: float32[4, 3]
+      data label: int64[4, 1]
+      data other: int64[4, 1]
+"""
+CHAIN = """\
+      p#: float32[4, 3] = softmax(X=x)
+      Y=loss#: float32[4, 1], XShape=s#: float32[4, 3, 0], MatchX=m#: float32[4, 1] = cross_entropy2(X=p#, Label=label)
+      mean#: float32[1] = mean(X=loss#)
+      mean#@GRAD: float32[1] = fill_constant() {shape=[1], value=1.0}
+      loss#@GRAD: float32[4, 1] = mean_grad(X=loss#, Out@GRAD=mean#@GRAD)
+      p#@GRAD: float32[4, 3] = cross_entropy_grad2(MatchX=m#, Label=label, XShape=s#, Y@GRAD=loss#@GRAD)
+      x#@GRAD: float32[4, 3] = softmax_grad(Out=p#, Out@GRAD=p#@GRAD)
+"""
+TEXT = HEAD + CHAIN.replace("#", "")
+FETCH = ["mean", "x@GRAD"]
+
+
+def test_seven_operators_become_one():
+    assert op_lines(FuseMeanLoss(), TEXT, FETCH) == ["Loss=mean, Gradient=x@GRAD = fused_mean_loss(X=x, Label=label)"]
+
+
+def test_probabilities_are_kept_for_who_wants_them_later():
+    text = TEXT + "      top: float32[4, 3] = scale(X=p) {scale=2.0}\n"
+    fused = "Out=p, Loss=mean, Gradient=x@GRAD = fused_mean_loss(X=x, Label=label)"
+    assert op_lines(FuseMeanLoss(), text, [*FETCH, "top"])[0] == fused
+    assert op_lines(FuseMeanLoss(), TEXT, [*FETCH, "p"]) == [fused]
+
+
+def test_attributes_go_along():
+    text = TEXT.replace("Label=label)", "Label=label) {ignore_index=1}")
+    text = text.replace("Y@GRAD=loss@GRAD)", "Y@GRAD=loss@GRAD) {ignore_index=1}").replace("value=1.0", "value=0.5")
+    (line,) = op_lines(FuseMeanLoss(), text, FETCH)
+    assert line.endswith("(X=x, Label=label) {ignore_index=1, slope=0.5}")
+
+
+def between(line, before):
+    return TEXT.replace(f"      {before}", f"      {line}\n      {before}", 1)
+
+
+LEFT_ALONE = {
+    **{f"{name} is fetched": (TEXT, [*FETCH, name]) for name in ("loss", "m", "mean@GRAD", "loss@GRAD", "p@GRAD")},
+    "the probabilities are read before the loss": (
+        between("q: float32[4, 3] = scale(X=p) {scale=2.0}", "Y=loss"), [*FETCH, "q"],
+    ),
+    "the loss is read by others": (between("q: float32[4, 1] = scale(X=loss)", "mean:"), [*FETCH, "q"]),
+    "the gradient's name means something else before": (
+        between("x@GRAD: float32[4, 3] = scale(X=x)\n      q: float32[4, 3] = exp(X=x@GRAD)", "p@GRAD").replace(
+            "x@GRAD: float32[4, 3] = softmax_grad", "x@GRAD = softmax_grad"
+        ),
+        [*FETCH, "q"],
+    ),
+    "another axis": (TEXT.replace("softmax(X=x)", "softmax(X=x) {axis=0}"), FETCH),
+    "other labels": (between("label = assign(X=other)", "p@GRAD"), FETCH),
+    "another x": (between("x = scale(X=x) {scale=2.0}", "Y=loss"), FETCH),
+    "float16": (
+        TEXT.replace("float32", "float16").replace("value=1.0", "value=1.0, dtype=4"), FETCH,
+    ),
+    "an index that only the loss ignores": (
+        TEXT.replace("X=p, Label=label)", "X=p, Label=label) {ignore_index=1}"), FETCH,
+    ),
+    "an incoming gradient that is computed": (
+        TEXT.replace("fill_constant() {shape=[1], value=1.0}", "reduce_sum(X=x) {reduce_all=True}"), FETCH,
+    ),
+    "no mean": (
+        TEXT.replace("= mean(X=loss)", "= reduce_sum(X=loss) {reduce_all=True}"), FETCH,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", LEFT_ALONE)
+def test_what_may_differ_is_left_alone(what):
+    text, fetch = LEFT_ALONE[what]
+    assert not any("fused" in line for line in op_lines(FuseMeanLoss(), text, fetch))
+
+
+SPECIAL = st.sampled_from([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 3e38])
+
+
+@given(
+    arrays("float32", (4, 3), elements=st.floats(-200, 200, width=32) | SPECIAL),
+    st.lists(st.sampled_from([0, 1, 2, -100]), min_size=4, max_size=4),
+    st.sampled_from([1.0, 0.5, -3.0, 0.0, 1e30]),
+    st.booleans(),
+)
+def test_every_bit_is_kept(x, label, slope, wants_p):
+    program = fluid.Program.parse(inspect.cleandoc(TEXT.replace("value=1.0", f"value={slope}")))
+    feed = {"x": x, "label": np.array(label)[:, None]}
+    fetch = [*FETCH, "p"] if wants_p else FETCH
+    expected = Interpreter().run(program, feed=feed, fetch_list=fetch)
+    found = fluid.Executor(passes=pipeline(FuseMeanLoss()), jit=False).run(program, feed=feed, fetch_list=fetch)
+    for value, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(np.isnan(value), np.isnan(other))
+        assert np.nan_to_num(value, nan=0).tobytes() == np.nan_to_num(other, nan=0).tobytes()
+
+
+def test_a_wrong_label_is_an_error_at_the_line_of_the_loss():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        p = fluid.layers.softmax(fluid.layers.create_parameter([5, 3], "float32"))
+        label = fluid.data("label", [5, 1], "int64")
+        rows = fluid.layers.cross_entropy(p, label)
+        loss = fluid.layers.mean(rows)
+        ((_, grad),) = fluid.append_backward(loss)
+    exe, scope = fluid.Executor(jit=False), fluid.Scope()
+    exe.run(startup, scope=scope)
+    wrong = {"label": np.array([[0], [1], [3], [2], [0]])}
+    assert "fused_mean_loss" in str(exe.explain(main, feed=wrong, fetch_list=[loss, grad]))
+    with pytest.raises(ExecutionError, match="Label is 3 in row 2, but there are 3 classes") as caught:
+        exe.run(main, feed=wrong, fetch_list=[loss, grad], scope=scope)
+    assert "cross_entropy(p, label)" in str(caught.value)
+
+
+def test_time_is_linear():
+    def make(count):
+        text = HEAD + "".join(CHAIN.replace("#", f"_{i}") for i in range(count // 7))
+        program = fluid.Program.parse(inspect.cleandoc(text))
+        program.roots = tuple(
+            f"{name}_{i}{end}" for i in range(count // 7) for name, end in (("mean", ""), ("x", "@GRAD"))
+        )
+        return program
+
+    assert_linear(FuseMeanLoss(), make)
