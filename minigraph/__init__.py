@@ -14,6 +14,7 @@ import minigraph.kernels
 import minigraph.ops
 import minigraph.subscripts  # noqa: F401
 from minigraph import (
+    average,
     backward,
     clip,
     compiler,
@@ -186,6 +187,7 @@ __all__ = [
     "append_backward",
     "arange",
     "assign",
+    "average",
     "backward",
     "batch",
     "bool",

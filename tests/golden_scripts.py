@@ -507,6 +507,37 @@ def loaders(fluid):
 
 
 @script
+def py_readers(fluid):
+    """Training from layers.py_reader, and from one for variables that there are."""
+    rows = [(x.ravel()[:6], [int(x.sum() > 0)]) for x, _ in pictures(17, 1, 3, 2, seed=9)]
+    found = {}
+    for kind in ("own", "given"):
+        main, startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(main, startup):
+            if kind == "own":
+                reader = fluid.layers.py_reader(capacity=4, shapes=[(-1, 6), (-1, 1)], dtypes=["float32", "int64"])
+            else:
+                x = fluid.layers.data("x", [6], dtype="float32")
+                y = fluid.layers.data("y", [1], dtype="int64")
+                reader = fluid.layers.create_py_reader_by_data(capacity=4, feed_list=[x, y])
+            reader.decorate_paddle_reader(fluid.io.batch(lambda: iter(rows), 5))
+            x, y = fluid.layers.read_file(reader)
+            predict = fluid.layers.fc(x, 2, act="softmax", param_attr="w", bias_attr="b")
+            loss = fluid.layers.mean(fluid.layers.cross_entropy(predict, y))
+            fluid.optimizer.SGD(0.5).minimize(loss)
+        exe = begin(fluid, main, startup)
+        found[kind] = []
+        for _ in range(2):
+            reader.start()
+            try:
+                while True:
+                    found[kind].append(exe.run(main, fetch_list=[loss.name])[0])
+            except fluid.core.EOFException:
+                reader.reset()
+    return found
+
+
+@script
 def weight_norm(fluid):
     """Weights with lengths of their own, over each dimension."""
     found = {}

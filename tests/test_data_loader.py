@@ -279,3 +279,18 @@ def test_a_call_that_was_made_before_still_asks_the_loader(variables):
     loader.start()
     with pytest.raises(ProgramError, match="x, y is fed although"):
         exe.run(feed=feed, fetch_list=["x"])
+
+
+def test_a_reader_of_its_own_variables_is_checked():
+    reader = fluid.layers.py_reader(4, [(-1, 2), (-1, 1)], ["float32", "int64"], name="mine")
+    x, y = fluid.layers.read_file(reader)
+    assert [(var.name, var.shape) for var in (x, y)] == [("mine.tmp_0", (-1, 2)), ("mine.tmp_1", (-1, 1))]
+    assert fluid.layers.double_buffer(reader) is reader
+    assert fluid.layers.read_file(fluid.layers.create_py_reader_by_data(4, [x])) is x
+    reader.decorate_tensor_provider(batches)
+    with pytest.raises(ProgramError, match="2 shapes, 1 dtypes and 2 lod_levels"):
+        fluid.layers.py_reader(4, [(-1, 2), (-1, 1)], ["float32"])
+    with pytest.raises(ProgramError, match="LoD tensors are out of scope"):
+        fluid.layers.py_reader(4, [(-1, 2)], ["float32"], lod_levels=[1])
+    with pytest.raises(WrongTypeError, match="read_file needs a py_reader"):
+        fluid.layers.read_file(x)

@@ -5,7 +5,7 @@ import pytest
 
 import minigraph as fluid
 from minigraph import layers, metrics
-from minigraph.errors import NotFoundError, WrongTypeError
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError
 
 RNG = np.random.default_rng(5)
 
@@ -84,3 +84,18 @@ def test_what_makes_no_sense_is_refused():
 
 def test_the_area_of_a_trapezoid_is_its_mean_height_times_its_width():
     assert metrics.Auc.trapezoid_area(1, 3, 2, 5) == metrics.Auc("auc").trapezoid_area(3, 1, 5, 2) == 7.0
+
+
+def test_a_weighted_average_is_that_of_all_values():
+    average = fluid.average.WeightedAverage()
+    with pytest.raises(ProgramError, match="there is nothing to average"):
+        average.eval()
+    average.add(np.array([2.0, 4.0]), 1)
+    average.add(np.array([4.0, 8.0]), np.array([3.0]))
+    assert average.eval().tolist() == [3.5, 7.0]
+    average.reset()
+    average.add(3, 2.0)
+    assert average.eval() == 3
+    for value, weight in (("3", 1), (None, 1), (1.0, "1"), (1.0, np.ones(2))):
+        with pytest.raises(WrongTypeError, match="must be a number"):
+            average.add(value, weight)

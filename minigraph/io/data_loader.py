@@ -305,6 +305,15 @@ class PyReader(DataLoader):
         """`set_batch_generator`."""
         self.set_batch_generator(reader, places)
 
+    # What `minigraph.layers.py_reader` returns in fluid has these.
+    decorate_paddle_reader = decorate_sample_list_generator
+    decorate_tensor_provider = decorate_batch_generator
+
+    @property
+    def variables(self) -> list[Variable]:
+        """What it feeds."""
+        return list(self._variables)
+
 
 def default_collate_fn(batch: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     """The fields of samples, each stacked.

@@ -1,13 +1,17 @@
-"""Variables that are fed."""
+"""Variables that are fed, and readers that feed them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minigraph.defaults import default_main_program
-from minigraph.errors import WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable
+from minigraph.unique_name import generate
+
+if TYPE_CHECKING:
+    from minigraph.io.data_loader import PyReader
 
 
 def data(
@@ -49,6 +53,96 @@ def fluid_data(name: str, shape: Sequence[int | None], dtype: Any = "float32", l
             need_check_feed=True,
         )
     )
+
+
+def py_reader(
+    capacity: int,
+    shapes: Sequence[Sequence[int | None]],
+    dtypes: Sequence[Any],
+    lod_levels: Sequence[int] | None = None,
+    name: str | None = None,
+    use_double_buffer: bool = True,
+) -> PyReader:
+    """A reader that feeds variables of its own, which `read_file` gives: between `start` and `reset` of it.
+
+    Parameters
+    ----------
+    capacity : int
+        How many batches are read ahead.
+    shapes, dtypes : sequence
+        Of the variables.
+    lod_levels : sequence of int, optional
+        All 0: there are no tensors of sequences.
+    name : str, optional
+        Prefix of the names of the variables.
+    use_double_buffer : bool
+        Changes nothing; a thread reads ahead in any case.
+
+    Returns
+    -------
+    PyReader
+        Its data is set by ``decorate_paddle_reader`` or another of its methods.
+
+    Raises
+    ------
+    ProgramError
+        If there are not as many dtypes as shapes, or a level is not 0.
+
+    Examples
+    --------
+    >>> import minigraph as fluid, numpy as np
+    >>> with fluid.program_guard(fluid.Program()):
+    ...     reader = fluid.layers.py_reader(capacity=4, shapes=[(-1, 2)], dtypes=["float32"])
+    ...     total = fluid.layers.reduce_sum(fluid.layers.read_file(reader))
+    ...     reader.decorate_paddle_reader(lambda: iter([[(np.ones(2),)], [(np.zeros(2),), (np.ones(2),)]]))
+    ...     exe = fluid.Executor()
+    ...     reader.start()
+    ...     try:
+    ...         while True:
+    ...             print(exe.run(fetch_list=[total]))
+    ...     except fluid.core.EOFException:
+    ...         reader.reset()
+    [array([2.], dtype=float32)]
+    [array([2.], dtype=float32)]
+    """
+    from minigraph.io.data_loader import PyReader  # which the imperative mode is below, and layers below that
+
+    levels = [0] * len(shapes) if lod_levels is None else lod_levels
+    if not len(shapes) == len(dtypes) == len(levels):
+        raise ProgramError(
+            f"py_reader: {len(shapes)} shapes, {len(dtypes)} dtypes and {len(levels)} lod_levels", site=caller_site(),
+            hint="Give one of each for a variable.",
+        )  # fmt: skip
+    prefix = name or generate("read_file")
+    variables = [
+        data(generate(f"{prefix}.tmp"), list(shape), append_batch_size=False, dtype=dtype, lod_level=level)
+        for shape, dtype, level in zip(shapes, dtypes, levels, strict=True)
+    ]
+    return PyReader(variables, capacity, use_double_buffer, iterable=False)
+
+
+def create_py_reader_by_data(
+    capacity: int, feed_list: Sequence[Variable], name: str | None = None, use_double_buffer: bool = True
+) -> PyReader:
+    """`py_reader` for variables that there are."""
+    from minigraph.io.data_loader import PyReader
+
+    return PyReader(feed_list, capacity, use_double_buffer, iterable=False)
+
+
+def read_file(reader: PyReader) -> Variable | list[Variable]:
+    """What a `py_reader` feeds: its variables, or the one that it has."""
+    from minigraph.io.data_loader import PyReader
+
+    if not isinstance(reader, PyReader):
+        raise WrongTypeError(f"read_file needs a py_reader, got {reader!r:.60}", site=caller_site())
+    found = reader.variables
+    return found if len(found) > 1 else found[0]
+
+
+def double_buffer(reader: PyReader, place: Any = None, name: str | None = None) -> PyReader:
+    """`reader`, which reads ahead anyway."""
+    return reader
 
 
 def _dims(shape: Sequence[int | None]) -> list[int]:
