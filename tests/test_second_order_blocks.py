@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
+from minigraph.errors import ProgramError
+from minigraph.layers.branches import ConditionalBlock
 
 
 def checked(main, startup, feed, penalty, pairs):
@@ -256,3 +258,72 @@ def test_any_order_through_a_loop_that_overwrites():
                 found = executor.run(feed=feed, fetch_list=orders)
                 for order, value in enumerate(found, 1):
                     np.testing.assert_allclose(value, polynomial.deriv(order)(v), rtol=1e-12, atol=1e-12)
+
+
+# What else runs blocks
+
+
+def test_rows_that_go_to_one_branch_or_the_other():
+    layers = fluid.layers
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 1], "float64")
+        x.stop_gradient = False
+        parts = layers.IfElse(layers.less_than(x, layers.fill_constant([1], "float64", 0.0)))
+        with parts.true_block():
+            given = parts.input(x)
+            parts.output(layers.square(given) * given)
+        with parts.false_block():
+            parts.output(layers.exp(parts.input(x)))
+        (y,) = parts()
+        orders = []
+        for _ in range(3):
+            (y,) = fluid.gradients(y, x)
+            orders.append(y)
+        fluid.verify(fluid.default_main_program())
+        for v in (np.array([[0.5], [-1.0], [2.0]]), np.array([[1.0], [0.3]]), np.array([[-1.0], [-0.3]])):
+            for executor in (fluid.Executor(), fluid.Interpreter()):
+                found = executor.run(feed={"x": v}, fetch_list=orders)
+                for value, power in zip(found, (3 * v**2, 6 * v, 6 + 0 * v), strict=True):
+                    np.testing.assert_allclose(value, np.where(v < 0, power, np.exp(v)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [2, 0])
+def test_a_block_that_runs_unless_its_inputs_are_empty(rows):
+    layers = fluid.layers
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, given = fluid.data("x", [3], "float64"), fluid.data("given", [None, 3], "float64")
+        x.stop_gradient = False
+        y = layers.sin(x)
+        with ConditionalBlock([given]).block():
+            total = layers.reduce_sum(given, dim=0)
+            layers.assign(layers.square(y) * total, y)
+        z, orders = layers.scale(y, 1.0), []
+        for _ in range(3):
+            (z,) = fluid.gradients(z, x)
+            orders.append(z)
+        fluid.verify(fluid.default_main_program())
+        v, many = np.array([0.5, -1.0, 2.0]), np.arange(3.0 * rows).reshape(rows, 3)
+        for executor in (fluid.Executor(), fluid.Interpreter()):
+            found = executor.run(feed={"x": v, "given": many}, fetch_list=orders)
+            with_rows = (np.sin(2 * v), 2 * np.cos(2 * v), -4 * np.sin(2 * v))
+            without = (np.cos(v), -np.sin(v), -np.cos(v))
+            for value, one, other in zip(found, with_rows, without, strict=True):
+                np.testing.assert_allclose(value, one * many.sum(0) if rows else other, rtol=1e-12)
+
+
+def test_selected_rows_inside_have_no_second_gradient():
+    layers = fluid.layers
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, ids = fluid.data("x", [3], "float32"), fluid.data("ids", [2, 1], "int64")
+        x.stop_gradient = False
+        switch = layers.less_than(layers.reduce_sum(x), layers.fill_constant([1], "float32", 0.0))
+
+        def rows():
+            found = fluid.embedding(ids, [5, 3], is_sparse=True, param_attr="table")
+            return layers.reduce_sum(found, dim=[0, 1]) * layers.square(x)
+
+        y = layers.cond(switch, rows, lambda: x)
+        table = fluid.default_main_program().global_block().var("table")
+        grad, _ = fluid.gradients(y, [x, table])
+        with pytest.raises(ProgramError, match="cannot pass through this branch: table@GRAD is selected rows"):
+            fluid.gradients(grad, x)
