@@ -177,7 +177,8 @@ def _check_outermost(target: Variable, what: str) -> None:
         raise ProgramError(
             f"{what} {target.name} is computed in a sub-block, which may run never or several times",
             site=caller_site(),
-            hint="Let layers.cond return it, or assign it to a variable made outside, and differentiate that there.",
+            hint="Compute it outside, where minimize may still stand inside; or let layers.cond return it, and "
+            "differentiate that outside.",
         )
 
 

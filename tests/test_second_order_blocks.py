@@ -144,6 +144,33 @@ def test_a_program_with_second_gradients_of_blocks_is_text_and_copies():
         assert main.clone().equals(main)
 
 
+def test_two_states_that_start_with_the_same():
+    layers = fluid.layers
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, start = fluid.data("x", [3, 2], "float64"), fluid.data("start", [2], "float64")
+        x.stop_gradient = start.stop_gradient = False
+        network = layers.StaticRNN()
+        with network.step():
+            entry, first, second = network.step_input(x), network.memory(init=start), network.memory(init=start)
+            products, powers = first * entry, layers.square(second)
+            network.update_memory(first, products)
+            network.update_memory(second, powers)
+            network.step_output(products + powers)
+        y = layers.slice(network(), [0], [2], [3])
+        by_start, by_x = fluid.gradients(y, [start, x])
+        second_by_start, second_by_x = fluid.gradients([layers.square(by_start)], [start, x])
+        fluid.verify(fluid.default_main_program())
+    rng = np.random.default_rng(1)
+    v, s = rng.uniform(0.5, 1.5, (3, 2)), rng.uniform(0.5, 1.0, 2)
+    fetch = [by_start, by_x, second_by_start, second_by_x]
+    for executor in (fluid.Executor(), fluid.Interpreter()):
+        found = executor.run(by_start.block.program, {"x": v, "start": s}, fetch)
+        slope = v.prod(0) + 8 * s**7
+        expected = (slope, s * v.prod(0) / v, 2 * slope * 56 * s**6, 2 * slope * v.prod(0) / v)
+        for value, known in zip(found, expected, strict=True):
+            np.testing.assert_allclose(value, known, rtol=1e-12)
+
+
 def test_a_network_without_states():
     layers = fluid.layers
     with fluid.program_guard(fluid.Program(), fluid.Program()):

@@ -154,6 +154,25 @@ def test_a_loss_in_a_sub_block_is_an_error_that_says_what_to_do():
             fluid.gradients(loss, x)
 
 
+def test_which_optimizer_updates_may_be_decided_when_it_runs():
+    """The numbers are those of Paddle 1.8.5."""
+    x, n = fluid.data("x", [None, 3], "float32"), fluid.data("n", [1], "int64")
+    half = fluid.initializer.Constant(0.5)
+    loss = layers.mean(layers.square(layers.fc(x, 1, param_attr=fluid.ParamAttr("w", half), bias_attr=False)))
+    with layers.Switch() as switch:
+        with switch.case(n < 1):
+            fluid.optimizer.SGD(0.1).minimize(loss)
+        with switch.default():
+            fluid.optimizer.SGD(1.0).minimize(loss)
+    verify(main())
+    for number, expected in ((0, 0.2), (1, -2.5)):
+        executor, scope = fluid.Executor(), fluid.Scope()
+        executor.run(fluid.default_startup_program(), scope=scope)
+        feed = {"x": np.ones((2, 3), "float32"), "n": np.array([number])}
+        assert executor.run(main(), feed, [loss], scope=scope)[0].item() == 2.25
+        assert np.allclose(scope.find_var("w").get_tensor(), expected)
+
+
 def test_the_graph_of_a_program_leads_through_its_loops():
     x, n = data("x", 2), integer(2)
     i, h = integer(0), x * 1.0

@@ -19,19 +19,19 @@ def _recurrent(g: Rewriting) -> Mapping[str, Any]:
     The gradients of states go from step to step, and so do the sums of those of parameters.
     """
     network = _Backward(g)
-    wanted = dict(network.gradients.wanted("inputs"))
-    slots: dict[str, tuple[Sequence[str], Mapping[str, Variable]]] = {
-        "inputs": (g.op.inputs["inputs"], {name: network.collect_gradient(name) for name in wanted}),
-        "initial_states": (g.op.inputs.get("initial_states", ()), network.carry_states()),
-        "parameters": (g.op.inputs.get("parameters", ()), network.carry_sums()),
+    # A variable may be what several states start with, so that these are told by their places.
+    found: dict[str, Sequence[Variable | None]] = {
+        "inputs": network.collect_gradients(),
+        "initial_states": network.carry_states(),
+        "parameters": network.carry_sums(),
     }
     network.append()
     results = {}
-    for slot, (sources, found) in slots.items():
+    for slot, collected in found.items():
         outs = g.op.outputs.get(slot + GRAD_SUFFIX, ())
         results[slot + GRAD_SUFFIX] = [
-            None if name == EMPTY else network.settled(found[source])
-            for source, name in zip(sources, outs, strict=False)
+            None if name == EMPTY or each is None else network.settled(each)
+            for name, each in zip(outs, collected, strict=False)
         ]
     return results
 
@@ -107,9 +107,15 @@ class _Backward:
 
     # What is computed
 
-    def collect_gradient(self, source: str) -> Variable:
-        """The gradients with respect to the entries of a sequence, as a sequence."""
-        return self._collect(self.gradients.found[source + GRAD_SUFFIX], as_array=is_array(self.g.var(source)))
+    def collect_gradients(self) -> list[Variable | None]:
+        """The gradients with respect to the entries of each sequence, as a sequence."""
+        wanted = dict(self.gradients.wanted("inputs"))
+        return [
+            self._collect(self.gradients.found[name + GRAD_SUFFIX], as_array=is_array(self.g.var(name)))
+            if name in wanted
+            else None
+            for name in self.g.op.inputs["inputs"]
+        ]
 
     def _collect(self, value: Variable, as_array: bool) -> Variable:
         steps = () if as_array else ((self.g.var(self.g.op.inputs["inputs"][0]).shape or (-1,))[0],)
@@ -122,26 +128,31 @@ class _Backward:
         self.outputs.append(sequence)
         return sequence
 
-    def carry_states(self) -> dict[str, Variable]:
+    def carry_states(self) -> list[Variable]:
         """What flows into a state after a step comes from the step behind it."""
-        found = {}
+        found = []
         sources = self.g.op.inputs.get("initial_states", ())
         for state, ex_state, source in zip(self.g.attr("states"), self.g.attr("ex_states"), sources, strict=True):
             before = self.gradients.found[state + GRAD_SUFFIX]
             after = self.gradients.found.get(ex_state + GRAD_SUFFIX)
             if after is None:
                 after = self.body.emit("fill_zeros_like", X=before)
-            found[source] = self._carry(self.g.var(source), before, after)
+            found.append(self._carry(self.g.var(source), before, after))
         return found
 
-    def carry_sums(self) -> dict[str, Variable]:
-        found = {}
-        for source, _ in self.gradients.wanted("parameters"):
+    def carry_sums(self) -> list[Variable | None]:
+        """The gradients of parameters are added up from step to step."""
+        found: list[Variable | None] = []
+        wanted = dict(self.gradients.wanted("parameters"))
+        for source in self.g.op.inputs.get("parameters", ()):
+            if source not in wanted:
+                found.append(None)
+                continue
             like, part = self.g.var(source), self.gradients.found[source + GRAD_SUFFIX]
             before = self.body.create_var(
                 name=self.gradients.free_name(f"{part.name}.sum"), shape=like.shape, dtype=like.dtype, type=like.kind
             )
-            found[source] = self._carry(like, before, self.body.emit("sum", X=[before, part]))
+            found.append(self._carry(like, before, self.body.emit("sum", X=[before, part])))
         return found
 
     def _carry(self, source: Variable, before: Variable, after: Variable) -> Variable:
