@@ -57,6 +57,7 @@ def minigraph_stages(count):
     feed = {"x": np.ones((2, WIDTH), "float32")}
     fetch = [loss.name, *(grad.name for _, grad in clipped)]
     timed("first run", lambda: exe.run(twin, feed=feed, fetch_list=fetch, scope=scope))
+    timed("second run", lambda: exe.run(twin, feed=feed, fetch_list=fetch, scope=scope))  # which compiles the plan
     timed("run again", lambda: exe.run(twin, feed=feed, fetch_list=fetch, scope=scope))
     return stages
 
@@ -70,7 +71,9 @@ def deep_network(count):
 
 
 def minigraph_first(count, stages_by_size):
-    return sum(seconds for stage, (seconds, _) in stages_by_size[count].items() if stage != "run again")
+    return sum(
+        seconds for stage, (seconds, _) in stages_by_size[count].items() if stage not in ("second run", "run again")
+    )
 
 
 def weights(count):

@@ -20,7 +20,7 @@ from minigraph.collector import without_collector
 from minigraph.inference import blame
 from minigraph.instructions import DROPPED, NOTHING, RNG, XP, Function, Instruction, Instructions, Operand, assemble
 from minigraph.lowering import Step, Steps
-from minigraph.memory import Layout
+from minigraph.memory import Blocks, Buffers, Layout, place_values
 from minigraph.place import Place
 
 _NUMBERS = itertools.count()
@@ -42,9 +42,9 @@ class Compiled:
         What runs sub-blocks, each with the step that calls it.
     """
 
-    def __init__(self, steps: Steps, place: Place, layout: Layout, timed: bool, jit: bool) -> None:
+    def __init__(self, steps: Steps, place: Place, layout: Layout, timed: bool, jit: bool, blocks: Blocks) -> None:
         self.bodies: list[tuple[Step, Compiled]] = []
-        self.instructions = assemble(steps, place, layout, jit, self._calling(place, jit))
+        self.instructions = assemble(steps, place, layout, jit, self._calling(place, jit, blocks))
         self.state = self.instructions.state_values
         self.replaces = list(steps.replaced_state)
         self.ticks: list[int] | None = [] if timed else None
@@ -106,27 +106,33 @@ class Compiled:
             traceback = traceback.tb_next
         return None
 
-    def _calling(self, place: Place, jit: bool) -> Callable[[Step], Callable[..., Any]]:
+    def _calling(self, place: Place, jit: bool, blocks: Blocks) -> Callable[[Step], Callable[..., Any]]:
         """Gives the function for an operator of control flow, whose sub-block is run like a plan."""
         bodies = self.bodies
 
         def calling(step: Step) -> Callable[..., Any]:
             assert step.body is not None
-            body = generate(step.body, place, jit=jit)
+            layout = place_values(step.body)
+            body = generate(step.body, place, layout, jit=jit, blocks=blocks)
             bodies.append((step, body))
-            return bind_body(step, body)
+            return bind_body(step, body, Buffers(layout), blocks)
 
         return calling
 
 
 def generate(
-    steps: Steps, place: Place, layout: Layout | None = None, timed: bool = False, jit: bool = False
+    steps: Steps,
+    place: Place,
+    layout: Layout | None = None,
+    timed: bool = False,
+    jit: bool = False,
+    blocks: Blocks | None = None,
 ) -> Compiled:
-    """What runs `steps` on `place`, with values at their places in `layout`.
+    """What runs `steps` on `place`, with values at their places in `layout`, those of sub-blocks in some of `blocks`.
 
     If `timed`, it notes when each step ends. With `jit` it calls loops that numba compiles where they are offered.
     """
-    return Compiled(steps, place, layout or Layout(), timed, jit)
+    return Compiled(steps, place, layout or Layout(), timed, jit, blocks or Blocks(place))
 
 
 class _Written:
@@ -242,21 +248,23 @@ def _unpack(names: Sequence[str], source: str) -> list[str]:
     return [f"    {''.join(f'{name}, ' for name in names)} = {source}"] if names else []
 
 
-def bind_body(step: Step, compiled: Compiled) -> Callable[..., Any]:
-    """The kernel of an operator of control flow from the function of its sub-block."""
+def bind_body(step: Step, compiled: Compiled, buffers: Buffers, blocks: Blocks) -> Callable[..., Any]:
+    """The kernel of an operator of control flow from what runs its sub-block, with memory that all runs work in."""
     call, steps = step.call, step.body
     assert call is not None and steps is not None
     shared = fetches_to_copy(steps, call.private)
 
     def kernel(xp: Any, values: Any, *, rng: Any) -> list[Any]:
-        def body(given: Sequence[Any]) -> Sequence[Any]:
-            try:
-                taken, _ = compiled.run(given, (), rng, ())
-            except Exception as error:
-                raise _blame(compiled, error) from error
-            return [value.copy() if copy else value for value, copy in zip(taken, shared, strict=True)]
+        with blocks.lent(buffers) as arrays:
 
-        return _distinct(call.run(body, values, xp))
+            def body(given: Sequence[Any]) -> Sequence[Any]:
+                try:
+                    taken, _ = compiled.run(given, (), rng, arrays)
+                except Exception as error:
+                    raise _blame(compiled, error) from error
+                return [value.copy() if copy else value for value, copy in zip(taken, shared, strict=True)]
+
+            return _distinct(call.run(body, values, xp))
 
     return kernel
 

@@ -85,6 +85,7 @@ def lower(
     passes: Pipeline = LOWERING,
     watch: Callable[[str, Program], None] = lambda stage, program: None,
     jit: bool = False,
+    blocks: Blocks | None = None,
 ) -> Plan:
     """Prune, make shapes concrete, rewrite, schedule and compile `program`.
 
@@ -92,6 +93,8 @@ def lower(
     ----------
     jit : bool
         Compile loops with numba where that is worth it.
+    blocks : Blocks, optional
+        Memory for the runs of sub-blocks.
     watch : callable
         Sees the name of each stage before the passes, and the program after it; the passes have their own hook.
 
@@ -111,7 +114,7 @@ def lower(
     guests = find_guests(steps, partial(_limit, program, private, feed_types, fetch_names))
     hand_out(steps, place, jit)
     layout = place_values(steps, guests)
-    compiled = generate(steps, place, layout, profiler.is_active(place), jit)
+    compiled = generate(steps, place, layout, profiler.is_active(place), jit, blocks)
     replaced = set(compiled.replaces)
     written_over = tuple(name for name in steps.new_state if name not in replaced)
     binding = Binding(steps, compiled.state, place)
@@ -428,7 +431,9 @@ class Executor:
         key = self._key(program, feeds, names)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = lower(program, _types_of(feeds), names, self.place, self.passes, jit=self.jit)
+            plan = self._plans[key] = lower(
+                program, _types_of(feeds), names, self.place, self.passes, jit=self.jit, blocks=self._blocks
+            )
             if len(self._plans) > self.cache_size:
                 _, gone = self._plans.popitem(last=False)
                 self._recall.forget(gone)

@@ -104,10 +104,16 @@ class Instructions:
             for buffer, source in row.copies:
                 registers[buffer][...] = registers[source]
             if row.function is not None:
-                arguments = [_fetch(registers, each) for each in row.arguments]
+                call, _, _, constants = row.function
+                arguments = [
+                    registers[each] if isinstance(each, int) else _fetch(registers, each) for each in row.arguments
+                ]
                 keywords = {word: _fetch(registers, operand) for word, operand in row.keywords.items()}
                 # The result has no name here, so that it is gone when its register is given up.
-                _store(registers, row.target, row.function.call(*arguments, **row.function.constants, **keywords))
+                if isinstance(row.target, int):
+                    registers[row.target] = call(*arguments, **constants, **keywords)
+                else:
+                    _store(registers, row.target, call(*arguments, **constants, **keywords))
             for register in row.released:
                 registers[register] = None
             if ticks is not None:
@@ -216,7 +222,8 @@ class _Assembler:
     # Registers
 
     def _operands(self, values: Iterable[Value | Joined | None]) -> list[Any]:
-        return [self._operand(value) for value in values]
+        known, new = self._register, self._operand
+        return [known[id(value)] if id(value) in known else new(value) for value in values]
 
     def _operand(self, value: Value | Joined | None) -> int:
         register = self._register.get(id(value))

@@ -3,14 +3,16 @@
 A large temporary has a place in the block from the step that writes it to the last one that reads it or a view of it;
 then another may take the place. So in steady state the pages of a run are there already. What the caller gets or the
 scope keeps is not placed, nor what may share memory with something else, nor small values, which NumPy makes quicker
-than it fills them into given arrays.
+than it fills them into given arrays. The rounds of a loop share a block too, in which what goes from round to round has
+no place.
 """
 
 from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -198,6 +200,18 @@ class Blocks:
 
     def give_back(self, block: Any) -> None:
         self._free.append(block)
+
+    @contextmanager
+    def lent(self, buffers: Buffers) -> Iterator[Sequence[Any]]:
+        """Inside, the arrays of a plan's layout in a block that nobody else has."""
+        if not buffers.layout.places:
+            yield ()
+            return
+        block = self.borrow(buffers.layout.size)
+        try:
+            yield buffers.in_block(block)
+        finally:
+            self.give_back(block)
 
 
 class Buffers:
