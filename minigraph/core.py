@@ -4,13 +4,13 @@ from typing import Any
 
 from minigraph.errors import EOFException
 from minigraph.lod_tensor import LoDTensorArray
-from minigraph.place import CPUPlace, CUDAPinnedPlace, CUDAPlace, is_compiled_with_cuda
+from minigraph.place import CPUPlace, CUDAPinnedPlace, CUDAPlace, get_cuda_device_count, is_compiled_with_cuda
 from minigraph.scope import LoDTensor, Scope, SelectedRows
 from minigraph.types import DType, VarKind
 
 __all__ = [
     "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "DType", "EOFException", "LoDTensor", "LoDTensorArray", "Scope",
-    "SelectedRows", "VarDesc", "VarKind", "is_compiled_with_cuda",
+    "SelectedRows", "VarDesc", "VarKind", "get_cuda_device_count", "is_compiled_with_cuda",
 ]  # fmt: skip
 
 

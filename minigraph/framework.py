@@ -1,6 +1,7 @@
 """Names that fluid programs reach through ``fluid.framework``."""
 
 from minigraph.defaults import default_main_program, default_startup_program, program_guard
+from minigraph.dygraph.base import enabled as in_dygraph_mode
 from minigraph.flags import get_flags, set_flags
 from minigraph.fluid_version import require_version
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
@@ -9,6 +10,6 @@ from minigraph.place import cpu_places, cuda_pinned_places, cuda_places, device_
 
 __all__ = [
     "Block", "Operator", "Parameter", "Program", "Variable", "cpu_places", "cuda_pinned_places", "cuda_places",
-    "default_main_program", "default_startup_program", "device_guard", "get_flags", "is_compiled_with_cuda",
-    "name_scope", "program_guard", "require_version", "set_flags",
+    "default_main_program", "default_startup_program", "device_guard", "get_flags", "in_dygraph_mode",
+    "is_compiled_with_cuda", "name_scope", "program_guard", "require_version", "set_flags",
 ]  # fmt: skip

@@ -167,10 +167,15 @@ def _device_count(cupy: Any) -> int:
 
 def is_compiled_with_cuda() -> bool:
     """Whether a `CUDAPlace` can be used on this machine."""
+    return get_cuda_device_count() > 0
+
+
+def get_cuda_device_count() -> int:
+    """How many GPUs this machine has that can be used."""
     try:
-        return _device_count(_import_cupy()) > 0
+        return _device_count(_import_cupy())
     except MissingExtraError:
-        return False
+        return 0
 
 
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:

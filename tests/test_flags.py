@@ -74,6 +74,15 @@ def test_operators_are_made_as_ever_inside_a_device_guard():
             pass
 
 
+def test_what_programs_ask_the_machine_and_the_mode_has_one_answer():
+    assert (
+        (fluid.core.get_cuda_device_count() > 0) == fluid.is_compiled_with_cuda() == fluid.core.is_compiled_with_cuda()
+    )
+    assert not fluid.framework.in_dygraph_mode()
+    with fluid.dygraph.guard():
+        assert fluid.framework.in_dygraph_mode()
+
+
 def test_pinned_memory_needs_a_gpu():
     if fluid.is_compiled_with_cuda():
         assert isinstance(fluid.cuda_pinned_places()[0], fluid.CUDAPinnedPlace)
