@@ -73,18 +73,17 @@ class BackwardPass:
         """Variables that a gradient flows into from outside."""
         self._actual: dict[str, str] = {}
         """Variable -> name of its gradient in the program."""
-        self._constant: dict[str, bool] = {}
-        """Variable -> whether no gradient flows to it, as far as that was asked."""
         self._planned: list[_Planned] = []
         self._parts: dict[str, list[_Part]] = {}
         """Gradient name in the program -> its parts."""
         self._renames: dict[str, int] = {}
         self._ready: set[str] = set()
         """Gradients (in the program's words) that have a value, as far as the walk has come."""
-        self._found: set[str] = set()
-        """Gradients that have had one at any time."""
-        self.grad_to_var: dict[str, Any] = {}
-        self._producer: dict[str, Operator] = {}
+        self._left: set[str] = set()
+        """Gradients that have had one until the walk came to where the variable gets its value."""
+        self._grad_to_var: dict[str, Any] = {}
+        """What callbacks get to see."""
+        self._appended: list[Operator] = []
         self._overwriting = Overwriting(block)
         self._asks_for_inputs = False
 
@@ -104,8 +103,9 @@ class BackwardPass:
         if given:
             self._given.add(var_name)
         self._seeds.add(var_name)
-        self._note_value(grad_name)
-        self.grad_to_var[grad_name] = var_name
+        self._ready.add(grad_name)
+        if self.callbacks:
+            self._grad_to_var[grad_name] = var_name
 
     def _resolve(self, name: str) -> str:
         """The program's name for a name in a rule's spec."""
@@ -125,14 +125,10 @@ class BackwardPass:
 
     def is_no_grad(self, name: str) -> bool:
         """Whether no gradient flows to a variable."""
-        known = self._constant.get(name)
-        if known is None:
-            var = self.block.find_var(name)
-            if var is None:
-                return True
-            is_differentiable = var.tensor_type is not None and var.tensor_type.dtype.is_floating
-            known = self._constant[name] = name in self.no_grad or var.stop_gradient or not is_differentiable
-        return known
+        var = self.block.find_var(name)
+        if var is None or var.stop_gradient or var.tensor_type is None:
+            return True
+        return not var.tensor_type.dtype.is_floating or name in self.no_grad
 
     # The walk
 
@@ -140,20 +136,25 @@ class BackwardPass:
         self._asks_for_inputs = inputs is not None
         path = self._path(targets, inputs)
         self._warn_of_stopped_loops(path, targets)
-        on_path = set(path)
-        # Where variables have several values, every operator may be the end of one.
-        for op in reversed(self.block.ops if self._overwriting.names else path):
-            if op in on_path:
+        if self._overwriting.names:
+            self._walk_over_all(set(path))
+        else:
+            for op in reversed(path):
                 self._differentiate(op)
-            elif self.target is not self.block and is_count(op, self.block):
-                self._plan_counting_back(op)
-            if self._overwriting.names:
-                self._leave(op, is_on_path=op in on_path)
         for grad_name in list(self._parts):
             self._add_up(grad_name)
         with self.program.role_guard(Role.BACKWARD):
             for planned in self._planned:
                 self._append_planned(planned)
+
+    def _walk_over_all(self, path: set[Operator]) -> None:
+        """Where variables have several values, every operator may be the end of one."""
+        for op in reversed(self.block.ops):
+            if op in path:
+                self._differentiate(op)
+            elif self.target is not self.block and is_count(op, self.block):
+                self._plan_counting_back(op)
+            self._leave(op, is_on_path=op in path)
 
     def _path(self, targets: Sequence[Variable], inputs: set[str] | None) -> list[Operator]:
         """The operators to differentiate, in order, once those that have to be are rewritten as others."""
@@ -171,7 +172,6 @@ class BackwardPass:
         if has_chain:
             FuseGlobalNorm().apply(self.program)
         self._overwriting = Overwriting(self.block)
-        self._constant.clear()
         return find()
 
     def _warn_of_stopped_loops(self, path: Sequence[Operator], targets: Sequence[Variable]) -> None:
@@ -305,6 +305,7 @@ class BackwardPass:
                 self._parts[grad] = []
             if not self._parts.get(grad):
                 self._ready.discard(grad)
+                self._left.add(grad)
 
     def _plan_zeros(self, name: str, grad: str, op: Operator) -> None:
         """An output `name` that the targets do not use has gradient zero."""
@@ -313,7 +314,7 @@ class BackwardPass:
         if like is None or like.tensor_type != self.variable(name).tensor_type:
             like = self.variable(name)
         self._planned.append(_Planned("fill_zeros_like", {"X": [like.name]}, {"Out": [grad]}, {}, op.site))
-        self._note_value(grad)
+        self._ready.add(grad)
 
     def _plan_spec(self, spec: OpSpec, forward: Operator) -> None:
         inputs = {slot: [self._resolve(n) for n in names] for slot, names in spec.inputs.items()}
@@ -346,13 +347,9 @@ class BackwardPass:
         self._declare(grad, name)
         return grad
 
-    def _note_value(self, grad: str) -> None:
-        self._ready.add(grad)
-        self._found.add(grad)
-
     def _note_part(self, grad: str, op: _Planned, slot: str, position: int) -> None:
         parts = self._parts.setdefault(grad, [])
-        self._note_value(grad)
+        self._ready.add(grad)
         place = op, slot, position
         if parts and op.type == "write_to_array":
             # It adds to what the array holds already.
@@ -414,7 +411,7 @@ class BackwardPass:
         grad = self._gradient(name)
         self._declare(grad, name)
         self._parts[grad] = [_Part(grad, [])]
-        self._note_value(grad)
+        self._ready.add(grad)
 
     def has_value_before(self, name: str, op: Operator) -> bool:
         """Whether a variable has a value where `op` stands."""
@@ -480,8 +477,7 @@ class BackwardPass:
     def _link(self, op: Operator) -> Operator:
         infer_outputs(op, self.target)
         self.target._link(None, op)
-        for name in op.output_arg_names:
-            self._producer[name] = op
+        self._appended.append(op)
         return op
 
     def _declare(self, grad: str, forward: str) -> None:
@@ -489,28 +485,31 @@ class BackwardPass:
             tensor_type = self.variable(forward).tensor_type
             assert tensor_type is not None
             self.target.declare(grad, tensor_type)
-        self.grad_to_var[grad] = forward
+        if self.callbacks:
+            self._grad_to_var[grad] = forward
 
     def _finish(self, op: Operator) -> None:
-        self.grad_to_var["__current_op_desc__"] = op
+        self._grad_to_var["__current_op_desc__"] = op
         for callback in self.callbacks:
-            callback(block=self.target, context=self.grad_to_var)
+            callback(block=self.target, context=self._grad_to_var)
 
     # Results
 
     def gradient_of(self, var: Variable) -> Variable | None:
         actual = self._actual.get(var.name)
-        return self.target.vars[actual] if actual in self._found else None
+        return self.target.vars[actual] if actual in self._ready or actual in self._left else None
 
     def params_grads(self, params: Sequence[Parameter]) -> ParamsGrads:
-        pairs = []
-        for param in params:
-            grad = self.gradient_of(param)
-            if grad is not None:
-                producer = self._producer[grad.name]
-                producer.role_vars = (param.name, grad.name, *producer.role_vars)
-                pairs.append((param, grad))
+        pairs = [(param, grad) for param in params if (grad := self.gradient_of(param)) is not None]
+        producers = self._producers({grad.name for _, grad in pairs})
+        for param, grad in pairs:
+            producer = producers[grad.name]
+            producer.role_vars = (param.name, grad.name, *producer.role_vars)
         return pairs
+
+    def _producers(self, grads: set[str]) -> dict[str, Operator]:
+        """The operator that completes each of `grads`."""
+        return {name: op for op in self._appended for name in op.output_arg_names if name in grads}
 
 
 def _of(grad: GradName) -> str:

@@ -19,7 +19,7 @@ from minigraph.errors import (
 )
 from minigraph.inference import explain, infer_outputs
 from minigraph.name_scope import current_name_scope
-from minigraph.opdef import definition_of
+from minigraph.opdef import Slot, definition_of
 from minigraph.operator import Operator, Role
 from minigraph.oplist import OpList
 from minigraph.types import TensorType, VarKind, as_dtype
@@ -186,7 +186,7 @@ class Block:
 
         `fields` are those of `Parameter`. `initializer`, when given, appends its operator to this block.
         """
-        dims = tuple(map(_as_dim, shape))
+        dims = _dims(shape)
         if min(dims, default=0) < 0:
             raise ProgramError(
                 f"parameter {name}: every dimension must be known, got {list(shape)}", site=caller_site(),
@@ -396,8 +396,8 @@ class Block:
             definition = definition_of(type)
             return Operator(
                 definition,
-                _bind_slots(type, definition.input_slots, inputs, "input"),
-                _bind_slots(type, definition.output_slots, outputs, "output"),
+                _bind_slots(type, definition.input_slots, definition.required_inputs, inputs, "input"),
+                _bind_slots(type, definition.output_slots, definition.required_outputs, outputs, "output"),
                 definition.convert_attrs(attrs),
                 role, role_vars, namescope, site,
             )  # fmt: skip
@@ -448,7 +448,7 @@ class Block:
 
 
 def _bind_slots(
-    op_type: str, slots: Mapping[str, Any], given: Mapping[str, Names], what: str
+    op_type: str, slots: Mapping[str, Slot], required: Sequence[str], given: Mapping[str, Names], what: str
 ) -> dict[str, tuple[str, ...]]:
     """Names by slot in the definition's order, checked; slots left out or empty are not in the result."""
     for name in given:
@@ -458,16 +458,16 @@ def _bind_slots(
                 hint=suggest(name, slots) or f"It has {', '.join(slots) or 'none'}.",
             )
     bound = {}
-    for name, slot in slots.items():
+    for name in given if len(given) < 2 else slots:
         value = given.get(name)
         names = (value.name,) if isinstance(value, Variable) else _names(value)
-        if not names:
-            if not slot.dispensable and not slot.intermediate:
-                raise OpError(f"{op_type}: {what} {name} is missing", hint=f"Give {what}s={{'{name}': ...}}.")
-            continue
-        if len(names) > 1 and not slot.duplicable:
+        if len(names) > 1 and not slots[name].duplicable:
             raise OpError(f"{op_type}: {what} {name} takes one variable, got {len(names)}: {', '.join(names)}")
-        bound[name] = names
+        if names:
+            bound[name] = names
+    for name in required:
+        if name not in bound:
+            raise OpError(f"{op_type}: {what} {name} is missing", hint=f"Give {what}s={{'{name}': ...}}.")
     return bound
 
 
@@ -482,14 +482,14 @@ def _names(given: Names | None) -> tuple[str, ...]:
     return (name_of(given),)
 
 
-def _as_dim(dim: Any) -> int:
-    return -1 if dim is None else int(dim)
+def _dims(shape: Sequence[int | None]) -> tuple[int, ...]:
+    return tuple([-1 if dim is None else int(dim) for dim in shape])
 
 
 def _tensor_type(name: str, shape: Sequence[int | None] | None, dtype: Any) -> TensorType | None:
     if shape is None:
         return None if dtype is None else TensorType(as_dtype(dtype), ())
-    dims = tuple(map(_as_dim, shape))
+    dims = _dims(shape)
     if min(dims, default=0) < -1:
         raise ProgramError(
             f"{name}: a dimension must be at least 0, or -1 for unknown, got {list(shape)}", site=caller_site()

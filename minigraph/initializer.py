@@ -13,7 +13,6 @@ import numpy as np
 
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Block, Operator, Variable
-from minigraph.types import as_dtype
 
 
 class Initializer:
@@ -170,7 +169,7 @@ def fans(var: Variable) -> tuple[int, int]:
 
 
 def _shape_and_dtype(var: Variable) -> dict[str, Any]:
-    return {"shape": list(var.shape or ()), "dtype": int(as_dtype(var.dtype))}
+    return {"shape": var.shape or (), "dtype": int(var.dtype)}
 
 
 def _seed(seed: int, block: Block) -> int:

@@ -13,6 +13,8 @@ from minigraph.param_attr import ParamAttr, WeightNormParamAttr, as_param_attr
 from minigraph.types import DType, as_dtype
 from minigraph.unique_name import generate
 
+_ZERO, _XAVIER = Constant(0.0), Xavier()
+
 
 class LayerHelper:
     """One call of a layer function.
@@ -105,7 +107,7 @@ class LayerHelper:
                 f"{self.layer_type}: a parameter of {as_dtype(dtype)} has no default start values", site=caller_site(),
                 hint="Give an initializer.",
             )  # fmt: skip
-        return Constant(0.0) if is_bias else Xavier()
+        return _ZERO if is_bias else _XAVIER
 
     def bias(self, x: Variable, attr: Any, dim_start: int = 1) -> Variable:
         """`x` plus a bias over its dimensions from `dim_start` on; `x` itself when `attr` is False."""

@@ -352,7 +352,11 @@ class OpDef:
     output_slots: Mapping[str, Slot] = field(init=False)
     _inferred: dict[Any, dict[str, tuple[Any, ...]]] = field(init=False, repr=False)
     """What was inferred before, by what it was inferred from: programs have many operators on equal types."""
+    _conversions: Mapping[str, tuple[Callable[[Any], Any], Any]] = field(init=False, repr=False)
+    """How each attribute is converted, and its default."""
     _required_attrs: tuple[str, ...] = field(init=False, repr=False)
+    required_inputs: tuple[str, ...] = field(init=False)
+    required_outputs: tuple[str, ...] = field(init=False)
     has_hidden_names: bool = field(init=False)
     """Whether operators may read, write or do what their slots do not say, so that rewrites leave them alone."""
 
@@ -361,6 +365,10 @@ class OpDef:
         object.__setattr__(self, "_inferred", {})
         required = tuple(attr.name for attr in self.attrs.values() if attr.default is REQUIRED)
         object.__setattr__(self, "_required_attrs", required)
+        conversions = {attr.name: (_CONVERTERS[attr.type], attr.default) for attr in self.attrs.values()}
+        object.__setattr__(self, "_conversions", conversions)
+        object.__setattr__(self, "required_inputs", _required(self.inputs))
+        object.__setattr__(self, "required_outputs", _required(self.outputs))
         object.__setattr__(self, "output_slots", {slot.name: slot for slot in self.outputs})
         object.__setattr__(self, "has_hidden_names", bool(self.updates) or SUB_BLOCK in self.attrs or self.has_effect)
 
@@ -374,17 +382,16 @@ class OpDef:
             is not at its default.
         """
         attrs: dict[str, Any] = {}
-        declared = self.attrs
         for name, value in given.items():
-            attr = declared.get(name)
-            if attr is None:
+            if name not in self._conversions:
                 self._check_foreign_attr(name, value)
                 continue
+            convert, default = self._conversions[name]
             try:
-                value = _CONVERTERS[attr.type](value)
+                value = convert(value)
             except (TypeError, ValueError, OverflowError):
-                raise OpError(f"{self.type}: attribute {name} must be {attr.type}, got {value!r}") from None
-            if value != attr.default or attr.default is REQUIRED:
+                raise OpError(f"{self.type}: attribute {name} must be {self.attrs[name].type}, got {value!r}") from None
+            if value != default or default is REQUIRED:
                 attrs[name] = value
         for name in self._required_attrs:
             if name not in attrs:
@@ -463,6 +470,10 @@ class OpDef:
             slot.name: tuple(value) if slot.duplicable else (value,)
             for slot, value in zip(self.outputs, results, strict=True)
         }
+
+
+def _required(slots: Sequence[Slot]) -> tuple[str, ...]:
+    return tuple(slot.name for slot in slots if not slot.dispensable and not slot.intermediate)
 
 
 _MOST_INFERRED = 256
