@@ -9,6 +9,9 @@ from minigraph.initializer import Initializer
 from minigraph.ir import Variable
 from minigraph.regularizer import WeightDecayRegularizer
 
+_RATE = 1.0
+"""The factor on the learning rate unless one is given; then a parameter need not keep it."""
+
 
 class ParamAttr:
     """Name, start values and training of a parameter.
@@ -38,7 +41,7 @@ class ParamAttr:
         self,
         name: str | None = None,
         initializer: Initializer | None = None,
-        learning_rate: float = 1.0,
+        learning_rate: float = _RATE,
         regularizer: WeightDecayRegularizer | None = None,
         trainable: bool = True,
         do_model_average: bool = True,
@@ -57,7 +60,7 @@ class ParamAttr:
     def parameter_fields(self) -> dict[str, Any]:
         """The fields of the `minigraph.ir.Parameter` to make."""
         return {
-            "optimize_attr": {"learning_rate": self.learning_rate},
+            "optimize_attr": None if self.learning_rate is _RATE else {"learning_rate": self.learning_rate},
             "regularizer": self.regularizer,
             "trainable": self.trainable,
             "do_model_average": self.do_model_average,

@@ -202,7 +202,7 @@ class Parameter(Variable):
     """
 
     __slots__ = (
-        "creation", "do_model_average", "gradient_clip", "need_clip", "optimize_attr", "regularizer", "trainable",
+        "_optimize_attr", "creation", "do_model_average", "gradient_clip", "need_clip", "regularizer", "trainable",
     )  # fmt: skip
 
     _creations = itertools.count()
@@ -226,12 +226,22 @@ class Parameter(Variable):
             block, name, tensor_type, persistable=True, stop_gradient=stop_gradient, error_clip=error_clip
         )  # fmt: skip
         self.trainable = trainable
-        self.optimize_attr: dict[str, Any] = dict(optimize_attr or {"learning_rate": 1.0})
+        self._optimize_attr = dict(optimize_attr) if optimize_attr else None
         self.regularizer = regularizer
         self.do_model_average = do_model_average
         self.need_clip = need_clip
         self.gradient_clip = gradient_clip
         self.creation = next(Parameter._creations)
+
+    @property
+    def optimize_attr(self) -> dict[str, Any]:
+        if self._optimize_attr is None:
+            self._optimize_attr = {"learning_rate": 1.0}
+        return self._optimize_attr
+
+    @optimize_attr.setter
+    def optimize_attr(self, value: Mapping[str, Any]) -> None:
+        self._optimize_attr = dict(value)
 
     @property
     def gradient_clip_attr(self) -> Any:
@@ -252,7 +262,9 @@ class Parameter(Variable):
         )  # fmt: skip
         twin._take_fields(self)
         twin._kind, twin.tensor_type = self._kind, self.tensor_type
-        twin.optimize_attr, twin.creation = dict(self.optimize_attr), self.creation
+        twin.creation = self.creation
+        if self._optimize_attr is not None:
+            twin.optimize_attr = self._optimize_attr
         if self.regularizer is not None:
             twin.regularizer = copy.copy(self.regularizer)
         if self.gradient_clip is not None:
