@@ -22,7 +22,7 @@ from minigraph.name_scope import current_name_scope
 from minigraph.opdef import Slot, definition_of
 from minigraph.operator import Operator, Role
 from minigraph.oplist import OpList
-from minigraph.types import TensorType, VarKind, as_dtype
+from minigraph.types import TensorType, VarKind, as_dtype, dense_type
 from minigraph.variable import Parameter, Variable, name_of
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Block:
                 f"parameter {name}: every dimension must be known, got {list(shape)}", site=caller_site(),
                 hint="A parameter cannot depend on the batch size.",
             )  # fmt: skip
-        tensor_type = TensorType(as_dtype(dtype), dims)
+        tensor_type = dense_type(as_dtype(dtype), dims)
         existing = self.vars.get(name)
         if existing is not None:
             if not isinstance(existing, Parameter):
@@ -494,7 +494,7 @@ def _tensor_type(name: str, shape: Sequence[int | None] | None, dtype: Any) -> T
         raise ProgramError(
             f"{name}: a dimension must be at least 0, or -1 for unknown, got {list(shape)}", site=caller_site()
         )
-    return TensorType(as_dtype("float32" if dtype is None else dtype), dims)
+    return dense_type(as_dtype("float32" if dtype is None else dtype), dims)
 
 
 def _refuse_lod(name: str, lod_level: int) -> None:

@@ -35,7 +35,7 @@ class ConstantInitializer(Initializer):
         self.force_cpu = force_cpu
 
     def op_for(self, var: Variable, block: Block) -> tuple[str, dict[str, Any]]:
-        return "fill_constant", {**_shape_and_dtype(var), "value": float(self.value), "force_cpu": self.force_cpu}
+        return "fill_constant", _shape_and_dtype(var, value=float(self.value), force_cpu=self.force_cpu)
 
 
 class UniformInitializer(Initializer):
@@ -168,8 +168,8 @@ def fans(var: Variable) -> tuple[int, int]:
     return shape[1] * window, shape[0] * window
 
 
-def _shape_and_dtype(var: Variable) -> dict[str, Any]:
-    return {"shape": var.shape or (), "dtype": int(var.dtype)}
+def _shape_and_dtype(var: Variable, **more: Any) -> dict[str, Any]:
+    return {"shape": var.shape or (), "dtype": int(var.dtype), **more}
 
 
 def _seed(seed: int, block: Block) -> int:
@@ -177,11 +177,11 @@ def _seed(seed: int, block: Block) -> int:
 
 
 def _uniform(var: Variable, low: float, high: float, seed: int, **more: Any) -> tuple[str, dict[str, Any]]:
-    return "uniform_random", {**_shape_and_dtype(var), "min": low, "max": high, "seed": seed, **more}
+    return "uniform_random", _shape_and_dtype(var, min=low, max=high, seed=seed, **more)
 
 
 def _normal(type_: str, var: Variable, mean: float, std: float, seed: int) -> tuple[str, dict[str, Any]]:
-    return type_, {**_shape_and_dtype(var), "mean": mean, "std": std, "seed": seed}
+    return type_, _shape_and_dtype(var, mean=mean, std=std, seed=seed)
 
 
 def _with_variance(var: Variable, variance: float, uniform: bool, seed: int) -> tuple[str, dict[str, Any]]:

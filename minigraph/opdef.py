@@ -649,7 +649,7 @@ def _list_of(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     def convert_all(values: Any) -> tuple[Any, ...]:
         if isinstance(values, str):
             raise TypeError(values)
-        return tuple(convert(v) for v in values)
+        return tuple([convert(v) for v in values])
 
     return convert_all
 

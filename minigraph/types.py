@@ -6,6 +6,7 @@ A dimension of -1 is unknown until the program runs. There is no rank 0: a scala
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -163,6 +164,12 @@ def parse_type(text: str) -> TensorType:
     """
     dtype, _, dims = text.removesuffix("]").partition("[")
     return TensorType(as_dtype(dtype), tuple(int(dim) for dim in dims.split(",") if dim))
+
+
+@functools.lru_cache(maxsize=4096)
+def dense_type(dtype: DType, shape: tuple[int, ...]) -> TensorType:
+    """The type of a dense tensor; programs have many variables of few types, which share them."""
+    return TensorType(dtype, shape)
 
 
 def require(condition: bool, message: str, hint: str = "") -> None:
