@@ -52,7 +52,6 @@ class Block:
         self.vars: dict[str, Variable] = {}
         self.ops = OpList()
         self._anchor: Operator | None = None
-        self._line: Site | None = None
         self._outer: tuple[int, OuterNames] | None = None
         """What `minigraph.sub_blocks.outer_names` has found, and at which of the changes that blocks do not note."""
         self._is_differentiated = False
@@ -281,7 +280,7 @@ class Block:
         if isinstance(before, int):
             before = self.ops[before] if before != len(self.ops) else None
         # What a pass puts in front of an operator serves that one, and has its line.
-        site = (before.site if before is not None and before is self._anchor else self._line) or caller_site()
+        site = (before.site if before is not None and before is self._anchor else None) or caller_site()
         op = self._make_op(type, inputs or {}, outputs or {}, attrs or {}, site)
         try:
             infer_outputs(op, self)
@@ -365,16 +364,6 @@ class Block:
                 yield
         finally:
             self._anchor = old
-
-    @contextmanager
-    def on_one_line(self) -> Iterator[None]:
-        """Inside, operators have the line of the user that is at work now, without looking for it each time."""
-        old = self._line
-        self._line = old or caller_site()
-        try:
-            yield
-        finally:
-            self._line = old
 
     def _make_op(
         self,

@@ -8,13 +8,18 @@ do. Each type also derives from the built-in exception that a Python programmer 
 from __future__ import annotations
 
 import difflib
+import functools
 import linecache
 import os
 import sys
 import types
 import warnings
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Site(NamedTuple):
@@ -33,6 +38,7 @@ class Site(NamedTuple):
 
 _IS_OURS: dict[str, bool] = {}
 _LAST_SITE = Site("", 0)
+_LINE: ContextVar[Site | None] = ContextVar("line", default=None)
 
 
 def caller_site() -> Site | None:
@@ -41,6 +47,9 @@ def caller_site() -> Site | None:
     What one line makes, one after the other, shares one object.
     """
     global _LAST_SITE
+    known = _LINE.get()
+    if known is not None:
+        return known
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
@@ -54,6 +63,23 @@ def caller_site() -> Site | None:
             return site
         frame = frame.f_back
     return None
+
+
+def on_one_line(function: Callable[P, T]) -> Callable[P, T]:
+    """`function`, inside which `caller_site` is the line that calls it, without looking for that each time.
+
+    For functions that append several operators and call nothing of the user's that stands on lines of its own.
+    """
+
+    @functools.wraps(function)
+    def standing(*args: P.args, **kwargs: P.kwargs) -> T:
+        token = _LINE.set(caller_site())
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _LINE.reset(token)
+
+    return standing
 
 
 def _is_ours(frame: types.FrameType) -> bool:

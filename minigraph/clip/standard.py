@@ -16,7 +16,7 @@ from minigraph.clip.base import (
     emit_for,
     fits_attribute,
 )
-from minigraph.errors import ClipError, caller_site
+from minigraph.errors import ClipError, caller_site, on_one_line
 from minigraph.ir import Block, Parameter, Variable, VarKind
 from minigraph.strategies import printable
 
@@ -58,6 +58,7 @@ class GradientClipByValue(GradientClipBase):
         object.__setattr__(self, "max", upper)
         object.__setattr__(self, "min", lower)
 
+    @on_one_line
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         return [self._emit_one(block, pair) for pair in pairs]
 
@@ -101,6 +102,7 @@ class GradientClipByNorm(GradientClipBase):
         super().__post_init__()
         object.__setattr__(self, "clip_norm", check_threshold(self.clip_norm))
 
+    @on_one_line
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         if fits_attribute(self.clip_norm):
             return [emit_for(block, pair, "clip_by_norm", max_norm=self.clip_norm) for pair in pairs]
@@ -139,12 +141,9 @@ class GradientClipByGlobalNorm(GroupClip):
         super().__post_init__()
         object.__setattr__(self, "clip_norm", check_threshold(self.clip_norm))
 
+    @on_one_line
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         """Fluid's operators; `threshold_first` puts the constant in front, as ``append_gradient_clip_ops`` has it."""
-        with block.on_one_line():
-            return self._emit_chain(block, pairs, threshold_first)
-
-    def _emit_chain(self, block: Block, pairs: ParamsGrads, threshold_first: bool) -> list[Variable]:
         program, role = block.program, block.program.current_role
         threshold = emit_constant(block, self.clip_norm, pairs[0], pairs[0][1].dtype) if threshold_first else None
         squares = []

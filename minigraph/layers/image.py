@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError, caller_site, on_one_line
 from minigraph.initializer import Normal
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating
@@ -94,6 +94,7 @@ def convolution_type(channels: int, filters: int, groups: int | None, use_cudnn:
     return "depthwise_conv2d" if is_depthwise else "conv2d"
 
 
+@on_one_line
 def conv2d(
     input: Variable,
     num_filters: int,
@@ -154,6 +155,7 @@ def conv2d(
     return helper.activation(_with_bias(helper, result, bias_attr, num_filters, data_format), act)
 
 
+@on_one_line
 def conv2d_transpose(
     input: Variable,
     num_filters: int,

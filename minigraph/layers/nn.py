@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError, caller_site, on_one_line
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable
 from minigraph.types import product
 
 
+@on_one_line
 def fc(
     input: Variable | Sequence[Variable],
     size: int,

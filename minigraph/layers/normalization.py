@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError, caller_site, on_one_line
 from minigraph.initializer import Constant
 from minigraph.ir import Parameter, Variable
 from minigraph.layer_helper import LayerHelper, check_floating
@@ -37,6 +37,7 @@ def statistics_dtype(dtype: DType) -> DType:
     return DType.FP32 if dtype is DType.FP16 else dtype
 
 
+@on_one_line
 def batch_norm(
     input: Variable,
     act: str | None = None,
@@ -126,6 +127,7 @@ def _channels(x: Variable, data_layout: str, layer: str = "batch_norm") -> int:
     return channels
 
 
+@on_one_line
 def layer_norm(
     input: Variable,
     scale: bool = True,
@@ -192,6 +194,7 @@ def append_layer_norm(
     return out
 
 
+@on_one_line
 def group_norm(
     input: Variable,
     groups: int,
@@ -241,6 +244,7 @@ def _ones(helper: LayerHelper, shape: list[int], dtype: DType) -> Variable:
     return ones
 
 
+@on_one_line
 def instance_norm(
     input: Variable, epsilon: float = 1e-5, param_attr: Any = None, bias_attr: Any = None, name: str | None = None
 ) -> Variable:
