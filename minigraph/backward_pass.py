@@ -211,22 +211,23 @@ class BackwardPass:
         results = [name for slot, _ in recipe.d_outputs for name in op.outputs.get(slot, (EMPTY,))]
         if not results or EMPTY in results:
             return False
-        wanted = {}
-        for slot, d_slot in recipe.d_inputs:
+        wanted, is_wanted = {}, False
+        for slot, d_slot, is_list in recipe.d_inputs:
             to = [EMPTY if self.is_no_grad(name) else name for name in op.inputs.get(slot, ())]
-            if to.count(EMPTY) < len(to):
+            flows = to.count(EMPTY) < len(to)
+            if flows or (is_list and to):
                 wanted[d_slot] = to
-        incoming = list(map(self._gradient, results)) if wanted else []
+            is_wanted = is_wanted or flows
+        if not recipe.reads_all:
+            self._refuse_to_lose(op, results)
+        incoming = list(map(self._gradient, results)) if is_wanted else []
         if self._ready.isdisjoint(incoming):
-            self._refuse_to_lose(op, ())
             return True
         for grad in incoming:
             self._add_up(grad)
         for name, grad in zip(results, incoming, strict=True):
             if grad not in self._ready:
                 self._plan_zeros(name, grad, op)
-        if not recipe.reads_all:
-            self._refuse_to_lose(op, results)
         inputs = {}
         for slot, is_input in recipe.reads:
             read = (op.inputs if is_input else op.outputs).get(slot)

@@ -136,8 +136,8 @@ class FusedRecipe(NamedTuple):
     """Slots that the gradient reads, and whether each is an input of the forward operator or an output."""
     d_outputs: tuple[tuple[str, str], ...]
     """Output slots whose gradients it reads, and its slots for them."""
-    d_inputs: tuple[tuple[str, str], ...]
-    """Input slots that get a gradient, and its slots for them."""
+    d_inputs: tuple[tuple[str, str, bool], ...]
+    """Input slots that get a gradient, its slots for them, and whether they take lists, where each keeps its place."""
     reads_all: bool
     """Whether there is no other output slot."""
 
@@ -193,7 +193,7 @@ class FusedGrad:
             self.type,
             tuple((slot, slot in forward.input_slots) for slot in self.reads),
             tuple((slot, slot + GRAD_SUFFIX) for slot in self.d_outputs),
-            tuple((slot, slot + GRAD_SUFFIX) for slot in self.to),
+            tuple((slot, slot + GRAD_SUFFIX, forward.input_slots[slot].duplicable) for slot in self.to),
             len(self.d_outputs) == len(forward.outputs),
         )
 
