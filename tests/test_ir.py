@@ -9,6 +9,7 @@ import pytest
 from drawn_programs import PretendClip, any_programs, trained_programs
 from hypothesis import HealthCheck, given, settings
 
+import minigraph as fluid
 from minigraph import unique_name
 from minigraph.defaults import default_main_program, default_startup_program, program_guard
 from minigraph.errors import NotFoundError, OpError, ProgramError, WrongTypeError
@@ -271,6 +272,21 @@ def test_an_operator_remembers_the_users_line():
     block = a_block()
     op = block.append_op("relu", {"X": "x"}, {"Out": "y"})
     assert line_of(op) == 'op = block.append_op("relu", {"X": "x"}, {"Out": "y"})'
+
+
+def test_the_operators_of_a_layer_stand_on_the_line_that_calls_it():
+    main, startup = Program(), Program()
+    with fluid.program_guard(main, startup):
+        x = fluid.data("x", [None, 3])
+        y = fluid.layers.fc(x, 2, act="tanh")
+        with pytest.raises(WrongTypeError) as caught:
+            fluid.layers.fc("y", 2)
+        fluid.layers.relu(y)
+    *layer, relu = main.global_block().ops
+    for op in [*layer, *startup.global_block().ops]:
+        assert line_of(op) == 'y = fluid.layers.fc(x, 2, act="tanh")'
+    assert line_of(caught.value) == 'fluid.layers.fc("y", 2)'
+    assert line_of(relu) == "fluid.layers.relu(y)"
 
 
 def test_what_is_inserted_for_an_operator_has_its_line_and_the_role_asked_for():
