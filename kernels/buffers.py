@@ -32,6 +32,22 @@ def shaped(buffer, shape) -> Any:
     return None if buffer is None else buffer.reshape(shape)
 
 
+def zeros(xp, like, buffer) -> Any:
+    """Zeros in `buffer`, or where there is none in an array like `like`."""
+    if buffer is None:
+        return xp.zeros_like(like)
+    buffer.fill(0)
+    return buffer
+
+
+def none_if_zero(xp, x) -> Any:
+    """None in place of zeros, such as the gradient of what nothing depends on: the products with it need not be made.
+
+    Values on a GPU are not looked at, which would wait for the device.
+    """
+    return None if x is None or (xp is np and not x.any()) else x
+
+
 class Scratch:
     """Arrays for the time of one kernel call, in memory that the thread keeps for later calls.
 

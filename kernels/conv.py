@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.kernels.buffers import Scratch, deliver, unshared
+from minigraph.kernels.buffers import Scratch, deliver, none_if_zero, unshared
 from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sliding import (
@@ -90,6 +90,7 @@ def conv2d_grad_grad(
         "strides": strides, "paddings": paddings, "padding_algorithm": padding_algorithm, "groups": groups,
         "dilations": dilations, "data_format": data_format,
     }  # fmt: skip
+    dd_x, dd_filter = none_if_zero(xp, dd_x), none_if_zero(xp, dd_filter)
     d_x = d_filter = dd_out = None
     if wanted[0]:
         d_x = xp.zeros_like(x)
@@ -104,6 +105,7 @@ def conv2d_grad_grad(
         if dd_filter is not None:
             other = conv2d(xp, x, dd_filter, None, None, **attrs)
             dd_out = other if dd_out is None else xp.add(dd_out, other, out=dd_out)
+        dd_out = xp.zeros_like(d_out) if dd_out is None else dd_out
     return d_x, d_filter, dd_out
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ExecutionError
-from minigraph.kernels.buffers import deliver, shaped, unshared
+from minigraph.kernels.buffers import deliver, shaped, unshared, zeros
 from minigraph.kernels.integer_power import integer_power
 from minigraph.kernels.reduce import add_over, are_rows, sum_of_rows
 from minigraph.kernels.registry import kernel, specialize
@@ -205,9 +205,9 @@ def elementwise_mul_grad_grad(xp, x, y, d_out, dd_x, dd_y, *, axis, wanted, out=
     also_read = [dd for dd in (dd_x, dd_y) if dd is not None]
     d_x, d_y = _gradients(xp, x, over, d_out, there, buffers[:2], to_x, to_y, (x.shape, y.shape), also_read)
     if wanted[0] and d_x is None:
-        d_x = _nothing(xp, x, buffers[0])
+        d_x = zeros(xp, x, buffers[0])
     if wanted[1] and d_y is None:
-        d_y = _nothing(xp, y, buffers[1])
+        d_y = zeros(xp, y, buffers[1])
     return d_x, d_y, deliver(xp, dd_out, buffers[2])
 
 
@@ -217,13 +217,6 @@ def _product_of_flowing(xp, over, x, dd_x, dd_over, out) -> Any:
         return xp.multiply(x, dd_over, out=out)
     product = xp.multiply(dd_x, over, out=out)
     return product if dd_over is None else xp.add(product, x * dd_over, out=product)
-
-
-def _nothing(xp, like, out) -> Any:
-    if out is None:
-        return xp.zeros_like(like)
-    out.fill(0)
-    return out
 
 
 @kernel("elementwise_div_grad_grad")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.kernels.buffers import deliver, shaped, unshared
+from minigraph.kernels.buffers import deliver, none_if_zero, shaped, unshared, zeros
 from minigraph.kernels.registry import kernel, specialize
 
 
@@ -47,20 +47,31 @@ def mul_grad(xp, x, y, d_out, *, x_num_col_dims, y_num_col_dims, wanted, out=Non
 
 
 @kernel("mul_grad_grad")
-def mul_grad_grad(xp, x, y, d_out, dd_x, dd_y, *, x_num_col_dims, y_num_col_dims, wanted):
+def mul_grad_grad(xp, x, y, d_out, dd_x, dd_y, *, x_num_col_dims, y_num_col_dims, wanted, out=None):
     """``dX = dOut @ ddY'``, ``dY = ddX' @ dOut``, ``ddOut = ddX @ Y + X @ ddY``; what is None is zero."""
     dims = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
+    dd_x, dd_y = none_if_zero(xp, dd_x), none_if_zero(xp, dd_y)
+    there = [array for array in (x, y, d_out, dd_x, dd_y) if array is not None]
+    buffers = out or (None, None, None)
+    for_x, for_y, for_out = (unshared(xp, buffer, *there) for buffer in buffers)
     d_x = d_y = dd_out = None
     if wanted[0]:
-        d_x = xp.zeros_like(x) if dd_y is None else mul_grad(xp, x, dd_y, d_out, wanted=(True, False), **dims)[0]
+        if dd_y is None:
+            d_x = zeros(xp, x, for_x)
+        else:
+            d_x, _ = mul_grad(xp, x, dd_y, d_out, wanted=(True, False), out=(for_x, None), **dims)
     if wanted[1]:
-        d_y = xp.zeros_like(y) if dd_x is None else mul_grad(xp, dd_x, y, d_out, wanted=(False, True), **dims)[1]
-    if wanted[2]:
-        dd_out = None if dd_x is None else mul(xp, dd_x, y, **dims)
+        if dd_x is None:
+            d_y = zeros(xp, y, for_y)
+        else:
+            _, d_y = mul_grad(xp, dd_x, y, d_out, wanted=(False, True), out=(None, for_y), **dims)
+    if wanted[2] and dd_x is not None:
+        dd_out = mul(xp, dd_x, y, out=for_out, **dims)
         if dd_y is not None:
-            other = mul(xp, x, dd_y, **dims)
-            dd_out = other if dd_out is None else xp.add(dd_out, other, out=dd_out)
-    return d_x, d_y, dd_out
+            dd_out = xp.add(dd_out, mul(xp, x, dd_y, **dims), out=dd_out)
+    elif wanted[2]:
+        dd_out = zeros(xp, d_out, for_out) if dd_y is None else mul(xp, x, dd_y, out=for_out, **dims)
+    return tuple(deliver(xp, result, buffer) for result, buffer in zip((d_x, d_y, dd_out), buffers, strict=True))
 
 
 @kernel("matmul")
