@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from op_samples import SAMPLES
-from test_ops import assert_same_bits, each, with_gradients
+from test_ops import Built, assert_same_bits, each, with_gradients
 
 import minigraph as fluid
 from minigraph import clip, layers, optimizer
@@ -16,6 +16,7 @@ from minigraph.errors import ExecutionError, NotFoundError, OpError, ProgramErro
 from minigraph.initializer import NumpyArrayInitializer
 from minigraph.param_attr import ParamAttr
 from minigraph.regularizer import L1Decay, L2Decay
+from minigraph.second_order import RULES
 
 
 def random(*shape, seed=0):
@@ -58,7 +59,9 @@ def test_an_operator_and_its_gradient_give_the_bits_they_give_in_a_program(sampl
     for dtype in sample.dtypes:
         built = with_gradients(sample, dtype)
         expected = built.run()
-        tensors = replay(built.program.global_block().ops[0], built.feed)
+        if sample.op in RULES:  # which was rewritten to be differentiated
+            expected |= Built(sample, dtype).run()
+        tensors = replay(built.op, built.feed)
         for name, array in expected.items():
             if name in tensors:
                 assert_same_bits(tensors[name].numpy(), array)

@@ -162,7 +162,7 @@ def shared_places(call):
     choices = []
     for slot, expected in zip(call.op.definition.outputs, call.expected, strict=True):
         # Fluid's SquaredAccumOut belongs to SquaredAccumulator.
-        base = slot.name.removesuffix("Out") if slot.name.endswith("Out") else ""
+        base = slot.name.removesuffix("Out") if slot.name.endswith("Out") and slot.name != "DDOut" else ""
         own = next((names for name, names in call.op.inputs.items() if base and name.startswith(base)), None)
         if expected is None:
             choices.append([None])

@@ -48,7 +48,7 @@ class Built:
         for slot in definition.outputs:
             count = sample.outputs.get(slot.name, several if slot.duplicable else 0 if slot.dispensable else 1)
             outputs[slot.name] = [block.create_var(name=f"{slot.name}_out_{i}") for i in range(count)]
-        block.append_op(sample.op, inputs, outputs, sample.attrs)
+        self.op = block.append_op(sample.op, inputs, outputs, sample.attrs)
         self.outputs = [var for slot in outputs.values() for var in slot]
         self.gradients = []
         if cotangents is not None:
