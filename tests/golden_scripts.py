@@ -8,6 +8,7 @@ written for Python 3.7, and the tests hand it minigraph instead.
 
 import json
 import sys
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -462,6 +463,76 @@ def attention(fluid):
         losses.append(found[0])
         outs.append(found[1])
     return {"losses": losses, "outs": outs}
+
+
+@script
+def training_and_deployment(fluid):
+    """A schedule with a warm-up, smoothed labels, averages; saving, going on, and a model for inference."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        img = fluid.layers.data(name="img", shape=[1, 8, 8], dtype="float32")
+        label = fluid.layers.data(name="label", shape=[1], dtype="int64")
+        hidden = fluid.layers.batch_norm(fluid.layers.dropout(fluid.layers.conv2d(img, 4, 3, act="relu"), 0.0))
+        pred = fluid.layers.fc([fluid.layers.pool2d(hidden, 2, "max", 2)], size=10, act="softmax")
+        smooth = fluid.layers.label_smooth(fluid.layers.one_hot(label, 10), epsilon=0.1)
+        loss = fluid.layers.mean(fluid.layers.cross_entropy(pred, smooth, soft_label=True))
+        acc1, acc5 = fluid.layers.accuracy(pred, label, k=1), fluid.layers.accuracy(input=pred, label=label, k=5)
+        test = main.clone(for_test=True)
+        rate = fluid.layers.linear_lr_warmup(fluid.layers.cosine_decay(0.1, 2, 3), 2, 0.0, 0.1)
+        regularizer = fluid.regularizer.L2DecayRegularizer(1e-4)
+        fluid.optimizer.Momentum(rate, 0.9, regularization=regularizer).minimize(loss)
+        average = fluid.optimizer.ExponentialMovingAverage(0.9)
+        average.update()
+    exe = begin(fluid, main, startup)
+    rows, metric = pictures(40, 1, 8, 10), fluid.metrics.Accuracy()
+    feeder = fluid.DataFeeder(feed_list=["img", "label"], place=fluid.CPUPlace(), program=main)
+    found = {"steps": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for step in range(5):
+            feed = feeder.feed(rows[8 * step : 8 * step + 8])
+            values = exe.run(main, feed=feed, fetch_list=[loss, acc1, acc5, rate])
+            found["steps"].append(np.concatenate(values))
+            metric.update(value=values[1], weight=8)
+            if step == 2:
+                fluid.io.save_persistables(exe, folder + "/kept", main)
+        found["metric"] = float(np.asarray(metric.eval()).ravel()[0])
+        with average.apply(exe):
+            found["averaged"] = exe.run(test, feed=feeder.feed(rows[:4]), fetch_list=[pred.name])[0]
+        fluid.io.load_persistables(exe, folder + "/kept", main)
+        found["again"] = exe.run(main, feed=feeder.feed(rows[24:32]), fetch_list=[loss])[0]
+        fluid.io.save_inference_model(folder + "/model", ["img"], [pred], exe, main, "model", "params")
+        with fluid.scope_guard(fluid.Scope()):
+            program, names, targets = fluid.io.load_inference_model(folder + "/model", exe, "model", "params")
+            images = np.stack([image for image, _ in rows[:3]])
+            found["inferred"] = exe.run(program, feed={names[0]: images}, fetch_list=targets)[0]
+    return found
+
+
+@script
+def many_layers(fluid):
+    """Layers of every kind in one model, which is clipped as a whole."""
+    layers = fluid.layers
+    x = layers.data("x", [4], dtype="float32")
+    words = layers.embedding(layers.data("ids", [5, 1], dtype="int64"), size=[20, 6], padding_idx=0)
+    hidden = layers.layer_norm(layers.fc(input=[x, layers.reduce_mean(words, dim=1)], size=8, act="tanh"))
+    pair = layers.transpose(layers.stack(layers.split(hidden, 2, dim=-1), axis=1), [0, 2, 1])
+    likeness = layers.softmax(layers.matmul(pair, pair, transpose_y=True, alpha=0.5))
+    flat = layers.reshape(likeness, [-1, 16])
+    flat = layers.elementwise_add(flat, layers.create_parameter([16], "float32", name="shift", is_bias=True))
+    flat = layers.clip(layers.l2_normalize(flat, axis=1), -0.5, 0.5)
+    twice = layers.reduce_sum(layers.expand(layers.unsqueeze(flat, [1]), [1, 2, 1]), dim=[1])
+    top, places = layers.topk(twice, 3)
+    target = layers.reduce_sum(x, dim=1, keep_dim=True)
+    loss = layers.mean(layers.huber_loss(layers.fc(twice, 1), target, 1.0))
+    fluid.clip.set_gradient_clip(fluid.clip.GradientClipByGlobalNorm(0.7))
+    fluid.optimizer.AdamaxOptimizer(0.02).minimize(loss)
+    exe, state = begin(fluid), np.random.RandomState(3)
+    found = {"losses": [], "top": [], "places": []}
+    for _ in range(4):
+        feed = {"x": state.rand(6, 4).astype("float32"), "ids": state.randint(0, 20, (6, 5, 1)).astype("int64")}
+        for key, value in zip(("losses", "top", "places"), exe.run(feed=feed, fetch_list=[loss, top, places])):
+            found[key].append(value)
+    return found
 
 
 @script
