@@ -146,6 +146,13 @@ def test_scratch_arrays_do_not_overlap_and_are_aligned():
     assert again._block is Scratch._blocks.block  # the block has grown and is used again
 
 
+def test_what_is_made_of_other_kernels_has_a_block_of_its_own():
+    around = Scratch(np, around=True).zeros((1000,), "float32")
+    Scratch(np).empty((1000,), "float32").fill(7)
+    assert not around.any()
+    assert Scratch(np, around=True).empty((10,), "float32").ctypes.data == around.ctypes.data  # and keeps it
+
+
 POOL = {
     "pooling_type": "max", "ksize": [2, 2], "global_pooling": False, "strides": [2, 2], "paddings": [0, 0],
     "exclusive": True, "adaptive": False, "ceil_mode": False,

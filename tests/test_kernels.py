@@ -23,7 +23,7 @@ from minigraph.kernels.clip import clip_by_global_norm, clip_by_norm, clip_by_no
 from minigraph.kernels.elementwise import elementwise_div, elementwise_max, elementwise_min
 from minigraph.kernels.metric import accuracy, top_k
 from minigraph.kernels.optimizer import sgd
-from minigraph.kernels.reduce import add_over, mean, reduce_max, reduce_min, sum_of_squares
+from minigraph.kernels.reduce import add_over, mean, reduce_max, reduce_min, sum_of_rows, sum_of_squares
 from minigraph.kernels.reduce import sum as sum_kernel
 from minigraph.lowering import attrs_for_kernel, has_rows, wanted_outputs
 from minigraph.place import CPUPlace
@@ -426,6 +426,39 @@ def test_many_rows_are_added_as_exactly_as_a_long_row(shape):
     kept = add_over(np, x, axes, keepdims=True, divisor=rows)
     assert kept.shape == (1,) * len(axes) + shape[-1:]
     assert np.allclose(kept, 0.1, rtol=2e-6, atol=0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "shape", [(0, 5), (5, 0), (2000, 0), (1, 1), (7, 1), (1, 9), (128, 10), (1023, 6), (1024, 6), (3001, 130)]
+)
+def test_rows_are_added_within_a_few_roundings_whatever_their_layout(shape, dtype):
+    x = np.random.default_rng(8).lognormal(0, 2, shape).astype(dtype)
+    exact = np.array([math.fsum(column) for column in x.T.tolist()])
+    for rows in (x, np.asfortranarray(x)):
+        found, out = sum_of_rows(rows), np.full(shape[1], 7, dtype)
+        assert (found.shape, found.dtype) == ((shape[1],), np.dtype(dtype))
+        assert (np.abs(found - exact) <= 30 * np.finfo(dtype).eps * exact).all()
+        assert sum_of_rows(rows, out) is out
+        assert out.tobytes() == found.tobytes()
+
+
+@pytest.mark.parametrize("factor", [None, (1.0, 1.0, 8.0), (1.0, 1.0, 0.5)])
+def test_a_long_vector_is_updated_in_pieces_with_the_bits_of_one(factor):
+    rng, count = np.random.default_rng(9), 300_001
+    param, grad, moment1 = (rng.standard_normal(count).astype("float32") for _ in range(3))
+    moment2, power = rng.random(count).astype("float32"), np.array([0.5], "float32")
+    rate, attrs = np.array([0.01], "float32"), {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8}
+    shrunk = grad * np.float32(1 / 8) if factor == (1.0, 1.0, 8.0) else grad
+    adam = find_kernel("adam", "cpu").function
+    expected = adam(np, param, shrunk, rate, moment1, moment2, power, power, None, None, None, **attrs)
+    state = [[x.copy()] for x in (param, moment1, moment2, power, power)]
+    find_kernel("merged_adam", "cpu").function(
+        np, state[0], [grad], rate, *state[1:], None, None, None, None if factor is None else np.array(factor),
+        sizes=(count,), out=tuple(state), **attrs,
+    )  # fmt: skip
+    for (found,), value in zip(state, expected, strict=True):
+        assert found.tobytes() == value.tobytes()
 
 
 def test_float16_is_summed_in_float32():
