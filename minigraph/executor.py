@@ -388,9 +388,13 @@ class Executor:
         if plan.compiled.ticks is not None:
             profiler.note(program, plan.steps.steps, plan.compiled.ticks, self.place)
         # Only now that all has succeeded does the scope change.
+        before, given = scope.changes.count, {}
         for name, value, copy in zip(plan.compiled.replaces, new_state, plan.state_must_copy, strict=True):
             holder = scope.var(name)
-            holder.value, holder.place = (value.copy() if copy else value), self.place
+            given[name] = holder.value = value.copy() if copy else value
+            holder.place = self.place
+        if given:
+            plan.binding.follow(scope, before, given)
         scope.note_written(plan.written_over)
         return _own(fetched, plan.must_copy, [*feeds.values(), *state, *new_state])
 
