@@ -99,6 +99,100 @@ def by_jax(grads):
     return lambda: jax.block_until_ready(clip(arrays))
 
 
+# The same gradients clipped where they are, in the engine's memory. The threshold shrinks from call to call, so that
+# there is something to scale in each.
+
+SHRINKS = 0.999
+
+
+def memory_makers(shapes):
+    grads = gradients(shapes)
+    engines = {
+        "minigraph": partial(memory_by_minigraph, grads, jit=False),
+        "minigraph+jit": partial(memory_by_minigraph, grads, jit=True),
+        "numpy": partial(memory_by_numpy, grads),
+        "torch": partial(memory_by_torch, grads),
+        "jax": partial(memory_by_jax, grads),
+    }
+    return engines
+
+
+def memory_by_minigraph(grads, jit):
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        block = main.global_block()
+        bound = block.create_var("bound", [1], "float32", persistable=True)
+        kept = [block.create_var(f"g{i}", list(g.shape), "float32", persistable=True) for i, g in enumerate(grads)]
+        clipped = [block.create_var(f"c{i}", list(g.shape), "float32") for i, g in enumerate(grads)]
+        norm = block.create_var("norm", [1], "float32")
+        block.append_op("clip_by_global_norm", {"X": kept, "ClipNorm": bound}, {"Out": clipped, "Norm": norm})
+        for new, old in zip(clipped, kept, strict=True):
+            fluid.layers.assign(new, output=old)
+        fluid.layers.assign(fluid.layers.scale(bound, SHRINKS), output=bound)
+    exe, scope = fluid.Executor(fluid.CPUPlace(), jit=jit), fluid.Scope()
+    scope.var("bound").get_tensor().set(np.array([MAX_NORM], "float32"), fluid.CPUPlace())
+    for i, grad in enumerate(grads):
+        scope.var(f"g{i}").get_tensor().set(grad, fluid.CPUPlace())
+
+    def step():
+        exe.run(main, scope=scope)
+        return np.array(scope.find_var("g0").get_tensor())
+
+    return step
+
+
+def memory_by_numpy(grads):
+    grads, bound = [grad.copy() for grad in grads], MAX_NORM
+
+    def step():
+        nonlocal bound
+        norm = np.sqrt(sum(float(np.vdot(grad, grad)) for grad in grads))
+        if norm > bound:
+            factor = np.float32(bound / norm)
+            for grad in grads:
+                grad *= factor
+        bound *= SHRINKS
+        return grads[0].copy()
+
+    return step
+
+
+def memory_by_torch(grads):
+    import torch
+
+    params, bound = [torch.zeros(grad.shape, requires_grad=True) for grad in grads], MAX_NORM
+    for param, grad in zip(params, grads, strict=True):
+        param.grad = torch.from_numpy(grad.copy())
+
+    def step():
+        nonlocal bound
+        torch.nn.utils.clip_grad_norm_(params, bound, foreach=True)
+        bound *= SHRINKS
+        return params[0].grad.numpy().copy()
+
+    return step
+
+
+def memory_by_jax(grads):
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    arrays, bound = [jnp.array(grad) for grad in grads], jnp.float32(MAX_NORM)
+
+    @partial(jax.jit, donate_argnums=(0, 1))
+    def clip(grads, bound):
+        factor = jnp.minimum(bound / optax.global_norm(grads), 1)
+        return [grad * factor for grad in grads], bound * SHRINKS
+
+    def step():
+        nonlocal arrays, bound
+        arrays, bound = clip(arrays, bound)
+        return np.array(arrays[0])
+
+    return step
+
+
 def update_makers(shapes):
     """The same gradients clipped and subtracted from parameters, all of which stay in the engine's memory."""
     grads = gradients(shapes)

@@ -87,6 +87,14 @@ def clip_alone(settings):
         measuring.compare(f"(f) clip by global norm: {what}", clip_alone.makers(shapes), settings)
 
 
+def clip_in_memory(settings):
+    import clip_alone
+    import measuring
+
+    for what, shapes in clip_alone.SETS.items():
+        measuring.compare(f"(f) clip alone, in memory: {what}", clip_alone.memory_makers(shapes), settings)
+
+
 def clip_update(settings):
     import clip_alone
     import measuring
@@ -152,6 +160,7 @@ WORKLOADS = {
     "rnn": recurrent_step,
     "lenet": lenet_step,
     "clip": clip_alone,
+    "clip-memory": clip_in_memory,
     "clip-update": clip_update,
     "chain": chain,
     "build": build,

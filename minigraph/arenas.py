@@ -31,6 +31,9 @@ def form_arenas(steps: Steps) -> None:
         if step.kernel.joins == "all" and step.in_place:
             builder.join_all(step)
     for step in steps.steps:
+        if step.kernel.joins == "short" and step.in_place:
+            builder.enter_state(step)
+    for step in steps.steps:
         if step.op.type == "concat":
             builder.join_for_concat(step)
         elif step.op.type == "split":
@@ -86,7 +89,13 @@ class _Builder:
         vectors = {i: self._join(values) for i, values in lists.items()}
         step.joined.update({i: [vector] for i, vector in vectors.items()})
         of_state = {id(vector.parts[0]): vector for vector in vectors.values()}
-        step.targets = [of_state[id(slot[0].storage)] if slot and slot[0] else None for slot in step.outputs]
+        step.targets = [[of_state[id(slot[0].storage)]] if slot and slot[0] else [] for slot in step.outputs]
+
+    def enter_state(self, step: Step) -> None:
+        """Let the state that a joint clip writes over lie side by side."""
+        values = _given(step.inputs[0])
+        if len(values) > 1 and self._can_join(values) and values[0].origin == "state":
+            self._enter(values)
 
     def join_short(self, step: Step) -> None:
         """Let a norm have vectors for the runs of short arrays that it would join itself."""
@@ -99,6 +108,8 @@ class _Builder:
                 found.extend([self._join(run)] if joins else run)
             if len(found) < len(values):
                 step.joined[i] = found
+                if step.in_place:  # its first output has the memory of its first input
+                    step.targets = [[each for each in found if each is not None], *[[] for _ in step.outputs[1:]]]
 
     def join_for_concat(self, step: Step) -> None:
         """Let what a step joins lie side by side, if nobody outside sees the whole."""

@@ -26,6 +26,7 @@ from minigraph.passes import (
     ShrinkInUpdate,
     TransposeIntoMatmul,
     TransposeOnce,
+    WriteWhereAssigned,
 )
 from minigraph.place import Place
 from minigraph.scope import Scope
@@ -63,14 +64,16 @@ _PASSES: dict[str, Pass] = {
 }
 """In the order in which they run."""
 
+_LAST: dict[str, Pass] = {"write_where_assigned": WriteWhereAssigned(), "fuse_elementwise": FuseElementwise()}
+"""Behind the removal of what nobody reads."""
+
 _OFF = frozenset({"transpose_into_matmul", "fuse_softmax_cross_entropy"})
 _ROUND_OTHERWISE = (
     "fuse_softmax_cross_entropy", "merge_matmuls", "merge_column_sums", "merge_products", "transpose_once",
 )  # fmt: skip
 
 _SWITCHES = {
-    **{name: name not in _OFF for name in _PASSES},
-    "fuse_elementwise": True,
+    **{name: name not in _OFF for name in (*_PASSES, *_LAST)},
     "enable_auto_fusion": False,
     "exact": False,
     "jit": True,
@@ -121,9 +124,9 @@ class BuildStrategy:
     Attributes
     ----------
     fold_constants, clean_up, share_common_subexpressions, merge_updates, shrink_in_update : bool
-    fuse_mean_loss, free_addends, fuse_elementwise : bool
+    fuse_mean_loss, free_addends, write_where_assigned, fuse_elementwise : bool
         Run `FoldConstants`, `CleanUp`, `ShareCommonSubexpressions`, `MergeUpdates`, `ShrinkInUpdate`, `FuseMeanLoss`,
-        `FreeAddends`, `FuseElementwise`; True by default. They keep every bit.
+        `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`; True by default. They keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
     merge_matmuls, merge_column_sums, merge_products, transpose_once : bool
@@ -164,7 +167,7 @@ class BuildStrategy:
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
     ['FuseGlobalNorm', 'CleanUp', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'MergeMatmuls',
      'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss',
-     'FreeAddends', 'RemoveDeadOps', 'FuseElementwise']
+     'FreeAddends', 'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise']
     """
 
     enable_auto_fusion: bool
@@ -210,7 +213,7 @@ class BuildStrategy:
         ]
         if self.exact:
             wanted = [name for name in wanted if name not in _ROUND_OTHERWISE]
-        last = [FuseElementwise()] if self.fuse_elementwise else []
+        last = [each for name, each in _LAST.items() if getattr(self, name)]
         return Pipeline((FuseGlobalNorm(), *(_PASSES[name] for name in wanted), RemoveDeadOps(), *last))
 
     def __repr__(self) -> str:

@@ -262,8 +262,10 @@ class _Assembler:
     def _written_to(self, step: Step, slot: int) -> Operand:
         """The state that an output takes over: an array, a list of them, or one vector in a list."""
         if step.targets is not None:
-            return [self._operand(step.targets[slot])]
+            return self._operands(step.targets[slot]) if step.targets[slot] else NOTHING
         storage = [value.storage for value in step.outputs[slot] if value is not None]
+        if not storage:
+            return NOTHING
         return self._operands(storage) if step.op.definition.outputs[slot].duplicable else self._operand(storage[0])
 
     def _target(self, step: Step) -> Operand:

@@ -72,8 +72,8 @@ class Step:
     """By position of an input, the list that the kernel gets where a vector stands for some of the values."""
     is_free: bool = False
     """What it joins or splits is in its places already."""
-    targets: list[Joined | None] | None = None
-    """By slot, the vectors that are written in place of the values, where a kernel gets all its lists as vectors."""
+    targets: list[list[Value | Joined]] | None = None
+    """By slot, what is written in place of the values, where a kernel gets vectors for its lists."""
     handed: Callable[..., Any] | None = None
     """What stands in for the kernel because all results go to the caller, see `minigraph.handing`."""
     call: Call | None = None
@@ -404,8 +404,10 @@ def _update_in_place(steps: Steps) -> None:
         for value in step.values_read():
             if id(value.root) in last_read:
                 last_read[id(value.root)] = index
+    written = {id(value) for _, step, _ in updates for value in step.values_written()}  # perhaps views of the old
     for value in (*steps.fetches, *steps.new_state.values()):
-        last_read[id(value.root)] = len(steps.steps)
+        if id(value) not in written:
+            last_read[id(value.root)] = len(steps.steps)
     for index, step, replaced in updates:
         step.in_place = all([last_read[id(old)] == index for old in replaced.values()])
         if step.in_place:

@@ -24,19 +24,20 @@ from minigraph.passes.recompute import Recompute
 from minigraph.passes.shrink_in_update import ShrinkInUpdate
 from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
 from minigraph.passes.transpose_once import TransposeOnce
+from minigraph.passes.write_where_assigned import WriteWhereAssigned
 
 LEGALIZE = Pipeline((FuseGlobalNorm(), RemoveDeadOps()))
 EXACT = Pipeline(
     (
         FuseGlobalNorm(), FoldConstants(), CleanUp(), ShareCommonSubexpressions(), MergeUpdates(), ShrinkInUpdate(),
-        FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), FuseElementwise(),
+        FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
     )
 )  # fmt: skip
 LOWERING = Pipeline(
     (
         FuseGlobalNorm(), FoldConstants(), CleanUp(), ShareCommonSubexpressions(), MergeMatmuls(), MergeColumnSums(),
         MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(),
-        RemoveDeadOps(), FuseElementwise(),
+        RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
     )
 )  # fmt: skip
 
@@ -64,4 +65,5 @@ __all__ = [
     "ShrinkInUpdate",
     "TransposeIntoMatmul",
     "TransposeOnce",
+    "WriteWhereAssigned",
 ]

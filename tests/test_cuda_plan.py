@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from host_cuda import launches, needs_compiler
 from test_arenas import CLIPS, OPTIMIZERS, Network
+from test_pass_write_where_assigned import CLIPS as IN_SCOPE
+from test_pass_write_where_assigned import SHAPES, Gradients
 
 import minigraph as fluid
 from minigraph.place import CUDAPlace
@@ -70,6 +72,15 @@ def test_training_on_a_gpu_agrees_with_the_processor(optimizer, clip, dtype, cud
     expected = trained(network, fluid.Executor(jit=False), start)
     for name, value in expected.items():  # products of matrices round otherwise there
         np.testing.assert_allclose(found[name], value, rtol=2e-3, atol=1e-4, err_msg=str(name))
+
+
+@needs_compiler
+@pytest.mark.parametrize("clip", IN_SCOPE)
+def test_gradients_of_the_scope_are_clipped_as_on_the_processor(clip, host_cuda):
+    gradients = Gradients(SHAPES, IN_SCOPE[clip])
+    found, expected = gradients.run(fluid.Executor(CUDAPlace(0))), gradients.run(fluid.Executor(jit=False))
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(np.frombuffer(a, "float32"), np.frombuffer(b, "float32"), rtol=2e-6)
 
 
 @needs_compiler
