@@ -302,9 +302,9 @@ class Block:
         op._block = self
         self._changed()
 
-    def append_copies(self, ops: Iterable[Operator]) -> None:
-        """Add copies of the operators of another block at the end."""
-        copies = [op._copy() for op in ops]
+    def append_copies(self, ops: Iterable[Operator], private: bool = False) -> None:
+        """Add copies of the operators of another block at the end; `private` ones, which no user sees, may share."""
+        copies = [op._twin() if private else op._copy() for op in ops]
         for op in copies:
             op._block = self
         self.ops.extend(copies)

@@ -202,7 +202,7 @@ class _Writer:
 
     def _call(self, row: Instruction, function: Function) -> str:
         words = [*map(self._text, row.arguments), *self._literals(function.constants)]
-        words += [f"{word}={self._text(operand)}" for word, operand in row.keywords.items()]
+        words += [f"{word}={self._text(operand)}" for word, operand in (row.keywords or {}).items()]
         call = f"{self._name(function)}({', '.join(words)})"
         if row.target is None:
             return call

@@ -35,21 +35,21 @@ class Function(NamedTuple):
     """Keywords that are the same in every run."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Instruction:
     """What happens for one step."""
 
     step: Step
-    copies: list[tuple[int, int]] = field(default_factory=list)
+    copies: Sequence[tuple[int, int]] = ()
     """What is copied before: to a buffer, from a register."""
     function: Function | None = None
     """None if there is nothing else to do."""
-    arguments: list[Operand] = field(default_factory=list)
-    keywords: dict[str, Operand] = field(default_factory=dict)
+    arguments: Sequence[Operand] = ()
+    keywords: dict[str, Operand] | None = None
     """Beside the constants."""
     target: Operand | None = None
     """None if all results go to the memory of arguments."""
-    released: list[int] = field(default_factory=list)
+    released: Sequence[int] = ()
 
 
 @dataclass(eq=False)
@@ -108,12 +108,15 @@ class Instructions:
                 arguments = [
                     registers[each] if isinstance(each, int) else _fetch(registers, each) for each in row.arguments
                 ]
-                keywords = {word: _fetch(registers, operand) for word, operand in row.keywords.items()}
+                keywords = constants
+                if row.keywords:
+                    found = {word: _fetch(registers, operand) for word, operand in row.keywords.items()}
+                    keywords = {**constants, **found}
                 # The result has no name here, so that it is gone when its register is given up.
                 if isinstance(row.target, int):
-                    registers[row.target] = call(*arguments, **constants, **keywords)
+                    registers[row.target] = call(*arguments, **keywords)
                 else:
-                    _store(registers, row.target, call(*arguments, **constants, **keywords))
+                    _store(registers, row.target, call(*arguments, **keywords))
             for register in row.released:
                 registers[register] = None
             if ticks is not None:
@@ -197,26 +200,30 @@ class _Assembler:
         return Instructions(rows, len(self.layout.places), self.values, feeds, state, fetches, new_state)
 
     def _row(self, step: Step, copied: Sequence[Value], released: Sequence[Value]) -> Instruction:
-        row = Instruction(step, [(self._buffer(value), self._operand(value)) for value in copied])
+        row = Instruction(step)
+        if copied:
+            row.copies = [(self._buffer(value), self._operand(value)) for value in copied]
         if not step.is_free:
             row.function = function = self._function(step)
-            joined = step.joined
-            row.arguments = [
-                self._operands(entry) if isinstance(entry, list) else self._operand(entry)
-                for entry in ([joined.get(i, entry) for i, entry in enumerate(step.inputs)] if joined else step.inputs)
+            entries = [step.joined.get(i, entry) for i, entry in enumerate(step.inputs)] if step.joined else step.inputs
+            row.arguments = arguments = [
+                self._operands(entry) if isinstance(entry, list) else self._operand(entry) for entry in entries
             ]
+            keywords: dict[str, Operand] = {}
             if function.takes_xp:
-                row.arguments.insert(0, XP)
+                arguments.insert(0, XP)
                 if step.kernel.takes_rng:
-                    row.keywords["rng"] = RNG
+                    keywords["rng"] = RNG
             out = self._out(step) if step.in_place or self.layout.places else None
             if out is not None:
-                row.keywords["out"] = out
+                keywords["out"] = out
+            row.keywords = keywords or None
             if not step.in_place:
                 row.target = self._target(step)
-        registers = [self._register.get(id(value), 0) for value in released]
-        # What never had a register of its own is nothing to give up.
-        row.released = [register for register in registers if register >= self._first]
+        if released:
+            registers = [self._register.get(id(value), 0) for value in released]
+            # What never had a register of its own is nothing to give up.
+            row.released = [register for register in registers if register >= self._first]
         return row
 
     # Registers

@@ -154,7 +154,7 @@ def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str
     target.vars = {name: var._copy_to(target) for name, var in block.vars.items() if name in names}
     if program.num_blocks > 1:
         copy_blocks(reachable_blocks(kept), private)
-    target.append_copies(kept)
+    target.append_copies(kept, private=True)
     drop_unused_blocks(private)
     return private
 

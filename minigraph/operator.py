@@ -247,6 +247,12 @@ class Operator:
     def __repr__(self) -> str:
         return f"<Operator {self}>"
 
+    def _twin(self) -> Operator:
+        """A copy that shares slots and attributes, which edits replace and never change."""
+        return Operator(
+            self.definition, self.inputs, self.outputs, self.attrs, self.role, self.role_vars, self.namescope, self.site
+        )
+
     def _copy(self) -> Operator:
         return Operator(
             self.definition, self.inputs.copy(), self.outputs.copy(), self.attrs.copy(), self.role, self.role_vars,

@@ -49,15 +49,16 @@ _TYPES = (
 
 
 class _Uses:
-    """Where operators stand, and who writes and reads the names that operators of a clip's types write or read."""
+    """Where operators stand, who writes the names in a clip's operators, and who reads what these write."""
 
     def __init__(self, block: Block) -> None:
         self._variables = block.vars
         self._roots = None if block.program.roots is None else frozenset(block.program.roots)
         ops = block.ops[:]
-        self.position = {op: index for index, op in enumerate(ops)}
-        slots = [group for type in _TYPES for op in block.ops.of_type(type) for group in (op.inputs, op.outputs)]
-        known = {name for group in slots for names in group.values() for name in names}
+        self.position = dict(zip(ops, range(len(ops)), strict=True))
+        mine = [op for type in _TYPES for op in block.ops.of_type(type)]
+        made = {name for op in mine for names in op.outputs.values() for name in names}
+        known = made.union(*[names for op in mine for names in op.inputs.values()])
         self.writers: defaultdict[str, list[Operator]] = defaultdict(list)
         self.readers: defaultdict[str, list[Operator]] = defaultdict(list)
         for op in ops:
@@ -67,7 +68,7 @@ class _Uses:
                     for name in names:
                         self.writers[name].append(op)
             for names in [op.input_arg_names] if hides else op.inputs.values():
-                if not known.isdisjoint(names):
+                if not made.isdisjoint(names):
                     for name in names:
                         self.readers[name].append(op)
 
@@ -183,6 +184,6 @@ def _remove_unread(match: _Match, uses: _Uses) -> None:
     pending = [uses.writers[match.root.inputs["X"][0]][0]]
     while pending:
         op = pending.pop()
-        if op._block is not None and all(map(uses.is_unread, op.output_arg_names)):
+        if op._block is not None and uses.is_unread(op.outputs["Out"][0]):
             op.block.remove(op)
-            pending += [uses.writers[name][0] for name in op.input_arg_names if name not in grads]
+            pending += [uses.writers[name][0] for name in op.inputs["X"] if name not in grads]

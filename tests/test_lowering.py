@@ -513,6 +513,18 @@ def test_a_plan_does_not_keep_gradients_that_nobody_wants():
     assert [step.op.type for step in made.steps.steps] == ["mul", "elementwise_add", "mean"]
 
 
+def test_the_rewrites_of_the_private_program_leave_that_of_the_user_as_it_was():
+    program = parse(BRANCHES)
+    before = program.clone()
+    private = prune(program, ["x"], ["b", "d"])
+    for op in private.global_block().ops:
+        op.set_input("X", ["x"])
+        if op.type == "increment":
+            op.set_attr("step", 7.0)
+        op.replace_output(op.output_arg_names[0], "x")
+    assert program.equals(before)
+
+
 def test_generating_twice_gives_the_same_source():
     made = plan(BRANCHES, ["b"], x=float32(4, 2))
     assert generate(made.steps, CPUPlace()).source == made.compiled.source
