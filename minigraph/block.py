@@ -54,10 +54,6 @@ class Block:
         self._anchor: Operator | None = None
         self._outer: tuple[int, OuterNames] | None = None
         """What `minigraph.sub_blocks.outer_names` has found, and at which of the changes that blocks do not note."""
-        self._is_differentiated = False
-        """Whether a block of gradients sees the variables."""
-        if 0 <= forward_block_idx < idx:
-            program.blocks[forward_block_idx]._is_differentiated = True
 
     def _changed(self) -> None:
         """Note a change here: what this block, and those around it, use of the variables outside may differ now."""
@@ -206,8 +202,8 @@ class Block:
 
     def _add(self, var: Variable) -> None:
         self.vars[var.name] = var
-        if self._is_differentiated:
-            self.program.version += 1
+        if self.program.gradient_blocks.get(self.idx):
+            self.program.version += 1  # they see it too
         else:
             self._changed()
 

@@ -57,9 +57,11 @@ class OuterNames(NamedTuple):
 
     touched: tuple[str, ...]
     written: tuple[str, ...]
+    incremented: frozenset[str]
+    """What is incremented in place, and written by nothing else."""
 
 
-_NONE = OuterNames((), ())
+_NONE = OuterNames((), (), frozenset())
 
 
 def _outer_names(block: Block, changes: int) -> OuterNames:
@@ -73,15 +75,41 @@ def _outer_names(block: Block, changes: int) -> OuterNames:
     if block.forward_block is not None:
         local.update(block.forward_block.vars)
     touched: dict[str, None] = {}
-    written: dict[str, None] = {}
+    written: dict[str, bool] = {}
     for op in block.ops:
         touched.update((name, None) for name in op.input_arg_names if name not in local)
+        sub_block = op.sub_block
+        inside = _NONE if sub_block is None else _outer_names(sub_block, changes)
+        is_step = _is_in_place_increment(op)
         for name in op.output_arg_names:
             if name not in local:
-                touched[name] = written[name] = None
-    found = OuterNames(tuple(touched), tuple(written))
+                touched[name] = None
+                written[name] = written.get(name, True) and (is_step or name in inside.incremented)
+    incremented = frozenset(name for name, is_only_incremented in written.items() if is_only_incremented)
+    found = OuterNames(tuple(touched), tuple(written), incremented)
     block._outer = changes, found
     return found
+
+
+def is_counter(body: Block, name: str) -> bool:
+    """Whether all that a sub-block does to an outer variable is to count with it."""
+    changes = body.program.version - body.program.noted_changes
+    return name in _outer_names(body, changes).incremented and _is_integer(body, name)
+
+
+def is_count(op: Operator, block: Block) -> bool:
+    """Whether an operator increments an integer in place, which a gradient can undo."""
+    return _is_in_place_increment(op) and _is_integer(block, op.inputs["X"][0])
+
+
+def _is_in_place_increment(op: Operator) -> bool:
+    return op.type == "increment" and op.inputs["X"] == op.outputs["Out"]
+
+
+def _is_integer(block: Block, name: str) -> bool:
+    """Whether that is known; while types are inferred again it need not be."""
+    var = block.find_var(name)
+    return var is not None and not var.dtype.is_floating
 
 
 def _beyond(names: Iterable[str], known: Iterable[str]) -> list[str]:

@@ -313,9 +313,9 @@ def test_an_operator_runs_a_sub_block_of_its_own_block(index):
 def test_what_nested_blocks_use_is_worked_out_in_proportion_to_their_number(monkeypatch):
     found = []
 
-    def counted(touched, written, original=sub_blocks.OuterNames):
+    def counted(*names, original=sub_blocks.OuterNames):
         found.append(1)
-        return original(touched, written)
+        return original(*names)
 
     monkeypatch.setattr(sub_blocks, "OuterNames", counted)
     work = {}

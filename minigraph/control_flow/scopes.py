@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from minigraph.ir import Block, Operator
-from minigraph.opdef import EMPTY, SUB_BLOCK
-from minigraph.sub_blocks import outer_names
+from minigraph.opdef import EMPTY
+from minigraph.sub_blocks import is_counter, outer_names
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,7 @@ def saved_by(body: Block) -> Saved:
 
 def saved_for(readers: Iterable[Block], body: Block) -> Saved:
     """What these blocks of gradients read of a run of `body`."""
-    _, written = outer_names(body)
-    changed = {name for name in written if not is_counter(body, name)}
+    changed = {name for name in outer_names(body)[1] if not is_counter(body, name)}
     before: dict[str, None] = {}
     local: dict[str, None] = {}
     for block in readers:
@@ -48,22 +47,6 @@ def saved_for(readers: Iterable[Block], body: Block) -> Saved:
             elif name in changed:
                 before[name] = None
     return Saved(tuple(before), tuple(local))
-
-
-def is_counter(body: Block, name: str) -> bool:
-    """Whether all that a sub-block does to an outer variable is to count with it."""
-    writers = [op for op in body.ops if name in op.output_arg_names]
-    return bool(writers) and all(
-        is_counter(body_of(op), name) if SUB_BLOCK in op.attrs else is_count(op, body) for op in writers
-    )
-
-
-def is_count(op: Operator, block: Block) -> bool:
-    """Whether an operator increments an integer in place, which a gradient can undo."""
-    if op.type != "increment" or op.inputs["X"] != op.outputs["Out"]:
-        return False
-    var = block.find_var(op.inputs["X"][0])
-    return var is not None and not var.dtype.is_floating
 
 
 def body_of(op: Operator) -> Block:
