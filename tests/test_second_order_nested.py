@@ -503,6 +503,7 @@ def test_a_program_with_such_gradients_is_text_copies_and_passes_through_every_p
     main = program.main
     assert fluid.Program.parse(str(main)).equals(main)
     assert main.clone().equals(main)
+    fluid.verify(main.clone(for_test=True))
     read = fluid.Program.parse_from_string(main.serialize_to_string())
     fluid.verify(read)
     variables = [var for grads in program.orders for var in grads]
