@@ -172,13 +172,14 @@ def fused_mean_loss(xp, x, label, *, ignore_index, slope, wanted):
     if loop is None:
         return None
     dtype, limit, shape = x.dtype, x.dtype.type(_LIMIT), x.shape
-    each, rows, empty, wants_y = dtype.type(slope) / dtype.type(prod(label.shape)), (-1, shape[-1]), np.empty, wanted[0]
+    each, rows, empty = dtype.type(slope) / dtype.type(prod(label.shape)), (-1, shape[-1]), np.empty
+    wants_y, shape_of_y = wanted[0], shape if wanted[0] else (1, shape[-1])
 
     def mean_loss(x, label, out=None):
         y, loss, d_x = out or (None, None, None)
         loss = empty(1, dtype) if loss is None else loss
         d_x = empty(shape, dtype) if d_x is None else d_x
-        y = d_x if not wants_y else empty(shape, dtype) if y is None else y
+        y = empty(shape_of_y, dtype) if y is None else y
         if not (x.flags.c_contiguous and label.flags.c_contiguous and y.flags.c_contiguous and d_x.flags.c_contiguous):
             raise TypeError("not contiguous")
         matrices = [array.reshape(rows) for array in (x, y, d_x)]

@@ -54,37 +54,36 @@ def loss_of_softmax(x, label, ignore_index, largest, total, loss):
 
 
 def fused_mean_loss(x, label, ignore_index, limit, slope, y, loss, d_x):
-    """`y` and `d_x` may be one array; `slope` is what the loss of a row counts, its gradient included."""
-    wrong, total, zero = 0, 0.0, T(0)
+    """`y` has all rows, or one to work in; `slope` is what the loss of a row counts, its gradient included."""
+    wrong, total, keeps = 0, 0.0, y.shape[0] == x.shape[0]
     for i in range(x.shape[0]):
+        row = i if keeps else 0
         most = x[i, 0]
         for j in range(1, x.shape[1]):
             v = x[i, j]
             most = v if v > most or v != v else most
-        wide = 0.0
         for j in range(x.shape[1]):
             shifted = x[i, j] - most
-            share = exp(T(-64) if shifted < T(-64) else shifted)
-            y[i, j] = share
-            wide += np.float64(share)
-        divisor = T(wide)
+            y[row, j] = exp(T(-64) if shifted < T(-64) else shifted)
+        wide = 0.0
         for j in range(x.shape[1]):
-            y[i, j] = y[i, j] / divisor
+            wide += np.float64(y[row, j])
+        divisor = T(wide)
         at = label[i]
-        is_class = 0 <= at < x.shape[1]
-        if is_class and at != ignore_index:
-            match = y[i, at]
+        counts = 0 <= at < x.shape[1] and at != ignore_index
+        match = y[row, at] / divisor if counts else T(1)
+        steep = -slope / match if counts else T(0)
+        along = match * steep
+        for j in range(x.shape[1]):
+            share = y[row, j] / divisor
+            y[row, j] = share
+            d_x[i, j] = (T(0) - along) * share
+        if counts:
             value = -np.log(match)
             total += np.float64(limit if value > limit else (-limit if value < -limit else value))
-            steep = -slope / match
-            along = match * steep
-            for j in range(x.shape[1]):
-                d_x[i, j] = (zero - along) * y[i, j]
             d_x[i, at] = (steep - along) * match
         else:
             wrong += at != ignore_index
-            for j in range(x.shape[1]):
-                d_x[i, j] = zero * y[i, j]
     loss[0] = T(total / label.size)
     return wrong
 
