@@ -54,7 +54,7 @@ def test_an_executor_can_be_told_not_to(monkeypatch):
 def test_a_build_strategy_can_say_so_for_one_program(monkeypatch):
     kinds = []
     real = fluid.executor.generate
-    monkeypatch.setattr("minigraph.executor.generate", lambda *rest: (kinds.append(rest[-1]), real(*rest))[1])
+    monkeypatch.setattr("minigraph.executor.generate", lambda *rest: (kinds.append(rest[4]), real(*rest))[1])
     main, startup, loss = momentum_program()
     strategy = fluid.BuildStrategy()
     strategy.jit = False
