@@ -96,7 +96,8 @@ class Merged:
             return self._at_once(xp, arrays, outs, shrink, attrs)
         flat = {id(x): x.reshape(-1) for x in long}
         step = _piece(size)
-        for start in range(0, size, step):
+        # Backwards: a norm has gone through the gradients forwards, whose end is still in the cache.
+        for start in reversed(range(0, size, step)):
             part = slice(start, start + step)
             parts = [flat[id(x)][part] if id(x) in flat else x for x in arrays]
             part_outs = [flat[id(x)][part] if id(x) in flat else x for x in outs]
