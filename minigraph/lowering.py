@@ -156,7 +156,30 @@ def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str
         copy_blocks(reachable_blocks(kept), private)
     target.append_copies(kept, private=True)
     drop_unused_blocks(private)
+    _leave_out_unread(target, fetch_names)
     return private
+
+
+def _leave_out_unread(block: Block, fetch_names: Sequence[str]) -> None:
+    """Let gradient operators compute no gradient that is neither read nor fetched nor persisted."""
+    wanted = set(fetch_names)
+    for op in reversed(block.ops[:]):
+        outputs = op.outputs
+        if len(outputs) > 1:
+            kernel, slots = find_kernel(op.type, "cpu"), op.definition.output_slots
+            if kernel is not None and kernel.takes_wanted:
+                op.outputs = {
+                    slot: names
+                    for slot, names in outputs.items()
+                    if slots[slot].duplicable
+                    or not slots[slot].dispensable
+                    or not wanted.isdisjoint(names)
+                    or any([is_persistable(block.find_var(name)) for name in names])
+                }
+        wanted.difference_update(*outputs.values())
+        wanted.update(*op.inputs.values())
+        if op.definition.has_hidden_names:
+            wanted.update(*op.hidden_names)
 
 
 def needed(

@@ -127,7 +127,12 @@ def test_pruning_keeps_the_ancestors_of_what_is_fetched_or_persisted(recipe):
     wanted = persisted | {last_writer[name] for name in fetch if name in last_writer}
     needed = wanted.union(*(networkx.ancestors(graph, number) for number in wanted))
     kept = prune(built.main, ["x", "label"], fetch).global_block().ops
-    assert [op.structure() for op in kept] == [op.structure() for n, op in enumerate(ops) if n in needed]
+    whole = [op for n, op in enumerate(ops) if n in needed]
+    assert [(op.type, op.inputs, op.attrs) for op in kept] == [(op.type, op.inputs, op.attrs) for op in whole]
+    read = {*fetch, *(name for op in whole for name in op.input_arg_names)}
+    for op, before in zip(kept, whole, strict=True):
+        for name in {*before.output_arg_names} - {*op.output_arg_names}:
+            assert name not in read and not block.var(name).persistable
 
 
 # Concrete shapes
@@ -528,3 +533,16 @@ def test_the_rewrites_of_the_private_program_leave_that_of_the_user_as_it_was():
 def test_generating_twice_gives_the_same_source():
     made = plan(BRANCHES, ["b"], x=float32(4, 2))
     assert generate(made.steps, CPUPlace()).source == made.compiled.source
+
+
+def test_a_gradient_that_nobody_reads_is_not_computed():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x, w = (fluid.data(name, [3, 3]) for name in "xw")
+        x.stop_gradient = w.stop_gradient = False
+        fluid.gradients(fluid.layers.mul(x, w), [x, w])
+    for fetched in (["x@GRAD"], ["w@GRAD"], ["x@GRAD", "w@GRAD"]):
+        (op,) = prune(main, ["x", "w"], fetched).global_block().ops.by_type["mul_grad"]
+        assert op.output_arg_names == fetched
+    (both,) = main.global_block().ops.by_type["mul_grad"]
+    assert both.output_arg_names == ["x@GRAD", "w@GRAD"], "the user's program is as it was"
