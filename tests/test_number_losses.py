@@ -119,6 +119,18 @@ def test_a_scale_of_zero_has_a_gradient():
     assert np.allclose(found, expected)
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e-6, 1e-4])
+@pytest.mark.parametrize("slot", ["X", "Scale"])
+def test_a_small_scale_beside_a_large_bias_loses_no_digits(slot, scale):
+    rng = np.random.default_rng(5)
+    inputs = {"X": rng.standard_normal((2, 4, 3)), "Scale": np.array([scale, 1, 1, 1]), "Bias": np.full(4, 100.0)}
+    cotangent = rng.standard_normal((2, 4, 3))
+    expected = gradient("group_norm", inputs, slot, of="Y", cotangent=cotangent, groups=2)
+    narrow = {name: array.astype("float32") for name, array in inputs.items()}
+    found = gradient("group_norm", narrow, slot, of="Y", cotangent=cotangent.astype("float32"), groups=2)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("shape", "attrs", "message"),
     [
