@@ -194,7 +194,8 @@ class BackwardPass:
             differentiate_call(self, op)
             return
         assert rule is not None
-        if isinstance(rule, FusedGrad) and not self._overwriting.names and self._differentiate_fused(op, rule):
+        # A class derived from it has more to say, as that an attribute does not go with a gradient.
+        if type(rule) is FusedGrad and not self._overwriting.names and self._differentiate_fused(op, rule):
             return
         found = list(rule(GradContext(op, self.is_no_grad)))
         specs = [self._without_absent(spec) for spec in found if self._is_wanted(spec)]

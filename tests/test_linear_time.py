@@ -1,5 +1,6 @@
 """Every stage between building a program and the end of its first run takes time linear in its operators."""
 
+import math
 import time
 
 import numpy as np
@@ -94,7 +95,7 @@ def seconds(make, count):
     def timed(stage, function, *arguments):
         start = time.process_time()
         result = function(*arguments)
-        taken[stage] = time.process_time() - start
+        taken[stage] = min(time.process_time() - start, taken.get(stage, math.inf))
         return result
 
     main, startup = fluid.Program(), fluid.Program()
@@ -114,7 +115,7 @@ def seconds(make, count):
     timed("compile", compiled.listing)
     executor, scope, arrays = fluid.Executor(jit=False), fluid.Scope(), {"x": np.ones((2, 4), "float32")}
     executor.run(startup, scope=scope)
-    for run in ("first run", "second run", "third run"):
+    for run in ("first run", "second run", *["later run"] * 4):
         timed(run, lambda: executor.run(main, arrays, [loss], scope=scope))
     return taken
 
@@ -128,14 +129,15 @@ def seconds(make, count):
     ],
 )  # fmt: skip
 def test_four_times_the_operators_take_less_than_six_times_the_time(make, size):
-    best = {}
+    lowest = {}
     for _ in range(8):
-        few, many = seconds(make, size), seconds(make, 4 * size)
-        for stage in few:
-            # Where nothing is to be done the clock says nothing.
-            ratio = many[stage] / few[stage] if many[stage] > 2e-3 else 0
-            best[stage] = min(ratio, best.get(stage, ratio))
-        if all(ratio < 6 for ratio in best.values()):
+        for count in (size, 4 * size):
+            for stage, taken in seconds(make, count).items():
+                lowest[stage, count] = min(taken, lowest.get((stage, count), taken))
+        # Where nothing is to be done the clock says nothing.
+        stages = [stage for stage, count in lowest if count == size and lowest[stage, 4 * size] > 2e-3]
+        ratios = {stage: lowest[stage, 4 * size] / lowest[stage, size] for stage in stages}
+        if all(ratio < 6 for ratio in ratios.values()):
             return
-    worst = max(best, key=best.get)
-    raise AssertionError(f"{worst}: 4 times the operators take {best[worst]:.1f} times the time")
+    worst = max(ratios, key=ratios.get)
+    raise AssertionError(f"{worst}: 4 times the operators take {ratios[worst]:.1f} times the time")
