@@ -72,6 +72,23 @@ def compare(title, makers, settings, unit=1, rtol=1e-3, atol=1e-5, products=None
     report(title, {name: [t / unit for t in each] for name, each in times.items()}, settings)
 
 
+def added_cost(title, without, makers, settings):
+    """How much longer the calls of `makers` take than those of `without`, which take turns with them."""
+    pairs = [(name, kind) for name in makers if name in settings.engines for kind in (without, makers)]
+    functions = {(name, kind is makers): kind[name]() for name, kind in pairs}
+    times = take_turns(functions, 2 * settings.rounds)
+    medians = {key: statistics.median(each) for key, each in times.items()}
+    table = Table("engine", "us without", "us with", "added")
+    for name, is_with in medians:
+        if is_with:
+            added = medians[name, True] / medians[name, False] - 1
+            table.add_row(name, _micro(medians, (name, False)), _micro(medians, (name, True)), f"{added:.1%}")
+            row = {"workload": title, "engine": name, "median_s": medians[name, True], "added": added}
+            settings.results.append(row)
+    CONSOLE.print(f"\n{title}")
+    CONSOLE.print(table)
+
+
 def _flat(result):
     """The numbers that one call returned; only the start of a long result, which is enough to compare."""
     parts = result if isinstance(result, list | tuple) else [result]
