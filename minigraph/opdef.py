@@ -9,13 +9,12 @@ shape inference, printing, the documentation.
 
 from __future__ import annotations
 
-import ctypes
 import inspect
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
+from minigraph.conversions import CONVERTERS
 from minigraph.errors import NotFoundError, OpError, suggest
 from minigraph.types import TensorType
 
@@ -58,7 +57,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Attr:
-    """One attribute: its type (a key of `_CONVERTERS`) and its default."""
+    """One attribute: its type (a key of `minigraph.conversions.CONVERTERS`) and its default."""
 
     name: str
     type: str
@@ -365,7 +364,7 @@ class OpDef:
         object.__setattr__(self, "_inferred", {})
         required = tuple(attr.name for attr in self.attrs.values() if attr.default is REQUIRED)
         object.__setattr__(self, "_required_attrs", required)
-        conversions = {attr.name: (_CONVERTERS[attr.type], attr.default) for attr in self.attrs.values()}
+        conversions = {attr.name: (CONVERTERS[attr.type], attr.default) for attr in self.attrs.values()}
         object.__setattr__(self, "_conversions", conversions)
         object.__setattr__(self, "required_inputs", _required(self.inputs))
         object.__setattr__(self, "required_outputs", _required(self.outputs))
@@ -578,11 +577,11 @@ def _input_slot(name: str, parameter: inspect.Parameter, takes_rows: bool, takes
 
 def _attr(parameter: inspect.Parameter) -> Attr:
     kind = str(parameter.annotation)
-    if kind not in _CONVERTERS:
+    if kind not in CONVERTERS:
         raise TypeError(f"attribute {parameter.name}: no attribute type {kind}")
     default = REQUIRED if parameter.default is parameter.empty else parameter.default
     name = parameter.name.removesuffix("_")
-    return Attr(name, kind, default if default is REQUIRED else _CONVERTERS[kind](default))
+    return Attr(name, kind, default if default is REQUIRED else CONVERTERS[kind](default))
 
 
 def definition_of(type: str) -> OpDef:
@@ -612,65 +611,3 @@ def takes_rows(definition: OpDef) -> bool:
 def all_definitions() -> list[OpDef]:
     """Every definition, in order of their names."""
     return [_DEFINITIONS[name] for name in sorted(_DEFINITIONS)]
-
-
-def _to_int(value: Any) -> int:
-    if type(value) is int:
-        return value
-    if isinstance(value, bool) or int(value) != value:
-        raise ValueError(value)
-    return int(value)
-
-
-def _to_float(value: Any) -> float:
-    """As an op desc holds it: rounded to float32. Text is refused, though `float` would read it."""
-    rounded = ctypes.c_float(value).value
-    return rounded if rounded == rounded else math.nan
-
-
-def _to_double(value: Any) -> float:
-    """With one NaN for all, which containers find equal to itself."""
-    return math.nan if math.isnan(value) else float(value)
-
-
-def _to_bool(value: Any) -> bool:
-    if value not in (True, False):
-        raise ValueError(value)
-    return bool(value)
-
-
-def _to_str(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
-
-
-def _list_of(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
-    def convert_all(values: Any) -> tuple[Any, ...]:
-        if isinstance(values, str):
-            raise TypeError(values)
-        return tuple([convert(v) for v in values])
-
-    return convert_all
-
-
-def _to_block_index(value: Any) -> int:
-    """Of a block, or its index."""
-    return _to_int(getattr(value, "idx", value))
-
-
-BlockIndex: TypeAlias = int
-"""The type of an attribute that holds the index of a block; a Block may be given for it."""
-
-_CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "BlockIndex": _to_block_index,
-    "int": _to_int,
-    "float": _to_float,
-    "bool": _to_bool,
-    "str": _to_str,
-    "list[int]": _list_of(_to_int),
-    "list[float]": _list_of(_to_float),
-    "list[np.float64]": _list_of(_to_double),  # the one kind of attribute that is not rounded to float32
-    "list[bool]": _list_of(_to_bool),
-    "list[str]": _list_of(_to_str),
-}

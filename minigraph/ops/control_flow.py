@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from minigraph.opdef import BlockGrad, BlockIndex, GradContext, OpSpec, fused, op
+from minigraph.conversions import BlockIndex
+from minigraph.opdef import BlockGrad, GradContext, OpSpec, fused, op
 from minigraph.ops.tensor import require_integers, require_one_element
 from minigraph.types import DType, TensorType, merge_shapes, require, require_same_dtype, same_dim, same_shape
 
