@@ -21,20 +21,18 @@ from minigraph.collector import without_collector
 from minigraph.compiler import CompiledProgram
 from minigraph.defaults import default_main_program
 from minigraph.errors import (
-    ExecutionError,
     MinigraphError,
     NonfiniteError,
-    NotFoundError,
     ProgramError,
     WrongTypeError,
     caller_site,
-    suggest,
 )
 from minigraph.feeding import prepare_feed
+from minigraph.fetching import fetch_names, own, results_of
 from minigraph.guests import find_guests
 from minigraph.handing import hand_out
 from minigraph.inference import blame, explain
-from minigraph.ir import Program, Variable
+from minigraph.ir import Program
 from minigraph.kernels.jit import is_available as is_jit_available
 from minigraph.kernels.jit import require as require_jit
 from minigraph.liveness import peak_as_written
@@ -45,16 +43,13 @@ from minigraph.passes.base import Pipeline
 from minigraph.passes.gradient_clip import NONFINITE_GUARD
 from minigraph.place import CPUPlace, Place
 from minigraph.recall import Key, Recall, names_in
-from minigraph.scope import LoDTensor, Scope, ScopeVariable, SelectedRows, global_scope, is_rows, type_of
-from minigraph.types import TensorType, VarKind
+from minigraph.scope import Scope, global_scope, type_of
+from minigraph.types import TensorType
 
 if TYPE_CHECKING:
     from minigraph.cuda_graph import GraphRuns
     from minigraph.inspection import RunExplanation
     from minigraph.staging import Staging
-
-
-_ARRAY = {np.ndarray}
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +265,7 @@ class Executor:
         familiar = self._familiar(program, feed, fetch_list)
         if familiar is not None:
             plan, feeds, names = familiar
-            return _results(self._run_plan(plan, program, feeds, scope), self.place, return_numpy, names)
+            return results_of(self._run_plan(plan, program, feeds, scope), self.place, return_numpy, names)
         names = fetch_names(program, fetch_list)
         if self.cuda_graph and (sent := self._send_feed(program, feed, names)) is not None:
             feeds, used = sent
@@ -280,7 +275,7 @@ class Executor:
                 self._staging.done(used)
         else:
             values = self._run(program, self._prepare_feed(program, feed, names), names, scope)
-        return _results(values, self.place, return_numpy, names)
+        return results_of(values, self.place, return_numpy, names)
 
     def _with(self, passes: Pipeline, jit: bool, cuda_graph: bool) -> Executor:
         """The executor that runs with other rewrites on the same place, with the same random numbers."""
@@ -396,7 +391,7 @@ class Executor:
         if given:
             plan.binding.follow(scope, before, given)
         scope.note_written(plan.written_over)
-        return _own(fetched, plan.must_copy, [*feeds.values(), *state, *new_state])
+        return own(fetched, plan.must_copy, [*feeds.values(), *state, *new_state])
 
     def _run_graph(
         self, plan: Plan, fed: Mapping[str, Any], feeds: dict[str, Any], state: list[Any], scope: Scope
@@ -474,20 +469,6 @@ class Executor:
         self._closed = True
 
 
-def _own(fetched: Sequence[Any], must_copy: Sequence[bool], others: Sequence[Any]) -> list[Any]:
-    """The fetched arrays, each the caller's own: what may share memory is copied where it does."""
-    if not any(must_copy):
-        return list(fetched)
-    shared = set(map(id, others))
-    own = []
-    for value, copy in zip(fetched, must_copy, strict=True):
-        if copy and value is not None and (getattr(value, "base", None) is not None or id(value) in shared):
-            value = value.copy()
-        shared.add(id(value))
-        own.append(value)
-    return own
-
-
 def _name_and_kind(fed: tuple[str, Any]) -> tuple[str, Any, Any]:
     name, array = fed
     return name, array.dtype, array.shape
@@ -503,57 +484,3 @@ def _check_program(program: Program | None) -> Program:
     if not isinstance(program, Program):
         raise WrongTypeError(f"an Executor runs Programs, got {type(program).__name__}", site=caller_site())
     return program
-
-
-def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
-    """Names of what is to be fetched, checked.
-
-    Raises
-    ------
-    WrongTypeError
-        For an entry that is neither Variable nor name.
-    NotFoundError
-        For a name that the program does not have.
-    ProgramError
-        For what an operator keeps for its gradient.
-    """
-    if fetch_list is None:
-        return ()
-    entries = fetch_list if isinstance(fetch_list, list | tuple) else [fetch_list]
-    names = []
-    variables = program.global_block().vars
-    for entry in entries:
-        if not isinstance(entry, Variable | str):
-            raise WrongTypeError(f"fetch_list holds {entry!r:.80}, which is no Variable or name", site=caller_site())
-        name = entry if isinstance(entry, str) else entry.name
-        if name not in variables:
-            raise NotFoundError(
-                f"the program has no variable {name!r} to fetch", site=caller_site(), hint=suggest(name, variables)
-            )
-        if variables[name].kind is VarKind.STEP_SCOPES:
-            raise ProgramError(
-                f"{name} is what an operator keeps for its gradient and cannot be fetched", site=caller_site()
-            )
-        names.append(name)
-    return tuple(names)
-
-
-def _results(values: list[Any], place: Place, return_numpy: bool, names: tuple[str, ...]) -> list[Any]:
-    if return_numpy and place.kind == "cpu" and set(map(type, values)) <= _ARRAY:
-        return values
-    return [_result(value, place, return_numpy, name) for name, value in zip(names, values, strict=True)]
-
-
-def _result(value: Any, place: Place, return_numpy: bool, name: str) -> Any:
-    if value is None:
-        raise ExecutionError(
-            f"{name} has no value, because the block that writes it did not run", site=caller_site(),
-            hint="Assign it a value before the branch or loop.",
-        )  # fmt: skip
-    if isinstance(value, list):  # an array of tensors
-        return [None if each is None else _result(each, place, return_numpy, name) for each in value]
-    if is_rows(value):
-        return SelectedRows(ScopeVariable(name, value, place))
-    if return_numpy:
-        return place.to_host(value)
-    return LoDTensor(ScopeVariable(name, value, place))
