@@ -44,7 +44,9 @@ def registered(number: int) -> Callable[..., Any]:
 
 def name_of(function: Callable[..., Any]) -> str:
     """What a program calls a function, besides its number."""
-    return str(getattr(function, "__qualname__", type(function).__qualname__))
+    # Functions of NumPy 1 have the short name only.
+    short = getattr(function, "__name__", type(function).__qualname__)
+    return str(getattr(function, "__qualname__", short))
 
 
 def called(number: int, name: str) -> Callable[..., Any]:
