@@ -116,7 +116,14 @@ def test_a_gradient_penalty_has_the_gradients_of_its_central_difference():
 
 def test_layers_train_with_a_gradient_penalty():
     rng = np.random.default_rng(1)
-    critic = fluid.dygraph.Sequential(fluid.dygraph.Linear(2, 8, act="tanh"), fluid.dygraph.Linear(8, 1))
+
+    def given(*shape):
+        return fluid.initializer.NumpyArrayInitializer(rng.uniform(-0.5, 0.5, shape).astype("float32"))
+
+    critic = fluid.dygraph.Sequential(
+        fluid.dygraph.Linear(2, 8, param_attr=given(2, 8), act="tanh"),
+        fluid.dygraph.Linear(8, 1, param_attr=given(8, 1)),
+    )
     optimizer = fluid.optimizer.Adam(0.05, parameter_list=critic.parameters())
     lengths = []
     for _ in range(60):
