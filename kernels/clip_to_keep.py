@@ -12,7 +12,7 @@ import numpy as np
 
 from minigraph.kernels.clip import clipped_by
 from minigraph.kernels.handing import Reused, views
-from minigraph.kernels.norm import SHORT, norm
+from minigraph.kernels.norm import kind_if_short, norm
 from minigraph.kernels.registry import specialize
 
 
@@ -76,7 +76,7 @@ def _runs(types: Sequence[Any]) -> list[_Run]:
     """Neighbours of one dtype that are short together, as `minigraph.kernels.norm.short_joined` has it."""
     found: list[_Run] = []
     start = 0
-    for kind, group in groupby(types, key=_kind_if_short):
+    for kind, group in groupby(types, key=lambda each: kind_if_short(each.dtype, prod(each.shape))):
         shapes = [each.shape for each in group]
         whole = [shapes] if kind is not None else [[shape] for shape in shapes]
         for each in whole:
@@ -84,10 +84,6 @@ def _runs(types: Sequence[Any]) -> list[_Run]:
             found.append(_Run(start, start + len(each), each, memory))
             start += len(each)
     return found
-
-
-def _kind_if_short(each: Any) -> str | None:
-    return each.dtype.str if prod(each.shape) <= SHORT else None
 
 
 @specialize("clip_by_global_norm", own=True)

@@ -70,14 +70,15 @@ def short_joined(arrays: Sequence[Any]) -> Sequence[Any]:
     if len(arrays) == 1:
         return arrays
     found: list[Any] = []
-    for kind, group in groupby(arrays, key=_kind_if_short):
+    for kind, group in groupby(arrays, key=lambda x: kind_if_short(x.dtype, x.size)):
         run = list(group)
         found.extend(run if kind is None or len(run) == 1 else [np.concatenate(run, axis=None)])
     return found
 
 
-def _kind_if_short(x) -> str | None:
-    return x.dtype.str if x.size <= SHORT else None  # not the dtype: that of float64 is equal to None
+def kind_if_short(dtype, size: int) -> str | None:
+    """What short neighbours that are joined have in common; None for an array that is not short."""
+    return dtype.str if size <= SHORT else None  # not the dtype: that of float64 is equal to None
 
 
 def norms_over(xp, x, axes: tuple[int, ...], p: float = 2.0) -> tuple[Any, Any]:

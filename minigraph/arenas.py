@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import groupby
 
-from minigraph.kernels.norm import SHORT
+from minigraph.kernels.norm import kind_if_short
 from minigraph.lowering import Joined, Step, Steps, Value
 from minigraph.ops.merged_updates import own_slots
-from minigraph.types import DType, TensorType, product
+from minigraph.types import TensorType, product
 
 IN_PLACE = frozenset({"clip", "clip_by_norm", "clip_by_axis_norm"})
 """Operators of one input whose kernels may write over it."""
@@ -102,9 +102,9 @@ class _Builder:
         for i, entry in enumerate(step.inputs):
             values = _given(entry)
             found: list[Value | Joined | None] = []
-            for dtype, group in groupby(values, key=_dtype_if_short):
+            for kind, group in groupby(values, key=_kind_if_short):
                 run = list(group)
-                joins = dtype is not None and len(run) > 1 and self._are_neighbours(run)
+                joins = kind is not None and len(run) > 1 and self._are_neighbours(run)
                 found.extend([self._join(run)] if joins else run)
             if len(found) < len(values):
                 step.joined[i] = found
@@ -216,8 +216,8 @@ def _given(entry: Value | list[Value | None] | None) -> list[Value]:
     return values if isinstance(entry, list) and len(values) == len(entry) else []
 
 
-def _dtype_if_short(value: Value) -> DType | None:
-    return value.tensor_type.dtype if _size(value) <= SHORT else None
+def _kind_if_short(value: Value) -> str | None:
+    return kind_if_short(value.tensor_type.dtype.numpy, _size(value))
 
 
 def _size(value: Value) -> int:

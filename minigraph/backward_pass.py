@@ -194,8 +194,7 @@ class BackwardPass:
             differentiate_call(self, op)
             return
         assert rule is not None
-        # A class derived from it has more to say, as that an attribute does not go with a gradient.
-        if type(rule) is FusedGrad and not self._overwriting.names and self._differentiate_fused(op, rule):
+        if isinstance(rule, FusedGrad) and not self._overwriting.names and self._differentiate_fused(op, rule):
             return
         found = list(rule(GradContext(op, self.is_no_grad)))
         specs = [self._without_absent(spec) for spec in found if self._is_wanted(spec)]
@@ -208,6 +207,8 @@ class BackwardPass:
 
         False if it has to be asked after all, because some results are left out.
         """
+        if rule.check is not None:
+            rule.check(op)
         recipe = rule.recipe
         results = [name for slot, _ in recipe.d_outputs for name in op.outputs.get(slot, (EMPTY,))]
         if not results or EMPTY in results:

@@ -109,10 +109,10 @@ class LayerHelper:
             )  # fmt: skip
         return _ZERO if is_bias else _XAVIER
 
-    def bias(self, x: Variable, attr: Any, dim_start: int = 1) -> Variable:
-        """`x` plus a bias over its dimensions from `dim_start` on; `x` itself when `attr` is False."""
+    def bias(self, x: Variable, attr: Any, dim_start: int = 1, dim_end: int | None = None) -> Variable:
+        """`x` plus a bias over its dimensions from `dim_start` to before `dim_end`; `x` itself when `attr` is False."""
         assert x.shape is not None
-        param = self.parameter(attr, x.shape[dim_start:], x.dtype, is_bias=True)
+        param = self.parameter(attr, x.shape[dim_start:dim_end], x.dtype, is_bias=True)
         if param is None:
             return x
         return self.unary("elementwise_add", {"X": x, "Y": param}, axis=dim_start)
@@ -147,16 +147,7 @@ class LayerHelper:
 
     create_tmp_variable = create_variable_for_type_inference
 
-    def create_parameter(
-        self,
-        attr: Any,
-        shape: Sequence[int],
-        dtype: Any,
-        is_bias: bool = False,
-        default_initializer: Initializer | None = None,
-    ) -> Parameter | None:
-        """`parameter`."""
-        return self.parameter(attr, shape, dtype, is_bias, default_initializer)
+    create_parameter = parameter
 
     def create_variable(self, *args: Any, **kwargs: Any) -> Variable:
         """`Block.create_var` of the current block."""
@@ -234,12 +225,7 @@ class LayerHelper:
 
     def append_bias_op(self, input_var: Variable, dim_start: int = 1, dim_end: int | None = None) -> Variable:
         """`input_var` plus the bias that the argument ``bias_attr`` describes, over some of its dimensions."""
-        assert input_var.shape is not None
-        size = input_var.shape[dim_start:dim_end]
-        param = self.parameter(self.kwargs.get("bias_attr"), size, input_var.dtype, is_bias=True)
-        if param is None:
-            return input_var
-        return self.unary("elementwise_add", {"X": input_var, "Y": param}, axis=dim_start)
+        return self.bias(input_var, self.kwargs.get("bias_attr"), dim_start, dim_end)
 
     def append_activation(self, input_var: Variable) -> Variable:
         """The activation that the argument ``act`` names, of `input_var`."""

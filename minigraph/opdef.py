@@ -164,6 +164,8 @@ class FusedGrad:
     linear : bool or mapping
         The operator is linear in the slots `to`: the gradient of its gradient is the operator itself. A mapping holds
         the attributes that make it so.
+    check : callable, optional
+        Takes the operator and raises an `OpError` if its attributes do not go with a gradient.
     """
 
     def __init__(
@@ -176,10 +178,11 @@ class FusedGrad:
         infer: Callable[..., Any] | None = None,
         grad: GradRule | None = None,
         linear: bool | Mapping[str, Any] = False,
+        check: Callable[[Any], None] | None = None,
     ) -> None:
         self.reads, self.to, self.d_outputs, self.type, self.like = reads, to, d_outputs, type, dict(like or {})
         self.infer = infer
-        self.grad, self.linear = grad, linear
+        self.grad, self.linear, self.check = grad, linear, check
         self.recipe = FusedRecipe(type, (), (), (), False)
         """Filled in by `complete`."""
 
@@ -197,6 +200,8 @@ class FusedGrad:
         )
 
     def __call__(self, ctx: GradContext) -> Iterator[OpSpec]:
+        if self.check is not None:
+            self.check(ctx.op)
         definition = ctx.op.definition
         inputs = {}
         for slot in self.reads:
@@ -320,12 +325,13 @@ def fused(
     infer: Callable[..., Any] | None = None,
     grad: GradRule | None = None,
     linear: bool | Mapping[str, Any] = False,
+    check: Callable[[Any], None] | None = None,
 ) -> FusedGrad:
     """The gradient is one operator of its own that reads the slots `reads` and the output's gradient.
 
     `to` and `d_out` are slot names separated by spaces; see `FusedGrad`.
     """
-    return FusedGrad(reads, to.split(), d_out.split(), type, like, infer, grad, linear)
+    return FusedGrad(reads, to.split(), d_out.split(), type, like, infer, grad, linear, check)
 
 
 @dataclass(frozen=True, eq=False)

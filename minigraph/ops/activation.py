@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from minigraph.opdef import FusedGrad, GradContext, OpSpec, Twice, fused, op
+from minigraph.opdef import GradContext, OpSpec, Twice, fused, op
 from minigraph.ops.tensor import require_one_element
 from minigraph.types import (
     TensorType,
@@ -239,16 +240,13 @@ def elu(x: TensorType, *, alpha: float = 1.0) -> TensorType:
 # Activations of straight pieces
 
 
-class _LeakyReluGrad(FusedGrad):
-    """Reads Out as in fluid, which tells the sign of X only where `alpha` is not negative."""
-
-    def __call__(self, ctx: GradContext) -> Iterator[OpSpec]:
-        alpha = ctx.attr("alpha")
-        require(alpha >= 0, f"alpha must not be negative where a gradient is taken, got {alpha:g}")
-        yield from super().__call__(ctx)
+def _tells_the_sign(op: Any) -> None:
+    """The gradient reads Out as in fluid, which tells the sign of X only where `alpha` is not negative."""
+    alpha = op.attr("alpha")
+    require(alpha >= 0, f"alpha must not be negative where a gradient is taken, got {alpha:g}")
 
 
-@op("leaky_relu", inputs="X", outputs="Out", grad=_LeakyReluGrad(["Out"], grad=Twice()))
+@op("leaky_relu", inputs="X", outputs="Out", grad=fused("Out", grad=Twice(), check=_tells_the_sign))
 def leaky_relu(x: TensorType, *, alpha: float = 0.02) -> TensorType:
     """Leaky rectifier: X where it is positive, else ``alpha * X``. The gradient at 0 is `alpha`.
 
