@@ -10,6 +10,7 @@ shape inference, printing, the documentation.
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -141,7 +142,15 @@ class FusedRecipe(NamedTuple):
     """Whether there is no other output slot."""
 
 
-class FusedGrad:
+class OperatorRule(ABC):
+    """A gradient rule that appends an operator of its own, which is defined together with the forward operator."""
+
+    @abstractmethod
+    def define(self, forward: OpDef) -> OpDef:
+        """The definition of the gradient operator of `forward`, which is asked for once."""
+
+
+class FusedGrad(OperatorRule):
     """The gradient rule that appends one operator of its own, such as ``relu_grad``.
 
     Parameters
@@ -184,9 +193,9 @@ class FusedGrad:
         self.infer = infer
         self.grad, self.linear, self.check = grad, linear, check
         self.recipe = FusedRecipe(type, (), (), (), False)
-        """Filled in by `complete`."""
+        """Filled in by `define`."""
 
-    def complete(self, forward: OpDef) -> None:
+    def _complete(self, forward: OpDef) -> None:
         """Fill in the defaults from the operator that the rule belongs to."""
         self.type = self.type or f"{forward.type}_grad"
         self.to = self.to or [s.name for s in forward.inputs if not s.dispensable]
@@ -215,6 +224,7 @@ class FusedGrad:
 
     def define(self, forward: OpDef) -> OpDef:
         """The definition of the gradient operator; a gradient has the type of what it is the gradient of."""
+        self._complete(forward)
         slots = {**forward.input_slots, **forward.output_slots}
         reads = [replace(slots[name], takes_rows=False) for name in self.reads]
         d_outs = [Slot(name + GRAD_SUFFIX, slots[name].duplicable) for name in self.d_outputs]
@@ -552,8 +562,7 @@ def op(
             has_effect=has_effect,
         )
         define(definition)
-        if isinstance(grad, FusedGrad):
-            grad.complete(definition)
+        if isinstance(grad, OperatorRule):
             define(grad.define(definition))
         return infer
 
