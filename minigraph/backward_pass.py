@@ -14,8 +14,9 @@ from typing import Any
 from minigraph import unique_name
 from minigraph.control_flow import is_count
 from minigraph.errors import ProgramError, Site, caller_site, warn
+from minigraph.gradient_rules import BlockGrad, FusedGrad, GradContext, GradName, OpSpec
 from minigraph.ir import Block, Operator, Parameter, Role, Variable, infer_outputs
-from minigraph.opdef import EMPTY, GRAD_SUFFIX, BlockGrad, FusedGrad, GradContext, GradName, OpSpec, definition_of
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, definition_of
 from minigraph.overwriting import Overwriting
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.second_order import has_rule, rewrite

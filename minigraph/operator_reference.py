@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import minigraph.second_order as second_order
+from minigraph.gradient_rules import BlockGrad, FusedGrad
 from minigraph.kernels import find_kernel
-from minigraph.opdef import REQUIRED, Attr, BlockGrad, FusedGrad, OpDef, Slot, all_definitions, definition_of
+from minigraph.opdef import REQUIRED, Attr, OpDef, Slot, all_definitions, definition_of
 
 _SECTION = re.compile(r"\n\n(?:Parameters|Returns|Raises|Notes|References|Examples)\n-+\n", re.MULTILINE)
 

@@ -8,8 +8,9 @@ from functools import cached_property
 from minigraph import unique_name
 from minigraph.control_flow import is_count, is_counter
 from minigraph.errors import ProgramError
+from minigraph.gradient_rules import GradName, OpSpec, source_slot
 from minigraph.ir import Block, Operator
-from minigraph.opdef import SUB_BLOCK, GradName, OpSpec, source_slot
+from minigraph.opdef import SUB_BLOCK
 from minigraph.sub_blocks import outer_names
 
 

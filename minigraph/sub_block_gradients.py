@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from minigraph.control_flow import is_counter, saved_by
 from minigraph.errors import ProgramError
+from minigraph.gradient_rules import GradName, OpSpec
 from minigraph.ir import Block, Operator, VarKind
-from minigraph.opdef import EMPTY, GRAD_SUFFIX, GradName, OpSpec
+from minigraph.opdef import EMPTY, GRAD_SUFFIX
 from minigraph.sub_blocks import outer_names
 
 if TYPE_CHECKING:

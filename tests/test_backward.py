@@ -12,9 +12,9 @@ from random_programs import SMOOTH_STEPS, build, recipes
 import minigraph as fluid
 from minigraph import layers, opdef
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError
+from minigraph.gradient_rules import OpSpec
 from minigraph.ir import Role
 from minigraph.kernels import find_kernel, registry
-from minigraph.opdef import OpSpec
 from minigraph.types import TensorType
 
 

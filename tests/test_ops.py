@@ -8,8 +8,9 @@ from op_samples import ROWS_ONLY, SAMPLES, WITHOUT_SAMPLES
 import minigraph as fluid
 from minigraph.backward_pass import BackwardPass
 from minigraph.errors import NotFoundError
+from minigraph.gradient_rules import FusedGrad
 from minigraph.kernels import find_kernel
-from minigraph.opdef import FusedGrad, all_definitions, definition_of
+from minigraph.opdef import all_definitions, definition_of
 from minigraph.types import TensorType, as_dtype, same_dim
 
 FORWARD = [each for each in all_definitions() if each.forward is None and each.type not in WITHOUT_SAMPLES]

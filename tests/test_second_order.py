@@ -8,7 +8,8 @@ from op_samples import SAMPLES
 
 import minigraph as fluid
 from minigraph.errors import ProgramError
-from minigraph.opdef import FusedGrad, all_definitions, definition_of
+from minigraph.gradient_rules import FusedGrad
+from minigraph.opdef import all_definitions, definition_of
 from minigraph.second_order import RULES
 
 WITHOUT = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from minigraph.opdef import GradContext, OpSpec, Twice, fused, op
+from minigraph.gradient_rules import GradContext, OpSpec, Twice, fused
+from minigraph.opdef import op
 from minigraph.ops.tensor import require_one_element
 from minigraph.types import (
     TensorType,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from minigraph.opdef import fused, op
+from minigraph.gradient_rules import fused
+from minigraph.opdef import op
 from minigraph.ops.norm import require_positive_order
 from minigraph.types import (
     DType,

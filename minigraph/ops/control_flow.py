@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from minigraph.conversions import BlockIndex
-from minigraph.opdef import BlockGrad, GradContext, OpSpec, fused, op
+from minigraph.gradient_rules import BlockGrad, GradContext, OpSpec, fused
+from minigraph.opdef import op
 from minigraph.ops.tensor import require_integers, require_one_element
 from minigraph.types import DType, TensorType, merge_shapes, require, require_same_dtype, same_dim, same_shape
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from minigraph.opdef import GradContext, OpSpec, Twice, fused, op
+from minigraph.gradient_rules import GradContext, OpSpec, Twice, fused
+from minigraph.opdef import op
 from minigraph.types import TensorType, product, require, require_floating, require_same_dtype, same_dim
 from minigraph.windows import CHANNELS_LAST, lay_transposed, lay_windows, require_layout, spatial_dims
 

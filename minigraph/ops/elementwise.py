@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigraph.opdef import Twice, fused, op
+from minigraph.gradient_rules import Twice, fused
+from minigraph.opdef import op
 from minigraph.ops.tensor import require_integers
 from minigraph.types import TensorType, broadcast_shapes, product, require, require_number, require_same_dtype
 

@@ -6,7 +6,8 @@ classes.
 
 from __future__ import annotations
 
-from minigraph.opdef import fused, op
+from minigraph.gradient_rules import fused
+from minigraph.opdef import op
 from minigraph.types import (
     TensorType,
     merge_shapes,

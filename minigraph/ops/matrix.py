@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from minigraph.opdef import Twice, fused, op
+from minigraph.gradient_rules import Twice, fused
+from minigraph.opdef import op
 from minigraph.types import TensorType, product, require, require_floating, require_same_dtype, same_dim
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from minigraph.opdef import fused, op
+from minigraph.gradient_rules import fused
+from minigraph.opdef import op
 from minigraph.types import DType, TensorType, normalize_axis, require, require_floating
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from minigraph.opdef import Twice, fused, op
+from minigraph.gradient_rules import Twice, fused
+from minigraph.opdef import op
 from minigraph.ops.tensor import require_one_element
 from minigraph.types import (
     DType,

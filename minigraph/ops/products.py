@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from minigraph.opdef import fused, op
+from minigraph.gradient_rules import fused
+from minigraph.opdef import op
 from minigraph.types import (
     TensorType,
     broadcast_shapes,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from minigraph.opdef import GradContext, OpSpec, op
+from minigraph.gradient_rules import GradContext, OpSpec
+from minigraph.opdef import op
 from minigraph.types import TensorType, parse_type, require
 
 _NONE: Any = ()

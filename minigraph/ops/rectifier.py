@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from minigraph.opdef import fused, op
+from minigraph.gradient_rules import fused
+from minigraph.opdef import op
 from minigraph.types import TensorType, normalize_axis, require, require_floating
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minigraph.attributes import split_lengths, unsqueezed
-from minigraph.opdef import GradContext, OpSpec, fused, op
+from minigraph.gradient_rules import GradContext, OpSpec, fused
+from minigraph.opdef import op
 from minigraph.ops.tensor import require_integers, require_one_element, shape_from, shape_of_x
 from minigraph.types import TensorType, merge_shapes, normalize_axis, product, require, require_same_dtype, same_dim
 

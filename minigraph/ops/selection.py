@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minigraph.opdef import GradContext, OpSpec, fused, op
+from minigraph.gradient_rules import GradContext, OpSpec, fused
+from minigraph.opdef import op
 from minigraph.ops.tensor import require_integers
 from minigraph.types import (
     DType,

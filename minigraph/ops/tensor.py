@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from minigraph.attributes import constant_of, reshaped
-from minigraph.opdef import GradContext, OpSpec, Twice, fused, op
+from minigraph.gradient_rules import GradContext, OpSpec, Twice, fused
+from minigraph.opdef import op
 from minigraph.types import (
     DType,
     TensorType,

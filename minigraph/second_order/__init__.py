@@ -5,8 +5,9 @@ A rule says how to compute what a ``*_grad`` operator computes, by operators tha
 rounding only.
 
 Where a gradient operator has a gradient rule of its own there is no need for a rule here: the gradient of a linear
-operator's gradient is the operator itself, and definitions say so (`minigraph.opdef.FusedGrad`); and for some there are
-operators in fluid, such as ``square_grad_grad`` (`minigraph.ops.second_order`). These have rules, for third gradients.
+operator's gradient is the operator itself, and definitions say so (`minigraph.gradient_rules.FusedGrad`); and for some
+there are operators in fluid, such as ``square_grad_grad`` (`minigraph.ops.second_order`). These have rules, for third
+gradients.
 """
 
 from __future__ import annotations

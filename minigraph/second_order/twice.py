@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from minigraph.gradient_rules import differentiated
 from minigraph.ir import Variable
-from minigraph.opdef import GRAD_SUFFIX, differentiated
+from minigraph.opdef import GRAD_SUFFIX
 from minigraph.second_order.elementwise import summed_to_operand
 from minigraph.second_order.rewriting import Rewriting, rewritten_as
 
