@@ -158,3 +158,6 @@ VIEWS = frozenset(
 Kernels of other types may return an argument as it is, as a clip does below its threshold; they cost what they cost at
 most.
 """
+
+PASSES_ON = frozenset({"elementwise_add_grad"})
+"""What returns an argument as it is where a result has its type: the gradient of an addend that was not repeated."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from minigraph.arenas import is_state
-from minigraph.costs import VIEWS, size_in_bytes
+from minigraph.costs import PASSES_ON, VIEWS, size_in_bytes
 from minigraph.ir import Program
 from minigraph.lowering import Joined, Step, Steps, Value, needed
 from minigraph.types import TensorType, product
@@ -138,7 +138,7 @@ def peak_as_written(
     size = most = sum(_bytes_of(types.get(name)) for name in alive)
     last_use = {name: i for name, i in last_use.items() if name not in alive and name not in fetches}
     for i, op in enumerate(ops):
-        is_view = op.type in VIEWS or op.type == "elementwise_add_grad"
+        is_view = op.type in VIEWS or op.type in PASSES_ON
         new = [] if is_view else [name for name in op.output_arg_names if name not in alive]
         alive.update(new)
         size += sum(_bytes_of(types.get(name)) for name in new)
@@ -157,6 +157,6 @@ def _bytes_of(tensor_type: TensorType | None) -> int:
 
 
 def _passes_on(step: Step, value: Value) -> bool:
-    """Whether a kernel returns an argument as it is: the gradient of an addend that was not broadcast."""
+    """Whether the kernel returns an argument as it is."""
     source = value.storage
-    return step.op.type == "elementwise_add_grad" and source is not None and source.tensor_type == value.tensor_type
+    return step.op.type in PASSES_ON and source is not None and source.tensor_type == value.tensor_type

@@ -230,7 +230,7 @@ def test_a_clip_costs_what_it_costs_above_the_threshold(clipped):
 
 
 def test_every_type_in_the_tables_is_an_operator():
-    for op_type in [*costs.FLOPS, *costs.VIEWS]:
+    for op_type in [*costs.FLOPS, *costs.VIEWS, *costs.PASSES_ON]:
         assert definition_of(op_type).type == op_type
 
 
