@@ -14,7 +14,7 @@ from typing import Any
 from minigraph import unique_name
 from minigraph.control_flow import is_count
 from minigraph.errors import ProgramError, Site, caller_site, warn
-from minigraph.gradient_rules import BlockGrad, FusedGrad, GradContext, GradName, OpSpec
+from minigraph.gradient_rules import BlockGrad, FusedGrad, GradContext, GradName, OpSpec, Twice
 from minigraph.ir import Block, Operator, Parameter, Role, Variable, infer_outputs
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, definition_of
 from minigraph.overwriting import Overwriting
@@ -198,7 +198,9 @@ class BackwardPass:
         if isinstance(rule, FusedGrad) and not self._overwriting.names and self._differentiate_fused(op, rule):
             return
         found = list(rule(GradContext(op, self.is_no_grad)))
-        specs = [self._without_absent(spec) for spec in found if self._is_wanted(spec)]
+        specs = [spec for spec in found if self._is_wanted(spec)]
+        if isinstance(rule, Twice) and self._asks_for_inputs:  # otherwise fluid makes zeros
+            specs = [self._without_absent(spec) for spec in specs]
         self._complete(specs, op)
         self._refuse_to_lose(op, [_of(name) for spec in found for name in _gradients_read(spec)])
         self._plan([self._overwriting.checked(spec, op) for spec in specs], op)
@@ -272,9 +274,7 @@ class BackwardPass:
         return not incoming or any(self._resolve(name) in self._ready for name in incoming)
 
     def _without_absent(self, spec: OpSpec) -> OpSpec:
-        """Leave out what may be left out and has no gradient flowing in, unless zeros are made for it as in fluid."""
-        if not self._asks_for_inputs or not spec.type.endswith("_grad_grad"):
-            return spec
+        """Leave out what may be left out and has no gradient flowing in."""
         slots = definition_of(spec.type).input_slots
         inputs = {
             slot: names
