@@ -14,6 +14,7 @@ from typing import Any
 from minigraph import unique_name
 from minigraph.control_flow import is_count
 from minigraph.errors import ProgramError, Site, caller_site, warn
+from minigraph.gradient_path import operators_between, warn_of_stopped_loops
 from minigraph.gradient_rules import BlockGrad, FusedGrad, GradContext, GradName, OpSpec, Twice
 from minigraph.ir import Block, Operator, Parameter, Role, Variable, infer_outputs
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, definition_of
@@ -136,7 +137,7 @@ class BackwardPass:
     def run(self, targets: Sequence[Variable], inputs: set[str] | None) -> None:
         self._asks_for_inputs = inputs is not None
         path = self._path(targets, inputs)
-        self._warn_of_stopped_loops(path, targets)
+        warn_of_stopped_loops(self.block, path, targets)
         if self._overwriting.names:
             self._walk_over_all(set(path))
         else:
@@ -161,7 +162,7 @@ class BackwardPass:
         """The operators to differentiate, in order, once those that have to be are rewritten as others."""
 
         def find() -> list[Operator]:
-            return _operators_between(self.block, {t.name for t in targets}, inputs, self.is_no_grad)
+            return operators_between(self.block, {t.name for t in targets}, inputs, self.is_no_grad)
 
         path = find()
         gradient_ops = [op for op in path if has_rule(op)]
@@ -174,20 +175,6 @@ class BackwardPass:
             FuseGlobalNorm().apply(self.program)
         self._overwriting = Overwriting(self.block)
         return find()
-
-    def _warn_of_stopped_loops(self, path: Sequence[Operator], targets: Sequence[Variable]) -> None:
-        """A loop variable that was made as a constant cuts the gradient, which is seldom meant."""
-        loops = {name: op for op in self.block.ops if op.type == "while" for name in op.output_arg_names}
-        if not loops:
-            return
-        read = [target.name for target in targets] + [name for op in path for name in op.input_arg_names]
-        for name in dict.fromkeys(name for name in read if name in loops):
-            var = self.variable(name)
-            if var.stop_gradient and not var.persistable and var.tensor_type is not None and var.dtype.is_floating:
-                warn(
-                    f"no gradient flows through the loop made at {loops[name].site}, because its variable {name} has "
-                    f"stop_gradient=True, as constants have; set it to False before the loop if gradients are wanted"
-                )
 
     def _differentiate(self, op: Operator) -> None:
         rule = op.definition.grad
@@ -407,7 +394,7 @@ class BackwardPass:
     def inside_needs(self, forward: Block, targets: Sequence[str]) -> set[str]:
         """The variables on whose values those of `targets` depend differentiably, in one run of a sub-block."""
         is_no_grad = BackwardPass(forward, self.no_grad, (), self.target).is_no_grad
-        path = _operators_between(forward, set(targets), None, is_no_grad)
+        path = operators_between(forward, set(targets), None, is_no_grad)
         return {name for op in path for name in op.input_arg_names if not is_no_grad(name)}
 
     def seed_inside(self, name: str) -> None:
@@ -523,45 +510,6 @@ def _of(grad: GradName) -> str:
 
 def _gradients_read(spec: OpSpec) -> list[GradName]:
     return [name for names in spec.inputs.values() for name in names if isinstance(name, GradName)]
-
-
-def _operators_between(
-    block: Block, targets: set[str], inputs: set[str] | None, is_no_grad: Callable[[str], bool]
-) -> list[Operator]:
-    """The operators to differentiate, in order: those the targets need and, with `inputs`, that the inputs reach."""
-    reached = None if inputs is None else _reached_from(block, inputs, is_no_grad)
-    needed = set(targets)
-    path = []
-    for op in reversed(block.ops):
-        if needed.isdisjoint(op.output_arg_names) or (reached is not None and op not in reached):
-            continue
-        if op.definition.grad is None and not has_rule(op):
-            _refuse_second_order(op, is_no_grad)
-            continue
-        path.append(op)
-        needed.update(name for name in op.input_arg_names if not is_no_grad(name))
-    path.reverse()
-    return path
-
-
-def _reached_from(block: Block, inputs: set[str], is_no_grad: Callable[[str], bool]) -> set[Operator]:
-    names, reached = set(inputs), set()
-    for op in block.ops:
-        if not names.isdisjoint(op.input_arg_names):
-            reached.add(op)
-            names.update(name for name in op.output_arg_names if not is_no_grad(name))
-    return reached
-
-
-def _refuse_second_order(op: Operator, is_no_grad: Callable[[str], bool]) -> None:
-    """A gradient operator without a rule of its own is not a constant: leaving it out would be silently wrong."""
-    if op.definition.forward is not None and not all(map(is_no_grad, op.input_arg_names)):
-        raise ProgramError(
-            f"{op.type} has no gradient rule: the gradient of a gradient cannot pass through {op.definition.forward}",
-            details=[str(op)],
-            site=op.site,
-            hint="Set stop_gradient=True on the first gradient if it is to count as a constant.",
-        )
 
 
 def _warn_dependent_target(target: str) -> None:
