@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 import enum
+import re
 from typing import Any
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Program, Role
-from minigraph.passes import (
-    CleanUp,
-    FoldConstants,
-    FreeAddends,
-    FuseElementwise,
-    FuseGlobalNorm,
-    FuseMeanLoss,
-    FuseSoftmaxCrossEntropy,
-    MergeColumnSums,
-    MergeMatmuls,
-    MergeProducts,
-    MergeUpdates,
-    Pass,
-    Pipeline,
-    RemoveDeadOps,
-    ShareCommonSubexpressions,
-    ShrinkInUpdate,
-    TransposeIntoMatmul,
-    TransposeOnce,
-    WriteWhereAssigned,
-)
+from minigraph.passes import IN_ORDER, LEGALIZE, LOWERING, Pass, Pipeline
 from minigraph.place import Place
 from minigraph.scope import Scope
 
@@ -47,33 +28,13 @@ class ReduceStrategy(enum.Enum):
     Reduce = 1
 
 
-_PASSES: dict[str, Pass] = {
-    "fold_constants": FoldConstants(),
-    "clean_up": CleanUp(),
-    "transpose_into_matmul": TransposeIntoMatmul(),
-    "share_common_subexpressions": ShareCommonSubexpressions(),
-    "fuse_softmax_cross_entropy": FuseSoftmaxCrossEntropy(),
-    "merge_matmuls": MergeMatmuls(),
-    "merge_column_sums": MergeColumnSums(),
-    "merge_products": MergeProducts(),
-    "transpose_once": TransposeOnce(),
-    "merge_updates": MergeUpdates(),
-    "shrink_in_update": ShrinkInUpdate(),
-    "fuse_mean_loss": FuseMeanLoss(),
-    "free_addends": FreeAddends(),
-}
-"""In the order in which they run."""
+def _field_of(each: Pass) -> str:
+    """The field that turns a pass on and off: ``clean_up`` for `CleanUp`."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", each.name).lower()
 
-_LAST: dict[str, Pass] = {"write_where_assigned": WriteWhereAssigned(), "fuse_elementwise": FuseElementwise()}
-"""Behind the removal of what nobody reads."""
-
-_OFF = frozenset({"transpose_into_matmul", "fuse_softmax_cross_entropy"})
-_ROUND_OTHERWISE = (
-    "fuse_softmax_cross_entropy", "merge_matmuls", "merge_column_sums", "merge_products", "transpose_once",
-)  # fmt: skip
 
 _SWITCHES = {
-    **{name: name not in _OFF for name in (*_PASSES, *_LAST)},
+    **{_field_of(each): each in LOWERING.passes for each in IN_ORDER if each not in LEGALIZE.passes},
     "enable_auto_fusion": False,
     "exact": False,
     "jit": True,
@@ -208,13 +169,13 @@ class BuildStrategy:
 
     def pipeline(self) -> Pipeline:
         """The passes that the fields ask for, in order."""
-        wanted = [
-            name for name in _PASSES if getattr(self, name) or (self.enable_auto_fusion and name in _ROUND_OTHERWISE)
-        ]
-        if self.exact:
-            wanted = [name for name in wanted if name not in _ROUND_OTHERWISE]
-        last = [each for name, each in _LAST.items() if getattr(self, name)]
-        return Pipeline((FuseGlobalNorm(), *(_PASSES[name] for name in wanted), RemoveDeadOps(), *last))
+        return Pipeline(tuple(each for each in IN_ORDER if each in LEGALIZE.passes or self._wants(each)))
+
+    def _wants(self, each: Pass) -> bool:
+        is_on: bool = getattr(self, _field_of(each))
+        if each.rounds_otherwise:
+            return not self.exact and (is_on or self.enable_auto_fusion)
+        return is_on
 
     def __repr__(self) -> str:
         changed = [f"{name}={value!r}" for name, value in vars(self).items() if value != _FIELDS[name]]

@@ -2,7 +2,7 @@
 
 `LEGALIZE` says what programs mean; `LOWERING` is what executors apply to their private copy. Of it `EXACT` changes no
 bit of a result; the rest rounds in another way where a weight is used many times, as each pass says.
-`minigraph.compiler.BuildStrategy` turns each on and off.
+`minigraph.compiler.BuildStrategy` turns each of `IN_ORDER` on and off, but for those of `LEGALIZE`.
 """
 
 from minigraph.passes.base import Pass, Pipeline
@@ -26,23 +26,22 @@ from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
 from minigraph.passes.transpose_once import TransposeOnce
 from minigraph.passes.write_where_assigned import WriteWhereAssigned
 
+IN_ORDER: tuple[Pass, ...] = (
+    FuseGlobalNorm(), FoldConstants(), CleanUp(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
+    FuseSoftmaxCrossEntropy(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), MergeUpdates(),
+    ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
+)  # fmt: skip
+"""All that executors may apply, in the order in which they run."""
+
+_ON_REQUEST = frozenset({"TransposeIntoMatmul", "FuseSoftmaxCrossEntropy"})
+
 LEGALIZE = Pipeline((FuseGlobalNorm(), RemoveDeadOps()))
-EXACT = Pipeline(
-    (
-        FuseGlobalNorm(), FoldConstants(), CleanUp(), ShareCommonSubexpressions(), MergeUpdates(), ShrinkInUpdate(),
-        FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
-    )
-)  # fmt: skip
-LOWERING = Pipeline(
-    (
-        FuseGlobalNorm(), FoldConstants(), CleanUp(), ShareCommonSubexpressions(), MergeMatmuls(), MergeColumnSums(),
-        MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(),
-        RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
-    )
-)  # fmt: skip
+LOWERING = Pipeline(tuple(each for each in IN_ORDER if each.name not in _ON_REQUEST))
+EXACT = Pipeline(tuple(each for each in LOWERING if not each.rounds_otherwise))
 
 __all__ = [
     "EXACT",
+    "IN_ORDER",
     "LEGALIZE",
     "LOWERING",
     "CleanUp",

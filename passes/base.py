@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from minigraph.ir import Program
 from minigraph.verify import verify
@@ -16,6 +17,9 @@ class Pass:
     `apply` edits the program in place and says whether anything changed; applying a second time changes nothing.
     Calling the pass works on a clone, which it verifies and returns.
     """
+
+    rounds_otherwise: ClassVar[bool] = False
+    """Whether results may differ by rounding; if not, every bit is kept."""
 
     @property
     def name(self) -> str:

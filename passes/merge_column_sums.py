@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import ClassVar
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
@@ -20,6 +21,8 @@ class MergeColumnSums(Pass):
     Law: the sum is the same up to rounding, both ways adding the same rows in another order: each element differs by at
     most ``2 (n + T) eps`` times the sum of magnitudes, for T parts with n rows in all. Nothing else changes.
     """
+
+    rounds_otherwise: ClassVar[bool] = True
 
     least: int = 4
     most_elements: int = 65536

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import ClassVar
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
@@ -24,6 +25,8 @@ class MergeMatmuls(Pass):
     The parts' operators stay where they also compute the gradient of X_t. All X_t and D_t are kept until the sum is
     made.
     """
+
+    rounds_otherwise: ClassVar[bool] = True
 
     least: int = 4
     most_elements: int = 65536

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
@@ -21,6 +22,8 @@ class MergeProducts(Pass):
     Law: every product is the same up to rounding: a library of matrix products may add in another order for another
     number of rows. Each element differs by at most ``2 k eps`` times that of ``|X_t| @ |W|``, with k columns of X_t.
     """
+
+    rounds_otherwise: ClassVar[bool] = True
 
     least: int = 4
     most_elements: int = 65536

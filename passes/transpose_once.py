@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from typing import ClassVar
 
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
@@ -22,6 +23,8 @@ class TransposeOnce(Pass):
     Law: every gradient is the same up to rounding: a library of matrix products may add in another order. Each element
     differs by at most ``2 k eps`` times that of ``|D_t| @ |W|'``, with k columns of D_t.
     """
+
+    rounds_otherwise: ClassVar[bool] = True
 
     least: int = 4
     most_elements: int = 65536
