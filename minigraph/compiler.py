@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Any
+from collections.abc import Mapping
+from copy import copy
+from typing import Any, ClassVar
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Program, Role
@@ -79,7 +81,31 @@ _FIELDS = {
 }  # fmt: skip
 
 
-class BuildStrategy:
+class _Strategy:
+    """An object that has fields of some names only, each with a default."""
+
+    _defaults: ClassVar[Mapping[str, Any]]
+
+    def __init__(self) -> None:
+        self.__dict__.update({name: copy(value) for name, value in self._defaults.items()})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._defaults:
+            raise NotFoundError(
+                f"{type(self).__name__} has no field {name!r}", site=caller_site(), hint=suggest(name, self._defaults)
+            )
+        self._check(name, value)
+        self.__dict__[name] = value
+
+    def _check(self, name: str, value: Any) -> None:
+        """Raise if the field `name` cannot be `value`, warn if that has no effect."""
+
+    def __repr__(self) -> str:
+        changed = [f"{name}={value!r}" for name, value in vars(self).items() if value != self._defaults[name]]
+        return f"<{type(self).__name__} {' '.join(changed) or 'as by default'}>"
+
+
+class BuildStrategy(_Strategy):
     """Which rewrites an executor applies to its private copy of a program.
 
     Attributes
@@ -137,15 +163,12 @@ class BuildStrategy:
     jit: bool
     cuda_graph: bool
 
+    _defaults = _FIELDS
+
     GradientScaleStrategy = GradientScaleStrategy
     ReduceStrategy = ReduceStrategy
 
-    def __init__(self) -> None:
-        self.__dict__.update(_FIELDS, mkldnn_enabled_op_types=set(), trainers_endpoints=[])
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _FIELDS:
-            raise NotFoundError(f"BuildStrategy has no field {name!r}", site=caller_site(), hint=suggest(name, _FIELDS))
+    def _check(self, name: str, value: Any) -> None:
         if name in _SWITCHES:
             if not isinstance(value, bool):
                 raise WrongTypeError(f"{name} must be True or False, got {value!r:.80}", site=caller_site())
@@ -165,7 +188,6 @@ class BuildStrategy:
                 f"BuildStrategy.{name} = {value!r:.80} asks for what minigraph does not have", site=caller_site(),
                 hint=f"Leave it at {_ONE_VALUE[name]!r}.",
             )  # fmt: skip
-        self.__dict__[name] = value
 
     def pipeline(self) -> Pipeline:
         """The passes that the fields ask for, in order."""
@@ -176,10 +198,6 @@ class BuildStrategy:
         if each.rounds_otherwise:
             return not self.exact and (is_on or self.enable_auto_fusion)
         return is_on
-
-    def __repr__(self) -> str:
-        changed = [f"{name}={value!r}" for name, value in vars(self).items() if value != _FIELDS[name]]
-        return f"<BuildStrategy {' '.join(changed) or 'as by default'}>"
 
 
 _EXECUTION: dict[str, Any] = {
@@ -194,7 +212,7 @@ _EXECUTION: dict[str, Any] = {
 """Fluid's fields and their defaults."""
 
 
-class ExecutionStrategy:
+class ExecutionStrategy(_Strategy):
     """How fluid schedules operators on threads: accepted by `CompiledProgram.with_data_parallel`, without effect.
 
     Attributes
@@ -220,24 +238,14 @@ class ExecutionStrategy:
     <ExecutionStrategy num_threads=4>
     """
 
-    def __init__(self) -> None:
-        self.__dict__.update(_EXECUTION)
+    _defaults = _EXECUTION
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _EXECUTION:
-            raise NotFoundError(
-                f"ExecutionStrategy has no field {name!r}", site=caller_site(), hint=suggest(name, _EXECUTION)
-            )
+    def _check(self, name: str, value: Any) -> None:
         wanted = type(_EXECUTION[name])
         if type(value) is not wanted:
             raise WrongTypeError(f"{name} must be of type {wanted.__name__}, got {value!r:.80}", site=caller_site())
         if name == "num_iteration_per_run" and value != 1:
             warn(f"ExecutionStrategy.num_iteration_per_run = {value} has no effect: a call runs the program once")
-        self.__dict__[name] = value
-
-    def __repr__(self) -> str:
-        changed = [f"{name}={value!r}" for name, value in vars(self).items() if value != _EXECUTION[name]]
-        return f"<ExecutionStrategy {' '.join(changed) or 'as by default'}>"
 
 
 class CompiledProgram:
