@@ -15,13 +15,14 @@ documented formula gives, computed with 50 digits and unlimited exponents, and `
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import golden_arrays
 import numpy as np
 import pytest
 
@@ -92,7 +93,7 @@ def cases(system: str | None = None, function: str | None = None) -> list[Case]:
 @cache
 def _all_cases() -> tuple[Case, ...]:
     recording = json.loads((FOLDER / "cases.json").read_text())
-    arrays = list(_arrays(recording["arrays"]))
+    arrays = golden_arrays.in_a_row(FOLDER, recording["arrays"])
 
     def array(number: int | None) -> np.ndarray | None:
         return None if number is None else arrays[number]
@@ -104,18 +105,6 @@ def _all_cases() -> tuple[Case, ...]:
         fields["results"] = {key: array(number) for key, number in fields.get("results", {}).items()}
         made.append(Case(**{"gradients": len(fields["inputs"]), **fields}))
     return tuple(made)
-
-
-def _arrays(types: list[tuple[str, list[int]]]) -> Iterator[np.ndarray]:
-    start = dict.fromkeys((dtype for dtype, _ in types), 0)
-    with np.load(FOLDER / "arrays.npz") as file:
-        stored = {dtype: file[dtype] for dtype in start}
-    for dtype, shape in types:
-        first, start[dtype] = start[dtype], start[dtype] + math.prod(shape)
-        array = stored[dtype][first : start[dtype]].reshape(shape)
-        array.flags.writeable = False  # cases share it
-        yield array
-    assert start == {dtype: len(values) for dtype, values in stored.items()}, "cases.json and arrays.npz disagree"
 
 
 def _number(value: Any) -> Any:

@@ -9,6 +9,7 @@ import sys
 import zlib
 from pathlib import Path
 
+import golden_arrays
 import numpy as np
 
 FOLDER = Path(__file__).parent / "golden" / "layers"
@@ -559,8 +560,6 @@ case("fc_several", lambda L, x, y: L.fc([x, y], 4, param_attr=waves(L), bias_att
 
 
 if __name__ == "__main__":
-    import json
-
     import paddle.fluid
 
     recorded, operators = {}, {}
@@ -568,6 +567,4 @@ if __name__ == "__main__":
         print(name)
         arrays, operators[name] = run(paddle.fluid, name)
         recorded.update({name + "/" + key: value for key, value in arrays.items()})
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(str(FOLDER / "arrays.npz"), **recorded)
-    (FOLDER / "operators.json").write_text(json.dumps(operators, indent=0) + "\n")
+    golden_arrays.write(FOLDER, recorded, operators)

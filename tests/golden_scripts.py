@@ -12,6 +12,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
+import golden_arrays
 import numpy as np
 
 FOLDER = Path(__file__).parent / "golden" / "scripts"
@@ -877,6 +878,4 @@ if __name__ == "__main__":
         arrays, operators[name] = run(paddle.fluid, name)
         print(name, {key: value.ravel()[-1] for key, value in arrays.items()})
         recorded.update({name + "/" + key: value for key, value in arrays.items()})
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(str(FOLDER / "arrays.npz"), **recorded)
-    (FOLDER / "operators.json").write_text(json.dumps(operators, indent=0) + "\n")
+    golden_arrays.write(FOLDER, recorded, operators)

@@ -2,6 +2,7 @@
 
 import json
 
+import golden_arrays
 import golden_dygraph
 import numpy as np
 import pytest
@@ -15,12 +16,7 @@ OPERATORS = json.loads((FOLDER / "operators.json").read_text())
 
 @pytest.fixture(scope="module")
 def recorded():
-    with np.load(FOLDER / "arrays.npz") as file:
-        by_case = {name: {} for name in CASES}
-        for key in file.files:
-            name, _, what = key.partition("/")
-            by_case[name][what] = file[key]
-    return by_case
+    return golden_arrays.by_case(FOLDER, CASES)
 
 
 def check(found, expected, atol=lambda array, tolerance: tolerance / 10):

@@ -4,6 +4,7 @@ import json
 from functools import cache
 from pathlib import Path
 
+import golden_arrays
 import golden_models  # noqa: F401
 import numpy as np
 import pytest
@@ -23,22 +24,8 @@ pytestmark = [
 ]
 
 
-def with_arrays(cases):
-    """The cases, each with the arrays recorded for it; the file holds all of one dtype in a row."""
-    start = {}
-    with np.load(FOLDER / "arrays.npz") as file:
-        stored = {dtype: file[dtype] for dtype in file.files}
-    for case in cases:
-        arrays = {}
-        for name, (dtype, shape) in case["arrays"].items():
-            first = start.get(dtype, 0)
-            start[dtype] = first + int(np.prod(shape))
-            arrays[name] = stored[dtype][first : start[dtype]].reshape(shape)
-        yield case, arrays
-    assert start == {dtype: len(values) for dtype, values in stored.items()}, "cases.json and arrays.npz disagree"
-
-
-CASES = {case["id"]: (case, arrays) for case, arrays in with_arrays(RECORDING["cases"])}
+ARRAYS = iter(golden_arrays.in_a_row(FOLDER, [spec for case in RECORDING["cases"] for spec in case["arrays"].values()]))
+CASES = {case["id"]: (case, {name: next(ARRAYS) for name in case["arrays"]}) for case in RECORDING["cases"]}
 
 
 @cache

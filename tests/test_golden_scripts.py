@@ -2,6 +2,7 @@
 
 import json
 
+import golden_arrays
 import numpy as np
 import pytest
 from golden_scripts import FOLDER, SCRIPTS, run
@@ -13,12 +14,7 @@ OPERATORS = json.loads((FOLDER / "operators.json").read_text())
 
 @pytest.fixture(scope="module")
 def recorded():
-    with np.load(FOLDER / "arrays.npz") as file:
-        by_script = {name: {} for name in SCRIPTS}
-        for key in file.files:
-            name, _, what = key.partition("/")
-            by_script[name][what] = file[key]
-    return by_script
+    return golden_arrays.by_case(FOLDER, SCRIPTS)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
