@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from minigraph.errors import WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Program
 
 _DEFAULTS = (Program(), Program())
@@ -21,6 +21,17 @@ def default_main_program() -> Program:
 def default_startup_program() -> Program:
     """The program that initializers write to."""
     return _CURRENT.get()[1]
+
+
+def is_imperative() -> bool:
+    """Whether operators are computed as they are written."""
+    return default_main_program().computes_at_once
+
+
+def refuse_imperative_mode(name: str) -> None:
+    """Raise a `ProgramError` in the imperative mode, for what changes a program after the fact."""
+    if is_imperative():
+        raise ProgramError(f"{name} works on programs, not in the imperative mode", site=caller_site())
 
 
 @contextmanager

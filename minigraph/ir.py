@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from minigraph.block import Block, Names
 from minigraph.collector import without_collector
@@ -55,6 +55,8 @@ class Program:
       scale_0.tmp_0: float32[-1, 4] = scale(X=x) {scale=2.0}
     """
 
+    computes_at_once: ClassVar[bool] = False
+    """Whether operators are computed as they are written: the imperative mode."""
     _serials = itertools.count()
     _first_seed = 0
 

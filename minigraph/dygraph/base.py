@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from minigraph.defaults import _DEFAULTS, default_main_program, program_guard
+from minigraph.defaults import is_imperative as enabled
 from minigraph.dygraph.block import EagerBlock, EagerProgram, guard
 from minigraph.dygraph.tape import Tape, recording
 from minigraph.dygraph.tensor import Eager, Tensor
@@ -30,11 +31,6 @@ _DEFAULT: list[EagerProgram] = []
 _STATIC: ContextVar[bool] = ContextVar("static", default=False)
 _SWITCHED_ON = ExitStack()
 """What `enable_dygraph` or `disable_static` has entered."""
-
-
-def enabled() -> bool:
-    """Whether operators are computed as they are written."""
-    return isinstance(default_main_program(), EagerProgram)
 
 
 def eager_block() -> EagerBlock:

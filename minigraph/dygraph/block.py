@@ -265,6 +265,8 @@ class EagerProgram(Program):
         Whether `backward` adds to gradients instead of replacing them.
     """
 
+    computes_at_once = True
+
     def __init__(self, place: Place | None = None, accumulates: bool = False) -> None:
         super().__init__()
         self.place = place or CPUPlace()

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from minigraph.data_feeder import DataFeeder
-from minigraph.defaults import default_main_program
-from minigraph.dygraph.base import enabled, to_variable
+from minigraph.defaults import default_main_program, is_imperative
+from minigraph.dygraph.base import to_variable
 from minigraph.errors import DataError, EOFException, ProgramError, WrongTypeError, caller_site, warn
 from minigraph.ir import Variable
 from minigraph.place import Place
@@ -69,7 +69,7 @@ class DataLoader:
                 f"{what}: capacity must be how many batches to read ahead, at least 1, got {capacity!r:.60}",
                 site=caller_site(),
             )
-        self._is_eager = enabled()
+        self._is_eager = is_imperative()
         if not self._is_eager and not feed_list:
             raise ProgramError(f"{what}: feed_list must name the variables to feed", site=caller_site())
         for var in feed_list or ():

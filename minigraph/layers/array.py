@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from minigraph.defaults import is_imperative
 from minigraph.errors import OpError, ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable, VarKind
 from minigraph.layer_helper import LayerHelper, check_variable
-from minigraph.layers.sub_block import is_imperative
 from minigraph.types import product
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from minigraph.defaults import default_main_program
+from minigraph.defaults import default_main_program, is_imperative
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable, VarKind
 from minigraph.layer_helper import LayerHelper, check_variable
@@ -18,7 +18,6 @@ from minigraph.layers.sub_block import (
     building_sub_block,
     check_callable,
     check_condition,
-    is_imperative,
     read_before_written,
     truth_of,
 )

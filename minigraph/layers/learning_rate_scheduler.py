@@ -13,7 +13,7 @@ from typing import Any
 
 from minigraph import learning_rate_decay as imperative
 from minigraph.arithmetic import equal, less_than, to_power
-from minigraph.defaults import default_main_program, default_startup_program
+from minigraph.defaults import default_main_program, default_startup_program, is_imperative
 from minigraph.errors import WrongTypeError, caller_site
 from minigraph.initializer import Constant
 from minigraph.ir import Role, Variable
@@ -61,7 +61,7 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float | Varia
     ----------
     A. Vaswani et al., Attention is all you need, NIPS 2017, section 5.3.
     """
-    if _is_imperative():
+    if is_imperative():
         return imperative.NoamDecay(d_model, warmup_steps, learning_rate=_number(learning_rate))
     with _scheduling():
         step = _step(begin=1)
@@ -85,7 +85,7 @@ def exponential_decay(
     >>> [executor.run(main, fetch_list=[rate], scope=scope)[0].item() for _ in range(5)]
     [0.5, 0.5, 0.125, 0.125, 0.03125]
     """
-    if _is_imperative():
+    if is_imperative():
         return imperative.ExponentialDecay(_number(learning_rate), decay_steps, decay_rate, staircase)
     with _scheduling():
         return learning_rate * decay_rate ** _progress(decay_steps, staircase)
@@ -95,7 +95,7 @@ def natural_exp_decay(
     learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
 ) -> Decayed:
     """``learning_rate * exp(-decay_rate * step / decay_steps)``; with `staircase` the quotient is rounded down."""
-    if _is_imperative():
+    if is_imperative():
         return imperative.NaturalExpDecay(_number(learning_rate), decay_steps, decay_rate, staircase)
     with _scheduling():
         return learning_rate * _unary("exp", -1 * decay_rate * _progress(decay_steps, staircase))
@@ -105,7 +105,7 @@ def inverse_time_decay(
     learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
 ) -> Decayed:
     """``learning_rate / (1 + decay_rate * step / decay_steps)``; with `staircase` the quotient is rounded down."""
-    if _is_imperative():
+    if is_imperative():
         return imperative.InverseTimeDecay(_number(learning_rate), decay_steps, decay_rate, staircase)
     with _scheduling():
         return learning_rate / (1 + decay_rate * _progress(decay_steps, staircase))
@@ -123,7 +123,7 @@ def polynomial_decay(
     Steps after `decay_steps` count as that; with `cycle`, `decay_steps` is multiplied by the least number that makes it
     as large as the step instead, and the rate jumps up.
     """
-    if _is_imperative():
+    if is_imperative():
         return imperative.PolynomialDecay(_number(learning_rate), decay_steps, end_learning_rate, power, cycle)
     with _scheduling():
         step = _step()
@@ -147,7 +147,7 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Decay
     ProgramError
         If there is not one value more than boundaries.
     """
-    if _is_imperative():
+    if is_imperative():
         return imperative.PiecewiseDecay(boundaries, values, 0)
     imperative.check_pieces(boundaries, values)
     with _scheduling():
@@ -174,7 +174,7 @@ def cosine_decay(learning_rate: float | Variable, step_each_epoch: int, epochs: 
         raise WrongTypeError(
             f"cosine_decay: learning_rate must be a float or a Variable, got {learning_rate!r:.60}", site=caller_site()
         )
-    if _is_imperative():
+    if is_imperative():
         return imperative.CosineDecay(_number(learning_rate), step_each_epoch, epochs)
     with _scheduling():
         epoch = _unary("floor", _step() / step_each_epoch)
@@ -197,7 +197,7 @@ def linear_lr_warmup(
     ----------
     T. He et al., Bag of tricks for image classification with convolutional neural networks, CVPR 2019, section 3.1.
     """
-    if _is_imperative():
+    if is_imperative():
         return imperative.LinearLrWarmup(learning_rate, warmup_steps, start_lr, end_lr)  # type: ignore[arg-type]
     dtype = learning_rate.dtype if isinstance(learning_rate, Variable) else "float32"
     span = float(end_lr) - float(start_lr)
@@ -214,12 +214,6 @@ def linear_lr_warmup(
                     base = fill_constant([1], dtype, float(base))  # type: ignore[arg-type]
                 assign(base, rate)
         return rate
-
-
-def _is_imperative() -> bool:
-    from minigraph.dygraph.base import enabled
-
-    return enabled()
 
 
 def _number(learning_rate: Any) -> float:

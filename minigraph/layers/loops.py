@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from minigraph.defaults import is_imperative
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable, VarKind
 from minigraph.layer_helper import LayerHelper, check_variable
@@ -16,7 +17,6 @@ from minigraph.layers.sub_block import (
     building_sub_block,
     check_callable,
     check_condition,
-    is_imperative,
     read_before_written,
     truth_of,
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from minigraph.defaults import default_main_program
+from minigraph.defaults import default_main_program, is_imperative
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable
 from minigraph.layer_helper import check_variable
@@ -78,9 +78,3 @@ def check_callable(function: Any, what: str) -> None:
 def truth_of(condition: Any, what: str) -> bool:
     value = check_condition(condition, what).numpy()  # type: ignore[attr-defined]
     return bool(value.item())
-
-
-def is_imperative() -> bool:
-    from minigraph.dygraph.base import enabled
-
-    return enabled()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from minigraph.defaults import default_main_program, program_guard
+from minigraph.defaults import default_main_program, program_guard, refuse_imperative_mode
 from minigraph.executor import Executor
 from minigraph.ir import Parameter, Program, Role, Variable
 from minigraph.layer_helper import LayerHelper
@@ -14,7 +14,7 @@ from minigraph.layers.elementwise import elementwise_max, elementwise_min
 from minigraph.layers.reduce import sums
 from minigraph.layers.tensor import assign, cast, create_global_var, fill_constant
 from minigraph.name_scope import name_scope
-from minigraph.optimizer.base import Optimizer, refuse_imperative_mode
+from minigraph.optimizer.base import Optimizer
 from minigraph.regularizer import WeightDecayRegularizer
 from minigraph.unique_name import generate
 

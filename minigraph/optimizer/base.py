@@ -432,14 +432,6 @@ class Optimizer:
         )  # fmt: skip
 
 
-def refuse_imperative_mode(name: str) -> None:
-    """For what changes a program after the fact, so that the imperative mode has no use for it."""
-    from minigraph.dygraph.base import enabled
-
-    if enabled():
-        raise ProgramError(f"{name} works on programs, not in the imperative mode", site=caller_site())
-
-
 def _one_of(fluid_name: str, fluid: Any, paddle_name: str, paddle: Any) -> Any:
     if fluid is not None and paddle is not None:
         raise ProgramError(f"{fluid_name} and {paddle_name} are two names of one argument", site=caller_site())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from minigraph.backward import ParamsGrads
-from minigraph.defaults import default_main_program, default_startup_program, program_guard
+from minigraph.defaults import default_main_program, default_startup_program, program_guard, refuse_imperative_mode
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.initializer import Constant
 from minigraph.ir import Operator, Parameter, Program, Role, Variable
@@ -14,7 +14,7 @@ from minigraph.layers.compare import equal
 from minigraph.layers.elementwise import elementwise_mod, scale
 from minigraph.layers.series import zeros_like
 from minigraph.layers.tensor import assign, create_global_var, fill_constant, increment
-from minigraph.optimizer.base import Optimizer, Parameters, refuse_imperative_mode
+from minigraph.optimizer.base import Optimizer, Parameters
 from minigraph.optimizer.recompute import RecomputeOptimizer
 from minigraph.unique_name import generate
 

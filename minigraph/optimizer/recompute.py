@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from minigraph.backward import ParamsGrads
+from minigraph.defaults import refuse_imperative_mode
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Operator, Program, Variable
-from minigraph.optimizer.base import Optimizer, Parameters, refuse_imperative_mode
+from minigraph.optimizer.base import Optimizer, Parameters
 from minigraph.passes.recompute import recompute
 
 
