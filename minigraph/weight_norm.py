@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minigraph.defaults import default_main_program, default_startup_program
+from minigraph.defaults import default_main_program, default_startup_program, refuse_imperative_mode
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Block, Parameter, Variable
 from minigraph.param_attr import WeightNormParamAttr
@@ -33,11 +33,8 @@ def normalized_parameter(
     ProgramError
         If `shape` has no dimension ``attr.dim``, or in the imperative mode.
     """
-    from minigraph.dygraph.base import enabled
-
+    refuse_imperative_mode("WeightNormParamAttr")
     dim = attr.dim
-    if enabled():
-        raise ProgramError("WeightNormParamAttr works on programs, not in the imperative mode", site=caller_site())
     if dim is not None and not (isinstance(dim, int) and 0 <= dim < len(shape)):
         raise ProgramError(
             f"WeightNormParamAttr: dim must be None or a dimension of {name}, {list(shape)}, got {dim!r:.40}",
@@ -53,10 +50,8 @@ def normalized_parameter(
         startup.append_op("assign", {"X": norm}, {"Out": g.name})
     ops = _Appending(main.current_block(), helper.name)
     factor = ops.append("elementwise_div", {"X": g, "Y": ops.norm(v, dim)})
-    if dim is None:
-        w = ops.append("elementwise_mul", {"X": v, "Y": ops.reshaped(factor, (1,))})
-    else:
-        w = ops.append("elementwise_mul", {"X": v, "Y": ops.reshaped(factor, (shape[dim],))}, axis=dim)
+    factors, axis = ((1,), -1) if dim is None else ((shape[dim],), dim)
+    w = ops.append("elementwise_mul", {"X": v, "Y": ops.reshaped(factor, factors)}, axis=axis)
     WeightNormParamAttr.params_with_weight_norm.append(w)
     return w
 
