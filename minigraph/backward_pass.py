@@ -111,7 +111,7 @@ class BackwardPass:
 
     def _resolve(self, name: str) -> str:
         """The program's name for a name in a rule's spec."""
-        return self._gradient(_of(name)) if isinstance(name, GradName) else name
+        return self._gradient(name.variable) if isinstance(name, GradName) else name
 
     def _gradient(self, name: str) -> str:
         """What the gradient of the variable `name` is called in the program."""
@@ -189,7 +189,7 @@ class BackwardPass:
         if isinstance(rule, Twice) and self._asks_for_inputs:  # otherwise fluid makes zeros
             specs = [self._without_absent(spec) for spec in specs]
         self._complete(specs, op)
-        self._refuse_to_lose(op, [_of(name) for spec in found for name in _gradients_read(spec)])
+        self._refuse_to_lose(op, [name.variable for spec in found for name in _gradients_read(spec)])
         self._plan([self._overwriting.checked(spec, op) for spec in specs], op)
 
     def _differentiate_fused(self, op: Operator, rule: FusedGrad) -> bool:
@@ -244,7 +244,7 @@ class BackwardPass:
             self._add_up(self._resolve(name))
         for name in incoming:
             if self._resolve(name) not in self._ready:
-                self._plan_zeros(_of(name), self._resolve(name), op)
+                self._plan_zeros(name.variable, self._resolve(name), op)
 
     def _plan(self, specs: Sequence[OpSpec], op: Operator) -> None:
         for name in self._overwritten_by(op):
@@ -326,7 +326,7 @@ class BackwardPass:
         if name == EMPTY:
             return EMPTY
         if isinstance(name, GradName):
-            return self._gradient_to_write(_of(name))
+            return self._gradient_to_write(name.variable)
         return self.target.create_var(name=name).name
 
     def _gradient_to_write(self, name: str) -> str:
@@ -501,11 +501,6 @@ class BackwardPass:
     def _producers(self, grads: set[str]) -> dict[str, Operator]:
         """The operator that completes each of `grads`."""
         return {name: op for op in self._appended for name in op.output_arg_names if name in grads}
-
-
-def _of(grad: GradName) -> str:
-    """The variable that a name in the rules' words means the gradient of."""
-    return grad[: -len(GRAD_SUFFIX)]
 
 
 def _gradients_read(spec: OpSpec) -> list[GradName]:

@@ -29,6 +29,16 @@ class GradName(str):
 
     __slots__ = ()
 
+    @classmethod
+    def of(cls, variable: str) -> GradName:
+        """The gradient of a variable."""
+        return cls(variable + GRAD_SUFFIX)
+
+    @property
+    def variable(self) -> str:
+        """What it is the gradient of."""
+        return self.removesuffix(GRAD_SUFFIX)
+
 
 class GradContext:
     """What a gradient rule sees of the forward operator: names of values and of their gradients.
@@ -52,10 +62,10 @@ class GradContext:
         return self.op.attr(name)
 
     def d_output(self, slot: str) -> list[str]:
-        return [GradName(name + GRAD_SUFFIX) for name in self.op.output(slot)]
+        return [GradName.of(name) for name in self.op.output(slot)]
 
     def d_input(self, slot: str) -> list[str]:
-        return [EMPTY if self._no_grad(name) else GradName(name + GRAD_SUFFIX) for name in self.op.input(slot)]
+        return [EMPTY if self._no_grad(name) else GradName.of(name) for name in self.op.input(slot)]
 
     def holds_array(self, slot: str) -> bool:
         """Whether what is in an input slot is an array of tensors, which the imperative mode does not have."""

@@ -72,10 +72,10 @@ def _differentiate_repeated(outer: BackwardPass, op: Operator) -> None:
     outs = list(op.outputs.get("Out", ()))
     d_outs: list[str]
     if op.type == "while":
-        d_outs = [GradName(name + GRAD_SUFFIX) for name in outs if name in incoming]
+        d_outs = [GradName.of(name) for name in outs if name in incoming]
         attrs["original_output_grad"] = [str(name) for name in d_outs]
     else:
-        d_outs = [GradName(name + GRAD_SUFFIX) if name in incoming else EMPTY for name in outs]
+        d_outs = [GradName.of(name) if name in incoming else EMPTY for name in outs]
     conditions = {"Cond": list(op.inputs["Cond"])} if op.type == "conditional_block" else {}
     inputs: dict[str, Sequence[str]] = {
         **conditions, slot: sources, "Out": outs, "Out" + GRAD_SUFFIX: d_outs, scopes: list(op.outputs[scopes]),
@@ -121,7 +121,7 @@ def _differentiate_recurrent(outer: BackwardPass, op: Operator) -> None:
         ]
         outputs[slot + GRAD_SUFFIX] = _grads(wanted)
     scopes = list(op.outputs["step_scopes"])
-    d_results = [GradName(name + GRAD_SUFFIX) if name in flowing else EMPTY for name in results]
+    d_results = [GradName.of(name) if name in flowing else EMPTY for name in results]
     slots: dict[str, Sequence[str]] = {
         **inputs, "outputs": results, "step_scopes": scopes, "outputs" + GRAD_SUFFIX: d_results,
         "step_scopes" + GRAD_SUFFIX: scopes,
@@ -147,7 +147,7 @@ def _is_array(outer: BackwardPass, name: str) -> bool:
 
 
 def _grads(names: Sequence[str]) -> list[str]:
-    return [GradName(name + GRAD_SUFFIX) if name != EMPTY else EMPTY for name in names]
+    return [GradName.of(name) if name != EMPTY else EMPTY for name in names]
 
 
 def _needed(gradients: Block, forward: Block) -> Iterator[str]:
