@@ -31,8 +31,7 @@ def hidden_names(op: Operator) -> HiddenNames:
 
     outer, changes = _NONE, -1
     if op._block is not None:
-        program = op._block.program
-        changes = program.version - program.noted_changes
+        changes = _changes(op._block.program)
         sub_block = op.sub_block
         if sub_block is not None:
             outer = _outer_names(sub_block, changes)
@@ -48,7 +47,7 @@ def hidden_names(op: Operator) -> HiddenNames:
 
 def outer_names(block: Block) -> tuple[list[str], list[str]]:
     """The names of outer variables that a sub-block reads or writes, and of those that it writes, by first use."""
-    found = _outer_names(block, block.program.version - block.program.noted_changes)
+    found = _outer_names(block, _changes(block.program))
     return list(found.touched), list(found.written)
 
 
@@ -64,10 +63,15 @@ class OuterNames(NamedTuple):
 _NONE = OuterNames((), (), frozenset())
 
 
+def _changes(program: Program) -> int:
+    """How many changes there were that might concern any block."""
+    return program.version - program.noted_changes
+
+
 def _outer_names(block: Block, changes: int) -> OuterNames:
     """Those of `outer_names`, worked out again only if the block has changed, or one inside of it.
 
-    `changes` are those that might concern any block.
+    `changes` are those of the program, see `_changes`.
     """
     if block._outer is not None and block._outer[0] == changes:
         return block._outer[1]
@@ -93,8 +97,7 @@ def _outer_names(block: Block, changes: int) -> OuterNames:
 
 def is_counter(body: Block, name: str) -> bool:
     """Whether all that a sub-block does to an outer variable is to count with it."""
-    changes = body.program.version - body.program.noted_changes
-    return name in _outer_names(body, changes).incremented and _is_integer(body, name)
+    return name in _outer_names(body, _changes(body.program)).incremented and _is_integer(body, name)
 
 
 def is_count(op: Operator, block: Block) -> bool:
