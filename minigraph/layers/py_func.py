@@ -73,8 +73,9 @@ def py_func(
     ...     fluid.Executor().run(feed={"x": np.array([[0.0, 1.0]], "float32")}, fetch_list=[y])
     [array([[0.       , 0.7615942]], dtype=float32)]
     """
-    for what, function in (("func", func), ("backward_func", backward_func)):
-        if not callable(function) and not (function is None and what == "backward_func"):
+    functions = {"func": func} if backward_func is None else {"func": func, "backward_func": backward_func}
+    for what, function in functions.items():
+        if not callable(function):
             raise WrongTypeError(f"py_func: {what} must be a function, got {function!r:.60}", site=caller_site())
     inputs, outputs = _listed("x", x), _listed("out", out)
     skipped = _listed("skip_vars_in_backward_input", skip_vars_in_backward_input) if backward_func is not None else []
@@ -89,17 +90,16 @@ def py_func(
             raise NotFoundError(
                 f"py_func: {var.name}, which is to be skipped, is neither in x nor in out", site=caller_site()
             )
-    functions = [func] if backward_func is None else [func, backward_func]
-    numbers = [callables.register(function, _on_tensors(function)) for function in functions]
+    numbers = [callables.register(function, _on_tensors(function)) for function in functions.values()]
     LayerHelper("py_func").append(
         "py_func",
         {"X": inputs},
         {"Out": outputs},
         {
             "forward_callable_id": numbers[0],
-            "backward_callable_id": -1 if backward_func is None else numbers[1],
+            "backward_callable_id": numbers[1] if len(numbers) > 1 else -1,
             "backward_skip_vars": list(dict.fromkeys(var.name for var in skipped)),
-            "functions": [callables.name_of(function) for function in functions],
+            "functions": [callables.name_of(function) for function in functions.values()],
             "out_types": [str(var.tensor_type) for var in outputs],
         },
     )
