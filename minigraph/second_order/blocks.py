@@ -11,7 +11,7 @@ block, and are handed on in arrays of arrays.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from minigraph.control_flow import saved_for
 from minigraph.errors import ProgramError
@@ -149,6 +149,12 @@ class Gradients:
         for source, name in zip(self.g.op.inputs.get(slot, ()), names, strict=False):
             if name != EMPTY:
                 yield source, name
+
+    def results(self, slot: str, found: Mapping[str, Variable]) -> dict[str, list[Variable | None]]:
+        """What a rule returns: the gradients in a slot, out of those that are `found`, by the names of the block."""
+        d_slot = slot + GRAD_SUFFIX
+        sources = zip(self.g.op.inputs.get(slot, ()), self.g.op.outputs[d_slot], strict=True)
+        return {d_slot: [None if name == EMPTY else found[source + GRAD_SUFFIX] for source, name in sources]}
 
     def zeros(self, source: Variable) -> Variable:
         """A gradient of zero in front of the gradient operator; of an array it is one without elements."""

@@ -54,8 +54,7 @@ def _conditional_block(g: Rewriting) -> Mapping[str, Any]:
             {"Out": outer_names(body)[1], "Scope": gradients.scopes()},
             {SUB_BLOCK: body.idx, "is_scalar_condition": True},
         )
-    names = zip(g.op.inputs.get("Input", ()), g.op.outputs["Input" + GRAD_SUFFIX], strict=True)
-    return {"Input" + GRAD_SUFFIX: [None if name == EMPTY else results[source + GRAD_SUFFIX] for source, name in names]}
+    return gradients.results("Input", results)
 
 
 def _unless_taken(gradients: Gradients, source: Variable, d_out: str | None, is_changed: bool) -> Variable | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from minigraph.ir import Variable
-from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
+from minigraph.opdef import GRAD_SUFFIX, SUB_BLOCK
 from minigraph.second_order.blocks import Gradients, is_array, number, outer_reads
 from minigraph.second_order.rewriting import Rewriting, rewritten_as
 from minigraph.sub_blocks import outer_names
@@ -49,13 +49,7 @@ def _while(g: Rewriting) -> Mapping[str, Any]:
         "while", {"X": [name for name in outer_reads(body) if name != goes_on.name], "Condition": goes_on},
         {"Out": outputs, "StepScopes": gradients.scopes()}, {SUB_BLOCK: body.idx},
     )  # fmt: skip
-    results = {**flowing, **sums}
-    return {
-        "X" + GRAD_SUFFIX: [
-            None if name == EMPTY else results[source + GRAD_SUFFIX]
-            for source, name in zip(g.op.inputs.get("X", ()), g.op.outputs["X" + GRAD_SUFFIX], strict=True)
-        ]
-    }
+    return gradients.results("X", {**flowing, **sums})
 
 
 def _first_gradients(
