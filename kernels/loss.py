@@ -17,7 +17,7 @@ from minigraph.kernels.activation import log_of_one_plus_exp, logistic, widened
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.cuda.launching import is_recording
 from minigraph.kernels.reduce import add_over, mean, mean_grad, ones, sum_of_rows
-from minigraph.kernels.registry import kernel
+from minigraph.kernels.registry import kernel, specialize
 from minigraph.kernels.tensor import times
 
 _FLOOR = -64.0
@@ -95,7 +95,12 @@ def _softmax_in_columns(x, out) -> Any:
     np.maximum(columns, _FLOORS[columns.dtype], out=columns)
     np.exp(columns, out=columns)
     np.true_divide(columns, sum_of_rows(columns), out=columns)
-    y = out if out is not None and out.flags.c_contiguous else np.empty(x.shape, x.dtype)
+    return _as_rows(columns, x, out)
+
+
+def _as_rows(columns, like, out) -> Any:
+    """The columns as the rows of an array like `like`."""
+    y = out if out is not None and out.flags.c_contiguous else np.empty(like.shape, like.dtype)
     y.reshape(columns.shape[::-1])[...] = columns.T
     return deliver(np, y, out)
 
@@ -324,6 +329,44 @@ def _mean_loss(y, label, ignore_index, slope) -> tuple[Any, Any]:
     elements, places = _elements(np, d_x, index, -1)
     elements[places] = (steep - along) * match
     return mean(np, loss), d_x
+
+
+@specialize("fused_mean_loss")
+def _in_columns(xp, x, label, *, ignore_index, slope, wanted):
+    """The same for rows of a few elements that all have a class, in the columns in which their softmax is computed."""
+    rows, classes = math.prod(x.shape[:-1]), x.shape[-1]
+    is_apt = xp is np and x.dtype in _FLOORS and rows and 1 <= classes <= _IN_COLUMNS and label.dtype.kind == "i"
+    if not is_apt or not slope or 0 <= ignore_index < classes:
+        return None
+    one, floor, row, shape = ones(classes, x.dtype), _FLOORS[x.dtype], np.arange(rows), (classes, rows)
+    each, zero = -(x.dtype.type(slope) / x.dtype.type(rows)), np.zeros((), x.dtype)
+    wants_y, _, wants_d_x = wanted
+
+    def mean_loss(x, label, out=(None, None, None)):
+        try:
+            places = np.ravel_multi_index((label.reshape(-1), row), shape)
+        except ValueError:
+            return fused_mean_loss(xp, x, label, ignore_index=ignore_index, slope=slope, wanted=wanted, out=out)
+        columns = x.reshape(rows, classes).T.copy()
+        np.subtract(columns, np.maximum.reduce(columns, 0), out=columns)
+        np.maximum(columns, floor, out=columns)
+        np.exp(columns, out=columns)
+        np.true_divide(columns, np.dot(one, columns), out=columns)
+        y = _as_rows(columns, x, out[0]) if wants_y else None
+        elements = columns.reshape(-1)
+        match = elements[places]
+        loss = np.log(match)  # between 0 and 64 and some: there is nothing to limit
+        total = deliver(np, mean(np, np.negative(loss, out=loss)), out[1])
+        if not wants_d_x:
+            return y, total, None
+        steep = np.true_divide(each, match)
+        along = np.multiply(match, steep)
+        np.multiply(columns, np.subtract(zero, along), out=columns)
+        np.subtract(steep, along, out=steep)
+        elements[places] = np.multiply(steep, match, out=steep)
+        return y, total, _as_rows(columns, x, out[2])
+
+    return mean_loss
 
 
 @kernel("softmax_with_cross_entropy_grad")
