@@ -30,7 +30,7 @@ from minigraph.errors import (
 from minigraph.feeding import prepare_feed
 from minigraph.fetching import fetch_names, own, results_of
 from minigraph.guests import find_guests
-from minigraph.handing import hand_out
+from minigraph.handing import hand_out, write_over_inputs
 from minigraph.inference import blame, explain
 from minigraph.ir import Program
 from minigraph.kernels.jit import is_available as is_jit_available
@@ -105,6 +105,7 @@ def lower(
     passes.apply(private)
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
     may_raise = any(op.type == NONFINITE_GUARD and op.attr("policy") == "raise" for op in private.global_block().ops)
+    write_over_inputs(steps)
     form_arenas(steps)
     guests = find_guests(steps, partial(_limit, program, private, feed_types, fetch_names))
     hand_out(steps, place, jit)

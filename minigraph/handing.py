@@ -1,10 +1,16 @@
-"""What goes to the caller is computed in memory of its own where an operator can do that, so that no run copies it."""
+"""What goes to the caller is computed in memory of its own where an operator can do that, so that no run copies it.
+
+A clip of one gradient that nothing else reads writes over it: that memory is its own, and in the cache.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+
+from minigraph.arenas import IN_PLACE
 from minigraph.instructions import types_of_inputs
 from minigraph.kernels import find_specializer
-from minigraph.lowering import Step, Steps, attrs_for_kernel
+from minigraph.lowering import Step, Steps, Value, attrs_for_kernel
 from minigraph.place import Place
 
 
@@ -23,6 +29,23 @@ def hand_out(steps: Steps, place: Place, jit: bool) -> None:
         if all(id(value) in fetched for value in handed) and _offer(step, place, jit):
             for value in handed:
                 value.storage = None
+
+
+def write_over_inputs(steps: Steps) -> None:
+    """Let clips write over what only they read, if it has memory of its own."""
+    reads = Counter(id(value) for step in steps.steps for value in step.values_read())
+    sharing = Counter(id(value.storage) for step in steps.steps for value in step.values_written())
+    kept = {id(value) for value in (*steps.fetches, *steps.new_state.values())}
+    for step in steps.steps:
+        if step.op.type in IN_PLACE and not step.in_place:
+            given, (result,) = step.inputs[0], step.values_written()
+            step.writes_over = (
+                isinstance(given, Value)
+                and (given.origin, given.storage, given.tensor_type) == ("step", None, result.tensor_type)
+                and reads[id(given)] == 1
+                and sharing[id(given)] == (result.storage is given)
+                and id(given) not in kept
+            )
 
 
 def _offer(step: Step, place: Place, jit: bool) -> bool:

@@ -214,7 +214,7 @@ class _Assembler:
                 arguments.insert(0, XP)
                 if step.kernel.takes_rng:
                     keywords["rng"] = RNG
-            out = self._out(step) if step.in_place or self.layout.places else None
+            out = self._out(step) if step.in_place or step.writes_over or self.layout.places else None
             if out is not None:
                 keywords["out"] = out
             row.keywords = keywords or None
@@ -258,9 +258,14 @@ class _Assembler:
         else:
             places = [None if not slot or slot[0] is None else self._place(slot[0]) for slot in step.outputs]
             if all(place is None for place in places):
-                return None
+                return self._memory_of_input(step) if step.writes_over else None
             outs = [NOTHING if place is None else FIRST_BUFFER + place for place in places]
         return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def _memory_of_input(self, step: Step) -> Operand | None:
+        """What `step` reads, unless that lies among other values."""
+        given = step.values_read()[0]
+        return None if id(given) in self.layout.place_of else self._operand(given)
 
     def _place(self, value: Value) -> int | None:
         """The number of the place that a function is to write `value` to."""

@@ -76,6 +76,8 @@ class Step:
     """By slot, what is written in place of the values, where a kernel gets vectors for its lists."""
     handed: Callable[..., Any] | None = None
     """What stands in for the kernel because all results go to the caller, see `minigraph.handing`."""
+    writes_over: bool = False
+    """Its result may take over the memory of its input, see `minigraph.handing`."""
     call: Call | None = None
     """For an operator of control flow, what it does with its sub-block."""
     body: Steps | None = None

@@ -200,3 +200,85 @@ def test_runs_in_several_threads_get_memory_of_their_own(jit):
         return all(found)
 
     assert at_the_same_time([lambda n=n: work(n) for n in range(4)]) == [True] * 4
+
+
+# Clips that write over what they read
+
+
+CLIPS = {
+    "clip_by_norm": lambda x: fluid.layers.clip_by_norm(x, 0.1),
+    "clip": lambda x: fluid.layers.clip(x, -0.01, 0.01),
+}
+
+
+def clipped_gradient(clip, then=lambda grad, clipped: [clipped]):
+    """A program, its feed and what to fetch: a gradient clipped, and what `then` makes of it."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [7, 40], "float32")
+        given = fluid.initializer.NumpyArrayInitializer(np.random.default_rng(1).uniform(-1, 1, (40, 30)))
+        w = fluid.layers.create_parameter([40, 30], "float32", "w", default_initializer=given)
+        loss = fluid.layers.reduce_sum(fluid.layers.square(fluid.layers.mul(x, w)))
+        (grad,) = fluid.gradients(loss, w)
+        fetch = then(grad, CLIPS[clip](grad))
+    return main, startup, {"x": np.random.default_rng(0).uniform(-1, 1, (7, 40)).astype("float32")}, fetch
+
+
+def run_both(main, startup, feed, fetch):
+    """What the third runs of the executor and of the interpreter return, by position, and the source of the plan."""
+    engines = fluid.Executor(jit=False), Interpreter()
+    results = []
+    for exe in engines:
+        scope = fluid.Scope()
+        exe.run(startup, scope=scope)
+        results.append(dict(enumerate([exe.run(main, feed, fetch, scope=scope) for _ in range(3)][-1])))
+    return *results, list(engines[0]._plans.values())[-1].compiled.source
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+def test_a_clip_writes_over_a_gradient_that_nothing_else_reads(clip):
+    found, expected, source = run_both(*clipped_gradient(clip))
+    assert "out=_w_GRAD" in source
+    assert_same_bits(found, expected)
+
+
+@WITH_AND_WITHOUT_JIT
+@pytest.mark.parametrize("clip", CLIPS)
+def test_what_was_written_over_is_the_callers_own(clip, jit):
+    main, startup, feed, fetch = clipped_gradient(clip)
+    exe, scope = fluid.Executor(jit=jit), fluid.Scope()
+    exe.run(startup, scope=scope)
+    results = [exe.run(main, feed, fetch, scope=scope)[0] for _ in range(4)]
+    for each in results[:-1]:
+        each[...] = 7
+    assert not any(np.shares_memory(a, b) for a, b in itertools.combinations([*results, feed["x"]], 2))
+    np.testing.assert_allclose(results[-1], run_both(main, startup, feed, fetch)[1][0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        lambda grad, clipped: [grad, clipped],
+        lambda grad, clipped: [clipped, fluid.layers.reduce_sum(grad)],
+        lambda grad, clipped: [clipped, fluid.layers.reshape(grad, [30, 40])],
+        lambda grad, clipped: [clipped, fluid.layers.clip_by_norm(grad, 0.2)],
+        lambda grad, clipped: [clipped, fluid.layers.assign(grad, grad.block.var("w"))],
+    ],
+    ids=["fetched", "read", "seen in another shape", "clipped twice", "kept"],
+)
+@pytest.mark.parametrize("clip", CLIPS)
+def test_a_gradient_that_is_used_otherwise_stays(clip, then):
+    found, expected, source = run_both(*clipped_gradient(clip, then))
+    assert "out=_w_GRAD" not in source
+    assert_same_bits(found, expected)
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+def test_a_view_of_something_else_is_not_written_over(clip):
+    main, startup, feed, _ = clipped_gradient(clip)
+    with fluid.program_guard(main, startup):
+        again = CLIPS[clip](fluid.layers.reshape(main.global_block().var("x"), [40, 7]))
+    before = feed["x"].copy()
+    found, expected, _ = run_both(main, startup, feed, [again, "x"])
+    assert_same_bits(found, expected)
+    np.testing.assert_array_equal(feed["x"], before)
