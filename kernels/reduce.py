@@ -19,7 +19,7 @@ from minigraph.types import as_dtype
 _MANY_ROWS = 1024
 """From so many rows on, rows are added in stages."""
 
-_SPAN = 512
+_SPAN = 2048
 """So many squares of float32 are added in float32 before the sums go on in float64."""
 
 _PIECE = 8192
@@ -88,8 +88,8 @@ def sum_of_squares(xp, x) -> Any:
 
     Notes
     -----
-    Long float32 arrays are taken in spans of 512, whose squares one matrix product adds in float32. That is as quick as
-    ``np.linalg.norm`` and agrees with float64 to about 1e-9. Where float32 might lose squares at either end of its
+    Long float32 arrays are taken in spans of 2048, whose squares one matrix product adds in float32. That is nearly as
+    quick as ``np.vdot`` and agrees with float64 to about 1e-8. Where float32 might lose squares at either end of its
     range the sum is made anew in float64.
     """
     if xp is not np:
@@ -98,12 +98,14 @@ def sum_of_squares(xp, x) -> Any:
     if flat.size <= _PIECE or flat.dtype == _FLOAT64:
         return _squares_in_float64(flat)
     if flat.dtype == _FLOAT32:
-        even = flat.size // _SPAN * _SPAN
-        spans = flat[:even].reshape(-1, 1, _SPAN)
-        total = float(np.add.reduce(np.matmul(spans, spans.transpose(0, 2, 1)), None, np.float64))
+        count = flat.size // _SPAN
+        spans, rest = flat[: count * _SPAN].reshape(count, 1, _SPAN), flat[count * _SPAN :]
+        total = float(np.add.reduce(np.matmul(spans, spans.reshape(count, _SPAN, 1)), None, _FLOAT64))
+        if rest.size:
+            total += float(rest.dot(rest))
         # A square lost to underflow is below 1e-37; a span overflows above 3e38. NaN and infinity fail this too.
         if flat.size * 1e-28 < total < 1e38:
-            return total + _squares_in_float64(flat[even:]) if even < flat.size else total
+            return total
     return math.fsum([sum_of_squares(np, flat[start : start + _PIECE]) for start in range(0, flat.size, _PIECE)])
 
 
