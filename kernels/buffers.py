@@ -74,14 +74,13 @@ class Scratch:
         """An array whose elements are whatever was left there."""
         if self._xp is not np:
             return self._xp.empty(shape, dtype)
-        dtype = np.dtype(dtype)
-        start, size = self._used, math.prod(shape) * dtype.itemsize
+        start, size = self._used, math.prod(shape) * np.dtype(dtype).itemsize
         self._used = -(-(start + size) // 64) * 64  # so that arrays begin with a line of the cache
         if self._used > self._block.size:
             self._block = _aligned(self._used + self._used // 4)
             if self._block.size <= Scratch._KEPT:
                 setattr(Scratch._blocks, self._name, self._block)
-        return self._block[start : start + size].view(dtype).reshape(shape)
+        return np.ndarray(shape, dtype, self._block.data, start)
 
     def zeros(self, shape, dtype) -> Any:
         array = self.empty(shape, dtype)

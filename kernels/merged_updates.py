@@ -53,6 +53,9 @@ class Merged:
         self.names = [p.name for p in parameters[1:] if p.kind is not p.KEYWORD_ONLY]
         self.outputs = OUTPUTS[type].split()
         self.param, self.grad = self.names.index("param"), self.names.index("grad")
+        self._own = [i for i, name in enumerate(self.names) if name not in _SHARED]
+        self._numbers = [i for i, name in enumerate(self.names) if name in _NUMBERS]
+        self._number_outputs = [i for i, name in enumerate(self.outputs) if name in _NUMBERS]
         self.__signature__ = _merged_signature(parameters)
 
     def __call__(self, xp, *inputs, sizes, out=None, **attrs):
@@ -62,28 +65,34 @@ class Merged:
             given = [out] if len(targets) == 1 else out
             targets[: len(given)] = given
         if len(lists[self.param]) < len(sizes) and not self._numbers_agree(lists):
-            lists = [x if name in _SHARED else _apart(x, sizes) for name, x in zip(self.names, lists, strict=True)]
+            for i in self._own:
+                lists[i] = _apart(lists[i], sizes)
             targets = [_apart(x, sizes) for x in targets]
         shrink = None if factor is None else shrinker(xp, lists[self.grad][0].dtype, factor)
         results = []
-        for i in range(len(lists[self.param])):
-            arrays = [x if name in _SHARED else x[i] if x else None for name, x in zip(self.names, lists, strict=True)]
-            results.append(self._update(xp, arrays, [x[i] if x else None for x in targets], shrink, attrs))
+        for number in range(len(lists[self.param])):
+            arrays = list(lists)
+            for i in self._own:
+                arrays[i] = lists[i][number] if lists[i] else None
+            results.append(self._update(xp, arrays, [x[number] if x else None for x in targets], shrink, attrs))
         by_output = tuple(list(each) for each in zip(*results, strict=True))
         return by_output if len(by_output) > 1 else by_output[0]
 
     def _numbers_agree(self, lists) -> bool:
         """Whether parameters that came as one vector have the same number each, told by the bytes, which is quicker."""
-        numbers = [x[0] for name, x in zip(self.names, lists, strict=True) if name in _NUMBERS]
-        return all([x.tobytes() == x.reshape(-1)[:1].tobytes() * x.size for x in numbers])
+        texts = [(lists[i][0].tobytes(), lists[i][0].itemsize) for i in self._numbers]
+        return all([text == text[:size] * (len(text) // size) for text, size in texts])
 
     def _update(self, xp, arrays, targets, shrink, attrs) -> list[Any]:
         """The new arrays of one parameter, or of one vector of parameters whose numbers agree."""
-        arrays = [x.reshape(-1)[:1] if name in _NUMBERS else x for name, x in zip(self.names, arrays, strict=True)]
-        outs = [None if name in _NUMBERS else x for name, x in zip(self.outputs, targets, strict=True)]
+        outs = list(targets)
+        for i in self._numbers:
+            arrays[i] = arrays[i].reshape(-1)[:1]
+        for i in self._number_outputs:
+            outs[i] = None
         results = self.update_one(xp, arrays, outs, shrink, attrs)
-        for i, name in enumerate(self.outputs):
-            if name in _NUMBERS and targets[i] is not None:
+        for i in self._number_outputs:
+            if targets[i] is not None:
                 targets[i][...] = results[i]
                 results[i] = targets[i]
         return results
@@ -91,8 +100,10 @@ class Merged:
     def update_one(self, xp, arrays, outs, shrink, attrs) -> list[Any]:
         """The kernel for one parameter, in pieces of long arrays that are given room for what they become."""
         size = arrays[self.param].size
+        if xp is not np or size <= _PIECE or outs[0] is None:
+            return self._at_once(xp, arrays, outs, shrink, attrs)
         long = [x for x in (*arrays, *outs) if getattr(x, "size", None) == size]
-        if xp is not np or size <= _PIECE or outs[0] is None or not all([x.flags.c_contiguous for x in long]):
+        if not all([x.flags.c_contiguous for x in long]):
             return self._at_once(xp, arrays, outs, shrink, attrs)
         flat = {id(x): x.reshape(-1) for x in long}
         step = _piece(size)
