@@ -536,7 +536,8 @@ def _quicker_relu(xp, x):
         return None
     zero = np.zeros((), x.dtype)
     if math.prod(x.shape) > 4096:
-        return lambda x, out=None: x.clip(zero, math.inf, out)
+        infinity = np.array(math.inf, x.dtype)
+        return lambda x, out=None: x.clip(zero, infinity, out)
     maximum = np.maximum
     return lambda x, out=None: maximum(x, zero, out=out)
 
