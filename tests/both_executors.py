@@ -9,6 +9,19 @@ from minigraph.interpreter import Interpreter
 from minigraph.verify import verify
 
 
+def main():
+    return fluid.default_main_program()
+
+
+def types(block=0):
+    """Those of the operators of a block."""
+    return [op.type for op in main().block(block).ops]
+
+
+def integer(n):
+    return fluid.layers.fill_constant([1], "int64", n)
+
+
 def numbers(*shape, seed=0, dtype="float64"):
     return np.random.default_rng(seed).uniform(-1, 1, shape).astype(dtype)
 
@@ -22,13 +35,13 @@ def data(name, *shape, dtype="float64"):
 
 def run(*fetch, feed=None, scope=None):
     """What the plan and the interpreter give, which must be the same bits."""
-    main = fluid.default_main_program()
-    verify(main)
+    program = main()
+    verify(program)
     scopes = [scope or fluid.Scope(), fluid.Scope()]
     for name in scope.local_var_names() if scope else ():
         scopes[1].var(name).get_tensor().set(np.array(scope.find_var(name).get_tensor()), fluid.CPUPlace())
     planned, stepwise = (
-        executor.run(main, feed=dict(feed or {}), fetch_list=list(fetch), scope=each)
+        executor.run(program, feed=dict(feed or {}), fetch_list=list(fetch), scope=each)
         for executor, each in zip((fluid.Executor(), Interpreter()), scopes, strict=True)
     )
     for a, b in zip(planned, stepwise, strict=True):
@@ -38,8 +51,8 @@ def run(*fetch, feed=None, scope=None):
 
 def check_gradient(loss, feed, names=None):
     """The gradient with respect to what is fed against the central difference."""
-    main = fluid.default_main_program()
-    plain = main.clone()
+    program = main()
+    plain = program.clone()
     append_backward(loss)
     names = list(feed) if names is None else names
     grads = run(*(f"{name}@GRAD" for name in names), feed=feed)

@@ -5,6 +5,7 @@ import pytest
 from host_cuda import HostCupy, RawModule, launches
 from hypothesis import settings
 
+import minigraph as fluid
 from minigraph.errors import MissingExtraError, PlaceError
 from minigraph.place import CUDAPlace
 
@@ -24,6 +25,13 @@ def _compiled_loops(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MINIGRAPH_JIT", "off")
         patch.setenv("MINIGRAPH_JIT_CACHE", str(tmp_path_factory.mktemp("loops")))
+        yield
+
+
+@pytest.fixture
+def new_program():
+    """The default programs are new ones."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
         yield
 
 

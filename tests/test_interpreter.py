@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from hypothesis import given
+from pass_laws import assert_same_bits, history
 from random_programs import STEPS, Clip, Recipe, Step, Training, build, recipes, trainings
 
 import minigraph as fluid
@@ -35,26 +36,8 @@ def fixed_recipes():
 FIXED = dict(fixed_recipes())
 
 
-def history(kind_of_executor, built, fetch, steps=3):
-    """All fetched values of all steps, then every persistable variable."""
-    executor, scope = kind_of_executor(CPUPlace()), fluid.Scope()
-    executor.run(built.startup, scope=scope)
-    found = {}
-    for number in range(steps):
-        results = executor.run(built.main, feed=built.feed(number), fetch_list=fetch, scope=scope)
-        found.update({(number, name): value for name, value in zip(fetch, results, strict=True)})
-    for name in scope.local_var_names():
-        found["scope", name] = np.array(scope.find_var(name).get_tensor())
-    return found
-
-
-def assert_same_bits(found, expected):
-    assert found.keys() == expected.keys()
-    for key, value in expected.items():
-        assert (found[key].dtype, found[key].shape) == (value.dtype, value.shape), key
-        # Of selected rows the whole array.
-        bits, expected_bits = (np.asarray(each).tobytes() for each in (found[key], value))
-        assert bits == expected_bits, f"{key}: {found[key]} is not {value}"
+def three_steps(kind_of_executor, built, fetch):
+    return history(kind_of_executor(CPUPlace()), built, fetch, steps=3)
 
 
 def fetchable(built):
@@ -63,8 +46,8 @@ def fetchable(built):
 
 
 def check(built, fetch):
-    expected = history(Interpreter, built, fetch)
-    assert_same_bits(history(fluid.Executor, built, fetch), expected)
+    expected = three_steps(Interpreter, built, fetch)
+    assert_same_bits(three_steps(fluid.Executor, built, fetch), expected)
 
 
 @pytest.mark.parametrize("name", FIXED)
@@ -91,8 +74,8 @@ def test_an_executor_computes_the_same_bits_whatever_is_fetched(recipe):
 @given(recipes(training=trainings(), max_steps=4))
 def test_what_is_fetched_beside_it_does_not_change_a_value(recipe):
     built = build(recipe)
-    alone = history(fluid.Executor, built, [built.loss.name])
-    together = history(fluid.Executor, built, fetchable(built))
+    alone = three_steps(fluid.Executor, built, [built.loss.name])
+    together = three_steps(fluid.Executor, built, fetchable(built))
     assert_same_bits({key: together[key] for key in alone}, alone)
 
 

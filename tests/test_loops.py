@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from both_executors import check_gradient, data, numbers, run
+from both_executors import check_gradient, data, integer, main, numbers, run, types
 
 import minigraph as fluid
 from minigraph import layers
@@ -12,23 +12,7 @@ from minigraph.backward import append_backward
 from minigraph.errors import ExecutionError, MinigraphError, OpError, ProgramError, WrongTypeError
 from minigraph.interpreter import Interpreter
 
-
-@pytest.fixture(autouse=True)
-def new_program():
-    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
-        yield
-
-
-def main():
-    return fluid.default_main_program()
-
-
-def integer(n):
-    return layers.fill_constant([1], "int64", n)
-
-
-def types(block=0):
-    return [op.type for op in main().block(block).ops]
+pytestmark = pytest.mark.usefixtures("new_program")
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(10, 12), (0, 0), (-5, 0), (1, 3)])

@@ -10,11 +10,7 @@ from minigraph.backward import append_backward
 from minigraph.errors import ProgramError
 from minigraph.interpreter import Interpreter
 
-
-@pytest.fixture(autouse=True)
-def new_program():
-    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
-        yield
+pytestmark = pytest.mark.usefixtures("new_program")
 
 
 VALUE = "hello\tTensor[tmp_0]\n  shape: [2, 3]\n  dtype: float64\n  data: 0.0, 2.0, 4.0, 6.0, ...\n"

@@ -10,11 +10,7 @@ from minigraph.errors import ExecutionError, OpError, ProgramError, WrongTypeErr
 from minigraph.interpreter import Interpreter
 from minigraph.verify import verify
 
-
-@pytest.fixture(autouse=True)
-def new_program():
-    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
-        yield
+pytestmark = pytest.mark.usefixtures("new_program")
 
 
 def network(x, boot, w, reverse=False):

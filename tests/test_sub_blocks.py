@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from both_executors import data, numbers, run
+from both_executors import data, integer, main, numbers, run
 
 import minigraph as fluid
 from minigraph import layers, sub_blocks
@@ -10,23 +10,7 @@ from minigraph.backward import append_backward
 from minigraph.errors import OpError, ProgramError, VerifyError
 from minigraph.verify import verify
 
-
-@pytest.fixture(autouse=True)
-def new_program():
-    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
-        yield
-
-
-def main():
-    return fluid.default_main_program()
-
-
-def integer(n):
-    return layers.fill_constant([1], "int64", n)
-
-
-def types(block=0):
-    return [op.type for op in main().block(block).ops]
+pytestmark = pytest.mark.usefixtures("new_program")
 
 
 def looping():
