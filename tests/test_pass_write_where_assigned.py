@@ -21,6 +21,16 @@ SINGLE = """
       {behind}
 """
 
+JOINT = """
+    block 0
+      persist a: float32[{size}]
+      persist b: float32[2]
+      persist c: float32[1]
+      Out=[x: float32[{size}], y: float32[2]], Norm=n: float32[1] = clip_by_global_norm(X=[a, b], ClipNorm=c)
+      a = assign(X={a})
+      b = assign(X={b})
+"""
+
 
 def test_a_clip_writes_where_its_result_is_assigned():
     text = SINGLE.format(between="", behind="")
@@ -43,15 +53,7 @@ def test_what_is_read_besides_stays(between, behind, fetch):
 
 
 def test_what_is_clipped_together_is_written_where_it_was():
-    text = """
-        block 0
-          persist a: float32[3]
-          persist b: float32[2]
-          persist c: float32[1]
-          Out=[x: float32[3], y: float32[2]], Norm=n: float32[1] = clip_by_global_norm(X=[a, b], ClipNorm=c)
-          a = assign(X=x)
-          b = assign(X=y)
-    """
+    text = JOINT.format(size=3, a="x", b="y")
     assert op_lines(WriteWhereAssigned(), text, []) == [
         "Out=[a, b], Norm=@EMPTY@ = clip_by_global_norm(X=[a, b], ClipNorm=c)"
     ]
@@ -60,16 +62,7 @@ def test_what_is_clipped_together_is_written_where_it_was():
 
 
 def test_results_that_change_places_are_assigned():
-    text = """
-        block 0
-          persist a: float32[2]
-          persist b: float32[2]
-          persist c: float32[1]
-          Out=[x: float32[2], y: float32[2]], Norm=n: float32[1] = clip_by_global_norm(X=[a, b], ClipNorm=c)
-          a = assign(X=y)
-          b = assign(X=x)
-    """
-    assert len(op_lines(WriteWhereAssigned(), text, [])) == 3
+    assert len(op_lines(WriteWhereAssigned(), JOINT.format(size=2, a="y", b="x"), [])) == 3
 
 
 class Gradients:
