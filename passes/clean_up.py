@@ -33,6 +33,20 @@ _Value: TypeAlias = "tuple[str, Operator | None]"
 
 _RESHAPES = ("reshape2", "reshape2_grad")
 _TRANSPOSES = ("transpose2", "transpose2_grad")
+_REARRANGE = frozenset({*_RESHAPES, *_TRANSPOSES})
+
+_PASS_ON = {"elementwise_add_grad": ("X", "Y"), "elementwise_sub_grad": ("X",)}
+"""Operands whose gradient is the one that flows in, where none was repeated."""
+
+_COPIES: dict[str, Callable[[Operator], bool]] = {
+    "assign": lambda op: True,
+    "cast": lambda op: op.attr("in_dtype") == op.attr("out_dtype"),
+    "scale": lambda op: "ScaleTensor" not in op.inputs and op.attr("scale") == 1 and op.attr("bias") == 0,
+    "sum": lambda op: len(op.inputs["X"]) == 1,
+}
+"""What makes a copy of X, and when it does."""
+
+_MAY_GO = (*_PASS_ON, *_RESHAPES, *_TRANSPOSES, *_COPIES)
 
 
 @dataclass(frozen=True)
@@ -152,10 +166,6 @@ def _copied(op: Operator, now: _Now) -> _Value | None:
     return now.value(source) if now.lies_in_rows(source) else None
 
 
-_PASS_ON = {"elementwise_add_grad": ("X", "Y"), "elementwise_sub_grad": ("X",)}
-"""Operands whose gradient is the one that flows in, where none was repeated."""
-
-
 def _passed_on(op: Operator, now: _Now) -> dict[str, _Value]:
     """The gradients that are copies of the one that flows in."""
     source, variables = op.inputs["Out@GRAD"][0], now.block.vars
@@ -164,18 +174,6 @@ def _passed_on(op: Operator, now: _Now) -> dict[str, _Value]:
         return {}
     grads = [name for slot in _PASS_ON[op.type] for name in op.outputs.get(f"{slot}@GRAD", ()) if name != EMPTY]
     return {name: now.value(source) for name in grads if variables[name].shape == shape}
-
-
-_COPIES: dict[str, Callable[[Operator], bool]] = {
-    "assign": lambda op: True,
-    "cast": lambda op: op.attr("in_dtype") == op.attr("out_dtype"),
-    "scale": lambda op: "ScaleTensor" not in op.inputs and op.attr("scale") == 1 and op.attr("bias") == 0,
-    "sum": lambda op: len(op.inputs["X"]) == 1,
-}
-
-
-_REARRANGE = frozenset({*_RESHAPES, *_TRANSPOSES})
-_MAY_GO = (*_PASS_ON, *_RESHAPES, *_TRANSPOSES, *_COPIES)
 
 
 def _may_go(op: Operator, block: Block) -> bool:
