@@ -57,7 +57,7 @@ class GradientClipBase(Strategy):
         check_policy(self.nonfinite)
         if not isinstance(self.telemetry, bool):
             raise WrongTypeError(f"telemetry must be True or False, got {self.telemetry!r:.60}", site=caller_site())
-        check_need_clip(getattr(self, "need_clip", None))
+        check_need_clip(self._need_clip_func)
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         """Append the operators that clip the gradients of `pairs` together; returns the clipped gradients in order."""
@@ -94,7 +94,7 @@ class GradientClipBase(Strategy):
 
     def wants(self, param: Parameter) -> bool:
         """Whether the strategy concerns `param`: by its ``need_clip`` field and this strategy's function."""
-        need_clip = getattr(self, "need_clip", None)
+        need_clip = self._need_clip_func
         return param.need_clip and (need_clip is None or bool(need_clip(param)))
 
     def __call__(self, params_grads: Sequence[tuple[Parameter, Variable | None]]) -> ParamsGrads:
@@ -144,6 +144,7 @@ class GradientClipBase(Strategy):
 
     @property
     def _need_clip_func(self) -> NeedClip:
+        """The field ``need_clip``, which a strategy that was written for fluid may lack."""
         return getattr(self, "need_clip", None)
 
     def _is_in_fluids_words(self) -> bool:
