@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Program, Role
 from minigraph.passes import IN_ORDER, LEGALIZE, LOWERING, Pass, Pipeline
-from minigraph.place import Place
+from minigraph.place import Place, as_places
 from minigraph.scope import Scope
 
 
@@ -335,9 +335,7 @@ class CompiledProgram:
         _check_type("build_strategy", build_strategy, BuildStrategy)
         _check_type("exec_strategy", exec_strategy, ExecutionStrategy)
         _check_type("share_vars_from", share_vars_from, CompiledProgram)
-        given = list(places) if isinstance(places, list | tuple) else [] if places is None else [places]
-        for place in given:
-            _check_type("a place", place, Place)
+        given = as_places(places)
         if len(given) > 1:
             raise ProgramError(
                 f"with_data_parallel got {len(given)} places, but minigraph runs a program on one device",

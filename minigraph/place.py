@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minigraph.errors import MissingExtraError, PlaceError, WrongTypeError
+from minigraph.errors import MissingExtraError, PlaceError, WrongTypeError, caller_site
 
 ALIGNMENT = 64
 """Bytes; arrays begin with a line of a processor's cache."""
@@ -176,6 +176,21 @@ def get_cuda_device_count() -> int:
         return _device_count(_import_cupy())
     except MissingExtraError:
         return 0
+
+
+def as_places(places: Any) -> list[Place]:
+    """Places that are given as one, several or None.
+
+    Raises
+    ------
+    WrongTypeError
+        If one of them is something else.
+    """
+    given = list(places) if isinstance(places, list | tuple) else [] if places is None else [places]
+    for place in given:
+        if not isinstance(place, Place):
+            raise WrongTypeError(f"a place must be a Place, got {place!r:.60}", site=caller_site())
+    return given
 
 
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:

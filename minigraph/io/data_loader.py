@@ -16,7 +16,7 @@ from minigraph.defaults import default_main_program, is_imperative
 from minigraph.dygraph.base import to_variable
 from minigraph.errors import DataError, EOFException, ProgramError, WrongTypeError, caller_site, warn
 from minigraph.ir import Variable
-from minigraph.place import Place
+from minigraph.place import as_places
 from minigraph.reader import Reader, batch, buffered
 from minigraph.scope import LoDTensor, ScopeVariable
 
@@ -339,10 +339,7 @@ def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
 
 
 def _check_places(places: Any, needed: bool) -> None:
-    given = list(places) if isinstance(places, list | tuple) else [] if places is None else [places]
-    for place in given:
-        if not isinstance(place, Place):
-            raise WrongTypeError(f"a place must be a Place, got {place!r:.60}", site=caller_site())
+    given = as_places(places)
     if len(given) > 1 or (needed and not given):
         raise ProgramError(
             f"a DataLoader gives batches to one place, got {len(given)} places", site=caller_site(),
