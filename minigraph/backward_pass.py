@@ -342,8 +342,7 @@ class BackwardPass:
         parts = self._parts.setdefault(grad, [])
         self._ready.add(grad)
         place = op, slot, position
-        if parts and op.type == "write_to_array":
-            # It adds to what the array holds already.
+        if parts and slot in definition_of(op.type).updates:  # it adds to what an array holds already
             op.outputs[slot][position] = parts[-1].name
             parts[-1].places.append(place)
             return
