@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from minigraph.defaults import default_main_program, program_guard, refuse_imperative_mode
 from minigraph.executor import Executor
@@ -22,26 +21,34 @@ _SUMS = ("sum_1", "sum_2", "sum_3")
 _COUNTS = ("num_accumulates", "old_num_accumulates", "num_updates")
 
 
-class _Exchange:
-    """Programs that put averages in the place of parameters, and the parameters back."""
+class _Averages:
+    """Averages of the parameters of the default main program, which can stand in for the parameters for a while.
 
-    def __init__(self, params: list[Parameter], word: str) -> None:
+    Attributes
+    ----------
+    apply_program, restore_program : Program
+        They put the averages in the place of the parameters, and the parameters back.
+    """
+
+    def _begin(self, word: str) -> None:
+        """Note the parameters; they are kept in variables ``<name>.<word>`` while the averages stand in for them."""
+        self._params = [p for p in default_main_program().global_block().all_parameters() if p.do_model_average]
         self.apply_program, self.restore_program = Program(), Program()
-        self.backups = {param.name: generate(f"{param.name}.{word}") for param in params}
+        self._backups = {param.name: generate(f"{param.name}.{word}") for param in self._params}
 
     @contextmanager
-    def averaging(self) -> Iterator[None]:
+    def _averaging(self) -> Iterator[None]:
         """Inside, layers append to `apply_program`."""
         with program_guard(self.apply_program, Program()):
             yield
 
-    def replace(self, param: Parameter, average: Variable) -> None:
-        """Append to both programs what concerns `param`; within `averaging`."""
+    def _replace(self, param: Parameter, average: Variable) -> None:
+        """Append to both programs what concerns `param`; within `_averaging`."""
         own = twin(self.apply_program, param)
-        assign(own, _persistable(self.apply_program, self.backups[param.name], param))
+        assign(own, _persistable(self.apply_program, self._backups[param.name], param))
         assign(average, own)
         with program_guard(self.restore_program, Program()):
-            backup = _persistable(self.restore_program, self.backups[param.name], param)
+            backup = _persistable(self.restore_program, self._backups[param.name], param)
             assign(backup, twin(self.restore_program, param))
 
     @contextmanager
@@ -75,11 +82,7 @@ def _persistable(program: Program, name: str, like: Variable) -> Variable:
     return program.global_block().create_var(name=name, shape=like.shape, dtype=like.dtype, persistable=True)
 
 
-def _averaged_parameters() -> list[Parameter]:
-    return [param for param in default_main_program().global_block().all_parameters() if param.do_model_average]
-
-
-class ExponentialMovingAverage:
+class ExponentialMovingAverage(_Averages):
     """Averages of all parameters that forget: ``ema = decay * ema + (1 - decay) * param`` in each step.
 
     Make one and call `update` after ``minimize``. Within `apply` the parameters are ``ema / (1 - decay ** steps)``: the
@@ -129,8 +132,7 @@ class ExponentialMovingAverage:
         self._decay = decay
         self._decay_var = self._scheduled_decay(thres_steps)
         self._step_counter_name = "@EMA_STEP_COUNTER@"
-        self._params = _averaged_parameters()
-        self._exchange = _Exchange(self._params, "ema_tmp")
+        self._begin("ema_tmp")
         self._averages: dict[str, Variable] = {}
         for param in self._params:
             assert param.shape is not None
@@ -141,14 +143,6 @@ class ExponentialMovingAverage:
         with default_main_program().role_guard(Role.OPTIMIZE):
             self._counter = create_global_var([1], 0, "int64", persistable=True, name=self._step_counter_name)
         self._append_exchange()
-
-    @property
-    def apply_program(self) -> Program:
-        return self._exchange.apply_program
-
-    @property
-    def restore_program(self) -> Program:
-        return self._exchange.restore_program
 
     def update(self) -> None:
         """Append to the program what brings the averages up to date."""
@@ -161,14 +155,6 @@ class ExponentialMovingAverage:
                 decay = _in_dtype(self._decay_var, param)
                 assign(average * decay + param * (1 - decay), average)
 
-    def apply(self, executor: Executor, need_restore: bool = True) -> Any:
-        """A context within which the parameters in the global scope are the averages; see `restore`."""
-        return self._exchange.apply(executor, need_restore)
-
-    def restore(self, executor: Executor) -> None:
-        """Put the parameters back that `apply` has replaced."""
-        self._exchange.restore(executor)
-
     def _scheduled_decay(self, thres_steps: Variable | None) -> Variable:
         with default_main_program().role_guard(Role.LR_SCHED):
             decay = create_global_var([1], self._decay, "float32", persistable=True, name="scheduled_ema_decay_rate")
@@ -179,15 +165,15 @@ class ExponentialMovingAverage:
         return decay
 
     def _append_exchange(self) -> None:
-        program = self._exchange.apply_program
-        with self._exchange.averaging():
+        program = self.apply_program
+        with self._averaging():
             # At step 0 any divisor will do, as the averages are 0.
             steps = cast(twin(program, self._counter), "float32")
             steps = elementwise_max(steps, fill_constant([1], "float32", 1.0))
             correction = 1.0 - _power(twin(program, self._decay_var), steps)
             for param in self._params:
                 average = twin(program, self._averages[param.name])
-                self._exchange.replace(param, average / _in_dtype(correction, param))
+                self._replace(param, average / _in_dtype(correction, param))
 
     @contextmanager
     def _updating(self, param: Parameter) -> Iterator[None]:
@@ -195,11 +181,12 @@ class ExponentialMovingAverage:
             yield
 
 
-class ModelAverage(Optimizer):
+class ModelAverage(_Averages, Optimizer):
     """Plain averages of all parameters over a window of the last steps.
 
-    Make one after ``minimize``. Within `apply` the parameters are the averages. How long the window is says
-    `minigraph.ops.averaging.average_accumulates`: about `average_window_rate` times the number of steps so far.
+    Make one after ``minimize``. Within `apply` the parameters are the averages, before the first step, when there are
+    none, NaN. How long the window is says `minigraph.ops.averaging.average_accumulates`: about `average_window_rate`
+    times the number of steps so far.
 
     Parameters
     ----------
@@ -227,33 +214,13 @@ class ModelAverage(Optimizer):
         super().__init__(0.0, regularization=regularization, name=name)
         self.average_window = average_window_rate
         self.min_average_window, self.max_average_window = min_average_window, max_average_window
-        self._params = _averaged_parameters()
-        self._exchange = _Exchange(self._params, "tmp")
+        self._begin("tmp")
         for param in self._params:
             with param.block.program.role_guard(Role.OPTIMIZE, [param]), name_scope("move_average"):
                 self._append_accumulation(param)
-        with self._exchange.averaging():
+        with self._averaging():
             for param in self._params:
-                self._exchange.replace(param, self._average(param))
-
-    @property
-    def apply_program(self) -> Program:
-        return self._exchange.apply_program
-
-    @property
-    def restore_program(self) -> Program:
-        return self._exchange.restore_program
-
-    def apply(self, executor: Executor, need_restore: bool = True) -> Any:
-        """A context within which the parameters in the global scope are the averages; see `restore`.
-
-        Before the first step they are NaN, being averages of nothing.
-        """
-        return self._exchange.apply(executor, need_restore)
-
-    def restore(self, executor: Executor) -> None:
-        """Put the parameters back that `apply` has replaced."""
-        self._exchange.restore(executor)
+                self._replace(param, self._average(param))
 
     def _append_accumulation(self, param: Parameter) -> None:
         for kind in _SUMS:
@@ -278,7 +245,7 @@ class ModelAverage(Optimizer):
         return sums([state[kind] for kind in _SUMS]) / cast(count, param.dtype)
 
     def _state_of(self, param: Parameter, kind: str) -> Variable:
-        return twin(self._exchange.apply_program, self._accumulators[param.block.program.serial, kind, param.name])
+        return twin(self.apply_program, self._accumulators[param.block.program.serial, kind, param.name])
 
 
 def _power(x: Variable, y: Variable) -> Variable:
