@@ -26,6 +26,11 @@ class Strategy:
                 if name not in cls.__dict__:
                     setattr(cls, name, getattr(object, name))
 
+    def _settle(self, **fields: Any) -> None:
+        """Give fields, though they are frozen, the values that ``__post_init__`` has checked."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
 
 def printable(cls: type[T]) -> type[T]:
     """Register a frozen dataclass whose instances a program's text may hold."""

@@ -61,8 +61,7 @@ class AdaptiveGradientClip(GradientClipBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "clipping", check_threshold(self.clipping, "clipping"))
-        object.__setattr__(self, "eps", check_threshold(self.eps, "eps"))
+        self._settle(clipping=check_threshold(self.clipping, "clipping"), eps=check_threshold(self.eps, "eps"))
         if not isinstance(self.clip_final_layer, bool):
             raise WrongTypeError(
                 f"clip_final_layer must be True or False, got {self.clip_final_layer!r:.60}", site=caller_site()
@@ -131,10 +130,10 @@ class AutoClip(_ClipByHistory):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "percentile", check_number(self.percentile, "percentile"))
+        self._settle(percentile=check_number(self.percentile, "percentile"))
         if not 0 <= self.percentile <= 100:
             raise ClipError(f"percentile must be from 0 to 100, got {self.percentile}", site=caller_site())
-        object.__setattr__(self, "history", _count(self.history, "history"))
+        self._settle(history=_count(self.history, "history"))
 
     def _emit_threshold(self, block: Block, grads: list[Variable]) -> Variable:
         layer = generate("autoclip")
@@ -189,11 +188,12 @@ class ZClip(_ClipByHistory):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "z_threshold", check_threshold(self.z_threshold, "z_threshold"))
-        object.__setattr__(self, "alpha", check_number(self.alpha, "alpha"))
+        self._settle(
+            z_threshold=check_threshold(self.z_threshold, "z_threshold"), alpha=check_number(self.alpha, "alpha")
+        )
         if not 0 <= self.alpha < 1:
             raise ClipError(f"alpha must be from 0 to below 1, got {self.alpha}", site=caller_site())
-        object.__setattr__(self, "warmup_steps", _count(self.warmup_steps, "warmup_steps"))
+        self._settle(warmup_steps=_count(self.warmup_steps, "warmup_steps"))
 
     def _emit_threshold(self, block: Block, grads: list[Variable]) -> Variable:
         layer = generate("zclip")

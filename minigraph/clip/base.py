@@ -49,8 +49,7 @@ class GradientClipBase(Strategy):
     """Whether the gradients of a group are clipped by one factor."""
 
     def __init__(self, need_clip: NeedClip = None, *, nonfinite: str = "propagate", telemetry: bool = False) -> None:
-        for name, value in (("need_clip", need_clip), ("nonfinite", nonfinite), ("telemetry", telemetry)):
-            object.__setattr__(self, name, value)
+        self._settle(need_clip=need_clip, nonfinite=nonfinite, telemetry=telemetry)
         self.__post_init__()
 
     def __post_init__(self) -> None:

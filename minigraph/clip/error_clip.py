@@ -47,8 +47,7 @@ class ErrorClipByValue(BaseErrorClipAttr):
 
     def __post_init__(self) -> None:
         checked = GradientClipByValue(self.max, self.min)
-        object.__setattr__(self, "max", checked.max)
-        object.__setattr__(self, "min", checked.min)
+        self._settle(max=checked.max, min=checked.min)
 
     def append_clip_op(self, block: Block, grad_name: str) -> None:
         block.append_op("clip", {"X": grad_name}, {"Out": grad_name}, {"min": self.min, "max": self.max})

@@ -51,8 +51,7 @@ class GradientClipByPNorm(GradientClipBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "clip_norm", check_threshold(self.clip_norm))
-        object.__setattr__(self, "p", _order(self.p))
+        self._settle(clip_norm=check_threshold(self.clip_norm), p=_order(self.p))
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         clipped = []
@@ -92,8 +91,7 @@ class GradientClipByGlobalPNorm(GroupClip):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "clip_norm", check_threshold(self.clip_norm))
-        object.__setattr__(self, "p", _order(self.p))
+        self._settle(clip_norm=check_threshold(self.clip_norm), p=_order(self.p))
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         return emit_clipped(block, pairs, emit_constant(block, self.clip_norm, pairs[0]), self.p)
@@ -134,9 +132,7 @@ class GradientClipByAxisNorm(GradientClipBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "clip_norm", check_threshold(self.clip_norm))
-        object.__setattr__(self, "p", _order(self.p))
-        object.__setattr__(self, "axes", _axes(self.axes))
+        self._settle(clip_norm=check_threshold(self.clip_norm), p=_order(self.p), axes=_axes(self.axes))
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         threshold = emit_constant(block, self.clip_norm, pairs[0])
@@ -182,7 +178,7 @@ class GradientClipByBlockRMS(GradientClipBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "threshold", check_threshold(self.threshold, "threshold"))
+        self._settle(threshold=check_threshold(self.threshold, "threshold"))
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         return [self._emit_one(block, pair) for pair in pairs]

@@ -54,7 +54,7 @@ class ClipPipeline(GradientClipBase):
         for strategy in strategies:
             if not isinstance(strategy, GradientClipBase):
                 raise WrongTypeError(f"a ClipPipeline holds strategies, got {strategy!r:.60}", site=caller_site())
-        object.__setattr__(self, "strategies", strategies)
+        self._settle(strategies=strategies)
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         program, current = block.program, list(pairs)

@@ -55,8 +55,7 @@ class GradientClipByValue(GradientClipBase):
         lower = -upper if self.min is None else check_number(self.min, "min")
         if not lower < upper:
             raise ClipError(f"min must be below max, got min={lower}, max={upper}", site=caller_site())
-        object.__setattr__(self, "max", upper)
-        object.__setattr__(self, "min", lower)
+        self._settle(max=upper, min=lower)
 
     @on_one_line
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
@@ -100,7 +99,7 @@ class GradientClipByNorm(GradientClipBase):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "clip_norm", check_threshold(self.clip_norm))
+        self._settle(clip_norm=check_threshold(self.clip_norm))
 
     @on_one_line
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
@@ -139,7 +138,7 @@ class GradientClipByGlobalNorm(GroupClip):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "clip_norm", check_threshold(self.clip_norm))
+        self._settle(clip_norm=check_threshold(self.clip_norm))
 
     @on_one_line
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
