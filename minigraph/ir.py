@@ -254,7 +254,7 @@ class Program:
     @staticmethod
     def parse_from_string(binary_str: bytes) -> Program:
         """The program of a description; see `minigraph.io.deserialize_program`."""
-        from minigraph.io.program_desc import deserialize_program
+        from minigraph.io.program_reading import deserialize_program
 
         return deserialize_program(binary_str)
 

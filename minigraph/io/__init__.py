@@ -9,7 +9,8 @@ reading a file runs nothing that it holds; a damaged or unfitting file is an err
 
 from minigraph.io.data_loader import DataLoader, PyReader, default_collate_fn
 from minigraph.io.inference_model import load_inference_model, save_inference_model
-from minigraph.io.program_desc import deserialize_program, serialize_program
+from minigraph.io.program_desc import serialize_program
+from minigraph.io.program_reading import deserialize_program
 from minigraph.io.programs import load, load_program_state, save, set_program_state
 from minigraph.io.safetensors_files import load_safetensors, save_safetensors
 from minigraph.io.state_dicts import load_dygraph, save_dygraph

@@ -9,7 +9,8 @@ from typing import Any
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
 from minigraph.io.files import inside, read_file, write_files
-from minigraph.io.program_desc import describe, read_program
+from minigraph.io.program_desc import describe
+from minigraph.io.program_reading import read_program
 from minigraph.io.tensors import tensor_chunks
 from minigraph.io.variables import (
     checked_program,

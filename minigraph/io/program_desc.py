@@ -1,4 +1,4 @@
-"""Programs as ``ProgramDesc`` messages, the contents of Paddle's ``__model__`` files, and back.
+"""Programs as ``ProgramDesc`` messages, the contents of Paddle's ``__model__`` files.
 
 A description holds less than a program: not which persistable variables are parameters, no clips, regularizers or
 source lines, and of roles what ``op_role`` holds. ``str(program)`` holds all but the source lines.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from minigraph.errors import DataError, MinigraphError, NotFoundError, ProgramError, caller_site, suggest
+from minigraph.errors import DataError, ProgramError, caller_site
 from minigraph.io.framework_proto import (
     AttrType,
     BlockDesc,
@@ -28,11 +28,10 @@ from minigraph.io.framework_proto import (
     VarTypeType,
     Version,
 )
-from minigraph.io.wire import decode, encode
+from minigraph.io.wire import encode
 from minigraph.ir import Block, Operator, Program, Variable, VarKind
-from minigraph.opdef import EMPTY, GRAD_SUFFIX, HINT_ATTRS, SUB_BLOCK, OpDef, all_definitions, definition_of
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, OpDef
 from minigraph.sub_blocks import slot_names
-from minigraph.types import DType, TensorType
 
 PADDLE_VERSION = 1008005
 """What a description says it was made by: Paddle 1.8.5."""
@@ -55,11 +54,13 @@ _NEW_THEN = (
 )
 _CHANGES = {**dict.fromkeys(_NEW_THEN.split(), 1), **dict.fromkeys(_LIKELY_COMPATIBLE.split(), 2), "layer_norm": 3}
 
-_FIELDS: Mapping[AttrType, str] = {
+FIELDS: Mapping[AttrType, str] = {
     AttrType.INT: "i", AttrType.FLOAT: "f", AttrType.STRING: "s", AttrType.INTS: "ints", AttrType.FLOATS: "floats",
     AttrType.STRINGS: "strings", AttrType.BOOLEAN: "b", AttrType.BOOLEANS: "bools", AttrType.LONG: "l",
     AttrType.LONGS: "longs", AttrType.FLOAT64S: "float64s", AttrType.BLOCK: "block_idx",
 }  # fmt: skip
+"""Where an attribute of each type has its value."""
+
 _TYPES = {
     "int": AttrType.INT, "float": AttrType.FLOAT, "bool": AttrType.BOOLEAN, "str": AttrType.STRING,
     "list[int]": AttrType.INTS, "list[float]": AttrType.FLOATS, "list[np.float64]": AttrType.FLOAT64S,
@@ -73,24 +74,6 @@ _LONG_ATTRS = {
     ("randint", "shape"), ("uniform_random", "shape"),
 }  # fmt: skip
 """Integer attributes that Paddle declares with 64 bits."""
-
-_IGNORED_ATTRS = HINT_ATTRS | {
-    "skip_eager_deletion_vars", "workspace_size_MB", "exhaustive_search", "mkldnn_data_type",
-    "min_row_size_to_use_multithread",
-}  # fmt: skip
-_LEFT_OVER = {("concat", "num"), ("concat", "sections")}
-"""Attributes of ``split`` that Paddle leaves on the operator that is its gradient."""
-
-_BACKEND_ATTRS = {
-    "use_quantizer": False, "force_fp32_output": False, "fuse_brelu": False, "fuse_brelu_threshold": 6.0,
-    "fuse_activation": "", "fuse_alpha": 0.0, "fuse_beta": 0.0, "Scale_in": 1.0, "Scale_out": 1.0,
-    "Scale_in_eltwise": 1.0, "Scale_weights": [1.0], "height_sections": [], "epmap": [], "table_names": [],
-    "x_data_format": "", "y_data_format": "",
-}  # fmt: skip
-"""Attributes for quantized, fused or distributed execution, with the one value that means none of it."""
-
-
-# Writing
 
 
 def serialize_program(program: Program) -> bytes:
@@ -106,7 +89,7 @@ def serialize_program(program: Program) -> bytes:
     >>> main = fluid.Program()
     >>> with fluid.program_guard(main), fluid.unique_name.guard():
     ...     y = fluid.layers.relu(fluid.data("x", [None, 4]))
-    >>> deserialize_program(serialize_program(main)).global_block().ops[0]
+    >>> fluid.io.deserialize_program(serialize_program(main)).global_block().ops[0]
     <Operator relu_0.tmp_0: float32[-1, 4] = relu(X=x)>
     """
     return encode(describe(program))
@@ -173,14 +156,14 @@ def _given_gradients(block: Block) -> set[str]:
     for op in block.ops if block.forward_block_idx >= 0 else ():
         for name in slot_names(op.inputs):
             var = block.vars.get(name)
-            source = _source_of(block, name) if var is not None and name not in written else None
+            source = source_of(block, name) if var is not None and name not in written else None
             if source is not None and var is not None and source.tensor_type == var.tensor_type:
                 given.add(name)
         written.update(slot_names(op.outputs))
     return given
 
 
-def _source_of(block: Block, name: str) -> Variable | None:
+def source_of(block: Block, name: str) -> Variable | None:
     """The variable that `name` is a gradient, or a part of a gradient, of."""
     found = _GRADIENT.fullmatch(name)
     return None if found is None else block.find_var(found[1])
@@ -279,207 +262,6 @@ def _type_of(value: Any) -> AttrType:
 
 def _describe_attr(name: str, attr_type: AttrType, value: Any) -> OpAttr:
     attr = OpAttr(name, attr_type)
-    is_list = isinstance(getattr(attr, _FIELDS[attr_type]), list)
-    setattr(attr, _FIELDS[attr_type], list(value) if is_list else value)
+    is_list = isinstance(getattr(attr, FIELDS[attr_type]), list)
+    setattr(attr, FIELDS[attr_type], list(value) if is_list else value)
     return attr
-
-
-# Reading
-
-
-def deserialize_program(data: bytes) -> Program:
-    """The program that a description holds; operators that feed and fetch are left out.
-
-    Parameters
-    ----------
-    data : bytes
-        The contents of a ``__model__`` or ``.pdmodel`` file.
-
-    Raises
-    ------
-    DataError
-        If the bytes are no description, or one that contradicts itself.
-    NotFoundError
-        If it has operators that minigraph does not have; all of them are listed.
-
-    Notes
-    -----
-    As with Paddle, parameters come back as persistable variables that are no `Parameter`, because a description does
-    not tell them from other persistable variables.
-    """
-    return read_program(data, "the description")[0]
-
-
-def read_program(data: bytes, source: str) -> tuple[Program, list[str], list[str]]:
-    """A program, the names that it feeds and those that it fetches; `source` names the file for errors."""
-    try:
-        description = decode(ProgramDesc, data)
-    except DataError as error:
-        raise DataError(f"{source} is damaged or no program: {error.message}", site=caller_site()) from None
-    if not description.blocks:
-        raise DataError(f"{source} is damaged or no program: it has no block", site=caller_site())
-    _refuse_unknown_operators(description, source)
-    problems: list[str] = []
-    program = _build(description, problems)
-    feeds, fetches = _columns(description, "feed", "outputs"), _columns(description, "fetch", "inputs")
-    variables = program.global_block().vars
-    problems += [f"{name} is fed or fetched but not there" for name in feeds + fetches if name not in variables]
-    if problems:
-        raise DataError(f"{source} is no program that minigraph can run", details=problems, site=caller_site())
-    for name in feeds:
-        variables[name].is_data = variables[name].stop_gradient = True
-    return program, feeds, fetches
-
-
-def _refuse_unknown_operators(description: ProgramDesc, source: str) -> None:
-    known = [definition.type for definition in all_definitions()]
-    uses: dict[str, int] = {}
-    for block in description.blocks:
-        for op in block.ops:
-            if op.type not in known and op.type not in (FEED, FETCH):
-                uses[op.type] = uses.get(op.type, 0) + 1
-    if uses:
-        details = [f"{op_type}, {count} time{'s' if count > 1 else ''}" for op_type, count in sorted(uses.items())]
-        raise NotFoundError(
-            f"{source} has operators that minigraph does not have", details=details, site=caller_site(),
-            hint=" ".join(filter(None, (suggest(op_type, known) for op_type in sorted(uses)[:1]))),
-        )  # fmt: skip
-
-
-def _build(description: ProgramDesc, problems: list[str]) -> Program:
-    program = Program()
-    for index, block_desc in enumerate(description.blocks):
-        if block_desc.idx != index or not -1 <= block_desc.parent_idx < max(index, 1):
-            problems.append(f"block {block_desc.idx} in block {block_desc.parent_idx} stands at place {index}")
-            return program
-        forward = -1 if block_desc.forward_block_idx is None else block_desc.forward_block_idx
-        if not -1 <= forward < max(index, 1) or forward == 0:
-            problems.append(f"block {index} is the gradient of block {forward}")
-            return program
-        block = program.blocks[0]
-        if index:
-            block = Block(program, index, block_desc.parent_idx, forward)
-            program.blocks.append(block)
-        used = {name for op in block_desc.ops for slot in (*op.inputs, *op.outputs) for name in slot.arguments}
-        for var in block_desc.vars:
-            _add_variable(block, var, used, problems)
-        if forward > 0:
-            _declare_gradients(block, used)
-        for at, op in enumerate(block_desc.ops):
-            if op.type not in (FEED, FETCH):
-                _add_operator(block, op, f"operator {at}", problems)
-    _check_sub_blocks(program, problems)
-    return program
-
-
-def _declare_gradients(block: Block, used: Iterable[str]) -> None:
-    """Give a block of gradients variables for all of them; Paddle relies on those outside, or on none."""
-    forward = block.forward_block
-    for name in sorted(used):
-        var = _source_of(block, name)
-        if var is not None and name not in block.vars and not (forward is not None and name in forward.vars):
-            block.vars[name] = Variable(block, name, var.tensor_type, kind=var.kind)
-
-
-def _check_sub_blocks(program: Program, problems: list[str]) -> None:
-    for block in program.blocks:
-        for op in block.ops:
-            index = op.attrs.get(SUB_BLOCK)
-            if index is not None and not (
-                0 < index < len(program.blocks) and program.blocks[index].parent_idx == block.idx
-            ):
-                problems.append(f"{op.type} runs block {index}, which is no sub-block of block {block.idx}")
-
-
-def _add_variable(block: Block, var: VarDesc, used: set[str], problems: list[str]) -> None:
-    kind, tensor = var.type.type, var.type.selected_rows
-    if kind in (VarTypeType.FEED_MINIBATCH, VarTypeType.FETCH_LIST):
-        return
-    if kind in (VarTypeType.LOD_TENSOR_ARRAY, VarTypeType.STEP_SCOPES):
-        tensor = var.type.tensor_array.tensor if var.type.tensor_array is not None else None
-    elif kind == VarTypeType.LOD_TENSOR:
-        tensor = var.type.lod_tensor.tensor if var.type.lod_tensor is not None else None
-        if var.type.lod_tensor is not None and var.type.lod_tensor.lod_level:
-            problems.append(f"{var.name} has lod_level={var.type.lod_tensor.lod_level}; LoD tensors are out of scope")
-    elif kind != VarTypeType.SELECTED_ROWS:
-        # A variable that nothing uses does no harm, whatever it is.
-        if var.name in used:
-            problems.append(f"{var.name} is a {_name_of_kind(kind)}, which minigraph does not have")
-        return
-    tensor_type = None
-    if tensor is not None:
-        if tensor.data_type not in DType._value2member_map_ or min(tensor.dims, default=0) < -1:
-            problems.append(f"{var.name} has the element type {tensor.data_type} and the shape {tensor.dims}")
-            return
-        tensor_type = TensorType(DType(tensor.data_type), tuple(tensor.dims))
-    block.vars[var.name] = Variable(
-        block, var.name, tensor_type, persistable=bool(var.persistable), need_check_feed=bool(var.need_check_feed),
-        kind=_KINDS[VarTypeType(kind)],
-        # Only what layers make to be fed has its feeds checked.
-        is_data=bool(var.need_check_feed), stop_gradient=bool(var.need_check_feed),
-    )  # fmt: skip
-
-
-_KINDS = {
-    VarTypeType.LOD_TENSOR: VarKind.LOD_TENSOR, VarTypeType.SELECTED_ROWS: VarKind.SELECTED_ROWS,
-    VarTypeType.LOD_TENSOR_ARRAY: VarKind.LOD_TENSOR_ARRAY, VarTypeType.STEP_SCOPES: VarKind.STEP_SCOPES,
-}  # fmt: skip
-
-
-def _name_of_kind(kind: int) -> str:
-    return VarTypeType(kind).name if kind in VarTypeType._value2member_map_ else f"kind {kind}"
-
-
-def _add_operator(block: Block, op: OpDesc, place: str, problems: list[str]) -> None:
-    missing = [
-        f"{place}, {op.type}: there is no variable {name!r}"
-        for slot in (*op.inputs, *op.outputs)
-        for name in slot.arguments
-        if name != EMPTY and block.find_var(name) is None
-    ]
-    problems += missing
-    try:
-        attrs = _read_attrs(definition_of(op.type), op.attrs)
-        made = block._make_op(op.type, _read_slots(op.inputs), _read_slots(op.outputs), attrs, None)
-    except MinigraphError as error:
-        problems += [f"{place}, {error.message}", *error.details]
-        return
-    if not missing:
-        block._link(None, made)
-
-
-def _read_slots(slots: Iterable[OpVar]) -> dict[str, list[str]]:
-    return {slot.parameter: list(slot.arguments) for slot in slots if slot.arguments}
-
-
-def _read_attrs(definition: OpDef, attrs: Iterable[OpAttr]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for attr in attrs:
-        if attr.name in _IGNORED_ATTRS or (definition.type, attr.name) in _LEFT_OVER:
-            continue
-        if attr.type not in _FIELDS:
-            raise DataError(f"{definition.type}: attribute {attr.name} has the type number {attr.type}")
-        value = getattr(attr, _FIELDS[AttrType(attr.type)])
-        if value is None:
-            raise DataError(f"{definition.type}: attribute {attr.name} has no value")
-        if not _is_backend_default(definition, attr.name, value):
-            found[attr.name] = value
-    return found
-
-
-def _is_backend_default(definition: OpDef, name: str, value: Any) -> bool:
-    known = name in definition.attrs or name in definition.backend_attrs
-    return not known and name in _BACKEND_ATTRS and value == _BACKEND_ATTRS[name]
-
-
-def _columns(description: ProgramDesc, op_type: str, side: str) -> list[str]:
-    """The variables that the feed or fetch operators concern, in the order of their columns."""
-    found: dict[int, str] = {}
-    for op in description.blocks[0].ops:
-        if op.type == op_type:
-            names = [name for slot in getattr(op, side) for name in slot.arguments]
-            column = next((attr.i for attr in op.attrs if attr.name == "col"), None)
-            if len(names) != 1 or column is None or column in found:
-                raise DataError(f"the {op_type} operators of the program contradict each other", site=caller_site())
-            found[column] = names[0]
-    return [found[column] for column in sorted(found)]
