@@ -1,6 +1,7 @@
 import os
 import sys
 
+import numpy as np
 import pytest
 from host_cuda import HostCupy, RawModule, launches
 from hypothesis import settings
@@ -32,6 +33,20 @@ def _compiled_loops(tmp_path_factory):
 def new_program():
     """The default programs are new ones."""
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        yield
+
+
+@pytest.fixture
+def new_scope():
+    """The global scope is a new one."""
+    with fluid.scope_guard(fluid.Scope()):
+        yield
+
+
+@pytest.fixture(scope="module")
+def like_an_executor():
+    """NaN and infinity pass without warnings."""
+    with np.errstate(all="ignore"):
         yield
 
 

@@ -17,11 +17,7 @@ from minigraph.ir import Role
 from minigraph.kernels import find_kernel, registry
 from minigraph.types import TensorType
 
-
-@pytest.fixture(autouse=True)
-def fresh_programs():
-    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
-        yield
+pytestmark = pytest.mark.usefixtures("new_program")
 
 
 def ops():

@@ -18,11 +18,7 @@ from minigraph.kernels.merged_updates import OUTPUTS
 DTYPES = ["float32", "float64"]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _like_an_executor():
-    """An executor lets NaN and infinity pass without warnings."""
-    with np.errstate(all="ignore"):
-        yield
+pytestmark = pytest.mark.usefixtures("like_an_executor")
 
 
 def on_device(cupy, entry):

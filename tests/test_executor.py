@@ -17,15 +17,7 @@ from minigraph.errors import ExecutionError, FeedError, NotFoundError, OpError, 
 from minigraph.interpreter import Interpreter
 from minigraph.kernels import registry
 
-
-@pytest.fixture(autouse=True)
-def fresh_programs():
-    with (
-        fluid.program_guard(fluid.Program(), fluid.Program()),
-        fluid.unique_name.guard(),
-        fluid.scope_guard(fluid.Scope()),
-    ):
-        yield
+pytestmark = pytest.mark.usefixtures("new_program", "new_scope")
 
 
 @pytest.fixture

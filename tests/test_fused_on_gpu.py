@@ -13,6 +13,8 @@ from test_pass_fuse_elementwise import CASES, as_steps, given, operands, plain, 
 from minigraph.kernels import find_kernel, find_specializer, fused
 from minigraph.kernels.fused_on_gpu import PREAMBLE, operation
 
+pytestmark = pytest.mark.usefixtures("like_an_executor")
+
 CTYPES = {"float16": "_Float16", "float32": "float", "float64": "double"}
 HEAD = """
 #include <cmath>
@@ -70,12 +72,6 @@ def processor(tmp_path_factory):
     if shutil.which("g++") is None:
         pytest.skip("needs g++")
     return OnTheProcessor(tmp_path_factory.mktemp("kernels"))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _like_an_executor():
-    with np.errstate(all="ignore"):
-        yield
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -14,11 +14,7 @@ from minigraph import codegen, layers
 from minigraph.errors import ExecutionError
 from minigraph.instructions import RNG, XP
 
-
-@pytest.fixture(autouse=True)
-def fresh_programs():
-    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
-        yield
+pytestmark = pytest.mark.usefixtures("new_program")
 
 
 def the_plan(executor):

@@ -20,10 +20,7 @@ DTYPES = ["bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float3
 exe = fluid.Executor(fluid.CPUPlace())
 
 
-@pytest.fixture(autouse=True)
-def own_scope():
-    with fluid.scope_guard(fluid.Scope()):
-        yield
+pytestmark = pytest.mark.usefixtures("new_scope")
 
 
 def linear(size=2, optimizer=None):

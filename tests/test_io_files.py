@@ -28,10 +28,7 @@ ROOT = Path(__file__).parent.parent
 DTYPES = ["bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64"]
 
 
-@pytest.fixture(autouse=True)
-def own_scope():
-    with fluid.scope_guard(fluid.Scope()):
-        yield
+pytestmark = pytest.mark.usefixtures("new_scope")
 
 
 def value(name):

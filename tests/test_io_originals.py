@@ -22,10 +22,7 @@ DESCRIPTIONS = ["mlp/inference/__model__", "mlp/net.pdmodel", "conv/model", "wor
 exe = fluid.Executor(fluid.CPUPlace())
 
 
-@pytest.fixture(autouse=True)
-def own_scope():
-    with fluid.scope_guard(fluid.Scope()):
-        yield
+pytestmark = pytest.mark.usefixtures("new_scope")
 
 
 def build(make):

@@ -15,15 +15,7 @@ from minigraph.kernels.jit import updates
 from minigraph.kernels.jit.threads import shares
 from minigraph.kernels.merged_updates import OUTPUTS
 
-pytestmark = needs_numba
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _like_an_executor():
-    """An executor lets NaN and infinity pass without warnings."""
-    with np.errstate(all="ignore"):
-        yield
-
+pytestmark = [needs_numba, pytest.mark.usefixtures("like_an_executor")]
 
 SAME_BITS = ("sgd", "momentum", "adam", "adamw", "adamax", "adagrad", "decayed_adagrad", "adadelta", "rmsprop")
 """Operators whose loops give the bits of the kernel."""

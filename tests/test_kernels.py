@@ -31,11 +31,7 @@ from minigraph.place import CPUPlace
 FLOATS = pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _like_an_executor():
-    """An executor lets NaN and infinity pass without warnings."""
-    with np.errstate(all="ignore"):
-        yield
+pytestmark = pytest.mark.usefixtures("like_an_executor")
 
 
 class OtherModule:

@@ -7,12 +7,7 @@ import minigraph as fluid
 from minigraph.errors import WrongTypeError
 from minigraph.layer_helper import LayerHelper
 
-
-@pytest.fixture(autouse=True)
-def programs():
-    empty = fluid.program_guard(fluid.Program(), fluid.Program())
-    with empty, fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
-        yield
+pytestmark = pytest.mark.usefixtures("new_program", "new_scope")
 
 
 def test_variables_of_a_helper_are_named_after_its_layer():

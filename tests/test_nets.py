@@ -14,10 +14,7 @@ def softmax(x):
     return exps / exps.sum(-1, keepdims=True)
 
 
-@pytest.fixture(autouse=True)
-def programs():
-    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
-        yield
+pytestmark = pytest.mark.usefixtures("new_program")
 
 
 def types():

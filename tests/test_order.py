@@ -13,11 +13,7 @@ from minigraph.clip import (
 from minigraph.errors import VerifyError
 from minigraph.ir import Role
 
-
-@pytest.fixture(autouse=True)
-def _program():
-    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
-        yield
+pytestmark = pytest.mark.usefixtures("new_program")
 
 
 def network(uses=1):

@@ -27,6 +27,8 @@ from minigraph.interpreter import Interpreter
 from minigraph.kernels import find_kernel, find_specializer, formulas, fused
 from minigraph.passes import FuseElementwise
 
+pytestmark = pytest.mark.usefixtures("like_an_executor")
+
 FUSE = FuseElementwise(least=0)
 
 test_training, test_overwriting = keeps_the_bits(FUSE)
@@ -264,12 +266,6 @@ def offered(xs, steps, jit=False):
 
 def plain(xs, steps):
     return find_kernel("fused_elementwise", "cpu").function(np, xs, steps=steps)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _like_an_executor():
-    with np.errstate(all="ignore"):
-        yield
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 1000])

@@ -12,11 +12,7 @@ from minigraph import layers
 from minigraph.errors import ExecutionError, NotFoundError, ProgramError, WrongTypeError
 from minigraph.interpreter import Interpreter
 
-
-@pytest.fixture(autouse=True)
-def programs():
-    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
-        yield
+pytestmark = pytest.mark.usefixtures("new_program")
 
 
 def variable(name, shape, dtype="float32"):

@@ -57,11 +57,7 @@ class Doubled(fluid.optimizer.Optimizer):
             block.append_op(type="scale", inputs={"X": step}, outputs={"Out": step}, attrs={"scale": 2.0})
 
 
-@pytest.fixture(autouse=True)
-def programs():
-    empty = fluid.program_guard(fluid.Program(), fluid.Program())
-    with empty, fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
-        yield
+pytestmark = pytest.mark.usefixtures("new_program", "new_scope")
 
 
 def weights(count=2):

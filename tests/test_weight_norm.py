@@ -9,12 +9,7 @@ from minigraph import layers
 from minigraph.errors import ProgramError
 from minigraph.verify import verify
 
-
-@pytest.fixture(autouse=True)
-def programs():
-    empty = fluid.program_guard(fluid.Program(), fluid.Program())
-    with empty, fluid.unique_name.guard(), fluid.scope_guard(fluid.Scope()):
-        yield
+pytestmark = pytest.mark.usefixtures("new_program", "new_scope")
 
 
 @pytest.mark.parametrize("dim", [None, 0, 1, 2])
