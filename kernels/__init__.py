@@ -28,6 +28,7 @@ import minigraph.kernels.merged_updates
 import minigraph.kernels.metric
 import minigraph.kernels.norm
 import minigraph.kernels.normalization
+import minigraph.kernels.number_losses
 import minigraph.kernels.optimizer
 import minigraph.kernels.pool
 import minigraph.kernels.printing

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,8 @@ import numpy as np
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.integer_power import integer_power
-from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel, specialize
+from minigraph.kernels.widening import widened
 
 
 def at_least(xp, x, bound, out=None) -> Any:
@@ -29,19 +28,6 @@ def _array_of(number, dtype) -> np.ndarray:
     array = np.array(number, dtype)
     array.flags.writeable = False
     return array
-
-
-def widened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel with one result, of several roundings, that computes float16 in float32."""
-
-    @functools.wraps(function)
-    def kernel_function(xp, x, *others, out=None, **attrs):
-        if x.dtype != np.float16:
-            return function(xp, x, *others, out=out, **attrs)
-        wide = [a.astype(np.float32) if a is not None and a.dtype == np.float16 else a for a in (x, *others)]
-        return deliver(xp, function(xp, *wide, **attrs).astype(np.float16), out)
-
-    return kernel_function
 
 
 def logistic(xp, x) -> Any:
@@ -422,91 +408,6 @@ def _bend_of_elu(xp, x, d_out, dd_x, *, alpha, out=None):
     xp.copyto(bend, 0, where=x > 0)
     bend *= d_out
     return xp.multiply(bend, dd_x, out=out)
-
-
-@kernel("leaky_relu")
-def leaky_relu(xp, x, *, alpha, out=None):
-    if alpha == 0:
-        return at_least(xp, x, 0, out)  # infinity times 0 is no number
-    return (xp.maximum if alpha <= 1 else xp.minimum)(x, alpha * x, out=out)
-
-
-@kernel("leaky_relu_grad")
-def leaky_relu_grad(xp, result, d_out, *, alpha, out=None):
-    return deliver(xp, xp.where(result > 0, d_out, alpha * d_out), out)
-
-
-@kernel("leaky_relu_grad_grad")
-def leaky_relu_grad_grad(xp, result, dd_x, *, alpha, out=None):
-    return leaky_relu_grad(xp, result, dd_x, alpha=alpha, out=out)
-
-
-@kernel("relu6")
-def relu6(xp, x, *, threshold, out=None):
-    return x.clip(0, threshold, out=out)
-
-
-@kernel("relu6_grad")
-def relu6_grad(xp, result, d_out, *, threshold, out=None):
-    return xp.multiply(d_out, (result > 0) & (result < threshold), out=out)
-
-
-@kernel("hard_sigmoid")
-@widened
-def hard_sigmoid(xp, x, *, slope, offset, out=None):
-    line = slope * x
-    line += offset
-    return line.clip(0, 1, out=out)
-
-
-@kernel("hard_sigmoid_grad")
-@widened
-def hard_sigmoid_grad(xp, result, d_out, *, slope, offset, out=None):
-    inside = (result > 0) & (result < 1)
-    return xp.multiply(slope * d_out, inside, out=out)
-
-
-@kernel("hard_swish")
-@widened
-def hard_swish(xp, x, *, threshold, scale, offset, out=None):
-    factor = x + offset
-    factor = factor.clip(0, threshold, out=factor)
-    factor /= scale
-    result = x * factor
-    xp.copyto(result, 0, where=factor == 0)  # at -inf, too
-    return deliver(xp, result, out)
-
-
-@kernel("hard_swish_grad")
-@widened
-def hard_swish_grad(xp, x, d_out, *, threshold, scale, offset, out=None):
-    slope = (2 * x + offset) / scale
-    xp.copyto(slope, 0, where=x <= -offset)
-    xp.copyto(slope, threshold / scale, where=x >= threshold - offset)
-    return xp.multiply(slope, d_out, out=out)
-
-
-def _slopes(x, alpha, mode) -> Any:
-    """`alpha` in the shape that lies over `x`."""
-    if mode == "all":
-        return alpha.reshape((1,) * x.ndim)
-    return alpha.reshape((1, -1) + (1,) * (x.ndim - 2)) if mode == "channel" else alpha
-
-
-@kernel("prelu")
-def prelu(xp, x, alpha, *, mode, out=None):
-    return deliver(xp, xp.where(x > 0, x, _slopes(x, alpha, mode) * x), out)
-
-
-@kernel("prelu_grad")
-def prelu_grad(xp, x, alpha, d_out, *, mode, wanted):
-    slopes = _slopes(x, alpha, mode)
-    d_x = xp.where(x > 0, d_out, slopes * d_out) if wanted[0] else None
-    if not wanted[1]:
-        return d_x, None
-    axes = tuple(i for i, size in enumerate(slopes.shape) if size != x.shape[i])
-    parts = xp.where(x > 0, x.dtype.type(0), x * d_out)
-    return d_x, (add_over(xp, parts, axes, keepdims=True) if axes else parts).reshape(alpha.shape)
 
 
 def _offer_function(name: str) -> Any:

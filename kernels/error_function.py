@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.kernels.activation import at_least, logistic, widened
+from minigraph.kernels.activation import at_least, logistic
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.widening import widened
 
 _PIECE = 8192
 """So many elements are computed at a time: they stay in the cache."""

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ExecutionError
-from minigraph.kernels.activation import widened
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.widening import widened
 
 
 @kernel("bce_loss")

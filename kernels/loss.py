@@ -1,4 +1,4 @@
-"""Softmax and the losses built on it; losses of single numbers.
+"""Softmax and the losses built on it.
 
 float16 is computed in float32. Labels are looked at on the host: one that is no class must be an error. Where a graph
 is recorded, who records has looked.
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ExecutionError
-from minigraph.kernels.activation import log_of_one_plus_exp, logistic, widened
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.cuda.launching import is_recording
 from minigraph.kernels.reduce import add_over, mean, mean_grad, ones, sum_of_rows
 from minigraph.kernels.registry import kernel, specialize
 from minigraph.kernels.tensor import times
+from minigraph.kernels.widening import narrow, widen
 
 _FLOOR = -64.0
 """Exponents below this count as this in softmax, as in fluid: no probability is 0."""
@@ -32,14 +32,6 @@ _SHORT_ROW = 32
 
 _IN_COLUMNS = 16
 """The softmax of rows of so many elements is computed in columns: NumPy takes its time for each row."""
-
-
-def _wide(x) -> Any:
-    return x.astype(np.float32) if x.dtype == np.float16 else x
-
-
-def _narrow(xp, result, dtype, out=None) -> Any:
-    return deliver(xp, result.astype(dtype, copy=False), out)
 
 
 def _buffer(x, out) -> Any:
@@ -84,13 +76,13 @@ def softmax(xp, x, *, axis, out=None):
         return x.copy() if out is None else out
     if _has_short_rows(xp, x, axis) and x.shape[-1] <= _IN_COLUMNS:
         return _softmax_in_columns(x, out)
-    shifted = _shifted(xp, _wide(x), axis, _buffer(x, out))
-    return _narrow(xp, _softmax_of(xp, shifted, axis)[0], x.dtype, out)
+    shifted = _shifted(xp, widen(x), axis, _buffer(x, out))
+    return narrow(xp, _softmax_of(xp, shifted, axis)[0], x.dtype, out)
 
 
 def _softmax_in_columns(x, out) -> Any:
     """The softmax of rows of a few elements."""
-    columns = _wide(x).reshape(-1, x.shape[-1]).T.copy()
+    columns = widen(x).reshape(-1, x.shape[-1]).T.copy()
     np.subtract(columns, np.maximum.reduce(columns, 0), out=columns)
     np.maximum(columns, _FLOORS[columns.dtype], out=columns)
     np.exp(columns, out=columns)
@@ -109,9 +101,9 @@ def _as_rows(columns, like, out) -> Any:
 def log_softmax(xp, x, *, axis, out=None):
     if not x.size:
         return x.copy() if out is None else out
-    shifted = _shifted(xp, _wide(x), axis, _buffer(x, out))
+    shifted = _shifted(xp, widen(x), axis, _buffer(x, out))
     result = xp.subtract(shifted, xp.log(_sum(xp, xp.exp(shifted), axis)), out=shifted)
-    return _narrow(xp, result, x.dtype, out)
+    return narrow(xp, result, x.dtype, out)
 
 
 def _checked(xp, label, classes, ignore_index) -> tuple[Any, Any]:
@@ -201,8 +193,8 @@ def _in_column(label, x) -> Any:
 @kernel("cross_entropy")
 def cross_entropy(xp, x, label, *, soft_label, ignore_index, out=None):
     if soft_label:
-        loss = _sum(xp, _wide(label) * _minus_log(xp, _wide(x), _limit(x.dtype)), -1)
-        return _narrow(xp, loss, x.dtype, out)
+        loss = _sum(xp, widen(label) * _minus_log(xp, widen(x), _limit(x.dtype)), -1)
+        return narrow(xp, loss, x.dtype, out)
     return deliver(xp, _hard_loss(xp, x, label, ignore_index)[0], out)
 
 
@@ -218,7 +210,7 @@ def _hard_loss(xp, x, label, ignore_index) -> tuple[Any, Any]:
     index, ignored = _checked(xp, _in_column(label, x), x.shape[-1], ignore_index)
     elements, places = _elements(xp, x, index, -1)
     match = elements[places]
-    loss = _minus_log(xp, _wide(match), _limit(x.dtype)).astype(x.dtype, copy=False)
+    loss = _minus_log(xp, widen(match), _limit(x.dtype)).astype(x.dtype, copy=False)
     return _zero_where(xp, ignored, loss).reshape(label.shape), _zero_where(xp, ignored, match)
 
 
@@ -227,15 +219,15 @@ def softmax_with_cross_entropy(xp, logits, label, *, soft_label, ignore_index, a
     softmax_out, loss_out = out or (None, None)
     if soft_label:
         # The labels are needed after the softmax.
-        probabilities, loss = _soft_loss(xp, _wide(logits), _wide(label), axis, unshared(xp, softmax_out, label))
+        probabilities, loss = _soft_loss(xp, widen(logits), widen(label), axis, unshared(xp, softmax_out, label))
     else:
         index, ignored = _checked(xp, label, logits.shape[axis], ignore_index)
-        shifted = _shifted(xp, _wide(logits), axis, _buffer(logits, softmax_out))
+        shifted = _shifted(xp, widen(logits), axis, _buffer(logits, softmax_out))
         elements, places = _elements(xp, shifted, index, axis)
         at_label = elements[places]
         probabilities, total = _softmax_of(xp, shifted, axis)
         loss = _zero_where(xp, ignored, xp.log(total) - at_label)
-    return _narrow(xp, probabilities, logits.dtype, softmax_out), _narrow(xp, loss, logits.dtype, loss_out)
+    return narrow(xp, probabilities, logits.dtype, softmax_out), narrow(xp, loss, logits.dtype, loss_out)
 
 
 def _soft_loss(xp, logits, label, axis, out) -> tuple[Any, Any]:
@@ -250,19 +242,19 @@ def _soft_loss(xp, logits, label, axis, out) -> tuple[Any, Any]:
 @kernel("softmax_grad")
 def softmax_grad(xp, y, d_y, *, axis, out=None):
     """``d_x = y * (d_y - sum(y * d_y))``."""
-    wide, d_wide = _wide(y), _wide(d_y)
+    wide, d_wide = widen(y), widen(d_y)
     product = xp.multiply(wide, d_wide)
     d_x = xp.subtract(d_wide, _sum(xp, product, axis), out=product)
-    return _narrow(xp, xp.multiply(d_x, wide, out=d_x if out is None else _buffer(y, out)), y.dtype, out)
+    return narrow(xp, xp.multiply(d_x, wide, out=d_x if out is None else _buffer(y, out)), y.dtype, out)
 
 
 @kernel("log_softmax_grad")
 def log_softmax_grad(xp, y, d_y, *, axis, out=None):
     """``d_x = d_y - exp(y) * sum(d_y)``."""
-    d_wide = _wide(d_y)
-    share = xp.exp(_wide(y))
+    d_wide = widen(d_y)
+    share = xp.exp(widen(y))
     xp.multiply(share, _sum(xp, d_wide, axis), out=share)
-    return _narrow(xp, xp.subtract(d_wide, share, out=share if out is None else _buffer(y, out)), y.dtype, out)
+    return narrow(xp, xp.subtract(d_wide, share, out=share if out is None else _buffer(y, out)), y.dtype, out)
 
 
 @kernel("cross_entropy_grad")
@@ -270,8 +262,8 @@ def cross_entropy_grad(xp, x, label, d_loss, *, soft_label, ignore_index, out=No
     d_column = _in_column(d_loss, x)
     if soft_label:
         has_weight = label != 0
-        share = xp.where(has_weight, _wide(label), 0) / xp.where(has_weight, _wide(x), 1)
-        return _narrow(xp, xp.multiply(share, -_wide(d_column)), x.dtype, out)
+        share = xp.where(has_weight, widen(label), 0) / xp.where(has_weight, widen(x), 1)
+        return narrow(xp, xp.multiply(share, -widen(d_column)), x.dtype, out)
     index, ignored = _checked(xp, _in_column(label, x), x.shape[-1], ignore_index)
     elements, places = _elements(xp, x, index, -1)
     return _only_at(xp, index, -d_column / elements[places], ignored, x.shape, out)
@@ -389,118 +381,10 @@ def softmax_with_cross_entropy_grad(xp, probabilities, label, d_loss, *, soft_la
     return xp.multiply(difference, weights, out=difference if out is None else out)
 
 
-# Losses of single numbers
-
-
-@kernel("sigmoid_cross_entropy_with_logits")
-@widened
-def sigmoid_cross_entropy_with_logits(xp, x, label, *, normalize, ignore_index, out=None):
-    loss = log_of_one_plus_exp(xp, x)
-    loss -= x * label
-    return xp.multiply(loss, _shares(xp, label, normalize, ignore_index), out=out)
-
-
-@kernel("sigmoid_cross_entropy_with_logits_grad")
-@widened
-def sigmoid_cross_entropy_with_logits_grad(xp, x, label, d_out, *, normalize, ignore_index, out=None):
-    slope = logistic(xp, x)
-    slope -= label
-    slope *= _shares(xp, label, normalize, ignore_index)
-    return xp.multiply(slope, d_out, out=out)
-
-
-def _shares(xp, label, normalize, ignore_index) -> Any:
-    """1, or one over how many elements count, where an element counts."""
-    counts = label != ignore_index
-    if not normalize:
-        return counts
-    return counts / xp.maximum(xp.count_nonzero(counts), 1).astype(label.dtype)
-
-
-@kernel("huber_loss")
-def huber_loss(xp, x, y, *, delta, out=None):
-    residual = _wide(y) - _wide(x)
-    size = xp.absolute(residual)
-    inner = xp.minimum(size, delta)
-    loss = inner * (size - 0.5 * inner)  # a square as long as both are the same
-    residual_out, loss_out = out or (None, None)
-    return _narrow(xp, residual, x.dtype, residual_out), _narrow(xp, loss, x.dtype, loss_out)
-
-
-@kernel("huber_loss_grad")
-def huber_loss_grad(xp, residual, d_out, *, delta, wanted):
-    d_y = residual.clip(-delta, delta) * d_out
-    return (-d_y if wanted[0] else None), (d_y if wanted[1] else None)
-
-
-@kernel("smooth_l1_loss")
-def smooth_l1_loss(xp, x, y, inside_weight, outside_weight, *, sigma):
-    diff = _wide(x) - _wide(y)
-    if inside_weight is not None:
-        diff *= inside_weight
-    square = sigma * sigma
-    size = xp.absolute(diff)
-    is_small = size * square < 1
-    loss = xp.where(is_small, 0.5 * square * diff * diff, size - (0.5 / square if square else 0.0))
-    if outside_weight is not None:
-        loss *= outside_weight
-    total = add_over(xp, loss.reshape(len(x), math.prod(x.shape[1:])), (1,), keepdims=True)
-    return _narrow(xp, diff, x.dtype), _narrow(xp, total, x.dtype)
-
-
-@kernel("smooth_l1_loss_grad")
-def smooth_l1_loss_grad(xp, inside_weight, outside_weight, diff, d_out, *, sigma, wanted):
-    wide, square = _wide(diff), sigma * sigma
-    slope = xp.where(xp.absolute(wide) * square < 1, square * wide, xp.sign(wide))
-    for weight in (inside_weight, outside_weight):
-        if weight is not None:
-            slope *= weight
-    slope *= d_out.reshape((len(diff),) + (1,) * (diff.ndim - 1))
-    d_x = _narrow(xp, slope, diff.dtype)
-    return (d_x if wanted[0] else None), (-d_x if wanted[1] else None)
-
-
-@kernel("log_loss")
-@widened
-def log_loss(xp, predicted, labels, *, epsilon, out=None):
-    positive = labels * xp.log(predicted + epsilon)
-    return xp.negative(positive + (1 - labels) * xp.log(1 - predicted + epsilon), out=out)
-
-
-@kernel("log_loss_grad")
-@widened
-def log_loss_grad(xp, predicted, labels, d_loss, *, epsilon, out=None):
-    slope = (1 - labels) / (1 - predicted + epsilon) - labels / (predicted + epsilon)
-    return xp.multiply(slope, d_loss, out=out)
-
-
-@kernel("kldiv_loss")
-def kldiv_loss(xp, x, target, *, reduction):
-    wide, probability = _wide(x), _wide(target)
-    positive = probability > 0
-    loss = probability * (xp.log(xp.where(positive, probability, 1)) - wide)
-    xp.copyto(loss, 0, where=~positive)
-    if reduction == "none":
-        return _narrow(xp, loss, x.dtype)
-    everything = tuple(range(loss.ndim))
-    total = add_over(xp, loss, everything, keepdims=True, divisor=_divergence_divisor(x, reduction))
-    return total.reshape(1).astype(x.dtype, copy=False)
-
-
-@kernel("kldiv_loss_grad")
-def kldiv_loss_grad(xp, x, target, d_out, *, reduction):
-    share = _wide(d_out) / _divergence_divisor(x, reduction)
-    return _narrow(xp, xp.where(target > 0, -_wide(target) * share, 0), x.dtype)
-
-
-def _divergence_divisor(x, reduction) -> int:
-    return max({"mean": x.size, "batchmean": x.shape[0]}.get(reduction, 1), 1)
-
-
 @kernel("label_smooth")
 def label_smooth(xp, x, prior, *, epsilon, out=None):
-    share = epsilon / x.shape[-1] if prior is None else epsilon * _wide(prior).reshape(-1)
-    return _narrow(xp, (1 - epsilon) * _wide(x) + share, x.dtype, out)
+    share = epsilon / x.shape[-1] if prior is None else epsilon * widen(prior).reshape(-1)
+    return narrow(xp, (1 - epsilon) * widen(x) + share, x.dtype, out)
 
 
 @kernel("label_smooth_grad")

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.kernels.activation import widened
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.norm import norm_gradient, norms_over
 from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.widening import widened
 
 _FIRST_OF_SIZE_3 = 9
 _LEAST_SQUARE = 1e-8

@@ -22,6 +22,7 @@ import minigraph.ops.merged_updates
 import minigraph.ops.metric
 import minigraph.ops.norm
 import minigraph.ops.normalization
+import minigraph.ops.number_losses
 import minigraph.ops.optimizer
 import minigraph.ops.pool
 import minigraph.ops.printing

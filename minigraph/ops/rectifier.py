@@ -2,15 +2,100 @@
 
 from __future__ import annotations
 
-from minigraph.gradient_rules import fused
+from typing import Any
+
+from minigraph.gradient_rules import Twice, fused
 from minigraph.opdef import op
-from minigraph.types import TensorType, normalize_axis, require, require_floating
+from minigraph.ops.tensor import require_one_element
+from minigraph.types import (
+    TensorType,
+    normalize_axis,
+    product,
+    require,
+    require_floating,
+    require_same_dtype,
+    same_dim,
+)
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
 
 
 def _floating(x: TensorType) -> TensorType:
     require_floating(x)
+    return x
+
+
+def _tells_the_sign(op: Any) -> None:
+    """The gradient reads Out as in fluid, which tells the sign of X only where `alpha` is not negative."""
+    alpha = op.attr("alpha")
+    require(alpha >= 0, f"alpha must not be negative where a gradient is taken, got {alpha:g}")
+
+
+@op("leaky_relu", inputs="X", outputs="Out", grad=fused("Out", grad=Twice(), check=_tells_the_sign))
+def leaky_relu(x: TensorType, *, alpha: float = 0.02) -> TensorType:
+    """Leaky rectifier: X where it is positive, else ``alpha * X``. The gradient at 0 is `alpha`.
+
+    Notes
+    -----
+    For `alpha` above 1 fluid gives the larger of X and ``alpha * X`` instead, and for a negative one a wrong gradient;
+    here that is an error.
+    """
+    return _floating(x)
+
+
+@op("relu6", inputs="X", outputs="Out", grad=fused("Out"))
+def relu6(x: TensorType, *, threshold: float = 6.0) -> TensorType:
+    """``Out = min(max(X, 0), threshold)``; the gradient is 0 at and beyond both ends."""
+    return _floating(x)
+
+
+@op("hard_sigmoid", inputs="X", outputs="Out", grad=fused("Out"))
+def hard_sigmoid(x: TensorType, *, slope: float = 0.2, offset: float = 0.5) -> TensorType:
+    """``Out = min(max(slope * X + offset, 0), 1)``; the gradient is 0 at and beyond both ends."""
+    return _floating(x)
+
+
+@op("hard_swish", inputs="X", outputs="Out", grad=fused("X"))
+def hard_swish(x: TensorType, *, threshold: float = 6.0, scale: float = 6.0, offset: float = 3.0) -> TensorType:
+    """``Out = X * min(max(X + offset, 0), threshold) / scale``.
+
+    Notes
+    -----
+    Fluid has the gradient 1 beyond the threshold even where ``threshold / scale`` is another number.
+
+    References
+    ----------
+    A. Howard et al., Searching for MobileNetV3, ICCV 2019.
+    """
+    _floating(x)
+    require(scale != 0, "scale must not be 0")
+    return x
+
+
+@op("prelu", inputs="X Alpha", outputs="Out", grad=fused("X", "Alpha"))
+def prelu(x: TensorType, alpha: TensorType, *, mode: str = "all") -> TensorType:
+    """Rectifier with learned slopes: X where it is positive, else ``Alpha * X``.
+
+    Alpha holds one number (`mode` all), one for each index of dimension 1 (channel), or one for each element of a
+    sample, in the shape of X with 1 in front (element).
+
+    References
+    ----------
+    K. He, X. Zhang, S. Ren and J. Sun, Delving deep into rectifiers, ICCV 2015.
+    """
+    _floating(x)
+    require_same_dtype("X and Alpha", x, alpha)
+    require(mode in ("all", "channel", "element"), f"mode must be all, channel or element, got {mode!r}")
+    if mode == "all":
+        require_one_element(alpha, "Alpha")
+    elif mode == "channel":
+        require(x.rank >= 2, f"X must have at least 2 dimensions, samples and channels, got {x}")
+        fits = same_dim(product(alpha.shape), x.shape[1])
+        require(fits, f"Alpha must hold a number for each of the {x.shape[1]} channels of X, got {alpha}")
+    else:
+        expected = (1, *x.shape[1:])
+        fits = alpha.rank == x.rank and all(map(same_dim, alpha.shape, expected))
+        require(fits, f"Alpha must have shape {list(expected)}, got {alpha}")
     return x
 
 
