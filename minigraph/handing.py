@@ -41,6 +41,7 @@ def write_over_inputs(steps: Steps) -> None:
             given, (result,) = step.inputs[0], step.values_written()
             step.writes_over = (
                 isinstance(given, Value)
+                and not given.tensor_type.is_rows  # whose kernels take no memory
                 and (given.origin, given.storage, given.tensor_type) == ("step", None, result.tensor_type)
                 and reads[id(given)] == 1
                 and sharing[id(given)] == (result.storage is given)
