@@ -100,7 +100,7 @@ def calls(sample, dtype):
     values = dict(built.feed)
     for op in built.program.global_block().ops:
         values.update(evaluate(op, values.__getitem__, CPUPlace(), None))
-        if not has_rows(op, op.block):  # their kernels are in test_selected_rows.py
+        if not has_rows(op, op.block):  # their kernels are in test_sparse_rows.py
             yield Call(op, values)
 
 

@@ -5,10 +5,7 @@ The truth is the dense gradient of the same program, wherever the mathematics ar
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
-from test_kernels import OTHER
+from sparse_models import CLIPS, IDS, OPTIMIZERS, SIZE, Model, starting_from
 
 import minigraph as fluid
 from minigraph import clip, layers
@@ -27,64 +24,15 @@ from minigraph.errors import (
 )
 from minigraph.interpreter import Interpreter
 from minigraph.ir import Program, VarKind
-from minigraph.kernels import find_kernel
-from minigraph.kernels.indexing import added_rows
-from minigraph.kernels.sparse_rows import SparseRows, dense, joined, merged
 from minigraph.scope import SelectedRows
 from minigraph.types import DType, TensorType
 from minigraph.verify import verify
-
-SIZE = [11, 4]
-IDS = [np.array(ids) for ids in ([[3, 1], [3, 3], [10, 0]], [[1, 1], [2, 9], [3, 3]], [[5, 5], [5, 5], [5, 5]])]
 
 
 @pytest.fixture(autouse=True)
 def _names():
     with fluid.unique_name.guard():
         yield
-
-
-def starting_from(array):
-    return fluid.ParamAttr(name="table", initializer=fluid.initializer.NumpyArrayInitializer(array))
-
-
-class Model:
-    """A table, what a layer makes of its rows, and a loss; `loss_of` may add to that."""
-
-    def __init__(self, is_sparse=True, dtype="float64", padding_idx=None, **param_fields):
-        rng = np.random.default_rng(5)
-        self.main, self.startup = fluid.Program(), fluid.Program()
-        with fluid.program_guard(self.main, self.startup):
-            self.ids = fluid.data("ids", [None, 2], "int64")
-            initial = fluid.initializer.NumpyArrayInitializer(rng.standard_normal(SIZE).astype(dtype))
-            attr = fluid.ParamAttr(name="table", initializer=initial, **param_fields)
-            self.found = fluid.embedding(
-                self.ids, SIZE, is_sparse=is_sparse, padding_idx=padding_idx, param_attr=attr, dtype=dtype
-            )
-            weight = fluid.initializer.NumpyArrayInitializer(rng.standard_normal((8, 3)).astype(dtype))
-            bias = fluid.initializer.Constant(0.5)
-            hidden = layers.fc(
-                layers.reshape(self.found, [-1, 8]),
-                3,
-                param_attr=fluid.ParamAttr("weight", weight),
-                bias_attr=fluid.ParamAttr("bias", bias),
-            )
-            self.loss = layers.reduce_sum(layers.square(hidden))
-        self.table = self.main.global_block().var("table")
-
-    def minimize(self, optimizer):
-        with fluid.program_guard(self.main, self.startup):
-            optimizer.minimize(self.loss)
-        return self
-
-    def train(self, kind_of_executor=fluid.Executor, fetch=(), prepare=lambda scope: None):
-        """Everything in the scope after three steps, and what was fetched in each."""
-        executor, scope, fetched = kind_of_executor(), fluid.Scope(), []
-        executor.run(self.startup, scope=scope)
-        prepare(scope)
-        for ids in IDS:
-            fetched.append(executor.run(self.main, {"ids": ids}, list(fetch), scope=scope))
-        return {name: np.array(scope.find_var(name).get_tensor()) for name in scope.local_var_names()}, fetched
 
 
 def assert_close(found, expected, rtol=1e-11):
@@ -106,39 +54,6 @@ def assert_trains_alike(make_optimizer, rtol=1e-11, **options):
     assert_close(*states, rtol)
 
 
-CLIPS = {
-    "none": None,
-    "value": clip.GradientClipByValue(0.5),
-    "norm": clip.GradientClipByNorm(0.5),
-    "global norm": clip.GradientClipByGlobalNorm(0.5),
-    "long global norm": clip.GradientClipByGlobalNorm(1e6),
-    "p-norm": clip.GradientClipByPNorm(0.5, p=3.0),
-    "largest": clip.GradientClipByPNorm(0.5, p=float("inf")),
-    "global p-norm": clip.GradientClipByGlobalPNorm(0.5, p=1.0),
-    "rows": clip.GradientClipByAxisNorm(0.5, axes=[1]),
-    "columns": clip.GradientClipByAxisNorm(0.5, axes=[0]),
-    "whole": clip.GradientClipByAxisNorm(0.5, axes=[0, 1]),
-    "rms": clip.GradientClipByBlockRMS(0.05),
-    "adaptive": clip.AdaptiveGradientClip(0.01, clip_final_layer=True),
-    "autoclip": clip.AutoClip(50.0),
-    "zclip": clip.ZClip(z_threshold=0.5, warmup_steps=1),
-    "pipeline": ClipPipeline([clip.GradientClipByValue(1.0), clip.GradientClipByGlobalNorm(0.5)]),
-    "telemetry": clip.GradientClipByGlobalNorm(0.5, telemetry=True),
-    "zero": clip.GradientClipByNorm(0.5, nonfinite="zero", telemetry=True),
-    "skip": clip.GradientClipByGlobalNorm(0.5, nonfinite="skip"),
-    "raise": clip.GradientClipByValue(0.5, nonfinite="raise"),
-}
-
-OPTIMIZERS = {
-    "sgd": lambda **options: fluid.optimizer.SGD(0.1, **options),
-    "momentum": lambda **options: fluid.optimizer.Momentum(0.1, 0.9, **options),
-    "nesterov": lambda **options: fluid.optimizer.Momentum(0.1, 0.9, use_nesterov=True, **options),
-    "adagrad": lambda **options: fluid.optimizer.Adagrad(0.1, **options),
-    "rmsprop": lambda **options: fluid.optimizer.RMSProp(0.1, momentum=0.5, **options),
-    "centered": lambda **options: fluid.optimizer.RMSProp(0.1, centered=True, **options),
-    "lamb": lambda **options: fluid.optimizer.Lamb(0.1, **options),
-    "adamw": lambda **options: fluid.optimizer.AdamW(0.1, **options),
-}
 TAKES_ROWS = {**OPTIMIZERS, "adam": fluid.optimizer.Adam, "lazy": lambda: fluid.optimizer.Adam(0.1, lazy_mode=True)}
 
 
@@ -161,86 +76,6 @@ def test_decay_makes_the_gradient_dense(decay):
     # The name is fluid's.
     assert update.input("Grad") == ["table@GRAD@NEWGRAD@"]
     assert model.main.global_block().var("table@GRAD@NEWGRAD@").kind is VarKind.LOD_TENSOR
-
-
-UPDATES = {
-    "sgd": ("param rate grad", {}),
-    "momentum": ("param grad velocity rate", {"mu": 0.9, "use_nesterov": False}),
-    "nesterov": ("param grad velocity rate", {"mu": 0.9, "use_nesterov": True}),
-    "adagrad": ("param grad moment rate", {"epsilon": 1e-6}),
-    "adamw": (
-        "param grad rate moment1 moment2 beta1_pow beta2_pow none none",
-        {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8, "coeff": 0.1, "with_decay": True, "lr_ratio": 0.5},
-    ),
-    "lamb": (
-        "param grad rate moment1 moment2 beta1_pow beta2_pow",
-        {"weight_decay": 0.1, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-6},
-    ),
-    "rmsprop": (
-        "param mean_square mean_grad rate grad moment",
-        {"epsilon": 1e-10, "decay": 0.9, "momentum": 0.5, "centered": False},
-    ),
-    "centered": (
-        "param mean_square mean_grad rate grad moment",
-        {"epsilon": 1e-10, "decay": 0.9, "momentum": 0.5, "centered": True},
-    ),
-}
-"""Inputs of the kernel in order, and attributes."""
-
-
-def update_inputs(slots, grad, dtype, rate_dtype="float32"):
-    """Arrays for the inputs of an update, but for the gradient."""
-    rng = np.random.default_rng(3)
-    special = {
-        "rate": np.array([0.1], rate_dtype), "beta1_pow": np.array([0.9], dtype), "beta2_pow": np.array([0.99], dtype),
-        "none": None, "grad": grad,
-    }  # fmt: skip
-    # Means of squares that are large enough for any mean.
-    return [special[s] if s in special else rng.uniform(1, 2, grad.shape).astype(dtype) for s in slots]
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
-@pytest.mark.parametrize("rate_dtype", ["float64", "float32"])
-@pytest.mark.parametrize("name", UPDATES)
-def test_an_update_by_rows_has_the_bits_of_the_dense_update(name, rate_dtype, dtype):
-    type = {"nesterov": "momentum", "centered": "rmsprop"}.get(name, name)
-    slots, attrs = UPDATES[name]
-    if dtype == "float16" and type not in ("sgd", "momentum"):
-        return  # the operator refuses it
-    value = np.random.default_rng(4).standard_normal((5, 3)).astype(dtype)
-    rows = SparseRows(np.array([6, 1, 6, 6, 0]), value, 8)
-    for xp in (np, OTHER):
-        results = []
-        for grad in (rows, dense(np, rows)):
-            by_rows = grad is rows
-            inputs = update_inputs(slots.split(), grad, dtype, rate_dtype)
-            copies = [x if x is None else x.copy() for x in inputs]
-            kernel = find_kernel(type, "cpu", rows=by_rows).function
-            lazy = {"lazy_mode": False} if by_rows and type == "adamw" else {}
-            found = kernel(xp, *inputs, None, **attrs, **lazy)
-            results.append(found if isinstance(found, tuple) else (found,))
-            for x, copy in zip(inputs, copies, strict=True):
-                assert x is None or np.array_equal(getattr(x, "value", x), getattr(copy, "value", copy))
-        for found, expected in zip(*results, strict=True):
-            assert found.dtype == expected.dtype
-            np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize("over_the_old", [True, False])
-@pytest.mark.parametrize("name", ["sgd", "adagrad", "momentum"])
-def test_an_update_writes_to_what_it_is_given(name, over_the_old):
-    slots, attrs = UPDATES[name]
-    grad = SparseRows(np.array([2, 2]), np.ones((2, 3), "float32"), 4)
-    inputs = update_inputs(slots.split(), grad, "float32")
-    kernel = find_kernel(name, "cpu", rows=True).function
-    expected = kernel(np, *inputs, None, **attrs)
-    state = [x for slot, x in zip(slots.split(), inputs, strict=True) if slot not in ("rate", "grad")]
-    outs = state if over_the_old else [np.empty_like(x) for x in state]
-    found = kernel(np, *inputs, None, **attrs, out=outs[0] if name == "sgd" else tuple(outs))
-    listed = [x if isinstance(x, tuple | list) else (x,) for x in (found, outs, expected)]
-    for each, out, value in zip(*listed, strict=True):
-        assert each is out
-        assert np.array_equal(each, value)
 
 
 def test_adam_gives_what_it_gives_for_the_dense_gradient_with_its_powers_one_step_ahead():
@@ -293,69 +128,6 @@ def test_a_clip_in_a_plan_gives_the_bits_of_the_interpreter(kind):
     (found, _), (expected, _) = model.train(), model.train(Interpreter)
     for key, array in expected.items():
         assert found[key].tobytes() == array.tobytes(), key
-
-
-# Merging
-
-
-@st.composite
-def some_rows(draw, dtypes=("float64", "float32", "float16")):
-    height = draw(st.integers(1, 6))
-    numbers = draw(st.lists(st.integers(0, height - 1), max_size=40))
-    shape = (len(numbers), *draw(hnp.array_shapes(min_dims=1, max_dims=2, max_side=3, min_side=0)))
-    elements = st.floats(-8, 8, width=16)
-    value = draw(hnp.arrays(draw(st.sampled_from(dtypes)), shape, elements=elements))
-    return SparseRows(np.array(numbers, np.int64), value, height)
-
-
-@given(some_rows())
-def test_merged_rows_are_unique_sorted_and_exactly_those_of_the_dense_array(x):
-    expected = added_rows(np, np.zeros(x.shape, x.dtype), x.rows, x.value)
-    for xp in (np, OTHER):
-        found = merged(xp, x)
-        assert found.rows.tolist() == sorted(set(x.rows.tolist()))
-        assert (found.dtype, found.shape, found.is_merged) == (x.dtype, x.shape, True)
-        assert np.array_equal(found.value, expected[found.rows])
-        assert merged(xp, found) is found
-        assert np.array_equal(dense(xp, x), expected)
-
-
-@given(some_rows(dtypes=["float64"]), st.randoms(use_true_random=False))
-def test_the_order_of_rows_matters_only_for_rounding(x, random):
-    order = list(range(len(x.rows)))
-    random.shuffle(order)
-    other = SparseRows(x.rows[order], x.value[order], x.height)
-    assert np.allclose(dense(np, other), dense(np, x), rtol=1e-12, atol=1e-12)
-
-
-@given(some_rows(dtypes=["float64"]))
-def test_joining_adds_up(x):
-    assert np.allclose(dense(np, joined(np, [x, x, x])), 3 * dense(np, x), rtol=1e-12, atol=1e-12)
-
-
-def test_many_rows_of_one_number_are_added_in_order():
-    """More of them than are added round by round, next to rows of few."""
-    numbers = np.array([4] * 100 + [0, 2, 0] + [4] * 100 + [2] * 9)
-    value = np.random.default_rng(0).standard_normal((len(numbers), 3)).astype("float32")
-    found = merged(np, SparseRows(numbers, value, 5))
-    expected = np.zeros((5, 3), "float32")
-    for number, row in zip(numbers, value, strict=True):
-        expected[number] += row
-    assert np.array_equal(found.value, expected[[0, 2, 4]])
-
-
-def test_a_sum_of_float16_is_taken_in_float32():
-    value = np.full((3000, 1), 1.0, "float16")
-    assert merged(np, SparseRows(np.zeros(3000, int), value, 1)).value.item() == 3000  # in float16 it stops at 2048
-
-
-def test_a_norm_is_taken_of_merged_rows():
-    rows = SparseRows(np.array([1, 1]), np.array([[3.0], [-3.0]]), 4)
-    clipped = find_kernel("clip_by_norm", "cpu", rows=True).function(np, rows, max_norm=0.5)
-    assert clipped.value.tolist() == [[0.0]]
-    rows = SparseRows(np.array([1, 1]), np.array([[3.0], [1.0]]), 4)
-    clipped = find_kernel("clip_by_norm", "cpu", rows=True).function(np, rows, max_norm=2.0)
-    assert (clipped.rows.tolist(), clipped.value.tolist()) == ([1], [[2.0]])
 
 
 # In programs
@@ -762,77 +534,7 @@ def test_a_gradient_through_rows_is_refused():
             fluid.gradients([length], [model.table])
 
 
-# The imperative mode
-
-
-def imperative_training(is_sparse, make, strategy=None, guard=fluid.dygraph.guard):
-    with guard():
-        rng = np.random.default_rng(2)
-        layer = fluid.dygraph.Embedding(SIZE, is_sparse=is_sparse, dtype="float32")
-        layer.weight.set_value(rng.standard_normal(SIZE).astype("float32"))
-        optimizer = make(parameter_list=layer.parameters(), grad_clip=strategy)
-        gradients = []
-        for ids in IDS:
-            loss = layers.reduce_sum(layers.square(layer(fluid.dygraph.to_variable(ids))))
-            loss.backward()
-            gradients.append(layer.weight.gradient())
-            optimizer.minimize(loss)
-            layer.clear_gradients()
-        return layer.weight.numpy(), gradients
-
-
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_the_imperative_mode_trains_alike(name):
-    def make(parameter_list, grad_clip):
-        given = {"parameters" if name == "adamw" else "parameter_list": parameter_list}
-        return OPTIMIZERS[name](grad_clip=grad_clip, **given)
-
-    for strategy in (None, clip.GradientClipByGlobalNorm(1.0), clip.GradientClipByNorm(1.0, nonfinite="zero")):
-        found, gradients = imperative_training(True, make, strategy)
-        expected, dense_gradients = imperative_training(False, make, strategy)
-        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
-        for (value, rows), whole, ids in zip(gradients, dense_gradients, IDS, strict=True):
-            assert rows.tolist() == ids.ravel().tolist()
-            total = np.zeros_like(whole)
-            np.add.at(total, rows, value)
-            np.testing.assert_allclose(total, whole, rtol=2e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("lazy_mode", [False, True])
-def test_adam_does_the_same_in_the_imperative_mode_and_in_a_program(lazy_mode):
-    def make(**options):
-        return fluid.optimizer.Adam(0.1, lazy_mode=lazy_mode, **options)
-
-    found, _ = imperative_training(True, make)
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup):
-        initial = np.random.default_rng(2).standard_normal(SIZE).astype("float32")
-        rows = fluid.embedding(fluid.data("ids", [None, 2], "int64"), SIZE, True, param_attr=starting_from(initial))
-        make().minimize(layers.reduce_sum(layers.square(rows)))
-    executor, scope = fluid.Executor(), fluid.Scope()
-    executor.run(startup, scope=scope)
-    for ids in IDS:
-        executor.run(main, {"ids": ids}, scope=scope)
-    assert np.array(scope.find_var("table").get_tensor()).tobytes() == found.tobytes()
-
-
-def test_imperative_gradients_add_up_and_are_cleared():
-    layer = fluid.nn.Embedding(5, 2, sparse=True)
-    ids = fluid.to_tensor(np.array([4, 0, 4]))
-    for times in (1, 2):
-        fluid.sum(layer(ids)).backward()
-        assert layer.weight.grad.kind is VarKind.SELECTED_ROWS
-        assert layer.weight.grad.numpy().tolist() == [[times, times], [0, 0], [0, 0], [0, 0], [2 * times, 2 * times]]
-    held = layer.weight.grad
-    layer.weight.clear_grad()
-    assert layer.weight.grad.numpy().tolist() == np.zeros((5, 2)).tolist()
-    layer.weight.grad = held
-    assert layer.weight.grad.numpy()[4].tolist() == [4, 4]
-    assert "selected rows" in repr(held)
-    layer.weight.clear_grad(set_to_zero=False)
-    assert layer.weight.grad is None
-    ((_, clipped),) = clip.GradientClipByNorm(1.0)([(layer.weight, held)])
-    np.testing.assert_allclose(np.linalg.norm(clipped.numpy()), 1.0, rtol=1e-6)
+# Elsewhere
 
 
 def test_comparisons_measure_what_they_measure_for_the_dense_gradient():
@@ -883,12 +585,6 @@ def test_other_systems_clips_give_what_they_give_for_the_dense_gradient():
         clipped[is_sparse] = found
     for found, expected in zip(clipped[True], clipped[False], strict=True):
         np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6, atol=1e-9)
-
-
-def test_a_table_is_not_shown_as_a_whole():
-    layer = fluid.nn.Embedding(10**6, 2, sparse=True)
-    fluid.sum(layer(fluid.to_tensor(np.array([7, 999_999])))).backward()
-    assert "float32[1000000, 2] as selected rows, [     7, 999999]: [[1., 1.],\n [1., 1.]]" in repr(layer.weight.grad)
 
 
 # In sub-blocks
