@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Values, join_rows, leave_out, replace_parts, sums_of
+from minigraph.passes.rewriting import Values, join_rows, parts_of, replace_parts, sums_of
 
 
 @dataclass(frozen=True)
@@ -34,33 +33,23 @@ class MergeColumnSums(Pass):
         values = Values(program)
         changed = False
         for op in totals:
-            parts = self._parts(op, values)
+            found = parts_of(op, "elementwise_add_grad", values)
+            parts = {name: grad for name, grad in found if self._sums_columns_at(op, name, grad, values)}
             if len(parts) >= self.least:
                 _merge(op, parts)
                 changed = True
         return changed
 
-    def _parts(self, total: Operator, values: Values) -> dict[str, Operator]:
-        """The parts of a sum that are sums of columns, by name, in forward order."""
-        counts = Counter(total.inputs["X"])
-        found = {name: self._column_sum(name, total, values) for name in reversed(total.inputs["X"])}
-        return {name: grad for name, grad in found.items() if grad is not None and counts[name] == 1}
-
-    def _column_sum(self, name: str, total: Operator, values: Values) -> Operator | None:
-        part = values.read(name, total)
-        grad = values.maker(part, "elementwise_add_grad")
-        if grad is None or grad.outputs.get("Y@GRAD") != (name,) or not values.is_used_once(part):
-            return None
+    def _sums_columns_at(self, total: Operator, name: str, grad: Operator, values: Values) -> bool:
+        """Whether `grad` sums the columns of a small matrix to `name`, and that is still there at `total`."""
         d_out = values.input(grad, "Out@GRAD")
         columns, shape = (values.block.vars[each].shape or () for each in (name, d_out[0]))
         is_over_rows = len(columns) == 1 and shape[1:] == columns and grad.attr("axis") in (-1, 1)
         is_small = values.is_matrix(d_out[0], self.most_elements)
-        return grad if is_over_rows and is_small and values.is_there(d_out, total) else None
+        return is_over_rows and is_small and values.is_there(d_out, total)
 
 
 def _merge(total: Operator, parts: dict[str, Operator]) -> None:
     names = [grad.inputs["Out@GRAD"][0] for grad in parts.values()]
     joined = join_rows(total, names, total.outputs["Out"][0])
-    replace_parts(total, list(parts), "reduce_sum", {"X": joined}, "Out", {"dim": [0]})
-    for name, grad in parts.items():
-        leave_out(grad, name, "X@GRAD")
+    replace_parts(total, parts, "reduce_sum", {"X": joined}, "Out", {"dim": [0]})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
+from math import inf
 from typing import ClassVar
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Value, Values, join_rows, leave_out, replace_parts, sums_of
+from minigraph.passes.rewriting import Value, Values, join_rows, parts_of, replace_parts, sums_of
 
 
 @dataclass(frozen=True)
@@ -46,25 +46,18 @@ class MergeMatmuls(Pass):
     def _groups(self, total: Operator, values: Values) -> list[dict[str, Operator]]:
         """The parts of a sum that are to be one product, by name: gradients of one weight, in forward order."""
         groups: dict[Value, dict[str, Operator]] = {}
-        counts = Counter(total.inputs["X"])
-        for name in reversed(total.inputs["X"]):
-            grad = self._product(name, total, values)
-            if grad is not None and counts[name] == 1:  # what is added twice counts twice
+        for name, grad in parts_of(total, "mul_grad", values):
+            if self._can_be_done_at(total, grad, values):
                 groups.setdefault(values.input(grad, "Y"), {})[name] = grad
         return [group for group in groups.values() if len(group) >= self.least]
 
-    def _product(self, name: str, total: Operator, values: Values) -> Operator | None:
-        """The operator that computes a part of `total` as a product of two matrices that are still there."""
-        part = values.read(name, total)
-        grad = values.maker(part, "mul_grad")
-        if grad is None or grad.outputs.get("Y@GRAD") != (name,) or not values.is_used_once(part):
-            return None
-        for slot in ("X", "Y", "Out@GRAD"):
-            value = values.input(grad, slot)
-            is_small = values.is_matrix(value[0], self.most_elements) or (slot == "Y" and values.is_matrix(value[0]))
-            if not is_small or not values.is_there(value, total):
-                return None
-        return grad
+    def _can_be_done_at(self, total: Operator, grad: Operator, values: Values) -> bool:
+        """Whether `grad` reads small matrices, and a weight of any size, that are still there at `total`."""
+        given = {slot: values.input(grad, slot) for slot in ("X", "Y", "Out@GRAD")}
+        are_small = all(
+            values.is_matrix(name, inf if slot == "Y" else self.most_elements) for slot, (name, _) in given.items()
+        )
+        return are_small and all(values.is_there(value, total) for value in given.values())
 
 
 def _merge(total: Operator, parts: dict[str, Operator]) -> None:
@@ -74,6 +67,4 @@ def _merge(total: Operator, parts: dict[str, Operator]) -> None:
         for slot in ("X", "Out@GRAD")
     }
     weight = grads[0].inputs["Y"]
-    replace_parts(total, list(parts), "mul_grad", {**joined, "Y": weight}, "Y@GRAD", {})
-    for name, grad in parts.items():
-        leave_out(grad, name, "X@GRAD")
+    replace_parts(total, parts, "mul_grad", {**joined, "Y": weight}, "Y@GRAD", {})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from math import inf, prod
 from typing import Any, TypeAlias
@@ -130,6 +130,20 @@ def sums_of(program: Program, type: str, least: int) -> list[Operator]:
     return [op for op in sums if sum(name in parts for name in op.inputs["X"]) >= least]
 
 
+def parts_of(total: Operator, type: str, values: Values) -> Iterator[tuple[str, Operator]]:
+    """The parts of a sum that operators of this type give in ``Y@GRAD``, with these, in forward order.
+
+    Those that somebody else reads stay what they are, and those that are added twice, which count twice.
+    """
+    counts = Counter(total.inputs["X"])
+    for name in reversed(total.inputs["X"]):
+        part = values.read(name, total)
+        grad = values.maker(part, type)
+        is_own = counts[name] == 1 and values.is_used_once(part)
+        if is_own and grad is not None and grad.outputs.get("Y@GRAD") == (name,):
+            yield name, grad
+
+
 def is_read_by_many(program: Program, type: str, least: int) -> bool:
     """Whether at least so many operators of a type have one weight, at first glance."""
     weights = Counter([op.inputs["Y"][0] for op in program.global_block().ops.of_type(type)])
@@ -144,10 +158,13 @@ def join_rows(op: Operator, names: list[str], like: str) -> str:
 
 
 def replace_parts(
-    total: Operator, names: list[str], type: str, inputs: Mapping[str, Names], slot: str, attrs: Mapping[str, Any]
-) -> None:
-    """Let the sum `total` add what an operator gives in `slot` instead of the parts `names`, or be that operator."""
-    parts = set(names)
+    total: Operator, parts: Mapping[str, Operator], type: str, inputs: Mapping[str, Names], slot: str,
+    attrs: Mapping[str, Any],
+) -> None:  # fmt: skip
+    """Let the sum `total` add what an operator gives in `slot` instead of `parts`, or be that operator.
+
+    The gradient operators of the parts, which are by name, no longer compute them.
+    """
     rest = [name for name in total.inputs["X"] if name not in parts]
     out = unique_name.generate(f"{total.outputs['Out'][0]}@MERGED") if rest else total.outputs["Out"][0]
     insert_for(total, type, inputs, {slot: out}, attrs)
@@ -155,11 +172,8 @@ def replace_parts(
         total.set_input("X", [*rest, out])
     else:
         total.block.remove(total)
-
-
-def leave_out(grad: Operator, name: str, other: str) -> None:
-    """Let a gradient operator no longer compute `name`; remove it if nobody wants what is in the slot `other`."""
-    if any(each != EMPTY for each in grad.outputs.get(other, ())):
-        grad.replace_output(name, EMPTY)
-    else:
-        grad.block.remove(grad)
+    for name, grad in parts.items():
+        if any(each != EMPTY for each in grad.outputs.get("X@GRAD", ())):
+            grad.replace_output(name, EMPTY)
+        else:
+            grad.block.remove(grad)
