@@ -1,3 +1,5 @@
+"""Gradients: the operators that `append_backward` and `gradients` append, their values, and what is refused."""
+
 import dataclasses
 import sys
 from collections import Counter

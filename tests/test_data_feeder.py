@@ -1,3 +1,5 @@
+"""`DataFeeder` makes an array for each variable of rows, and changes no value."""
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -43,7 +45,7 @@ def assert_array(array, expected, dtype):
     np.testing.assert_array_equal(array, np.array(expected, dtype), strict=True)
 
 
-# --- Shapes
+# Shapes
 
 
 def test_rows_become_one_array_per_variable():
@@ -126,7 +128,7 @@ def test_a_batch_that_does_not_fit_a_fixed_shape_is_an_error(values):
         feed("fixed", *values)
 
 
-# --- Fields
+# Fields
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ def test_rows_not_wrapped_in_tuples_are_explained():
         feeder("image").feed([np.zeros(784)])
 
 
-# --- Values
+# Values
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=8))
@@ -234,7 +236,7 @@ def test_the_rows_are_not_changed_and_not_shared():
     assert (image == 1).all()
 
 
-# --- Which variables
+# Which variables
 
 
 def test_variables_and_names_can_be_mixed():
@@ -261,7 +263,7 @@ def test_what_is_no_variable_is_an_error():
         DataFeeder([3], place=None, program=Program())
 
 
-# --- Readers
+# Readers
 
 
 def test_a_decorated_reader_yields_one_feed_per_batch_and_can_be_run_again():

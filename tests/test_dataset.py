@@ -1,3 +1,5 @@
+"""The bundled digits and MNIST: what readers give, bad files, missing files, downloads."""
+
 import gzip
 import hashlib
 import http.server
@@ -15,7 +17,7 @@ from minigraph import reader
 from minigraph.dataset import digits, mnist
 from minigraph.errors import DataError
 
-# --- The bundled digits
+# The bundled digits
 
 
 def test_the_digits_are_all_there():
@@ -75,7 +77,7 @@ def test_a_size_other_than_8_and_28_is_an_error(make):
         make(32)
 
 
-# --- MNIST: files made by hand, in a directory of the test's own, and no way to the network
+# MNIST: files made by hand, in a directory of the test's own, and no way to the network
 
 
 def closed_port():
@@ -180,7 +182,7 @@ def test_the_samples_do_not_depend_on_the_size_of_the_blocks(tmp_path, buffer_si
     assert_is_mnist(made(), "train")
 
 
-# --- MNIST: bad files
+# MNIST: bad files
 
 GOOD_IMAGES, GOOD_LABELS = FILES[mnist.TRAIN_IMAGES], FILES[mnist.TRAIN_LABELS]
 PAGE = b"<!DOCTYPE html><title>Please log in to the network</title>"
@@ -251,7 +253,7 @@ def test_no_changed_byte_of_a_gzipped_file_changes_the_data_unnoticed(tmp_path):
         assert [label for _, label in samples] == LABELS["train"]  # as when only the time in the header differs
 
 
-# --- MNIST: neither files nor network
+# MNIST: neither files nor network
 
 
 @pytest.mark.parametrize(("part", "count"), [("train", 1500), ("test", 297)])
@@ -292,7 +294,7 @@ def test_one_file_on_disk_means_that_the_others_must_be_had(data):
         mnist.test()
 
 
-# --- MNIST: downloading, from a server of the test's own
+# MNIST: downloading, from a server of the test's own
 
 
 class Mirror:

@@ -1,3 +1,5 @@
+"""`Executor.run`: what can be fetched, whose arrays the results are, scopes, plans, mistakes."""
+
 import copy
 import gc
 import itertools

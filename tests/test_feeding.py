@@ -1,3 +1,5 @@
+"""What may be fed for a variable, and what it becomes."""
+
 import numpy as np
 import pytest
 

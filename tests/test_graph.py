@@ -1,3 +1,5 @@
+"""`Program.graph` and what is found with it: ancestors, descendants, drawings."""
+
 import networkx as nx
 import pytest
 from drawn_programs import any_programs, trained_programs

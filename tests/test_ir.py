@@ -1,3 +1,5 @@
+"""Programs, blocks, operators, variables and roles."""
+
 import enum
 import gc
 import linecache

@@ -1,3 +1,5 @@
+"""Lowering: pruning, concrete shapes, steps, updates in place, generated source."""
+
 import dataclasses
 import inspect
 import linecache

@@ -1,3 +1,5 @@
+"""Places: what they are equal to, what there is, training on a GPU."""
+
 import sys
 import types
 

@@ -1,3 +1,5 @@
+"""Readers and their decorators give the samples that they say, in order, in threads too."""
+
 import itertools
 import os
 import random
@@ -58,7 +60,7 @@ def assert_no_threads_stay(seconds=20.0):
     assert not reader_threads()
 
 
-# --- batch
+# batch
 
 
 @given(samples, st.integers(1, 8))
@@ -86,7 +88,7 @@ def test_a_batched_reader_can_be_run_again():
     assert list(batched()) == list(batched()) == [[0, 1, 2], [3]]
 
 
-# --- shuffle
+# shuffle
 
 
 @given(samples, st.integers(0, 12))
@@ -109,7 +111,7 @@ def test_shuffle_does_move_samples():
     assert list(reader.shuffle(numbers(1000), 1000)()) != list(range(1000))
 
 
-# --- map_readers, chain, compose, firstn, cache
+# map_readers, chain, compose, firstn, cache
 
 
 def test_map_readers_ends_with_the_shortest_reader():
@@ -204,7 +206,7 @@ def test_a_maker_of_readers_in_place_of_a_reader_is_explained():
         list(reader.batch(train, 2)())
 
 
-# --- buffered and xmap_readers
+# buffered and xmap_readers
 
 
 @given(samples, st.integers(0, 4))

@@ -1,3 +1,5 @@
+"""The text of a program: printing and parsing are inverse; errors and differences."""
+
 import math
 import time
 from dataclasses import dataclass

@@ -1,3 +1,5 @@
+"""`verify` accepts programs that were built, and says what is wrong with broken ones."""
+
 import linecache
 
 import pytest

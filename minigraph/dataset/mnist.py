@@ -170,7 +170,7 @@ def _is_set(variable: str) -> bool:
     return os.environ.get(variable, "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
-# --- IDX files: a magic number that ends in the number of dimensions, the dimensions, the bytes
+# IDX files: a magic number that ends in the number of dimensions, the dimensions, the bytes
 
 
 def _read_idx(path: Path, item_shape: tuple[int, ...]) -> NDArray[np.uint8]:
@@ -211,7 +211,7 @@ def _bad_file(path: Path, problem: str, expected: str, found: str) -> DataError:
     )
 
 
-# --- Downloading
+# Downloading
 
 
 class _NotDownloaded(DataError):
