@@ -33,13 +33,14 @@ class _LocatedDistribution:
 
     def __init__(self, first: Parameter, second: Parameter) -> None:
         self.is_scalar = all(isinstance(value, int | float) for value in (first, second))
-        self.first, self.second = _as_variable(first), _as_variable(second)
+        self._parameters = _as_variable(first), _as_variable(second)
 
     def _shape_of_samples(self, shape: Sequence[int]) -> list[int]:
-        batch = (self.first + self.second).shape or ()
+        first, second = self._parameters
+        batch = (first + second).shape or ()
         if -1 in batch:
             raise ProgramError(
-                f"the shape of the samples is not known: parameters {self.first} and {self.second}", site=caller_site(),
+                f"the shape of the samples is not known: parameters {first} and {second}", site=caller_site(),
                 hint="Give parameters whose shapes are known.",
             )  # fmt: skip
         return [*shape, *(() if self.is_scalar else batch)]
@@ -63,7 +64,7 @@ class Uniform(_LocatedDistribution):
 
     def __init__(self, low: Parameter, high: Parameter) -> None:
         super().__init__(low, high)
-        self.low, self.high = self.first, self.second
+        self.low, self.high = self._parameters
 
     def sample(self, shape: Sequence[int], seed: int = 0) -> Variable:
         """Random numbers of shape `shape` followed by that of the parameters; just `shape` if those are two numbers."""
@@ -99,7 +100,7 @@ class Normal(_LocatedDistribution):
 
     def __init__(self, loc: Parameter, scale: Parameter) -> None:
         super().__init__(loc, scale)
-        self.loc, self.scale = self.first, self.second
+        self.loc, self.scale = self._parameters
 
     def sample(self, shape: Sequence[int], seed: int = 0) -> Variable:
         """Random numbers of shape `shape` followed by that of the parameters; just `shape` if those are two numbers."""
