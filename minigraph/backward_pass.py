@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from minigraph import unique_name
-from minigraph.control_flow import is_count
 from minigraph.errors import ProgramError, Site, caller_site, warn
 from minigraph.gradient_path import operators_between, warn_of_stopped_loops
 from minigraph.gradient_rules import BlockGrad, FusedGrad, GradContext, GradName, OpSpec, Twice
@@ -22,7 +21,7 @@ from minigraph.overwriting import Overwriting
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.second_order import has_rule, rewrite
 from minigraph.sub_block_gradients import differentiate_call
-from minigraph.sub_blocks import rename
+from minigraph.sub_blocks import is_count, rename
 
 ParamsGrads = list[tuple[Parameter, Variable]]
 Callback = Callable[..., None]

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from minigraph import unique_name
-from minigraph.control_flow import is_count, is_counter
 from minigraph.errors import ProgramError
 from minigraph.gradient_rules import GradName, OpSpec, source_slot
 from minigraph.ir import Block, Operator
 from minigraph.opdef import SUB_BLOCK
-from minigraph.sub_blocks import outer_names
+from minigraph.sub_blocks import is_count, is_counter, outer_names
 
 
 class Overwriting:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from minigraph.control_flow import is_counter, saved_by
+from minigraph.control_flow import saved_by
 from minigraph.errors import ProgramError
 from minigraph.gradient_rules import GradName, OpSpec
 from minigraph.ir import Block, Operator, VarKind
 from minigraph.opdef import EMPTY, GRAD_SUFFIX
-from minigraph.sub_blocks import outer_names
+from minigraph.sub_blocks import body_of, is_counter, outer_names
 
 if TYPE_CHECKING:
     from minigraph.backward_pass import BackwardPass
@@ -47,7 +47,7 @@ def differentiate_call(outer: BackwardPass, op: Operator) -> None:
 
 
 def _differentiate_repeated(outer: BackwardPass, op: Operator) -> None:
-    forward = _body(op)
+    forward = body_of(op)
     slot, scopes = _SLOTS[op.type]
     _, written = outer_names(forward)
     counters = [name for name in written if is_counter(forward, name)]
@@ -101,7 +101,7 @@ def _reached_in_a_loop(
 
 
 def _differentiate_recurrent(outer: BackwardPass, op: Operator) -> None:
-    forward = _body(op)
+    forward = body_of(op)
     results = list(op.outputs["outputs"])
     if not any(outer.has_gradient(name) for name in results):
         return
@@ -134,12 +134,6 @@ _RECURRENT_SLOTS = ("inputs", "initial_states", "parameters")
 
 
 # What they share
-
-
-def _body(op: Operator) -> Block:
-    body = op.sub_block
-    assert body is not None
-    return body
 
 
 def _is_array(outer: BackwardPass, name: str) -> bool:

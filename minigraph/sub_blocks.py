@@ -51,6 +51,13 @@ def outer_names(block: Block) -> tuple[list[str], list[str]]:
     return list(found.touched), list(found.written)
 
 
+def body_of(op: Operator) -> Block:
+    """The sub-block that an operator of control flow runs."""
+    body = op.sub_block
+    assert body is not None
+    return body
+
+
 class OuterNames(NamedTuple):
     """What a sub-block uses of the variables outside, by first use."""
 

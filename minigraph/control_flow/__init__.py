@@ -8,8 +8,7 @@ from minigraph.control_flow.call import Body, Call
 from minigraph.control_flow.calls import call_of
 from minigraph.control_flow.inference import forget_types, infer_again
 from minigraph.control_flow.scopes import Saved, saved_by, saved_for
-from minigraph.sub_blocks import is_count, is_counter
 
 __all__ = [
-    "Body", "Call", "Saved", "call_of", "forget_types", "infer_again", "is_count", "is_counter", "saved_by", "saved_for"
+    "Body", "Call", "Saved", "call_of", "forget_types", "infer_again", "saved_by", "saved_for"
 ]  # fmt: skip

@@ -10,10 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from minigraph.ir import Operator
+from minigraph.ir import Operator, VarKind
 from minigraph.kernels.reduce import sum as sum_of
 from minigraph.kernels.sparse_rows import SparseRows, joined, no_rows
-from minigraph.sub_blocks import outer_names, slot_names
+from minigraph.sub_blocks import body_of, outer_names, slot_names
 from minigraph.types import TensorType
 
 Body: TypeAlias = "Callable[[Sequence[Any]], Sequence[Any]]"
@@ -33,10 +33,8 @@ class Call(ABC):
 
     def __init__(self, op: Operator) -> None:
         self.op = op
-        body = op.sub_block
-        assert body is not None
-        self.body = body
-        self.touched, self.written = outer_names(body)
+        self.body = body_of(op)
+        self.touched, self.written = outer_names(self.body)
         self.reads: list[str] = []
         self.writes: list[str] = []
         self.given: list[str] = []
@@ -68,6 +66,11 @@ class Call(ABC):
     def _type(self, name: str) -> TensorType | None:
         var = self.op.block.find_var(name)
         return None if var is None else var.tensor_type
+
+    def _is_array(self, name: str) -> bool:
+        """Whether what the operator calls `name` is an array of tensors."""
+        var = self.op.block.find_var(name)
+        return var is not None and var.kind is VarKind.LOD_TENSOR_ARRAY
 
     def _inner_type(self, name: str) -> TensorType | None:
         var = self.body.find_var(name)

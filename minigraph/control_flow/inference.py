@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from minigraph.control_flow.call import Call
 from minigraph.control_flow.calls import call_of
-from minigraph.control_flow.scopes import body_of
 from minigraph.errors import MinigraphError
 from minigraph.inference import explain, infer_outputs
 from minigraph.ir import Block, Program, VarKind
 from minigraph.opdef import SUB_BLOCK
-from minigraph.sub_blocks import outer_names
+from minigraph.sub_blocks import body_of, outer_names
 
 
 def infer_again(block: Block) -> None:

@@ -57,7 +57,7 @@ class Recurrent(Call):
             inner = self._inner_type(name)
             if inner is None:
                 continue
-            if is_array(self.op, name):
+            if self._is_array(name):
                 self._set_type(name, inner.held_as(VarKind.LOD_TENSOR_ARRAY))
             else:
                 self._set_type(name, inner.with_shape((length, *inner.shape)))
@@ -94,19 +94,13 @@ class Recurrent(Call):
         return [*stacked, scopes]
 
     def _stacked(self, name: str, rows: list[Any], xp: Any) -> Any:
-        if is_array(self.op, name):
+        if self._is_array(name):
             return [own(row) for row in rows]
         if rows:
             return xp.stack(rows)
         inner = self._inner_type(name)
         assert inner is not None
         return xp.zeros((0, *(max(dim, 0) for dim in inner.shape)), inner.dtype.numpy)
-
-
-def is_array(op: Operator, name: str) -> bool:
-    """Whether what the operator calls `name` outside of its sub-block is an array."""
-    var = op.block.find_var(name)
-    return var is not None and var.kind is VarKind.LOD_TENSOR_ARRAY
 
 
 def _order(length: int, op: Operator) -> range:

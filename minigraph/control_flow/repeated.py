@@ -8,7 +8,7 @@ from typing import Any
 from minigraph.control_flow.call import Body, Call, Sum, own, zeros_like
 from minigraph.control_flow.scopes import Saved, saved_by, unique
 from minigraph.errors import ExecutionError, OpError
-from minigraph.ir import Operator, VarKind
+from minigraph.ir import Operator
 from minigraph.opdef import EMPTY, GRAD_SUFFIX
 from minigraph.sub_blocks import outer_names, slot_names
 from minigraph.types import product
@@ -123,10 +123,6 @@ class _RepeatedGrad(Call):
     def _inner_incoming(self) -> Sequence[str]:
         """What the gradients in the slot ``Out@GRAD`` are called in the sub-block."""
         return [name + GRAD_SUFFIX for name in self._slot("Out")]
-
-    def _is_array(self, name: str) -> bool:
-        var = self.op.block.find_var(name)
-        return var is not None and var.kind is VarKind.LOD_TENSOR_ARRAY
 
     def must_have(self, name: str) -> bool:
         return name in self._slot("Out" + GRAD_SUFFIX) or name in self._slot(self.scopes)

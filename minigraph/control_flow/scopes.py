@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from minigraph.ir import Block, Operator
+from minigraph.ir import Block
 from minigraph.opdef import EMPTY
 from minigraph.sub_blocks import is_counter, outer_names
 
@@ -47,12 +47,6 @@ def saved_for(readers: Iterable[Block], body: Block) -> Saved:
             elif name in changed:
                 before[name] = None
     return Saved(tuple(before), tuple(local))
-
-
-def body_of(op: Operator) -> Block:
-    body = op.sub_block
-    assert body is not None
-    return body
 
 
 def unique(*groups: Iterable[str]) -> list[str]:

@@ -130,7 +130,7 @@ class Gradients:
         with self.body.inserting_before(self.body.ops.first):
             for name, array in arrays.items():
                 var = self.own(name)
-                attrs = {"is_array": True} if var.kind is VarKind.LOD_TENSOR_ARRAY else {}
+                attrs = {"is_array": True} if is_array(var) else {}
                 self.body.append_op("read_from_array", {"X": array, "I": index}, {"Out": var}, attrs)
 
     def own(self, name: str) -> Variable:
@@ -158,7 +158,7 @@ class Gradients:
 
     def zeros(self, source: Variable) -> Variable:
         """A gradient of zero in front of the gradient operator; of an array it is one without elements."""
-        if source.kind is VarKind.LOD_TENSOR_ARRAY:
+        if is_array(source):
             return self.g.emit("empty_array", dtype=int(source.dtype))
         shape = source.shape or ()
         if -1 in shape:
