@@ -14,7 +14,7 @@ from typing import Any
 from minigraph import unique_name
 from minigraph.errors import ProgramError, Site, caller_site, warn
 from minigraph.gradient_path import operators_between, warn_of_stopped_loops
-from minigraph.gradient_rules import BlockGrad, FusedGrad, GradContext, GradName, OpSpec, Twice
+from minigraph.gradient_rules import BlockGrad, FusedGrad, FusedRecipe, GradContext, GradName, OpSpec, Twice
 from minigraph.ir import Block, Operator, Parameter, Role, Variable, infer_outputs
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, definition_of
 from minigraph.overwriting import Overwriting
@@ -187,8 +187,8 @@ class BackwardPass:
         specs = [spec for spec in found if self._is_wanted(spec)]
         if isinstance(rule, Twice) and self._asks_for_inputs:  # otherwise fluid makes zeros
             specs = [self._without_absent(spec) for spec in specs]
-        self._complete(specs, op)
-        self._refuse_to_lose(op, [name.variable for spec in found for name in _gradients_read(spec)])
+        self._complete(_flowing_into(*specs), op)
+        self._refuse_to_lose(op, _flowing_into(*found))
         self._plan([self._overwriting.checked(spec, op) for spec in specs], op)
 
     def _differentiate_fused(self, op: Operator, rule: FusedGrad) -> bool:
@@ -202,23 +202,12 @@ class BackwardPass:
         results = [name for slot, _ in recipe.d_outputs for name in op.outputs.get(slot, (EMPTY,))]
         if not results or EMPTY in results:
             return False
-        wanted, is_wanted = {}, False
-        for slot, d_slot, is_list in recipe.d_inputs:
-            to = [EMPTY if self.is_no_grad(name) else name for name in op.inputs.get(slot, ())]
-            flows = to.count(EMPTY) < len(to)
-            if flows or (is_list and to):
-                wanted[d_slot] = to
-            is_wanted = is_wanted or flows
+        wanted = self._wanted_of(op, recipe)
         if not recipe.reads_all:
             self._refuse_to_lose(op, results)
-        incoming = list(map(self._gradient, results)) if is_wanted else []
-        if self._ready.isdisjoint(incoming):
+        if not wanted or self._ready.isdisjoint(map(self._gradient, results)):
             return True
-        for grad in incoming:
-            self._add_up(grad)
-        for name, grad in zip(results, incoming, strict=True):
-            if grad not in self._ready:
-                self._plan_zeros(name, grad, op)
+        self._complete(results, op)
         inputs = {}
         for slot, is_input in recipe.reads:
             read = (op.inputs if is_input else op.outputs).get(slot)
@@ -236,14 +225,26 @@ class BackwardPass:
                     self._note_part(grad, planned, d_slot, position)
         return True
 
-    def _complete(self, specs: Sequence[OpSpec], op: Operator) -> None:
-        """See to it that the gradients that `specs` read are added up, or zero."""
-        incoming = [name for spec in specs for name in _gradients_read(spec)]
-        for name in incoming:
-            self._add_up(self._resolve(name))
-        for name in incoming:
-            if self._resolve(name) not in self._ready:
-                self._plan_zeros(name.variable, self._resolve(name), op)
+    def _wanted_of(self, op: Operator, recipe: FusedRecipe) -> dict[str, list[str]]:
+        """By slot of the gradient operator, the variables whose gradients it is to compute; empty if there are none."""
+        wanted, is_any = {}, False
+        for slot, d_slot, is_list in recipe.d_inputs:
+            names = [EMPTY if self.is_no_grad(name) else name for name in op.inputs.get(slot, ())]
+            flows = names.count(EMPTY) < len(names)
+            # A slot of one variable without a gradient is left out; in a list its place must be kept.
+            if flows or (is_list and names):
+                wanted[d_slot] = names
+            is_any = is_any or flows
+        return wanted if is_any else {}
+
+    def _complete(self, names: Sequence[str], op: Operator) -> None:
+        """See to it that the gradients of these variables, which `op` has to do with, are added up, or zero."""
+        grads = list(map(self._gradient, names))
+        for grad in grads:
+            self._add_up(grad)
+        for name, grad in zip(names, grads, strict=True):
+            if grad not in self._ready:
+                self._plan_zeros(name, grad, op)
 
     def _plan(self, specs: Sequence[OpSpec], op: Operator) -> None:
         for name in self._overwritten_by(op):
@@ -256,8 +257,8 @@ class BackwardPass:
         """Whether `spec` computes something from a gradient that there is."""
         if all(name == EMPTY for names in spec.outputs.values() for name in names):
             return False
-        incoming = _gradients_read(spec)
-        return not incoming or any(self._resolve(name) in self._ready for name in incoming)
+        flowing = _flowing_into(spec)
+        return not flowing or any(self._gradient(name) in self._ready for name in flowing)
 
     def _without_absent(self, spec: OpSpec) -> OpSpec:
         """Leave out what may be left out and has no gradient flowing in."""
@@ -423,7 +424,7 @@ class BackwardPass:
                 rename(gradients, {name: kept})
             elif name in back:
                 overwriting.restored.add((op, name))
-        self._complete([spec], op)
+        self._complete(_flowing_into(spec), op)
         self._plan([spec], op)
 
     def _plan_counting_back(self, op: Operator) -> None:
@@ -501,8 +502,10 @@ class BackwardPass:
         return {name: op for op in self._appended for name in op.output_arg_names if name in grads}
 
 
-def _gradients_read(spec: OpSpec) -> list[GradName]:
-    return [name for names in spec.inputs.values() for name in names if isinstance(name, GradName)]
+def _flowing_into(*specs: OpSpec) -> list[str]:
+    """The variables whose gradients these operators read."""
+    inputs = (names for spec in specs for names in spec.inputs.values())
+    return [name.variable for names in inputs for name in names if isinstance(name, GradName)]
 
 
 def _warn_dependent_target(target: str) -> None:
