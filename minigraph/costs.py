@@ -86,14 +86,14 @@ def _mul(step: Step) -> int:
 def _matmul(step: Step) -> int:
     x = _shape(step, "X")
     inner = x[-2] if step.op.attr("transpose_X") and len(x) > 1 else x[-1]
-    result = _shape(step, "Out@GRAD") if step.op.type.endswith("_grad") else _result_shape(step)
+    result = _shape(step, "Out@GRAD") if _is_gradient(step) else _result_shape(step)
     return 2 * prod(result) * inner * _products(step)
 
 
 def _conv(step: Step) -> int:
     """For each element of the result one product and sum for each element of a filter."""
     one_filter = prod(_shape(step, "Filter")[1:])
-    result = _shape(step, "Output@GRAD") if step.op.type.endswith("_grad") else _result_shape(step)
+    result = _shape(step, "Output@GRAD") if _is_gradient(step) else _result_shape(step)
     return 2 * prod(result) * one_filter * _products(step)
 
 
@@ -103,7 +103,11 @@ def _result_shape(step: Step) -> tuple[int, ...]:
 
 def _products(step: Step) -> int:
     """A gradient operator computes as many products as it has outputs."""
-    return len(step.values_written()) if step.op.type.endswith("_grad") else 1
+    return len(step.values_written()) if _is_gradient(step) else 1
+
+
+def _is_gradient(step: Step) -> bool:
+    return step.op.definition.forward is not None
 
 
 def _none(step: Step) -> int:
