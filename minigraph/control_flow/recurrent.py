@@ -139,7 +139,7 @@ class RecurrentGrad(Call):
 
     def bind_types(self) -> None:
         for name in (*self.results, *self.state_grads):
-            self.body.vars[name].tensor_type = self._inner_type(name[: -len(GRAD_SUFFIX)])
+            self.body.vars[name].tensor_type = self._inner_type(name.removesuffix(GRAD_SUFFIX))
 
     def settle_types(self) -> None:
         for slot in ("inputs", "initial_states", "parameters"):

@@ -129,7 +129,7 @@ class _RepeatedGrad(Call):
 
     def bind_types(self) -> None:
         for name in self.carried:
-            self.body.vars[name].tensor_type = self._inner_type(name[: -len(GRAD_SUFFIX)])
+            self.body.vars[name].tensor_type = self._inner_type(name.removesuffix(GRAD_SUFFIX))
 
     def settle_types(self) -> None:
         for name, (source, outer) in self.wanted.items():
@@ -159,7 +159,7 @@ class _RepeatedGrad(Call):
         value = None if outer is None else found[outer]
         if value is not None:
             return own(value)
-        source = name[: -len(GRAD_SUFFIX)]
+        source = name.removesuffix(GRAD_SUFFIX)
         return [] if self._is_array(source) else xp.zeros_like(found[source])
 
 

@@ -18,6 +18,7 @@ from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller
 from minigraph.ir import Parameter, Variable
 from minigraph.kernels.sparse_gradients import added
 from minigraph.kernels.sparse_rows import SparseRows, dense
+from minigraph.opdef import GRAD_SUFFIX
 from minigraph.scope import is_rows, type_of
 from minigraph.types import TensorType, VarKind
 from minigraph.unique_name import generate
@@ -243,7 +244,7 @@ class Eager:
     def _receive(self, grad: Any, adds_up: bool) -> None:
         total = added(self.block.place.xp, self._grad.value, grad) if adds_up and self._grad is not None else grad
         self._grad = None  # so that its name is free
-        self._grad = Tensor.of(self.block, total, name=self.name + "@GRAD")
+        self._grad = Tensor.of(self.block, total, name=self.name + GRAD_SUFFIX)
 
 
 class Tensor(Eager, Variable):

@@ -89,7 +89,7 @@ class _Backward:
         """What flows into an output; an array of gradients is given the elements that it need not have."""
         var = self.g.var(d_out)
         if is_array(var):
-            zeros = self.g.emit("fill_zeros_like", X=self.g.var(name[: -len(GRAD_SUFFIX)]))
+            zeros = self.g.emit("fill_zeros_like", X=self.g.var(name.removesuffix(GRAD_SUFFIX)))
             return self.g.emit("sum", X=[zeros, var])
         return self.g.emit("assign", X=var)
 
