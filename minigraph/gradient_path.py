@@ -50,7 +50,7 @@ def _refuse_second_order(op: Operator, is_no_grad: Callable[[str], bool]) -> Non
 
 def warn_of_stopped_loops(block: Block, path: Sequence[Operator], targets: Sequence[Variable]) -> None:
     """A loop variable that was made as a constant cuts the gradient, which is seldom meant."""
-    loops = {name: op for op in block.ops if op.type == "while" for name in op.output_arg_names}
+    loops = {name: op for op in block.ops.of_type("while") for name in op.output_arg_names}
     if not loops:
         return
     read = [target.name for target in targets] + [name for op in path for name in op.input_arg_names]

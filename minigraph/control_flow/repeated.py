@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,14 +33,18 @@ class _Repeated(Call):
         self.taken = [*self.written, *self.saved.local]
         self.private = set(self.written)
 
+    @abstractmethod
+    def _has_scalar_condition(self) -> bool:
+        """Whether the condition is one boolean."""
+
     def bind_types(self) -> None:
         """None: the block sees the variables themselves."""
 
     def settle_types(self) -> None:
         if len(self.conditions) == 1:
             tensor_type = self._type(self.conditions[0])
-            is_scalar = tensor_type is not None and product(tensor_type.shape) in (1, -1)
-            if (self.op.type == "while" or self.op.attr("is_scalar_condition")) and not is_scalar:
+            is_one = tensor_type is not None and product(tensor_type.shape) in (1, -1)
+            if self._has_scalar_condition() and not is_one:
                 raise OpError(f"the condition must be one boolean, got {tensor_type}")
 
     def _once(self, body: Body, values: dict[str, Any]) -> tuple[Any, ...]:
@@ -59,6 +64,9 @@ class _Repeated(Call):
 class While(_Repeated):
     condition, scopes, given_slot = "Condition", "StepScopes", "X"
 
+    def _has_scalar_condition(self) -> bool:
+        return True
+
     def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
         found, scopes = self._start(values), []
         (condition,) = self.conditions
@@ -70,9 +78,12 @@ class While(_Repeated):
 class Conditional(_Repeated):
     condition, scopes, given_slot = "Cond", "Scope", "Input"
 
+    def _has_scalar_condition(self) -> bool:
+        return bool(self.op.attr("is_scalar_condition"))
+
     def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
         found = self._start(values)
-        if self.op.attr("is_scalar_condition"):
+        if self._has_scalar_condition():
             (condition,) = self.conditions
             runs = _holds(found[condition], condition)
         else:
