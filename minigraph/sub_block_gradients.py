@@ -14,7 +14,7 @@ from minigraph.control_flow import saved_by
 from minigraph.errors import ProgramError
 from minigraph.gradient_rules import GradName, OpSpec
 from minigraph.ir import Block, Operator, VarKind
-from minigraph.opdef import EMPTY, GRAD_SUFFIX
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
 from minigraph.sub_blocks import body_of, is_counter, outer_names
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _differentiate_repeated(outer: BackwardPass, op: Operator) -> None:
         for name in sources
     ]
     incoming = [name for name in reached if outer.has_gradient(name) or not _is_array(outer, name)]
-    attrs = dict(op.attrs) | {"sub_block": inner.target.idx}
+    attrs = dict(op.attrs) | {SUB_BLOCK: inner.target.idx}
     outs = list(op.outputs.get("Out", ()))
     d_outs: list[str]
     if op.type == "while":
@@ -126,7 +126,7 @@ def _differentiate_recurrent(outer: BackwardPass, op: Operator) -> None:
         **inputs, "outputs": results, "step_scopes": scopes, "outputs" + GRAD_SUFFIX: d_results,
         "step_scopes" + GRAD_SUFFIX: scopes,
     }  # fmt: skip
-    spec = OpSpec("recurrent_grad", slots, outputs, dict(op.attrs) | {"sub_block": inner.target.idx})
+    spec = OpSpec("recurrent_grad", slots, outputs, dict(op.attrs) | {SUB_BLOCK: inner.target.idx})
     outer.plan_call(op, spec, inner.target, list(_needed(inner.target, forward)))
 
 
