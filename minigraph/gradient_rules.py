@@ -89,7 +89,7 @@ class BlockGrad:
 
 
 class FusedRecipe(NamedTuple):
-    """What a `FusedGrad` comes to for operators of its type, so that a gradient can be made without asking the rule."""
+    """What a `FusedGrad` comes to for operators of its type; gradients are also made of it without asking the rule."""
 
     type: str
     reads: tuple[tuple[str, bool], ...]
@@ -163,16 +163,15 @@ class FusedGrad(OperatorRule):
     def __call__(self, ctx: GradContext) -> Iterator[OpSpec]:
         if self.check is not None:
             self.check(ctx.op)
-        definition = ctx.op.definition
+        recipe = self.recipe
         inputs = {}
-        for slot in self.reads:
-            names = ctx.input(slot) if slot in definition.input_slots else ctx.output(slot)
+        for slot, is_input in recipe.reads:
+            names = ctx.input(slot) if is_input else ctx.output(slot)
             if names:
                 inputs[slot] = names
-        for slot in self.d_outputs:
-            inputs[slot + GRAD_SUFFIX] = ctx.d_output(slot)
-        outputs = {slot + GRAD_SUFFIX: ctx.d_input(slot) for slot in self.to}
-        yield OpSpec(self.type, inputs, outputs, dict(ctx.op.attrs))
+        inputs.update({d_slot: ctx.d_output(slot) for slot, d_slot in recipe.d_outputs})
+        outputs = {d_slot: ctx.d_input(slot) for slot, d_slot, _ in recipe.d_inputs}
+        yield OpSpec(recipe.type, inputs, outputs, dict(ctx.op.attrs))
 
     def define(self, forward: OpDef) -> OpDef:
         """The definition of the gradient operator; a gradient has the type of what it is the gradient of."""
