@@ -21,6 +21,7 @@ Strategy = Any
 """What has ``emit(block, pairs) -> list of clipped gradients``; see `minigraph.clip.GradientClipBase`."""
 
 
+@without_collector
 def clip_pairs(
     pairs: Sequence[Pair], strategy_of: Callable[[Parameter], Strategy | None], **emit_options: Any
 ) -> list[Pair]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from minigraph.clip.nonfinite import check_policy, guard
 from minigraph.clip.statistics import measure
+from minigraph.collector import without_collector
 from minigraph.defaults import default_startup_program, program_guard
 from minigraph.errors import ClipError, WrongTypeError, caller_site
 from minigraph.ir import Block, Parameter, Role, Variable
@@ -96,6 +97,7 @@ class GradientClipBase(Strategy):
         need_clip = self._need_clip_func
         return param.need_clip and (need_clip is None or bool(need_clip(param)))
 
+    @without_collector
     def __call__(self, params_grads: Sequence[tuple[Parameter, Variable | None]]) -> ParamsGrads:
         """Append the clip operators for (parameter, gradient) pairs to the gradients' own program.
 
