@@ -298,13 +298,14 @@ class Block:
         op._block = self
         self._changed()
 
-    def append_copies(self, ops: Iterable[Operator], private: bool = False) -> None:
+    def append_copies(self, ops: Iterable[Operator], private: bool = False) -> list[Operator]:
         """Add copies of the operators of another block at the end; `private` ones, which no user sees, may share."""
         copies = [op._twin() if private else op._copy() for op in ops]
         for op in copies:
             op._block = self
         self.ops.extend(copies)
         self._changed()
+        return copies
 
     def remove(self, op: Operator | int) -> None:
         """Take an operator (or the one at an index) out of the block."""

@@ -98,7 +98,9 @@ def lower(
     MinigraphError
         If the program cannot run with these feeds and fetches; the errors of the stages say why.
     """
-    private = prune(program, list(feed_types), fetch_names)
+    # Who looks on sees the passes do their work one after the other; else what the first removes is not copied.
+    first = passes.passes[0] if passes.passes and passes.hook is None else None
+    private = prune(program, list(feed_types), fetch_names, first)
     watch("prune", private)
     concretize(private, feed_types)
     watch("concretize", private)
@@ -119,7 +121,9 @@ def lower(
 
 def _limit(program: Program, private: Program, feeds: Iterable[str], fetch_names: Sequence[str]) -> int:
     """How much memory a run may need at most: what it would with the operators as they are written."""
-    types = {name: var.tensor_type for name, var in private.global_block().vars.items() if var.tensor_type is not None}
+    as_written, as_run = program.global_block().vars, private.global_block().vars
+    types = {name: tensor_type for name, var in as_written.items() if (tensor_type := var.tensor_type) is not None}
+    types |= {name: tensor_type for name, var in as_run.items() if (tensor_type := var.tensor_type) is not None}
     return peak_as_written(program, types, feeds, fetch_names)
 
 

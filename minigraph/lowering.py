@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minigraph.control_flow import Call, call_of, forget_types, infer_again
 from minigraph.errors import ExecutionError, FeedError, NotFoundError, suggest
@@ -18,6 +18,9 @@ from minigraph.kernels import Kernel, find_kernel
 from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, Slot, definition_of
 from minigraph.sub_blocks import copy_blocks, drop_unused_blocks, reachable_blocks
 from minigraph.types import DType, TensorType
+
+if TYPE_CHECKING:
+    from minigraph.passes.base import Insertion, Pass
 
 _NO_TENSOR = TensorType(DType.BOOL, (0,))
 """Stands for the type of what is none: the scopes that runs of a sub-block leave behind."""
@@ -132,8 +135,15 @@ class Steps:
         return {name: value for name, value in self.new_state.items() if id(value) not in written_over}
 
 
-def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str]) -> Program:
+def prune(
+    program: Program, feed_names: Sequence[str], fetch_names: Sequence[str], first: Pass | None = None
+) -> Program:
     """A copy of the global block's operators that a run needs: what is fetched or persisted depends on them.
+
+    Parameters
+    ----------
+    first : Pass, optional
+        A pass that is to be applied to the copy. What it removes is not copied in the first place.
 
     Raises
     ------
@@ -144,7 +154,10 @@ def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str
     for name in fetch_names:
         if block.find_var(name) is None:
             raise NotFoundError(f"fetch: the program has no variable {name!r}", hint=suggest(name, block.vars))
-    kept = needed(block, fetch_names, keeps=lambda type: definition_of(type).has_effect)
+    kept: Sequence[Operator] = needed(block, fetch_names, keeps=lambda type: definition_of(type).has_effect)
+    inserted: Sequence[Insertion] = ()
+    if first is not None and (edits := first.edits(kept, block, fetch_names)) is not None:
+        kept, inserted = edits.kept, edits.inserted
     private = Program()
     private.roots = tuple(fetch_names)
     target = private.global_block()
@@ -153,10 +166,14 @@ def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str
         names.update(*op.inputs.values(), *op.outputs.values())
         if op.definition.has_hidden_names:
             names.update(*op.hidden_names)
+    for new in inserted:
+        names.update(new.names())
     target.vars = {name: var._copy_to(target) for name, var in block.vars.items() if name in names}
     if program.num_blocks > 1:
         copy_blocks(reachable_blocks(kept), private)
-    target.append_copies(kept, private=True)
+    copies = target.append_copies(kept, private=True)
+    for new in inserted:
+        new._replace(before=copies[kept.index(new.before)]).insert()
     drop_unused_blocks(private)
     _leave_out_unread(target, fetch_names)
     return private

@@ -8,7 +8,9 @@ from pass_laws import assert_linear, rewritten
 
 import minigraph as fluid
 from minigraph import layers
+from minigraph.lowering import prune
 from minigraph.passes import FuseGlobalNorm
+from minigraph.verify import verify
 
 TEXT = """
     block 0
@@ -72,6 +74,22 @@ def test_nothing_is_removed_where_anything_may_be_fetched():
 def test_what_is_another_computation_stays(old, new):
     text = TEXT.replace("data h: float32[2, 2]", "data h: float32[3]").replace("float32[2, 2]", "float32[3]")
     assert FUSED not in types(text.replace(old, new), ["p", "q"])
+
+
+@pytest.mark.parametrize("fetch", [["p", "q"], ["p", "n"], ["p", "q", "s"], ["q", "e", "a"], ["n"], ["a", "m"]])
+@pytest.mark.parametrize("behind", ["", "z: float32[3] = tanh(X=a)", "s = scale(X=s) {scale=2.0}"])
+def test_what_goes_need_not_be_copied_first(fetch, behind):
+    program = fluid.Program.parse(inspect.cleandoc(f"{TEXT}      {behind}"))
+    fetch = [*fetch, *["z"] * behind.startswith("z")]
+    copied = prune(program, ["g", "h", "c"], fetch)
+    FuseGlobalNorm().apply(copied)
+    at_once = prune(program, ["g", "h", "c"], fetch, FuseGlobalNorm())
+    for one, other in zip(copied.global_block().ops, at_once.global_block().ops, strict=True):
+        assert one.structure() == other.structure()
+        assert one.site == other.site
+    used = {name for op in at_once.global_block().ops for name in (*op.input_arg_names, *op.output_arg_names)}
+    assert used <= set(at_once.global_block().vars) <= set(copied.global_block().vars)
+    verify(at_once)
 
 
 def test_numbers_are_those_of_numpy():
