@@ -300,9 +300,7 @@ class Block:
 
     def append_copies(self, ops: Iterable[Operator], private: bool = False) -> list[Operator]:
         """Add copies of the operators of another block at the end; `private` ones, which no user sees, may share."""
-        copies = [op._twin() if private else op._copy() for op in ops]
-        for op in copies:
-            op._block = self
+        copies = [op._twin(self) if private else op._copy(self) for op in ops]
         self.ops.extend(copies)
         self._changed()
         return copies

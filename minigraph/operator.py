@@ -247,17 +247,28 @@ class Operator:
     def __repr__(self) -> str:
         return f"<Operator {self}>"
 
-    def _twin(self) -> Operator:
-        """A copy that shares slots and attributes, which edits replace and never change."""
-        return Operator(
-            self.definition, self.inputs, self.outputs, self.attrs, self.role, self.role_vars, self.namescope, self.site
-        )
+    def _twin(self, block: Block) -> Operator:
+        """A copy for another block that shares slots and attributes, which edits replace and never change."""
+        twin = Operator.__new__(Operator)
+        twin._block = block
+        twin._prev = twin._next = twin._hidden = None
+        twin.definition = self.definition
+        twin.inputs = self.inputs
+        twin.outputs = self.outputs
+        twin.attrs = self.attrs
+        twin.role = self.role
+        twin.role_vars = self.role_vars
+        twin.namescope = self.namescope
+        twin.site = self.site
+        return twin
 
-    def _copy(self) -> Operator:
-        return Operator(
-            self.definition, self.inputs.copy(), self.outputs.copy(), self.attrs.copy(), self.role, self.role_vars,
-            self.namescope, self.site,
-        )  # fmt: skip
+    def _copy(self, block: Block) -> Operator:
+        """A copy for another block."""
+        twin = self._twin(block)
+        twin.inputs = self.inputs.copy()
+        twin.outputs = self.outputs.copy()
+        twin.attrs = self.attrs.copy() if self.attrs else {}
+        return twin
 
 
 _FIELD_ATTRS = {

@@ -169,17 +169,21 @@ class Variable:
         )  # fmt: skip
 
     def _copy_to(self, block: Block) -> Variable:
-        twin = Variable(block, self.name, self.tensor_type, kind=self.kind)
+        twin = Variable.__new__(Variable)
+        twin.block = block
         twin._take_fields(self)
         return twin
 
-    def _take_fields(self, original: Any) -> None:
+    def _take_fields(self, original: Variable) -> None:
+        """Be like `original` but for the block; copies are made for whole programs, so nothing is worked out again."""
+        self.name = original.name
+        self.tensor_type = original.tensor_type
+        self._kind = original._kind
         self._persistable = original._persistable
         self.stop_gradient = original.stop_gradient
         self.is_data = original.is_data
         self.need_check_feed = original.need_check_feed
-        if original.error_clip is not None:
-            self.error_clip = copy.copy(original.error_clip)
+        self.error_clip = None if original.error_clip is None else copy.copy(original.error_clip)
 
 
 class Parameter(Variable):
@@ -255,20 +259,16 @@ class Parameter(Variable):
         )  # fmt: skip
 
     def _copy_to(self, block: Block) -> Parameter:
-        assert self.tensor_type is not None
-        twin = Parameter(
-            block, self.name, self.tensor_type, trainable=self.trainable, do_model_average=self.do_model_average,
-            need_clip=self.need_clip,
-        )  # fmt: skip
+        twin = Parameter.__new__(Parameter)
+        twin.block = block
         twin._take_fields(self)
-        twin._kind, twin.tensor_type = self._kind, self.tensor_type
+        twin.trainable = self.trainable
+        twin._optimize_attr = None if self._optimize_attr is None else self._optimize_attr.copy()
+        twin.regularizer = None if self.regularizer is None else copy.copy(self.regularizer)
+        twin.do_model_average = self.do_model_average
+        twin.need_clip = self.need_clip
+        twin.gradient_clip = None if self.gradient_clip is None else copy.copy(self.gradient_clip)
         twin.creation = self.creation
-        if self._optimize_attr is not None:
-            twin.optimize_attr = self._optimize_attr
-        if self.regularizer is not None:
-            twin.regularizer = copy.copy(self.regularizer)
-        if self.gradient_clip is not None:
-            twin.gradient_clip = copy.copy(self.gradient_clip)
         return twin
 
 

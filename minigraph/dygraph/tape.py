@@ -348,7 +348,7 @@ class Tape:
                 name += "'"
             variables.append(block.create_var(name=name, shape=type_.shape, dtype=type_.dtype, stop_gradient=constant))
         for step, (call, reads, first) in zip(self.steps, self._wiring, strict=True):
-            op = call.op._copy()
+            op = call.op._copy(block)
             op.site = step.site
             op.inputs = _renamed(op.inputs, [variables[number].name for number in reads])
             op.outputs = _renamed(op.outputs, [variable.name for variable in variables[first:]])
