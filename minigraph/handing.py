@@ -23,7 +23,7 @@ def hand_out(steps: Steps, place: Place, jit: bool) -> None:
         return
     fetched = {id(value) for value in steps.fetches}
     for step in steps.steps:
-        if step.kernel.view_of is None or step.in_place or step.is_free or step.joined:
+        if step.kernel.view_of is None or step.in_place or step.is_free or step.has_joined:
             continue
         handed = [value for value in step.outputs[0] if value is not None]
         if all(id(value) in fetched for value in handed) and _offer(step, place, jit):

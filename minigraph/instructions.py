@@ -205,7 +205,9 @@ class _Assembler:
             row.copies = [(self._buffer(value), self._operand(value)) for value in copied]
         if not step.is_free:
             row.function = function = self._function(step)
-            entries = [step.joined.get(i, entry) for i, entry in enumerate(step.inputs)] if step.joined else step.inputs
+            entries = (
+                [step.joined.get(i, entry) for i, entry in enumerate(step.inputs)] if step.has_joined else step.inputs
+            )
             row.arguments = arguments = [
                 self._operands(entry) if isinstance(entry, list) else self._operand(entry) for entry in entries
             ]

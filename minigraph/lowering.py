@@ -36,6 +36,8 @@ class Value:
     """'feed', 'state' or 'step'."""
     storage: Value | None = None
     """The value whose memory this one may share; None if it has its own."""
+    last_use: int = -1
+    """While it is found out which values are released: the step that uses this one last."""
 
     @property
     def has_known_size(self) -> bool:
@@ -71,8 +73,6 @@ class Step:
     """By slot."""
     in_place: bool = False
     """Each output takes over the memory of the state it replaces."""
-    joined: dict[int, list[Value | Joined | None]] = field(default_factory=dict)
-    """By position of an input, the list that the kernel gets where a vector stands for some of the values."""
     is_free: bool = False
     """What it joins or splits is in its places already."""
     targets: list[list[Value | Joined]] | None = None
@@ -87,15 +87,32 @@ class Step:
     """The sub-block as steps, whose feeds are what the call gives and whose fetches what it takes."""
     _read: list[Value] = field(init=False)
     _written: list[Value] = field(init=False)
+    _joined: dict[int, list[Value | Joined | None]] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self._read = []
+        self._read = read = []
         for entry in self.inputs:
             if isinstance(entry, Value):
-                self._read.append(entry)
+                read.append(entry)
             elif entry is not None:
-                self._read += [value for value in entry if value is not None]
+                read += [value for value in entry if value is not None]
         self._written = [value for slot in self.outputs for value in slot if value is not None]
+
+    @property
+    def joined(self) -> dict[int, list[Value | Joined | None]]:
+        """By position of an input, the list that the kernel gets where a vector stands for some of the values."""
+        if self._joined is None:
+            self._joined = {}
+        return self._joined
+
+    @joined.setter
+    def joined(self, value: dict[int, list[Value | Joined | None]]) -> None:
+        self._joined = value
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether a vector stands for some of the values; few steps have any, and need a table of them."""
+        return bool(self._joined)
 
     def values_read(self) -> list[Value]:
         return self._read
@@ -266,6 +283,8 @@ class _StepBuilder:
         self.has_rows = has_rows
         """Whether selected rows may be anywhere."""
         self.current: dict[str, Value] = {}
+        self.persistable: set[str] = set()
+        """The names among these that live in the scope."""
         self.state: list[Value] = []
         self.feeds = [self._declare(name, "feed") for name in feed_names]
 
@@ -274,9 +293,14 @@ class _StepBuilder:
         if var is None:
             var = self.block.find_var(name)
             assert var is not None
-        tensor_type = var.tensor_type or _NO_TENSOR
-        if var.kind is VarKind.LOD_TENSOR_ARRAY:
+        tensor_type = var.tensor_type
+        kind = var.kind if tensor_type is None else tensor_type.kind
+        if tensor_type is None:
+            tensor_type = _NO_TENSOR
+        if kind is VarKind.LOD_TENSOR_ARRAY:
             tensor_type = tensor_type.with_shape((-1, *tensor_type.shape))
+        if var.persistable:
+            self.persistable.add(name)
         value = self.current[name] = Value(name, tensor_type, origin)
         return value
 
@@ -286,15 +310,13 @@ class _StepBuilder:
         if updated:
             steps = _updates_last(steps, updated)
         fetches = [self._read(name, None) for name in fetch_names]
-        new_state = (
-            {}
-            if self.block.idx
-            else {
+        new_state = {}
+        if self.persistable and not self.block.idx:
+            new_state = {
                 name: value
                 for name, value in self.current.items()
-                if value.origin == "step" and is_persistable(self.block.vars.get(name))
+                if name in self.persistable and value.origin == "step"
             }
-        )
         result = Steps(self.feeds, self.state, steps, fetches, new_state)
         result.released = release_after(result)
         if updated:
@@ -308,7 +330,12 @@ class _StepBuilder:
         kernel = find_kernel(definition.type, self.place_kind, self.has_rows and has_rows(op, self.block))
         if kernel is None:
             raise ExecutionError(f"{op.type} has no kernel for {self.place_kind}", site=op.site)
-        inputs = [self._argument(op, slot) for slot in definition.inputs]
+        inputs: list[Value | list[Value | None] | None] = []
+        given, current = op.inputs, self.current
+        for slot in definition.inputs:
+            names = given.get(slot.name)
+            value = current.get(names[0]) if names and not slot.duplicable else None
+            inputs.append(self._argument(op, slot) if value is None else value)
         inputs += [self._previous(op.outputs[slot][0]) for slot in definition.updates]
         outputs = [
             [None if name == EMPTY else self._declare(name, "step") for name in op.outputs.get(slot.name, ())]
@@ -387,17 +414,22 @@ def _share_storage(step: Step, source: Value | list[Value | None] | None) -> Non
 
 def release_after(steps: Steps) -> list[list[Value]]:
     """For each step the values that no later step reads and that neither fetch nor state keeps."""
-    kept = {id(v) for v in (*steps.fetches, *steps.new_state.values(), *steps.state)}
-    seen: set[int] = set(kept)
+    for number, step in enumerate(steps.steps):
+        for value in step.values_read():
+            value.last_use = number
+        for value in step.values_written():
+            value.last_use = number
+    for value in (*steps.fetches, *steps.new_state.values(), *steps.state):
+        value.last_use = -1
     released: list[list[Value]] = []
-    for step in reversed(steps.steps):
+    for number, step in enumerate(steps.steps):
         dying = []
-        for value in (*step.values_read(), *step.values_written()):
-            if id(value) not in seen:
-                seen.add(id(value))
-                dying.append(value)
+        for values in (step.values_read(), step.values_written()):
+            for value in values:
+                if value.last_use == number:
+                    value.last_use = -1  # it may be used twice
+                    dying.append(value)
         released.append(dying)
-    released.reverse()
     return released
 
 
