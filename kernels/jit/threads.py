@@ -150,11 +150,8 @@ def run_together(calls: Sequence[Callable[[], Any]]) -> None:
 
 
 def over_pieces(loop: Callable[..., Any], vectors: Sequence[Any], numbers: Sequence[Any]) -> None:
-    """Call ``loop(*vectors, *numbers)`` piece by piece of the vectors, which are of one length.
-
-    The more vectors there are, the less of each is worth a thread.
-    """
-    found = pieces(vectors[0].size, 2 * LEAST // len(vectors))
+    """Call ``loop(*vectors, *numbers)`` piece by piece of the vectors, which are of one length."""
+    found = pieces(vectors[0].size)
     if len(found) == 1:
         loop(*vectors, *numbers)
         return
