@@ -331,7 +331,8 @@ def _in_columns(xp, x, label, *, ignore_index, slope, wanted):
     if not is_apt or not slope or 0 <= ignore_index < classes:
         return None
     one, floor, row, shape = ones(classes, x.dtype), _FLOORS[x.dtype], np.arange(rows), (classes, rows)
-    each, zero = -(x.dtype.type(slope) / x.dtype.type(rows)), np.zeros((), x.dtype)
+    count, zero = np.array(rows, x.dtype), np.zeros((), x.dtype)
+    each = np.asarray(-(x.dtype.type(slope) / x.dtype.type(rows)))
     wants_y, _, wants_d_x = wanted
 
     def mean_loss(x, label, out=(None, None, None)):
@@ -348,7 +349,8 @@ def _in_columns(xp, x, label, *, ignore_index, slope, wanted):
         elements = columns.reshape(-1)
         match = elements[places]
         loss = np.log(match)  # between 0 and 64 and some: there is nothing to limit
-        total = deliver(np, mean(np, np.negative(loss, out=loss)), out[1])
+        total = np.add.reduce(np.negative(loss, out=loss), keepdims=True)
+        total = deliver(np, np.true_divide(total, count, out=total), out[1])
         if not wants_d_x:
             return y, total, None
         steep = np.true_divide(each, match)
