@@ -175,13 +175,12 @@ class _Assembler:
         self.run_body = run_body
         self.values: list[Value | Joined] = []
         self._first = FIRST_BUFFER + len(layout.places)
-        self._register: dict[int, int] = {id(None): NOTHING}
-        """By identity of a value."""
         self._written_over = {id(v) for step in steps.steps if step.in_place for v in step.values_written()}
         """New values in the memory of old ones, which they share a register with."""
         self._made_free = {id(v) for step in steps.steps if step.is_free for v in step.values_written()}
         self._copied = {id(value) for values in steps.copied.values() for value in values}
         self._functions: dict[Any, Function] = {}
+        _forget_registers(steps)
 
     def assemble(self) -> Instructions:
         steps = self.steps
@@ -223,23 +222,22 @@ class _Assembler:
             if not step.in_place:
                 row.target = self._target(step)
         if released:
-            registers = [self._register.get(id(value), 0) for value in released]
             # What never had a register of its own is nothing to give up.
-            row.released = [register for register in registers if register >= self._first]
+            row.released = [value.register for value in released if value.register >= self._first]
         return row
 
     # Registers
 
     def _operands(self, values: Iterable[Value | Joined | None]) -> list[Any]:
-        known, new = self._register, self._operand
-        return [known[id(value)] if id(value) in known else new(value) for value in values]
+        new = self._operand
+        return [NOTHING if value is None else value.register or new(value) for value in values]
 
     def _operand(self, value: Value | Joined | None) -> int:
-        register = self._register.get(id(value))
-        if register is None:
-            assert value is not None
-            register = self._register[id(value)] = self._new_register(value)
-        return register
+        if value is None:
+            return NOTHING
+        if not value.register:
+            value.register = self._new_register(value)
+        return value.register
 
     def _new_register(self, value: Value | Joined) -> int:
         if id(value) in self._written_over:
@@ -335,6 +333,15 @@ def types_of_inputs(step: Step) -> list[Any]:
         None if v is None else [_type_of(each) for each in v if each] if isinstance(v, list) else _type_of(v)
         for v in step.inputs
     ]
+
+
+def _forget_registers(steps: Steps) -> None:
+    """Forget what other instructions had the values in."""
+    for values in (steps.feeds, steps.state, *[step.values_written() for step in steps.steps]):
+        for value in values:
+            value.register = NOTHING
+    for vector in steps.vectors:
+        vector.register = NOTHING
 
 
 def _types(entry: Value | Sequence[Value | None] | None) -> Any:

@@ -38,6 +38,8 @@ class Value:
     """The value whose memory this one may share; None if it has its own."""
     last_use: int = -1
     """While it is found out which values are released: the step that uses this one last."""
+    register: int = 0
+    """While instructions are made: where it is in a run, 0 as long as that is not known."""
 
     @property
     def has_known_size(self) -> bool:
@@ -59,6 +61,8 @@ class Joined:
     name: str
     tensor_type: TensorType
     parts: list[Value]
+    register: int = 0
+    """As of a `Value`."""
 
 
 @dataclass(eq=False, slots=True)
@@ -422,6 +426,7 @@ def release_after(steps: Steps) -> list[list[Value]]:
     for value in (*steps.fetches, *steps.new_state.values(), *steps.state):
         value.last_use = -1
     released: list[list[Value]] = []
+    none: list[Value] = []  # one for all: programs have many steps after which everything is still needed
     for number, step in enumerate(steps.steps):
         dying = []
         for values in (step.values_read(), step.values_written()):
@@ -429,7 +434,7 @@ def release_after(steps: Steps) -> list[list[Value]]:
                 if value.last_use == number:
                     value.last_use = -1  # it may be used twice
                     dying.append(value)
-        released.append(dying)
+        released.append(dying or none)
     return released
 
 
