@@ -94,13 +94,7 @@ class Step:
     _joined: dict[int, list[Value | Joined | None]] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self._read = read = []
-        for entry in self.inputs:
-            if isinstance(entry, Value):
-                read.append(entry)
-            elif entry is not None:
-                read += [value for value in entry if value is not None]
-        self._written = [value for slot in self.outputs for value in slot if value is not None]
+        self._read, self._written = _values_in(self.inputs), _values_in(self.outputs)
 
     @property
     def joined(self) -> dict[int, list[Value | Joined | None]]:
@@ -123,6 +117,21 @@ class Step:
 
     def values_written(self) -> list[Value]:
         return self._written
+
+
+def _values_in(entries: Sequence[Value | list[Value | None] | None]) -> list[Value]:
+    """All values of the entries, in order; where these are values, or one list of values, that is it."""
+    if all([type(entry) is Value for entry in entries]):
+        return entries  # type: ignore[return-value]  # is a list of values
+    if len(entries) == 1 and type(entries[0]) is list and None not in entries[0]:
+        return entries[0]  # type: ignore[return-value]  # has no gaps
+    found: list[Value] = []
+    for entry in entries:
+        if isinstance(entry, Value):
+            found.append(entry)
+        elif entry is not None:
+            found += [value for value in entry if value is not None]
+    return found
 
 
 @dataclass(eq=False)
