@@ -184,7 +184,14 @@ def prune(
     for name in fetch_names:
         if block.find_var(name) is None:
             raise NotFoundError(f"fetch: the program has no variable {name!r}", hint=suggest(name, block.vars))
-    kept: Sequence[Operator] = needed(block, fetch_names, keeps=lambda type: definition_of(type).has_effect)
+    smaller: dict[Operator, dict[str, tuple[str, ...]]] = {}
+
+    def note(op: Operator, wanted: set[str]) -> None:
+        used = _outputs_in_use(op, block, wanted)
+        if len(used) < len(op.outputs):
+            smaller[op] = used
+
+    kept: Sequence[Operator] = needed(block, fetch_names, lambda type: definition_of(type).has_effect, note)
     inserted: Sequence[Insertion] = ()
     if first is not None and (edits := first.edits(kept, block, fetch_names)) is not None:
         kept, inserted = edits.kept, edits.inserted
@@ -202,39 +209,43 @@ def prune(
     if program.num_blocks > 1:
         copy_blocks(reachable_blocks(kept), private)
     copies = target.append_copies(kept, private=True)
+    if smaller:
+        for op, copy in zip(kept, copies, strict=True):
+            copy.outputs = smaller.get(op, op.outputs)
     for new in inserted:
         new._replace(before=copies[kept.index(new.before)]).insert()
     drop_unused_blocks(private)
-    _leave_out_unread(target, fetch_names)
     return private
 
 
-def _leave_out_unread(block: Block, fetch_names: Sequence[str]) -> None:
-    """Let gradient operators compute no gradient that is neither read nor fetched nor persisted."""
-    wanted = set(fetch_names)
-    for op in reversed(block.ops[:]):
-        outputs = op.outputs
-        if len(outputs) > 1:
-            kernel, slots = find_kernel(op.type, "cpu"), op.definition.output_slots
-            if kernel is not None and kernel.takes_wanted:
-                op.outputs = {
-                    slot: names
-                    for slot, names in outputs.items()
-                    if slots[slot].duplicable
-                    or not slots[slot].dispensable
-                    or not wanted.isdisjoint(names)
-                    or any([is_persistable(block.find_var(name)) for name in names])
-                }
-        wanted.difference_update(*outputs.values())
-        wanted.update(*op.inputs.values())
-        if op.definition.has_hidden_names:
-            wanted.update(*op.hidden_names)
+def _outputs_in_use(op: Operator, block: Block, wanted: set[str]) -> dict[str, tuple[str, ...]]:
+    """The output slots of `op` without those of a gradient that is neither wanted later nor persisted."""
+    if not any(map(wanted.isdisjoint, op.outputs.values())):
+        return op.outputs
+    kernel, slots = find_kernel(op.type, "cpu"), op.definition.output_slots
+    if kernel is None or not kernel.takes_wanted:
+        return op.outputs
+    return {
+        slot: names
+        for slot, names in op.outputs.items()
+        if not wanted.isdisjoint(names)
+        or slots[slot].duplicable
+        or not slots[slot].dispensable
+        or any([is_persistable(block.find_var(name)) for name in names])
+    }
 
 
 def needed(
-    block: Block, fetch_names: Sequence[str], keeps: Callable[[str], bool] = lambda type: False
+    block: Block,
+    fetch_names: Sequence[str],
+    keeps: Callable[[str], bool] = lambda type: False,
+    note: Callable[[Operator, set[str]], None] | None = None,
 ) -> list[Operator]:
-    """In order, the operators that fetched and persistable variables depend on, and all of types that `keeps` names."""
+    """In order, the operators that fetched and persistable variables depend on, and all of types that `keeps` names.
+
+    `note` is called with each that has several output slots, the last one first, and the names that are wanted behind
+    it.
+    """
     always = {type for type in block.ops.by_type if keeps(type)}
     wanted = set(fetch_names)
     kept: list[Operator] = []
@@ -247,6 +258,8 @@ def needed(
         if not is_wanted and not any([is_persistable(block.find_var(name)) for name in op.output_arg_names]):
             continue
         kept.append(op)
+        if note is not None and len(outputs) > 1:
+            note(op, wanted)
         wanted.difference_update(*outputs)
         wanted.update(*op.inputs.values())
         if hidden is not None:

@@ -101,7 +101,8 @@ class _Uses:
         """Whether no operator that is left reads `name`, and nobody outside of the block may want it."""
         if self._fetched is None or name in self._fetched or self._block.vars[name].persistable:
             return False
-        return all([removed[at] for at in self.readers.all(name)])
+        reader = self.readers.only(name)
+        return all([removed[at] for at in self.readers.all(name)]) if reader is None else bool(removed[reader])
 
     def is_written_between(self, name: str, start: int, end: int) -> bool:
         return any([start < at < end for at in self.writers.all(name)])
@@ -111,23 +112,22 @@ class _Positions:
     """For each name some positions; most have one."""
 
     def __init__(self) -> None:
-        self._first: dict[str, int] = {}
-        self._others: dict[str, list[int]] = {}
+        self.first: dict[str, int] = {}
+        self._later: dict[str, list[int]] = {}
 
     def note(self, names: Iterable[str], at: int) -> None:
+        first = self.first
         for name in names:
-            if name in self._first:
-                self._others.setdefault(name, []).append(at)
-            else:
-                self._first[name] = at
+            if first.setdefault(name, at) != at:
+                self._later.setdefault(name, []).append(at)
 
     def only(self, name: str) -> int | None:
         """The position of `name` if it has a single one."""
-        return None if name in self._others else self._first.get(name)
+        return None if name in self._later else self.first.get(name)
 
     def all(self, name: str) -> Sequence[int]:
-        first = self._first.get(name)
-        return () if first is None else (first, *self._others.get(name, ()))
+        first = self.first.get(name)
+        return () if first is None else (first, *self._later.get(name, ()))
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _products_with(factor: str, squares: dict[str, int], uses: _Uses) -> dict[st
             grad in squares
             and grad not in products
             and not uses.is_written_between(grad, squares[grad], at)
-            and uses.writers.all(out)[0] == at
+            and uses.writers.first[out] == at
             and all([reader > at for reader in uses.readers.all(out)])
         )
         if is_movable:
@@ -221,10 +221,11 @@ def _one_operator(match: _Match, ops: Sequence[Operator]) -> Insertion:
 def _remove_unread(match: _Match, uses: _Uses, removed: bytearray) -> None:
     """Let what computed the sum of squares go, as far as nobody else reads it."""
     grads = set(match.grads)
-    pending = [uses.writers.all(uses.ops[match.root].inputs["X"][0])[0]]
+    writer = uses.writers.first
+    pending = [writer[uses.ops[match.root].inputs["X"][0]]]
     while pending:
         at = pending.pop()
         op = uses.ops[at]
         if not removed[at] and uses.is_unread(op.outputs["Out"][0], removed):
             removed[at] = True
-            pending += [uses.writers.all(name)[0] for name in op.inputs["X"] if name not in grads]
+            pending += [writer[name] for name in op.inputs["X"] if name not in grads]
