@@ -107,7 +107,7 @@ def lower(
     passes.apply(private)
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
     may_raise = any(op.type == NONFINITE_GUARD and op.attr("policy") == "raise" for op in private.global_block().ops)
-    write_over_inputs(steps)
+    write_over_inputs(steps, place)
     form_arenas(steps)
     guests = find_guests(steps, partial(_limit, program, private, feed_types, fetch_names))
     hand_out(steps, place, jit)

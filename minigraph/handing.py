@@ -31,22 +31,24 @@ def hand_out(steps: Steps, place: Place, jit: bool) -> None:
                 value.storage = None
 
 
-def write_over_inputs(steps: Steps) -> None:
+def write_over_inputs(steps: Steps, place: Place) -> None:
     """Let clips write over what only they read, if it has memory of its own."""
+    clips = [step for step in steps.steps if step.op.type in IN_PLACE and not step.in_place]
+    if place.kind != "cpu" or not clips:
+        return
     reads = Counter(id(value) for step in steps.steps for value in step.values_read())
     sharing = Counter(id(value.storage) for step in steps.steps for value in step.values_written())
     kept = {id(value) for value in (*steps.fetches, *steps.new_state.values())}
-    for step in steps.steps:
-        if step.op.type in IN_PLACE and not step.in_place:
-            given, (result,) = step.inputs[0], step.values_written()
-            step.writes_over = (
-                isinstance(given, Value)
-                and not given.tensor_type.is_rows  # whose kernels take no memory
-                and (given.origin, given.storage, given.tensor_type) == ("step", None, result.tensor_type)
-                and reads[id(given)] == 1
-                and sharing[id(given)] == (result.storage is given)
-                and id(given) not in kept
-            )
+    for step in clips:
+        given, (result,) = step.inputs[0], step.values_written()
+        step.writes_over = (
+            isinstance(given, Value)
+            and not given.tensor_type.is_rows  # whose kernels take no memory
+            and (given.origin, given.storage, given.tensor_type) == ("step", None, result.tensor_type)
+            and reads[id(given)] == 1
+            and sharing[id(given)] == (result.storage is given)
+            and id(given) not in kept
+        )
 
 
 def _offer(step: Step, place: Place, jit: bool) -> bool:
