@@ -83,11 +83,16 @@ def softmax(xp, x, *, axis, out=None):
 def _softmax_in_columns(x, out) -> Any:
     """The softmax of rows of a few elements."""
     columns = widen(x).reshape(-1, x.shape[-1]).T.copy()
+    _softmax_of_columns(columns)
+    return _as_rows(columns, x, out)
+
+
+def _softmax_of_columns(columns) -> None:
+    """Turn each column into its softmax."""
     np.subtract(columns, np.maximum.reduce(columns, 0), out=columns)
     np.maximum(columns, _FLOORS[columns.dtype], out=columns)
     np.exp(columns, out=columns)
     np.true_divide(columns, sum_of_rows(columns), out=columns)
-    return _as_rows(columns, x, out)
 
 
 def _as_rows(columns, like, out) -> Any:
@@ -324,13 +329,13 @@ def _mean_loss(y, label, ignore_index, slope) -> tuple[Any, Any]:
 
 
 @specialize("fused_mean_loss")
-def _in_columns(xp, x, label, *, ignore_index, slope, wanted):
+def _mean_loss_in_columns(xp, x, label, *, ignore_index, slope, wanted):
     """The same for rows of a few elements that all have a class, in the columns in which their softmax is computed."""
     rows, classes = math.prod(x.shape[:-1]), x.shape[-1]
     is_apt = xp is np and x.dtype in _FLOORS and rows and 1 <= classes <= _IN_COLUMNS and label.dtype.kind == "i"
     if not is_apt or not slope or 0 <= ignore_index < classes:
         return None
-    one, floor, row, shape = ones(classes, x.dtype), _FLOORS[x.dtype], np.arange(rows), (classes, rows)
+    row, shape = np.arange(rows), (classes, rows)
     count, zero = np.array(rows, x.dtype), np.zeros((), x.dtype)
     each = np.asarray(-(x.dtype.type(slope) / x.dtype.type(rows)))
     wants_y, _, wants_d_x = wanted
@@ -341,10 +346,7 @@ def _in_columns(xp, x, label, *, ignore_index, slope, wanted):
         except ValueError:
             return fused_mean_loss(xp, x, label, ignore_index=ignore_index, slope=slope, wanted=wanted, out=out)
         columns = x.reshape(rows, classes).T.copy()
-        np.subtract(columns, np.maximum.reduce(columns, 0), out=columns)
-        np.maximum(columns, floor, out=columns)
-        np.exp(columns, out=columns)
-        np.true_divide(columns, np.dot(one, columns), out=columns)
+        _softmax_of_columns(columns)
         y = _as_rows(columns, x, out[0]) if wants_y else None
         elements = columns.reshape(-1)
         match = elements[places]

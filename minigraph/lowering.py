@@ -212,8 +212,9 @@ def prune(
     if smaller:
         for op, copy in zip(kept, copies, strict=True):
             copy.outputs = smaller.get(op, op.outputs)
+    copy_of = dict(zip(kept, copies, strict=True)) if inserted else {}
     for new in inserted:
-        new._replace(before=copies[kept.index(new.before)]).insert()
+        new._replace(before=copy_of[new.before]).insert()
     drop_unused_blocks(private)
     return private
 
