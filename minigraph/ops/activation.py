@@ -20,7 +20,7 @@ def _numeric(x: TensorType) -> TensorType:
     return x
 
 
-def _floating(x: TensorType) -> TensorType:
+def floating(x: TensorType) -> TensorType:
     require_floating(x)
     return x
 
@@ -28,19 +28,19 @@ def _floating(x: TensorType) -> TensorType:
 @op("relu", inputs="X", outputs="Out", grad=fused("Out", grad=Twice()))
 def relu(x: TensorType) -> TensorType:
     """Rectifier, ``Out = max(X, 0)``; the gradient at 0 is 0."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("sigmoid", inputs="X", outputs="Out", grad=fused("Out"))
 def sigmoid(x: TensorType) -> TensorType:
     """Logistic function, ``Out = 1 / (1 + exp(-X))``."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("tanh", inputs="X", outputs="Out", grad=fused("Out"))
 def tanh(x: TensorType) -> TensorType:
     """Hyperbolic tangent of X."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("exp", inputs="X", outputs="Out", grad=fused("Out"))
@@ -52,19 +52,19 @@ def exp(x: TensorType) -> TensorType:
 @op("log", inputs="X", outputs="Out", grad=fused("X"))
 def log(x: TensorType) -> TensorType:
     """Natural logarithm of X."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("log1p", inputs="X", outputs="Out", grad=fused("X"))
 def log1p(x: TensorType) -> TensorType:
     """``Out = log(1 + X)``, exact near 0 too."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("sqrt", inputs="X", outputs="Out", grad=fused("Out", grad=Twice()))
 def sqrt(x: TensorType) -> TensorType:
     """Square root of X; the gradient at 0 is infinite."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("abs", inputs="X", outputs="Out", grad=fused("X"))
@@ -86,7 +86,7 @@ def _sign_grad(ctx: GradContext) -> Iterator[OpSpec]:
 @op("sign", inputs="X", outputs="Out", grad=_sign_grad)
 def sign(x: TensorType) -> TensorType:
     """-1, 0 or 1 as X is negative, zero or positive; the gradient is 0."""
-    return _floating(x)
+    return floating(x)
 
 
 # Powers
@@ -95,13 +95,13 @@ def sign(x: TensorType) -> TensorType:
 @op("rsqrt", inputs="X", outputs="Out", grad=fused("Out"))
 def rsqrt(x: TensorType) -> TensorType:
     """``Out = 1 / sqrt(X)``; infinite at 0."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("reciprocal", inputs="X", outputs="Out", grad=fused("Out"))
 def reciprocal(x: TensorType) -> TensorType:
     """``Out = 1 / X``."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("pow", inputs="X FactorTensor", outputs="Out", grad=fused("X", "FactorTensor"))
@@ -133,13 +133,13 @@ def pow(x: TensorType, factor_tensor: TensorType | None, *, factor: float = 1.0)
 @op("floor", inputs="X", outputs="Out", grad=fused())
 def floor(x: TensorType) -> TensorType:
     """The largest integer that is not above X; the gradient is 0."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("ceil", inputs="X", outputs="Out", grad=fused())
 def ceil(x: TensorType) -> TensorType:
     """The smallest integer that is not below X; the gradient is 0."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("round", inputs="X", outputs="Out", grad=fused())
@@ -150,7 +150,7 @@ def round(x: TensorType) -> TensorType:
     -----
     Fluid takes the even one of two for some elements of a longer array.
     """
-    return _floating(x)
+    return floating(x)
 
 
 # Trigonometry
@@ -159,31 +159,31 @@ def round(x: TensorType) -> TensorType:
 @op("sin", inputs="X", outputs="Out", grad=fused("X"))
 def sin(x: TensorType) -> TensorType:
     """Sine of X."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("cos", inputs="X", outputs="Out", grad=fused("X"))
 def cos(x: TensorType) -> TensorType:
     """Cosine of X."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("asin", inputs="X", outputs="Out", grad=fused("X"))
 def asin(x: TensorType) -> TensorType:
     """The angle whose sine is X, in [-pi/2, pi/2]; NaN beyond -1 and 1, where the gradient is infinite."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("acos", inputs="X", outputs="Out", grad=fused("X"))
 def acos(x: TensorType) -> TensorType:
     """The angle whose cosine is X, in [0, pi]; NaN beyond -1 and 1, where the gradient is infinite."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("atan", inputs="X", outputs="Out", grad=fused("X"))
 def atan(x: TensorType) -> TensorType:
     """The angle whose tangent is X, in (-pi/2, pi/2)."""
-    return _floating(x)
+    return floating(x)
 
 
 # Smooth activations
@@ -192,19 +192,19 @@ def atan(x: TensorType) -> TensorType:
 @op("logsigmoid", inputs="X", outputs="Out", grad=fused("X"))
 def logsigmoid(x: TensorType) -> TensorType:
     """Logarithm of the logistic function, ``Out = -log(1 + exp(-X))``, without overflow."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("softplus", inputs="X", outputs="Out", grad=fused("X"))
 def softplus(x: TensorType) -> TensorType:
     """Smooth rectifier, ``Out = log(1 + exp(X))``, without overflow."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("softsign", inputs="X", outputs="Out", grad=fused("X"))
 def softsign(x: TensorType) -> TensorType:
     """``Out = X / (1 + |X|)``; 1 and -1 at the infinities."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("swish", inputs="X", outputs="Out", grad=fused("X"))
@@ -215,7 +215,7 @@ def swish(x: TensorType, *, beta: float = 1.0) -> TensorType:
     ----------
     P. Ramachandran, B. Zoph and Q. V. Le, Searching for activation functions, arXiv:1710.05941, 2017.
     """
-    return _floating(x)
+    return floating(x)
 
 
 @op("elu", inputs="X", outputs="Out", grad=fused("X", grad=Twice()))
@@ -231,4 +231,4 @@ def elu(x: TensorType, *, alpha: float = 1.0) -> TensorType:
     D.-A. Clevert, T. Unterthiner and S. Hochreiter, Fast and accurate deep network learning by exponential linear units
     (ELUs), ICLR 2016.
     """
-    return _floating(x)
+    return floating(x)

@@ -6,23 +6,18 @@ from typing import Any
 
 from minigraph.gradient_rules import Twice, fused
 from minigraph.opdef import op
+from minigraph.ops.activation import floating
 from minigraph.ops.tensor import require_one_element
 from minigraph.types import (
     TensorType,
     normalize_axis,
     product,
     require,
-    require_floating,
     require_same_dtype,
     same_dim,
 )
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
-
-
-def _floating(x: TensorType) -> TensorType:
-    require_floating(x)
-    return x
 
 
 def _tells_the_sign(op: Any) -> None:
@@ -40,19 +35,19 @@ def leaky_relu(x: TensorType, *, alpha: float = 0.02) -> TensorType:
     For `alpha` above 1 fluid gives the larger of X and ``alpha * X`` instead, and for a negative one a wrong gradient;
     here that is an error.
     """
-    return _floating(x)
+    return floating(x)
 
 
 @op("relu6", inputs="X", outputs="Out", grad=fused("Out"))
 def relu6(x: TensorType, *, threshold: float = 6.0) -> TensorType:
     """``Out = min(max(X, 0), threshold)``; the gradient is 0 at and beyond both ends."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("hard_sigmoid", inputs="X", outputs="Out", grad=fused("Out"))
 def hard_sigmoid(x: TensorType, *, slope: float = 0.2, offset: float = 0.5) -> TensorType:
     """``Out = min(max(slope * X + offset, 0), 1)``; the gradient is 0 at and beyond both ends."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("hard_swish", inputs="X", outputs="Out", grad=fused("X"))
@@ -67,7 +62,7 @@ def hard_swish(x: TensorType, *, threshold: float = 6.0, scale: float = 6.0, off
     ----------
     A. Howard et al., Searching for MobileNetV3, ICCV 2019.
     """
-    _floating(x)
+    floating(x)
     require(scale != 0, "scale must not be 0")
     return x
 
@@ -83,7 +78,7 @@ def prelu(x: TensorType, alpha: TensorType, *, mode: str = "all") -> TensorType:
     ----------
     K. He, X. Zhang, S. Ren and J. Sun, Delving deep into rectifiers, ICCV 2015.
     """
-    _floating(x)
+    floating(x)
     require_same_dtype("X and Alpha", x, alpha)
     require(mode in ("all", "channel", "element"), f"mode must be all, channel or element, got {mode!r}")
     if mode == "all":
@@ -102,7 +97,7 @@ def prelu(x: TensorType, alpha: TensorType, *, mode: str = "all") -> TensorType:
 @op("brelu", inputs="X", outputs="Out", grad=fused("X"))
 def brelu(x: TensorType, *, t_min: float = 0.0, t_max: float = 24.0) -> TensorType:
     """``Out = min(max(X, t_min), t_max)``; the gradient is 0 at and beyond both ends."""
-    _floating(x)
+    floating(x)
     require(t_min < t_max, f"t_min must be less than t_max, got {t_min:g} and {t_max:g}")
     return x
 
@@ -115,7 +110,7 @@ def soft_relu(x: TensorType, *, threshold: float = 40.0) -> TensorType:
     -----
     Fluid's gradient below ``-threshold`` is ``1 / (1 + exp(threshold))``.
     """
-    _floating(x)
+    floating(x)
     require(threshold > 0, f"threshold must be positive, got {threshold:g}")
     return x
 
@@ -123,19 +118,19 @@ def soft_relu(x: TensorType, *, threshold: float = 40.0) -> TensorType:
 @op("thresholded_relu", inputs="X", outputs="Out", grad=fused("X"))
 def thresholded_relu(x: TensorType, *, threshold: float = 1.0) -> TensorType:
     """X where it is above `threshold`, else 0."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("hard_shrink", inputs="X", outputs="Out", grad=fused("X"))
 def hard_shrink(x: TensorType, *, threshold: float = 0.5) -> TensorType:
     """X where it is above `threshold` or below ``-threshold``, else 0."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("softshrink", inputs="X", outputs="Out", grad=fused("X"))
 def softshrink(x: TensorType, *, lambda_: float = 0.5) -> TensorType:
     """X moved toward 0 by `lambda`, and 0 where it is no farther from 0 than that."""
-    _floating(x)
+    floating(x)
     require(lambda_ >= 0, f"lambda must not be negative, got {lambda_:g}")
     return x
 
@@ -143,13 +138,13 @@ def softshrink(x: TensorType, *, lambda_: float = 0.5) -> TensorType:
 @op("tanh_shrink", inputs="X", outputs="Out", grad=fused("X"))
 def tanh_shrink(x: TensorType) -> TensorType:
     """``Out = X - tanh(X)``."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("stanh", inputs="X", outputs="Out", grad=fused("X"))
 def stanh(x: TensorType, *, scale_a: float = 0.67, scale_b: float = 1.7159) -> TensorType:
     """``Out = scale_b * tanh(scale_a * X)``."""
-    return _floating(x)
+    return floating(x)
 
 
 @op("selu", inputs="X", outputs="Out", grad=fused("Out"))
@@ -160,7 +155,7 @@ def selu(x: TensorType, *, scale: float = SELU_SCALE, alpha: float = SELU_ALPHA)
     ----------
     G. Klambauer, T. Unterthiner, A. Mayr and S. Hochreiter, Self-normalizing neural networks, NIPS 2017.
     """
-    _floating(x)
+    floating(x)
     require(scale > 0, f"scale must be positive, got {scale:g}")
     require(alpha >= 0, f"alpha must not be negative, got {alpha:g}")
     return x
@@ -174,7 +169,7 @@ def mish(x: TensorType, *, threshold: float = 20.0) -> TensorType:
     ----------
     D. Misra, Mish: a self regularized non-monotonic activation function, BMVC 2020.
     """
-    return _floating(x)
+    return floating(x)
 
 
 @op("maxout", inputs="X", outputs="Out", grad=fused("X", "Out"))
@@ -187,7 +182,7 @@ def maxout(x: TensorType, *, groups: int, axis: int = 1) -> TensorType:
     ----------
     I. Goodfellow et al., Maxout networks, ICML 2013.
     """
-    _floating(x)
+    floating(x)
     at = normalize_axis(axis, x.rank)
     require(groups >= 1, f"groups must be at least 1, got {groups}")
     channels = x.shape[at]
