@@ -36,12 +36,13 @@ from minigraph.ir import Program
 from minigraph.kernels.jit import is_available as is_jit_available
 from minigraph.kernels.jit import require as require_jit
 from minigraph.liveness import peak_as_written
-from minigraph.lowering import Steps, concretize, prune, to_steps
+from minigraph.lowering import Steps, concretize, to_steps
 from minigraph.memory import Blocks, Buffers, place_values
 from minigraph.passes import LOWERING
 from minigraph.passes.base import Pipeline
 from minigraph.passes.gradient_clip import NONFINITE_GUARD
 from minigraph.place import CPUPlace, Place
+from minigraph.pruning import prune
 from minigraph.recall import Key, Recall, names_in
 from minigraph.scope import Scope, global_scope, type_of
 from minigraph.types import TensorType

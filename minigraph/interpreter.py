@@ -11,8 +11,8 @@ from minigraph.evaluation import evaluate
 from minigraph.executor import Executor
 from minigraph.inference import blame
 from minigraph.ir import Program
-from minigraph.lowering import prune
 from minigraph.passes import LEGALIZE
+from minigraph.pruning import prune
 from minigraph.scope import Scope
 
 __all__ = ["Interpreter", "evaluate"]

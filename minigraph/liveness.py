@@ -9,7 +9,8 @@ from itertools import accumulate
 from minigraph.arenas import is_state
 from minigraph.costs import PASSES_ON, VIEWS, size_in_bytes
 from minigraph.ir import Program
-from minigraph.lowering import Joined, Step, Steps, Value, needed
+from minigraph.lowering import Joined, Step, Steps, Value
+from minigraph.pruning import needed
 from minigraph.types import TensorType, product
 
 Owner = Value | Joined

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minigraph.ir import Program
-from minigraph.lowering import needed
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import is_random
+from minigraph.pruning import needed
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class RemoveDeadOps(Pass):
     Law: every fetched and every persistable variable keeps its value. An operator that draws random numbers stays,
     because those after it would draw other ones. Where it is not known what will be fetched, nothing is removed.
 
-    `minigraph.lowering.prune` has left out what the user's program does not need; here goes what the passes before
+    `minigraph.pruning.prune` has left out what the user's program does not need; here goes what the passes before
     this one have left behind.
     """
 

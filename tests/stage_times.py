@@ -16,10 +16,11 @@ from minigraph import layers
 from minigraph.arenas import form_arenas
 from minigraph.codegen import generate
 from minigraph.collector import without_collector
-from minigraph.lowering import concretize, prune, to_steps
+from minigraph.lowering import concretize, to_steps
 from minigraph.memory import place_values
 from minigraph.passes import LOWERING
 from minigraph.place import CPUPlace
+from minigraph.pruning import prune
 from minigraph.types import DType, TensorType
 
 FEED = {"x": TensorType(DType.FP32, (2, 4))}

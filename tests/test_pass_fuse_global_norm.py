@@ -8,8 +8,8 @@ from pass_laws import assert_linear, rewritten
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.lowering import prune
 from minigraph.passes import FuseGlobalNorm
+from minigraph.pruning import prune
 from minigraph.verify import verify
 
 TEXT = """
