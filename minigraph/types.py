@@ -232,7 +232,8 @@ def broadcast_shapes(x: Sequence[int], y: Sequence[int], axis: int = -1) -> tupl
     """Shape of an elementwise result under fluid's rule for ``axis``.
 
     `y` is laid over `x` from dimension `axis` on (-1: right-aligned); trailing ones of `y` are dropped first when an
-    axis is given. Dimensions must be equal or 1. When right-aligned either side may be the larger.
+    axis is given, and equal shapes need none. Dimensions must be equal or 1. When right-aligned either side may be the
+    larger.
 
     Examples
     --------
@@ -262,8 +263,15 @@ def align_shape(x: Sequence[int], y: Sequence[int], axis: int) -> tuple[int, ...
     (2, 1, 1)
     """
     y = tuple(y)
-    if axis == -1 or len(y) > len(x):
+    if axis == -1 or same_shape(x, y):
         return (1,) * (len(x) - len(y)) + y
+    require(
+        len(y) <= len(x) or axis == len(y) - len(x),
+        f"X {list(x)} has fewer dimensions than Y {list(y)} and would lie under it from axis {axis}",
+        hint="Reshape X to as many dimensions as Y has and leave axis at -1.",
+    )
+    if len(y) > len(x):
+        return y
     require(0 <= axis < max(len(x), 1), f"axis must be in [0, {len(x)}) or -1, got {axis}")
     while len(y) > 1 and axis + len(y) > len(x) and y[-1] == 1:
         y = y[:-1]

@@ -216,8 +216,8 @@ def test_what_is_no_step_is_refused(line):
 )
 def test_steps_that_do_not_fit_are_refused(steps, message):
     block = fluid.Program().global_block()
-    for name in ("a", "b"):
-        block.create_var(name=name, shape=[4], dtype="float32")
+    for name, shape in {"a": [4, 4], "b": [4]}.items():
+        block.create_var(name=name, shape=shape, dtype="float32")
     with pytest.raises(fluid.errors.MinigraphError, match=message):
         block.append_op("fused_elementwise", {"X": ["a", "b"]}, {"Out": block.create_var(name="y")}, {"steps": steps})
 

@@ -85,6 +85,22 @@ def test_the_larger_of_two_operands_may_come_second_in_every_operator():
     assert np.array_equal(run("elementwise_mod", {"X": x, "Y": y}), x % y)
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((4, 2), 1), ((2, 1), 1), ((3,), 1)])
+def test_the_axis_is_of_no_account_where_shapes_are_equal(shape, axis):
+    x, y = np.arange(np.prod(shape), dtype="float32").reshape(shape), np.full(shape, 2, "float32")
+    assert np.array_equal(run("elementwise_sub", {"X": x, "Y": y}, axis=axis), x - y)
+    assert np.array_equal(run("less_than", {"X": x, "Y": y}, axis=axis), x < y)
+    assert np.array_equal(gradient("elementwise_mul", {"X": x, "Y": y}, "Y", axis=axis), x)
+
+
+def test_a_smaller_x_lies_under_y_only_at_its_end():
+    x, y = np.ones((2, 1), "float32"), np.ones((2, 2, 1), "float32")
+    assert run("elementwise_mul", {"X": x, "Y": y}, axis=1).shape == (2, 2, 1)
+    with pytest.raises(OpError, match=r"X \[2, 1\] has fewer dimensions than Y \[2, 2, 1\]") as caught:
+        append("elementwise_mul", {"X": x, "Y": y}, axis=0)
+    assert "leave axis at -1" in str(caught.value)
+
+
 def test_all_dimensions_may_be_named_in_a_reduction():
     assert run("reduce_sum", {"X": FLOATS}, dim=[0, 1]).tolist() == [15]
     assert run("reduce_max", {"X": FLOATS[None]}, dim=[2, 0, 1], keep_dim=True).tolist() == [[[5]]]

@@ -11,6 +11,11 @@ _ELEMENTWISE = [
     for x, y, axis in BROADCASTS
 ]  # fmt: skip
 
+_AXIS_OF_NO_ACCOUNT = [
+    sample(f"elementwise_{name}", X=np.array([[2.0, 3.0], [5.0, 7.0]]), Y=np.array([[1.0, 4.0], [6.0, 2.0]]), axis=1)
+    for name in ("add", "sub", "mul", "div", "max", "min")
+]
+
 _INTEGER_ELEMENTWISE = [
     sample(f"elementwise_{name}", X=ints(-9, 9, 3, 4, dtype=dtype), Y=ints(1, 5, 4, dtype=dtype))
     for name in ("add", "sub", "mul", "div", "max", "min")
@@ -81,6 +86,7 @@ ADAPTIVE = {**PARAM, "dtypes": ("float64", "float32")}
 
 SAMPLES = [
     *_ELEMENTWISE,
+    *_AXIS_OF_NO_ACCOUNT,
     *_INTEGER_ELEMENTWISE,
     *_ACTIVATIONS,
     *_REDUCTIONS,
