@@ -153,12 +153,17 @@ def dropout_grad(xp, mask, d_out, *, dropout_prob, is_test, dropout_implementati
 
 def _upscaling(dropout_prob, implementation) -> float:
     """What training multiplies by; of no account where everything is dropped."""
-    return 1 / (1 - dropout_prob) if implementation == "upscale_in_train" and dropout_prob < 1 else 1.0
+    return 1 / _kept(dropout_prob) if implementation == "upscale_in_train" and dropout_prob < 1 else 1.0
 
 
 def _at_rest(xp, x, dropout_prob, implementation, out) -> Any:
     """What becomes of `x` in the test."""
-    return copied(xp, x, out) if implementation == "upscale_in_train" else times(xp, x, 1 - dropout_prob, out)
+    return copied(xp, x, out) if implementation == "upscale_in_train" else times(xp, x, _kept(dropout_prob), out)
+
+
+def _kept(dropout_prob) -> float:
+    """The share that is not dropped: rounded to float32, as attributes are, also for wider elements."""
+    return float(np.float32(1) - np.float32(dropout_prob))
 
 
 def _ones(xp, shape, out) -> Any:

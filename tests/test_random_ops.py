@@ -183,6 +183,11 @@ def test_the_test_drops_nothing():
         assert (gradient("dropout", {"X": X}, "X", **attrs) == factor).all()
 
 
+def test_the_share_that_is_kept_is_rounded_to_float32_as_in_fluid():
+    y, _ = run("dropout", {"X": np.ones(3)}, dropout_prob=0.1, is_test=True)
+    assert y.tolist() == [0.8999999761581421] * 3
+
+
 def test_the_expected_value_is_that_of_the_test():
     for name in ("downgrade_in_infer", "upscale_in_train"):
         attrs = {"dropout_prob": 0.3, "dropout_implementation": name}
