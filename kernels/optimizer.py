@@ -37,10 +37,10 @@ def length(xp, x) -> Any:
     return xp.asarray(scale * ratio)
 
 
-def ratio_of_lengths(xp, above, below) -> Any:
-    """``above / below``, but 1 where one of the lengths is 0."""
+def ratio_of_lengths(xp, above, below, times=1) -> Any:
+    """``times * above / below``, but 1 where one of the lengths is 0."""
     is_defined = (above > 0) & (below > 0)
-    return xp.where(is_defined, above / xp.where(is_defined, below, 1), 1)
+    return xp.where(is_defined, times * above / xp.where(is_defined, below, 1), 1)
 
 
 @kernel("sgd")
@@ -73,7 +73,7 @@ def lars_momentum(xp, param, grad, velocity, rate, skip, *, mu, lars_coeff, lars
     param_out, velocity_out = out or (None, None)
     param_norm, grad_norm = length(xp, param), length(xp, grad)
     below = (grad_norm + lars_weight_decay * param_norm) * (grad_norm > 0)
-    trust = ratio_of_lengths(xp, lars_coeff * param_norm, below)
+    trust = ratio_of_lengths(xp, param_norm, below, lars_coeff)
     rate = (rate.reshape(1) * trust).astype(param.dtype)
 
     work = xp.multiply(param, lars_weight_decay)

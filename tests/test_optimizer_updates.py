@@ -309,6 +309,12 @@ def test_a_zero_parameter_or_gradient_leaves_lars_its_plain_rate():
         np.testing.assert_allclose(param, feed["Param"] - np.float32(0.1) * feed["Grad"], rtol=1e-6)
 
 
+def test_lars_with_a_coefficient_of_zero_does_not_move():
+    feed = {slot: np.full(3, value, "float32") for slot, value in {"Param": 1, "Grad": 1, "Velocity": 0}.items()}
+    param, velocity = one_update("lars_momentum", feed, mu=0.5, lars_coeff=0.0)
+    assert np.array_equal(param, feed["Param"]) and not velocity.any()
+
+
 def test_lars_does_not_overflow():
     feed = {"Param": np.full([2], 1e30), "Grad": np.full([2], 1e25), "Velocity": np.zeros(2)}
     param, _ = one_update("lars_momentum", {k: v.astype("float32") for k, v in feed.items()}, mu=0.0, lars_coeff=0.01)
