@@ -98,6 +98,8 @@ def test_the_windows_of_an_adaptive_average_cover_the_image_evenly():
     [
         ({"pooling_type": "sum"}, "max or avg"),
         ({"ksize": [0, 1]}, "ksize must be two numbers"),
+        ({"ksize": [-1, 2]}, "ksize must be two numbers"),
+        ({"adaptive": True, "strides": [1, -1]}, "strides must be two numbers"),
         ({"ksize": [6, 6]}, "does not fit"),
         ({"adaptive": True, "global_pooling": True}, "exclude each other"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from minigraph.gradient_rules import GradContext, OpSpec, fused
 from minigraph.opdef import op
@@ -20,6 +20,13 @@ def _gradient_of_gradient(ctx: GradContext) -> Iterator[OpSpec]:
         return
     inputs = {"X": ctx.input("X"), "Out": ctx.input("Out"), "DDX": flowing}
     yield OpSpec("pool2d_grad_grad", inputs, {"DDOut": to_d_out}, ctx.op.attrs)
+
+
+def _check_windows(ksize: Sequence[int], strides: Sequence[int], adaptive: bool, global_pooling: bool) -> None:
+    require(not (adaptive and global_pooling), "adaptive and global_pooling exclude each other")
+    for name, numbers in {"ksize": ksize, "strides": strides}.items():
+        fits = len(numbers) == 2 and min(numbers) >= 1
+        require(fits or global_pooling, f"{name} must be two numbers of at least 1, got {list(numbers)}")
 
 
 @op(
@@ -65,13 +72,12 @@ def pool2d(
     require_floating(x)
     require(x.rank == 4, f"X must have 4 dimensions, got {x}")
     require(pooling_type in ("max", "avg"), f"pooling_type must be max or avg, got {pooling_type!r}")
-    require(not (adaptive and global_pooling), "adaptive and global_pooling exclude each other")
+    _check_windows(ksize, strides, adaptive, global_pooling)
     require_layout(data_format)
     places = spatial_dims(data_format)
     shape = list(x.shape)
     if adaptive or global_pooling:
         counts = list(ksize) if adaptive else [1, 1]
-        require(len(counts) == 2 and min(counts) >= 1, f"ksize must be two numbers of at least 1, got {list(ksize)}")
         require(0 not in [x.shape[i] for i in places], f"there is nothing to pool in {x}")
     else:
         lengths = [x.shape[i] for i in places]
@@ -137,11 +143,10 @@ def max_pool2d_with_index(
     """
     require_floating(x)
     require(x.rank == 4, f"X must have 4 dimensions, got {x}")
-    require(not (adaptive and global_pooling), "adaptive and global_pooling exclude each other")
+    _check_windows(ksize, strides, adaptive, global_pooling)
     height, width = x.shape[2:]
     if adaptive or global_pooling:
         counts = list(ksize) if adaptive else [1, 1]
-        require(len(counts) == 2 and min(counts) >= 1, f"ksize must be two numbers of at least 1, got {list(ksize)}")
         require(0 not in (height, width), f"there is nothing to pool in {x}")
     else:
         counts = [along.count for along in lay_windows([height, width], ksize, strides, paddings, "EXPLICIT")]
