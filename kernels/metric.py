@@ -75,14 +75,14 @@ def auc(xp, predict, label, positives, negatives, *, num_thresholds, slide_steps
         return _area(xp, *totals), totals[0].reshape(positives.shape), totals[1].reshape(negatives.shape)
     step = int(positives.reshape(-1)[-1]) % slide_steps
     kept = [_next_step(old, new, step, slide_steps) for old, new in zip((positives, negatives), counts, strict=True)]
-    kept[0].reshape(-1)[-1] += 1
     totals = [each.reshape(-1)[:-1].reshape(slide_steps + 1, -1)[-1] for each in kept]
     return _area(xp, *totals), *kept
 
 
 def _next_step(old, counts, step, slide_steps) -> Any:
-    """The counts of the last steps with those of another in the place of the first of them, and their sum."""
+    """The counts of the last steps with those of another in the place of the first of them, their sum, and how many."""
     new = old.copy()
+    new.reshape(-1)[-1] += 1
     by_step = new.reshape(-1)[:-1].reshape(slide_steps + 1, -1)
     by_step[-1] += counts - by_step[step]
     by_step[step] = counts

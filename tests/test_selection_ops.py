@@ -115,6 +115,19 @@ def test_probabilities_beyond_one_have_no_area():
         )  # fmt: skip
 
 
+def test_the_offset_of_a_trace_counts_columns():
+    assert run("trace", {"Input": FLOATS}, offset=1).tolist() == [0 * 3 + 1 + 5]
+    assert run("trace", {"Input": FLOATS}, offset=1, dim1=1, dim2=0).tolist() == [3]
+    assert run("trace", {"Input": FLOATS}, offset=7).tolist() == [0]
+
+
+def test_both_counts_of_steps_go_on():
+    counts = np.array([1, 0, 2, 0, 3, 0, 5])  # two thresholds, of one step each and of both, and the number of steps
+    inputs = {"Predict": FLOATS[:1, :2] / 2, "Label": np.ones((1, 1), "int64"), "StatPos": counts, "StatNeg": counts}
+    _, positives, negatives = run("auc", inputs, num_thresholds=1, slide_steps=2)
+    assert positives.tolist() == [1, 0, 1, 0, 2, 0, 6] and negatives.tolist() == [1, 0, 0, 0, 1, 0, 6]
+
+
 def test_the_area_of_the_last_steps_forgets_the_ones_before():
     rng = np.random.default_rng(3)
     main, startup = fluid.Program(), fluid.Program()
