@@ -338,16 +338,16 @@ LOSSES = {
 
 
 def loss_arrays(words, dtype):
-    rng = np.random.default_rng(4)
-    x = rng.normal(0, 30, (200, 10))
+    rng, rows = np.random.default_rng(4), 900
+    x = rng.normal(0, 30, (rows, 10))
     x[:4, 0] = np.nan, np.inf, -np.inf, 1e4
     x[4], x[5] = -np.inf, 0
-    label = rng.integers(0, 10, (200, 1))
+    label = rng.integers(0, 10, (rows, 1))
     label[7:12] = 3
     makers = {
         "x": lambda: x.astype(dtype),
-        "p": lambda: np.maximum(rng.dirichlet(np.ones(10), 200), 1e-20).astype(dtype),
-        "d": lambda: rng.normal(size=(200, 1)).astype(dtype),
+        "p": lambda: np.maximum(rng.dirichlet(np.ones(10), rows), 1e-20).astype(dtype),
+        "d": lambda: rng.normal(size=(rows, 1)).astype(dtype),
         "label": lambda: label,
     }
     return [makers[word]() for word in words.split()]
@@ -363,6 +363,15 @@ def test_losses_agree_where_values_are_not_finite_and_in_place(type, dtype):
     for found in (function(*arrays), in_place(function, arrays, type)):
         for value, other in zip(*[x if isinstance(x, tuple) else (x,) for x in (found, expected)], strict=True):
             assert np.allclose(value, other, rtol=8 * eps, atol=8 * eps, equal_nan=True)
+
+
+@pytest.mark.parametrize("classes", [1, 4, 7, 37])
+@pytest.mark.parametrize("value", [50.0, np.inf, np.nan])
+def test_the_greatest_may_be_at_every_place_of_a_row(value, classes):
+    x = np.random.default_rng(5).normal(size=(max(classes, 1100), classes)).astype("float32")
+    x[range(classes), range(classes)] = value
+    function, kernel = compiled_kernel("softmax", [x], axis=-1)
+    np.testing.assert_allclose(function(x), kernel(x), rtol=1e-6, atol=1e-6)
 
 
 def in_place(function, arrays, type):
@@ -409,7 +418,7 @@ def test_ignored_labels_count_nothing():
     function, kernel = compiled_kernel("softmax_with_cross_entropy", arrays, **LOSSES["softmax_with_cross_entropy"][0])
     found, expected = function(*arrays), kernel(*arrays)
     assert (found[1][::3] == 0).all()
-    assert np.allclose(found[1], expected[1], rtol=1e-6, equal_nan=True)
+    assert np.allclose(found[1], expected[1], rtol=1e-6, atol=np.finfo("float32").eps, equal_nan=True)
 
 
 @pytest.mark.parametrize(

@@ -7,23 +7,43 @@ import numpy as np
 
 from minigraph.kernels.jit.loops.functions32 import T, exp
 
-REASSOCIATED = ("softmax_grad",)
+REASSOCIATED = ("exponentials", "softmax_grad")
+
+
+def greatest(x, i):
+    """The largest element of row `i`, by four that do not wait for each other.
+
+    NaN if that is the first; another NaN is left to the sum of exponentials, which it makes NaN.
+    """
+    a = b = c = d = x[i, 0]
+    whole = x.shape[1] // 4 * 4
+    for j in range(0, whole, 4):
+        a = x[i, j] if x[i, j] > a else a
+        b = x[i, j + 1] if x[i, j + 1] > b else b
+        c = x[i, j + 2] if x[i, j + 2] > c else c
+        d = x[i, j + 3] if x[i, j + 3] > d else d
+    for j in range(whole, x.shape[1]):
+        a = x[i, j] if x[i, j] > a else a
+    a = a if a > b else b
+    c = c if c > d else d
+    return a if a > c else c
+
+
+def exponentials(x, i, most, y, row):
+    """Row `row` of `y`: exp of what row `i` of `x` has beyond `most`, at least exp(-64); returns the sum."""
+    total = 0.0
+    for j in range(x.shape[1]):
+        beyond = x[i, j] - most
+        y[row, j] = exp(T(-64) if beyond < T(-64) else beyond)
+        total += np.float64(y[row, j])
+    return total
 
 
 def softmax(x, y, largest, total):
     """Row by row, with no share below exp(-64); notes the largest element of each row and the sum."""
     for i in range(x.shape[0]):
-        most = x[i, 0]
-        for j in range(1, x.shape[1]):
-            v = x[i, j]
-            most = v if v > most or v != v else most  # NaN if one is among them
-        for j in range(x.shape[1]):
-            shifted = x[i, j] - most
-            y[i, j] = exp(T(-64) if shifted < T(-64) else shifted)
-        wide = 0.0
-        for j in range(x.shape[1]):
-            wide += np.float64(y[i, j])
-        divisor = T(wide)
+        most = greatest(x, i)
+        divisor = T(exponentials(x, i, most, y, i))
         for j in range(x.shape[1]):
             y[i, j] = y[i, j] / divisor
         largest[i] = most
@@ -58,17 +78,7 @@ def fused_mean_loss(x, label, ignore_index, limit, slope, y, loss, d_x):
     wrong, total, keeps = 0, 0.0, y.shape[0] == x.shape[0]
     for i in range(x.shape[0]):
         row = i if keeps else 0
-        most = x[i, 0]
-        for j in range(1, x.shape[1]):
-            v = x[i, j]
-            most = v if v > most or v != v else most
-        for j in range(x.shape[1]):
-            shifted = x[i, j] - most
-            y[row, j] = exp(T(-64) if shifted < T(-64) else shifted)
-        wide = 0.0
-        for j in range(x.shape[1]):
-            wide += np.float64(y[row, j])
-        divisor = T(wide)
+        divisor = T(exponentials(x, i, greatest(x, i), y, row))
         at = label[i]
         counts = 0 <= at < x.shape[1] and at != ignore_index
         match = y[row, at] / divisor if counts else T(1)
