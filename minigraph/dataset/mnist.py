@@ -17,10 +17,8 @@ import hashlib
 import math
 import os
 import threading
-import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
-from http.client import HTTPException
 from pathlib import Path
 from typing import TypeAlias
 
@@ -224,6 +222,8 @@ _failures: dict[Path, str] = {}
 
 def _download(name: str) -> Path:
     """Put the file `name` into the data directory; raise `_NotDownloaded` when that cannot be done."""
+    from http.client import HTTPException  # a tenth of the time that importing minigraph would take
+
     directory = _directory()
     reason = "MINIGRAPH_OFFLINE is set" if _is_set("MINIGRAPH_OFFLINE") else _failures.get(directory)
     if reason is None:
@@ -243,13 +243,15 @@ def _download(name: str) -> Path:
 
 def _download_from(url: str, path: Path) -> Path:
     """Write what `url` holds to `path`: whole and with the right checksum, or not at all."""
+    from urllib.request import urlopen
+
     path.parent.mkdir(parents=True, exist_ok=True)
     # The name is this thread's own, so that processes that start together do not write into each other's file.
     partial = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     digest = hashlib.md5(usedforsecurity=False)
     try:
         with (
-            urllib.request.urlopen(url, timeout=_TIMEOUT) as response,
+            urlopen(url, timeout=_TIMEOUT) as response,
             partial.open("wb") as file,
             _progress(path.name, response.length) as advance,
         ):
