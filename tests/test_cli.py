@@ -481,7 +481,8 @@ def test_a_reader_that_leaves_early_gets_no_traceback():
 
 
 def test_the_core_does_not_import_the_command():
-    program = "import sys, minigraph; print([m for m in sys.modules if m.partition('.')[0] in ('rich', 'matplotlib', 'http')])"
+    heavy = "rich", "matplotlib", "http"
+    program = f"import sys, minigraph; print([m for m in sys.modules if m.partition('.')[0] in {heavy}])"
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert ended.stdout.strip() == "[]", ended.stderr
     uses = re.compile(r"minigraph\.(comparison|__main__)|import comparison")
