@@ -33,6 +33,9 @@ _SHORT_ROW = 32
 _IN_COLUMNS = 16
 """The softmax of rows of so many elements is computed in columns: NumPy takes its time for each row."""
 
+_FEW = 8192
+"""Of so few elements it is in columns for all short rows: calls count for more than the order in memory."""
+
 
 def _buffer(x, out) -> Any:
     """`out`, unless the work is done in another type than that of `x`."""
@@ -42,6 +45,11 @@ def _buffer(x, out) -> Any:
 def _has_short_rows(xp, x, axis) -> bool:
     """Whether `axis` is the last and so short that NumPy takes longer for each row than for its elements."""
     return xp is np and axis % x.ndim == x.ndim - 1 and x.shape[-1] <= _SHORT_ROW and x.flags.c_contiguous
+
+
+def _goes_by_columns(shape) -> bool:
+    """Whether the softmax of short rows is quicker in columns."""
+    return shape[-1] <= _IN_COLUMNS or (shape[-1] <= _SHORT_ROW and math.prod(shape) <= _FEW)
 
 
 def _sum(xp, x, axis) -> Any:
@@ -74,7 +82,7 @@ def _softmax_of(xp, shifted, axis, out=None) -> tuple[Any, Any]:
 def softmax(xp, x, *, axis, out=None):
     if not x.size:
         return x.copy() if out is None else out
-    if _has_short_rows(xp, x, axis) and x.shape[-1] <= _IN_COLUMNS:
+    if _has_short_rows(xp, x, axis) and _goes_by_columns(x.shape):
         return _softmax_in_columns(x, out)
     shifted = _shifted(xp, widen(x), axis, _buffer(x, out))
     return narrow(xp, _softmax_of(xp, shifted, axis)[0], x.dtype, out)
@@ -332,8 +340,8 @@ def _mean_loss(y, label, ignore_index, slope) -> tuple[Any, Any]:
 def _mean_loss_in_columns(xp, x, label, *, ignore_index, slope, wanted):
     """The same for rows of a few elements that all have a class, in the columns in which their softmax is computed."""
     rows, classes = math.prod(x.shape[:-1]), x.shape[-1]
-    is_apt = xp is np and x.dtype in _FLOORS and rows and 1 <= classes <= _IN_COLUMNS and label.dtype.kind == "i"
-    if not is_apt or not slope or 0 <= ignore_index < classes:
+    is_apt = xp is np and x.dtype in _FLOORS and rows and classes and _goes_by_columns(x.shape)
+    if not is_apt or label.dtype.kind != "i" or not slope or 0 <= ignore_index < classes:
         return None
     row, shape = np.arange(rows), (classes, rows)
     count, zero = np.array(rows, x.dtype), np.zeros((), x.dtype)

@@ -113,6 +113,20 @@ def test_every_bit_is_kept(x, label, slope, wants_p):
         assert np.nan_to_num(value, nan=0).tobytes() == np.nan_to_num(other, nan=0).tobytes()
 
 
+@pytest.mark.parametrize("rows", [1, 33, 300])
+@pytest.mark.parametrize("classes", [1, 16, 17, 32, 33])
+def test_every_bit_is_kept_however_rows_are_gone_through(rows, classes):
+    rng = np.random.default_rng(classes)
+    feed = {"x": rng.normal(0, 5, (rows, classes)).astype("float32"), "label": rng.integers(0, classes, (rows, 1))}
+    text = TEXT.replace("[4, 3]", f"[{rows}, {classes}]").replace("[4, 1]", f"[{rows}, 1]")
+    program = fluid.Program.parse(inspect.cleandoc(text))
+    expected = Interpreter().run(program, feed=feed, fetch_list=FETCH)
+    exe = fluid.Executor(passes=pipeline(FuseMeanLoss()), jit=False)
+    assert "fused_mean_loss" in str(exe.explain(program, feed=feed, fetch_list=FETCH))
+    for value, other in zip(exe.run(program, feed=feed, fetch_list=FETCH), expected, strict=True):
+        assert value.tobytes() == other.tobytes()
+
+
 def test_a_wrong_label_is_an_error_at_the_line_of_the_loss():
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup):
