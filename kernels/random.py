@@ -153,7 +153,8 @@ def dropout_grad(xp, mask, d_out, *, dropout_prob, is_test, dropout_implementati
 
 def _upscaling(dropout_prob, implementation) -> float:
     """What training multiplies by; of no account where everything is dropped."""
-    return 1 / _kept(dropout_prob) if implementation == "upscale_in_train" and dropout_prob < 1 else 1.0
+    kept = _kept(dropout_prob)
+    return 1 / kept if implementation == "upscale_in_train" and kept else 1.0
 
 
 def _at_rest(xp, x, dropout_prob, implementation, out) -> Any:

@@ -166,6 +166,8 @@ def test_dropout_of_nothing_and_of_everything(name):
     y, mask = run("dropout", {"X": X}, dropout_prob=1.0, dropout_implementation=name)
     assert not y.any() and not mask.any()
     assert not gradient("dropout", {"X": X}, "X", dropout_prob=1.0, dropout_implementation=name).any()
+    y, _ = run("dropout", {"X": X}, dropout_prob=1 - 1e-9, dropout_implementation=name)  # 1 in float32
+    assert not y.any()
 
 
 def test_what_is_dropped_is_zero_even_if_it_was_infinite():
