@@ -4,6 +4,10 @@
 written for Paddle 2's imperative mode, as far as the operators go.
 """
 
+# Before all that takes time to import.
+import minigraph.interrupted_import
+
+# isort: split
 # Loads NumPy, and so has to come first.
 import minigraph.blas
 

@@ -174,8 +174,8 @@ class BuildStrategy(_Strategy):
                 raise WrongTypeError(f"{name} must be True or False, got {value!r:.80}", site=caller_site())
         elif name in _WITHOUT_EFFECT:
             if value != _WITHOUT_EFFECT[name]:
-                warn(f"BuildStrategy.{name} = {value!r:.80} has no effect: minigraph runs on one device and sees to "
-                     "memory, order and speed itself")  # fmt: skip
+                warn(f"BuildStrategy.{name} = {value!r:.80} has no effect: minigraph runs on one device and "
+                     "manages memory and scheduling itself")  # fmt: skip
         elif name == "gradient_scale_strategy":
             # On one device the coefficient of the number of devices is one, too.
             if value not in (GradientScaleStrategy.CoeffNumDevice, GradientScaleStrategy.One):

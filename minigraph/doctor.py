@@ -127,7 +127,10 @@ def _gpu() -> Finding:
 def add_command(commands: Any) -> None:
     """Add the subcommand to what `argparse` made of ``add_subparsers``."""
     parser = commands.add_parser(
-        "doctor", help="tell what makes minigraph fast or slow here", description=DESCRIPTION, allow_abbrev=False
+        "doctor",
+        help="report the settings that affect speed on this machine",
+        description=DESCRIPTION,
+        allow_abbrev=False,
     )
     parser.set_defaults(run=_print)
 

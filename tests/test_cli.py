@@ -399,7 +399,7 @@ def test_a_picture_without_matplotlib_names_the_extra(tmp_path, monkeypatch, cap
         (["--seed", "0"], "--seed"),
         (["--seed", str(2**31)], "--seed: must be at most 2147483647"),
         (["--train", "nan"], "--train: must be a positive number"),
-        (["--place", "gpu"], "unknown place 'gpu'"),
+        (["--place", "gpu"], "unknown place 'gpu'\n  Did you mean cuda?"),
         (["--place", "cdua"], "Did you mean cuda?"),
         (["--place", "cuda:x"], "unknown place 'cuda:x'"),
         (["--data", "cifar"], "--data"),
@@ -407,7 +407,8 @@ def test_a_picture_without_matplotlib_names_the_extra(tmp_path, monkeypatch, cap
         (["--json", "same.png", "--plot", "same.png"], "--json and --plot name the same file"),
         (["--csv", "same", "--html", "same"], "--csv and --html name the same file"),
         (["--clip", "GradientClipByNrom(clip_norm=1)"], "Did you mean GradientClipByNorm"),
-        (["--no-such-option"], "--no-such-option"),
+        (["--no-such-option"], "--no-such-option\n  minigraph compare --help lists the options."),
+        (["--batchs", "3"], "Did you mean --batches"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_with_one_message(capsys, arguments, said):
@@ -473,11 +474,32 @@ def test_an_interrupt_ends_quietly(monkeypatch, capsys):
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="pipes break otherwise there")
-def test_a_reader_that_leaves_early_gets_no_traceback():
-    command = f"'{sys.executable}' -m minigraph compare --batches 1 | head -n 1"
+@pytest.mark.parametrize("arguments", ["compare --batches 1", "doctor", "operators"])
+def test_a_reader_that_leaves_early_gets_no_traceback(arguments):
+    command = f"'{sys.executable}' -u -m minigraph {arguments} | head -n 1"
     ended = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert ended.stdout.count("\n") == 1
     assert ended.stderr == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no such signal there")
+@pytest.mark.parametrize("module", ["minigraph.ir", "minigraph.layers", "minigraph.comparison", "minigraph.__main__"])
+def test_an_interrupt_during_the_import_leaves_no_traceback(tmp_path, module):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+    )
+    path = f"{tmp_path}{os.pathsep}{ROOT}"
+    ended = run("--version", PYTHONPATH=path)
+    assert (ended.stdout, ended.stderr) == ("", "")
+    assert ended.returncode != 0
+    program = f"try: import {module}\nexcept KeyboardInterrupt: print('raised')"
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env={**os.environ, "PYTHONPATH": path},
+                           capture_output=True, text=True, timeout=120)  # fmt: skip
+    assert ended.stdout == "raised\n"  # in a program that is not the command
 
 
 def test_the_core_does_not_import_the_command():

@@ -32,8 +32,8 @@ EVALUATION_BATCH: Final = 500
 COMPARE: Final = """\
 Compare gradients with and without clipping.
 
-The network 784-128-64-10 is built once. One program computes its gradients on
-batches of handwritten digits and beside them what each clip makes of them.
+The network 784-128-64-10 is built once. One program computes the gradients of
+each batch of handwritten digits and, next to them, the result of each clip.
 """
 
 TRAIN: Final = """\
@@ -86,7 +86,7 @@ def add_commands(commands: Any) -> None:
     )  # fmt: skip
     experiment.add_argument(
         "--train", type=checked(_learning_rate), metavar="RATE",
-        help="move the parameters after each batch by SGD along the unclipped gradients (default: they stay)",
+        help="update parameters after each batch by SGD on the unclipped gradients (default: no updates)",
     )  # fmt: skip
     _output(compare, "batch by batch")
 
@@ -130,7 +130,7 @@ def _experiment(parser: argparse.ArgumentParser) -> Any:
     )
     group.add_argument(
         "--seed", type=checked(_seed), default=1, metavar="N",
-        help="of the start values and the shuffling; equal seeds, equal output (default: 1)",
+        help="seed for initial values and shuffling; the same seed gives the same output (default: 1)",
     )  # fmt: skip
     group.add_argument(
         "--place", type=checked(_place), default="cpu", metavar="PLACE",
@@ -219,7 +219,8 @@ def _place(text: str) -> Place:
     if text == "cpu":
         return CPUPlace()
     if kind != "cuda" or (colon and not (number.isascii() and number.isdigit())):
-        hint = suggest(kind, ["cpu", "cuda"]) or "The places are cpu, cuda and cuda:N."
+        near = "Did you mean cuda?" if kind == "gpu" else suggest(kind, ["cpu", "cuda"])
+        hint = near or "The places are cpu, cuda and cuda:N."
         raise NotFoundError(f"unknown place {text!r}", hint=hint)
     place = CUDAPlace(int(number or 0))
     _ = place.xp  # a missing GPU or library shows here, before any work
