@@ -11,8 +11,8 @@ import numpy as np
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.norm import norm, norm_gradient, norm_gradients, norms_over, unit
-from minigraph.kernels.reduce import sum_of_squares
 from minigraph.kernels.registry import kernel, specialize
+from minigraph.kernels.sums import sum_of_squares
 
 _FEW = 4096
 """Up to so many elements two plain functions are quicker than NumPy's clip."""

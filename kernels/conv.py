@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.buffers import Scratch, deliver, none_if_zero, unshared
-from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sliding import (
     add_at,
@@ -29,6 +28,7 @@ from minigraph.kernels.sliding import (
     padded_shape,
     windows_of,
 )
+from minigraph.kernels.sums import add_over
 from minigraph.windows import lay_transposed, lay_windows
 
 _LONG_ROW = 96

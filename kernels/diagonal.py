@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.kernels.buffers import deliver
-from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.sums import add_over
 from minigraph.types import as_dtype
 
 

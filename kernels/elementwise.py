@@ -11,8 +11,8 @@ import numpy as np
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver, shaped, unshared, zeros
 from minigraph.kernels.integer_power import integer_power
-from minigraph.kernels.reduce import add_over, are_rows, sum_of_rows
 from minigraph.kernels.registry import kernel, specialize
+from minigraph.kernels.sums import add_over, are_rows, sum_of_rows
 from minigraph.types import align_shape
 
 

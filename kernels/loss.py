@@ -15,8 +15,9 @@ import numpy as np
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.cuda.launching import is_recording
-from minigraph.kernels.reduce import add_over, mean, mean_grad, ones, sum_of_rows
+from minigraph.kernels.reduce import mean, mean_grad
 from minigraph.kernels.registry import kernel, specialize
+from minigraph.kernels.sums import add_over, ones, sum_of_rows
 from minigraph.kernels.tensor import times
 from minigraph.kernels.widening import narrow, widen
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.buffers import deliver
-from minigraph.kernels.reduce import add_over, sum_of_squares
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.sums import add_over, sum_of_squares
 
 _FLOAT64 = np.dtype(np.float64)  # compared quicker than the scalar type
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.buffers import deliver
-from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.sums import add_over
 from minigraph.windows import CHANNELS_LAST
 
 

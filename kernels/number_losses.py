@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from minigraph.kernels.activation import log_of_one_plus_exp, logistic
-from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.sums import add_over
 from minigraph.kernels.widening import narrow, widen, widened
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.buffers import Scratch, deliver, unshared
-from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sliding import (
     add_at,
@@ -20,6 +19,7 @@ from minigraph.kernels.sliding import (
     padded,
     padded_shape,
 )
+from minigraph.kernels.sums import add_over
 from minigraph.windows import lay_square, lay_windows
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.norm import norm_gradient, norms_over
-from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.sums import add_over
 from minigraph.kernels.widening import widened
 
 _FIRST_OF_SIZE_3 = 9

@@ -12,8 +12,8 @@ import numpy as np
 from minigraph.attributes import soft_relu_ends
 from minigraph.kernels.activation import at_least, log_of_one_plus_exp, logistic
 from minigraph.kernels.buffers import deliver
-from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.sums import add_over
 from minigraph.kernels.widening import widened
 
 

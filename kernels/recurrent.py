@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.activation import relu, relu_grad, sigmoid, sigmoid_grad, tanh, tanh_grad
-from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.sums import add_over
 
 
 def _same(xp, x) -> Any:

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from minigraph.errors import ExecutionError
-from minigraph.kernels.reduce import add_over
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.sums import add_over
 from minigraph.kernels.tensor import number_in
 from minigraph.types import as_dtype
 

@@ -23,8 +23,9 @@ from minigraph.kernels.clip import clip_by_global_norm, clip_by_norm, clip_by_no
 from minigraph.kernels.elementwise import elementwise_div, elementwise_max, elementwise_min
 from minigraph.kernels.metric import accuracy, top_k
 from minigraph.kernels.optimizer import sgd
-from minigraph.kernels.reduce import add_over, mean, reduce_max, reduce_min, sum_of_rows, sum_of_squares
+from minigraph.kernels.reduce import mean, reduce_max, reduce_min
 from minigraph.kernels.reduce import sum as sum_kernel
+from minigraph.kernels.sums import add_over, sum_of_rows, sum_of_squares
 from minigraph.lowering import attrs_for_kernel, has_rows, wanted_outputs
 from minigraph.place import CPUPlace
 
