@@ -113,7 +113,7 @@ class Compiled:
         def calling(step: Step) -> Callable[..., Any]:
             assert step.body is not None
             layout = place_values(step.body)
-            body = generate(step.body, place, layout, jit=jit, blocks=blocks)
+            body = type(self)(step.body, place, layout, False, jit, blocks)
             bodies.append((step, body))
             return bind_body(step, body, Buffers(layout), blocks)
 
@@ -127,12 +127,13 @@ def generate(
     timed: bool = False,
     jit: bool = False,
     blocks: Blocks | None = None,
+    kind: type[Compiled] = Compiled,
 ) -> Compiled:
     """What runs `steps` on `place`, with values at their places in `layout`, those of sub-blocks in some of `blocks`.
 
     If `timed`, it notes when each step ends. With `jit` it calls loops that numba compiles where they are offered.
     """
-    return Compiled(steps, place, layout or Layout(), timed, jit, blocks or Blocks(place))
+    return kind(steps, place, layout or Layout(), timed, jit, blocks or Blocks(place))
 
 
 class _Written:

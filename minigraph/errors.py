@@ -163,6 +163,10 @@ class ExecutionError(MinigraphError, RuntimeError):
     """A program failed while it ran."""
 
 
+class MemoryUseError(ExecutionError):
+    """A checked run found memory used as the plan does not allow, see `minigraph.checking`."""
+
+
 class NonfiniteError(ExecutionError):
     """A gradient is NaN or infinite, and its clip is to raise then.
 

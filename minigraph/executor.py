@@ -16,6 +16,8 @@ import numpy as np
 from minigraph import profiler
 from minigraph.arenas import form_arenas
 from minigraph.binding import Binding
+from minigraph.checking import Checked
+from minigraph.checking import is_switched_on as is_checking
 from minigraph.codegen import Compiled, generate
 from minigraph.collector import without_collector
 from minigraph.compiler import CompiledProgram
@@ -82,6 +84,7 @@ def lower(
     watch: Callable[[str, Program], None] = lambda stage, program: None,
     jit: bool = False,
     blocks: Blocks | None = None,
+    check: bool = False,
 ) -> Plan:
     """Prune, make shapes concrete, rewrite, schedule and compile `program`.
 
@@ -91,6 +94,8 @@ def lower(
         Compile loops with numba where that is worth it.
     blocks : Blocks, optional
         Memory for the runs of sub-blocks.
+    check : bool
+        Make a plan whose runs are checked, see `minigraph.checking`.
     watch : callable
         Sees the name of each stage before the passes, and the program after it; the passes have their own hook.
 
@@ -113,7 +118,8 @@ def lower(
     guests = find_guests(steps, partial(_limit, program, private, feed_types, fetch_names))
     hand_out(steps, place, jit)
     layout = place_values(steps, guests)
-    compiled = generate(steps, place, layout, profiler.is_active(place), jit, blocks)
+    kind = Checked if check else Compiled
+    compiled = generate(steps, place, layout, profiler.is_active(place), jit, blocks, kind)
     replaced = set(compiled.replaces)
     written_over = tuple(name for name in steps.new_state if name not in replaced)
     binding = Binding(steps, compiled.state, place)
@@ -164,6 +170,9 @@ class Executor:
     cuda_graph : bool
         On a GPU, record what can be recorded as CUDA graphs and send what is fed from pinned memory, see
         `minigraph.cuda_graph`. Off by default: nobody has measured it yet.
+    check : bool, optional
+        Check in each run that no value changes while it is needed and that results are the caller's own, see
+        `minigraph.checking`; runs take several times as long. Default: if ``MINIGRAPH_CHECK=1`` is in the environment.
 
     Raises
     ------
@@ -188,6 +197,7 @@ class Executor:
         cache_size: int = 64,
         jit: bool | None = None,
         cuda_graph: bool = False,
+        check: bool | None = None,
     ) -> None:
         if place is not None and not isinstance(place, Place):
             raise WrongTypeError(f"an Executor needs a Place, got {place!r:.80}", site=caller_site())
@@ -199,7 +209,8 @@ class Executor:
         self.jit = is_jit_available() if jit is None else bool(jit)
         self._plans: OrderedDict[Key, Plan] = OrderedDict()
         self._recall = Recall(cache_size)
-        self.cuda_graph = cuda_graph and self.place.kind == "cuda"
+        self.check = is_checking() if check is None else bool(check)
+        self.cuda_graph = cuda_graph and self.place.kind == "cuda" and not self.check
         self._others: dict[tuple[Pipeline, bool, bool], Executor] = {}
         self._blocks = Blocks(self.place)
         self._closed = False
@@ -285,12 +296,12 @@ class Executor:
 
     def _with(self, passes: Pipeline, jit: bool, cuda_graph: bool) -> Executor:
         """The executor that runs with other rewrites on the same place, with the same random numbers."""
-        cuda_graph = cuda_graph and self.place.kind == "cuda"
+        cuda_graph = cuda_graph and self.place.kind == "cuda" and not self.check
         if (passes, jit, cuda_graph) == (self.passes, self.jit, self.cuda_graph):
             return self
         key = passes, jit, cuda_graph
         if key not in self._others:
-            self._others[key] = type(self)(self.place, passes, self.cache_size, jit, cuda_graph)
+            self._others[key] = type(self)(self.place, passes, self.cache_size, jit, cuda_graph, self.check)
         other = self._others[key]
         other._rng = self._rng
         return other
@@ -397,7 +408,10 @@ class Executor:
         if given:
             plan.binding.follow(scope, before, given)
         scope.note_written(plan.written_over)
-        return own(fetched, plan.must_copy, [*feeds.values(), *state, *new_state])
+        results = own(fetched, plan.must_copy, [*feeds.values(), *state, *new_state])
+        if isinstance(plan.compiled, Checked):
+            plan.compiled.hand_out(results, given)
+        return results
 
     def _run_graph(
         self, plan: Plan, fed: Mapping[str, Any], feeds: dict[str, Any], state: list[Any], scope: Scope
@@ -437,8 +451,9 @@ class Executor:
         plan = self._plans.get(key)
         if plan is None:
             plan = self._plans[key] = lower(
-                program, _types_of(feeds), names, self.place, self.passes, jit=self.jit, blocks=self._blocks
-            )
+                program, _types_of(feeds), names, self.place, self.passes,
+                jit=self.jit, blocks=self._blocks, check=self.check,
+            )  # fmt: skip
             if len(self._plans) > self.cache_size:
                 _, gone = self._plans.popitem(last=False)
                 self._recall.forget(gone)

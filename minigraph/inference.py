@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from minigraph.errors import ExecutionError, MinigraphError, NonfiniteError, NotFoundError, OpError, suggest
+from minigraph.errors import (
+    ExecutionError,
+    MemoryUseError,
+    MinigraphError,
+    NonfiniteError,
+    NotFoundError,
+    OpError,
+    suggest,
+)
 from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.operator import Operator
 from minigraph.types import TensorType, VarKind
@@ -134,7 +142,7 @@ def blame(error: Exception, op: Operator | None) -> MinigraphError:
 
     One that knows its line already, because it was made in a sub-block of `op`, stays as it is.
     """
-    if isinstance(error, ExecutionError) and error.site is not None:
+    if isinstance(error, MemoryUseError) or (isinstance(error, ExecutionError) and error.site is not None):
         return error
     message = error.message if isinstance(error, MinigraphError) else f"{type(error).__name__}: {error}"
     hint = error.hint if isinstance(error, MinigraphError) else ""
