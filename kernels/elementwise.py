@@ -102,7 +102,7 @@ def _gradients(xp, x, y, d_out, wanted, out, to_x: Term | None, to_y: Term | Non
     if wanted[0]:
         d_x = _to_operand(xp, to_x, d_out, x.shape, d_x_buffer).reshape(shapes[0])
         d_x = d_x if d_x_buffer is None else d_x_buffer
-    return d_x, deliver(xp, d_y, d_y_buffer)
+    return d_x, deliver(xp, d_y, d_y_buffer) if wanted[1] else None
 
 
 def _to_operand(xp, term: Term | None, d_out, shape, buffer) -> Any:

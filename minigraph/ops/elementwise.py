@@ -20,6 +20,7 @@ _ONEDNN = {
 
 def _binary(x: TensorType, y: TensorType, axis: int) -> TensorType:
     require_same_dtype("X and Y", x, y)
+    require_number(x)
     return x.with_shape(broadcast_shapes(x.shape, y.shape, axis))
 
 
@@ -76,14 +77,12 @@ def elementwise_pow(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     -----
     Fluid has the gradient NaN at these places, and takes powers of integers by way of float64.
     """
-    require_number(x)
     return _binary(x, y, axis)
 
 
 @op("elementwise_mod", inputs="X Y", outputs="Out", grad=None)
 def elementwise_mod(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """The rest of X divided by Y: of floating-point numbers with the sign of Y, of integers with that of X."""
-    require_number(x)
     return _binary(x, y, axis)
 
 
