@@ -1,9 +1,10 @@
 """The table of kernels: for each operator type, the function that does its arithmetic.
 
 A kernel takes the array module of the place first, then arrays in the operator's slot order (a list for a slot of
-several variables, None for one left out), then attributes by keyword. It returns its outputs. Where an input or output
-is selected rows, a `minigraph.kernels.sparse_rows.SparseRows` instead of an array, the kernel is another one. Keyword
-parameters with a meaning of their own, each optional:
+several variables, None for one left out), then attributes by keyword. It returns its outputs: new arrays, the buffers
+it was given, or views of the input that it is registered to view. A plan uses memory again on the strength of that.
+Where an input or output is selected rows, a `minigraph.kernels.sparse_rows.SparseRows` instead of an array, the kernel
+is another one. Keyword parameters with a meaning of their own, each optional:
 
 - ``out``: a buffer (a tuple of them for several outputs) to write into and return. It may be one of the inputs. When
   it is None the kernel allocates.

@@ -71,7 +71,7 @@ def stack(xp, xs, *, axis, out=None):
 @kernel("stack_grad")
 def stack_grad(xp, d_y, *, axis, wanted):
     parts = zip(xp.moveaxis(d_y, axis, 0), wanted[0], strict=True)
-    return [xp.ascontiguousarray(part) if is_wanted else None for part, is_wanted in parts]
+    return [xp.array(part, order="C") if is_wanted else None for part, is_wanted in parts]
 
 
 @kernel("unstack")
@@ -121,11 +121,11 @@ def _ratios(x, target) -> list[int]:
 
 
 def _repeated(xp, x, times) -> Any:
-    """One copy, through a view in which each dimension has one of its own for the repetitions before it."""
-    apart = x.reshape([size for dim in x.shape for size in (1, dim)])
-    seen = xp.broadcast_to(apart, [size for pair in zip(times, x.shape, strict=True) for size in pair])
-    result = seen.reshape([n * dim for n, dim in zip(times, x.shape, strict=True)])
-    return x.copy() if all(n == 1 for n in times) else result
+    """A new array that is written through a view in which each dimension has one for the repetitions before it."""
+    result = xp.empty([n * dim for n, dim in zip(times, x.shape, strict=True)], x.dtype)
+    apart = result.reshape([size for pair in zip(times, x.shape, strict=True) for size in pair])
+    apart[...] = x.reshape([size for dim in x.shape for size in (1, dim)])
+    return result
 
 
 def _added_up(xp, x, d_out, times) -> Any:

@@ -171,6 +171,23 @@ def test_small_values_are_left_to_numpy():
 
 
 @pytest.mark.usefixtures("_places_for_all")
+@pytest.mark.parametrize(
+    "spread", [lambda h, like: layers.expand(h, [1, 3]), layers.expand_as], ids=["expand", "expand_as"]
+)
+def test_what_is_repeated_along_a_dimension_of_one_keeps_its_values(spread):
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        x, z, like = (fluid.data(name, [None, size]) for name, size in (("x", 1), ("z", 1), ("like", 3)))
+        repeated = spread(layers.elementwise_add(x, z), like)
+        t = layers.elementwise_mul(x, z)
+        for _ in range(2):  # what the sum lay in is used again
+            t = layers.cumsum(layers.elementwise_add(t, z), axis=0)
+        fetch = [layers.cumsum(layers.transpose(repeated, [1, 0]), axis=1), layers.reduce_max(t)]
+        feed = {"x": np.ones((5, 1), "float32"), "z": np.ones((5, 1), "float32"), "like": np.ones((5, 3), "float32")}
+        found, _ = fluid.Executor().run(feed=feed, fetch_list=fetch)
+    assert found.tolist() == [[2, 4, 6, 8, 10]] * 3
+
+
+@pytest.mark.usefixtures("_places_for_all")
 def test_runs_in_several_threads_do_not_disturb_each_other():
     main, startup, feed, fetch = network((30, 40, 50), updates=False)
     executor, scope = fluid.Executor(), fluid.Scope()

@@ -37,8 +37,8 @@ _TENSORS = [
             ((1, 1), [1]), ((0, 3), [-1, 3]), ((0, 3), [0, -1]),
         ]
     ),
-    sample("reshape2", X=floats(2, 6), Shape=np.array([3, -1], "int32"), shape=[-1, 4]),
-    sample("reshape2", X=floats(2, 6), ShapeTensor=[np.array([3]), np.array([-1])], shape=[-1, 4]),
+    sample("reshape2", X=floats(2, 6), Shape=np.array([-1, 4], "int32"), shape=[-1, 4]),
+    sample("reshape2", X=floats(2, 6), ShapeTensor=[np.array([-1]), np.array([4])], shape=[-1, 4]),
     sample("reshape2", X=ints(0, 9, 2, 6), shape=[12]),
     *(
         sample("transpose2", X=floats(*shape), axis=axis)

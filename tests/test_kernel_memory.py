@@ -1,0 +1,234 @@
+"""Whose memory a kernel returns: new memory, the buffer it is given, or that of the input it declares to view.
+
+A plan uses memory again as soon as it knows of nothing that needs it, and it knows of no other sharing.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict
+from dataclasses import replace
+from functools import partial
+from itertools import count, product
+
+import numpy as np
+import pytest
+from op_samples import SAMPLES
+from sampling import sample
+from test_kernels import OTHER, Call, array_type, each_array, flat
+from test_ops import Built
+
+import minigraph as fluid
+from minigraph.errors import MinigraphError
+from minigraph.expressions import Call as Line
+from minigraph.gradient_rules import FusedGrad
+from minigraph.interpreter import evaluate
+from minigraph.kernels import find_specializer
+from minigraph.kernels.formulas import TYPES as FUSIBLE
+from minigraph.kernels.fused import LARGE
+from minigraph.place import CPUPlace
+from minigraph.types import as_dtype, same_shape
+
+pytestmark = pytest.mark.usefixtures("like_an_executor", "always_compiled", "_loops_that_do_nothing")
+
+BY_OPERATOR = defaultdict(list)
+for _sample in SAMPLES:
+    BY_OPERATOR[_sample.op].append(_sample)
+
+OTHER_TYPES = ("int64", "bool")
+"""Tried in place of floats; most operators refuse them."""
+
+UNCHECKED = {"fused_elementwise", "reshape2", *(type for type in BY_OPERATOR if type.endswith("_grad_grad"))}
+"""Operators that take the shapes of their inputs as read: what has one size is cut together there."""
+
+
+@pytest.fixture
+def _loops_that_do_nothing(monkeypatch):
+    """Stand in for compiled loops, which only write to arrays that the functions around them make."""
+
+    def compiled(source, name, signature):
+        result = {"void": None, "int64": 0, "float64": 1e6}[signature.partition("(")[0]]
+        return lambda *arguments: result
+
+    monkeypatch.setattr("minigraph.kernels.jit.compiling.compiled", compiled)
+    monkeypatch.setattr("minigraph.kernels.jit.fused.compiled", compiled)
+
+
+def with_gaps(array):
+    return np.repeat(array, 2, axis=-1)[..., ::2] if array.ndim else array.copy()
+
+
+LAYOUTS = (np.copy, partial(np.copy, order="F"), with_gaps)
+"""How the elements of what views give to kernels lie, too."""
+
+
+def with_ones(row):
+    """`row` with each dimension in turn cut to 1, then those of one size together, then all of them.
+
+    Where they are cut together, the lists among the attributes have 1 in the place of that size, too.
+    """
+    by_size = defaultdict(list)
+    for slot, arrays in row.inputs.items():
+        for i, array in enumerate(arrays):
+            for axis, size in enumerate(array.shape):
+                by_size[size].append((slot, i, axis))
+    places = [place for size, alike in by_size.items() if size > 1 for place in alike]
+    if row.op not in UNCHECKED:
+        yield from (cut(row, [place]) for place in places)
+    for size in sorted(by_size.keys() - {0, 1}):
+        yield cut(row, by_size[size])
+        yield cut(row, by_size[size], {name: with_one(value, size) for name, value in row.attrs.items()})
+    if places:
+        yield cut(row, places)
+
+
+def cut(row, places, attrs=None):
+    inputs = {slot: list(arrays) for slot, arrays in row.inputs.items()}
+    for slot, i, axis in places:
+        inputs[slot][i] = inputs[slot][i].take([0], axis)
+    return replace(row, inputs=inputs, attrs=row.attrs if attrs is None else attrs)
+
+
+def with_one(value, size):
+    return [1 if each == size else each for each in value] if isinstance(value, list) else value
+
+
+def calls(row, dtype):
+    """The calls of the operator and of the one that is its gradient."""
+    built, rule = Built(row, dtype), row.definition.grad
+    block, values, types = built.program.global_block(), dict(built.feed), {row.op}
+    if row.wrt and isinstance(rule, FusedGrad) and as_dtype(dtype).is_floating:
+        types.add(rule.type)
+        targets = [var for var in built.outputs if var.name.rpartition("_out_")[0] in rule.d_outputs]
+        fluid.gradients(targets, [block.var(f"{slot}_{i}") for slot in row.wrt for i in range(len(row.inputs[slot]))])
+    for op in block.ops:
+        values.update(evaluate(op, values.__getitem__, CPUPlace(), np.random.default_rng(0)))
+        if op.type in types:
+            yield Call(op, values)
+
+
+def accepted(row, dtype):
+    """The calls if neither inference nor a kernel refuses the sample."""
+    try:
+        return list(calls(row, dtype))
+    except (MinigraphError, ValueError, TypeError):
+        return []
+
+
+def functions(call):
+    """What a plan may call, by name, each with whether it takes a buffer."""
+    kernel, words = call.kernel, dict(call.keywords)
+    if kernel.takes_rng:
+        words["rng"] = np.random.default_rng(0)
+    yield "kernel", partial(kernel.function, np, **words), kernel.takes_out
+    yield "kernel for another array module", partial(kernel.function, OTHER, **words), kernel.takes_out
+    types = [each_array(array_type, entry) for entry in call.inputs]
+    for jit, own in product((False, True), repeat=2):
+        offer = find_specializer(call.op.type, jit, own)
+        function = None if offer is None else offer(np, *types, **call.keywords)
+        if function is not None:
+            yield f"{'compiled ' * jit}{'own ' * own}function", function, kernel.takes_out and not own
+
+
+def results_of(call, returned):
+    """What was asked for: the number of the slot, the position there, the variable and the array."""
+    slots, found = call.op.definition.outputs, []
+    for number, (slot, entry) in enumerate(zip(slots, returned if len(slots) > 1 else (returned,), strict=True)):
+        pairs = zip(call.op.outputs.get(slot.name, ()), entry if slot.duplicable else (entry,), strict=False)
+        found += [(number, i, *pair) for i, pair in enumerate(pairs)]
+    return found
+
+
+def faults(call, inputs, function, takes_out):
+    """What is wrong with the arrays that one of the functions for a call returns."""
+    first, again = (results_of(call, function(*inputs)) for _ in range(2))
+    for slot, i, var, array in first:
+        inferred = call.op.block.vars[var].tensor_type
+        if type(array) is not np.ndarray or not array.flags.writeable:
+            yield f"{var} is no array that may be written to"
+        elif array.dtype != inferred.dtype.numpy or not same_shape(array.shape, inferred.shape):
+            yield f"{var} is {array_type(array)} where {inferred} was inferred"
+        elif array.size and any(size > 1 and not step for size, step in zip(array.shape, array.strides, strict=True)):
+            yield f"{var} has elements in one place"
+        may_view = viewed(call, inputs, slot, i)
+        others = [x for x in flat(inputs) if x is not may_view] + [x for _, _, name, x in first if name != var]
+        if may_view is None:
+            others += [x for *_, x in again]
+        if any(np.may_share_memory(array, x) and np.shares_memory(array, x) for x in others):
+            yield f"{var} is in the memory of an input, another result or an earlier one"
+    if takes_out:
+        buffers = [each_array(np.empty_like, entry) for entry in call.expected]
+        written = results_of(call, function(*inputs, out=call.out(buffers)))
+        if not all(map(operator.is_, [array for *_, array in written], flat(buffers))):
+            yield "out is ignored"
+
+
+def viewed(call, inputs, slot, i):
+    """The input whose memory this output may have."""
+    if slot or call.kernel.view_of is None:
+        return None
+    source = inputs[call.kernel.view_of]
+    return source[i] if isinstance(source, list) else source
+
+
+def assert_lawful(found):
+    """Check one of the calls that are alike; return how many those are."""
+    alike = {
+        (call.op.type, repr([each_array(array_type, entry) for entry in call.inputs]), repr(call.keywords)): call
+        for call in found
+    }
+    for key, call in alike.items():
+        for layout in LAYOUTS:
+            inputs = [each_array(layout, entry) for entry in call.inputs]
+            for name, function, takes_out in functions(call):
+                wrong = list(faults(call, inputs, function, takes_out))
+                assert not wrong, f"the {name} of {key}: {wrong}"
+    return len(alike)
+
+
+@pytest.mark.parametrize("type", BY_OPERATOR)
+def test_results_share_no_memory_that_is_not_declared(type):
+    rows = BY_OPERATOR[type]
+    assert assert_lawful(call for row in rows for dtype in row.dtypes for call in calls(row, dtype))
+    assert_lawful(call for row in rows for dtype in OTHER_TYPES for call in accepted(row, dtype))
+
+
+@pytest.mark.parametrize("type", [type for type, rows in BY_OPERATOR.items() if any(map(any, map(with_ones, rows)))])
+def test_results_of_dimensions_of_one_share_no_memory_that_is_not_declared(type):
+    rows = {facts(row): row for each in BY_OPERATOR[type] for row in with_ones(each)}
+    assert assert_lawful(call for row in rows.values() for dtype in row.dtypes for call in accepted(row, dtype))
+
+
+def facts(row):
+    """What tells samples apart; of floats only their shapes matter."""
+    inputs = {s: [x.shape if x.dtype.kind == "f" else x.tolist() for x in given] for s, given in row.inputs.items()}
+    return repr((inputs, row.attrs, row.outputs))
+
+
+@pytest.mark.parametrize("large", [1, LARGE], ids=["in pieces", "whole"])
+@pytest.mark.parametrize("type", sorted(FUSIBLE))
+def test_results_of_fused_operators_share_no_memory(type, large, monkeypatch):
+    monkeypatch.setattr("minigraph.kernels.fused.LARGE", large)
+    rows = [row for each in BY_OPERATOR[type.removesuffix("_grad")] for row in (each, *with_ones(each))]
+    found = [group for row in rows for call in accepted(row, "float32") if (group := fused(call, type)) is not None]
+    assert assert_lawful(call for group in found for call in calls(group, "float32"))
+
+
+def fused(call, type):
+    """A sample: the operator in a group that returns its results and their squares, None if it may be in none."""
+    arrays = flat(call.inputs)
+    if call.op.type != type or any(x.dtype != np.float32 for x in arrays):
+        return None
+    if any(x.shape != arrays[0].shape for x in flat(call.expected)):
+        return None
+    numbers = count()
+
+    def named(entry):
+        return tuple(map(named, entry)) if isinstance(entry, list) else None if entry is None else f"x{next(numbers)}"
+
+    results = [None if x is None else f"y{i}" for i, x in enumerate(call.expected)]
+    attrs = {name: value for name, value in call.keywords.items() if name != "wanted"}
+    lines = [Line(type, tuple(map(named, call.inputs)), tuple(results), attrs)]
+    lines += [Line("square", (name,), (f"y{i + 2}",), {}) for i, name in enumerate(results) if name is not None]
+    outputs = {f"Out{name[1:]}".rstrip("0"): 1 for line in lines for name in line.writes}
+    return sample("fused_elementwise", X=arrays, outputs=outputs, steps=[str(line) for line in lines])
