@@ -17,7 +17,7 @@ from minigraph.gradient_path import operators_between, warn_of_stopped_loops
 from minigraph.gradient_rules import BlockGrad, FusedGrad, FusedRecipe, GradContext, GradName, OpSpec, Twice
 from minigraph.ir import Block, Operator, Parameter, Role, Variable, infer_outputs
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, definition_of
-from minigraph.overwriting import Overwriting
+from minigraph.overwriting import Overwriting, separate_types
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.second_order import has_rule, rewrite
 from minigraph.sub_block_gradients import differentiate_call
@@ -169,6 +169,8 @@ class BackwardPass:
         has_chain = any(op.type == "sqrt" and op.role & Role.CLIP for op in path)
         if not gradient_ops and not has_chain:
             return path
+        if self._overwriting.names:
+            separate_types(self.block)
         rewrite(gradient_ops)
         if has_chain:
             FuseGlobalNorm().apply(self.program)
@@ -249,7 +251,7 @@ class BackwardPass:
     def _plan(self, specs: Sequence[OpSpec], op: Operator) -> None:
         for name in self._overwritten_by(op):
             self._parts[name] = []  # used up; what is found from here on belongs to the value before
-        self._seeds.difference_update(self._overwriting.names.intersection(op.output_arg_names))
+        self._seeds.difference_update(self._overwriting.ended_by(op))
         for spec in specs:
             self._plan_spec(spec, op)
 
@@ -285,9 +287,8 @@ class BackwardPass:
 
     def _overwritten_by(self, op: Operator) -> list[str]:
         """Gradients (in the program's words) of the outputs of `op` that are not the variable's first value."""
-        names = self._overwriting.names
-        grads = (self._actual.get(name) for name in op.output_arg_names if name in names)
-        return [grad for grad in grads if grad is not None]
+        ended = self._overwriting.ended_by(op)
+        return [grad for name in op.output_arg_names if name in ended and (grad := self._actual.get(name)) is not None]
 
     def _leave(self, op: Operator, is_on_path: bool) -> None:
         """Before `op` its outputs have another value or none: their gradients are those of that value."""
@@ -486,8 +487,10 @@ class BackwardPass:
     # Results
 
     def gradient_of(self, var: Variable) -> Variable | None:
-        actual = self._actual.get(var.name)
-        return self.target.vars[actual] if actual in self._ready or actual in self._left else None
+        """The gradient by the first value that has one; of what comes from outside, by the value that it comes with."""
+        actual = self._actual.get(var.name, "")
+        is_there = actual in self._ready or (actual in self._left and not (var.persistable or var.is_data))
+        return self.target.vars[actual] if is_there else None
 
     def params_grads(self, params: Sequence[Parameter]) -> ParamsGrads:
         pairs = [(param, grad) for param in params if (grad := self.gradient_of(param)) is not None]

@@ -123,8 +123,8 @@ class FusedGrad(OperatorRule):
         The gradient rule of the gradient operator itself, where one is easier to say than ordinary operators that
         compute the same (`minigraph.second_order`).
     linear : bool or mapping
-        The operator is linear in the slots `to`: the gradient of its gradient is the operator itself. A mapping holds
-        the attributes that make it so.
+        The operator is linear in the slots `to`: of these its gradient needs the types only, and without `grad` the
+        gradient of its gradient is the operator itself. A mapping holds the attributes that make it so.
     check : callable, optional
         Takes the operator and raises an `OpError` if its attributes do not go with a gradient.
     """
@@ -146,6 +146,10 @@ class FusedGrad(OperatorRule):
         self.grad, self.linear, self.check = grad, linear, check
         self.recipe = FusedRecipe(type, (), (), (), False)
         """Filled in by `define`."""
+
+    def needs_value(self, slot: str) -> bool:
+        """Whether the gradient depends on more than the type of what is in a slot."""
+        return self.linear is not True or slot not in self.to
 
     def _complete(self, forward: OpDef) -> None:
         """Fill in the defaults from the operator that the rule belongs to."""
@@ -192,7 +196,7 @@ class FusedGrad(OperatorRule):
             outputs=tuple(Slot(name + GRAD_SUFFIX, slots[name].duplicable, dispensable=True) for name in self.to),
             attrs=forward.attrs,
             infer=self.infer or infer,
-            grad=self._forward_again if self.linear is not False else self.grad,
+            grad=self._forward_again if self.linear is not False and self.grad is None else self.grad,
             backend_attrs=forward.backend_attrs,
             doc=f"Gradient of `{forward.type}`.",
             forward=forward.type,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from minigraph.errors import (
@@ -121,6 +122,47 @@ def _in_common(op: Operator, var: Variable, declared: TensorType, written: Tenso
         return declared
     shape = (a if a == b else -1 for a, b in zip(declared.shape, written.shape, strict=True))
     return declared.with_shape(shape).held_as(declared.kind)
+
+
+def types_in_order(block: Block) -> Iterator[tuple[Operator, dict[str, TensorType]]]:
+    """Each operator with the types that it writes where those are not the types that its variables are declared with.
+
+    A variable is declared with the type of the value that it has in the end; before, it may have others.
+
+    Raises
+    ------
+    MinigraphError
+        If an operator does not accept what it reads.
+    """
+    current: dict[str, TensorType] = {}
+    for op in block.ops:
+        if SUB_BLOCK in op.attrs:
+            yield op, {}
+            continue
+        inputs = {slot: [_type_in(block, name, current) for name in names] for slot, names in op.inputs.items()}
+        try:
+            inferred = op.definition.infer_types(inputs, op.attrs)
+        except MinigraphError as error:
+            raise explain(error, op, block) from error
+        written: dict[str, TensorType] = {}
+        for slot, names in op.outputs.items():
+            if len(names) != len(inferred[slot]):
+                message = f"{slot} has {len(names)} variables for {len(inferred[slot])}"
+                raise explain(OpError(message), op, block)
+            for name, tensor_type in zip(names, inferred[slot], strict=True):
+                current.pop(name, None)
+                declared = _type_in(block, name, current)
+                if name != EMPTY and (declared is None or not declared.fits(tensor_type)):
+                    written[name] = tensor_type
+        current.update(written)
+        yield op, written
+
+
+def _type_in(block: Block, name: str, current: Mapping[str, TensorType]) -> TensorType | None:
+    if name in current:
+        return current[name]
+    var = block.find_var(name) if name != EMPTY else None
+    return None if var is None else var.tensor_type
 
 
 def explain(error: MinigraphError, op: Operator, block: Block) -> MinigraphError:

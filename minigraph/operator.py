@@ -211,12 +211,12 @@ class Operator:
 
     def replace_input(self, old: Variable | str, new: Variable | str) -> None:
         """Read `new` wherever this operator reads `old`."""
-        self.inputs = _replaced(self.inputs, name_of(old), name_of(new))
+        self.inputs = renamed(self.inputs, {name_of(old): name_of(new)})
         self._changed()
 
     def replace_output(self, old: Variable | str, new: Variable | str) -> None:
         """Write `new` wherever this operator writes `old`."""
-        self.outputs = _replaced(self.outputs, name_of(old), name_of(new))
+        self.outputs = renamed(self.outputs, {name_of(old): name_of(new)})
         self._changed()
 
     # Fluid's spellings
@@ -279,5 +279,6 @@ _FIELD_ATTRS = {
 }
 
 
-def _replaced(slots: dict[str, tuple[str, ...]], old: str, new: str) -> dict[str, tuple[str, ...]]:
-    return {slot: tuple(new if name == old else name for name in names) for slot, names in slots.items()}
+def renamed(slots: dict[str, tuple[str, ...]], names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Slots that hold `names[name]` in the place of each name there."""
+    return {slot: tuple([names.get(name, name) for name in given]) for slot, given in slots.items()}

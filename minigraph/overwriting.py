@@ -6,18 +6,59 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from minigraph import unique_name
-from minigraph.errors import ProgramError
-from minigraph.gradient_rules import GradName, OpSpec, source_slot
-from minigraph.ir import Block, Operator
+from minigraph.gradient_rules import FusedGrad, GradName, OpSpec, source_slot
+from minigraph.inference import types_in_order
+from minigraph.ir import Block, Operator, Role, Variable
 from minigraph.opdef import SUB_BLOCK
-from minigraph.sub_blocks import is_count, is_counter, outer_names
+from minigraph.operator import renamed
+from minigraph.sub_blocks import is_count, is_counter, outer_names, rename_in
+from minigraph.types import TensorType
+
+_SUFFIX = "@KEPT"
+
+
+def is_copy(op: Operator) -> bool:
+    """Whether `Overwriting` has inserted an operator, to keep a value."""
+    return op.type == "assign" and op.outputs["Out"][0].startswith(op.inputs["X"][0] + _SUFFIX)
+
+
+def separate_types(block: Block) -> None:
+    """Write values that are not of their variable's type to variables of their own.
+
+    ``reshape(inplace=True)`` leads to such values. What is appended later would take them for what the variable is now.
+    """
+    current: dict[str, str] = {}
+    for op, types in list(types_in_order(block)):
+        if SUB_BLOCK in op.attrs:
+            rename_in(op, current)
+            continue
+        op.inputs = renamed(op.inputs, current)
+        for name in op.output_arg_names:
+            current.pop(name, None)
+        for name, tensor_type in types.items():
+            var = _twin(block, name, "@BEFORE", tensor_type)
+            current[name] = var.name
+        op.outputs = renamed(op.outputs, current)
+    block.program.version += 1
+
+
+def _twin(block: Block, name: str, suffix: str, tensor_type: TensorType) -> Variable:
+    """A new variable for another value of the variable `name`."""
+    var = block.find_var(name)
+    assert var is not None
+    return block.create_var(
+        name=unique_name.generate(name + suffix),
+        shape=tensor_type.shape,
+        dtype=tensor_type.dtype,
+        type=var.kind,
+        stop_gradient=var.stop_gradient,
+    )
 
 
 class Overwriting:
-    """Which temporaries get a second value, and where they are written.
+    """Which variables get a second value, and where they are written.
 
-    Of a persistable variable there is one gradient, that with respect to whatever value an operator has read. In a
-    sub-block the variables outside of it have a value before; a gradient finds them as they were then, counters as
+    In a sub-block the variables outside of it have a value before; a gradient finds them as they were then, counters as
     they are afterwards, like the sub-block's own variables.
     """
 
@@ -27,18 +68,22 @@ class Overwriting:
         self.restored: set[tuple[Operator, str]] = set()
         """Writes that the gradients undo before those of earlier operators are computed."""
         self.before: set[str] = set()
-        self._kept: dict[tuple[str, Operator, bool], str] = {}
-        seen: set[str] = set()
+        self._kept: dict[tuple[str, Operator | None], str] = {}
+        statistics: set[str] = set()  # an operator that updates one in place does not need its gradient
         if block.idx:
             seen, written = map(set, outer_names(block))
             self.before = {name for name in written if not is_counter(block, name)}
             self.restored = {(op, op.outputs["Out"][0]) for op in block.ops if is_count(op, block)}
+        else:
+            given = [var for var in block.vars.values() if var.persistable or var.is_data]
+            seen = {var.name for var in given if not var.stop_gradient}
+            statistics = {var.name for var in given if var.stop_gradient}
         for op in block.ops:
-            seen.update(op.input_arg_names)
-            results = op.output_arg_names
-            if not seen.isdisjoint(results):
-                found = {name: block.find_var(name) for name in results if name in seen}
-                self.names.update(name for name, var in found.items() if var is None or not var.persistable)
+            read, results = op.input_arg_names, self._results(op)
+            in_place = set(read).intersection(results) - statistics
+            if in_place or not seen.isdisjoint(results):
+                self.names.update(in_place, seen.intersection(results))
+            seen.update(read)
             seen.update(results)
 
     @cached_property
@@ -51,73 +96,94 @@ class Overwriting:
         """The operators that write each variable, in order."""
         writers: dict[str, list[Operator]] = {}
         for op in self.position:
-            for name in op.output_arg_names:
+            for name in self._results(op):
                 writers.setdefault(name, []).append(op)
         return writers
 
-    def checked(self, spec: OpSpec, op: Operator) -> OpSpec:
-        """`spec`, a gradient of `op`, reading copies of the values that it needs and that loops overwrite.
+    def ended_by(self, op: Operator) -> set[str]:
+        """The variables that have another value, or none, before `op`."""
+        return self.names.intersection(self._results(op))
 
-        Raises
-        ------
-        ProgramError
-            If another operator overwrites a value.
+    @staticmethod
+    def _results(op: Operator) -> list[str]:
+        """What an operator writes; the updates of an optimizer do not count.
+
+        As in fluid there is one gradient of a parameter, whatever updates it between the losses of a program, and
+        gradients read what is there when they are computed.
         """
+        is_update = op.role & Role.OPTIMIZE or "ParamOut" in op.outputs
+        return [] if is_update else op.output_arg_names
+
+    def checked(self, spec: OpSpec, op: Operator) -> OpSpec:
+        """`spec`, a gradient of `op`, reading copies of the values that it needs and that are overwritten."""
         if not self.names:
             return spec
-        inputs = {}
+        rule, inputs = op.definition.grad, {}
         for slot, names in spec.inputs.items():
             source = source_slot(slot, op.definition)
             read, is_result = op.inputs.get(source, ()), source in op.definition.output_slots
+            needs_value = not isinstance(rule, FusedGrad) or rule.needs_value(slot)
             inputs[slot] = [
-                name if isinstance(name, GradName) else self.kept(name, op, read, is_result) for name in names
+                name if isinstance(name, GradName) else self.kept(name, op, read, is_result, needs_value)
+                for name in names
             ]
         return spec._replace(inputs=inputs)
 
-    def kept(self, name: str, op: Operator, read: Sequence[str] = (), is_result: bool = False) -> str:
+    def kept(
+        self, name: str, op: Operator, read: Sequence[str] = (), is_result: bool = False, needs_value: bool = True
+    ) -> str:
         """A variable that still has the value of `name` that `op` has read, or as `is_result` written.
 
-        Where the value is lost to a loop, or in one, an operator is inserted that copies it.
+        Where the value is lost an operator is inserted that copies it. Without `needs_value` the type is enough.
         """
-        lost_to = self._lost_to(name, op, read, is_result) if name in self.names else None
-        if lost_to is None:
+        if name not in self.names or not self._is_lost(name, op, read, is_result):
             return name
-        if not self.block.idx and SUB_BLOCK not in lost_to.attrs:
-            raise ProgramError(
-                f"the gradient of {op.type} needs the value of {name} that {lost_to.type} overwrites",
-                details=[f"{op.type} was made at {op.site}"],
-                site=lost_to.site,
-                hint=f"Let {lost_to.type} write to a variable of its own.",
-            )
-        key = name, op, is_result
-        if key not in self._kept:
-            self._kept[key] = self._copy(name, op, is_result)
-        return self._kept[key]
+        writer = op if is_result else self._last_writer(name, op)
+        if not needs_value and self._type(name, writer) == self._declared(name):
+            return name
+        if (name, writer) not in self._kept:
+            self._kept[name, writer] = self._copy(name, op, writer, is_result)
+        return self._kept[name, writer]
 
-    def _lost_to(self, name: str, op: Operator, read: Sequence[str], is_result: bool) -> Operator | None:
+    def _last_writer(self, name: str, op: Operator) -> Operator | None:
+        """The operator that has written what `op` finds in a variable."""
         at = self.position[op]
-        for writer in reversed(self.writers[name]):
+        return next((each for each in reversed(self.writers[name]) if self.position[each] < at), None)
+
+    def _declared(self, name: str) -> TensorType:
+        var = self.block.find_var(name)
+        assert var is not None and var.tensor_type is not None
+        return var.tensor_type
+
+    def _type(self, name: str, writer: Operator | None) -> TensorType:
+        """The type of a value, which is that of its variable unless something of another shape is written there."""
+        return self._declared(name) if writer is None else self._types.get((name, writer), self._declared(name))
+
+    @cached_property
+    def _types(self) -> dict[tuple[str, Operator], TensorType]:
+        """The types of values by variable and writer, as far as they are not those of the variables."""
+        found: dict[tuple[str, Operator], TensorType] = {}
+        for op, types in types_in_order(self.block):
+            found.update({(name, op): tensor_type for name, tensor_type in types.items() if name in self.names})
+        return found
+
+    def _is_lost(self, name: str, op: Operator, read: Sequence[str], is_result: bool) -> bool:
+        at = self.position[op]
+        for writer in self.writers[name]:
             if name in self.before:
                 is_lost = self.position[writer] < at or (writer is op and is_result)
             else:
                 is_later = self.position[writer] > at or (writer is op and name in read and not is_result)
                 is_lost = is_later and (writer, name) not in self.restored
             if is_lost:
-                return writer
-        return None
+                return True
+        return False
 
-    def _copy(self, name: str, op: Operator, is_result: bool) -> str:
-        var = self.block.find_var(name)
-        assert var is not None and var.tensor_type is not None
-        shape, dtype = var.tensor_type.shape, var.tensor_type.dtype
-        copy = self.block.create_var(
-            name=unique_name.generate(f"{name}@KEPT"),
-            shape=shape,
-            dtype=dtype,
-            type=var.kind,
-            stop_gradient=var.stop_gradient,
-        )
+    def _copy(self, name: str, op: Operator, writer: Operator | None, is_result: bool) -> str:
+        tensor_type = self._type(name, writer)
+        copy = _twin(self.block, name, _SUFFIX, tensor_type)
         with self.block.inserting_before(op._next if is_result else op, role=op.role):
             made = self.block.append_op("assign", {"X": name}, {"Out": copy})
         made.site = op.site
+        copy.tensor_type = tensor_type
         return copy.name

@@ -172,29 +172,31 @@ def rename(block: Block, names: Mapping[str, str]) -> None:
         var.name = names[old]
         block.vars[var.name] = var
     for op in block.ops:
-        inside = op.sub_block
-        if inside is not None:
-            entries = {*op.inputs.get("inputs", ()), *op.outputs.get("outputs", ())}
-            used = {*op.input_arg_names, *op.output_arg_names}
-            seen = {
-                old: new for old, new in names.items() if old in used and (old in entries or old not in inside.vars)
-            }  # fmt: skip
-            if inside.forward_block is not None:
-                seen |= {
-                    old + GRAD_SUFFIX: new + GRAD_SUFFIX
-                    for old, new in seen.items()
-                    if old + GRAD_SUFFIX in inside.vars
-                }
-                if "original_output_grad" in op.attrs:
-                    found = [seen.get(name, name) for name in op.attr("original_output_grad")]
-                    op.set_attr("original_output_grad", found)
-            if seen:
-                rename(inside, seen)
-        op.inputs, op.outputs = (
-            {slot: tuple([names.get(name, name) for name in given]) for slot, given in slots.items()}
-            for slots in (op.inputs, op.outputs)
-        )
+        rename_in(op, names)
     block.program.version += 1
+
+
+def rename_in(op: Operator, names: Mapping[str, str]) -> None:
+    """Let an operator, and the block that it runs, use variables of other names."""
+    from minigraph.operator import renamed
+
+    inside = op.sub_block
+    if inside is not None:
+        entries = {*op.inputs.get("inputs", ()), *op.outputs.get("outputs", ())}
+        used = {*op.input_arg_names, *op.output_arg_names}
+        seen = {
+            old: new for old, new in names.items() if old in used and (old in entries or old not in inside.vars)
+        }  # fmt: skip
+        if inside.forward_block is not None:
+            seen |= {
+                old + GRAD_SUFFIX: new + GRAD_SUFFIX for old, new in seen.items() if old + GRAD_SUFFIX in inside.vars
+            }
+            if "original_output_grad" in op.attrs:
+                found = [seen.get(name, name) for name in op.attr("original_output_grad")]
+                op.set_attr("original_output_grad", found)
+        if seen:
+            rename(inside, seen)
+    op.inputs, op.outputs = renamed(op.inputs, names), renamed(op.outputs, names)
 
 
 def drop_unused_blocks(program: Program) -> None:

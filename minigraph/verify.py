@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from minigraph.control_flow import call_of
 from minigraph.errors import MinigraphError, VerifyError
-from minigraph.ir import Block, Operator, Program, VarKind, explain
-from minigraph.opdef import EMPTY, SUB_BLOCK
+from minigraph.inference import types_in_order
+from minigraph.ir import Block, Operator, Program, VarKind
+from minigraph.opdef import SUB_BLOCK
 from minigraph.order import check_clip_order
 from minigraph.sub_blocks import outer_names, slot_names
-from minigraph.types import TensorType
 
 
 def verify(program: Program) -> None:
@@ -36,9 +36,9 @@ def verify(program: Program) -> None:
                 _check_read(op, block, name, written, written_somewhere)
             if SUB_BLOCK in op.attrs:
                 _check_call(op)
-            else:
-                _check_types(op, block)
+            _check_results(op, block)
             written.update(op.output_arg_names)
+        _check_types(block)
         check_clip_order(block)
 
 
@@ -123,27 +123,25 @@ def _check_read(op: Operator, block: Block, name: str, written: set[str], writte
         raise VerifyError(f"{op.type} reads {name}, whose type is unknown", site=op.site)
 
 
-def _check_types(op: Operator, block: Block) -> None:
-    inputs: dict[str, list[TensorType | None]] = {}
-    for slot, names in op.inputs.items():
-        found = [block.find_var(name) if name != EMPTY else None for name in names]
-        inputs[slot] = [var.tensor_type if var is not None else None for var in found]
+def _check_results(op: Operator, block: Block) -> None:
+    for name in slot_names(op.outputs):
+        if block.find_var(name) is None:
+            raise VerifyError(f"{op.type} writes {name}, which does not exist", site=op.site)
+
+
+def _check_types(block: Block) -> None:
+    """A variable is declared with the type of the last value that it is given."""
+    last = {name: op for op in block.ops for name in op.output_arg_names}
     try:
-        inferred = op.definition.infer_types(inputs, op.attrs)
+        for op, others in types_in_order(block):
+            for name, found in others.items():
+                if last[name] is op:
+                    declared = block.find_var(name)
+                    known = declared.tensor_type if declared is not None else None
+                    raise VerifyError(
+                        f"{op.type}: {name} is declared {known or 'unknown'} but is {found}", site=op.site
+                    )
+    except VerifyError:
+        raise
     except MinigraphError as error:
-        problem = explain(error, op, block)
-        raise VerifyError(problem.message, details=problem.details, site=op.site, hint=problem.hint) from error
-    for slot, names in op.outputs.items():
-        if len(names) != len(inferred[slot]):
-            raise VerifyError(f"{op.type}: {slot} has {len(names)} variables for {len(inferred[slot])}", site=op.site)
-        for name, expected in zip(names, inferred[slot], strict=True):
-            if name == EMPTY:
-                continue
-            var = block.find_var(name)
-            if var is None:
-                raise VerifyError(f"{op.type} writes {name}, which does not exist", site=op.site)
-            declared = var.tensor_type
-            if declared is None or not declared.fits(expected):
-                raise VerifyError(
-                    f"{op.type}: {name} is declared {declared or 'unknown'} but is {expected}", site=op.site
-                )
+        raise VerifyError(error.message, details=error.details, site=error.site, hint=error.hint) from error

@@ -122,6 +122,12 @@ class _Kitchen:
         return layers.embedding(self.label, [CLASSES, COLUMNS], is_sparse, param_attr=attr, dtype=self.dtype)
 
 
+def over(y: Variable, type: str, **attrs: Any) -> Variable:
+    """`y`, which an operator has overwritten."""
+    y.block.append_op(type, {"X": y}, {"Out": y}, attrs)
+    return y
+
+
 StepFunction = Callable[[_Kitchen, Variable, Variable, float], Variable]
 _SMOOTH: dict[str, StepFunction] = {
     "linear": lambda k, x, y, c: k.linear(x),
@@ -187,8 +193,16 @@ _KINKED: dict[str, StepFunction] = {
         x, 0.3, seed=7, dropout_implementation="upscale_in_train" if c > 0 else "downgrade_in_infer"
     ),
 }
-STEPS: dict[str, StepFunction] = {**_SMOOTH, **_KINKED}
-SMOOTH_STEPS = tuple(_SMOOTH)
+_OVERWRITING: dict[str, StepFunction] = {
+    "assigned_over": lambda k, x, y, c: layers.assign(layers.tanh(x), y),
+    "times_assigned_over": lambda k, x, y, c: layers.assign(layers.elementwise_mul(layers.tanh(x), y), y),
+    "summed_over": lambda k, x, y, c: layers.sums([x, layers.tanh(y)], out=y),
+    "scaled_in_place": lambda k, x, y, c: over(y, "scale", scale=c),
+    "softmax_in_place": lambda k, x, y, c: over(y, "softmax"),
+    "sigmoid_in_place_and_before": lambda k, x, y, c: layers.square(layers.tanh(y)) + over(y, "sigmoid"),
+}
+STEPS: dict[str, StepFunction] = {**_SMOOTH, **_KINKED, **_OVERWRITING}
+SMOOTH_STEPS = (*_SMOOTH, *_OVERWRITING)
 """Kinds of step that are differentiable everywhere, so that they can be compared with central differences."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigraph.gradient_rules import Twice, fused
+from minigraph.gradient_rules import FusedGrad, Twice, fused
 from minigraph.opdef import op
 from minigraph.ops.tensor import require_integers
 from minigraph.types import TensorType, broadcast_shapes, product, require, require_number, require_same_dtype
@@ -24,13 +24,17 @@ def _binary(x: TensorType, y: TensorType, axis: int) -> TensorType:
     return x.with_shape(broadcast_shapes(x.shape, y.shape, axis))
 
 
-@op("elementwise_add", inputs="X Y", outputs="Out", grad=fused("X", "Y", grad=Twice()), backend_attrs=_ONEDNN)
+def _of_sum() -> FusedGrad:
+    return fused("X", "Y", grad=Twice(), linear=True)
+
+
+@op("elementwise_add", inputs="X Y", outputs="Out", grad=_of_sum(), backend_attrs=_ONEDNN)
 def elementwise_add(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """``Out = X + Y``."""
     return _binary(x, y, axis)
 
 
-@op("elementwise_sub", inputs="X Y", outputs="Out", grad=fused("X", "Y", grad=Twice()), backend_attrs=_ONEDNN)
+@op("elementwise_sub", inputs="X Y", outputs="Out", grad=_of_sum(), backend_attrs=_ONEDNN)
 def elementwise_sub(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """``Out = X - Y``."""
     return _binary(x, y, axis)

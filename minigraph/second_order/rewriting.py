@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ProgramError
-from minigraph.ir import Operator, Variable
+from minigraph.ir import Block, Operator, Variable
 from minigraph.opdef import EMPTY
+from minigraph.overwriting import Overwriting, is_copy
 from minigraph.types import DType, product
 
 Rule = Callable[["Rewriting"], Mapping[str, Any]]
@@ -48,17 +49,46 @@ def has_rule(op: Operator) -> bool:
 def rewrite(ops: Iterable[Operator]) -> None:
     """Put ordinary operators in the place of gradient operators that have a rule; they are in one block, in order."""
     ops = list(ops)
-    makers: dict[str, list[Operator]] = {}
-    block = ops[0].block if ops else None
-    for each in (block.forward_block, block) if block is not None else ():
-        for op in each.ops if each is not None else ():
-            for name in op.output_arg_names:
-                makers.setdefault(name, []).append(op)
+    if not ops:
+        return
+    block = ops[0].block
+    forward = Forward(block)
     for op in ops:
-        block = op.block
         with block.inserting_before(op, role=op.role):
-            Rewriting(op, makers).write(RULES[op.type])
+            Rewriting(op, forward).write(RULES[op.type])
         block.remove(op)
+
+
+class Forward:
+    """What gradient operators of one block were made from: operators of that block, or of the one it differentiates."""
+
+    def __init__(self, block: Block) -> None:
+        self._blocks = [block] if block.forward_block is None else [block.forward_block, block]
+        self._places: dict[Operator, int] = {}
+        self._writers: dict[str, list[Operator]] = {}
+        self._overwriting: dict[Block, Overwriting] = {}
+        for each in self._blocks:
+            for op in each.ops:
+                self._places[op] = len(self._places)
+                for name in op.output_arg_names:
+                    self._writers.setdefault(name, []).append(op)
+
+    def writers(self, name: str) -> Sequence[Operator]:
+        """The operators that write a variable, in order."""
+        return self._writers.get(name, ())
+
+    def maker(self, name: str, reader: Operator) -> Operator | None:
+        """The operator that computed the value of `name` that `reader` reads, itself or a copy of it."""
+        at = self._places[reader]
+        made = next((op for op in reversed(self.writers(name)) if self._places[op] < at), None)
+        return self.maker(made.inputs["X"][0], made) if made is not None and is_copy(made) else made
+
+    def input(self, maker: Operator, slot: str) -> str:
+        """A variable that has the value that `maker` has read in a slot of one variable."""
+        if maker.block not in self._overwriting:
+            self._overwriting[maker.block] = Overwriting(maker.block)
+        (name,) = maker.inputs[slot]
+        return self._overwriting[maker.block].kept(name, maker, (name,))
 
 
 class Rewriting:
@@ -68,9 +98,9 @@ class Rewriting:
     do not change.
     """
 
-    def __init__(self, op: Operator, makers: Mapping[str, Sequence[Operator]]) -> None:
+    def __init__(self, op: Operator, forward: Forward) -> None:
         self.op, self.block = op, op.block
-        self._makers = makers
+        self._forward = forward
 
     def write(self, rule: Rule) -> None:
         """Append what the rule says, and give the results the names of the operator's outputs."""
@@ -103,22 +133,22 @@ class Rewriting:
 
     def forward(self, slot: str, through: str) -> Variable:
         """An input of the forward operator that its gradient does not read, by way of an output that it does."""
-        return self.var(self.maker(through).inputs[slot][0])
+        return self.var(self._forward.input(self.maker(through), slot))
 
     def maker(self, through: str) -> Operator:
         """The forward operator, which wrote what is in the input slot `through`."""
-        makers = self.writers(self[through].name)
-        if not makers or makers[-1].type != self.op.definition.forward:
+        maker = self._forward.maker(self[through].name, self.op)
+        if maker is None or maker.type != self.op.definition.forward:
             raise ProgramError(
                 f"{self.op.type} cannot be differentiated: no {self.op.definition.forward} that wrote its {through}, "
                 f"{self[through].name}, is in the program",
                 site=self.op.site,
             )
-        return makers[-1]
+        return maker
 
     def writers(self, name: str) -> Sequence[Operator]:
         """The operators that write a variable, in the block that the operator's block differentiates and in its own."""
-        return self._makers.get(name, ())
+        return self._forward.writers(name)
 
     def wants(self, slot: str) -> bool:
         """Whether the gradient in this output slot is asked for."""
