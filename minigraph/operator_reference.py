@@ -102,7 +102,7 @@ def _gradient(definition: OpDef) -> str:
 
 
 def _second_gradient(rule: FusedGrad) -> str:
-    if rule.linear is not False:
+    if rule.linear is not False and rule.grad is None:
         return "linear, so that the gradient of that is the operator itself"
     if rule.type in second_order.RULES or rule.grad is not None:
         return "that has a gradient, too"
