@@ -240,6 +240,12 @@ def test_a_file_cut_anywhere_is_an_error(tmp_path):
             mnist.reader_creator(tmp_path / "images", tmp_path / "labels")
 
 
+def test_a_small_file_that_unpacks_to_more_than_images_do_is_an_error(tmp_path):
+    (tmp_path / "labels").write_bytes(gzip.compress(bytes(66 << 20), mtime=0))
+    with pytest.raises(DataError, match="unpacks to more than images do"):
+        mnist.reader_creator(tmp_path / "labels", tmp_path / "labels")
+
+
 def test_no_changed_byte_of_a_gzipped_file_changes_the_data_unnoticed(tmp_path):
     (tmp_path / "images").write_bytes(idx_images(PIXELS["train"]))
     for position in range(len(GOOD_LABELS)):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import io
 import math
 import os
 import threading
@@ -50,6 +51,7 @@ MD5 = {
 
 _TIMEOUT = 5.0  # seconds without an answer after which a mirror counts as out of reach
 _SIDE = 28
+_ALLOWANCE, _RATIO = 64 << 20, 16  # bytes that any gzip file may unpack to, and more for each of its own
 _BLOCK = 500  # images converted to float32 at a time: all at once would take four times the memory of the files
 
 
@@ -190,15 +192,24 @@ def _read_idx(path: Path, item_shape: tuple[int, ...]) -> NDArray[np.uint8]:
     return np.frombuffer(content, np.uint8, offset=header).reshape(count, *item_shape)
 
 
-def _unpacked(path: Path) -> bytes:
+def _unpacked(path: Path) -> bytes | bytearray:
     """What the file holds, unpacked if it is gzipped, whatever its name says."""
     content = path.read_bytes()
     if not content.startswith(b"\x1f\x8b"):
         return content
+    most = _ALLOWANCE + _RATIO * len(content)
+    unpacked = bytearray()
     try:
-        return gzip.decompress(content)
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            while len(unpacked) <= most and (piece := file.read(1 << 20)):
+                unpacked += piece
     except (EOFError, OSError, zlib.error) as error:
         raise _bad_file(path, "damaged gzip file", "an intact gzip file", f"{len(content)} bytes; {error}") from error
+    if len(unpacked) > most:
+        raise _bad_file(
+            path, "unpacks to more than images do", f"at most {most} bytes", f"more, packed in {len(content)} bytes"
+        )
+    return unpacked
 
 
 def _bad_file(path: Path, problem: str, expected: str, found: str) -> DataError:
