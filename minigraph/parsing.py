@@ -94,17 +94,15 @@ class _Reader:
         line.take()
         expected = 0 if self.block is None else self.block.idx + 1
         if line.take() != str(expected):
-            line.fail(
-                f"expected block {expected}, found block {line.tokens[line.at - 1]}", "Blocks are numbered in order."
-            )
+            line.fail(f"expected block {expected}, found block {line.peek(-1):.80}", "Blocks are numbered in order.")
         parent = -1
         if line.skip("parent"):
-            parent = int(line.take()) if line.peek().isdecimal() else expected
+            parent = line.integer(line.take()) if line.peek().isdecimal() else expected
             if not 0 <= parent < expected:
                 line.fail("the parent of a block must stand above it", f"Write `block {expected} parent 0`.")
         forward = -1
         if line.skip("forward"):
-            forward = int(line.take()) if line.peek().isdecimal() else expected
+            forward = line.integer(line.take()) if line.peek().isdecimal() else expected
             if not 0 < forward < expected:
                 line.fail("the block that this one is the gradient of must stand above it, and is not block 0")
         if expected == 0:

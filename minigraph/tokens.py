@@ -14,8 +14,11 @@ from minigraph.strategies import STRATEGIES
 from minigraph.text import PLAIN_NAME
 from minigraph.types import DType, TensorType
 
-_TOKEN = re.compile(rf"""{PLAIN_NAME}|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|<[^<>]*>|[\[\](){{}}=,:]|\#.*|\S""")
+_STRING = r"""(?:"[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*')"""
+# A string without an end is one token up to the end of the line, so that nothing is looked at twice.
+_TOKEN = re.compile(rf"""{PLAIN_NAME}|{_STRING}|["'].*|<[^<>]*>|[\[\](){{}}=,:]|\#.*|\S""")
 _is_word = re.compile(PLAIN_NAME).fullmatch
+_is_string = re.compile(_STRING).fullmatch
 _is_int = re.compile(r"[+-]?[0-9]+").fullmatch
 _is_float = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf|nan)").fullmatch
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
@@ -23,6 +26,9 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "/"
 _CONSTANTS = {"True": True, "False": False, "None": None}
 _DTYPES = {str(dtype): dtype for dtype in DType}
 _MARKS = frozenset("[](){}=,:")
+_DEEPEST = 64
+_MOST_DIGITS = 400
+_LARGEST_DIMENSION = (1 << 63) - 1
 
 
 class Line:
@@ -35,6 +41,7 @@ class Line:
         """The token to be read next."""
         self.places: dict[str, int] = {}
         """Where the value of each assignment read last starts."""
+        self.depth = 0
         self.tokens = _TOKEN.findall(source)
         if self.tokens and self.tokens[-1][0] == "#":
             self.tokens.pop()
@@ -69,6 +76,9 @@ class Line:
     def many(self, read: Callable[[], Any], end: str) -> list[Any]:
         """What `read` gives, separated by commas, up to the mark `end`; a comma may stand in front of it."""
         found: list[Any] = []
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            self.fail(f"values are nested more than {_DEEPEST} levels deep")
         while not self.skip(end):
             if found:
                 if not self.skip(","):
@@ -76,6 +86,7 @@ class Line:
                 if self.skip(end):
                     break
             found.append(read())
+        self.depth -= 1
         return found
 
     # Errors
@@ -96,13 +107,13 @@ class Line:
 
     def fail_expected(self, what: str, hint: str = "") -> NoReturn:
         token = self.peek()
-        if token in ("'", '"'):
+        if token[:1] in ("'", '"') and not _is_string(token):
             self.fail(
                 "this string has no end", "Close it on the same line; a line break in it is written \\n.", self.at
             )
         if token == "<" or (token and token not in _MARKS and not self._is_sound(token)):
-            self.fail(f"unexpected character {token!r}", "Put a name that has it in double quotes.", self.at)
-        found = f"found {token!r}" if token else "the line ends"
+            self.fail(f"unexpected character {token!r:.80}", "Put a name that has it in double quotes.", self.at)
+        found = f"found {token!r:.80}" if token else "the line ends"
         self.fail(f"expected {what}, {found}", hint, self.at)
 
     @staticmethod
@@ -120,7 +131,7 @@ class Line:
 
     def is_name(self, ahead: int = 0) -> bool:
         token = self.peek(ahead)
-        return bool(_is_word(token)) or (len(token) > 1 and token[0] in "'\"")
+        return bool(_is_word(token) or _is_string(token))
 
     def names(self, what: str = "a variable") -> list[str]:
         """One name, or several in brackets."""
@@ -136,7 +147,7 @@ class Line:
         try:
             return _ESCAPE.sub(character, token[1:-1])
         except (KeyError, ValueError, OverflowError):
-            self.fail(f"the string {token} has an unknown escape", "A backslash is written \\\\.")
+            self.fail(f"the string {token:.80} has an unknown escape", "A backslash is written \\\\.")
 
     def value(self) -> Any:
         """A value in the notation of Python, an element type (its number), or an object such as a clip."""
@@ -164,19 +175,24 @@ class Line:
         if word in _CONSTANTS:
             return _CONSTANTS[word]
         if _is_int(word):
-            return int(word)
+            return self.integer(word)
         if _is_float(word):
             number = float(word)
             return math.nan if math.isnan(number) else number  # one NaN, so that structures compare equal
         if word in _DTYPES:
             return int(_DTYPES[word])
-        self.fail(f"{word} is no value", suggest(word, [*_CONSTANTS, *_DTYPES]) or "A string is written in quotes.")
+        self.fail(f"{word:.80} is no value", suggest(word, [*_CONSTANTS, *_DTYPES]) or "A string is written in quotes.")
+
+    def integer(self, token: str) -> int:
+        if len(token) > _MOST_DIGITS:
+            self.fail(f"a number of {len(token)} digits is too long", f"Numbers have at most {_MOST_DIGITS}.")
+        return int(token)
 
     def _item(self) -> tuple[Any, Any]:
         key = self.value()
         self.expect(":")
         if not isinstance(key, str | int | float):
-            self.fail(f"{key!r} cannot be a key")
+            self.fail(f"{key!r:.80} cannot be a key")
         return key, self.value()
 
     def _strategy(self) -> Any:
@@ -184,7 +200,7 @@ class Line:
         start = self.at
         name = self.name()
         if name not in STRATEGIES:
-            self.fail(f"there is no {name} that text can hold", suggest(name, STRATEGIES), start)
+            self.fail(f"there is no {name:.80} that text can hold", suggest(name, STRATEGIES), start)
         cls = STRATEGIES[name]
         self.expect("(")
         known = [field.name for field in dataclasses.fields(cls) if field.init]
@@ -213,7 +229,7 @@ class Line:
 
     def check_known(self, name: str, known: Iterable[str], message: str) -> None:
         if name not in known:
-            self.fail(f"{message} {name!r}", suggest(name, known) or f"It has {', '.join(known) or 'none'}.")
+            self.fail(f"{message} {name!r:.80}", suggest(name, known) or f"It has {', '.join(known) or 'none'}.")
 
     def fields(self, defaults: dict[str, Any], message: str) -> dict[str, Any]:
         """The values that stand in braces, if any, and `defaults` for the others."""
@@ -225,7 +241,7 @@ class Line:
             if isinstance(default, VarKind):
                 given[name] = value = self._kind(value)
             if default is not None and type(value) is not type(default):
-                self.fail(f"{name} must be {type(default).__name__}, not {value!r}", at=self.places[name])
+                self.fail(f"{name} must be {type(default).__name__}, not {value!r:.80}", at=self.places[name])
         return {**defaults, **given}
 
     def _kind(self, value: Any) -> VarKind:
@@ -233,7 +249,7 @@ class Line:
             if kind.value == value:
                 return kind
         known = " or ".join(repr(kind.value) for kind in VarKind)
-        self.fail(f"kind must be {known}, not {value!r}", at=self.places["kind"])
+        self.fail(f"kind must be {known}, not {value!r:.80}", at=self.places["kind"])
 
     # Types and roles
 
@@ -249,9 +265,9 @@ class Line:
 
     def _dimension(self) -> int:
         token = self.take()
-        if not _is_int(token) or int(token) < -1:
-            self.fail(f"a dimension must be at least 0, or -1 for unknown, not {token}")
-        return int(token)
+        if not _is_int(token) or not -1 <= (size := self.integer(token)) <= _LARGEST_DIMENSION:
+            self.fail(f"a dimension must be at least 0, or -1 for unknown, not {token:.80}", "It is below 2**63.")
+        return size
 
     def role(self, value: Any) -> Role:
         """The role that ``'forward|loss'`` or a number means."""
@@ -262,6 +278,6 @@ class Line:
             known = [name.lower() for name in Role.__members__]
             if word not in known:
                 hint = suggest(word, known) or f"Use {', '.join(known)}, joined by |."
-                self.fail(f"{word!r} is no role", hint, self.places["role"])
+                self.fail(f"{word!r:.80} is no role", hint, self.places["role"])
             role |= Role[word.upper()]
         return role

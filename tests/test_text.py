@@ -339,6 +339,7 @@ START = "block 0\n  param w: float32[4]\n  data x: float32[-1, 4]\n"
         (START + "w = relu(X=x) {namescope=3}", "namescope must be a string", ""),
         (START + "w = relu(X=xx)", "xx is not declared", "Did you mean x?"),
         (START + "result = relu(X=x)", "result is not declared", "Declare it where it is first written"),
+        (START + f"var v: float32[{2**63}]", "a dimension must be at least 0", "below 2**63"),
     ],
 )  # fmt: skip
 def test_what_is_no_program_is_refused(text, message, hint):
@@ -348,6 +349,25 @@ def test_what_is_no_program_is_refused(text, message, hint):
     assert message in caught.value.message
     assert hint in caught.value.hint
     assert caught.value.details[0] == text.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "text, message, hint",
+    [
+        (START + f"var v: float32[{'9' * 5000}]", "a number of 5000 digits is too long", "at most 400"),
+        (START + f"w = scale(X=x) {{scale={'9' * 5000}}}", "a number of 5000 digits is too long", "at most 400"),
+        (START + f"w = assign_value() {{shape={'[' * 500}", "values are nested more than 64 levels deep", ""),
+        (START + f"w = assign_value() {{shape={'{1: (' * 500}", "values are nested more than 64 levels deep", ""),
+        (START + "w = relu(X=" + '"' + '\\"' * 300_000, "this string has no end", "Close it on the same line"),
+    ],
+    ids=["dimension", "number", "lists", "dictionaries", "marks"],
+)
+def test_text_without_measure_is_refused_at_once(text, message, hint):
+    with pytest.raises(ParseError) as caught:
+        parse(text)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert len(str(caught.value)) < 1000
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
