@@ -1,8 +1,8 @@
 """Dictionaries of arrays in Python's pickle format, in which Paddle keeps its ``.pdparams`` and ``.pdopt`` files.
 
 Reading never runs anything that a file names. A pickle is a small program for a stack machine that may import and call;
-here every name it may import stands for an object of this module, which only notes what an array is made of. What comes
-out is arrays, numbers, strings and plain containers of them.
+here the machine knows only the operations and names that arrays and plain containers need, and does no more work than
+the length of a pickle allows for. What comes out is arrays, numbers, strings and plain containers of them.
 
 References
 ----------
@@ -11,20 +11,24 @@ Python documentation, *pickle: Restricting Globals*.
 
 from __future__ import annotations
 
-import io
 import pickle
 import pickletools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from minigraph.errors import DataError, MinigraphError, WrongTypeError, caller_site
+from minigraph.io.tensors import shaped_as
 from minigraph.types import as_dtype
 
 _PLAIN = (str, bytes, bool, int, float, type(None))
 _DEEPEST = 64
-_MEMO_CODES = {"PUT", "BINPUT", "LONG_BINPUT"}
+_ALLOWANCE, _GROWTH = 1 << 18, 4
+"""Elements that any pickle may stand for, and more for each of its bytes, where several share them."""
+_BYTES = 16
+"""Bytes of arrays that count as one element."""
+
 _OLD_MODULE, _NEW_MODULE = b"cnumpy.core.multiarray\n", b"cnumpy._core.multiarray\n"
 
 
@@ -92,39 +96,22 @@ def load(data: bytes, source: str) -> Any:
     Raises
     ------
     DataError
-        If the pickle is damaged, or imports anything but what arrays and plain containers need.
+        If the pickle is damaged, imports anything but what arrays and plain containers need, nests them deeper than 64
+        levels, or stands for far more than it holds, as by one list that is in many others.
     """
     try:
-        _check_opcodes(data)
-        found = _Unpickler(io.BytesIO(data), encoding="latin1").load()
-        return _plain(found, 0)
+        machine = _Machine(data)
+        return machine.plain(machine.run(), 0)[0]
     except MinigraphError as error:
         raise DataError(f"{source}: {error.message}", site=caller_site(), hint=error.hint) from None
     except Exception as error:  # what the machine meets in a damaged file depends on where it is damaged
-        raise DataError(f"{source} is damaged or no pickle: {error}", site=caller_site()) from None
+        raise DataError(f"{source} is damaged or no pickle: {error!s:.200}", site=caller_site()) from None
 
 
-def _check_opcodes(data: bytes) -> None:
-    """Refuse memo numbers far beyond what a pickle of this length has: the machine would reserve memory for them."""
-    count = 0
-    for count, (opcode, arg, _) in enumerate(pickletools.genops(data)):
-        if opcode.name in _MEMO_CODES and isinstance(arg, int) and arg > count:
-            raise DataError(f"is damaged or no pickle: memo number {arg}")
+class _Name(NamedTuple):
+    """An object that the pickle imports: called, it can only do what the method of `_Machine` does."""
 
-
-class _Stand:
-    """What a pickle gets for a name that it imports: called or not, it can only do what `call` does."""
-
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        self._call = call
-
-    def __call__(self, *args: Any) -> Any:
-        return self._call(*args)
-
-    def __setstate__(self, state: Any) -> None:
-        raise DataError("is damaged or no pickle: it sets the state of a function")
+    call: Callable[..., Any]
 
 
 class _DType:
@@ -132,103 +119,280 @@ class _DType:
 
     __slots__ = ("order", "text")
 
-    def __init__(self, text: Any, *_flags: Any) -> None:
+    def __init__(self, text: Any) -> None:
         self.text = text
         self.order: Any = "="
 
-    def __setstate__(self, state: Any) -> None:
-        self.order = state[1]
+    def set_state(self, state: tuple[Any, ...]) -> None:
+        version, self.order, *parts = state
+        if version not in range(5) or any(part is not None for part in parts[:3]):
+            raise DataError("is damaged: an array has records as elements, or NumPy is newer than this reader")
 
     def dtype(self) -> np.dtype[Any]:
-        if not isinstance(self.text, str) or self.order not in ("<", ">", "=", "|"):
+        if not isinstance(self.text, str) or len(self.text) > 8 or self.order not in ("<", ">", "=", "|"):
             raise DataError("is damaged: an array has no element type")
         # Only numbers: as_dtype refuses objects, records and text.
         return as_dtype(np.dtype(self.text)).numpy.newbyteorder(self.order)
 
 
 class _Array:
-    """An array under construction."""
+    """An array under construction, or with `is_number` a NumPy number."""
 
-    __slots__ = ("dtype", "elements", "in_fortran_order", "shape")
+    __slots__ = ("dtype", "elements", "in_fortran_order", "is_number", "shape")
 
-    def __init__(self, *_args: Any) -> None:
-        self.elements: Any = None
+    def __init__(self, dtype: Any = None, elements: Any = None, is_number: bool = False) -> None:
+        self.shape: Any = ()
+        self.dtype, self.elements, self.in_fortran_order, self.is_number = dtype, elements, False, is_number
 
-    def __setstate__(self, state: Any) -> None:
-        self.shape, self.dtype, self.in_fortran_order, self.elements = state[-4:]
+    def set_state(self, state: tuple[Any, ...]) -> None:
+        version, self.shape, self.dtype, self.in_fortran_order, self.elements = (
+            state if len(state) == 5 else (1, *state)
+        )
+        if version != 1:
+            raise DataError(f"is damaged: an array of version {version!r:.40}, only 1 is known")
 
     def array(self) -> np.ndarray[Any, Any]:
-        if not isinstance(self.elements, bytes) or not isinstance(self.dtype, _DType):
+        elements = self.elements
+        if isinstance(elements, str):  # as Python 2 has it
+            elements = elements.encode("latin1")
+        if not isinstance(elements, bytes) or not isinstance(self.dtype, _DType):
             raise DataError("is damaged: an array has no elements, or they are no numbers")
-        flat = np.frombuffer(self.elements, self.dtype.dtype())
-        shaped = flat.reshape(self.shape, order="F" if self.in_fortran_order else "C")
+        flat = np.frombuffer(elements, self.dtype.dtype())
+        shaped = shaped_as(flat, self.shape, "F" if self.in_fortran_order else "C")
         return shaped.astype(shaped.dtype.newbyteorder("="), order="C")
 
 
-class _Scalar(_Array):
-    """A NumPy number."""
+class _Machine:
+    """The stack machine that a pickle is a program for, with the operations that plain containers and arrays need.
 
-    __slots__ = ()
+    Each operation takes time and memory in proportion to its bytes. What could take more is charged to a budget: bytes
+    that several arrays share, tuples that are keys, and at the end the size of the whole, were nothing in it shared.
+    """
 
-    def __init__(self, dtype: Any = None, elements: Any = None) -> None:
-        self.shape, self.dtype, self.in_fortran_order, self.elements = (), dtype, False, elements
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.stack: list[Any] = []
+        self.outer: list[list[Any]] = []
+        """What lies below each mark, in order."""
+        self.memo: dict[int, Any] = {}
+        self.found: dict[int, tuple[Any, int, int] | None] = {}
+        """What `plain` has given for each container and array, by identity; None while it works on one."""
+        self.budget = self.left = _ALLOWANCE + _GROWTH * len(data)
 
-    def number(self) -> Any:
-        return self.array().item()
+    def spend(self, amount: int) -> None:
+        self.left -= amount
+        if self.left < 0:
+            self.refuse()
 
+    def refuse(self) -> NoReturn:
+        raise DataError(
+            f"stands for more than {self.budget} elements in {len(self.data)} bytes, by sharing containers",
+            hint="If you trust the file, load it with what wrote it and save its arrays.",
+        )
 
-def _encoded(text: Any, encoding: Any) -> bytes:
-    """Bytes, which old pickles spell as text."""
-    if encoding != "latin1" or not isinstance(text, str):
-        raise DataError(f"is damaged or no pickle: bytes encoded as {encoding!r:.40}")
-    return text.encode("latin1")
+    def run(self) -> Any:
+        """What the pickle leaves on the stack."""
+        for opcode, arg, at in pickletools.genops(self.data):
+            if opcode.name in _VALUES:
+                self.stack.append(arg)
+            elif opcode.name in _STEPS:
+                _STEPS[opcode.name](self, arg)
+            elif opcode.name != "STOP":
+                raise DataError(f"has {opcode.name} at byte {at}, which neither arrays nor plain containers need")
+        return self.stack.pop()
 
+    # Operations
 
-def _no_bytes(*args: Any) -> bytes:
-    if args:
-        raise DataError("is damaged or no pickle: bytes of something")
-    return b""
-
-
-def _ordered(*args: Any) -> Any:
-    return dict(*args)
-
-
-_KNOWN: Mapping[tuple[str, str], Callable[..., Any]] = {
-    **{(f"numpy.{core}.multiarray", "_reconstruct"): _Array for core in ("core", "_core")},
-    **{(f"numpy.{core}.multiarray", "scalar"): _Scalar for core in ("core", "_core")},
-    ("numpy", "ndarray"): _Array,
-    ("numpy", "dtype"): _DType,
-    ("_codecs", "encode"): _encoded,
-    ("__builtin__", "bytes"): _no_bytes,
-    ("builtins", "bytes"): _no_bytes,
-    ("collections", "OrderedDict"): _ordered,
-}
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        known = _KNOWN.get((module, name))
-        if known is None:
+    def check_protocol(self, version: int) -> None:
+        if version > pickle.HIGHEST_PROTOCOL:
             raise DataError(
-                f"it wants to import {module}.{name}, which is not allowed: only arrays and plain containers are read",
+                f"has the protocol {version}, of which only those up to {pickle.HIGHEST_PROTOCOL} are known"
+            )
+
+    def mark(self) -> None:
+        self.outer.append(self.stack)
+        self.stack = []
+
+    def pop_mark(self) -> list[Any]:
+        """Take what is on the stack above the last mark."""
+        taken, self.stack = self.stack, self.outer.pop()
+        return taken
+
+    def put_dict(self, items: list[Any]) -> None:
+        self.stack.append({})
+        self.update(items)
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def note(self, number: int) -> None:
+        self.memo[number] = self.stack[-1]
+
+    def recall(self, number: int) -> None:
+        if number not in self.memo:
+            raise DataError(f"is damaged or no pickle: it recalls number {number}, which it never noted")
+        self.stack.append(self.memo[number])
+
+    def top(self, wanted: type) -> Any:
+        if type(self.stack[-1]) is not wanted:
+            raise DataError(f"is damaged or no pickle: it adds to a {type(self.stack[-1]).__name__.strip('_')}")
+        return self.stack[-1]
+
+    def put_tuple(self, size: int) -> None:
+        items = tuple(self.stack[-size:])
+        if len(items) < size:
+            raise DataError(f"is damaged or no pickle: a tuple of {size} has {len(items)} items")
+        self.stack[-size:] = [items]
+
+    def extend(self, items: list[Any]) -> None:
+        self.top(list).extend(items)
+
+    def update(self, items: list[Any]) -> None:
+        target = self.top(dict)
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            self.check_key(key, 0)
+            target[key] = value
+
+    def check_key(self, key: Any, depth: int) -> None:
+        """Refuse what has no hash, or whose hash takes long or is easily that of another."""
+        if type(key) is tuple and depth < _DEEPEST:
+            self.spend(len(key))
+            for item in key:
+                self.check_key(item, depth + 1)
+        elif type(key) not in _PLAIN or (type(key) is int and key.bit_length() > 60):
+            raise DataError(f"has a {type(key).__name__.strip('_')} as a key that cannot be one")
+
+    def put_name(self, module: Any, name: Any) -> None:
+        if (module, name) not in _KNOWN:
+            raise DataError(
+                f"it wants to import {module!s:.100}.{name!s:.100}, which is not allowed: "
+                "only arrays and plain containers are read",
                 hint="If you trust the file, load it with what wrote it and save its arrays.",
             )
-        return _Stand(known)
+        self.stack.append(_Name(_KNOWN[module, name]))
+
+    def reduce(self) -> None:
+        args, name = self.stack.pop(), self.stack.pop()
+        if type(args) is not tuple or not isinstance(name, _Name):
+            raise DataError("is damaged or no pickle: it calls what is no function")
+        self.stack.append(name.call(self, *args))
+
+    def build(self) -> None:
+        state, target = self.stack.pop(), self.stack[-1]
+        if type(state) is not tuple or not isinstance(target, _Array | _DType):
+            raise DataError("is damaged or no pickle: it sets the state of what has none")
+        target.set_state(state)
+
+    # Names
+
+    def empty_array(self, kind: Any, shape: Any, code: Any) -> _Array:
+        if not isinstance(kind, _Name) or kind.call is not _Machine.array_class:
+            raise DataError("is damaged or no pickle: an array of no class")
+        return _Array()
+
+    def array_class(self, *_args: Any) -> NoReturn:
+        raise DataError("is damaged or no pickle: it calls the class of arrays")
+
+    def number(self, dtype: Any, elements: Any) -> _Array:
+        return _Array(dtype, elements, is_number=True)
+
+    def element_type(self, text: Any, *_flags: Any) -> _DType:
+        return _DType(text)
+
+    def encoded(self, text: Any, encoding: Any) -> bytes:
+        """Bytes, which old pickles spell as text."""
+        if encoding != "latin1" or not isinstance(text, str):
+            raise DataError(f"is damaged or no pickle: bytes encoded as {encoding!s:.40}")
+        self.spend(len(text) // _BYTES)
+        return text.encode("latin1")
+
+    def no_bytes(self) -> bytes:
+        return b""
+
+    def ordered(self, pairs: Any = ()) -> dict[Any, Any]:
+        """A dictionary; Python 2 gives its items as a list of pairs."""
+        self.spend(len(pairs))
+        self.put_dict([part for key, value in pairs for part in (key, value)])
+        return self.stack.pop()
+
+    # The result
+
+    def plain(self, value: Any, depth: int) -> tuple[Any, int, int]:
+        """`value` with arrays for what stands for them, its size, were nothing in it shared, and how deep it is."""
+        if type(value) in _PLAIN:
+            return value, 1, 0
+        if id(value) not in self.found:
+            self.found[id(value)] = None
+            self.found[id(value)] = self._plain(value, depth)
+        known = self.found[id(value)]
+        if known is None:
+            raise DataError("is damaged or no pickle: a container holds itself")
+        if depth + known[2] > _DEEPEST:
+            raise DataError(f"is nested more than {_DEEPEST} levels deep")
+        return known
+
+    def _plain(self, value: Any, depth: int) -> tuple[Any, int, int]:
+        if isinstance(value, _Array):
+            self.spend(len(value.elements or ()) // _BYTES)
+            array = value.array()
+            return (array.item(), 1, 0) if value.is_number else (array, 1 + array.nbytes // _BYTES, 0)
+        if type(value) not in (dict, list, tuple):
+            raise DataError(f"holds a {type(value).__name__.strip('_')}, which is neither array nor plain container")
+        if depth == _DEEPEST:
+            raise DataError(f"is nested more than {_DEEPEST} levels deep")
+        inner = [self.plain(item, depth + 1) for item in (value.values() if type(value) is dict else value)]
+        size, height = 1 + sum(size for _, size, _ in inner), 1 + max((height for *_, height in inner), default=0)
+        if size > self.budget:
+            self.refuse()
+        items = [item for item, *_ in inner]
+        return (dict(zip(value, items, strict=True)) if type(value) is dict else type(value)(items)), size, height
 
 
-def _plain(value: Any, depth: int) -> Any:
-    """`value` with arrays for what stands for them."""
-    if depth > _DEEPEST:
-        raise DataError(f"is nested more than {_DEEPEST} levels deep")
-    if isinstance(value, _Scalar):
-        return value.number()
-    if isinstance(value, _Array):
-        return value.array()
-    if type(value) in _PLAIN:
-        return value
-    if type(value) is dict:
-        return {_plain(key, depth + 1): _plain(item, depth + 1) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_plain(item, depth + 1) for item in value)
-    raise DataError(f"holds a {type(value).__name__.strip('_')}, which is neither array nor plain container")
+_VALUES = frozenset([
+    "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT",
+    "STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",
+    "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8",
+])  # fmt: skip
+"""Operations that put their argument on the stack."""
+
+_STEPS: Mapping[str, Callable[[_Machine, Any], Any]] = {
+    "PROTO": lambda machine, version: machine.check_protocol(version),
+    "FRAME": lambda machine, _: None,
+    "NONE": lambda machine, _: machine.push(None),
+    "NEWTRUE": lambda machine, _: machine.push(True),
+    "NEWFALSE": lambda machine, _: machine.push(False),
+    "EMPTY_LIST": lambda machine, _: machine.push([]),
+    "EMPTY_DICT": lambda machine, _: machine.push({}),
+    "EMPTY_TUPLE": lambda machine, _: machine.push(()),
+    "MARK": lambda machine, _: machine.mark(),
+    "DUP": lambda machine, _: machine.push(machine.stack[-1]),
+    "LIST": lambda machine, _: machine.push(machine.pop_mark()),
+    "DICT": lambda machine, _: machine.put_dict(machine.pop_mark()),
+    "TUPLE": lambda machine, _: machine.push(tuple(machine.pop_mark())),
+    "TUPLE1": lambda machine, _: machine.put_tuple(1),
+    "TUPLE2": lambda machine, _: machine.put_tuple(2),
+    "TUPLE3": lambda machine, _: machine.put_tuple(3),
+    "APPEND": lambda machine, _: machine.extend([machine.stack.pop()]),
+    "APPENDS": lambda machine, _: machine.extend(machine.pop_mark()),
+    "SETITEM": lambda machine, _: machine.update([machine.stack.pop(-2), machine.stack.pop()]),
+    "SETITEMS": lambda machine, _: machine.update(machine.pop_mark()),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda machine, number: machine.recall(number)),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), lambda machine, number: machine.note(number)),
+    "MEMOIZE": lambda machine, _: machine.note(len(machine.memo)),
+    "GLOBAL": lambda machine, names: machine.put_name(*names.split(" ", 1)),
+    "STACK_GLOBAL": lambda machine, _: machine.put_name(machine.stack.pop(-2), machine.stack.pop()),
+    "REDUCE": lambda machine, _: machine.reduce(),
+    "BUILD": lambda machine, _: machine.build(),
+}
+
+_KNOWN: Mapping[tuple[str, str], Callable[..., Any]] = {
+    **{(f"numpy.{core}.multiarray", "_reconstruct"): _Machine.empty_array for core in ("core", "_core")},
+    **{(f"numpy.{core}.multiarray", "scalar"): _Machine.number for core in ("core", "_core")},
+    ("numpy", "ndarray"): _Machine.array_class,
+    ("numpy", "dtype"): _Machine.element_type,
+    ("_codecs", "encode"): _Machine.encoded,
+    ("__builtin__", "bytes"): _Machine.no_bytes,
+    ("builtins", "bytes"): _Machine.no_bytes,
+    ("collections", "OrderedDict"): _Machine.ordered,
+}
+"""What a pickle may import, with what stands for it."""

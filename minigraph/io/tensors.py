@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from minigraph.errors import DataError, MinigraphError
+from minigraph.errors import DataError, MinigraphError, caller_site
 from minigraph.io.framework_proto import TensorDesc
 from minigraph.io.wire import decode, encode
 from minigraph.types import DType, as_dtype, product
 
 _HEADER = struct.Struct("<IQIi")
 _LONGEST_DESCRIPTION = 1 << 16
+_MOST_DIMENSIONS = 64
 
 
 def tensor_chunks(array: NDArray[Any]) -> Iterator[bytes | memoryview]:
@@ -60,17 +61,21 @@ def read_tensors(data: bytes, source: str, count: int | None = None) -> list[NDA
         if len(tensors) == count:
             raise DataError(
                 f"{source} holds more than {count} tensors", details=[f"{len(data) - at} bytes are left"],
+                site=caller_site(),
                 hint="Load exactly the variables that were saved: tensors in a file have no names.",
             )  # fmt: skip
         try:
             array, at = _read_tensor(data, at)
         except MinigraphError as error:
             where = f"tensor {len(tensors)}, from byte {at}" if tensors else "its first tensor"
-            raise DataError(f"{source} is damaged or no file of tensors: {where}: {error.message}") from None
+            raise DataError(
+                f"{source} is damaged or no file of tensors: {where}: {error.message}", site=caller_site()
+            ) from None
         tensors.append(array)
     if count is not None and len(tensors) != count:
         raise DataError(
             f"{source} holds {len(tensors)} tensors, not {count}",
+            site=caller_site(),
             hint="Load exactly the variables that were saved: tensors in a file have no names.",
         )
     return tensors
@@ -93,8 +98,30 @@ def _read_tensor(data: bytes, at: int) -> tuple[NDArray[Any], int]:
     if description.data_type not in DType._value2member_map_:
         raise DataError(f"it has the element type number {description.data_type}, which minigraph does not have")
     dtype, shape = DType(description.data_type), tuple(description.dims)
+    if len(shape) > _MOST_DIMENSIONS:
+        raise DataError(f"it has {len(shape)} dimensions, more than {_MOST_DIMENSIONS}")
     size = product(shape) * dtype.numpy.itemsize
     if min(shape, default=0) < 0 or size > len(data) - at:
         raise DataError(f"it is {dtype}{list(shape)}, {len(data) - at} bytes are left")
     elements = np.frombuffer(data, dtype.numpy.newbyteorder("<"), product(shape), at)
-    return elements.astype(dtype.numpy).reshape(shape), at + size
+    return shaped_as(elements.astype(dtype.numpy), shape), at + size
+
+
+def shaped_as(elements: NDArray[Any], shape: Any, order: Literal["C", "F"] = "C") -> NDArray[Any]:
+    """`elements` in the shape that a file states; truth values become 0 or 1.
+
+    Raises
+    ------
+    DataError
+        If it is no shape, one of another number of elements, or one that NumPy does not have.
+    """
+    if type(shape) is not tuple or len(shape) > _MOST_DIMENSIONS or not all(type(n) is int and n >= 0 for n in shape):
+        raise DataError(f"is damaged: an array has the shape {shape!r:.80}")
+    if product(shape) != elements.size:
+        raise DataError(f"is damaged: an array of shape {list(shape)} has {elements.size} elements")
+    if elements.dtype == bool:
+        elements = elements.view(np.uint8) != 0
+    try:
+        return elements.reshape(shape, order=order)
+    except ValueError as error:  # of no elements, with other dimensions too large
+        raise DataError(f"is damaged: an array has the shape {list(shape)}: {error}") from None

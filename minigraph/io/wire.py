@@ -23,6 +23,7 @@ from minigraph.errors import DataError
 M = TypeVar("M")
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_LAST_NUMBER = (1 << 29) - 1
 
 
 class Field(NamedTuple):
@@ -143,12 +144,16 @@ class _Reader:
         self.data = data
         self.at = 0
 
-    def message(self, cls: type[M], end: int) -> M:
+    def message(self, cls: type[M], end: int, found: M | None = None) -> M:
+        """Read a message up to `end`, into `found` where a part of it was read before."""
         fields = _by_number(cls)
-        found = cls()
+        if found is None:
+            found = cls()
         while self.at < end:
             start = self.at
             key = self.varint(end)
+            if not 0 < key >> 3 <= _LAST_NUMBER:
+                self.fail(f"there is no field number {key >> 3}", start)
             field, wire_type = fields.get(key >> 3), key & 7
             if field is None:
                 self.skip(wire_type, end, start)
@@ -168,15 +173,14 @@ class _Reader:
             return
         if wire_type != expected:
             self.fail(f"{type(message).__name__}.{field.name} has the wire type {wire_type}, not {expected}", start)
-        value = self.value(field.kind, end)
         if field.repeated:
-            getattr(message, field.name).append(value)
+            getattr(message, field.name).append(self.value(field.kind, end))
         else:
-            setattr(message, field.name, value)
+            setattr(message, field.name, self.value(field.kind, end, getattr(message, field.name)))
 
-    def value(self, kind: Any, end: int) -> Any:
+    def value(self, kind: Any, end: int, before: Any = None) -> Any:
         if not isinstance(kind, str):
-            return self.message(kind, self.length(end))
+            return self.message(kind, self.length(end), before)
         if kind == "string":
             return self.take(self.length(end) - self.at, end).decode("utf-8", "surrogateescape")
         if kind == "float":
@@ -184,10 +188,10 @@ class _Reader:
         if kind == "double":
             return struct.unpack("<d", self.take(8, end))[0]
         number = self.varint(end)
+        bits = 32 if kind in ("int32", "enum") else 64
+        number &= (1 << bits) - 1
         if kind == "bool":
             return number != 0
-        bits = 64 if kind == "int64" else 32
-        number &= (1 << bits) - 1
         return number - (1 << bits) if number >> (bits - 1) else number
 
     def varint(self, end: int) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-EXPLORATIONS = ("programs",)
+EXPLORATIONS = ("files", "programs")
 """Names of the modules."""
 
 
