@@ -145,7 +145,8 @@ def _copies(steps: Steps) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
         shared.add(id(value.root))
     fetch_copies = []
     for value in steps.fetches:
-        fetch_copies.append(id(value.root) in shared)
+        # Arrays of tensors share their elements, whichever run of an operator wrote them.
+        fetch_copies.append(id(value.root) in shared or value.tensor_type.is_array)
         shared.add(id(value.root))
     return tuple(fetch_copies), tuple(state_copies)
 
@@ -408,7 +409,7 @@ class Executor:
         if given:
             plan.binding.follow(scope, before, given)
         scope.note_written(plan.written_over)
-        results = own(fetched, plan.must_copy, [*feeds.values(), *state, *new_state])
+        results = own(fetched, plan.must_copy, [*feeds.values(), *state], new_state)
         if isinstance(plan.compiled, Checked):
             plan.compiled.hand_out(results, given)
         return results

@@ -49,18 +49,28 @@ def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def own(fetched: Sequence[Any], must_copy: Sequence[bool], others: Sequence[Any]) -> list[Any]:
-    """The fetched arrays, each the caller's own: what may share memory is copied where it does."""
+def own(
+    fetched: Sequence[Any], must_copy: Sequence[bool], others: Sequence[Any], new_state: Sequence[Any]
+) -> list[Any]:
+    """The fetched arrays, each the caller's own: what may share memory with `others` or `new_state` is copied."""
     if not any(must_copy):
         return list(fetched)
-    shared = set(map(id, others))
+    shared = {*map(id, others), *map(id, new_state), *map(_owner, new_state)}
     found = []
     for value, copy in zip(fetched, must_copy, strict=True):
-        if copy and value is not None and (getattr(value, "base", None) is not None or id(value) in shared):
+        if copy and isinstance(value, list):
+            value = [None if each is None else each.copy() for each in value]
+        elif copy and value is not None and (getattr(value, "base", None) is not None or id(value) in shared):
             value = value.copy()
-        shared.add(id(value))
+        shared.add(_owner(value))
         found.append(value)
     return found
+
+
+def _owner(value: Any) -> int:
+    """The identity of the array that has the memory of a value."""
+    base = getattr(value, "base", None)
+    return id(value if base is None else base)
 
 
 def results_of(values: list[Any], place: Place, return_numpy: bool, names: tuple[str, ...]) -> list[Any]:

@@ -185,6 +185,26 @@ def test_results_share_no_memory_with_each_other_the_feed_or_the_scope(kind):
         assert not np.shares_memory(a, b)
 
 
+def test_a_result_shares_no_memory_with_a_view_of_it_that_is_fetched_before_it():
+    h = layers.tanh(fluid.data("x", [2, 3]))
+    flat = layers.reshape(h, [-1])
+    kept = fluid.layers.create_global_var([6], 0.0, "float32", persistable=True, name="kept")
+    layers.assign(flat, output=kept)
+    fluid.Executor().run(fluid.default_startup_program())
+    for fetch in ([flat, h], [h, flat], [kept, flat, h]):
+        results = fluid.Executor().run(feed={"x": np.ones((2, 3), "float32")}, fetch_list=fetch)
+        results.append(fluid.global_scope().find_var("kept").value)
+        assert not any(np.shares_memory(a, b) for a, b in itertools.combinations(results, 2))
+
+
+def test_arrays_of_tensors_that_are_fetched_share_no_element():
+    x, at = fluid.data("x", [2, 3]), [layers.fill_constant([1], "int64", i) for i in range(2)]
+    array = layers.array_write(x, at[0])
+    layers.array_write(layers.tanh(x), at[1], array=array)
+    first, second = fluid.Executor().run(feed={"x": np.ones((2, 3), "float32")}, fetch_list=[array, array])
+    assert not any(np.shares_memory(a, b) for a in first for b in second)
+
+
 @given(recipes(max_steps=4))
 def test_results_of_random_programs_share_no_memory(recipe):
     built = build(recipe)
