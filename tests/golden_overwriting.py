@@ -659,6 +659,25 @@ def condition_overwritten(L, x, y, w):
     return out * L.cast(flag, "float64") + out
 
 
+@case
+def rows_scattered_over(L, x, y, w):
+    h = L.elementwise_mul(x, w)
+    ids = L.fill_constant([1], "int64", 1)
+    row = L.slice(y, [0], [0], [1])
+    h.block.append_op(type="scatter", inputs={"X": [h], "Ids": [ids], "Updates": [row]}, outputs={"Out": [h]})
+    return L.square(h)
+
+
+@case
+def rows_scattered_twice(L, x, y, w):
+    h = L.elementwise_mul(x, w)
+    out = L.square(h)
+    ids = L.fill_constant([1], "int64", 1)
+    row = L.slice(y, [0], [0], [1])
+    h.block.append_op(type="scatter", inputs={"X": [h], "Ids": [ids], "Updates": [row]}, outputs={"Out": [h]})
+    return L.square(h) + out
+
+
 if __name__ == "__main__":
     import paddle.fluid
 
