@@ -29,7 +29,10 @@ def append(
                 block.create_var(name=name, shape=array.shape, dtype=array.dtype, stop_gradient=not floating)
             )
             feed[name] = array
-    outputs = {slot.name: [block.create_var(name=f"{slot.name}_out")] for slot in definition_of(type).outputs}
+    outputs = {}
+    for slot in definition_of(type).outputs:
+        count = len(by_slot["X"]) if slot.duplicable else 1  # one of several is for each element of X
+        outputs[slot.name] = [block.create_var(name=f"{slot.name}_out_{i}") for i in range(count)]
     block.append_op(type, by_slot, outputs, attrs)
     return program, {**by_slot, **outputs}, feed
 

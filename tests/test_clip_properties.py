@@ -10,6 +10,7 @@ from fractions import Fraction
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
+from exact_norms import exact_norm, root
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from one_clip import InProgram, clip_everywhere, same_bits
@@ -29,34 +30,7 @@ from minigraph.clip import (
 few = settings(max_examples=25)
 
 
-# Exact norms
-
-
-def power_sum(array, p):
-    """The sum of magnitudes to the power of p, exactly."""
-    mantissas, exponents = np.frexp(array.astype(np.float64).reshape(-1))
-    total = Fraction(0)
-    for exponent in np.unique(exponents):
-        whole = np.abs(mantissas[exponents == exponent] * 2.0**53).astype("int64").astype(object)
-        total += int(np.sum(whole**p)) * Fraction(2) ** (p * (int(exponent) - 53))
-    return total
-
-
-def square_root(x):
-    """To 120 binary digits at least."""
-    if not x:
-        return Fraction(0)
-    shift = max(0, 240 - x.numerator.bit_length() + x.denominator.bit_length()) // 2
-    return Fraction(math.isqrt((x.numerator << 2 * shift) // x.denominator), 1 << shift)
-
-
-def exact_norm(arrays, p=2):
-    if p == math.inf:
-        return max((abs(Fraction(float(x))) for array in arrays for x in array.reshape(-1)), default=Fraction(0))
-    total = sum((power_sum(array, p) for array in arrays), Fraction(0))
-    for _ in range({1: 0, 2: 1, 4: 2}[p]):
-        total = square_root(total)
-    return total
+# Which elements have a norm together
 
 
 def rows(arrays):
@@ -91,7 +65,7 @@ each_norm = pytest.mark.parametrize("name", NORMS)
 
 def limit_of(name, group, threshold):
     """The largest norm of a group."""
-    return Fraction(threshold) * (square_root(Fraction(group[0].size)) if name == "block rms" else 1)
+    return Fraction(threshold) * (root(Fraction(group[0].size)) if name == "block rms" else 1)
 
 
 # What is drawn

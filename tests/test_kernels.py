@@ -409,7 +409,7 @@ def test_a_sum_of_squares_of_many_is_that_of_float64():
     for x in (np.full(300_001, 0.1, "float32"), rng.standard_normal(300_001).astype("float32"),
               rng.standard_normal((3, 20_001)).astype("float32").T, np.full(20_001, 300, "float16")):  # fmt: skip
         expected = math.fsum((x.astype("float64") ** 2).ravel().tolist())
-        assert sum_of_squares(np, x) == pytest.approx(expected, rel=1e-7)
+        assert sum_of_squares(np, x) == pytest.approx(expected, rel=1e-8)
 
 
 @pytest.mark.parametrize("shape", [(200_000, 3), (50, 4000, 3), (4100, 1), (2048, 7)])

@@ -79,7 +79,7 @@ def assert_scaled(found, x, threshold, norm):
         return
     factor = Fraction(threshold) / norm
     exact = [Fraction(float(each)) * factor for each in x.reshape(-1)]
-    assert_close(found, exact, 100 if x.dtype == np.float64 else 2)  # a norm in float64 is a sum with some roundings
+    assert_close(found, exact, 6 if x.dtype == np.float64 else 2)  # the norm has a few roundings in float64
 
 
 @each_order
@@ -89,7 +89,7 @@ def test_a_global_norm_is_the_exact_one(dtype, magnitude, size, p):
     xs = [values(dtype, magnitude, size), values(dtype, magnitude / 8, 2, size), np.zeros((0, 2), dtype)]
     found = run("global_norm", {"X": xs}, p=p)
     assert (found.dtype, found.shape) == (np.dtype("float64" if dtype == "float64" else "float32"), (1,))
-    assert_close(found, [exact_norm(xs, p)], 4 if found.dtype == np.float32 else 100)
+    assert_close(found, [exact_norm(xs, p)], 2 if p >= 1 else 8)
 
 
 @pytest.mark.parametrize(("p", "size"), [(0.01, 1000), (0.01, 10_000), (0.005, 4)])
@@ -127,7 +127,7 @@ def test_tensors_are_scaled_together_to_the_threshold(dtype, magnitude, size, p)
         *found, found_norm = clip_together(xs, threshold, p=p)
         for each, x in zip(found, xs, strict=True):
             assert_scaled(each, x, threshold, norm)
-        assert_close(found_norm, [norm], 100)
+        assert_close(found_norm, [norm], 2 if p >= 1 else 8)
 
 
 @each_order

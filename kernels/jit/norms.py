@@ -1,9 +1,8 @@
 """Norms of order 2 and clipping by them, over the cores.
 
-Squares are taken and added in float64, several sums at a time: for float32, whose squares float64 holds exactly, the
-norm is closer to the exact one than that of `minigraph.kernels.norm`. Where squares of float64 may overflow or
-underflow, the norm is made there. A gradient under the threshold is returned as it is, and what is scaled is multiplied
-with the rounded factor, as by the shared kernels.
+Squares are taken and added in float64, several sums at a time, as exactly as in `minigraph.kernels.sums`. Where squares
+of float64 may overflow or underflow, the norm is made by `minigraph.kernels.norm`. A gradient under the threshold is
+returned as it is, and what is scaled is multiplied with the rounded factor, as by the shared kernels.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from minigraph.kernels.jit.offers import name_of, or_kernel, vectors
 from minigraph.kernels.jit.threads import pieces, run_together, shares
 from minigraph.kernels.norm import norm, short_joined
 from minigraph.kernels.registry import specialize
+from minigraph.kernels.sums import add_exactly
 
 _LOOPS, _STREAMS = Loops("norms"), Loops("streams")
 _FEW = 8
@@ -46,7 +46,7 @@ class _Norm:
 
     def __init__(self, kind: str, size: int) -> None:
         self._kind, self._size, self._is_wide = kind, size, kind == "float64"
-        self._sum = _LOOPS.compiled("sum_of_squares", f"float64({kind}[::1])")
+        self._parts = _LOOPS.compiled("parts_of_squares", f"UniTuple(float64, 2)({kind}[::1])")
 
     def _shares(self, xs: Sequence[Any]) -> list[list[tuple[int, int, int]]]:
         """The parts of the threads; none if there is one thread only, or if the arrays are short on average.
@@ -61,14 +61,14 @@ class _Norm:
         flat = vectors(*(xs if len(xs) <= _FEW else short_joined(xs)))
         parts = self._shares(flat)
         if not parts:
-            return float(sum(map(self._sum, flat)))
-        sums = [0.0] * len(parts)
+            return add_exactly([number for x in flat for number in self._parts(x)])
+        found: list[float] = []
 
-        def add(number: int) -> None:
-            sums[number] = sum([self._sum(flat[i][start:end]) for i, start, end in parts[number]])
+        def add(part: Sequence[tuple[int, int, int]]) -> None:
+            found.extend([number for i, start, end in part for number in self._parts(flat[i][start:end])])
 
-        run_together([partial(add, number) for number in range(len(parts))])
-        return float(sum(sums))
+        run_together([partial(add, part) for part in parts])  # the order in which they end does not matter
+        return add_exactly(found)
 
     def norm(self, xs: Sequence[Any]) -> tuple[Any, Any]:
         """As `minigraph.kernels.norm.norm`."""
