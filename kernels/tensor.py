@@ -52,8 +52,12 @@ def given_shape(shape, shape_tensor, shape_tensor_list) -> tuple[int, ...]:
 
 @kernel("cast")
 def cast(xp, x, *, out_dtype, out=None):
+    dtype = as_dtype(out_dtype).numpy
+    if dtype.kind == "u" and x.dtype.kind == "f":
+        # Processors and GPUs differ in what a negative number becomes: through int32 it wraps around on all of them.
+        x = x.astype(np.int32)
     if out is None:
-        return x.astype(as_dtype(out_dtype).numpy)
+        return x.astype(dtype)
     return copied(xp, x, out)
 
 
