@@ -35,11 +35,13 @@ def outcome_of(name):
     return run_case(case["builder"], case["arguments"])
 
 
-def check_arrays(name, found):
+def check_arrays(name, found, except_for=()):
     case, recorded = CASES[name]
     assert sorted(found) == sorted(recorded)
     tolerances = case.get("tolerances", {})
     for key, expected in recorded.items():
+        if key in except_for:
+            continue
         default = TOLERANCES.get(str(expected.dtype), (0.0, 0.0))
         rtol, atol = tolerances.get(key, tolerances.get("*", default))
         assert (found[key].dtype, found[key].shape) == (expected.dtype, expected.shape), key
@@ -69,9 +71,14 @@ def test_every_builder_has_a_recording():
     assert {case["builder"] for case, _ in CASES.values()} == set(BUILDERS)
 
 
+INDICES_OF_TIES = {("layer_chain_00", "2")}
+"""Results of `top_k` on equal elements, whose order a processor has from fluid and a GPU from their positions."""
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("builder", sorted(BUILDERS.keys() - {"readers"}))
 def test_values_are_those_of_the_original_on_a_gpu(builder, cuda_place):
     for name, (case, _) in CASES.items():
         if case["builder"] == builder:
-            check_arrays(name, run_case(builder, case["arguments"], cuda_place).arrays)
+            found = run_case(builder, case["arguments"], cuda_place).arrays
+            check_arrays(name, found, except_for={key for case_name, key in INDICES_OF_TIES if case_name == name})

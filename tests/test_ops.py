@@ -219,7 +219,7 @@ def test_the_text_of_the_program_parses_to_the_same_program(sample):
 
 
 @pytest.mark.gpu
-@each(DETERMINISTIC)
+@each([s for s in DETERMINISTIC if not find_kernel(s.op, "cuda").takes_rng])  # generators of a GPU draw other numbers
 def test_the_gpu_agrees_with_the_cpu(sample, cuda_place):
     for dtype in sample.dtypes:
         built = with_gradients(sample, dtype)
