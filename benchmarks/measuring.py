@@ -22,6 +22,7 @@ class Settings:
 
     engines: list[str]
     rounds: int = 10
+    device: str = "cpu"
     sizes: tuple[int, ...] = (1_000, 10_000, 100_000)
     results: list[dict] = field(default_factory=list)
 
@@ -118,7 +119,7 @@ def _ratio(seconds, name):
     return f"{seconds[name] / min(peers):.2f}" if peers else ""
 
 
-def describe_machine(engines):
+def describe_machine(engines, device="cpu"):
     import minigraph
 
     versions = [f"minigraph {minigraph.__version__}", f"NumPy {np.__version__}", f"Python {platform.python_version()}"]
@@ -126,7 +127,15 @@ def describe_machine(engines):
         if engine in engines:
             versions.append(f"{module} {importlib.metadata.version(module)}")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{', '.join(versions)}; {_processor()}, {cores} core(s); load {_load()}"
+    gpu = f"{_gpu()}; " if device == "cuda" else ""
+    return f"{', '.join(versions)}; {gpu}{_processor()}, {cores} core(s); load {_load()}"
+
+
+def _gpu():
+    import cupy
+
+    properties = cupy.cuda.runtime.getDeviceProperties(0)
+    return f"CuPy {cupy.__version__} on {properties['name'].decode()}"
 
 
 def _processor():

@@ -6,8 +6,8 @@ import json
 import os
 
 ENGINES = {
-    "minigraph": "minigraph", "minigraph+jit": "numba", "numpy": "numpy", "torch": "torch", "torch.compile": "torch",
-    "jax": "optax",
+    "minigraph": "minigraph", "minigraph+jit": "numba", "minigraph-launches": "cupy", "numpy": "numpy",
+    "torch": "torch", "torch.compile": "torch", "jax": "optax",
 }  # fmt: skip
 """Name of each engine and the module that it needs."""
 
@@ -25,6 +25,11 @@ def installed(wanted):
     return [name for name, module in ENGINES.items() if name in wanted and importlib.util.find_spec(module)]
 
 
+def products_of(model, settings):
+    """What no engine on NumPy's BLAS can do without."""
+    return model.products() if settings.device == "cpu" else None
+
+
 # Workloads: what they need is imported when they run, behind `use_cores`.
 
 
@@ -34,9 +39,9 @@ def seed_step(settings):
     import training
 
     model = models.Perceptron((784, 128, 64, 10), 128)
-    makers = training.gradient_makers(model, max_norm=0.05)
+    makers = training.gradient_makers(model, 0.05, settings.device)
     title = "(a) 784-128-64-10, batch 128: loss and gradients clipped by norm"
-    measuring.compare(title, makers, settings, products=model.products())
+    measuring.compare(title, makers, settings, products=products_of(model, settings))
 
 
 def small_step(settings):
@@ -47,7 +52,8 @@ def small_step(settings):
     model = models.Perceptron((784, 128, 64, 10), 128)
     recipe = training.Recipe("adam", 0.001)
     title = "(b) 784-128-64-10, batch 128: Adam, clip by global norm"
-    measuring.compare(title, training.makers(model, recipe), settings, products=model.products())
+    makers = training.makers(model, recipe, settings.device)
+    measuring.compare(title, makers, settings, products=products_of(model, settings))
 
 
 def large_step(settings):
@@ -58,7 +64,8 @@ def large_step(settings):
     model = models.Perceptron((784, 1024, 1024, 10), 256)
     recipe = training.Recipe("adam", 0.001)
     title = "(c) 784-1024-1024-10, batch 256: Adam, clip by global norm"
-    measuring.compare(title, training.makers(model, recipe), settings, products=model.products())
+    makers = training.makers(model, recipe, settings.device)
+    measuring.compare(title, makers, settings, products=products_of(model, settings))
 
 
 def recurrent_step(settings):
@@ -66,7 +73,7 @@ def recurrent_step(settings):
     import models
     import training
 
-    makers = training.makers(models.Recurrent(), training.Recipe("sgd", 0.1))
+    makers = training.makers(models.Recurrent(), training.Recipe("sgd", 0.1), settings.device)
     measuring.compare("(d) tanh RNN 32-64 unrolled 50 steps, batch 32: SGD, clip by global norm", makers, settings)
 
 
@@ -75,7 +82,7 @@ def lenet_step(settings):
     import models
     import training
 
-    makers = training.makers(models.LeNet(), training.Recipe("momentum", 0.01))
+    makers = training.makers(models.LeNet(), training.Recipe("momentum", 0.01), settings.device)
     measuring.compare("(e) LeNet, 1x28x28, batch 64: momentum, clip by global norm", makers, settings)
 
 
@@ -124,7 +131,8 @@ def clip_cost(settings):
     import training
 
     model = models.Perceptron((32,) * 51, 32, "tanh")
-    without, makers = (training.makers(model, training.Recipe("sgd", 0.01, max_norm)) for max_norm in (None, 1.0))
+    recipes = [training.Recipe("sgd", 0.01, max_norm) for max_norm in (None, 1.0)]
+    without, makers = (training.makers(model, recipe, settings.device) for recipe in recipes)
     measuring.compare("(i) 50 layers of 32, batch 32: SGD, without clip", without, settings)
     measuring.compare("(i) 50 layers of 32, batch 32: SGD, clip by global norm", makers, settings)
     measuring.added_cost("(i) what the clip adds", without, makers, settings)
@@ -176,6 +184,7 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default=",".join(WORKLOADS), help=f"workloads among {','.join(WORKLOADS)}")
     parser.add_argument("--engines", default=",".join(ENGINES), help=f"engines among {','.join(ENGINES)}")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="cuda: the training steps on a GPU")
     parser.add_argument("--rounds", type=int, default=10, help="rounds of taking turns (default: 10)")
     parser.add_argument("--cores", type=int, default=1, help="processor cores and threads of each engine (default: 1)")
     parser.add_argument("--sizes", default="1000,10000,100000", help="numbers of forward operators for build")
@@ -191,13 +200,14 @@ def main():
     settings = measuring.Settings(
         engines=installed(given.engines.split(",")),
         rounds=given.rounds,
+        device=given.device,
         sizes=tuple(int(size) for size in given.sizes.split(",")),
     )
     if any(name.startswith("torch") for name in settings.engines):
         import torch
 
         torch.set_num_threads(given.cores)
-    machine = measuring.describe_machine(settings.engines)
+    machine = measuring.describe_machine(settings.engines, given.device)
     measuring.CONSOLE.print(machine)
     for name in given.only.split(","):
         WORKLOADS[name](settings)

@@ -26,47 +26,54 @@ class Recipe:
     max_norm: float | None = 1.0
 
 
-def makers(model, recipe):
-    """For each engine a function that prepares the training and returns its step."""
-    return {
-        "minigraph": partial(minigraph_step, model, recipe, jit=False),
-        "minigraph+jit": partial(minigraph_step, model, recipe, jit=True),
-        "numpy": partial(numpy_step, model, recipe),
-        "torch": partial(torch_step, model, recipe, compiled=False),
-        "torch.compile": partial(torch_step, model, recipe, compiled=True),
-        "jax": partial(jax_step, model, recipe),
-    }
+def makers(model, recipe, device="cpu"):
+    """For each engine a function that prepares the training on a device and returns its step."""
+    return {name: partial(make, model, recipe) for name, make in _by_engine(STEPS, device).items()}
 
 
-def gradient_makers(model, max_norm):
+def gradient_makers(model, max_norm, device="cpu"):
     """The same for loss and gradients, each gradient clipped by its norm, without an update."""
+    return {name: partial(make, model, max_norm) for name, make in _by_engine(GRADIENTS, device).items()}
+
+
+def _by_engine(engines, device):
+    minigraph, numpy, torch, jax = engines
+    if device == "cpu":
+        own = {"minigraph": {"jit": False}, "minigraph+jit": {"jit": True}}
+        by_hand = {"numpy": numpy}
+    else:
+        own = {"minigraph": {}, "minigraph-launches": {"cuda_graph": False}}
+        by_hand = {}
+    place = fluid.CPUPlace() if device == "cpu" else fluid.CUDAPlace(0)
     return {
-        "minigraph": partial(minigraph_gradients, model, max_norm, jit=False),
-        "minigraph+jit": partial(minigraph_gradients, model, max_norm, jit=True),
-        "numpy": partial(numpy_gradients, model, max_norm),
-        "torch": partial(torch_gradients, model, max_norm, compiled=False),
-        "torch.compile": partial(torch_gradients, model, max_norm, compiled=True),
-        "jax": partial(jax_gradients, model, max_norm),
+        **{
+            name: partial(minigraph, make_executor=partial(fluid.Executor, place, **words))
+            for name, words in own.items()
+        },
+        **by_hand,
+        "torch": partial(torch, compiled=False, device=device),
+        "torch.compile": partial(torch, compiled=True, device=device),
+        "jax": jax,
     }
 
 
 # minigraph
 
 
-def minigraph_session(model, finish, jit):
+def minigraph_session(model, finish, make_executor):
     """A function that runs the model's program; `finish` appends to it and returns what to fetch."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         feeds = {n: fluid.data(n, [None, *a.shape[1:]], str(a.dtype)) for n, a in model.feeds.items()}
         fetches = finish(model.minigraph(feeds))
-    exe, scope = fluid.Executor(fluid.CPUPlace(), jit=jit), fluid.Scope()
+    exe, scope = make_executor(), fluid.Scope()
     exe.run(startup, scope=scope)
     for name, value in model.params.items():
-        scope.find_var(name).get_tensor().set(value.copy(), fluid.CPUPlace())
+        scope.find_var(name).get_tensor().set(value.copy(), exe.place)
     return lambda: exe.run(main, feed=model.feeds, fetch_list=fetches, scope=scope)
 
 
-def minigraph_step(model, recipe, jit):
+def minigraph_step(model, recipe, make_executor):
     clip = fluid.clip.GradientClipByGlobalNorm(recipe.max_norm) if recipe.max_norm is not None else None
     optimizer = {
         "sgd": fluid.optimizer.SGD,
@@ -78,16 +85,16 @@ def minigraph_step(model, recipe, jit):
         optimizer.minimize(loss)
         return [loss]
 
-    return minigraph_session(model, finish, jit)
+    return minigraph_session(model, finish, make_executor)
 
 
-def minigraph_gradients(model, max_norm, jit):
+def minigraph_gradients(model, max_norm, make_executor):
     def finish(loss):
         pairs = fluid.clip.GradientClipByNorm(max_norm)(fluid.append_backward(loss))
         clipped = {param.name: grad for param, grad in pairs}
         return [loss, *(clipped[name] for name in model.params)]
 
-    return minigraph_session(model, finish, jit)
+    return minigraph_session(model, finish, make_executor)
 
 
 # NumPy by hand
@@ -149,10 +156,10 @@ def numpy_gradients(model, max_norm):
 # PyTorch
 
 
-def torch_step(model, recipe, compiled):
+def torch_step(model, recipe, compiled, device):
     import torch
 
-    params = {name: torch.from_numpy(value.copy()).requires_grad_() for name, value in model.params.items()}
+    params = {name: torch.from_numpy(value.copy()).to(device).requires_grad_() for name, value in model.params.items()}
     weights = list(params.values())
     optimizer = {
         "sgd": torch.optim.SGD,
@@ -171,7 +178,7 @@ def torch_step(model, recipe, compiled):
 
     def step():
         optimizer.zero_grad()
-        loss = loss_of(params, {name: torch.from_numpy(array) for name, array in model.feeds.items()})
+        loss = loss_of(params, {name: torch.from_numpy(array).to(device) for name, array in model.feeds.items()})
         loss.backward()
         update()
         return loss.item()
@@ -179,10 +186,10 @@ def torch_step(model, recipe, compiled):
     return step
 
 
-def torch_gradients(model, max_norm, compiled):
+def torch_gradients(model, max_norm, compiled, device):
     import torch
 
-    params = {name: torch.from_numpy(value.copy()).requires_grad_() for name, value in model.params.items()}
+    params = {name: torch.from_numpy(value.copy()).to(device).requires_grad_() for name, value in model.params.items()}
     weights = list(params.values())
     loss_of = model.torch
 
@@ -193,9 +200,9 @@ def torch_gradients(model, max_norm, compiled):
         loss_of, clip = torch.compile(loss_of), torch.compile(clip)
 
     def step():
-        loss = loss_of(params, {name: torch.from_numpy(array) for name, array in model.feeds.items()})
+        loss = loss_of(params, {name: torch.from_numpy(array).to(device) for name, array in model.feeds.items()})
         grads = clip(torch.autograd.grad(loss, weights))
-        return [loss.item(), *(grad.numpy() for grad in grads)]
+        return [loss.item(), *(grad.cpu().numpy() for grad in grads)]
 
     return step
 
@@ -206,6 +213,8 @@ def torch_gradients(model, max_norm, compiled):
 def jax_step(model, recipe):
     import jax
     import optax
+
+    jax.config.update("jax_default_matmul_precision", "highest")  # as the others multiply, on a GPU too
 
     update = {
         "sgd": optax.sgd,
@@ -234,6 +243,8 @@ def jax_step(model, recipe):
 def jax_gradients(model, max_norm):
     import jax
 
+    jax.config.update("jax_default_matmul_precision", "highest")
+
     @jax.jit
     def gradients(params, feeds):
         loss, grads = jax.value_and_grad(model.jax)(params, feeds)
@@ -248,3 +259,7 @@ def jax_gradients(model, max_norm):
         return [float(loss), *(np.asarray(grads[name]) for name in model.params)]
 
     return step
+
+
+STEPS = (minigraph_step, numpy_step, torch_step, jax_step)
+GRADIENTS = (minigraph_gradients, numpy_gradients, torch_gradients, jax_gradients)
