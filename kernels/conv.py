@@ -11,11 +11,13 @@ they lie there, and overlap with those of the next row: nothing is copied for th
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from minigraph.kernels.buffers import Scratch, deliver, none_if_zero, unshared
+from minigraph.kernels.cuda import gemm
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sliding import (
     add_at,
@@ -172,7 +174,7 @@ def _convolve(xp, images, weights, bias, laid, groups, result) -> None:
     columns = _columns(xp, images, laid, groups)
     is_direct = result.flags.c_contiguous and result.dtype == images.dtype
     buffer = result.reshape(len(images), groups, each, columns.shape[3]) if is_direct else None
-    product = xp.matmul(weights.reshape(groups, each, columns.shape[2]), columns, out=buffer)
+    product = gemm.matmul(xp, weights.reshape(groups, each, columns.shape[2]), columns, out=buffer)
     if not is_direct or bias is not None:
         _write(xp, product.reshape(result.shape), None if bias is None else bias.reshape(-1, 1, 1), result)
 
@@ -191,7 +193,7 @@ def _spread(xp, d, weights, laid, groups, result) -> None:
         source, target = _spread_rows(xp, d, weights, laid, groups, result.shape), _apart(result, 1, groups)
     else:
         rows = weights.reshape(groups, len(weights) // groups, math.prod(weights.shape[1:]))
-        d_columns = xp.matmul(rows.swapaxes(1, 2), d.reshape(len(d), groups, rows.shape[1], _count(laid)))
+        d_columns = gemm.matmul(xp, rows.swapaxes(1, 2), d.reshape(len(d), groups, rows.shape[1], _count(laid)))
         size = math.prod(weights.shape[2:])
         by_element = d_columns.reshape(*result.shape[:2], size, laid[0].count, laid[1].count)
         parts = ((at, by_element[:, :, k]) for k, at in enumerate(elements(laid)))
@@ -208,7 +210,7 @@ def _filter_gradient(xp, images, d, shape, laid, groups) -> Any:
     places = batch * _count(laid)
     by_element = windows.transpose(1, 2, 3, 0, 4, 5).reshape(groups, channels // groups * height * width, places)
     by_filter = d.swapaxes(0, 1).reshape(groups, d.shape[1] // groups, places)
-    return xp.matmul(by_filter, by_element.swapaxes(1, 2)).reshape(shape)
+    return gemm.matmul(xp, by_filter, by_element.swapaxes(1, 2)).reshape(shape)
 
 
 def _has_long_rows(xp, laid, batch) -> bool:
@@ -251,7 +253,7 @@ def _convolve_rows(xp, images, weights, bias, laid, groups, result) -> None:
     for start in range(0, height.count, step):
         part = windows[:, start : start + step]
         found = product[:, : part.shape[1]]
-        xp.matmul(rows, _cut(part, pieces), out=_cut(found, pieces))
+        gemm.matmul(xp, rows, _cut(part, pieces), out=_cut(found, pieces))
         lying = found.reshape(groups, part.shape[1], each, width.count, len(images)).transpose(4, 0, 2, 1, 3)
         _write(xp, lying, bias, result[..., start : start + step, :])
 
@@ -270,7 +272,7 @@ def _spread_rows(xp, d, weights, laid, groups, shape) -> Any:
     rows, reach = padded_shape(shape, laid)[2:]
     unfolded = scratch.zeros((groups, rows, each * width.size, columns), d.dtype)
     product = scratch.empty((groups, height.count, each * width.size, columns), d.dtype)
-    times = xp.multiply if filters == 1 else xp.matmul
+    times = xp.multiply if filters == 1 else partial(gemm.matmul, xp)
     for i in range(height.size):
         times(by_row[i], flowing, out=product)
         unfolded[:, every(i, height)] += product
@@ -294,7 +296,7 @@ def _filter_gradient_of_rows(xp, images, d, shape, laid, groups) -> Any:
     for start in range(0, height, step):
         found = products[:, : min(step, height - start)]
         part = slice(start, start + step)
-        total += add_over(xp, xp.matmul(_cut(windows[:, part], pieces), flowing[:, part], out=found), (1, 2))
+        total += add_over(xp, gemm.matmul(xp, _cut(windows[:, part], pieces), flowing[:, part], out=found), (1, 2))
     by_element = total.reshape(groups, shape[2], shape[1], shape[3], each)
     return xp.ascontiguousarray(by_element.transpose(0, 4, 2, 1, 3)).reshape(shape)
 

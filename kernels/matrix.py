@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from minigraph.kernels.buffers import deliver, none_if_zero, shaped, unshared, zeros
+from minigraph.kernels.cuda import gemm
 from minigraph.kernels.registry import kernel, specialize
 
 
@@ -15,7 +17,7 @@ def _dot(xp, a, b, out=None) -> Any:
     """Product of two matrices."""
     if xp is np and a.dtype == np.float16:
         return deliver(np, np.dot(a.astype(np.float32), b.astype(np.float32)).astype(np.float16), out)
-    return deliver(xp, xp.dot(a, b, out=unshared(xp, out, a, b)), out)
+    return deliver(xp, gemm.dot(xp, a, b, out=unshared(xp, out, a, b)), out)
 
 
 def _as_matrix(x, num_col_dims) -> Any:
@@ -111,7 +113,7 @@ def _product(xp, a, b, out=None) -> Any:
         return product.reshape(*a.shape[:-1], b.shape[-1])
     if xp is np and a.dtype == np.float16:
         return deliver(np, np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(np.float16), out)
-    return deliver(xp, xp.matmul(a, b, out=unshared(xp, out, a, b)), out)
+    return deliver(xp, gemm.matmul(xp, a, b, out=unshared(xp, out, a, b)), out)
 
 
 @kernel("matmul_grad")
@@ -133,31 +135,30 @@ def matmul_grad(xp, x, y, d_out, *, transpose_X, transpose_Y, alpha, wanted):
 def _operand_gradient(xp, left, right, operand, transposed) -> Any:
     """``left @ right``, or its transpose, in the shape of the operand; summed over the batch if that has none."""
     if left.ndim > 2 and operand.ndim <= 2:
-        batch = tuple(range(left.ndim - 2))
-        product = _tensordot(xp, left, right, ((*batch, left.ndim - 1), (*batch, left.ndim - 2)))
+        length = math.prod(right.shape[:-1])
+        rows = xp.moveaxis(left, -2, 0).reshape(left.shape[-2], length)
+        product = _dot(xp, rows, right.reshape(length, right.shape[-1]))
         return xp.ascontiguousarray(product.T if transposed else product).reshape(operand.shape)
     if transposed:
         left, right = right.swapaxes(-1, -2), left.swapaxes(-1, -2)
     return _product(xp, left, right).reshape(operand.shape)
 
 
-def _tensordot(xp, a, b, axes) -> Any:
-    if xp is np and a.dtype == np.float16:
-        return np.tensordot(a.astype(np.float32), b.astype(np.float32), axes).astype(np.float16)
-    return xp.tensordot(a, b, axes)
+def _bare_dot(xp) -> Any:
+    return np.dot if xp is np else partial(gemm.dot, xp)
 
 
 @specialize("mul")
 def _quicker_mul(xp, x, y, *, x_num_col_dims, y_num_col_dims):
     """The array module's own product, where both are matrices already."""
-    return xp.dot if len(x.shape) == len(y.shape) == 2 and x.dtype != np.float16 else None
+    return _bare_dot(xp) if len(x.shape) == len(y.shape) == 2 and x.dtype != np.float16 else None
 
 
 @specialize("matmul")
 def _quicker_matmul(xp, x, y, *, transpose_X, transpose_Y, alpha):
     if not len(x.shape) == len(y.shape) == 2 or x.dtype == np.float16 or alpha != 1:
         return None
-    dot = xp.dot
+    dot = _bare_dot(xp)
     if not transpose_X and not transpose_Y:
         return dot
     return lambda x, y, out=None: dot(x.T if transpose_X else x, y.T if transpose_Y else y, out=out)
@@ -167,7 +168,7 @@ def _quicker_matmul(xp, x, y, *, transpose_X, transpose_Y, alpha):
 def _quicker_mul_grad(xp, x, y, d_out, *, x_num_col_dims, y_num_col_dims, wanted):
     if not len(x.shape) == len(y.shape) == 2 or x.dtype == np.float16:
         return None
-    dot, (wants_x, wants_y) = xp.dot, wanted
+    dot, (wants_x, wants_y) = _bare_dot(xp), wanted
 
     def grad(x, y, d_out, out=(None, None)):
         d_y = dot(x.T, d_out, out[1]) if wants_y else None

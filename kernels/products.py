@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.buffers import deliver
+from minigraph.kernels.cuda import gemm
 from minigraph.kernels.norm import norm_gradient, norms_over
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sums import add_over
@@ -33,14 +34,14 @@ def _like(xp, total, x) -> Any:
 @kernel("bmm")
 @widened
 def bmm(xp, x, y, *, out=None):
-    return deliver(xp, xp.matmul(x, y), out)
+    return deliver(xp, gemm.matmul(xp, x, y), out)
 
 
 @kernel("bmm_grad")
 def bmm_grad(xp, x, y, d_out, *, wanted):
     x, y, d = _wide(x), _wide(y), _wide(d_out)
-    d_x = xp.matmul(d, y.swapaxes(1, 2)).astype(d_out.dtype, copy=False) if wanted[0] else None
-    return d_x, xp.matmul(x.swapaxes(1, 2), d).astype(d_out.dtype, copy=False) if wanted[1] else None
+    d_x = gemm.matmul(xp, d, y.swapaxes(1, 2)).astype(d_out.dtype, copy=False) if wanted[0] else None
+    return d_x, gemm.matmul(xp, x.swapaxes(1, 2), d).astype(d_out.dtype, copy=False) if wanted[1] else None
 
 
 @kernel("dot")
@@ -102,7 +103,7 @@ def _interleaved(x, y) -> tuple[Any, Any, list[int]]:
 @kernel("addmm")
 @widened
 def addmm(xp, input, x, y, *, Alpha, Beta, out=None):
-    return xp.add(Beta * input, Alpha * xp.dot(x, y), out=out)
+    return xp.add(Beta * input, Alpha * gemm.dot(xp, x, y), out=out)
 
 
 @kernel("addmm_grad")
@@ -110,8 +111,8 @@ def addmm_grad(xp, input, x, y, d_out, *, Alpha, Beta, wanted):
     x_wide, y_wide, d = _wide(x), _wide(y), _wide(d_out)
     return (
         _like(xp, Beta * d, input) if wanted[0] else None,
-        (Alpha * xp.dot(d, y_wide.T)).astype(x.dtype, copy=False) if wanted[1] else None,
-        (Alpha * xp.dot(x_wide.T, d)).astype(y.dtype, copy=False) if wanted[2] else None,
+        (Alpha * gemm.dot(xp, d, y_wide.T)).astype(x.dtype, copy=False) if wanted[1] else None,
+        (Alpha * gemm.dot(xp, x_wide.T, d)).astype(y.dtype, copy=False) if wanted[2] else None,
     )
 
 

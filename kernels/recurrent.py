@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.activation import relu, relu_grad, sigmoid, sigmoid_grad, tanh, tanh_grad
+from minigraph.kernels.cuda import gemm
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sums import add_over
 
@@ -43,11 +44,11 @@ def gru_unit(xp, x, hidden, weight, bias, *, activation, gate_activation, origin
     size = hidden.shape[1]
     for_gates, for_candidate = _weights(w)
     gate = total.copy() if b is None else total + b
-    gate[:, : 2 * size] += before @ for_gates
+    gate[:, : 2 * size] += gemm.dot(xp, before, for_gates)
     gate[:, : 2 * size] = _ACTIVATIONS[gate_activation][0](xp, gate[:, : 2 * size])
     update, reset = gate[:, :size], gate[:, size : 2 * size]
     kept = reset * before
-    candidate = _ACTIVATIONS[activation][0](xp, gate[:, 2 * size :] + kept @ for_candidate)
+    candidate = _ACTIVATIONS[activation][0](xp, gate[:, 2 * size :] + gemm.dot(xp, kept, for_candidate))
     gate[:, 2 * size :] = candidate
     result = candidate + update * (before - candidate) if origin_mode else before + update * (candidate - before)
     return _narrowed(x, gate, kept, result)
@@ -65,13 +66,13 @@ def gru_unit_grad(
     d_before = d * (update if origin_mode else 1 - update)
     d_gate = xp.empty_like(gate)
     d_gate[:, 2 * size :] = _ACTIVATIONS[activation][1](xp, candidate, d * ((1 - update) if origin_mode else update))
-    d_kept = d_gate[:, 2 * size :] @ for_candidate.T
+    d_kept = gemm.dot(xp, d_gate[:, 2 * size :], for_candidate.T)
     d_gates = xp.concatenate([sign * d * (before - candidate), d_kept * before], 1)
     d_gate[:, : 2 * size] = _ACTIVATIONS[gate_activation][1](xp, gate[:, : 2 * size], d_gates)
-    d_before += d_kept * reset + d_gate[:, : 2 * size] @ for_gates.T
+    d_before += d_kept * reset + gemm.dot(xp, d_gate[:, : 2 * size], for_gates.T)
     d_weight = d_bias = None
     if wanted[2]:
-        parts = before.T @ d_gate[:, : 2 * size], kept.T @ d_gate[:, 2 * size :]
+        parts = gemm.dot(xp, before.T, d_gate[:, : 2 * size]), gemm.dot(xp, kept.T, d_gate[:, 2 * size :])
         d_weight = xp.concatenate([part.reshape(-1) for part in parts]).reshape(weight.shape)
     if wanted[3]:
         d_bias = add_over(xp, d_gate, (0,), keepdims=True)

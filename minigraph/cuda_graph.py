@@ -207,7 +207,7 @@ class GraphRuns:
                     _end_quietly(stream)
                     self._give_up(f"{type(error).__name__}: {error}")
                     return None
-        kept = (pool, stream, beside, block, buffers, targets, capturing.tables)
+        kept = (pool, stream, beside, block, buffers, targets, capturing.kept)
         return _Recording(graph, state, inputs, fetched, kept)
 
     def _give_up(self, reason: str) -> None:

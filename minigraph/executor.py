@@ -170,7 +170,7 @@ class Executor:
         ``MINIGRAPH_JIT=off`` is not in the environment.
     cuda_graph : bool
         On a GPU, record what can be recorded as CUDA graphs and send what is fed from pinned memory, see
-        `minigraph.cuda_graph`. Off by default: nobody has measured it yet.
+        `minigraph.cuda_graph`. A recording keeps its memory as long as its plan.
     check : bool, optional
         Check in each run that no value changes while it is needed and that results are the caller's own, see
         `minigraph.checking`; runs take several times as long. Default: if ``MINIGRAPH_CHECK=1`` is in the environment.
@@ -197,7 +197,7 @@ class Executor:
         passes: Pipeline = LOWERING,
         cache_size: int = 64,
         jit: bool | None = None,
-        cuda_graph: bool = False,
+        cuda_graph: bool = True,
         check: bool | None = None,
     ) -> None:
         if place is not None and not isinstance(place, Place):
@@ -272,7 +272,7 @@ class Executor:
         if self._closed:
             raise ProgramError("this Executor was closed", site=caller_site(), hint="Make a new one.")
         if isinstance(program, CompiledProgram):
-            other = self._with(program.passes, self.jit and program.jit, self.cuda_graph or program.cuda_graph)
+            other = self._with(program.passes, self.jit and program.jit, self.cuda_graph and program.cuda_graph)
             scope = program.scope_for(self.place, scope or global_scope())
             values = other.run(program.program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
             return [[value] for value in values] if program.is_data_parallel and not return_merged else values

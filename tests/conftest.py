@@ -3,7 +3,7 @@ import sys
 
 import numpy as np
 import pytest
-from host_cuda import HostCupy, RawModule, launches
+from host_cuda import Blas, HostCupy, RawModule, launches
 from hypothesis import settings
 
 import minigraph as fluid
@@ -69,11 +69,13 @@ def cuda_place():
 
 @pytest.fixture
 def host_cuda(monkeypatch, tmp_path_factory):
-    """Lets a `CUDAPlace` run on the processor; see the module `host_cuda`."""
+    """Lets a `CUDAPlace` run on the processor, without recording plans; see the module `host_cuda`."""
     if RawModule.folder is None:
         RawModule.folder = tmp_path_factory.mktemp("kernels")
     cupy = HostCupy()
     monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr("minigraph.kernels.cuda.gemm._library", lambda xp: Blas())
+    monkeypatch.setattr("minigraph.cuda_graph.obstacle", lambda steps, replaced: "the test does not record")
     launches.clear()
     return cupy
 

@@ -176,6 +176,38 @@ class Random:
         return Generator()
 
 
+class Blas:
+    """What minigraph calls of cuBLAS: products of strided batches, stored by columns, at their addresses."""
+
+    def __getattr__(self, name):
+        assert name in ("cublasCreate_v2", "cublasSetStream_v2", "cublasSetWorkspace_v2", "cublasDestroy_v2")
+        return lambda *args: 0
+
+    def cublasGemmStridedBatchedEx(
+        self, handle, first_is_transposed, second_is_transposed, rows, columns, length, alpha,
+        first, first_kind, first_step, first_stride, second, second_kind, second_step, second_stride,
+        beta, result, kind, step, stride, count, compute, algorithm,
+    ):  # fmt: skip
+        dtype = np.dtype({2: np.float16, 0: np.float32, 1: np.float64}[kind])
+        assert first_kind == second_kind == kind
+        assert (alpha._obj.value, beta._obj.value) == (1, 0)
+
+        def batch(pointer, is_transposed, shape, step, stride):
+            assert step >= max(1, shape[1] if is_transposed else shape[0])
+            strides = (stride.value, step, 1) if is_transposed else (stride.value, 1, step)
+            extent = sum((n - 1) * s for n, s in zip((count, *shape), strides, strict=True)) + 1
+            memory = (ctypes.c_char * (extent * dtype.itemsize)).from_address(pointer.value)
+            flat = np.frombuffer(memory, dtype)
+            return np.lib.stride_tricks.as_strided(flat, (count, *shape), [s * dtype.itemsize for s in strides])
+
+        left = batch(first, first_is_transposed, (rows, length), first_step, first_stride)
+        right = batch(second, second_is_transposed, (length, columns), second_step, second_stride)
+        target = batch(result, False, (rows, columns), step, stride)
+        for out, a, b in zip(target, left, right, strict=True):
+            out.T[...] = np.dot(b.T, a.T)
+        return 0
+
+
 class Event:
     def __init__(self, log):
         self.log = log
@@ -252,7 +284,7 @@ class HostCupy(types.ModuleType):
 
     @contextmanager
     def _using_allocator(self, malloc):
-        self.events.append(f"allocate from {malloc}")
+        self.events.append(f"allocate from {malloc or 'the driver'}")
         yield
         self.events.append("allocate as before")
 
@@ -264,9 +296,9 @@ class HostCupy(types.ModuleType):
         ndarray.sent += type(array) is not ndarray
         return array if type(array) is ndarray and dtype is None else _of_device(np.array(array, dtype, subok=False))
 
-    def array(self, array, dtype=None):
+    def array(self, array, dtype=None, order="K"):
         ndarray.sent += type(array) is not ndarray
-        return _of_device(np.array(array, dtype, subok=False))
+        return _of_device(np.array(array, dtype, order=order, subok=False))
 
     def __getattr__(self, name):
         if name.startswith("__"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -102,6 +102,18 @@ class Capturing:
     def __init__(self, stream) -> None:
         self.stream = stream
         self.tables: list[Table] = []
+        self._handle: Any = None
+
+    def handle(self, make: Callable[[], Any]) -> Any:
+        """The library handle of this recording, made when it is first needed and kept for the graph's launches."""
+        if self._handle is None:
+            self._handle = make()
+        return self._handle
+
+    @property
+    def kept(self) -> tuple[Any, ...]:
+        """What the graph uses when it is launched."""
+        return tuple(self.tables), self._handle
 
     def __enter__(self) -> Capturing:
         _capturing.current = self
@@ -111,9 +123,23 @@ class Capturing:
         _capturing.current = None
 
 
+def recording() -> Capturing | None:
+    """The recording of a graph that this thread is making, if any."""
+    return getattr(_capturing, "current", None)
+
+
+def lasting(xp) -> Any:
+    """A context in which arrays get memory of their own.
+
+    The memory of other arrays of a recording goes back to its pool, and then to others: whatever is written to it by
+    kernels that are recorded is written there again in each launch.
+    """
+    return xp.cuda.using_allocator(None)
+
+
 def is_recording() -> bool:
     """Whether a graph is recorded, so that nothing can wait for a value; who records has checked what is fed."""
-    return getattr(_capturing, "current", None) is not None
+    return recording() is not None
 
 
 def table_of(xp, rows: Sequence[tuple[int, ...]]) -> Table:
@@ -121,9 +147,10 @@ def table_of(xp, rows: Sequence[tuple[int, ...]]) -> Table:
 
     It is copied to the device once: in the steady state arrays are where they were in the run before.
     """
-    capturing = getattr(_capturing, "current", None)
+    capturing = recording()
     if capturing is not None:
-        table = _new_table(xp, rows, capturing.stream)
+        with lasting(xp):
+            table = _new_table(xp, rows, capturing.stream)
         capturing.stream.synchronize()
         capturing.tables.append(table)
         return table
