@@ -13,6 +13,7 @@ from minigraph.kernels import find_kernel
 from minigraph.lowering import attrs_for_kernel, has_rows, wanted_outputs
 from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.place import Place
+from minigraph.scope import is_rows, type_of
 
 
 def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -> dict[str, Any]:
@@ -25,9 +26,6 @@ def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -
     """
     if SUB_BLOCK in op.attrs:
         return _evaluate_call(call_of(op), read, place, rng)
-    kernel = find_kernel(op.type, place.kind, has_rows(op, op.block))
-    if kernel is None:
-        raise ExecutionError(f"{op.type} has no kernel for {place.kind}")
     arguments: list[Any] = []
     for slot in op.definition.inputs:
         found = [read(name) if name != EMPTY else None for name in op.inputs.get(slot.name, ())]
@@ -35,6 +33,9 @@ def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -
             arguments.append(found if found or not slot.dispensable else None)
         else:
             arguments.append(found[0] if found else None)
+    kernel = find_kernel(op.type, place.kind, _takes_or_gives_rows(op, arguments))
+    if kernel is None:
+        raise ExecutionError(f"{op.type} has no kernel for {place.kind}")
     arguments += [_previous(op.outputs[slot][0], read) for slot in op.definition.updates]
     keywords = attrs_for_kernel(op, kernel)
     if kernel.takes_rng:
@@ -51,6 +52,22 @@ def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -
             if name != EMPTY:
                 values[name] = each
     return values
+
+
+def _takes_or_gives_rows(op: Operator, arguments: Sequence[Any]) -> bool:
+    """Whether a value that `op` reads or writes is selected rows; variables may hold another kind of value later."""
+    slots = op.definition.inputs
+    given = [each if slot.duplicable else [each] for slot, each in zip(slots, arguments, strict=True)]
+    if any([is_rows(value) for values in given for value in values or ()]):
+        return True
+    if not has_rows(op, op.block):
+        return False
+    inputs = tuple(
+        (slot.name, tuple(type_of(value) for value in values or () if value is not None))
+        for slot, values in zip(slots, given, strict=True)
+    )
+    written = op.definition.inferred(inputs, op.attrs)
+    return any(each is not None and each.is_rows for types in written.values() for each in types)
 
 
 def _evaluate_call(call: Call, read: Callable[[str], Any], place: Place, rng: Any) -> dict[str, Any]:

@@ -479,6 +479,8 @@ class Executor:
         ops = list(plan.program.global_block().ops)
         holders = {value.name: scope.find_var(value.name) for value in plan.steps.state}
         values = {**feeds, **{name: holder.value for name, holder in holders.items() if holder is not None}}
+        first_names = plan.program.global_block().first_names
+        values |= {first: feeds[name] for name, first in first_names.items() if name in feeds}
         wanted = step.op.input("X")[step.op.attr("params").index(error.param)]
         details = [origin(ops[: ops.index(step.op)], [wanted], values, self.place, rng)]
         return explain(NonfiniteError(error.message, error.param, details=details), step.op, step.op.block)

@@ -18,6 +18,7 @@ from minigraph.ir import Block, Operator, Program, VarKind
 from minigraph.kernels import Kernel, find_kernel
 from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, Slot
 from minigraph.types import DType, TensorType
+from minigraph.versions import Changes, separate
 
 if TYPE_CHECKING:
     pass
@@ -166,7 +167,7 @@ class Steps:
 
 
 def concretize(program: Program, feed_types: Mapping[str, TensorType]) -> None:
-    """Infer again with the types of what is fed, so that shapes are known.
+    """Infer again with the types of what is fed, so that shapes are known, and each variable has one type.
 
     Shapes that depend on data stay -1.
 
@@ -180,7 +181,9 @@ def concretize(program: Program, feed_types: Mapping[str, TensorType]) -> None:
     for name, tensor_type in feed_types.items():
         if name in block.vars:
             block.vars[name].tensor_type = tensor_type
-    infer_again(block)
+    changes: Changes = {}
+    infer_again(block, changes)
+    separate(changes)
 
 
 def to_steps(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str], place_kind: str) -> Steps:
@@ -207,7 +210,12 @@ class _StepBuilder:
         self.persistable: set[str] = set()
         """The names among these that live in the scope."""
         self.state: list[Value] = []
-        self.feeds = [self._declare(name, "feed") for name in feed_names]
+        self.feeds = [self._feed(name) for name in feed_names]
+
+    def _feed(self, name: str) -> Value:
+        value = self._declare(self.block.first_names.get(name, name), "feed")
+        value.name = name
+        return value
 
     def _declare(self, name: str, origin: str) -> Value:
         var = self.block.vars.get(name)

@@ -9,32 +9,46 @@ from minigraph.inference import explain, infer_outputs
 from minigraph.ir import Block, Program, VarKind
 from minigraph.opdef import SUB_BLOCK
 from minigraph.sub_blocks import body_of, outer_names
+from minigraph.versions import Changes
 
 
-def infer_again(block: Block) -> None:
+def infer_again(block: Block, changes: Changes) -> None:
     """Infer the types of everything that the operators of a block write, and of the sub-blocks that they run.
+
+    Where a variable of a block changes its type, that is noted in `changes`.
 
     Raises
     ------
     MinigraphError
         If an operator does not accept what it is given.
     """
+    used: set[str] = set()
     for op in block.ops:
         try:
             if SUB_BLOCK in op.attrs:
-                _infer_call(call_of(op))
-            else:
-                infer_outputs(op, block)
+                _infer_call(call_of(op), changes)
+                used.update(op.input_arg_names, op.output_arg_names)
+                continue
+            used.update(*op.inputs.values())
+            written = op.outputs.values()
+            again = [name for names in written for name in names if name in used]
+            old = [(name, block.vars[name].tensor_type) for name in again if name in block.vars]
+            infer_outputs(op, block)
+            used.update(*written)
         except MinigraphError as error:
             raise explain(error, op, block) from None
+        for name, tensor_type in old:
+            changes.pop((op, name), None)  # of an inference before, with other types
+            if tensor_type is not None and not tensor_type.is_array and block.vars[name].tensor_type != tensor_type:
+                changes[op, name] = tensor_type
 
 
-def _infer_call(call: Call) -> None:
-    call.bind_types()
+def _infer_call(call: Call, changes: Changes) -> None:
     while True:
         # A dimension that differs from run to run becomes unknown, and what is computed from it too.
         before = [call._type(name) for name in call.written]
-        infer_again(call.body)
+        call.bind_types()
+        infer_again(call.body, changes)
         if before == [call._type(name) for name in call.written]:
             break
     call.settle_types()
