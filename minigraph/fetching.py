@@ -74,9 +74,9 @@ def _owner(value: Any) -> int:
 
 
 def results_of(values: list[Any], place: Place, return_numpy: bool, names: tuple[str, ...]) -> list[Any]:
-    """What a run returns for fetched values, each of which is the caller's own."""
+    """What a run returns for fetched values, each of which is the caller's own: arrays lie row by row, as in fluid."""
     if return_numpy and place.kind == "cpu" and set(map(type, values)) <= _ARRAY:
-        return values
+        return [value if value.flags.c_contiguous else value.copy() for value in values]
     return [_result(value, place, return_numpy, name) for name, value in zip(names, values, strict=True)]
 
 
@@ -91,5 +91,5 @@ def _result(value: Any, place: Place, return_numpy: bool, name: str) -> Any:
     if is_rows(value):
         return SelectedRows(ScopeVariable(name, value, place))
     if return_numpy:
-        return place.to_host(value)
+        return np.asarray(place.to_host(value), order="C")
     return LoDTensor(ScopeVariable(name, value, place))

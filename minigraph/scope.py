@@ -96,7 +96,7 @@ class LoDTensor:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         # Always a copy: the live array changes with the next run.
-        return np.array(self._holder.place.to_host(self._value()), dtype=dtype)
+        return np.array(self._holder.place.to_host(self._value()), dtype=dtype, order="C")
 
     def __repr__(self) -> str:
         return f"LoDTensor({np.asarray(self)!r})"

@@ -79,7 +79,7 @@ class Eager:
     def numpy(self) -> np.ndarray[Any, Any]:
         """The value, as a NumPy array of the caller's own; of selected rows the whole array."""
         value, place = self._held(), self.block.place
-        return np.array(place.to_host(dense(place.xp, value) if is_rows(value) else value))
+        return np.array(place.to_host(dense(place.xp, value) if is_rows(value) else value), order="C")
 
     def _held(self) -> Any:
         if self.value is None:
