@@ -56,12 +56,15 @@ def spoil(array: Any) -> None:
 
 
 def arrays_in(value: Any) -> list[Any]:
-    """The arrays that a value consists of: itself, those of selected rows, or the elements of a list or tuple."""
+    """The arrays that a value consists of: itself, those of selected rows, or the elements of a list or tuple.
+
+    A number, which NumPy makes in place of an array without dimensions, has no memory that anything could change.
+    """
     if isinstance(value, SparseRows):
         return [value.rows, value.value]
     if isinstance(value, list | tuple):
         return [array for each in value for array in arrays_in(each)]
-    return [value] if hasattr(value, "dtype") else []
+    return [value] if hasattr(value, "dtype") and not isinstance(value, np.generic) else []
 
 
 class _Piece:
@@ -90,13 +93,14 @@ def _pieces(value: Any, place: Place) -> list[_Piece]:
 
 def _change(array: Any, was: Any, place: Place) -> str:
     """How the bits of an array differ from what they were, in words; empty if they do not."""
-    is_different = (array.ravel().view(np.uint8) != was.ravel().view(np.uint8)).reshape(array.size, -1).any(axis=1)
+    bits = f"u{array.dtype.itemsize}"
+    is_different = array.ravel().view(bits) != was.ravel().view(bits)
     if not is_different.any():
         return ""
     at = int(is_different.argmax())
     index = list(map(int, np.unravel_index(at, array.shape)))
     old, new = (place.to_host(each).reshape(-1)[at] for each in (was, array))
-    is_released = new.view(f"u{new.itemsize}") == _PATTERNS.get(array.dtype.str[1:])
+    is_released = new.view(bits) == _PATTERNS.get(array.dtype.str[1:])
     return (
         f"{int(is_different.sum())} of {array.size} elements differ: the one at {index} was {old}, "
         f"is {'the pattern of released memory' if is_released else new}"
