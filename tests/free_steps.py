@@ -18,7 +18,6 @@ from minigraph import layers
 from minigraph.errors import ProgramError
 from minigraph.gradient_rules import FusedGrad
 from minigraph.ir import Variable
-from minigraph.types import as_dtype
 
 if TYPE_CHECKING:
     from random_programs import _Kitchen
@@ -70,9 +69,9 @@ def small(x: Variable, size: int = 64) -> Variable:
     return layers.slice(flat, axes=[0, 1], starts=[0, 0], ends=[size, size])
 
 
-def images(x: Variable) -> Variable:
+def images(k: _Kitchen, x: Variable) -> Variable:
     """Some elements of `x` as images."""
-    return fitted(x, [2, 2, 4, 4], "float32")
+    return fitted(x, [2, 2, 4, 4], k.dtype)
 
 
 def expand(k: _Kitchen, x: Variable, y: Variable, c: float) -> Variable:
@@ -141,15 +140,6 @@ def overwrite(k: _Kitchen, x: Variable, y: Variable, c: float) -> Variable:
     return y
 
 
-def in_place(function: Callable[..., Variable]) -> FreeStep:
-    """A step that gives its argument another shape where it is."""
-
-    def step(k: _Kitchen, x: Variable, y: Variable, c: float) -> Variable:
-        return function(layers.scale(x, 1.0), inplace=True)
-
-    return step
-
-
 FREE: dict[str, FreeStep] = {
     "expand": expand,
     "expand_ones": expand_ones,
@@ -157,11 +147,10 @@ FREE: dict[str, FreeStep] = {
     "flat": lambda k, x, y, c: layers.reshape(x, [-1]),
     "column": lambda k, x, y, c: layers.reshape(x, [-1, 1]),
     "row": lambda k, x, y, c: layers.reshape(x, [1, -1]),
-    "flat_in_place": in_place(lambda x, inplace: layers.reshape(x, [-1], inplace=inplace)),
     "flat_tanh": lambda k, x, y, c: layers.reshape(x, [-1], act="tanh"),
     "transpose": lambda k, x, y, c: layers.transpose(x, list(np.roll(range(len(x.shape)), 1 + axis(x, c)))),
     "unsqueeze": lambda k, x, y, c: layers.unsqueeze(x, [axis(x, c)]),
-    "squeeze": lambda k, x, y, c: layers.squeeze(x, []),
+    "squeeze": lambda k, x, y, c: layers.squeeze(x, [axis(x, c)] if len(x.shape) > 1 else [1]),
     "flatten": lambda k, x, y, c: layers.flatten(x, axis=axis(x, c)),
     "cut": cut,
     "nothing": nothing,
@@ -212,9 +201,9 @@ FREE: dict[str, FreeStep] = {
     "matmul": lambda k, x, y, c: layers.matmul(matrix(x), small(like(x, y)), transpose_x=True)
     if c > 1
     else layers.matmul(small(x), small(like(x, y)), transpose_y=True, alpha=c),
-    "fc": lambda k, x, y, c: k.linear(matrix(x), size=4),
-    "conv": lambda k, x, y, c: layers.conv2d(images(x), 3, 3, param_attr=k.attr(3, 2, 3, 3), bias_attr=False),
-    "pool": lambda k, x, y, c: layers.pool2d(images(x), 2, "max" if c > 0 else "avg", 2),
+    "fc": lambda k, x, y, c: k.linear(layers.cast(matrix(x), k.dtype), size=4),
+    "conv": lambda k, x, y, c: layers.conv2d(images(k, x), 3, 3, param_attr=k.attr(3, 2, 3, 3), bias_attr=False),
+    "pool": lambda k, x, y, c: layers.pool2d(images(k, x), 2, "max" if c > 0 else "avg", 2),
     "assign": lambda k, x, y, c: layers.assign(x),
     "overwrite": overwrite,
     "branch": branch,
@@ -261,6 +250,6 @@ def _of_sample(sample: Sample) -> FreeStep:
 OF_SAMPLES: dict[str, FreeStep] = {
     f"{sample.op} {number}": _of_sample(sample)
     for number, sample in enumerate(SAMPLES)
-    if not sample.is_random and all(as_dtype(dtype) for dtype in sample.dtypes)
+    if not sample.is_random and not sample.attrs.get("is_sparse")  # what is computed takes no gradient of rows
 }
 """By operator and number of a sample, a step that applies it."""

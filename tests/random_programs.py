@@ -3,8 +3,9 @@
 A `Recipe` is plain data that hypothesis draws and shrinks; `build` follows it. Following it twice gives equal programs
 with equal names, so one can be rewritten and compared with the other.
 
-Every step takes values of shape [rows, COLUMNS] and gives one of that shape, so that any step can follow any other.
-What happens inside has other shapes, ranks and element types.
+Most steps take values of shape [rows, columns] and give one of that shape, so that any step can follow any other. What
+happens inside has other shapes, ranks and element types. The steps of `free_steps` take values of any shape; where what
+they are given does not suit them they are left out.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,13 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from free_steps import FREE, OF_SAMPLES
 from hypothesis import strategies as st
 
 import minigraph as fluid
 from minigraph import layers
+from minigraph.errors import MinigraphError
 from minigraph.ir import Parameter, Program, Variable
 
-COLUMNS = 3
 CLASSES = 4
 
 
@@ -72,6 +74,7 @@ class Recipe:
     stopped: int | None = None
     """Number of a step whose value gets ``stop_gradient``."""
     training: Training | None = None
+    columns: int = 3
 
 
 @dataclass
@@ -86,12 +89,16 @@ class Built:
     loss: Variable
     params_grads: list[tuple[Parameter, Variable]]
     """Empty unless the recipe trains."""
+    others: list[Variable]
+    """What free steps gave."""
+    fed: dict[str, np.ndarray]
+    """What is fed besides, the same in every batch."""
 
     def feed(self, batch: int = 0) -> dict[str, np.ndarray]:
         """Arrays for the inputs; another batch has other numbers."""
         random = np.random.default_rng([self.recipe.seed, 1, batch])
-        shape = (self.recipe.rows, COLUMNS)
-        return {
+        shape = (self.recipe.rows, self.recipe.columns)
+        return self.fed | {
             "x": random.uniform(-1.5, 1.5, shape).astype(self.recipe.dtype),
             "label": random.integers(0, CLASSES, (self.recipe.rows, 1)),
         }
@@ -102,7 +109,11 @@ class _Kitchen:
 
     def __init__(self, recipe: Recipe, label: Variable) -> None:
         self.dtype = recipe.dtype
+        self.columns = recipe.columns
+        self.trains = recipe.training is not None
         self.label = label
+        self.arrays: dict[str, np.ndarray] = {}
+        """What is to be fed."""
         self.random = np.random.default_rng(recipe.seed)
 
     def attr(self, *shape: int, name: str | None = None) -> fluid.ParamAttr:
@@ -112,14 +123,29 @@ class _Kitchen:
     def parameter(self, *shape: int) -> Parameter:
         return layers.create_parameter(list(shape), self.dtype, attr=self.attr(*shape))
 
-    def linear(self, x: Variable, size: int = COLUMNS, act: str | None = None, weight: str | None = None) -> Variable:
+    def name(self, slot: str) -> str:
+        """A new name for a variable."""
+        return fluid.unique_name.generate(f"{slot}_of_sample")
+
+    def fed(self, array: np.ndarray) -> Variable:
+        """A variable that is fed `array`."""
+        name = self.name("In")
+        self.arrays[name] = array
+        var = fluid.data(name, array.shape, str(array.dtype))
+        var.stop_gradient = array.dtype.kind != "f"
+        return var
+
+    def linear(
+        self, x: Variable, size: int | None = None, act: str | None = None, weight: str | None = None
+    ) -> Variable:
+        size = size or self.columns
         attr = self.attr(x.shape[-1], size, name=weight)
         return layers.fc(x, size, param_attr=attr, bias_attr=self.attr(size), act=act)
 
     def look_up(self, is_sparse: bool = False, table: str | None = None) -> Variable:
         """Rows of a table, one for each label."""
-        attr = self.attr(CLASSES, COLUMNS, name=table)
-        return layers.embedding(self.label, [CLASSES, COLUMNS], is_sparse, param_attr=attr, dtype=self.dtype)
+        attr = self.attr(CLASSES, self.columns, name=table)
+        return layers.embedding(self.label, [CLASSES, self.columns], is_sparse, param_attr=attr, dtype=self.dtype)
 
 
 def over(y: Variable, type: str, **attrs: Any) -> Variable:
@@ -149,7 +175,7 @@ _SMOOTH: dict[str, StepFunction] = {
     "divide": lambda k, x, y, c: x / (layers.sigmoid(y) + 0.5),
     "twice_itself": lambda k, x, y, c: layers.elementwise_add(x, x),
     "sum_of_three": lambda k, x, y, c: layers.sums([x, y, layers.tanh(y)]),
-    "times_row": lambda k, x, y, c: layers.elementwise_mul(x, k.parameter(COLUMNS)),
+    "times_row": lambda k, x, y, c: layers.elementwise_mul(x, k.parameter(k.columns)),
     "plus_row_mean": lambda k, x, y, c: layers.elementwise_add(x, layers.reduce_mean(y, dim=1), axis=0),
     "minus_mean": lambda k, x, y, c: layers.elementwise_sub(x, layers.reduce_mean(x, dim=1, keep_dim=True)),
     "plus_total": lambda k, x, y, c: layers.elementwise_add(x, layers.mean(y)),
@@ -159,8 +185,8 @@ _SMOOTH: dict[str, StepFunction] = {
     "attention": lambda k, x, y, c: layers.matmul(
         layers.softmax(layers.matmul(layers.tanh(x), layers.tanh(y), transpose_y=True, alpha=c)), y
     ),
-    "weights_transposed": lambda k, x, y, c: layers.mul(x, layers.transpose(k.parameter(COLUMNS, COLUMNS), [1, 0])),
-    "reshaped": lambda k, x, y, c: layers.reshape(layers.tanh(layers.reshape(x, [-1])), [-1, COLUMNS]),
+    "weights_transposed": lambda k, x, y, c: layers.mul(x, layers.transpose(k.parameter(k.columns, k.columns), [1, 0])),
+    "reshaped": lambda k, x, y, c: layers.reshape(layers.tanh(layers.reshape(x, [-1])), [-1, k.columns]),
     "wider_and_back": lambda k, x, y, c: k.linear(k.linear(x, size=5, act="sigmoid")),
     "assigned": lambda k, x, y, c: layers.assign(x),
     "plus_looked_up": lambda k, x, y, c: layers.elementwise_add(x, k.look_up()),
@@ -211,20 +237,39 @@ def build(recipe: Recipe) -> Built:
     main, startup = Program(), Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         rows = recipe.rows if recipe.rows_are_known else None
-        x = fluid.data("x", [rows, COLUMNS], recipe.dtype)
+        x = fluid.data("x", [rows, recipe.columns], recipe.dtype)
         label = fluid.data("label", [rows, 1], "int64")
         kitchen = _Kitchen(recipe, label)
-        values = [kitchen.linear(x)]
+        values, others = [kitchen.linear(x)], []
         for number, step in enumerate(recipe.steps):
-            left, right = (values[-1 - back % len(values)] for back in (step.x, step.y))
-            value = STEPS[step.kind](kitchen, left, right, step.number)
-            value.stop_gradient = value.stop_gradient or number == recipe.stopped
-            values.append(value)
+            if step.kind in STEPS:
+                left, right = (values[-1 - back % len(values)] for back in (step.x, step.y))
+                given = [STEPS[step.kind](kitchen, left, right, step.number)]
+                values += given
+            else:
+                given = _free(kitchen, step, [*values, *others])
+                others += given
+            for value in given:
+                value.stop_gradient = value.stop_gradient or number == recipe.stopped
         # The loss sees both ends, so that something is trained whatever was stopped.
         ends = layers.elementwise_add(layers.tanh(values[-1]), layers.scale(values[0], 0.25))
         loss = layers.mean(layers.square(ends))
+        for value in [each for each in others if each.dtype.is_floating and not each.stop_gradient][-3:]:
+            part = layers.mean(layers.tanh(layers.cast(value, recipe.dtype)))
+            loss = layers.elementwise_add(loss, layers.reshape(part, [1]))
         pairs = _train(recipe.training, main, values, loss) if recipe.training is not None else []
-    return Built(recipe, main, startup, values, loss, pairs)
+    return Built(recipe, main, startup, values, loss, pairs, others, kitchen.arrays)
+
+
+def _free(kitchen: _Kitchen, step: Step, values: list[Variable]) -> list[Variable]:
+    """What a free step gives; nothing if the values do not suit it."""
+    left, right = (values[-1 - back % len(values)] for back in (step.x, step.y))
+    try:
+        found = (FREE.get(step.kind) or OF_SAMPLES[step.kind])(kitchen, left, right, step.number)
+    except MinigraphError:
+        return []
+    several = [found] if isinstance(found, Variable) else found
+    return [each for each in several if each.tensor_type is not None and each.tensor_type.is_static]
 
 
 def _train(training: Training, main: Program, values: list[Variable], loss: Variable) -> Any:
