@@ -197,6 +197,20 @@ class MissingFileError(DataError, FileNotFoundError):
     """A file that should be read is not there."""
 
 
+class FileAccessError(DataError, OSError):
+    """A file cannot be read or written: permissions, a full disk, a folder in its place.
+
+    Attributes
+    ----------
+    errno : int or None
+        The system's number of the error.
+    """
+
+    def __init__(self, message: str, errno: int | None, **fields: Any) -> None:
+        super().__init__(message, **fields)
+        self.errno = errno
+
+
 class MismatchError(DataError, RuntimeError):
     """What a file holds does not fit the variables that it is for."""
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from minigraph.errors import ProgramError, Site, caller_site
+from minigraph.files import as_path, write_files
 
 if TYPE_CHECKING:
     from minigraph.ir import Program
@@ -107,8 +108,8 @@ class Profile:
         Google, Trace Event Format: complete events, ``"ph": "X"``, times in microseconds.
         """
         events = [event for run in self._runs for event in _events(run)]
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump({"traceEvents": events, "displayTimeUnit": "ms"}, file)
+        trace = json.JSONEncoder().iterencode({"traceEvents": events, "displayTimeUnit": "ms"})
+        write_files({as_path(path, "path"): (part.encode() for part in trace)})
 
 
 def _events(run: _Run) -> Iterator[dict[str, Any]]:

@@ -303,8 +303,9 @@ def test_the_program_alone_is_saved_when_asked(tmp_path):
 def test_any_program_comes_back_from_its_description(program):
     try:
         data = fluid.io.serialize_program(program)
-    except DataError as error:
-        assert "does not fit 64 bits" in str(error)
+    except (DataError, ProgramError) as error:
+        is_call = any(op.type == "py_func" for block in program.blocks for op in block.ops)
+        assert "does not fit 64 bits" in str(error) or is_call
         return
     again = fluid.io.deserialize_program(data)
     for block, twin in zip(program.blocks, again.blocks, strict=True):

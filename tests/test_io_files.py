@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as arrays
 
 import minigraph as fluid
 from minigraph.errors import DataError
-from minigraph.io import files, pickles, tensors
+from minigraph.io import pickles, tensors
 from minigraph.io.framework_proto import (
     BlockDesc,
     LoDTensorDesc,
@@ -338,39 +338,6 @@ def test_a_damaged_file_gives_what_it_holds_or_an_error_of_minigraph_at_once(see
 
 
 # Whole or not at all
-
-
-def test_an_error_while_writing_leaves_the_old_files(tmp_path):
-    first, second = tmp_path / "first", tmp_path / "second"
-    files.write_files({first: [b"old"], second: [b"old"]})
-
-    def failing():
-        yield b"new"
-        raise OSError("the disk is full")
-
-    with pytest.raises(OSError, match="full"):
-        files.write_files({first: [b"new"], second: failing()})
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"first": b"old", "second": b"old"}
-
-
-@pytest.mark.skipif(os.name == "nt", reason="links need privileges there")
-def test_a_link_stays_a_link_to_what_is_replaced(tmp_path):
-    (tmp_path / "far").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "far" / "file")
-    for text in (b"old", b"new"):
-        files.write_files({tmp_path / "link": [text]})
-        assert (tmp_path / "far" / "file").read_bytes() == text
-    assert (tmp_path / "link").is_symlink()
-
-
-@pytest.mark.skipif(os.name == "nt", reason="permissions are others there")
-def test_permissions_are_those_that_writing_would_leave(tmp_path):
-    (tmp_path / "plain").write_bytes(b"")
-    files.write_files({tmp_path / "new": [b""]})
-    assert (tmp_path / "new").stat().st_mode == (tmp_path / "plain").stat().st_mode
-    (tmp_path / "new").chmod(0o640)
-    files.write_files({tmp_path / "new": [b"again"]})
-    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
 
 
 WRITER = """

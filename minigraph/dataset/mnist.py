@@ -17,7 +17,6 @@ import hashlib
 import io
 import math
 import os
-import threading
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 
 from minigraph.dataset import digits
 from minigraph.errors import DataError, warn
+from minigraph.files import read_file, replacing
 from minigraph.reader import Reader
 
 __all__ = ["BundledDigitsWarning", "fetch", "reader_creator", "test", "train"]
@@ -194,7 +194,7 @@ def _read_idx(path: Path, item_shape: tuple[int, ...]) -> NDArray[np.uint8]:
 
 def _unpacked(path: Path) -> bytes | bytearray:
     """What the file holds, unpacked if it is gzipped, whatever its name says."""
-    content = path.read_bytes()
+    content = read_file(path, "images or labels")
     if not content.startswith(b"\x1f\x8b"):
         return content
     most = _ALLOWANCE + _RATIO * len(content)
@@ -257,10 +257,8 @@ def _download_from(url: str, path: Path) -> Path:
     from urllib.request import urlopen
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    # The name is this thread's own, so that processes that start together do not write into each other's file.
-    partial = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     digest = hashlib.md5(usedforsecurity=False)
-    try:
+    with replacing(path) as partial:
         with (
             urlopen(url, timeout=_TIMEOUT) as response,
             partial.open("wb") as file,
@@ -272,9 +270,6 @@ def _download_from(url: str, path: Path) -> Path:
                 advance(len(chunk))
         if digest.hexdigest() != MD5[path.name]:
             raise DataError(f"wrong MD5 checksum: expected {MD5[path.name]}, found {digest.hexdigest()}")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
     return path
 
 

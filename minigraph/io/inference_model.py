@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
-from minigraph.io.files import inside, read_file, write_files
+from minigraph.files import inside, read_file, write_files
 from minigraph.io.program_desc import describe
 from minigraph.io.program_reading import read_program
 from minigraph.io.tensors import tensor_chunks

@@ -121,8 +121,9 @@ def _refuse_functions(program: Program) -> None:
     for block in program.blocks:
         for op in block.ops:
             if op.type == "py_func":
+                called = ", ".join(map(str, op.attr("functions")))
                 raise ProgramError(
-                    f"a program that calls the function {op.attr('functions')[0]} cannot be saved", site=op.site,
+                    f"a program that calls the function {called} cannot be saved", site=op.site,
                     hint="Save its parameters, and build it again where they are loaded.",
                 )  # fmt: skip
 

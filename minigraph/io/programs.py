@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import DataError, MismatchError, NotFoundError, ProgramError, WrongTypeError, caller_site, warn
+from minigraph.files import as_path, inside, is_left_over, read_file, write_files
 from minigraph.io import pickles
-from minigraph.io.files import as_path, inside, is_left_over, read_file, write_files
 from minigraph.io.inference_model import MODEL_FILENAME
 from minigraph.io.program_desc import serialize_program
 from minigraph.io.safetensors_files import SUFFIX, load_safetensors, save_safetensors

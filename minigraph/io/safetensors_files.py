@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigraph.errors import DataError, MissingExtraError, WrongTypeError, caller_site
-from minigraph.io.files import as_path, read_file, write_files
+from minigraph.files import as_path, read_file, write_files
 from minigraph.types import as_dtype
 
 SUFFIX = ".safetensors"

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import DataError, MissingFileError, ProgramError, WrongTypeError, caller_site
+from minigraph.files import as_path, read_file, write_files
 from minigraph.io import pickles
-from minigraph.io.files import as_path, read_file, write_files
 from minigraph.io.safetensors_files import SUFFIX, load_safetensors, save_safetensors
 from minigraph.ir import Parameter
 from minigraph.variable import is_eager

@@ -22,7 +22,7 @@ from minigraph.errors import (
     caller_site,
     warn,
 )
-from minigraph.io.files import as_path, inside, read_file, write_files
+from minigraph.files import as_path, inside, read_file, write_files
 from minigraph.io.tensors import read_tensors, tensor_chunks
 from minigraph.ir import Parameter, Program, Variable, VarKind
 from minigraph.place import Place
