@@ -30,7 +30,13 @@ def name_scope(prefix: str) -> Iterator[None]:
     """
     if not prefix or not isinstance(prefix, str):
         raise ProgramError(f"name_scope needs a name, got {prefix!r}", site=caller_site())
-    label = unique_name.current().scope_label(current_name_scope(), prefix)
+    with plain_scope(unique_name.current().scope_label(current_name_scope(), prefix)):
+        yield
+
+
+@contextmanager
+def plain_scope(label: str) -> Iterator[None]:
+    """`name_scope` without numbers."""
     token = _PATH.set(f"{current_name_scope()}{label}/")
     try:
         yield

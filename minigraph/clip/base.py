@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+from minigraph.clip.labels import labelled
 from minigraph.clip.nonfinite import check_policy, guard
 from minigraph.clip.statistics import measure
 from minigraph.collector import without_collector
@@ -70,7 +71,7 @@ class GradientClipBase(Strategy):
         """
         guarded = guard(block, pairs, self.nonfinite)
         raw = {new.name: old.name for (_, new), (_, old) in zip(guarded, pairs, strict=True) if new is not old}
-        with block.program.standing_for(raw):
+        with block.program.standing_for(raw), labelled(self):
             by_hooks = self._is_in_fluids_words()
             clipped = (self._emit_by_hooks if by_hooks else self.emit)(block, guarded, **emit_options)
             if self.telemetry:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from html import escape
 
-from minigraph.ir import Operator, Program, Role
+from minigraph.clip.labels import label_of
+from minigraph.clip.statistics import STATISTICS
+from minigraph.ir import Block, Operator, Parameter, Program, Role
+from minigraph.opdef import GRAD_SUFFIX
 from minigraph.passes.gradient_clip import NONFINITE_GUARD
 
 
@@ -24,15 +27,19 @@ class ClipStep:
         Name of the gradient after it.
     site : str
         The user's line.
+    attrs : str
+        The attributes that are not at their defaults, of an operator that only its strategy knows.
     """
 
     op_type: str
     what: str
     result: str
     site: str
+    attrs: str = ""
 
     def __str__(self) -> str:
-        return f"{self.op_type}: {self.what} -> {self.result} ({self.site})"
+        attrs = f"({self.attrs})" if self.attrs else ""
+        return f"{self.op_type}{attrs}: {self.what} -> {self.result} ({self.site})"
 
 
 @dataclass(frozen=True)
@@ -50,18 +57,27 @@ class ClippedGradient:
         return "\n".join([heading, *(f"  {step}" for step in self.steps)])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
-    """What `explain` has found, gradient by gradient; prints as text."""
+    """What `explain` has found, gradient by gradient; prints as text, in a notebook too."""
 
     gradients: tuple[ClippedGradient, ...]
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.gradients)) or "the program has no gradients of parameters"
 
+    def __repr__(self) -> str:
+        changed = sum(bool(gradient.steps) for gradient in self.gradients)
+        return f"<Explanation: {changed} of {len(self.gradients)} gradients are clipped>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
 
 def explain(program: Program) -> Explanation:
-    """Tell which operators clip which gradients, and how far.
+    """Tell which operators change which gradients before updates read them, and how far they clip them.
+
+    Operators of a strategy of your own are told with its name, and with what its method ``describe`` says.
 
     Examples
     --------
@@ -74,30 +90,106 @@ def explain(program: Program) -> Explanation:
       clip_by_norm: L2 norm at most 1 -> clip_by_norm_0.tmp_0 (...)
     """
     block = program.global_block()
-    producers = {name: op for op in block.ops for name in op.output_arg_names}
-    steps: dict[tuple[str, str], list[ClipStep]] = {}
-    latest: dict[str, tuple[str, str]] = {}
-    """A gradient at some stage of clipping, to the pair that it belongs to."""
+    values: dict[str, _Value] = {}
+    """What is made of gradients, by name, as far as the walk has come."""
+    raw: dict[tuple[str, str], _Value] = {}
+    clipped: dict[_Value, _Value] = {}
+    read: dict[_Value, _Value] = {}
+    """The last that clips make of each raw gradient, and what an update reads of it."""
+    producers: dict[str, Operator] = {}
     for op in block.ops:
         if op.role & Role.BACKWARD:
             for pair in zip(op.role_vars[::2], op.role_vars[1::2], strict=True):
-                steps[pair] = []
-                latest[pair[1]] = pair
-        elif op.role & Role.CLIP and op.type in _DESCRIPTIONS:
-            _note_pairs(op, steps, latest)
-            what = _DESCRIPTIONS[op.type](op, producers)
-            for before, after in zip(op.input("X"), op.output("Out"), strict=True):
-                if before in latest:
-                    pair = latest[after] = latest[before]
-                    steps[pair].append(ClipStep(op.type, what, after, str(op.site).split(", in: ")[0]))
-    return Explanation(tuple(ClippedGradient(*pair, tuple(found)) for pair, found in steps.items()))
+                raw[pair] = values[pair[1]] = _Value(pair[1])
+        elif "Param" in op.inputs and "Grad" in op.inputs:
+            value = values.get(op.inputs["Grad"][0])
+            if value is not None:
+                read[value.raw] = value
+        else:
+            is_clip = bool(op.role & Role.CLIP) or bool(label_of(op))
+            if is_clip:
+                _note_pairs(op, block, raw, values)
+            made = list(_made_of_gradients(op, block, values, producers))
+            values.update({value.name: value for value in made})
+            if is_clip and op.type != STATISTICS:
+                fit = (each for each in made if _shape(block, each.name) == _shape(block, each.raw.name))
+                clipped.update({each.raw: each for each in fit})
+        producers.update({name: op for name in op.output_arg_names})
+    return Explanation(
+        tuple(
+            ClippedGradient(*pair, tuple((read.get(first) or clipped.get(first) or first).steps()))
+            for pair, first in raw.items()
+        )
+    )
 
 
-def _note_pairs(op: Operator, steps: dict[Any, list[ClipStep]], latest: dict[str, tuple[str, str]]) -> None:
+@dataclass(frozen=True, eq=False)
+class _Value:
+    """A gradient as the backward pass leaves it, or what an operator makes of another one."""
+
+    name: str
+    before: _Value | None = None
+    op: Operator | None = None
+    what: str = ""
+
+    @property
+    def raw(self) -> _Value:
+        return self if self.before is None else self.before.raw
+
+    def steps(self) -> list[ClipStep]:
+        """The operators that lead here from the raw gradient; regularization is none of them."""
+        if self.before is None or self.op is None:
+            return []
+        steps = self.before.steps()
+        if self.op.role & Role.REGULARIZE:
+            return steps
+        site = str(self.op.site).split(", in: ")[0]
+        attrs = "" if self.op.type in _DESCRIPTIONS else ", ".join(f"{k}={v!r}" for k, v in self.op.attrs.items())
+        return [*steps, ClipStep(self.op.type, self.what, self.name, site, attrs)]
+
+
+def _shape(block: Block, name: str) -> tuple[int, ...] | None:
+    var = block.find_var(name)
+    return None if var is None else var.shape
+
+
+def _note_pairs(op: Operator, block: Block, raw: dict[tuple[str, str], _Value], values: dict[str, _Value]) -> None:
     """Learn of pairs whose backward pass does not name them, such as one of `minigraph.gradients`."""
-    for pair in zip(op.role_vars[::2], op.role_vars[1::2], strict=True):
-        if pair[1] not in latest:
-            steps[pair], latest[pair[1]] = [], pair
+    named = list(zip(op.role_vars[::2], op.role_vars[1::2], strict=True))
+    for name in op.input_arg_names:
+        param = name.rpartition("/")[2].removesuffix(GRAD_SUFFIX)
+        if name.endswith(GRAD_SUFFIX) and isinstance(block.vars.get(param), Parameter):
+            named.append((param, name))
+    for pair in named:
+        if pair[1] not in values:
+            raw[pair] = values[pair[1]] = _Value(pair[1])
+
+
+def _made_of_gradients(
+    op: Operator, block: Block, values: Mapping[str, _Value], producers: Producers
+) -> Iterator[_Value]:
+    """What an operator makes of gradients: each result belongs to the first gradient of its shape that is read."""
+    read = [name for name in op.input_arg_names if name in values]
+    if not read:
+        return
+    lists = op.inputs.get("X", ()), op.outputs.get("Out", ())
+    same_place = dict(zip(lists[1], lists[0], strict=True)) if len(lists[0]) == len(lists[1]) else {}
+    what = _what(op, producers)
+    for name in op.output_arg_names:
+        source = same_place.get(name, "")
+        if source not in values:
+            same = (each for each in read if _shape(block, each) == _shape(block, name))
+            source = next(same, read[0])
+        yield _Value(name, values[source], op, what)
+
+
+def _what(op: Operator, producers: Producers) -> str:
+    """In words what an operator does to a gradient."""
+    name, _, said = label_of(op).partition(": ")
+    if not said:
+        describe = _DESCRIPTIONS.get(op.type)
+        said = "changes the gradient" if describe is None else describe(op, producers)
+    return f"{said} ({name}, a strategy of your own)" if name else said
 
 
 Producers = Mapping[str, Operator]
@@ -129,11 +221,14 @@ def _fused_global_norm(op: Operator, producers: Producers) -> str:
 
 def _global_norm(op: Operator, producers: Producers) -> str:
     """Of a product with fluid's factor, ``threshold / max(threshold, norm)``."""
-    factor = producers.get(op.input("Y")[0])
-    if factor is None or factor.type != "elementwise_div":
-        return f"times {op.input('Y')[0]}"
-    squares = producers[producers[producers[factor.input("Y")[0]].input("Y")[0]].input("X")[0]].input("X")
-    return f"{_of_norm('L2', len(squares))} at most {_threshold(factor.input('X')[0], producers)}"
+    chain = [op]
+    for type, slot in (("elementwise_div", "Y"), ("elementwise_max", "Y"), ("sqrt", "X"), ("sum", "X")):
+        made = producers.get(chain[-1].inputs["X" if chain[-1].type == "sqrt" else "Y"][0])
+        if made is None or made.type != type or not made.inputs.get(slot):
+            return f"times {op.inputs['Y'][0]}"
+        chain.append(made)
+    _, factor, _, _, squares = chain
+    return f"{_of_norm('L2', len(squares.inputs['X']))} at most {_threshold(factor.inputs['X'][0], producers)}"
 
 
 def _of_norm(order: str, count: int) -> str:

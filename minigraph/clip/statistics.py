@@ -14,7 +14,7 @@ from minigraph.clip.state import persistent
 from minigraph.ir import Block, Parameter, Program, Variable
 from minigraph.unique_name import generate
 
-_STATISTICS = "clip_statistics"
+STATISTICS = "clip_statistics"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def measure(
         for slot, name in (("NormBefore", "norm_before"), ("NormAfter", "norm_after"), ("Factor", "factor"))
     }
     block.append_op(
-        _STATISTICS,
+        STATISTICS,
         {"Before": [grad for _, grad in pairs], "After": list(clipped), "Steps": steps, "ClippedSteps": clipped_steps},
         {**norms, "StepsOut": steps, "ClippedStepsOut": clipped_steps},
         {"p": p, "params": [param.name for param, _ in pairs]},
@@ -94,5 +94,5 @@ def telemetry(program: Program) -> list[ClipTelemetry]:
     return [
         ClipTelemetry(tuple(op.attr("params")), *(block.var(op.outputs[slot][0]) for slot in slots))
         for op in block.ops
-        if op.type == _STATISTICS
+        if op.type == STATISTICS
     ]

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from minigraph import unique_name
 from minigraph.backward import ParamsGrads, append_backward
-from minigraph.clip import error_clip_callback
+from minigraph.clip import GradientClipBase, error_clip_callback
+from minigraph.clip.labels import labelled
 from minigraph.defaults import program_guard
 from minigraph.errors import ClipError, DataError, NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
 from minigraph.executor import Executor
 from minigraph.ir import Parameter, Program, Role, Variable
+from minigraph.name_scope import name_scope
 from minigraph.optimizer import Optimizer
 from minigraph.place import CPUPlace, Place
 from minigraph.scope import Scope, global_scope
@@ -200,11 +202,22 @@ def clip(name: str, strategy: Strategy, pairs: ParamsGrads) -> ParamsGrads:
     """
     if strategy is None:
         return list(pairs)
-    clipped = {param.name: grad for param, grad in strategy(list(pairs))}
+    with _label_of(strategy):
+        clipped = {param.name: grad for param, grad in strategy(list(pairs))}
     missing = [param.name for param, _ in pairs if clipped.get(param.name) is None]
     if missing:
         raise ProgramError(f"strategy {name!r} returns no gradient for {', '.join(missing)}", site=caller_site())
     return [(param, clipped[param.name]) for param, _ in pairs]
+
+
+@contextmanager
+def _label_of(strategy: Any) -> Iterator[None]:
+    """Let the operators that a function appends say so, as those of a strategy do."""
+    if isinstance(strategy, GradientClipBase):
+        yield
+        return
+    with name_scope("gradient_clip"), labelled(strategy):
+        yield
 
 
 # Values
