@@ -6,7 +6,9 @@ from pathlib import Path
 import operators_page
 import pytest
 
+import minigraph as fluid
 from minigraph.__main__ import main
+from minigraph.errors import WrongTypeError
 
 ROOT = Path(__file__).parents[1]
 NAMED_TEST = re.compile(r"`(?:(test_\w+\.py))?::(test_\w+)`")
@@ -48,12 +50,31 @@ def test_every_file_that_is_named_exists(page):
 
 def test_the_programs_on_clipping_run(capsys):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/clipping.md").read_text(), flags=re.DOTALL)
-    names = {}
+    names = {"__name__": "user"}
     for block in blocks:
         exec(block, names)
-    assert "joint L2 norm of 4 gradients at most 1" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "joint L2 norm of 4 gradients at most 1" in printed
+    assert "elementwise_mul: mean magnitude at most 0.05 (ClipByMean, a strategy of your own)" in printed
     assert names["before"].item() > 1
     assert abs(names["after"].item() - 1) < 1e-6
+    assert names["gradients"]["mean 0.05"].total.factor.max() < 1
+    assert set(names["clips"]) == set(names["training"].strategies)
+
+
+def test_what_the_page_on_clipping_says_is_refused_is_refused():
+    def halve(pairs):
+        return [(param, fluid.layers.scale(grad, 0.5)) for param, grad in pairs]
+
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        fluid.layers.create_parameter([2], "float32")
+        for give in (
+            lambda: fluid.optimizer.SGD(0.1, grad_clip=halve),
+            lambda: fluid.clip.set_gradient_clip(halve),
+            lambda: fluid.clip.ClipPipeline([halve]),
+        ):
+            with pytest.raises(WrongTypeError):
+                give()
 
 
 def test_every_strategy_is_on_the_page_on_clipping():

@@ -7,8 +7,11 @@ import shlex
 from pathlib import Path
 
 from minigraph import unique_name
+from minigraph.clip import explain
 
 ROOT = Path(__file__).resolve().parent.parent
+
+PYTHON = re.compile(r"^```python\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 
 COMMANDS = [
     "python -m pip install -e . && python -m minigraph compare",
@@ -31,8 +34,25 @@ def test_continuous_integration_runs_the_two_commands_first():
 
 def test_the_first_program_prints_what_the_readme_shows(capsys):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    program = re.search(r"^```python\n(.*?)^```", readme, flags=re.MULTILINE | re.DOTALL)
+    program = PYTHON.search(readme)
     listing = re.search(r"^```text\n(.*?)^```", readme, flags=re.MULTILINE | re.DOTALL)
     with unique_name.guard():
         exec(program.group(1), {})
     assert capsys.readouterr().out == listing.group(1)
+
+
+def test_the_comparison_runs_as_the_readme_shows_it(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (program,) = (each for each in PYTHON.findall(readme) if "compare_gradients" in each)
+    names = {"__name__": "user"}
+    with unique_name.guard():
+        exec(compile(program, "README.md", "exec", dont_inherit=True), names)
+    share, losses = capsys.readouterr().out.splitlines()
+    assert 0 < float(share) <= 1
+    assert all(f"'{name}': " in losses for name in names["clips"])
+    assert (tmp_path / "gradients.csv").stat().st_size > 1000
+    halved = names["gradients"]["halved"].total.factor
+    assert halved.min() < 1
+    steps = explain(names["gradients"]["halved"].program).gradients[0].steps
+    assert "(HalveLong, a strategy of your own)" in steps[0].what
