@@ -83,13 +83,14 @@ class Profile:
         return rows if sorted_key is None else sorted(rows, key=lambda row: -getattr(row, sorted_key))
 
     def table(self, sorted_key: str | None = "total") -> str:
-        """The rows as text; times are in microseconds."""
+        """The rows as text; compiling loops, once in a process, counts for no operator."""
         rows = self.rows(sorted_key)
         seconds = sum(row.total for row in rows)
         lines = [f"{len(self._runs)} runs, {seconds * 1e3:.3f} ms in operators"]
-        lines.append(f"{'operator':<28}{'calls':>8}{'total':>12}{'mean':>10}{'min':>10}{'max':>10}{'share':>8}  line")
+        heads = f"{'total [us]':>12}{'mean [us]':>11}{'min [us]':>11}{'max [us]':>11}"
+        lines.append(f"{'operator':<28}{'calls':>8}{heads}{'share':>8}  line")
         for row in rows:
-            figures = f"{row.total * 1e6:>12.1f}{row.ave * 1e6:>10.2f}{row.min * 1e6:>10.2f}{row.max * 1e6:>10.2f}"
+            figures = f"{row.total * 1e6:>12.1f}{row.ave * 1e6:>11.2f}{row.min * 1e6:>11.2f}{row.max * 1e6:>11.2f}"
             line = str(row.site) if row.site is not None else ""
             lines.append(f"{row.op_type:<28}{row.calls:>8}{figures}{row.share:>8.1%}  {line}".rstrip())
         return "\n".join(lines)

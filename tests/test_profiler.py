@@ -10,6 +10,7 @@ import pytest
 import minigraph as fluid
 from minigraph.errors import ProgramError
 from minigraph.kernels import registry
+from minigraph.kernels.jit import compiling
 
 FEED = {"x": np.linspace(-1, 1, 12, dtype="float32").reshape(3, 4)}
 
@@ -75,6 +76,37 @@ def test_time_is_charged_to_the_operator_that_takes_it(trained, monkeypatch):
     slowest = p.rows()[0]
     assert (slowest.op_type, slowest.calls) == ("tanh", 2)
     assert slowest.min >= 0.02
+
+
+def test_compiling_a_loop_is_charged_to_no_operator(trained, monkeypatch):
+    def compiles(xp, x):
+        compiling.compiled("", f"made up {len(compiling._compiled)}", "")
+        return xp.tanh(x)
+
+    def slow(*key):
+        time.sleep(0.3)
+        return abs
+
+    monkeypatch.setattr(compiling, "_compile", slow)
+    monkeypatch.setattr(compiling, "_compiled", {})
+    monkeypatch.setitem(registry._KERNELS, ("tanh", None), registry.Kernel(compiles, (), False, False, False, None))
+    monkeypatch.setattr(registry, "_SPECIALIZERS", {})
+    with fluid.profiler.profile() as p:
+        run(trained, 2)
+    assert len(compiling._compiled) == 2
+    assert sum(row.total for row in p.rows()) < 0.3
+
+
+def test_columns_of_times_have_a_unit(trained):
+    with fluid.profiler.profile() as p:
+        run(trained)
+    heads, *rows = p.table().splitlines()[1:]
+    titles = [f"{name} [us]" for name in ("total", "mean", "min", "max")]
+    ends = [heads.index(title) + len(title) for title in titles]
+    for line, row in zip(rows, p.rows(), strict=True):
+        figures = [line[:end].split()[-1] for end in ends]
+        expected = [f"{row.total * 1e6:.1f}", *(f"{each * 1e6:.2f}" for each in (row.ave, row.min, row.max))]
+        assert figures == expected
 
 
 def test_results_are_the_same_bits_with_and_without(trained):

@@ -18,12 +18,15 @@ import re
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from minigraph.errors import MissingExtraError
 
@@ -58,6 +61,7 @@ _LISTS = ("REASSOCIATED", "CONTRACTED", "INTRINSICS")
 _lock = threading.RLock()
 _compiled: dict[tuple[str, str, str], Callable[..., Any]] = {}
 _modules: dict[str, ModuleType] = {}
+_spent = threading.local()
 
 
 def _forget_lock() -> None:
@@ -135,11 +139,18 @@ def compiled(source: str, name: str, signature: str) -> Callable[..., Any]:
     key = source, name, signature
     function = _compiled.get(key)
     if function is None:
+        start = time.perf_counter_ns()
         with _lock:
             function = _compiled.get(key)
             if function is None:
                 function = _compiled[key] = _compile(*key)
+        _spent.nanoseconds = nanoseconds_spent() + time.perf_counter_ns() - start
     return function
+
+
+def nanoseconds_spent() -> int:
+    """How long the calling thread has compiled so far, or waited for another one that did."""
+    return getattr(_spent, "nanoseconds", 0)
 
 
 def _compile(source: str, name: str, signature: str) -> Callable[..., Any]:
@@ -155,7 +166,14 @@ def _compile(source: str, name: str, signature: str) -> Callable[..., Any]:
             _throw_away(source)
             continue
         break
+    _prepare_calls()
     return function
+
+
+@cache
+def _prepare_calls() -> None:
+    """Let numba look at an array now: when it does so first it loads modules, which takes longer than most loops."""
+    importlib.import_module("numba").typeof(np.zeros(1))
 
 
 def _module(source: str, cached: bool) -> ModuleType:
