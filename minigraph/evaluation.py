@@ -10,6 +10,7 @@ from minigraph.errors import ExecutionError
 from minigraph.inference import blame
 from minigraph.ir import Operator
 from minigraph.kernels import find_kernel
+from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.lowering import attrs_for_kernel, has_rows, wanted_outputs
 from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.place import Place
@@ -42,7 +43,8 @@ def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -
         keywords["rng"] = rng
     if kernel.takes_wanted:
         keywords["wanted"] = wanted_outputs(op)
-    result = kernel.function(place.xp, *arguments, **keywords)
+    function = on_numbers(kernel.function) if _has_no_dimensions(op) else kernel.function
+    result = function(place.xp, *arguments, **keywords)
     slots = op.definition.outputs
     by_slot = result if len(slots) > 1 else (result,)
     values = {}
@@ -52,6 +54,12 @@ def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -
             if name != EMPTY:
                 values[name] = each
     return values
+
+
+def _has_no_dimensions(op: Operator) -> bool:
+    """Whether all that `op` reads and writes is without dimensions."""
+    used = [op.block.find_var(name) for name in (*op.input_arg_names, *op.output_arg_names) if name != EMPTY]
+    return are_numbers(var.tensor_type.shape for var in used if var is not None and var.tensor_type is not None)
 
 
 def _takes_or_gives_rows(op: Operator, arguments: Sequence[Any]) -> bool:

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 from minigraph.kernels import find_specializer
+from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.lowering import Joined, Step, Steps, Value, attrs_for_kernel, wanted_outputs
 from minigraph.memory import Layout
 from minigraph.place import Place
@@ -306,7 +307,10 @@ class _Assembler:
             keywords = attrs_for_kernel(op, kernel)
             if kernel.takes_wanted:
                 keywords["wanted"] = wanted_outputs(op)
-            found = self._specialized(step, keywords) or Function(kernel.function, op.type, True, keywords)
+            if are_numbers(v.tensor_type.shape for v in (*step.values_read(), *step.values_written())):
+                found = Function(on_numbers(kernel.function), op.type, True, keywords)
+            else:
+                found = self._specialized(step, keywords) or Function(kernel.function, op.type, True, keywords)
             if keywords.keys() <= {*op.definition.attrs, "wanted"}:  # what else it takes belongs to this operator alone
                 self._functions[key] = found
         return found

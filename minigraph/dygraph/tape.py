@@ -24,6 +24,7 @@ from minigraph.diagnosis import origin
 from minigraph.errors import NonfiniteError, Site
 from minigraph.executor import Executor
 from minigraph.ir import Operator, Parameter, Program, Variable
+from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.kernels.sparse_gradients import added
 from minigraph.lowering import attrs_for_kernel, wanted_outputs
 from minigraph.opdef import OpDef
@@ -63,7 +64,7 @@ class Call:
         By position. An output type may have unknown dimensions, where the shape depends on data.
     """
 
-    __slots__ = ("_kernel", "_keywords", "_slots", "input_types", "op", "output_types")
+    __slots__ = ("_function", "_kernel", "_keywords", "_slots", "input_types", "op", "output_types")
 
     def __init__(
         self, op: Operator, input_types: Sequence[TensorType], output_types: Sequence[TensorType], kernel: Any
@@ -72,6 +73,8 @@ class Call:
         self.op.site = op.site
         self.input_types, self.output_types = tuple(input_types), tuple(output_types)
         self._kernel = kernel
+        has_dimensions = not are_numbers(each.shape for each in (*input_types, *output_types))
+        self._function = kernel.function if has_dimensions else on_numbers(kernel.function)
         self._keywords = attrs_for_kernel(self.op, kernel)
         if kernel.takes_wanted:
             self._keywords["wanted"] = wanted_outputs(self.op)
@@ -93,9 +96,9 @@ class Call:
             for where in self._slots
         ]
         if self._kernel.takes_rng:
-            result = self._kernel.function(xp, *arguments, **self._keywords, rng=rng)
+            result = self._function(xp, *arguments, **self._keywords, rng=rng)
         else:
-            result = self._kernel.function(xp, *arguments, **self._keywords)
+            result = self._function(xp, *arguments, **self._keywords)
         slots = self.op.definition.outputs
         if len(slots) == 1:
             return result if slots[0].duplicable else (result,)

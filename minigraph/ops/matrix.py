@@ -51,6 +51,7 @@ def matmul(
     """
     require_same_dtype("X and Y", x, y)
     require_floating(x)
+    require(x.rank > 0 and y.rank > 0, f"X and Y must have dimensions, got {list(x.shape)} and {list(y.shape)}")
     rows, columns = _matrix_dims(x.shape, transpose_X, is_left=True)
     y_rows, y_columns = _matrix_dims(y.shape, transpose_Y, is_left=False)
     require(
