@@ -2,12 +2,15 @@
 
 import builtins
 import csv
+import itertools
 import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,10 +18,14 @@ import pytest
 from minigraph import __version__
 from minigraph.__main__ import main
 from minigraph.comparison import progress, records
+from minigraph.executor import Executor
 
 ROOT = Path(__file__).resolve().parent.parent
 SHORT = ["compare", "--batches", "2", "--batch-size", "16"]
-TRAIN = ["train", "--epochs", "2", "--batch-size", "500"]
+TRAIN = ["train", "--epochs", "2", "--batch-size", "500", "--seeds", "1", "--rates", "0.2"]
+SWEEP = [
+    "train", "--epochs", "1", "--batch-size", "500", "--seeds", "1", "2", "--rates", "0.05", "0.2", "--clip", "norm=2"
+]  # fmt: skip
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -56,8 +63,9 @@ def test_the_default_run_clips_with_each_kind(capsys):
     out = printed(capsys)
     for text in ("norm=2", "global_norm=1", "value=0.1"):
         assert f"\n{text}  GradientClip" in out
-    assert out.count("all together") == 3
-    assert len(re.findall(r"norm before +norm after.*\n.* clipping +clipping ", out)) == 3
+    assert len(re.findall(r"^all together +[\d.]", out, re.MULTILINE)) == 3
+    assert len(re.findall(r" norm +norm .*\nparameter .* before +after ", out)) == 3
+    assert re.search(r"^all together +before.*\n.*\nnorm=2 .*\nglobal_norm=1 .*\nvalue=0.1 .*\n\nOn average", out, re.M)
 
 
 def test_some_batches_are_clipped_by_each_of_the_default_clips(tmp_path):
@@ -150,16 +158,16 @@ def test_training_compares_the_clips_with_an_unclipped_run(capsys):
 
 def test_training_learns_and_says_how_well(capsys, tmp_path):
     file = tmp_path / "out.json"
-    arguments = ["--quiet", "--clip", "global_norm=1", "--epochs", "8", "--rate", "0.3", "--json", str(file)]
-    assert printed(capsys, *arguments, command=["train"]) == ""
+    arguments = ["--quiet", "--clip", "global_norm=1", "--epochs", "8", "--rate", "0.3", "--seed", "1"]
+    assert printed(capsys, *arguments, "--json", str(file), command=["train"]) == ""
     found = json.loads(file.read_text(), parse_constant=reject)
-    assert (found["format"], found["is_held_out"]) == ("minigraph-training", True)
+    assert (found["format"], found["is_held_out"], found["partial"]) == ("minigraph-training", True, None)
     assert found["settings"] == {
-        "data": "digits", "batch_size": 128, "seed": 1, "optimizer": "sgd", "learning_rate": 0.3, "epochs": 8,
-        "steps": 96, "place": "CPUPlace()",
+        "data": "digits", "batch_size": 128, "optimizer": "sgd", "epochs": 8, "steps": 96, "place": "CPUPlace()",
     }  # fmt: skip
+    assert (found["seeds"], found["rates"], found["judged_by"]) == ([1], [0.3], "held-out loss")
     assert [clip["clip"] for clip in found["clips"]] == ["unclipped", "global_norm=1"]
-    clipped = found["clips"][1]
+    [clipped] = found["clips"][1]["runs"]
     assert len(clipped["loss"]) == len(clipped["total"]["steps"]["norm_before"]) == len(found["epoch_of_step"]) == 96
     assert len(clipped["metrics"]["accuracy"]) == 8
     assert clipped["metrics"]["accuracy"][-1] > 0.7
@@ -251,7 +259,9 @@ def test_json_has_the_documented_keys(tmp_path):
     assert main([*SHORT, "--quiet", "--clip", "norm=0.5", "--clip", "value=-0.1:0.2", "--json", str(file)]) == 0
     found = json.loads(file.read_text(encoding="utf-8"), parse_constant=reject)
     check_numbers(found)
-    assert list(found) == ["format", "version", "minigraph", "settings", "program", "batches", "clips"]
+    keys = "format version minigraph partial finding settings program batches clips"
+    assert list(found) == keys.split()
+    assert found["partial"] is None
     assert (found["format"], found["version"], found["minigraph"]) == ("minigraph-comparison", 1, __version__)
     assert found["settings"] == {
         "data": "digits", "batches": 2, "batch_size": 16, "seed": 1, "place": "CPUPlace()", "learning_rate": None,
@@ -333,20 +343,23 @@ def test_csv_has_a_row_for_each_strategy_parameter_and_batch(tmp_path):
         assert row["clipped"] == str(int(values["clipped"][batch - 1]))
 
 
-def test_csv_of_training_has_metrics_where_epochs_end(tmp_path):
+def test_csv_of_training_has_a_row_for_each_run_parameter_and_step(tmp_path):
     files = tmp_path / "out.csv", tmp_path / "out.json"
-    assert main([*TRAIN, "--quiet", "--csv", str(files[0]), "--json", str(files[1])]) == 0
+    assert main([*SWEEP, "--quiet", "--csv", str(files[0]), "--json", str(files[1])]) == 0
     rows, found = rows_of(files[0]), json.loads(files[1].read_text())
-    assert len(rows) == 4 * 2 * 3
-    for number, clip in enumerate(found["clips"]):
-        mine = rows[6 * number : 6 * number + 6]
-        assert {row["strategy"] for row in mine} == {clip["clip"]}
-        assert [row["epoch"] for row in mine] == ["1"] * 3 + ["2"] * 3
-        assert [float(row["loss"]) for row in mine] == clip["loss"]
-        assert [float(row["norm_after"]) for row in mine] == clip["total"]["steps"]["norm_after"]
-        accuracies = [row["held_out_accuracy"] for row in mine]
-        assert [accuracies[i] for i in (0, 1, 3, 4)] == [""] * 4
-        assert [float(accuracies[i]) for i in (2, 5)] == clip["metrics"]["accuracy"]
+    runs = [(clip["clip"], run) for clip in found["clips"] for run in clip["runs"]]
+    assert len(rows) == len(runs) * 7 * 3 == 2 * 2 * 2 * 7 * 3
+    for clip, run in runs:
+        for name, values in [*((p["name"], p) for p in run["parameters"]), ("all together", run["total"])]:
+            chosen = [row for row in rows if row["strategy"] == clip and row["parameter"] == name]
+            mine = [row for row in chosen if (int(row["seed"]), float(row["rate"])) == (run["seed"], run["rate"])]
+            assert [(row["epoch"], row["step"]) for row in mine] == [("1", "1"), ("1", "2"), ("1", "3")]
+            assert [float(row["loss"]) for row in mine] == run["loss"]
+            for key in QUANTITIES:
+                assert [float(row[key]) for row in mine] == values["steps"][key]
+            accuracies = [row["held_out_accuracy"] for row in mine]
+            assert accuracies[:2] == ["", ""]
+            assert [float(accuracies[2])] == run["metrics"]["accuracy"]
 
 
 # The plot
@@ -427,6 +440,9 @@ def test_a_command_is_needed(capsys):
     [
         (["--epochs", "0"], "--epochs"),
         (["--rate", "0"], "--rate: must be a positive number"),
+        (["--rates", "0.1", "0.10"], "--rates has the same number twice"),
+        (["--seeds", "1", "0"], "must be a whole number of at least 1"),
+        (["--seeds", "2", "2"], "--seeds has the same number twice"),
         (["--optimizer", "sdg"], "--optimizer"),
         (["--batches", "3"], "--batches"),
     ],
@@ -500,6 +516,84 @@ def test_an_interrupt_during_the_import_leaves_no_traceback(tmp_path, module):
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env={**os.environ, "PYTHONPATH": path},
                            capture_output=True, text=True, timeout=120)  # fmt: skip
     assert ended.stdout == "raised\n"  # in a program that is not the command
+
+
+def interrupt_after(monkeypatch, count):
+    """Let Ctrl-C come in the run of the executor after this many."""
+    runs = itertools.count()
+    run_of_executor = Executor.run
+
+    def run_or_interrupt(*arguments, **options):
+        if next(runs) == count:
+            raise KeyboardInterrupt
+        return run_of_executor(*arguments, **options)
+
+    monkeypatch.setattr(Executor, "run", run_or_interrupt)
+
+
+@pytest.mark.parametrize("count", [40, 20, 11])
+def test_what_an_interrupted_training_has_is_written_and_marked(tmp_path, monkeypatch, capsys, count):
+    pytest.importorskip("matplotlib", reason="needs the extra [plot]")
+    files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "csv", "html", "plot.svg")}
+    options = [word for kind, file in files.items() for word in (f"--{kind.partition('.')[0]}", str(file))]
+    interrupt_after(monkeypatch, count)
+    assert main([*SWEEP, *options]) == 130
+    out, err = capsys.readouterr()
+    said = re.fullmatch(r"minigraph: error: (interrupted after step \d.*)\n", err)[1]
+    assert " ".join(out.split()).count(said) == 1
+    found = json.loads(files["json"].read_text(), parse_constant=reject)
+    assert found["partial"] == said
+    rows = rows_of(files["csv"])
+    assert {row["partial"] for row in rows} == {said}
+    runs = [run for clip in found["clips"] for run in clip["runs"]]
+    assert len(rows) == 7 * sum(len(run["loss"]) for run in runs) > 0
+    for run in runs:
+        lengths = {len(run["loss"]), len(run["total"]["steps"]["factor"])}
+        assert len(lengths) == 1
+        assert run["is_complete"] == (lengths == {3} and len(run["metrics"]["accuracy"]) == 1)
+    # Eight clones: four with each seed, each of three steps and one evaluation.
+    assert {run["seed"] for run in runs} == ({1, 2} if count == 40 else {1})
+    assert said in files["html"].read_text()
+    assert "interrupted" in files["plot.svg"].read_text()
+
+
+def test_what_an_interrupted_comparison_of_gradients_has_is_written_and_marked(tmp_path, monkeypatch, capsys):
+    files = tmp_path / "out.json", tmp_path / "out.csv"
+    interrupt_after(monkeypatch, 4)
+    assert main([*SHORT, "--batches", "9", "--json", str(files[0]), "--csv", str(files[1])]) == 130
+    found, out = json.loads(files[0].read_text()), capsys.readouterr().out
+    assert found["partial"] == "interrupted after batch 2"
+    assert len(found["batches"]) == 2
+    assert {row["partial"] for row in rows_of(files[1])} == {found["partial"]}
+    assert found["partial"] in out and found["finding"] in " ".join(out.split())
+
+
+def test_an_interrupt_before_the_first_step_leaves_files_alone(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "out.json"
+    file.write_text("old")
+    interrupt_after(monkeypatch, 3)
+    assert main([*SWEEP, "--json", str(file)]) == 130
+    assert file.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="there is no such signal there")
+def test_ctrl_c_ends_a_training_with_its_figures(tmp_path):
+    file = tmp_path / "out.json"
+    command = [sys.executable, "-m", "minigraph", "train", "--epochs", "500", "--json", str(file)]
+    for seconds in (4, 16, 60):  # on a machine that is busy the first step may come late
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            time.sleep(seconds)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        if file.exists():
+            break
+    assert process.returncode == 130
+    assert err.startswith("minigraph: error: interrupted after step")
+    assert "Traceback" not in err
+    assert json.loads(file.read_text())["partial"] in " ".join(out.split())
 
 
 def test_the_core_does_not_import_the_command():

@@ -112,10 +112,13 @@ def check(page, report):
     assert dict(elements)["html"] == {"lang": "en"}
     assert page.count("title") >= 1 and page.count("h1") == page.count("main") == 1
     assert page.count("script") == page.count("img") == page.count("link") == 0
-    pictures = [attributes for tag, attributes in elements if tag == "svg"]
+    pictures = [attributes for tag, attributes in elements if tag == "svg" and "aria-hidden" not in attributes]
     assert len(pictures) >= 4
     assert all(picture["role"] == "img" and picture["aria-label"] for picture in pictures)
-    assert page.count("details") == sum(strategy is not None for strategy in CLIPS.values())
+    assert page.count("figure") == page.count("figcaption") == len(pictures)
+    assert page.count("details") == 1 + sum(strategy is not None for strategy in CLIPS.values())
+    assert page.count("ul") == 1  # one legend
+    assert all("".join(cell).strip() for row in page.rows for cell in row)
     assert page.count("table") == page.count("caption") == page.count("thead") >= 4
     assert all(attributes.get("scope") in ("col", "row") for tag, attributes in elements if tag == "th")
     ids = [attributes["id"] for _, attributes in elements if "id" in attributes]
@@ -185,7 +188,7 @@ def test_of_many_parameters_the_largest_are_drawn_and_all_are_listed():
     norms = {name: statistics.norm_before[0] for name, statistics in report["norm"].parameters.items()}
     largest = sorted(norms, key=norms.get, reverse=True)[: plots.MOST_PARAMETERS]
     page = report.html()
-    drawn = {name for name in norms if re.search(rf"<text[^>]*>{re.escape(name)}</text>", page)}
+    drawn = {name for name in norms if f"<figcaption>{name}" in page}
     assert drawn == set(largest)
     rows = [row[0] for row in Page(page).rows]
     assert all(rows.count(name) == 2 for name in norms)

@@ -2,11 +2,12 @@
 
 from minigraph.comparison.clip_text import clip_text, parse_clip
 from minigraph.comparison.gradients import GradientReport, compare_gradients
-from minigraph.comparison.report import Report, StrategyResult
+from minigraph.comparison.report import Interrupted, Report, StrategyResult
 from minigraph.comparison.statistics import GradientStatistics, Summary
-from minigraph.comparison.training import TrainingReport, TrainingRun, compare_training
+from minigraph.comparison.training import compare_training
+from minigraph.comparison.training_report import Estimate, TrainingReport, TrainingRun
 
 __all__ = [
-    "GradientReport", "GradientStatistics", "Report", "StrategyResult", "Summary", "TrainingReport", "TrainingRun",
-    "clip_text", "compare_gradients", "compare_training", "parse_clip",
+    "Estimate", "GradientReport", "GradientStatistics", "Interrupted", "Report", "StrategyResult", "Summary",
+    "TrainingReport", "TrainingRun", "clip_text", "compare_gradients", "compare_training", "parse_clip",
 ]  # fmt: skip

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEFAULT_CLIPS: Final = ("norm=2", "global_norm=1", "value=0.1")
+DEFAULT_SEEDS: Final = (1, 2, 3)
+DEFAULT_RATES: Final = (0.02, 0.05, 0.1, 0.2)
+"""Below and above the best rate of each of the default clips: one rate alone serves one of them and not another."""
+
 UNCLIPPED: Final = "unclipped"
 OPTIMIZERS: Final = ("sgd", "momentum", "adam")
 MAX_SEED: Final = 2**31 - 1
@@ -39,9 +43,11 @@ each batch of handwritten digits and, next to them, the result of each clip.
 TRAIN: Final = """\
 Compare training with and without clipping.
 
-The network 784-128-64-10 is trained once unclipped and once under each clip,
-from the same start values and on the same batches of handwritten digits. After
-each epoch loss and accuracy are measured on digits held out from training.
+The network 784-128-64-10 is trained unclipped and under each clip, at each
+learning rate and with each seed. Runs with the same seed have the same start
+values and batches. After each epoch loss and accuracy are measured on digits
+held out from training. Each clip is judged at the learning rate that gives it
+the lowest held-out loss, by mean and spread over the seeds.
 """
 
 CLIPS: Final = """\
@@ -65,8 +71,9 @@ examples:
 TRAIN_EXAMPLES: Final = """
 examples:
   minigraph train
-  minigraph train --epochs 20 --rate 0.5 --clip global_norm=1 --html training.html
-  minigraph train --optimizer adam --rate 0.01 --csv training.csv
+  minigraph train --seeds 1 2 3 4 5 --rates 0.05 0.1 --clip global_norm=1 --html training.html
+  minigraph train --optimizer adam --rates 0.001 0.01 --csv training.csv
+  minigraph train --epochs 1 --seeds 1 --rates 0.1
 """
 
 
@@ -85,6 +92,10 @@ def add_commands(commands: Any) -> None:
         help="how many batches; the data are read again when they end (default: 10; an epoch of digits has 12)",
     )  # fmt: skip
     experiment.add_argument(
+        "--seed", type=checked(_seed), default=1, metavar="N",
+        help="seed for initial values and shuffling; the same seed gives the same output (default: 1)",
+    )  # fmt: skip
+    experiment.add_argument(
         "--train", type=checked(_learning_rate), metavar="RATE",
         help="update parameters after each batch by SGD on the unclipped gradients (default: no updates)",
     )  # fmt: skip
@@ -98,9 +109,19 @@ def add_commands(commands: Any) -> None:
     )
     experiment.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd", help="the updates (default: sgd)")
     experiment.add_argument(
-        "--rate", type=checked(_learning_rate), default=0.2, metavar="RATE", help="the learning rate (default: 0.2)"
-    )
+        "--seeds", "--seed", type=checked(_seed), nargs="+", default=DEFAULT_SEEDS, metavar="N",
+        help="seeds for initial values and shuffling; the same seed gives the same output "
+             f"(default: {_words(DEFAULT_SEEDS)})",
+    )  # fmt: skip
+    experiment.add_argument(
+        "--rates", "--rate", type=checked(_learning_rate), nargs="+", default=DEFAULT_RATES, metavar="RATE",
+        help=f"learning rates (default: {_words(DEFAULT_RATES)})",
+    )  # fmt: skip
     _output(train, "step by step")
+
+
+def _words(numbers: Sequence[float]) -> str:
+    return " ".join(map(str, numbers))
 
 
 def _command(commands: Any, name: str, summary: str, description: str, examples: str) -> argparse.ArgumentParser:
@@ -128,10 +149,6 @@ def _experiment(parser: argparse.ArgumentParser) -> Any:
     group.add_argument(
         "--batch-size", type=checked(_whole_number), default=128, metavar="N", help="images in a batch (default: 128)"
     )
-    group.add_argument(
-        "--seed", type=checked(_seed), default=1, metavar="N",
-        help="seed for initial values and shuffling; the same seed gives the same output (default: 1)",
-    )  # fmt: skip
     group.add_argument(
         "--place", type=checked(_place), default="cpu", metavar="PLACE",
         help="cpu, cuda, or cuda:1 for the second GPU (default: cpu)",
@@ -250,10 +267,15 @@ def _run(make_report: Callable[[argparse.Namespace], Report[Any]], options: argp
     """Check the options, make the report, write the files, print; returns the exit status."""
     from minigraph.comparison.clip_text import parse_clip
     from minigraph.comparison.files import replacing
+    from minigraph.comparison.report import Interrupted
 
     options.clips = options.clips or [parse_clip(text) for text in DEFAULT_CLIPS]
     if len(set(options.clips)) < len(options.clips):
         return fail("the same --clip is given twice", 2)
+    for name in ("seeds", "rates"):
+        numbers = getattr(options, name, ())
+        if len(set(numbers)) < len(numbers):
+            return fail(f"--{name} has the same number twice", 2)
     named = {kind: getattr(options, kind) for kind in ("json", "csv", "plot", "html") if getattr(options, kind)}
     for kind, path in named.items():
         twin = next((other for other in named if named[other] == path), kind)
@@ -264,11 +286,14 @@ def _run(make_report: Callable[[argparse.Namespace], Report[Any]], options: argp
             partials = {kind: files.enter_context(replacing(path)) for kind, path in named.items()}
         except DataError as error:
             return fail(message_of(error), 2)
-        report = make_report(options)
+        try:
+            report = make_report(options)
+        except Interrupted as interrupted:
+            report = interrupted.report
         _write(report, partials, named)
         if not options.quiet:
             report.print(show_diff=options.diff)
-    return 0
+    return fail(report.partial, 130) if report.partial else 0
 
 
 def fail(message: str, status: int) -> int:
@@ -283,7 +308,7 @@ def _write(report: Report[Any], partials: dict[str, Path], named: dict[str, str]
     if "json" in partials:
         write_json(report.to_json(), partials["json"])
     if "csv" in partials:
-        write_csv(report.rows(), partials["csv"])
+        write_csv(report, partials["csv"])
     if "plot" in partials:
         from minigraph.comparison.plots import write_figure
 
@@ -308,7 +333,7 @@ def compare_report(options: argparse.Namespace) -> Report[Any]:
         startup=network.startup,
         optimizer=None if rate is None else lambda: SGDOptimizer(rate),
         place=options.place,
-        settings={**_settings(options), "learning_rate": rate},
+        settings={**_settings(options), "seed": options.seed, "learning_rate": rate},
         progress=False if options.quiet else None,
     )
 
@@ -318,20 +343,22 @@ def train_report(options: argparse.Namespace) -> Report[Any]:
     from minigraph.comparison.digits import Batches, build_network
     from minigraph.comparison.training import compare_training
 
-    network = build_network(options.seed)
+    network = build_network(options.seeds[0])
     held_out = Batches(network, _reader(options.data, is_test=True), EVALUATION_BATCH)
     return compare_training(
         network.program,
         network.loss,
         {UNCLIPPED: None, **_named(options.clips)},
-        Batches(network, _reader(options.data), options.batch_size, options.seed).epochs(),
-        optimizer=partial(_optimizer, options.optimizer, options.rate),
+        Batches(network, _reader(options.data), options.batch_size, options.seeds[0]).epoch,
+        optimizer=partial(_optimizer, options.optimizer),
         epochs=options.epochs,
+        seeds=options.seeds,
+        rates=options.rates,
         metrics={"accuracy": network.accuracy},
         evaluate=list(held_out.epochs()()),
         startup=network.startup,
         place=options.place,
-        settings={**_settings(options), "optimizer": options.optimizer, "learning_rate": options.rate},
+        settings={**_settings(options), "optimizer": options.optimizer},
         progress=False if options.quiet else None,
     )
 
@@ -356,7 +383,7 @@ def _named(clips: Sequence[GradientClipBase]) -> dict[str, Any]:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    return {"data": options.data, "batch_size": options.batch_size, "seed": options.seed}
+    return {"data": options.data, "batch_size": options.batch_size}
 
 
 def _reader(data: str, is_test: bool = False) -> Reader[Any]:

@@ -6,7 +6,10 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
+
+import numpy as np
 
 from minigraph import layers, unique_name
 from minigraph.comparison.programs import Feed
@@ -83,13 +86,12 @@ class Batches:
 
     def epochs(self) -> Reader[Feed]:
         """A function that gives the batches of an epoch, each time it is called in another order."""
-        state = random.Random(self.seed)
+        return partial(self.epoch, np.random.default_rng(self.seed))
 
-        def one_epoch() -> Iterator[Feed]:
-            with seeded_shuffling(None if self.seed is None else state.randrange(2**32)):
-                yield from self._epoch()
-
-        return one_epoch
+    def epoch(self, rng: np.random.Generator) -> Iterator[Feed]:
+        """The batches of an epoch, in an order that `rng` decides unless the seed is None."""
+        with seeded_shuffling(None if self.seed is None else int(rng.integers(2**32))):
+            yield from self._epoch()
 
     def _epoch(self) -> Iterator[Feed]:
         reader = self.reader or digits.train(28)

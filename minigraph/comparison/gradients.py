@@ -32,7 +32,7 @@ from minigraph.comparison.programs import (
     start_values,
 )
 from minigraph.comparison.progress import ProgressBar
-from minigraph.comparison.report import Report, StrategyResult
+from minigraph.comparison.report import Interrupted, Report, StrategyResult
 from minigraph.comparison.statistics import Measured, Recorder, Series
 from minigraph.executor import Executor
 from minigraph.ir import Operator, Parameter, Program, Variable
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GradientReport(Report[StrategyResult]):
     """What several strategies did to the gradients of one program.
 
@@ -63,11 +63,22 @@ class GradientReport(Report[StrategyResult]):
         The leading dimension of the arrays fed; -1 where they share none.
     place : Place
     settings : dict
+    partial : str
+        Where the comparison was interrupted; empty if it was not.
+    is_moving : bool
+        Whether an optimizer moves the parameters between batches.
     """
 
     program: Program = field(kw_only=True)
     loss: Series = field(kw_only=True)
     batch_sizes: NDArray[np.int64] = field(kw_only=True)
+    is_moving: bool = field(kw_only=True)
+
+    def finding(self) -> str:
+        """As `minigraph.comparison.findings.gradient_finding` says it."""
+        from minigraph.comparison.findings import gradient_finding
+
+        return gradient_finding(self)
 
     def renderables(self, show_diff: bool) -> Iterator[RenderableType]:
         from minigraph.comparison.tables import gradient_tables
@@ -87,10 +98,10 @@ class GradientReport(Report[StrategyResult]):
         return gradient_rows(self)
 
     def figure(self) -> Figure:
-        """Norms before and after clipping: a row per strategy, a column per parameter and one for all together."""
-        from minigraph.comparison.plots import norms_grid
+        """Norms after clipping, of all gradients together and of each parameter's, and how they changed."""
+        from minigraph.comparison.plots import overview
 
-        return norms_grid(self)
+        return overview(self)
 
     def html(self) -> str:
         from minigraph.comparison.page import gradient_page
@@ -159,6 +170,8 @@ def compare_gradients(
         If a parameter has no value, or the loss depends on none.
     DataError
         If there is no batch.
+    Interrupted
+        After Ctrl-C: a `KeyboardInterrupt` whose ``report`` holds what there is.
 
     Examples
     --------
@@ -183,26 +196,37 @@ def compare_gradients(
     values, place = start_values(forward, startup, scope, place)
     together = _build(forward, loss_name, wanted, clips, optimizer)
     run = _Run(together, place, scope_with(values, together.state, place), loss_name)
-    with ProgressBar(feed_count(feeds), progress) as bar:
-        for feed in each_feed(feeds, "feeds"):
-            run.add(feed)
-            bar.advance()
-    alone = {name: _build(forward, loss_name, wanted, {name: clips[name]}) for name in clips}
-    return GradientReport(
-        forward=forward,
-        unclipped=_build(forward, loss_name, wanted, {}).program,
-        strategies={
-            name: StrategyResult(
-                name, strategy, alone[name].program, run.recorders[name].parameters(), run.recorders[name].total()
-            )
-            for name, strategy in clips.items()
-        },
-        place=place,
-        settings=dict(settings or {}),
-        program=together.program,
-        loss=np.array(run.losses, np.float64),
-        batch_sizes=np.array(run.batch_sizes, np.int64),
-    )
+    alone = {name: _build(forward, loss_name, wanted, {name: clips[name]}).program for name in clips}
+    unclipped = _build(forward, loss_name, wanted, {}).program
+
+    def report(partial: str = "") -> GradientReport:
+        count = run.count
+        return GradientReport(
+            forward=forward,
+            unclipped=unclipped,
+            strategies={
+                name: StrategyResult(name, clips[name], alone[name], recorder.parameters(count), recorder.total(count))
+                for name, recorder in run.recorders.items()
+            },
+            place=place,
+            settings=dict(settings or {}),
+            partial=partial,
+            program=together.program,
+            loss=np.array(run.losses[:count], np.float64),
+            batch_sizes=np.array(run.batch_sizes[:count], np.int64),
+            is_moving=optimizer is not None,
+        )
+
+    try:
+        with ProgressBar(feed_count(feeds), progress) as bar:
+            for feed in each_feed(feeds, "feeds"):
+                run.add(feed)
+                bar.advance()
+    except KeyboardInterrupt:
+        if not run.count:
+            raise
+        raise Interrupted(report(f"interrupted after batch {run.count}")) from None
+    return report()
 
 
 @dataclass(frozen=True)
@@ -258,6 +282,8 @@ class _Run:
         self.recorders = {name: Recorder(names) for name in built.clipped}
         self.losses: list[float] = []
         self.batch_sizes: list[int] = []
+        self.count = 0
+        """Batches of which everything is recorded."""
 
     def add(self, feed: Feed) -> None:
         """Compare the gradients on one batch."""
@@ -271,3 +297,4 @@ class _Run:
             self.recorders[name].add(before, [found[grad] for grad in group])
         self.losses.append(float(found[self._loss].reshape(())))
         self.batch_sizes.append(batch_size(feed))
+        self.count += 1

@@ -1,7 +1,8 @@
 """Reports as one HTML page that needs no other file, no network and no script.
 
-Pictures are inline SVG whose colours are the page's own, so that they follow the reader's choice of dark or light.
-Whatever comes from the caller (names, settings, programs) is escaped.
+A page opens with what was found, then come pictures and numbers, and in the end how they were made. Pictures are inline
+SVG whose colours are the page's own, so that they follow the reader's choice of dark or light. Whatever comes from the
+caller (names, settings, programs) is escaped.
 """
 
 from __future__ import annotations
@@ -15,69 +16,33 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minigraph.comparison import plots
 from minigraph.comparison.clip_text import strategy_text
-from minigraph.comparison.plots import Theme
+from minigraph.comparison.findings import gradient_warnings, training_remarks, training_warnings
+from minigraph.comparison.page_style import STYLE
+from minigraph.comparison.panels import MOST_PARAMETERS, Panel, panels
+from minigraph.comparison.plots import Style, Theme
 from minigraph.comparison.records import ALL_TOGETHER, operator_count
 from minigraph.comparison.report import Report, StrategyResult
 from minigraph.comparison.statistics import GradientStatistics
 from minigraph.comparison.tables import (
     NUMBERS,
-    counted,
+    epoch_tables,
     gradient_facts,
-    gradient_warning,
-    metric_title,
-    number,
     number_cells,
-    spread,
+    rate_tables,
     training_facts,
     training_summary,
-    training_warning,
 )
+from minigraph.comparison.wording import counted, evenly, number
 from minigraph.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from minigraph.comparison.gradients import GradientReport
-    from minigraph.comparison.training import TrainingReport
+    from minigraph.comparison.training_report import TrainingReport
 
-STYLE: Final = """\
-:root { color-scheme: light dark; --page: #ffffff; --card: #f6f7f9; --ink: #1f2328; --muted: #8a9199; --faint: #dfe2e6;
-  --accent: #0072b2; --added: #116329; --added-back: #e6f6ea; --removed: #a40e26; --removed-back: #ffebe9;
-  --line-0: #0072b2; --line-1: #d55e00; --line-2: #009e73; --line-3: #b0558a; --line-4: #b8860b; --line-5: #2f9bd8; }
-@media (prefers-color-scheme: dark) { :root { --page: #14171a; --card: #1d2125; --ink: #e4e7ea; --muted: #8b939b;
-  --faint: #363c42; --accent: #6cb8ee; --added: #7ee2a0; --added-back: #16301f; --removed: #ff9a94;
-  --removed-back: #3a1a1c; --line-0: #5aa9e6; --line-1: #ff8a4c; --line-2: #3ecf9f; --line-3: #e39bc8;
-  --line-4: #e2b93b; --line-5: #8fd3ff; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 72rem; padding: 1.5rem 1rem 4rem; background: var(--page); color: var(--ink);
-  font: 16px/1.5 system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 0.5rem 0 1rem; }
-h2 { font-size: 1.25rem; margin: 2.5rem 0 0.75rem; border-bottom: 1px solid var(--faint); padding-bottom: 0.3rem; }
-h3 { font-size: 1.05rem; margin: 2rem 0 0.5rem; }
-a { color: var(--accent); }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.15rem 1.25rem; margin: 0; font-size: 0.92rem; }
-dt { color: var(--muted); } dd { margin: 0; }
-.warning { border-left: 4px solid var(--removed); background: var(--removed-back); padding: 0.6rem 1rem; }
-.scroll { overflow-x: auto; } .scroll + .scroll { margin-top: 1rem; }
-table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; color: var(--muted); padding: 0.25rem 0; }
-th, td { padding: 0.3rem 0.8rem; text-align: right; border-bottom: 1px solid var(--faint); white-space: nowrap; }
-th:first-child, td.text { text-align: left; } thead th { vertical-align: bottom; font-weight: 600; }
-tbody th { font-weight: 500; } tr.together th, tr.together td { font-weight: 700; }
-td.shade { background: color-mix(in srgb, var(--accent) var(--share), transparent); }
-.figures { margin-top: 1.5rem; display: grid; gap: 1rem;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
-figure { margin: 0; background: var(--card); border-radius: 8px; padding: 0.75rem; overflow-x: auto; }
-section figure { margin: 1rem 0; } section figure svg { min-width: 40rem; }
-figure svg { display: block; width: 100%; height: auto; }
-figcaption { font-size: 0.85rem; color: var(--muted); padding-top: 0.4rem; }
-details { margin: 0.75rem 0; } summary { cursor: pointer; color: var(--accent); }
-pre { background: var(--card); border-radius: 8px; padding: 0.75rem; overflow-x: auto; font: 12.5px/1.45 ui-monospace,
-  "DejaVu Sans Mono", monospace; }
-pre ins { color: var(--added); background: var(--added-back); text-decoration: none; }
-pre del { color: var(--removed); background: var(--removed-back); text-decoration: none; }
-footer { margin-top: 3rem; color: var(--muted); font-size: 0.85rem; }
-"""
+MOST_COLUMNS: Final = 12
+"""Maximum number of epochs that a table shows."""
 
 # Colours that nothing else uses, put in the place of the page's variables while matplotlib draws.
 _VARIABLES: Final = {
@@ -88,45 +53,70 @@ _THEME: Final = Theme(
     ink="#010101", muted="#020202", faint="#030303", lines=tuple(f"#0{index}0909" for index in range(6))
 )
 
+_SYMBOLS: Final = {
+    "o": '<circle cx="22" cy="6" r="3.5"/>',
+    "s": '<path d="M19 3h6v6h-6z"/>',
+    "^": '<path d="M22 2l4 7h-8z"/>',
+    "D": '<path d="M22 1.5l4.5 4.5-4.5 4.5-4.5-4.5z"/>',
+    "v": '<path d="M22 10l4-7h-8z"/>',
+    "P": '<path d="M20.500 2h3v2.500h2.500v3h-2.500v2.500h-3v-2.500h-2.500v-3h2.500z"/>',
+    "X": '<path d="M18 3.500l1.500-1.500 2.500 2.500 2.500-2.500 1.500 1.500-2.500 2.500 2.500 2.500-1.500 1.500'
+         '-2.500-2.500-2.500 2.500-1.500-1.500 2.500-2.500z"/>',
+}  # fmt: skip
+_STROKES: Final = {"-": "none", "--": "6 3", "-.": "7 2 1.500 2", ":": "1.500 3", "threshold": "1 2"}
+
 
 # Pages
 
 
 def gradient_page(report: GradientReport) -> str:
-    """What the strategies did to the gradients: summary, pictures, and for each strategy its numbers and its diff."""
+    """What the strategies did to the gradients: pictures, tables, and for each strategy its numbers and its diff."""
+    sections = {
+        "figures": ("Figures", _figures(report)),
+        "summary": ("Summary", [_gradient_summary(report)]),
+        "parameters": (
+            "By parameter",
+            [*_parameter_figures(report, "Norm after clipping, by batch"), _factor_table(report)],
+        ),
+        "strategies": ("Strategies", [_section(report, result) for result in report.strategies.values()]),
+    }
     title = "What clipping did to the gradients"
-    sections = [
-        _facts(gradient_facts(report), gradient_warning(report)),
-        '<h2 id="summary">Summary</h2>',
-        _gradient_summary(report),
-        *_gradient_figures(report),
-        '<h2 id="factors">Mean factor by parameter</h2>',
-        "<p>Norm after / norm before. The stronger the shade, the more was taken away.</p>",
-        _factor_table(report),
-        '<h2 id="strategies">Strategies</h2>',
-        *(_gradient_section(report, result) for result in report.strategies.values()),
-    ]
-    return _page(title, sections)
+    return _page(title, report.finding(), [], gradient_warnings(report), sections, gradient_facts(report))
 
 
 def training_page(report: TrainingReport) -> str:
-    """How training went: summary, pictures, metrics by epoch, and for each strategy its numbers and its diff."""
+    """How training went: pictures, metrics by rate and by epoch, and for each strategy its numbers and its diff."""
+    at = " at its best rate" if len(report.rates) > 1 else ""
+    of_seeds = "; means over the seeds" if len(report.seeds) > 1 else ""
+    summary = [_table(f"One row per strategy{at}{of_seeds}.", *training_summary(report))]
+    if report.strategies:
+        summary += [_table(f"{title}: mean and spread over the seeds; * is best.", ["strategy", *headings], rows)
+                    for title, headings, rows in rate_tables(report)]  # fmt: skip
+    sections = {
+        "figures": ("Figures", _figures(report)),
+        "summary": ("Summary", summary),
+        "metrics": ("Metrics by epoch", list(_metric_tables(report)) if report.strategies else []),
+        "parameters": ("By parameter", _parameter_figures(report, "Norm before clipping, by step")),
+        "strategies": ("Strategies", [_section(report, run) for run in report.strategies.values()]),
+    }
     title = "What clipping did to the training"
-    headings, rows = training_summary(report)
-    sections = [
-        _facts(training_facts(report), training_warning(report)),
-        '<h2 id="summary">Summary</h2>',
-        _table("One row per strategy; metrics after the last epoch.", headings, rows),
-        *_training_figures(report),
-        *_metric_tables(report),
-        '<h2 id="strategies">Strategies</h2>',
-        *(_section(report, run, [_statistics_table(report, run, "steps")]) for run in report.strategies.values()),
+    remarks, warnings = training_remarks(report), training_warnings(report)
+    return _page(title, report.finding(), remarks, warnings, sections, training_facts(report))
+
+
+def _page(
+    title: str, finding: str, remarks: Sequence[str], warnings: Sequence[str],
+    sections: Mapping[str, tuple[str, Sequence[str]]], facts: Mapping[str, str],
+) -> str:  # fmt: skip
+    shown = {key: section for key, section in sections.items() if any(section[1])}
+    links = "\n".join(f'<a href="#{key}">{heading}</a>' for key, (heading, _) in shown.items())
+    notes = [f'<p class="note">Note: {escape(remark)}.</p>' for remark in remarks]
+    notes += [
+        f'<p class="warning" role="alert"><strong>Warning:</strong> {escape(warning)}.</p>' for warning in warnings
     ]
-    return _page(title, sections)
-
-
-def _page(title: str, sections: Iterable[str]) -> str:
-    body = "\n".join(section for section in sections if section)
+    body = "\n".join(
+        f'<h2 id="{key}">{heading}</h2>\n' + "\n".join(filter(None, parts)) for key, (heading, parts) in shown.items()
+    )
     # The policy lets the page load nothing, whatever stands in it.
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -142,9 +132,17 @@ def _page(title: str, sections: Iterable[str]) -> str:
 <body>
 <header>
 <h1>{escape(title)}</h1>
+<p class="finding">{escape(finding)}</p>
+{chr(10).join(notes)}
+<nav aria-label="Contents">
+{links}
+<a href="#made">How this was made</a>
+</nav>
 </header>
 <main>
 {body}
+<h2 id="made">How this was made</h2>
+{_facts(facts)}
 </main>
 <footer>Written by minigraph {escape(__version__)}.</footer>
 </body>
@@ -152,190 +150,60 @@ def _page(title: str, sections: Iterable[str]) -> str:
 """
 
 
-def _facts(facts: Mapping[str, str], warning: str) -> str:
+def _facts(facts: Mapping[str, str]) -> str:
     rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>\n" for name, value in facts.items())
-    note = f'<p class="warning" role="alert"><strong>Warning:</strong> {escape(warning)}</p>\n' if warning else ""
-    return f"{note}<dl>\n{rows}</dl>"
-
-
-# Gradients
-
-
-def _gradient_summary(report: GradientReport) -> str:
-    rows = [[result.name, *number_cells(result.total)] for result in report.strategies.values()]
-    return _table("All gradients as one vector; means over batches.", ["strategy", *NUMBERS], rows)
-
-
-def _gradient_figures(report: GradientReport) -> Iterator[str]:
-    if not report.strategies:
-        return
-    drawn = {
-        "norm_after": ("norm of all gradients after clipping", "norm_before"),
-        "factor": ("factor, norm after / norm before", ""),
-        "cosine": ("cosine of the angle to the raw gradients", ""),
-        "share_changed": ("share of elements changed", ""),
-    }
-    figures = []
-    for quantity, (title, raw) in drawn.items():
-        figure = plots.strategy_lines(report, quantity, title, raw, _THEME)
-        figures.append(_figure(figure, f"total-{quantity}", f"{title}, by batch"))
-    yield f'<div class="figures">\n{"".join(figures)}</div>'
-
-
-def _factor_table(report: GradientReport) -> str:
-    names = list(report.strategies)
-    if not names:
-        return ""
-    parameters = list(report[names[0]].parameters)
-    columns = [[*(report[name].parameters[p] for p in parameters), report[name].total] for name in names]
-    rows = zip([*parameters, ALL_TOGETHER], zip(*columns, strict=True), strict=True)
-    body = "".join(_row(parameter, [_shaded(s.summary("factor").mean) for s in cells]) for parameter, cells in rows)
-    return _frame("Means over batches.", ["parameter", *names], body)
-
-
-def _shaded(factor: float) -> str:
-    taken = 1 - factor if math.isfinite(factor) else 0.0
-    return f'<td class="shade" style="--share: {100 * min(max(taken, 0.0), 1.0) * 0.75:.0f}%">{number(factor)}</td>'
-
-
-def _gradient_section(report: GradientReport, result: StrategyResult) -> str:
-    figure = plots.norms_panels(report, result.name, _THEME)
-    caption = f"Norms before and after {result.name}, by batch"
-    if len(result.parameters) > plots.MOST_PARAMETERS:
-        caption += f"; of the {plots.MOST_PARAMETERS} parameters with the largest gradients, and of all together"
-    key = f"norms-{list(report).index(result.name)}"
-    return _section(
-        report, result, [_figure(figure, key, caption, has_caption=True), _statistics_table(report, result, "batches")]
-    )
-
-
-# Training
-
-
-def _training_figures(report: TrainingReport) -> Iterator[str]:
-    runs = report.strategies
-    if not runs:
-        return
-    figures = [(plots.loss_lines(report, {name: run.loss for name, run in runs.items()}, "step", _THEME), "loss")]
-    figures += [(plots.metric_lines(report, name, _THEME), metric_title(report, name)) for name in report.metrics]
-    titles = {"norm_before": "norm of all gradients before clipping", "factor": "factor, norm after / norm before"}
-    for quantity, title in titles.items():
-        figures.append((plots.strategy_lines(report, quantity, title, theme=_THEME, x="step"), title))
-    drawn = "".join(
-        _figure(figure, f"training-{i}", f"{title}, by strategy") for i, (figure, title) in enumerate(figures)
-    )
-    yield f'<div class="figures">\n{drawn}</div>'
-
-
-def _metric_tables(report: TrainingReport) -> Iterator[str]:
-    if not report.metrics:
-        return
-    yield '<h2 id="metrics">Metrics by epoch</h2>'
-    epochs = spread(report.epochs, 12)
-    for name in report.metrics:
-        headings = ["strategy", *(str(epoch + 1) for epoch in epochs)]
-        rows = [
-            [run.name, *(number(run.metrics[name][epoch]) for epoch in epochs)] for run in report.strategies.values()
-        ]
-        yield _table(f"{metric_title(report, name)} after epoch", headings, rows)
-
-
-# Both
-
-
-def _section(report: Report[Any], result: StrategyResult, parts: Sequence[str]) -> str:
-    inserted = operator_count(result.program) - operator_count(report.unclipped)
-    law = "Gradients are left as they are."
-    if result.strategy is not None:
-        law = f"<code>{escape(strategy_text(result.strategy))}</code> inserts {counted(inserted, 'operator')}."
-    content = "\n".join(parts)
-    return (
-        f"<section>\n<h3>{escape(result.name)}</h3>\n<p>{law}</p>\n{content}\n"
-        f"{_difference(report.diff(result.name), result.name)}</section>"
-    )
-
-
-def _difference(text: str, name: str) -> str:
-    if not text:
-        return "<p>The program is the unclipped one.</p>\n"
-    marks = {"+": "ins", "-": "del"}
-    lines = []
-    for line in text.split("\n"):
-        mark = marks.get(line[:1])
-        lines.append(f"<{mark}>{escape(line)}</{mark}>" if mark else escape(line))
-    changed = sum(line.startswith(("+", "-")) for line in text.split("\n"))
-    summary = f"What {name} changes in the program: {counted(changed, 'line')}"
-    label = escape(f"Program difference of {name}", quote=True)
-    listing = "\n".join(lines)
-    return (
-        f"<details>\n<summary>{escape(summary)}</summary>\n"
-        f'<pre tabindex="0" role="region" aria-label="{label}">{listing}</pre>\n</details>\n'
-    )
-
-
-def _statistics_table(report: Report[Any], result: StrategyResult, unit: str) -> str:
-    headings = [
-        "parameter",
-        "shape",
-        *(heading.replace("batches", unit) for heading in NUMBERS),
-        "norm before\nmin to max",
-    ]
-    body = "".join(
-        _row(
-            name,
-            [
-                _cell(shape, "text"), *map(_cell, number_cells(statistics)), _cell(_range(statistics))
-            ],
-            "together" if name == ALL_TOGETHER else "",
-        )
-        for name, shape, statistics in _lines(report, result)
-    )  # fmt: skip
-    return _frame(f"Means over {unit}.", headings, body)
-
-
-def _lines(report: Report[Any], result: StrategyResult) -> Iterator[tuple[str, str, GradientStatistics]]:
-    for name, statistics in result.parameters.items():
-        yield name, str(list(report.shape(name))), statistics
-    yield ALL_TOGETHER, "", result.total
-
-
-def _range(statistics: GradientStatistics) -> str:
-    summary = statistics.summary("norm_before")
-    return f"{summary.min:#.3g} to {summary.max:#.3g}"
-
-
-def _table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return _frame(caption, headings, "".join(_row(first, map(_cell, cells)) for first, *cells in rows))
-
-
-def _frame(caption: str, headings: Sequence[str], body: str) -> str:
-    columns = "".join(f'<th scope="col">{escape(heading).replace(chr(10), "<br>")}</th>' for heading in headings)
-    return (
-        f'<div class="scroll"><table>\n<caption>{escape(caption)}</caption>\n<thead><tr>{columns}</tr></thead>\n'
-        f"<tbody>\n{body}</tbody>\n</table></div>"
-    )
-
-
-def _row(first: str, cells: Iterable[str], kind: str = "") -> str:
-    mark = f' class="{kind}"' if kind else ""
-    return f'<tr{mark}><th scope="row">{escape(first)}</th>{"".join(cells)}</tr>\n'
-
-
-def _cell(text: str, kind: str = "") -> str:
-    mark = f' class="{kind}"' if kind else ""
-    return f"<td{mark}>{escape(text)}</td>"
+    return f"<details>\n<summary>Program, data and what the numbers mean</summary>\n<dl>\n{rows}</dl>\n</details>"
 
 
 # Pictures
 
 
-def _figure(figure: Figure, key: str, caption: str, has_caption: bool = False) -> str:
+def _figures(report: Report[Any]) -> list[str]:
+    shown, looks = panels(report)[0], plots.styles(report)
+    drawn = [_panel(panel, looks, f"total-{index}") for index, panel in enumerate(shown)]
+    names = dict.fromkeys(curve.name for panel in shown for curve in panel.curves)
+    return [_legend({name: looks[name] for name in names}), _grid(drawn)] if drawn else []
+
+
+def _parameter_figures(report: Report[Any], what: str) -> list[str]:
+    looks = plots.styles(report)
+    drawn = [_panel(panel, looks, f"parameter-{index}") for index, panel in enumerate(panels(report)[1])]
+    hidden = len(report.unclipped.all_parameters()) > MOST_PARAMETERS
+    which = f", of the {MOST_PARAMETERS} parameters with the largest gradients" if hidden else ""
+    return [f"<p>{what}{which}.</p>", _grid(drawn)] if drawn else []
+
+
+def _grid(figures: Sequence[str]) -> str:
+    # Beside three in a row a fourth would stand alone.
+    kind = " pairs" if len(figures) in (2, 4) else ""
+    return f'<div class="figures{kind}">\n{"".join(figures)}</div>'
+
+
+def _legend(looks: Mapping[str, Style]) -> str:
+    """The lines of all pictures: once for the page."""
+    items = "".join(f"<li>{_swatch(look)} {escape(name)}</li>\n" for name, look in looks.items())
+    threshold = _swatch(Style(None, "threshold", ""))
+    items += f"<li>{threshold} threshold of a clip, in its colour</li>\n"
+    return f'<ul class="legend" aria-label="Legend">\n{items}</ul>'
+
+
+def _swatch(look: Style) -> str:
+    color = "var(--muted)" if look.color is None else f"var(--line-{look.color})"
+    line = f'<path class="line" d="M0 6h44" stroke="{color}" stroke-dasharray="{_STROKES[look.dash]}"/>'
+    return f'<svg width="44" height="12" aria-hidden="true" fill="{color}">{line}{_SYMBOLS.get(look.marker, "")}</svg>'
+
+
+def _panel(panel: Panel, looks: Mapping[str, Style], key: str) -> str:
+    notes = "".join(f"; {note}" for note in panel.coincident())
+    return _figure(plots.draw(panel, looks, _THEME), key, f"{panel.title}, by {panel.x}", f"{panel.title}{notes}")
+
+
+def _figure(figure: Figure, key: str, label: str, caption: str) -> str:
     """A picture as inline SVG; `key` makes its ids unlike those of the page's other pictures.
 
-    The caption is read out where pictures are not seen; it is printed too where the picture has no title of its own.
+    The label is read out where pictures are not seen.
     """
-    printed = f"<figcaption>{escape(caption)}</figcaption>\n" if has_caption else ""
-    return f"<figure>\n{_svg(figure, key, caption)}\n{printed}</figure>\n"
+    return f"<figure>\n<figcaption>{escape(caption)}</figcaption>\n{_svg(figure, key, label)}\n</figure>\n"
 
 
 def _svg(figure: Figure, key: str, label: str) -> str:
@@ -355,3 +223,142 @@ def _svg(figure: Figure, key: str, label: str) -> str:
         svg = svg.replace(color, variable)
     heading, rest = svg.split(">", 1)
     return f'{heading} role="img" aria-label="{escape(label, quote=True)}">{rest.strip()}'
+
+
+# Strategies
+
+
+def _section(report: Report[Any], result: StrategyResult) -> str:
+    inserted = operator_count(result.program) - operator_count(report.unclipped)
+    law = "Gradients are left as they are."
+    if result.strategy is not None:
+        law = f"<code>{escape(strategy_text(result.strategy))}</code> inserts {counted(inserted, 'operator')}."
+    return (
+        f"<section>\n<h3>{escape(result.name)}</h3>\n<p>{law}</p>\n{_heat_map(report, result)}"
+        f"{_statistics_table(report, result)}\n{_difference(report.diff(result.name), result.name)}</section>"
+    )
+
+
+def _heat_map(report: Any, result: StrategyResult) -> str:
+    from minigraph.comparison.training_report import TrainingRun
+
+    if not isinstance(result, TrainingRun):
+        return ""
+    figure, what = plots.heat_map(report, result.name, _THEME)
+    at = "" if result.rate is None else f", learning rate {result.rate:g}"
+    seed = "" if result.seed is None else f", seed {result.seed}"
+    caption = f"{what} by parameter and step{at}{seed}"
+    return _grid([_figure(figure, f"heat-{list(report).index(result.name)}", f"{caption}, {result.name}", caption)])
+
+
+def _difference(text: str, name: str) -> str:
+    if not text:
+        return ""
+    marks = {"+": "ins", "-": "del"}
+    lines = []
+    for line in text.split("\n"):
+        mark = marks.get(line[:1])
+        lines.append(f"<{mark}>{escape(line)}</{mark}>" if mark else escape(line))
+    changed = sum(line.startswith(("+", "-")) for line in text.split("\n"))
+    summary = f"What {name} changes in the program: {counted(changed, 'line')}"
+    label = escape(f"Program difference of {name}", quote=True)
+    listing = "\n".join(lines)
+    return (
+        f"<details>\n<summary>{escape(summary)}</summary>\n"
+        f'<pre tabindex="0" role="region" aria-label="{label}">{listing}</pre>\n</details>\n'
+    )
+
+
+def _statistics_table(report: Report[Any], result: StrategyResult) -> str:
+    """Means by parameter; without a clip there is nothing but norms."""
+    from minigraph.comparison.training_report import TrainingRun
+
+    unit = "steps" if isinstance(result, TrainingRun) else "batches"
+    is_clipped = result.strategy is not None
+    numbers = [heading.replace("batches", unit) for heading in NUMBERS] if is_clipped else ["norm"]
+    sizes = [math.prod(report.shape(name)) for name in result.parameters]
+    shapes = [*(str(list(report.shape(name))) for name in result.parameters), f"{sum(sizes):,} values"]
+    lines = zip([*result.parameters, ALL_TOGETHER], shapes, [*result.parameters.values(), result.total], strict=True)
+    body = "".join(
+        _row(
+            name,
+            [
+                _cell(shape),
+                *map(_cell, number_cells(statistics)[: len(numbers)]),
+                _cell(_range(statistics)),
+            ],
+            "together" if name == ALL_TOGETHER else "",
+        )
+        for name, shape, statistics in lines
+    )  # fmt: skip
+    range_of = "norm before\nmin to max" if is_clipped else "min to max"
+    return _frame(f"Means over {unit}.", ["parameter", "shape", *numbers, range_of], body)
+
+
+def _range(statistics: GradientStatistics) -> str:
+    summary = statistics.summary("norm_before")
+    return f"{summary.min:#.3g} to {summary.max:#.3g}"
+
+
+def _table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return _frame(caption, headings, "".join(_row(first, map(_cell, cells)) for first, *cells in rows))
+
+
+def _frame(caption: str, headings: Sequence[str], body: str) -> str:
+    columns = "".join(f'<th scope="col">{escape(heading).replace(chr(10), "<br>")}</th>' for heading in headings)
+    title = f"<caption><span>{escape(caption)}</span></caption>"
+    return (
+        f'<div class="scroll"><table>\n{title}\n<thead><tr>{columns}</tr></thead>\n'
+        f"<tbody>\n{body}</tbody>\n</table></div>"
+    )
+
+
+def _row(first: str, cells: Iterable[str], kind: str = "") -> str:
+    mark = f' class="{kind}"' if kind else ""
+    return f'<tr{mark}><th scope="row">{escape(first)}</th>{"".join(cells)}</tr>\n'
+
+
+def _cell(text: str) -> str:
+    return f"<td>{escape(text)}</td>"
+
+
+# Tables
+
+
+def _gradient_summary(report: GradientReport) -> str:
+    rows = [[result.name, *number_cells(result.total)] for result in report.strategies.values()]
+    return _table("All gradients as one vector; means over batches.", ["strategy", *NUMBERS], rows)
+
+
+def _factor_table(report: GradientReport) -> str:
+    names = [name for name, result in report.strategies.items() if result.strategy is not None]
+    if not names:
+        return ""
+    parameters = list(report[names[0]].parameters)
+    columns = [[*(report[name].parameters[p] for p in parameters), report[name].total] for name in names]
+    rows = zip([*parameters, ALL_TOGETHER], zip(*columns, strict=True), strict=True)
+    body = "".join(
+        _row(parameter, [_shaded(s.summary("factor").mean) for s in cells],
+             "together" if parameter == ALL_TOGETHER else "")
+        for parameter, cells in rows
+    )  # fmt: skip
+    scale = "".join(f"<span {_shade(factor)}>{factor:g}</span>" for factor in (1, 0.75, 0.5, 0.25, 0))
+    legend = f'<p class="scale">Mean factor, norm after / norm before: {scale}</p>'
+    return legend + _frame("Mean factor by parameter.", ["parameter", *names], body)
+
+
+def _shaded(factor: float) -> str:
+    return f"<td {_shade(factor)}>{number(factor)}</td>"
+
+
+def _shade(factor: float) -> str:
+    """The stronger, the more was taken away."""
+    taken = 1 - factor if math.isfinite(factor) else 0.0
+    return f'class="shade" style="--share: {100 * min(max(taken, 0.0), 1.0) * 0.75:.0f}%"'
+
+
+def _metric_tables(report: TrainingReport) -> Iterator[str]:
+    for title, headings, rows in epoch_tables(report):
+        shown = evenly(len(headings), MOST_COLUMNS)
+        cells = [[row[0], *(row[1 + index] for index in shown)] for row in rows]
+        yield _table(title, ["strategy", *(headings[index] for index in shown)], cells)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,43 +11,74 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from minigraph.comparison.panels import BEFORE, MOST_PARAMETERS, Panel, largest, of, panels
 from minigraph.comparison.records import ALL_TOGETHER
-from minigraph.comparison.report import Report, StrategyResult
-from minigraph.comparison.statistics import GradientStatistics, Series
-from minigraph.comparison.tables import metric_title
+from minigraph.comparison.report import Report
+from minigraph.comparison.statistics import Series
+from minigraph.comparison.wording import shortened
 from minigraph.errors import DataError, MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from minigraph.comparison.gradients import GradientReport
-    from minigraph.comparison.training import TrainingReport
+    from minigraph.comparison.training_report import TrainingReport
+
+__all__ = ["MOST_PARAMETERS", "PLOT_SUFFIXES", "check_plotting", "draw", "heat_map", "overview", "write_figure"]
 
 PLOT_SUFFIXES: Final = (".png", ".svg", ".pdf")
-MOST_PARAMETERS: Final = 12
-"""So many parameters get a picture of their own: those with the largest gradients."""
+
+WIDTH: Final = 3.4
+HEIGHT: Final = 2.3
+"""Inches of a picture: so narrow that its text of 8 points has 11 pixels on a telephone, 390 pixels wide."""
 
 MANY_SIZES: Final = 1e3
-"""From this ratio of the largest to the smallest number on, an axis shows powers of ten."""
+"""Smallest ratio of the largest to the least number at which an axis shows powers of ten."""
+
+DWARFED: Final = 10.0
+"""Smallest ratio of the largest line's peak to the median of the others' at which it does, too."""
+
+MOST_CELLS: Final = 40
+"""Maximum number of columns of a heat map; of more steps each shows the mean of several."""
+
+DASHES: Final = ("-", "--", "-.", ":")
+MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours: of text and axes, of lines in the background, and of strategies in turn."""
+    """Colours: of text and axes, of what is not clipped, of lines in the background, and of strategies in turn."""
 
     ink: str = "#1f2328"
-    muted: str = "#9aa0a6"
+    muted: str = "#7d848c"
     faint: str = "#dfe2e6"
     lines: tuple[str, ...] = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9")
-    """Told apart by colour-blind readers too (Okabe and Ito); from the seventh strategy on lines are dashed."""
-
-    def line(self, index: int) -> dict[str, Any]:
-        """How the line of a strategy looks."""
-        rounds, color = divmod(index, len(self.lines))
-        return {"color": self.lines[color], "linestyle": ("-", "--", ":", "-.")[rounds % 4]}
+    """Told apart by colour-blind readers too (Okabe and Ito)."""
 
 
 LIGHT: Final = Theme()
+
+
+@dataclass(frozen=True)
+class Style:
+    """How the line of a strategy looks; `color` is None for what is not clipped."""
+
+    color: int | None
+    dash: str
+    marker: str
+
+
+def styles(report: Report[Any]) -> dict[str, Style]:
+    """One look per strategy, the same in every picture, and in every report with the same names.
+
+    Names in alphabetical order take colours, markers and dashes in turn: no two of the first 168 look alike.
+    """
+    clips = sorted(name for name, result in report.strategies.items() if result.strategy is not None)
+    raw = [name for name, result in report.strategies.items() if result.strategy is None]
+    found = {name: Style(None, DASHES[index % len(DASHES)], "") for index, name in enumerate(raw)}
+    for index, name in enumerate(clips):
+        dash = DASHES[index // len(LIGHT.lines) % len(DASHES)]
+        found[name] = Style(index % len(LIGHT.lines), dash, MARKERS[index % len(MARKERS)])
+    return {BEFORE: Style(None, "-", ""), **{name: found[name] for name in report.strategies}}
 
 
 def check_plotting() -> None:
@@ -76,161 +107,79 @@ def write_figure(report: Report[Any], path: Path, suffix: str) -> None:
         report.figure().savefig(path, format=suffix[1:].lower(), dpi=120)
 
 
-# Gradients
+# Figures
 
 
-def norms_grid(report: GradientReport, theme: Theme = LIGHT) -> Figure:
-    """Norms before and after clipping, batch by batch: a row per strategy, a column per parameter and one for all.
-
-    Of more than `MOST_PARAMETERS` parameters those with the largest gradients are drawn.
-    """
-    columns = [*_largest(report), ALL_TOGETHER]
-    rows = max(len(report), 1)
-    with _figure(1.9 * len(columns) + 0.6, 1.9 * rows + 0.7, theme) as figure:
-        axes = figure.subplots(rows, len(columns), squeeze=False, sharex=True, sharey="col")
-        for index, (result, axes_of_row) in enumerate(zip(report.strategies.values(), axes, strict=False)):
-            for ax, name in zip(axes_of_row, columns, strict=True):
-                _draw_norms(ax, _of(result, name), theme.line(index), theme)
-            axes_of_row[0].set_ylabel(result.name, fontweight="bold")
-        for axes_of_column, name in zip(axes.T, columns, strict=True):
-            axes_of_column[0].set_title(name, fontsize=9)
-            axes_of_column[-1].set_xlabel("batch", fontsize=8)
-            _scale(axes_of_column[0], len(report.loss), _norms(report.strategies.values(), name))
-        _legend(figure, axes[0][0])
-    return figure
-
-
-def norms_panels(report: GradientReport, strategy: str, theme: Theme = LIGHT) -> Figure:
-    """The row of `norms_grid` that belongs to one strategy, four panels side by side."""
-    result, style = report[strategy], theme.line(list(report).index(strategy))
-    names = [*_largest(report), ALL_TOGETHER]
-    rows = math.ceil(len(names) / 4)
-    with _figure(10.8, 2.1 * rows + 0.4, theme) as figure:
-        axes = list(figure.subplots(rows, 4, squeeze=False).flat)
-        for ax, name in zip(axes, names, strict=False):
-            _draw_norms(ax, _of(result, name), style, theme)
-            ax.set_title(name, fontsize=9)
-            _scale(ax, len(report.loss), _norms([result], name))
-        for ax in axes[len(names) :]:
+def overview(report: Report[Any], theme: Theme = LIGHT) -> Figure:
+    """All pictures of a report in one, with one legend."""
+    everything = [panel for group in panels(report) for panel in group]
+    columns = min(4, max(len(everything), 1))
+    rows = max(math.ceil(len(everything) / columns), 1)
+    looks = styles(report)
+    with _figure(WIDTH * columns, (HEIGHT + 0.25) * rows + 0.6, theme) as figure:
+        axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for ax, panel in zip(axes, everything, strict=False):
+            _draw(ax, panel, looks, theme)
+            ax.set_title(shortened([panel.title], 44)[0], loc="left")
+        for ax in axes[len(everything) :]:
             ax.remove()
-        _legend(figure, axes[0])
+        handles = {label.strip(): handle for ax in axes[: len(everything)]
+                   for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)}  # fmt: skip
+        if handles:
+            # The space keeps a name that starts with an underscore in the legend.
+            labels, columns = [f" {label}" for label in handles], min(len(handles), 4)
+            figure.legend(list(handles.values()), labels, loc="outside lower center", ncols=columns, frameon=False)
+        if report.partial:
+            figure.suptitle(f"Partial: {report.partial}")
     return figure
 
 
-def _legend(figure: Figure, ax: Any, where: str = "upper") -> None:
-    """The legend of `ax` beside the panels, where it hides no line."""
-    handles, labels = ax.get_legend_handles_labels()
-    if labels:
-        figure.legend(handles, labels, loc=f"outside {where} center", ncols=min(len(labels), 4), frameon=False)
+def draw(panel: Panel, looks: Mapping[str, Style], theme: Theme = LIGHT) -> Figure:
+    """One picture, without title and legend."""
+    with _figure(WIDTH, HEIGHT, theme) as figure:
+        _draw(figure.subplots(), panel, looks, theme)
+    return figure
 
 
-def _norms(results: Iterable[StrategyResult], column: str) -> list[Series]:
-    return [norms for s in (_of(result, column) for result in results) for norms in (s.norm_before, s.norm_after)]
+def heat_map(report: TrainingReport, name: str, theme: Theme = LIGHT) -> tuple[Figure, str]:
+    """The gradients of each parameter over the steps of a strategy's run, and what is shown.
 
-
-def _of(result: StrategyResult, column: str) -> GradientStatistics:
-    return result.total if column == ALL_TOGETHER else result.parameters[column]
-
-
-def _largest(report: GradientReport) -> list[str]:
-    """The parameters to be drawn, in the report's order."""
-    results = list(report.strategies.values())
-    if not results:
-        return []
-    sizes = {name: s.summary("norm_before").mean for name, s in results[0].parameters.items()}
-    by_size = sorted(sizes, key=lambda name: -math.inf if math.isnan(sizes[name]) else -sizes[name])
-    chosen = set(by_size[:MOST_PARAMETERS])
-    return [name for name in sizes if name in chosen]
-
-
-def _draw_norms(ax: Any, statistics: GradientStatistics, style: Mapping[str, Any], theme: Theme) -> None:
-    before, after = (_drawable(series) for series in (statistics.norm_before, statistics.norm_after))
-    numbers = np.arange(1, len(before) + 1)
-    marker = "." if len(before) <= 20 else ""
-    # Before is broader, so that it stays visible under an equal after.
-    ax.fill_between(numbers, before, after, color=theme.faint, linewidth=0)
-    ax.plot(numbers, before, color=theme.muted, linewidth=2.2, marker=marker, markersize=9,
-            label="L2 norm before clipping")  # fmt: skip
-    ax.plot(numbers, after, **style, linewidth=1.2, marker=marker, markersize=5, label="after clipping")
-
-
-def strategy_lines(
-    report: Report[Any], quantity: str, title: str, raw: str = "", theme: Theme = LIGHT, x: str = "batch"
-) -> Figure:
-    """One quantity of all gradients together over batches or steps, a line per strategy.
-
-    Parameters
-    ----------
-    quantity : str
-        One of `minigraph.comparison.statistics.QUANTITIES`.
-    raw : str
-        A quantity of the first strategy that is drawn behind the others, with the label "before clipping".
+    Of a clip it is the factor, and without one the norm.
     """
-    with _figure(5.4, 3.1, theme) as figure:
+    run = report[name]
+    quantity, what = ("factor", "factor") if run.strategy is not None else ("norm_before", "norm of the gradient")
+    columns = [*largest(report), ALL_TOGETHER]
+    parts = np.array_split(np.arange(len(run.loss)), min(MOST_CELLS, len(run.loss)))
+    series = [
+        np.where(np.isfinite(values), values, np.nan) for values in (getattr(of(run, c), quantity) for c in columns)
+    ]
+    cells = np.array([[_mean_of_finite(values[part]) for part in parts] for values in series])
+    edges = [1, *(int(part[-1]) + 2 for part in parts)]
+    with _figure(WIDTH, 0.2 * len(columns) + 1.0, theme) as figure:
+        import matplotlib
+        from matplotlib.colors import LogNorm, Normalize
+
+        positive = cells[np.isfinite(cells) & (cells > 0)]
+        is_log = quantity == "norm_before" and len(positive) > 0 and positive.max() > positive.min()
+        scale = LogNorm(positive.min(), positive.max()) if is_log else Normalize(0, max(1.0, *positive, 0))
         ax = figure.subplots()
-        drawn = {name: getattr(result.total, quantity) for name, result in report.strategies.items()}
-        if raw and drawn:
-            first = next(iter(report.strategies.values()))
-            _line(ax, getattr(first.total, raw), "before clipping", {"color": theme.muted, "linewidth": 3})
-        _lines(ax, drawn, theme)
-        _finish(ax, title, x, list(drawn.values()))
-        _legend(figure, ax, "lower")
-    return figure
+        colors = matplotlib.colormaps["cividis"].resampled(12)
+        mesh = ax.pcolormesh(edges, np.arange(len(columns) + 1), np.ma.masked_invalid(cells), norm=scale, cmap=colors,
+                             edgecolors="face", linewidth=0.2)  # fmt: skip
+        ax.invert_yaxis()
+        ax.set_yticks(np.arange(len(columns)) + 0.5, shortened(columns, 16))
+        ax.set_xlabel("step")
+        ax.tick_params(left=False)
+        bar = figure.colorbar(mesh, ax=ax, location="top", aspect=40, pad=0.02)
+        bar.ax.xaxis.set_major_formatter(_plain)
+        bar.ax.minorticks_off()
+        bar.outline.set_visible(False)
+    return figure, what
 
 
-def loss_lines(report: Report[Any], losses: Mapping[str, Series], x: str, theme: Theme = LIGHT) -> Figure:
-    """Loss over batches or steps; a cross marks the step before which a run diverged."""
-    with _figure(5.4, 3.1, theme) as figure:
-        ax = figure.subplots()
-        _draw_losses(ax, losses, x, theme)
-        _legend(figure, ax, "lower")
-    return figure
-
-
-def _draw_losses(ax: Any, losses: Mapping[str, Series], x: str, theme: Theme) -> None:
-    _lines(ax, losses, theme)
-    _finish(ax, "loss of each batch", x, list(losses.values()))
-    for index, series in enumerate(losses.values()):
-        broken = np.flatnonzero(~np.isfinite(series))
-        if len(broken) and broken[0]:
-            ax.plot(broken[0], _drawable(series)[broken[0] - 1], "x", color=theme.line(index)["color"], markersize=9)
-
-
-# Training
-
-
-def training_overview(report: TrainingReport, theme: Theme = LIGHT) -> Figure:
-    """Loss, norm before clipping and factor over steps, and each metric over epochs."""
-    panels = 3 + len(report.metrics)
-    with _figure(10.8, 3.1 * math.ceil(panels / 2), theme) as figure:
-        axes = list(figure.subplots(math.ceil(panels / 2), 2, squeeze=False).flat)
-        _draw_losses(axes[0], {name: run.loss for name, run in report.strategies.items()}, "step", theme)
-        for ax, name in zip(axes[1:], report.metrics, strict=False):
-            _draw_metric(ax, report, name, theme)
-        titles = {"norm_before": "norm of all gradients before clipping", "factor": "factor, norm after / norm before"}
-        for ax, (quantity, title) in zip(axes[1 + len(report.metrics) :], titles.items(), strict=False):
-            drawn = {name: getattr(run.total, quantity) for name, run in report.strategies.items()}
-            _lines(ax, drawn, theme)
-            _finish(ax, title, "step", list(drawn.values()))
-        for ax in axes[panels:]:
-            ax.remove()
-        _legend(figure, axes[0])
-    return figure
-
-
-def metric_lines(report: TrainingReport, name: str, theme: Theme = LIGHT) -> Figure:
-    """One metric over epochs, a line per strategy."""
-    with _figure(5.4, 3.1, theme) as figure:
-        ax = figure.subplots()
-        _draw_metric(ax, report, name, theme)
-        _legend(figure, ax, "lower")
-    return figure
-
-
-def _draw_metric(ax: Any, report: TrainingReport, name: str, theme: Theme) -> None:
-    drawn = {strategy: run.metrics[name] for strategy, run in report.strategies.items()}
-    _lines(ax, drawn, theme)
-    _finish(ax, metric_title(report, name), "epoch", list(drawn.values()), from_zero=False)
+def _mean_of_finite(values: Series) -> float:
+    finite = values[np.isfinite(values)]
+    return float(finite.mean()) if len(finite) else math.nan
 
 
 # Drawing
@@ -250,8 +199,8 @@ def themed(theme: Theme) -> Iterator[None]:
 
     colors = {"text.color": theme.ink, "axes.labelcolor": theme.ink, "xtick.color": theme.ink,
               "ytick.color": theme.ink, "axes.edgecolor": theme.muted, "grid.color": theme.faint}  # fmt: skip
-    sizes = {"axes.titlesize": 10, "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7,
-             "legend.fontsize": 8}  # fmt: skip
+    sizes = {"axes.titlesize": 9, "axes.labelsize": 8, "xtick.labelsize": 8, "ytick.labelsize": 8,
+             "legend.fontsize": 9}  # fmt: skip
     spines = {"axes.spines.top": False, "axes.spines.right": False}
     with matplotlib.rc_context({**colors, **sizes, **spines, "text.parse_math": False}):
         yield
@@ -265,43 +214,88 @@ def _figure(width: float, height: float, theme: Theme) -> Iterator[Figure]:
         yield Figure(figsize=(width, height), layout="constrained")
 
 
+def _draw(ax: Any, panel: Panel, looks: Mapping[str, Style], theme: Theme) -> None:
+    for index, curve in enumerate(panel.curves):
+        look = looks[curve.name]
+        color = _color(look, theme)
+        at = np.arange(1.0, len(curve.values) + 1) if curve.at is None else curve.at
+        # A line is drawn broader than those above it, and its markers between theirs: so it shows where they coincide.
+        width = 1.2 + 0.5 * min(len(panel.curves) - 1 - index, 4)
+        every = max(len(at) // 5, 1)
+        start = index * every // max(len(panel.curves), 1)
+        if curve.low is not None and curve.high is not None:
+            ax.fill_between(at, _drawable(curve.low), _drawable(curve.high), color=color, alpha=0.15, linewidth=0)
+        # The space keeps a name that starts with an underscore in the legend.
+        marker = look.marker or ("." if len(at) == 1 else "")
+        ax.plot(at, _drawable(curve.values), label=f" {curve.name}", color=color, linestyle=look.dash, linewidth=width,
+                marker=marker, markersize=4.5, markevery=(start, every))  # fmt: skip
+        _mark_divergence(ax, at, curve.values, color)
+    ax.set_xlabel(panel.x)
+    ax.grid(axis="y", linewidth=0.6)
+    ax.set_axisbelow(True)
+    _scale(ax, panel)
+    low, high = ax.get_ylim()
+    for name, threshold in (panel.thresholds or {}).items():
+        if low <= threshold <= high:
+            ax.axhline(threshold, color=_color(looks[name], theme), linestyle=(0, (1, 2)), linewidth=1)
+
+
+def _color(look: Style, theme: Theme) -> str:
+    return theme.muted if look.color is None else theme.lines[look.color]
+
+
+def _mark_divergence(ax: Any, at: Series, values: Series, color: str) -> None:
+    """A cross at the last number before those that are not finite."""
+    broken = np.flatnonzero(~np.isfinite(values))
+    if len(broken) and broken[0]:
+        ax.plot(at[broken[0] - 1], values[broken[0] - 1], "x", color=color, markersize=8)
+
+
 def _drawable(series: Series) -> Series:
     """With gaps where the number is not finite."""
     return np.where(np.isfinite(series), series, np.nan)
 
 
-def _line(ax: Any, series: Series, label: str, style: Mapping[str, Any]) -> None:
-    marker = "." if len(series) <= 20 else ""
-    ax.plot(np.arange(1, len(series) + 1), _drawable(series), label=label, marker=marker, **style)
-
-
-def _lines(ax: Any, drawn: Mapping[str, Series], theme: Theme) -> None:
-    for index, (name, series) in enumerate(drawn.items()):
-        # The space keeps a name that starts with an underscore in the legend.
-        _line(ax, series, f" {name}", {"linewidth": 1.5, **theme.line(index)})
-
-
-def _finish(ax: Any, title: str, x: str, drawn: Sequence[Series], from_zero: bool = True) -> None:
-    ax.set_title(title, loc="left")
-    ax.set_xlabel(x)
-    ax.grid(axis="y", linewidth=0.6)
-    ax.set_axisbelow(True)
-    _scale(ax, max(map(len, drawn), default=1), drawn, from_zero)
-
-
-def _scale(ax: Any, count: int, drawn: Sequence[Series], from_zero: bool = True) -> None:
-    """Whole numbers along x; along y from zero to a little above the largest, in powers of ten where sizes differ much.
-
-    What has values of all sizes would otherwise be one peak above a line along zero.
-    """
+def _scale(ax: Any, panel: Panel) -> None:
+    """Whole numbers along x, or the rates; along y powers of ten where sizes differ much, else what the kind says."""
     from matplotlib.ticker import MaxNLocator
 
-    ax.set_xlim(0.5, count + 0.5)
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    everything = np.concatenate([*drawn, np.zeros(0)])
-    finite = everything[np.isfinite(everything)]
-    least, largest = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
-    if 0 < least < largest / MANY_SIZES:
-        ax.set_yscale("log")
-    elif from_zero and least >= 0:
-        ax.set_ylim(0, 1.08 * largest or 1.0)
+    if panel.x == "learning rate":
+        rates = panel.curves[0].at
+        assert rates is not None
+        ax.set_xscale("log")
+        ax.set_xticks(rates, [f"{rate:g}" for rate in rates])
+        ax.minorticks_off()
+    else:
+        count = max((len(curve.values) for curve in panel.curves), default=1)
+        ax.set_xlim(0.5, count + 0.5)
+        ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    drawn = [curve.values if curve.high is None else curve.high for curve in panel.curves]
+    finite = [values[np.isfinite(values)] for values in drawn]
+    everything = np.concatenate([*finite, np.zeros(0)])
+    least, most = (float(everything.min()), float(everything.max())) if len(everything) else (0.0, 0.0)
+    near = [t for t in (panel.thresholds or {}).values() if most / 3 <= t <= 3 * most]
+    if panel.kind == "cosine":
+        depth = max(1 - least, 0.01)
+        ax.set_ylim(1 - 1.08 * depth, 1 + 0.08 * depth)
+    elif least >= 0 and needs_powers([series for series in finite if len(series)]):
+        positive = everything[everything > 0]
+        ax.set_yscale(*(("log",) if least > 0 else ("symlog",)), **({} if least > 0 else {"linthresh": positive.min()}))
+        ax.yaxis.set_major_formatter(_plain)
+        ax.yaxis.set_minor_formatter(lambda value, _: "")
+    elif panel.kind == "size" and least >= 0:
+        ax.set_ylim(0, 1.08 * max([most, *near]) or 1.0)
+
+
+def needs_powers(series: Sequence[Series]) -> bool:
+    """Whether sizes differ so much that one line would be a peak above others along zero."""
+    everything = np.concatenate([*series, np.zeros(0)])
+    positive = everything[everything > 0]
+    if not len(positive) or positive.max() / MANY_SIZES > positive.min():
+        return len(positive) > 0
+    peaks = sorted(float(values.max()) for values in series)
+    return len(peaks) > 1 and peaks[-1] > DWARFED * float(np.median(peaks[:-1])) > 0
+
+
+def _plain(value: float, _: Any) -> str:
+    return f"{value:g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -26,7 +27,7 @@ Strategy: TypeAlias = Callable[[ParamsGrads], Sequence[tuple[Parameter, Variable
 """Appends clip operators for (parameter, gradient) pairs and returns the clipped pairs; None leaves them unclipped."""
 
 Feed: TypeAlias = Mapping[str, Any]
-Feeds: TypeAlias = Iterable[Feed] | Callable[[], Iterable[Feed]]
+Feeds: TypeAlias = Iterable[Feed] | Callable[..., Iterable[Feed]]
 Values: TypeAlias = dict[str, NDArray[Any]]
 
 _AFTER_FORWARD = Role.BACKWARD | Role.OPTIMIZE | Role.LR_SCHED
@@ -80,8 +81,8 @@ def name_in(program: Program, variable: Variable | str, what: str) -> str:
     return name
 
 
-def made_by(factory: Callable[[], Optimizer]) -> Optimizer:
-    """The optimizer that the caller's function returns.
+def made_by(factory: Callable[..., Optimizer], *rate: float) -> Optimizer:
+    """The optimizer that the caller's function returns, for a learning rate if one is given.
 
     Raises
     ------
@@ -90,7 +91,12 @@ def made_by(factory: Callable[[], Optimizer]) -> Optimizer:
     ClipError
         If the optimizer has a clip of its own.
     """
-    optimizer: Any = factory() if callable(factory) else factory
+    if rate and callable(factory) and not _can_be_called(factory, *rate):
+        raise WrongTypeError(
+            "optimizer must take the learning rate where rates are given", site=caller_site(),
+            hint="Write optimizer=SGDOptimizer, or optimizer=lambda rate: SGDOptimizer(rate), for example.",
+        )  # fmt: skip
+    optimizer: Any = factory(*rate) if callable(factory) else factory
     if not callable(factory) or not isinstance(optimizer, Optimizer):
         raise WrongTypeError(
             f"optimizer must be a function that returns a new optimizer, got {optimizer!r:.60}", site=caller_site(),
@@ -104,8 +110,16 @@ def made_by(factory: Callable[[], Optimizer]) -> Optimizer:
     return optimizer
 
 
-def each_feed(feeds: Feeds, what: str) -> Iterator[Feed]:
-    """One pass over `feeds`.
+def _can_be_called(function: Callable[..., Any], *arguments: Any) -> bool:
+    try:
+        inspect.signature(function).bind(*arguments)
+    except (TypeError, ValueError):  # the second: a function of C that does not tell
+        return False
+    return True
+
+
+def each_feed(feeds: Feeds, what: str, rng: np.random.Generator | None = None) -> Iterator[Feed]:
+    """One pass over `feeds`; a function that cannot be called without an argument gets `rng`.
 
     Raises
     ------
@@ -113,6 +127,8 @@ def each_feed(feeds: Feeds, what: str) -> Iterator[Feed]:
         If there is none, as when an iterator is passed over a second time.
     """
     is_empty = True
+    if rng is not None and callable(feeds) and not _can_be_called(feeds) and _can_be_called(feeds, rng):
+        feeds = feeds(rng)
     for feed in feeds() if callable(feeds) else feeds:
         is_empty = False
         yield feed
@@ -252,6 +268,20 @@ def start_values(
                 hint="Give startup=, or run the startup program first and give scope= where that was not the global.",
             )  # fmt: skip
     return values, place
+
+
+def seeded(startup: Program, seed: int) -> Program:
+    """A copy of a startup program as if its `random_seed` had been `seed` when it was built.
+
+    A parameter whose initializer has a seed of its own keeps it.
+    """
+    twin = startup.clone()
+    twin.random_seed = seed
+    for block in twin.blocks:
+        for op in block.ops:
+            if op.all_attrs().get("seed") in (0, startup.random_seed):
+                op.set_attr("seed", seed)
+    return twin
 
 
 def scope_with(values: Values, state: Program, place: Place) -> Scope:

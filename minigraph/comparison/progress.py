@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Final
 
@@ -37,19 +38,25 @@ class ProgressBar:
         self._start = time.monotonic()
         return self
 
+    def expect(self, total: int) -> None:
+        """So many batches there will be."""
+        self._total = total
+
     def advance(self) -> None:
         """One batch more is done."""
         self._done += 1
         if self._bar is None and time.monotonic() - self._start >= self._due:
             self._show()
         if self._bar is not None:
-            self._bar.update(self._task, completed=self._done)
+            self._bar.update(self._task, completed=self._done, total=self._total)
 
     def _show(self) -> None:
         from rich.console import Console
         from rich.progress import Progress
 
-        self._bar = Progress(console=Console(stderr=True), transient=True)
+        # In a notebook rich draws with ipywidgets, and warns where they are not installed.
+        in_notebook = None if find_spec("ipywidgets") else False
+        self._bar = Progress(console=Console(stderr=True, force_jupyter=in_notebook), transient=True)
         self._bar.start()
         self._task = self._bar.add_task("batches", total=self._total)
 

@@ -18,11 +18,12 @@ from minigraph.version import __version__
 
 if TYPE_CHECKING:
     from minigraph.comparison.gradients import GradientReport
-    from minigraph.comparison.training import TrainingReport
+    from minigraph.comparison.training_report import Estimate, TrainingReport, TrainingRun
 
 GRADIENT_FORMAT: Final = "minigraph-comparison"
 TRAINING_FORMAT: Final = "minigraph-training"
-JSON_VERSION: Final = 1
+GRADIENT_VERSION: Final = 1
+TRAINING_VERSION: Final = 2
 ALL_TOGETHER: Final = "all together"
 """Stands in the place of a parameter's name for all gradients as one vector."""
 
@@ -38,6 +39,8 @@ def gradient_json(report: GradientReport) -> dict[str, Any]:
         format          "minigraph-comparison"
         version         1; grows when a key changes its meaning or goes, not when one is added
         minigraph       version of the package
+        partial         where the comparison was interrupted; null if it was not
+        finding         what the figures show, in a sentence
         settings        the caller's notes, and {batches, place}
         program         {forward_operators, operators (forward and backward), parameters: [{name, shape}]}
         batches         [{size (-1: unknown), loss}]
@@ -53,7 +56,7 @@ def gradient_json(report: GradientReport) -> dict[str, Any]:
             batches     {norm_before, norm_after, factor, cosine, share_changed, clipped}, each a list
     """
     return {
-        **_head(report, GRADIENT_FORMAT, {"batches": len(report.loss)}),
+        **_head(report, GRADIENT_FORMAT, GRADIENT_VERSION, {"batches": len(report.loss)}),
         "batches": [
             {"size": int(size), "loss": _finite(loss)}
             for size, loss in zip(report.batch_sizes, report.loss, strict=True)
@@ -75,40 +78,78 @@ def training_json(report: TrainingReport) -> dict[str, Any]:
     ::
 
         format          "minigraph-training"
-        version, minigraph, program     as for a comparison of gradients; operators counts the updates too
+        version         2
+        minigraph, program, partial, finding    as for a comparison of gradients; operators counts the updates too
         settings        the caller's notes, and {epochs, steps, place}
-        epoch_of_step   [epoch], counted from 1
+        epoch_of_step   [epoch], counted from 1, of the first run
         is_held_out     whether metrics were measured on other batches than those of the training
+        judged_by       what strategies and rates are judged by: a loss
+        seeds, rates    as they were given; [null] where they were not
         clips           [clip], in the order asked for
           clip, strategy, operators_inserted    as for a comparison of gradients
-          diverged_at   the first step, counted from 1, whose loss is not finite; null if there is none
-          loss          [number], one per step
-          metrics       {name: [number]}, one per epoch
-          parameters, total     as for a comparison of gradients, "steps" in place of "batches"
+          best_rate     the learning rate that is best for the clip; null if no rates were given
+          rates         [{rate, judged, metrics: {name: judged}}]: over the seeds, after the last epoch
+            judged      {mean, spread (standard deviation; null with one seed), seeds, diverged}
+          runs          [run], by seed and in each of them by rate
+            seed, rate  null where none were given
+            is_complete false if it was interrupted
+            diverged_at the first step, counted from 1, whose loss is not finite; null if there is none
+            loss        [number], one per step
+            metrics     {name: [number]}, one per epoch
+            parameters, total     as for a comparison of gradients, "steps" in place of "batches"
     """
     return {
-        **_head(report, TRAINING_FORMAT, {"epochs": report.epochs, "steps": report.steps}),
+        **_head(report, TRAINING_FORMAT, TRAINING_VERSION, {"epochs": report.epochs, "steps": report.steps}),
         "epoch_of_step": report.epoch_of_step.tolist(),
         "is_held_out": report.is_held_out,
+        "judged_by": report.judged_by,
+        "seeds": report.seeds,
+        "rates": report.rates,
         "clips": [
             {
-                **_strategy_head(report, run),
-                "diverged_at": run.diverged_at,
-                "loss": _finite_list(run.loss.tolist()),
-                "metrics": {name: _finite_list(series.tolist()) for name, series in run.metrics.items()},
-                "parameters": _parameters(report, run, "steps"),
-                "total": _statistics(run.total, "steps"),
+                **_strategy_head(report, result),
+                "best_rate": report.best_rate(name),
+                "rates": [
+                    {
+                        "rate": rate,
+                        "judged": _estimate(report.estimate(name, rate)),
+                        "metrics": {
+                            metric: _estimate(report.estimate(name, rate, metric)) for metric in report.metrics
+                        },
+                    }
+                    for rate in report.rates
+                ],
+                "runs": [_run(report, run) for run in report.runs if run.name == name],
             }
-            for run in report.strategies.values()
+            for name, result in report.strategies.items()
         ],
     }
 
 
-def _head(report: Report[Any], format: str, counts: Mapping[str, int]) -> dict[str, Any]:
+def _run(report: TrainingReport, run: TrainingRun) -> dict[str, Any]:
+    return {
+        "seed": run.seed,
+        "rate": run.rate,
+        "is_complete": run.is_complete,
+        "diverged_at": run.diverged_at,
+        "loss": _finite_list(run.loss.tolist()),
+        "metrics": {name: _finite_list(series.tolist()) for name, series in run.metrics.items()},
+        "parameters": _parameters(report, run, "steps"),
+        "total": _statistics(run.total, "steps"),
+    }
+
+
+def _estimate(estimate: Estimate) -> dict[str, Any]:
+    return {**asdict(estimate), "mean": _finite(estimate.mean), "spread": _finite(estimate.spread)}
+
+
+def _head(report: Report[Any], format: str, version: int, counts: Mapping[str, int]) -> dict[str, Any]:
     return {
         "format": format,
-        "version": JSON_VERSION,
+        "version": version,
         "minigraph": __version__,
+        "partial": report.partial or None,
+        "finding": report.finding(),
         "settings": {**report.settings, **counts, "place": repr(report.place)},
         "program": {
             "forward_operators": operator_count(report.forward),
@@ -172,26 +213,35 @@ def gradient_rows(report: GradientReport) -> Iterator[Sequence[Any]]:
     """A heading, then one row per strategy, parameter (last ``all together``) and batch, counted from 1."""
     yield ["strategy", "parameter", "batch", "loss", *QUANTITIES, "clipped"]
     for result in report.strategies.values():
-        for parameter, statistics in [*result.parameters.items(), (ALL_TOGETHER, result.total)]:
+        for parameter, statistics in _by_parameter(result):
             for batch, (loss, values) in enumerate(zip(report.loss, _rows(statistics), strict=True), start=1):
                 yield [result.name, parameter, batch, float(loss), *values]
 
 
 def training_rows(report: TrainingReport) -> Iterator[Sequence[Any]]:
-    """A heading, then one row per strategy and step; the statistics are those of all gradients together.
+    """A heading, then one row per run, parameter (last ``all together``) and step.
 
-    The columns of metrics are filled in the last row of each epoch.
+    The columns of metrics are filled in the last row of each epoch, those of seed and rate where these were given.
     """
-    metrics = report.metrics
     prefix = "held_out_" if report.is_held_out else "mean_"
-    yield ["strategy", "epoch", "step", "loss", *QUANTITIES, "clipped", *(prefix + name for name in metrics)]
-    epochs = report.epoch_of_step.tolist()
-    for run in report.strategies.values():
-        rows = zip(epochs, [*epochs[1:], None], run.loss.tolist(), _rows(run.total), strict=True)
-        for step, (epoch, following, loss, values) in enumerate(rows, start=1):
-            is_last = following != epoch
-            ends = [float(run.metrics[name][epoch - 1]) if is_last else "" for name in metrics]
-            yield [run.name, epoch, step, loss, *values, *ends]
+    metrics = [prefix + name for name in report.metrics]
+    yield ["strategy", "seed", "rate", "parameter", "epoch", "step", "loss", *QUANTITIES, "clipped", *metrics]
+    for run in report.runs:
+        labels = [run.name, *("" if label is None else label for label in (run.seed, run.rate))]
+        epochs = run.epoch_of_step.tolist()
+        ends = [
+            [float(series[epoch - 1]) if epoch != following and epoch <= len(series) else ""
+             for series in run.metrics.values()]
+            for epoch, following in zip(epochs, [*epochs[1:], None], strict=True)
+        ]  # fmt: skip
+        for parameter, statistics in _by_parameter(run):
+            rows = zip(epochs, run.loss.tolist(), _rows(statistics), ends, strict=True)
+            for step, (epoch, loss, values, end) in enumerate(rows, start=1):
+                yield [*labels, parameter, epoch, step, loss, *values, *end]
+
+
+def _by_parameter(result: StrategyResult) -> list[tuple[str, GradientStatistics]]:
+    return [*result.parameters.items(), (ALL_TOGETHER, result.total)]
 
 
 def _rows(statistics: GradientStatistics) -> Iterator[tuple[Any, ...]]:
@@ -199,7 +249,10 @@ def _rows(statistics: GradientStatistics) -> Iterator[tuple[Any, ...]]:
     yield from zip(*series, map(int, statistics.clipped), strict=True)
 
 
-def write_csv(rows: Iterable[Sequence[Any]], path: Path) -> None:
-    """Write rows as RFC 4180 has them, UTF-8."""
+def write_csv(report: Report[Any], path: Path) -> None:
+    """Write a report's rows as RFC 4180 has them, UTF-8; after an interrupt they have a last column that says so."""
     with path.open("w", encoding="utf-8", newline="") as file:
+        rows = report.rows()
+        if report.partial:
+            rows = ([*row, "partial" if number == 0 else report.partial] for number, row in enumerate(rows))
         csv.writer(file).writerows(rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -19,13 +18,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console, RenderableType
 
-WIDTH = 100
-"""Columns of a report that is no terminal's."""
-
 Path = str | os.PathLike[str]
 
 
-@dataclass(frozen=True, eq=False)
+class Interrupted(KeyboardInterrupt):
+    """A comparison was interrupted; `report` holds what was found until then."""
+
+    def __init__(self, report: Report[Any]) -> None:
+        super().__init__(report.partial)
+        self.report = report
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class StrategyResult:
     """What is known of one strategy, in either comparison.
 
@@ -52,7 +56,7 @@ class StrategyResult:
 R = TypeVar("R", bound=StrategyResult)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Report(Generic[R]):
     """Results by strategy; ``report["name"]`` is one of them, and iteration gives the names.
 
@@ -67,6 +71,8 @@ class Report(Generic[R]):
     place : Place
     settings : dict
         What the caller noted about the experiment; shown with the results.
+    partial : str
+        Where the comparison was interrupted; empty if it was not.
     """
 
     forward: Program
@@ -74,6 +80,7 @@ class Report(Generic[R]):
     strategies: Mapping[str, R]
     place: Place
     settings: Mapping[str, Any] = field(default_factory=dict)
+    partial: str = ""
 
     def __getitem__(self, name: str) -> R:
         if name not in self.strategies:
@@ -106,6 +113,10 @@ class Report(Generic[R]):
         """All numbers in JSON's types; one that is not finite is None."""
         raise TypeError(f"{type(self).__name__} does not define to_json")
 
+    def finding(self) -> str:
+        """What the figures show, in a sentence."""
+        raise TypeError(f"{type(self).__name__} does not define finding")
+
     def rows(self) -> Iterator[Sequence[Any]]:
         """The rows of the CSV file, the heading first."""
         raise TypeError(f"{type(self).__name__} does not define rows")
@@ -126,13 +137,15 @@ class Report(Generic[R]):
         Parameters
         ----------
         console : rich.console.Console, optional
-            Default: standard output, of 100 columns where that is no terminal.
+            Default: standard output, as wide as the terminal or as COLUMNS in the environment says, else 100 columns.
         show_diff : bool
             Whether to print the operators that each strategy inserts, too.
         """
         from rich.console import Console
 
-        console = console or Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+        from minigraph.comparison.layout import columns
+
+        console = console or Console(width=columns(), highlight=False)
         for renderable in self.renderables(show_diff):
             console.print(renderable)
 
@@ -141,9 +154,11 @@ class Report(Generic[R]):
 
         from rich.console import Console
 
+        from minigraph.comparison.layout import columns
+
         text = StringIO()
-        self.print(Console(file=text, width=WIDTH, highlight=False, color_system=None))
-        return "\n".join(line.rstrip() for line in text.getvalue().rstrip().split("\n"))
+        self.print(Console(file=text, width=columns(), highlight=False, color_system=None))
+        return text.getvalue().rstrip()
 
     def save_json(self, path: Path) -> None:
         """Write `to_json` to a file."""
@@ -157,7 +172,7 @@ class Report(Generic[R]):
         from minigraph.comparison.records import write_csv
 
         with replacing(path) as partial:
-            write_csv(self.rows(), partial)
+            write_csv(self, partial)
 
     def plot(self, path: Path) -> None:
         """Draw to a file whose name ends in .png, .svg or .pdf.

@@ -177,8 +177,8 @@ class _Log:
     rows: list[tuple[float, float, float, float]] = field(default_factory=list)
     """Norm before, norm after, cosine, share changed."""
 
-    def statistics(self) -> GradientStatistics:
-        columns = np.array(self.rows, np.float64).reshape(-1, 4).T
+    def statistics(self, count: int | None) -> GradientStatistics:
+        columns = np.array(self.rows[:count], np.float64).reshape(-1, 4).T
         return GradientStatistics(*[column.copy() for column in columns])
 
 
@@ -213,13 +213,17 @@ class Recorder:
             found.append((*row[:3], changed, array.size))
         self._total.rows.append(_together(*zip(*found, strict=True)))
 
-    def parameters(self) -> dict[str, GradientStatistics]:
-        """By parameter."""
-        return {name: log.statistics() for name, log in self._logs.items()}
+    def __len__(self) -> int:
+        """How many batches are recorded for every gradient and for all together."""
+        return len(self._total.rows)
 
-    def total(self) -> GradientStatistics:
+    def parameters(self, count: int | None = None) -> dict[str, GradientStatistics]:
+        """By parameter, of the first `count` batches (default: of all)."""
+        return {name: log.statistics(count) for name, log in self._logs.items()}
+
+    def total(self, count: int | None = None) -> GradientStatistics:
         """Of all gradients as one vector."""
-        return self._total.statistics()
+        return self._total.statistics(count)
 
 
 def _together(

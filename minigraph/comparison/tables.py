@@ -1,38 +1,38 @@
-"""Reports as tables for a terminal."""
+"""Reports as text for a terminal."""
 
 from __future__ import annotations
 
-import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rich import box
+import numpy as np
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 from minigraph.comparison.clip_text import strategy_text
+from minigraph.comparison.findings import gradient_warnings, training_remarks, training_warnings
+from minigraph.comparison.layout import Facts, NumberTable, Paragraph, Row
 from minigraph.comparison.records import ALL_TOGETHER, operator_count
 from minigraph.comparison.report import Report, StrategyResult
 from minigraph.comparison.statistics import GradientStatistics
+from minigraph.comparison.wording import counted, estimate_text, number, share
 from minigraph.ir import Parameter, Program, Role
 from minigraph.text import diff
 from minigraph.types import product
 
 if TYPE_CHECKING:
     from minigraph.comparison.gradients import GradientReport
-    from minigraph.comparison.training import TrainingReport, TrainingRun
+    from minigraph.comparison.training_report import TrainingReport
 
-NUMBERS: Final = (
-    "norm before\nclipping", "norm after\nclipping", "factor", "cosine", "batches\nclipped", "elements\nchanged",
-)  # fmt: skip
+NUMBERS: Final = ("norm\nbefore", "norm\nafter", "factor", "cosine", "batches\nclipped", "elements\nchanged")
 """Headings of the columns with numbers; `number_cells` fills them."""
 
 MEANINGS: Final = {
-    "norms": "L2, in float64, of the gradients that one program computes with and without clipping",
+    "norms": "L2, in float64, of the gradients before and after clipping",
     "factor": "norm after / norm before",
     "cosine": "of the angle between the gradients before and after",
+    "elements changed": "share of elements with another value after clipping; a factor changes all but zeros",
 }
 
 
@@ -40,8 +40,8 @@ MEANINGS: Final = {
 
 
 def gradient_tables(report: GradientReport, show_diff: bool) -> Iterator[RenderableType]:
-    """What was compared, and for each strategy the operators it inserts and what they did."""
-    yield _grid(gradient_facts(report), gradient_warning(report))
+    """What was compared, for each strategy the operators it inserts and what they did, and all strategies together."""
+    yield Facts(gradient_facts(report))
     for result in report.strategies.values():
         yield ""
         yield _strategy_heading(report, result)
@@ -49,6 +49,11 @@ def gradient_tables(report: GradientReport, show_diff: bool) -> Iterator[Rendera
             yield _InsertedOperators(report.unclipped, result.program)
             yield ""
         yield _statistics_table(report, result)
+    if len(report) > 1:
+        yield ""
+        rows = [Row(result.name, number_cells(result.total)) for result in report.strategies.values()]
+        yield NumberTable(ALL_TOGETHER, NUMBERS, rows)
+    yield from _conclusion(report.finding(), gradient_warnings(report), [])
 
 
 def gradient_facts(report: GradientReport) -> dict[str, str]:
@@ -59,20 +64,17 @@ def gradient_facts(report: GradientReport) -> dict[str, str]:
         **_noted(report.settings),
         "batches": f"{batches}{_rows(report)}",
         "place": repr(report.place),
-        "loss": f"{number(report.loss[0])} in the first batch, {number(report.loss[-1])} in the last",
+        "loss": _loss(report),
         **MEANINGS,
         "numbers": f"means over {batches}",
     }
 
 
-def gradient_warning(report: GradientReport) -> str:
-    """Which raw gradients are the first with NaN or infinity; empty if there are none."""
-    for result in list(report.strategies.values())[:1]:  # before clipping all have the same
-        for index in range(len(report.loss)):
-            names = [name for name, s in result.parameters.items() if not math.isfinite(s.norm_before[index])]
-            if names:
-                return f"NaN or infinity from batch {index + 1} on, in the gradients of {', '.join(names)}"
-    return ""
+def _loss(report: GradientReport) -> str:
+    if report.is_moving:
+        return f"{number(report.loss[0])} in the first batch, {number(report.loss[-1])} in the last"
+    low, high = (number(float(end)) for end in (np.min(report.loss), np.max(report.loss)))
+    return f"{low} to {high}; parameters do not move: differences between batches are those of the data"
 
 
 def _rows(report: GradientReport) -> str:
@@ -83,14 +85,13 @@ def _rows(report: GradientReport) -> str:
     return same or f" of up to {max(sizes)} rows, {int(sizes.sum()):,} in all"
 
 
-def _statistics_table(report: Report[Any], result: StrategyResult) -> Table:
-    table = _table("parameter", "shape", right=NUMBERS)
-    for name, statistics in result.parameters.items():
-        style = "" if statistics.share_clipped else "dim"
-        table.add_row(Text(name), Text(str(list(report.shape(name)))), *number_cells(statistics), style=style)
-    table.add_section()
-    table.add_row(ALL_TOGETHER, "", *number_cells(result.total), style="bold")
-    return table
+def _statistics_table(report: Report[Any], result: StrategyResult) -> NumberTable:
+    rows = [
+        Row(name, number_cells(statistics), str(list(report.shape(name))), "" if statistics.share_clipped else "dim")
+        for name, statistics in result.parameters.items()
+    ]
+    rows.append(Row(ALL_TOGETHER, number_cells(result.total), style="bold", begins_section=True))
+    return NumberTable("parameter", NUMBERS, rows)
 
 
 def number_cells(statistics: GradientStatistics) -> tuple[str, ...]:
@@ -110,67 +111,114 @@ def number_cells(statistics: GradientStatistics) -> tuple[str, ...]:
 
 
 def training_tables(report: TrainingReport, show_diff: bool) -> Iterator[RenderableType]:
-    """What was compared, one line per strategy, and each metric by epoch."""
-    yield _grid(training_facts(report), training_warning(report))
+    """What was compared, one line per strategy at its best rate, metrics by rate and by epoch."""
+    yield Facts(training_facts(report))
+    if not report.strategies:
+        return
     yield ""
-    headings, rows = training_summary(report)
-    table = _table("strategy", right=headings[1:])
-    for row in rows:
-        table.add_row(*map(Text, row))
-    yield table
-    for name in report.metrics:
+    yield _table(*training_summary(report))
+    for title, headings, rows in (*rate_tables(report), *epoch_tables(report)):
         yield ""
-        yield _metric_table(report, name)
+        yield _table([title, *headings], rows, may_skip=headings[0].isdigit())
     for run in report.strategies.values() if show_diff else ():
         if run.strategy is not None:
             yield ""
             yield _strategy_heading(report, run)
             yield _InsertedOperators(report.unclipped, run.program)
+    yield from _conclusion(report.finding(), training_warnings(report), training_remarks(report))
 
 
 def training_facts(report: TrainingReport) -> dict[str, str]:
     """What was compared, by heading."""
     where = "held-out batches" if report.is_held_out else "the epoch's own batches, each before its step"
+    length = f"{counted(report.epochs, 'epoch')}, {counted(report.steps, 'step')}"
     return {
         **_program_facts(report, "with backward pass and updates"),
         **_noted(report.settings),
-        "training": f"{counted(report.epochs, 'epoch')}, {counted(report.steps, 'step')}, the same for every strategy",
+        "training": f"{counted(len(report.runs), 'run')} of {length}; the same batches for every strategy and rate",
+        **_trial_facts(report),
         "place": repr(report.place),
-        **({"metrics": f"means over {where}; in the first table after the last epoch"} if report.metrics else {}),
+        **({"metrics": f"means over {where}"} if report.metrics else {}),
         "norms": "L2, in float64, of all gradients as one vector; means over steps",
         "factor": MEANINGS["factor"],
     }
 
 
-def training_warning(report: TrainingReport) -> str:
-    """Which runs diverged, and where; empty if none did."""
-    broken = [f"{run.name} at step {run.diverged_at}" for run in report.strategies.values() if run.diverged_at]
-    return f"the loss is no longer finite: {', '.join(broken)}" if broken else ""
+def _trial_facts(report: TrainingReport) -> dict[str, str]:
+    facts = {}
+    if report.rates != (None,):
+        facts["learning rates"] = ", ".join(f"{rate:g}" for rate in report.rates)
+    if report.seeds != (None,):
+        facts["seeds"] = ", ".join(map(str, report.seeds))
+    if len(report.seeds) > 1:
+        facts["spread"] = "in brackets: the standard deviation over the seeds"
+    if len(report.rates) > 1:
+        facts["best rate"] = f"that with the lowest {report.judged_by}, marked *; all other tables are at this rate"
+    return facts
 
 
 def training_summary(report: TrainingReport) -> tuple[list[str], list[list[str]]]:
-    """Headings and one row per strategy."""
-    runs = list(report.strategies.values())
-    has_diverged = any(run.diverged_at for run in runs)
-    measured = [metric_title(report, name).replace(" ", "\n", 1) for name in report.metrics]
-    headings = ["strategy", "first\nloss", "last\nloss", *measured, "norm\nbefore", "norm\nafter", "factor",
-                "steps\nclipped", *(["diverged\nat step"] if has_diverged else [])]  # fmt: skip
-    return headings, [_training_row(run)[: len(headings)] for run in runs]
+    """Headings and one row per strategy at its best rate; means over the seeds."""
+    is_single = _is_single(report)
+    has_diverged = any(run.diverged_at for name in report for run in report.at_best(name))
+    measured = [metric_title(report, name).replace(" ", "\n", 1) for name in report.metrics] if is_single else []
+    headings = [
+        "strategy", *(["best\nrate"] if len(report.rates) > 1 else []), "first\nloss", "last\nloss", *measured,
+        "norm\nbefore", "norm\nafter", "factor", "steps\nclipped", *(["diverged\nat step"] if has_diverged else []),
+    ]  # fmt: skip
+    rows = []
+    for name in report:
+        runs, rate = report.at_best(name), report.best_rate(name)
+        rows.append([
+            name,
+            *([f"{rate:g}"] if len(report.rates) > 1 else []),
+            *(number(_mean(run.loss[end] for run in runs)) for end in (0, -1)),
+            *(estimate_text(report.estimate(name, rate, metric)) for metric in report.metrics if is_single),
+            *(f"{_mean(run.total.summary(q).mean for run in runs):#.4g}" for q in ("norm_before", "norm_after")),
+            f"{_mean(run.total.summary('factor').mean for run in runs):.4f}",
+            f"{_mean(run.total.share_clipped for run in runs):.0%}",
+            *([", ".join(str(run.diverged_at) for run in runs if run.diverged_at) or "-"] if has_diverged else []),
+        ])  # fmt: skip
+    return headings, rows
 
 
-def _training_row(run: TrainingRun) -> list[str]:
-    """One cell per heading; the last one stands only where a run diverged."""
-    total = run.total
-    return [
-        run.name,
-        number(run.loss[0]),
-        number(run.loss[-1]),
-        *[number(series[-1]) for series in run.metrics.values()],
-        *[f"{total.summary(name).mean:#.4g}" for name in ("norm_before", "norm_after")],
-        f"{total.summary('factor').mean:.4f}",
-        f"{total.share_clipped:.0%}",
-        str(run.diverged_at or ""),
-    ]
+def _is_single(report: TrainingReport) -> bool:
+    return len(report.rates) == len(report.seeds) == 1
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean([*values]))
+
+
+NamedTable = tuple[str, list[str], list[list[str]]]
+"""Title, headings of the numbers, and rows that begin with a name."""
+
+
+def rate_tables(report: TrainingReport) -> Iterator[NamedTable]:
+    """What strategies are judged by and each metric, at each rate: mean and spread over the seeds."""
+    if _is_single(report):
+        return
+    chosen: list[str | None] = [*report.metrics] if report.is_held_out else [None, *report.metrics]
+    headings = [f"rate {rate:g}" if rate is not None else "all seeds" for rate in report.rates]
+    for metric in chosen:
+        rows = []
+        for name in report:
+            texts = [estimate_text(report.estimate(name, rate, metric)) for rate in report.rates]
+            marks = ["* " if rate == report.best_rate(name) else "" for rate in report.rates]
+            if len(report.rates) == 1:
+                marks = [""]
+            rows.append([name, *(mark + text for text, mark in zip(texts, marks, strict=True))])
+        yield report.judged_by if metric is None else metric_title(report, metric), headings, rows
+
+
+def epoch_tables(report: TrainingReport) -> Iterator[NamedTable]:
+    """Each metric after each epoch, at each strategy's best rate; means over the seeds."""
+    for metric in report.metrics:
+        series = {name: np.mean([run.metrics[metric] for run in report.at_best(name)], axis=0) for name in report}
+        count = min(map(len, series.values()))
+        if count:
+            rows = [[name, *map(number, values[:count])] for name, values in series.items()]
+            yield f"{metric_title(report, metric)} after epoch", [str(epoch + 1) for epoch in range(count)], rows
 
 
 def metric_title(report: TrainingReport, name: str) -> str:
@@ -178,28 +226,20 @@ def metric_title(report: TrainingReport, name: str) -> str:
     return f"held-out {name}" if report.is_held_out else f"mean {name}"
 
 
-def _metric_table(report: TrainingReport, name: str) -> Table:
-    shown = spread(report.epochs, 10)
-    table = _table(f"{metric_title(report, name)} after epoch", right=[str(epoch + 1) for epoch in shown])
-    for run in report.strategies.values():
-        table.add_row(Text(run.name), *[number(run.metrics[name][epoch]) for epoch in shown])
-    return table
-
-
-def spread(count: int, most: int) -> list[int]:
-    """Up to `most` of the numbers from 0 to ``count - 1``, evenly spread, the first and the last among them.
-
-    Examples
-    --------
-    >>> spread(3, 10), spread(101, 6)
-    ([0, 1, 2], [0, 20, 40, 60, 80, 100])
-    """
-    if count <= most:
-        return list(range(count))
-    return [round(i * (count - 1) / (most - 1)) for i in range(most)]
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], may_skip: bool = False) -> NumberTable:
+    return NumberTable(headings[0], headings[1:], [Row(name, cells) for name, *cells in rows], may_skip)
 
 
 # Both
+
+
+def _conclusion(finding: str, warnings: Sequence[str], remarks: Sequence[str]) -> Iterator[RenderableType]:
+    yield ""
+    yield Paragraph(Text(finding, "bold"))
+    for remark in remarks:
+        yield Facts({"note": remark})
+    for warning in warnings:
+        yield Facts({"warning": warning}, style="red")
 
 
 def _program_facts(report: Report[Any], with_what: str) -> dict[str, str]:
@@ -216,47 +256,10 @@ def _noted(settings: Mapping[str, Any]) -> dict[str, str]:
     return {name.replace("_", " "): str(value) for name, value in settings.items() if value is not None}
 
 
-def counted(count: int, one: str, many: str | None = None) -> str:
-    """Such as ``1 batch`` or ``2 batches``."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
-def number(value: float) -> str:
-    """With four places behind the point, or four digits where the number is large or small."""
-    return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.4g}"
-
-
-def share(value: float) -> str:
-    """A share in percent, which is 0% and 100% only where that is exact."""
-    if 0 < value < 0.001:
-        return "<0.1%"
-    if 0.999 < value < 1:
-        return ">99.9%"
-    return f"{value:.1%}".replace(".0%", "%")
-
-
-def _grid(facts: Mapping[str, str], warning: str) -> Table:
-    grid = Table.grid(padding=(0, 2))
-    for name, value in facts.items():
-        grid.add_row(Text(name, "bold"), Text(value))
-    if warning:
-        grid.add_row(Text("warning", "bold red"), Text(warning, "red"))
-    return grid
-
-
-def _table(*left: str, right: Sequence[str]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in left:
-        table.add_column(Text(heading), no_wrap=True)
-    for heading in right:
-        table.add_column(Text(heading, justify="right"), justify="right", no_wrap=True)
-    return table
-
-
-def _strategy_heading(report: Report[Any], result: StrategyResult) -> Text:
+def _strategy_heading(report: Report[Any], result: StrategyResult) -> Paragraph:
     inserted = operator_count(result.program) - operator_count(report.unclipped)
     law = f"{strategy_text(result.strategy)} inserts {counted(inserted, 'operator')}"
-    return Text.assemble((result.name, "bold cyan"), "  ", "unclipped" if result.strategy is None else law)
+    return Paragraph(Text.assemble((result.name, "bold cyan"), "  ", "unclipped" if result.strategy is None else law))
 
 
 class _InsertedOperators:

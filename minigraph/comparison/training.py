@@ -1,15 +1,16 @@
-"""What clipping strategies do to training: one clone of a program per strategy, all trained side by side.
+"""What clipping strategies do to training: one clone of a program per strategy and rate, all trained side by side.
 
-Every clone starts from the same parameter values, sees the same batches in the same order and draws the same random
-numbers. A loss that is not finite is a result like any other.
+With one seed every clone starts from the same parameter values, sees the same batches in the same order and draws the
+same random numbers. A loss that is not finite is a result like any other.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,116 +31,24 @@ from minigraph.comparison.programs import (
     made_by,
     name_in,
     scope_with,
+    seeded,
     start_values,
 )
 from minigraph.comparison.progress import ProgressBar
-from minigraph.comparison.report import Report, StrategyResult
-from minigraph.comparison.statistics import Measured, Recorder, Series
+from minigraph.comparison.report import Interrupted
+from minigraph.comparison.statistics import Measured, Recorder
+from minigraph.comparison.training_report import Judged, TrainingReport, TrainingRun
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.executor import Executor
 from minigraph.ir import Program, Variable
 from minigraph.optimizer import Optimizer
-from minigraph.place import Place
+from minigraph.place import CPUPlace, Place
 from minigraph.scope import Scope
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from rich.console import RenderableType
+T = TypeVar("T")
 
 RANDOM_SEED: Final = 1
-"""Of the random numbers that each clone draws, the same for all."""
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingRun(StrategyResult):
-    """One strategy's training.
-
-    Attributes
-    ----------
-    name, strategy, program
-        As in `StrategyResult`; the program has the updates too.
-    parameters, total : GradientStatistics
-        One entry per step.
-    loss : ndarray, float64[steps]
-        Of each batch, before the step.
-    metrics : dict of str to ndarray, float64[epochs]
-        At the end of each epoch; see `TrainingReport.is_held_out`.
-    values : dict of str to ndarray
-        The parameters at the end.
-    """
-
-    loss: Series = field(kw_only=True)
-    metrics: Mapping[str, Series] = field(kw_only=True)
-    values: Mapping[str, NDArray[Any]] = field(kw_only=True)
-
-    @property
-    def diverged_at(self) -> int | None:
-        """The first step, counted from 1, whose loss is NaN or infinite; None if all are finite."""
-        broken = np.flatnonzero(~np.isfinite(self.loss))
-        return int(broken[0]) + 1 if len(broken) else None
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingReport(Report[TrainingRun]):
-    """How training went under several strategies.
-
-    Attributes
-    ----------
-    forward, unclipped : Program
-        The program as given, and the same with backward pass and updates but no clip.
-    strategies : dict of str to TrainingRun
-    epoch_of_step : ndarray, int64[steps]
-        Counted from 1.
-    is_held_out : bool
-        Whether metrics were measured on the batches for evaluation after the epoch, by a clone for testing; otherwise
-        they are means over the epoch's own batches, each before its step.
-    place : Place
-    settings : dict
-    """
-
-    epoch_of_step: NDArray[np.int64] = field(kw_only=True)
-    is_held_out: bool = field(kw_only=True)
-
-    @property
-    def epochs(self) -> int:
-        return int(self.epoch_of_step[-1])
-
-    @property
-    def steps(self) -> int:
-        return len(self.epoch_of_step)
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """The names of what was measured at the end of each epoch."""
-        return tuple(next(iter(self.strategies.values())).metrics) if self.strategies else ()
-
-    def renderables(self, show_diff: bool) -> Iterator[RenderableType]:
-        from minigraph.comparison.tables import training_tables
-
-        return training_tables(self, show_diff)
-
-    def to_json(self) -> dict[str, Any]:
-        """As documented at `minigraph.comparison.records.training_json`."""
-        from minigraph.comparison.records import training_json
-
-        return training_json(self)
-
-    def rows(self) -> Iterator[Sequence[Any]]:
-        """One row per strategy and step; see `minigraph.comparison.records.training_rows`."""
-        from minigraph.comparison.records import training_rows
-
-        return training_rows(self)
-
-    def figure(self) -> Figure:
-        """Loss, metrics, norm and factor over time, a line per strategy."""
-        from minigraph.comparison.plots import training_overview
-
-        return training_overview(self)
-
-    def html(self) -> str:
-        from minigraph.comparison.page import training_page
-
-        return training_page(self)
+"""Of the random numbers that each clone draws where no seeds are given, the same for all."""
 
 
 def compare_training(
@@ -148,8 +57,10 @@ def compare_training(
     clips: Mapping[str, Strategy],
     feeds: Feeds,
     *,
-    optimizer: Callable[[], Optimizer],
+    optimizer: Callable[..., Optimizer],
     epochs: int = 1,
+    seeds: Sequence[int] | None = None,
+    rates: Sequence[float] | None = None,
     metrics: Mapping[str, Variable | str] | None = None,
     evaluate: Feeds | None = None,
     startup: Program | None = None,
@@ -160,8 +71,9 @@ def compare_training(
 ) -> TrainingReport:
     """Train a clone of `program` under each clipping strategy, from the same start and on the same batches.
 
-    Each batch is given to all clones before the next one is drawn, so that a reader that shuffles serves all alike. The
-    program, the scope and the default programs stay as they are.
+    One seed does not tell a clip's effect from chance, and one learning rate may serve one clip and not another: give
+    several of both, and each strategy is judged at its best rate, by mean and spread over the seeds. The program, the
+    scope and the default programs stay as they are.
 
     Parameters
     ----------
@@ -172,12 +84,19 @@ def compare_training(
     clips : dict of str to GradientClipBase
         Strategies by name, as in `minigraph.compare_gradients`; None trains unclipped.
     feeds : iterable of dict, or callable that returns one
-        The batches of an epoch: variable name to array. A callable is called for each epoch anew.
+        The batches of an epoch: variable name to array. A callable is called for each epoch anew. One that needs an
+        argument gets a `numpy.random.Generator` that begins with the seed, to shuffle with.
     optimizer : callable
         Returns a new optimizer without clip, such as ``lambda: SGDOptimizer(0.1)``; called for each clone, which is
-        then the default program. Its weight decay is added to the clipped gradients.
+        then the default program. Its weight decay is added to the clipped gradients. With `rates` it takes the
+        learning rate, as ``SGDOptimizer`` itself does.
     epochs : int
         At least 1.
+    seeds : sequence of int, optional
+        Train once with each: as if `startup` had been built with this ``random_seed``. Default: once, with the start
+        values of `startup` or `scope`.
+    rates : sequence of float, optional
+        Learning rates: train once with each, and judge every strategy at the rate that serves it best. Default: once.
     metrics : dict of str to Variable or str, float[1], optional
         What to measure beside the loss, such as an accuracy. An epoch's value is the mean over batches, weighted by
         their rows where all arrays fed have the same number of them.
@@ -201,6 +120,8 @@ def compare_training(
         If `epochs` is not positive.
     ClipError
         If the optimizer has a clip of its own.
+    Interrupted
+        After Ctrl-C: a `KeyboardInterrupt` whose ``report`` holds what there is.
     WrongTypeError, NotFoundError, ProgramError, DataError
         As in `minigraph.compare_gradients`.
 
@@ -227,41 +148,126 @@ def compare_training(
     measured = {name: name_in(program, var, f"metric {name!r}") for name, var in (metrics or {}).items()}
     if evaluate is not None:
         measured = {"loss": loss_name, **measured}
+    chosen_seeds, chosen_rates = _checked_seeds(seeds, startup), _checked_rates(rates)
     forward = forward_clone(program)
-    values, place = start_values(forward, startup, scope, place)
-    built = {name: _build(forward, loss_name, name, strategy, optimizer) for name, strategy in clips.items()}
-    trainees = {name: _Trainee(built[name], place, values, loss_name, measured, evaluate is not None) for name in clips}
+    builds = [
+        _build(forward, loss_name, name, strategy, optimizer, rate)
+        for rate in chosen_rates for name, strategy in clips.items()
+    ]  # fmt: skip
+    unclipped = _build(forward, loss_name, "unclipped", None, optimizer, chosen_rates[0]).program
+    place = place or CPUPlace()
+    experiment = _Experiment(loss_name, measured, feeds, evaluate, epochs, len(chosen_seeds), place)
+    executors = [Executor(place) for _ in builds]
+    trials: dict[int | None, _Trial] = {}
+
+    def report(partial: str = "") -> TrainingReport:
+        runs = tuple(run for trial in trials.values() for run in trial.runs())
+        judged = Judged(runs, evaluate is not None)
+        return TrainingReport(
+            forward=forward,
+            unclipped=unclipped,
+            strategies={name: judged.at(name, judged.best_rate(name))[0] for name in clips},
+            place=place,
+            settings=dict(settings or {}),
+            partial=partial,
+            runs=runs,
+            epoch_of_step=np.array(next(iter(trials.values())).epoch_of_step, np.int64),
+            is_held_out=evaluate is not None,
+        )
+
     count = feed_count(feeds)
-    with ProgressBar(None if count is None else count * epochs, progress) as bar:
-        epoch_of_step = _train(list(trainees.values()), feeds, evaluate, epochs, bar)
-    return TrainingReport(
-        forward=forward,
-        unclipped=_build(forward, loss_name, "unclipped", None, optimizer).program,
-        strategies={name: trainees[name].result(name, strategy) for name, strategy in clips.items()},
-        place=place,
-        settings=dict(settings or {}),
-        epoch_of_step=np.array(epoch_of_step, np.int64),
-        is_held_out=evaluate is not None,
-    )
+    total = None if count is None else count * epochs * len(chosen_seeds)
+    try:
+        with ProgressBar(total, progress) as bar:
+            for seed in chosen_seeds:
+                start = startup if startup is None or seed is None else seeded(startup, seed)
+                values, _ = start_values(forward, start, scope, place)
+                pairs = zip(builds, executors, strict=True)
+                trials[seed] = _Trial(experiment, seed, [_Trainee(experiment, *pair, values, seed) for pair in pairs])
+                trials[seed].train(bar)
+    except KeyboardInterrupt:
+        trials = {seed: trial for seed, trial in trials.items() if trial.epoch_of_step}
+        if not trials:
+            raise
+        raise Interrupted(report(list(trials.values())[-1].position(chosen_seeds))) from None
+    return report()
 
 
-def _train(
-    trainees: Sequence[_Trainee], feeds: Feeds, evaluate: Feeds | None, epochs: int, bar: ProgressBar
-) -> list[int]:
-    """Train all clones; returns the epoch of each step."""
-    epoch_of_step = []
-    for epoch in range(1, epochs + 1):
-        for feed in each_feed(feeds, f"feeds of epoch {epoch}"):
-            for trainee in trainees:
-                trainee.step(feed)
-            epoch_of_step.append(epoch)
-            bar.advance()
-        for feed in each_feed(evaluate, f"evaluation after epoch {epoch}") if evaluate is not None else ():
-            for trainee in trainees:
-                trainee.evaluate(feed)
-        for trainee in trainees:
-            trainee.end_epoch()
-    return epoch_of_step
+def _checked_seeds(seeds: Sequence[int] | None, startup: Program | None) -> Sequence[int | None]:
+    if seeds is None:
+        return [None]
+    if startup is None:
+        raise ProgramError(
+            "seeds need the startup program, which makes the start values from them", site=caller_site(),
+            hint="Give startup=, or leave seeds out.",
+        )  # fmt: skip
+    return _distinct("seeds", seeds, lambda seed: isinstance(seed, Integral) and 0 < seed < 2**31, "integers from 1 on")
+
+
+def _checked_rates(rates: Sequence[float] | None) -> Sequence[float | None]:
+    if rates is None:
+        return [None]
+    return _distinct("rates", rates, lambda rate: isinstance(rate, Real) and 0 < rate < math.inf, "positive numbers")
+
+
+def _distinct(what: str, given: Sequence[T], is_right: Callable[[T], bool], kind: str) -> list[T]:
+    chosen = list(given) if isinstance(given, Iterable) else []
+    if not chosen or not all(map(is_right, chosen)) or len(set(chosen)) < len(chosen):
+        raise WrongTypeError(f"{what} must be one or more different {kind}, got {given!r:.80}", site=caller_site())
+    return chosen
+
+
+@dataclass(frozen=True)
+class _Experiment:
+    """What all runs have in common; `measured` is a variable for each metric."""
+
+    loss: str
+    measured: Mapping[str, str]
+    feeds: Feeds
+    held_out: Feeds | None
+    epochs: int
+    trials: int
+    place: Place
+
+
+class _Trial:
+    """The runs with one seed, side by side."""
+
+    def __init__(self, experiment: _Experiment, seed: int | None, trainees: Sequence[_Trainee]) -> None:
+        self._experiment, self._seed, self._trainees = experiment, seed, trainees
+        self.epoch_of_step: list[int] = []
+        self._epochs_done = 0
+
+    def train(self, bar: ProgressBar) -> None:
+        # Each batch goes to all runs before the next one is drawn, so that a reader that shuffles serves all alike.
+        rng = np.random.default_rng(self._seed or RANDOM_SEED)
+        held_out = self._experiment.held_out
+        for epoch in range(1, self._experiment.epochs + 1):
+            for feed in each_feed(self._experiment.feeds, f"feeds of epoch {epoch}", rng):
+                for trainee in self._trainees:
+                    trainee.step(feed)
+                self.epoch_of_step.append(epoch)
+                bar.advance()
+            for feed in each_feed(held_out, f"evaluation after epoch {epoch}") if held_out is not None else ():
+                for trainee in self._trainees:
+                    trainee.evaluate(feed)
+            for trainee in self._trainees:
+                trainee.end_epoch()
+            self._epochs_done = epoch
+            bar.expect(len(self.epoch_of_step) // epoch * self._experiment.epochs * self._experiment.trials)
+
+    def runs(self) -> Iterator[TrainingRun]:
+        """As far as all runs have come: of an interrupted trial some may be a step ahead."""
+        is_complete = self._epochs_done == self._experiment.epochs
+        for trainee in self._trainees:
+            yield trainee.result(self._seed, np.array(self.epoch_of_step, np.int64), self._epochs_done, is_complete)
+
+    def position(self, seeds: Sequence[int | None]) -> str:
+        """Where the last trial was interrupted."""
+        where = f"step {len(self.epoch_of_step)}, in epoch {self.epoch_of_step[-1]} of {self._experiment.epochs}"
+        if len(seeds) > 1:
+            where += f", with seed {self._seed}, number {list(seeds).index(self._seed) + 1} of {len(seeds)}"
+        return f"interrupted after {where}"
 
 
 # A clone
@@ -271,6 +277,9 @@ def _train(
 class _Built:
     """A clone with backward pass, clip and updates, the startup program of its state, and the pairs to compare."""
 
+    name: str
+    strategy: Strategy
+    rate: float | None
     program: Program
     test: Program
     state: Program
@@ -278,10 +287,12 @@ class _Built:
     clipped: ParamsGrads
 
 
-def _build(forward: Program, loss: str, name: str, strategy: Strategy, optimizer: Callable[[], Optimizer]) -> _Built:
+def _build(
+    forward: Program, loss: str, name: str, strategy: Strategy, optimizer: Callable[..., Optimizer], rate: float | None
+) -> _Built:
     program = forward.clone()
     with building(program) as state:
-        chosen = made_by(optimizer)
+        chosen = made_by(optimizer, *([] if rate is None else [rate]))
         loss_var = program.global_block().var(loss)
         raw = chosen.backward(loss_var, state)
         if not raw:
@@ -290,7 +301,8 @@ def _build(forward: Program, loss: str, name: str, strategy: Strategy, optimizer
         clipped = clip(name, strategy, sorted(raw, key=lambda pair: pair[0].name))
         chosen.apply_optimize(loss_var, state, clipped)
     grads = {param.name: grad for param, grad in clipped}
-    return _Built(program, forward.clone(for_test=True), state, raw, [(param, grads[param.name]) for param, _ in raw])
+    clipped = [(param, grads[param.name]) for param, _ in raw]
+    return _Built(name, strategy, rate, program, forward.clone(for_test=True), state, raw, clipped)
 
 
 class _Mean:
@@ -311,37 +323,34 @@ class _Mean:
 
 
 class _Trainee:
-    """A clone at work in a scope of its own, and what was found so far.
-
-    `measured` is fetched in each step or, if `is_held_out`, in evaluation only.
-    """
+    """A clone at work in a scope of its own, and what was found so far."""
 
     def __init__(
-        self, built: _Built, place: Place, values: Values, loss: str, measured: Mapping[str, str], is_held_out: bool
+        self, experiment: _Experiment, built: _Built, executor: Executor, values: Values, seed: int | None
     ) -> None:
-        self._built, self._loss, self._measured, self._is_held_out = built, loss, measured, is_held_out
-        self._executor = Executor(place)
+        self._experiment, self._built, self._executor = experiment, built, executor
         # Masks of dropout and the like are to be the same under every strategy.
-        self._executor._rng = place.rng(RANDOM_SEED)
-        self._scope = scope_with(values, built.state, place)
+        executor._rng = experiment.place.rng(seed or RANDOM_SEED)
+        self._scope = scope_with(values, built.state, experiment.place)
         self._recorder = Recorder([param.name for param, _ in built.raw])
         self._losses: list[float] = []
-        self._means = {name: _Mean() for name in measured}
-        self._metrics: dict[str, list[float]] = {name: [] for name in measured}
+        self._means = {name: _Mean() for name in experiment.measured}
+        self._metrics: dict[str, list[float]] = {name: [] for name in experiment.measured}
 
     def step(self, feed: Feed) -> None:
         """One step of training, recorded."""
         raw, clipped = ([grad.name for _, grad in pairs] for pairs in (self._built.raw, self._built.clipped))
-        measured = {} if self._is_held_out else self._measured
-        found = self._run(self._built.program, feed, [self._loss, *raw, *clipped, *measured.values()])
-        self._losses.append(_number(found[self._loss]))
+        measured = self._experiment.measured if self._experiment.held_out is None else {}
+        loss = self._experiment.loss
+        found = self._run(self._built.program, feed, [loss, *raw, *clipped, *measured.values()])
+        self._losses.append(_number(found[loss]))
         self._recorder.add(Measured([found[name] for name in raw]), [found[name] for name in clipped])
         self._measure(measured, found, feed)
 
     def evaluate(self, feed: Feed) -> None:
         """Measure on a batch, without learning from it."""
-        found = self._run(self._built.test, feed, list(self._measured.values()))
-        self._measure(self._measured, found, feed)
+        measured = self._experiment.measured
+        self._measure(measured, self._run(self._built.test, feed, list(measured.values())), feed)
 
     def end_epoch(self) -> None:
         for name, mean in self._means.items():
@@ -358,17 +367,22 @@ class _Trainee:
         for name, variable in measured.items():
             self._means[name].add(_number(found[variable]), 1 if rows < 0 else rows)
 
-    def result(self, name: str, strategy: Strategy) -> TrainingRun:
-        holders = {param.name: self._scope.var(param.name) for param, _ in self._built.raw}
+    def result(self, seed: int | None, epoch_of_step: NDArray[np.int64], epochs: int, is_complete: bool) -> TrainingRun:
+        built, steps = self._built, len(epoch_of_step)
+        holders = {param.name: self._scope.var(param.name) for param, _ in built.raw}
         return TrainingRun(
-            name=name,
-            strategy=strategy,
-            program=self._built.program,
-            parameters=self._recorder.parameters(),
-            total=self._recorder.total(),
-            loss=np.array(self._losses, np.float64),
-            metrics={name: np.array(series, np.float64) for name, series in self._metrics.items()},
+            name=built.name,
+            strategy=built.strategy,
+            program=built.program,
+            parameters=self._recorder.parameters(steps),
+            total=self._recorder.total(steps),
+            loss=np.array(self._losses[:steps], np.float64),
+            metrics={name: np.array(series[:epochs], np.float64) for name, series in self._metrics.items()},
             values={name: np.array(holder.get_tensor()) for name, holder in holders.items()},
+            epoch_of_step=epoch_of_step,
+            seed=seed,
+            rate=built.rate,
+            is_complete=is_complete,
         )
 
 

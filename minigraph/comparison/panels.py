@@ -1,0 +1,214 @@
+"""What the pictures of a report show: curves over batches, steps, epochs and learning rates, and which belong together.
+
+Nothing here draws; `minigraph.comparison.plots` does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from minigraph.clip import GradientClipByGlobalNorm, GradientClipByNorm
+from minigraph.comparison.records import ALL_TOGETHER
+from minigraph.comparison.report import Report, StrategyResult
+from minigraph.comparison.statistics import GradientStatistics, Series
+from minigraph.comparison.tables import metric_title
+from minigraph.comparison.wording import listed
+
+if TYPE_CHECKING:
+    from minigraph.comparison.gradients import GradientReport
+    from minigraph.comparison.training_report import TrainingReport
+
+MOST_PARAMETERS: Final = 12
+"""Maximum number of parameters with a picture of their own: those with the largest gradients."""
+
+BEFORE: Final = "before clipping"
+"""Stands in the place of a strategy's name for the raw gradients that all strategies share."""
+
+NEARLY_EQUAL: Final = 0.005
+"""Share of the height of a picture by which two lines differ at most to be one line for the eye."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line of the strategy `name`: its values, where they are, and how far up and down the seeds reach."""
+
+    name: str
+    values: Series
+    at: Series | None = None
+    low: Series | None = None
+    high: Series | None = None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A picture of one quantity.
+
+    Attributes
+    ----------
+    title, x : str
+        What is shown, and over what.
+    curves : sequence of Curve
+    kind : str
+        ``size``: from zero on. ``level``: as the values are. ``cosine``: up to one.
+    thresholds : dict of str to float
+        By strategy.
+    """
+
+    title: str
+    x: str
+    curves: Sequence[Curve]
+    kind: str = "size"
+    thresholds: Mapping[str, float] | None = None
+
+    def coincident(self) -> list[str]:
+        """Which lines lie on each other, in words."""
+        finite = [curve.values[np.isfinite(curve.values)] for curve in self.curves]
+        everything = np.concatenate([*finite, np.zeros(1 if self.kind == "size" else 0)])
+        span = np.ptp(everything) if len(everything) else 0.0
+        groups: list[list[Curve]] = []
+        for curve in self.curves:
+            for group in groups:
+                if _are_near(group[0].values, curve.values, NEARLY_EQUAL * span):
+                    group.append(curve)
+                    break
+            else:
+                groups.append([curve])
+        return [f"{listed([curve.name for curve in group])} coincide" for group in groups if len(group) > 1]
+
+
+def _are_near(a: Series, b: Series, tolerance: float) -> bool:
+    if a.shape != b.shape or not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return False
+    both = np.isfinite(a)
+    return bool(np.all(np.abs(a[both] - b[both]) <= tolerance))
+
+
+# Gradients
+
+
+def gradient_panels(report: GradientReport) -> list[Panel]:
+    """All gradients together: what is left of their norm and direction, and how many elements changed."""
+    if not report.strategies:
+        return []
+    results = report.strategies.values()
+    total = [
+        ("factor, norm after / norm before", "factor", "size"),
+        ("cosine of the angle to the raw gradients", "cosine", "cosine"),
+        ("share of elements changed", "share_changed", "size"),
+    ]
+    return [
+        _norms_panel(report, ALL_TOGETHER, "norm of all gradients after clipping"),
+        *(Panel(title, "batch", [_curve(r, quantity) for r in results], kind) for title, quantity, kind in total),
+    ]
+
+
+def gradient_parameter_panels(report: GradientReport) -> list[Panel]:
+    """The norm after clipping of each parameter's gradient."""
+    return [_norms_panel(report, name, name) for name in largest(report)]
+
+
+def _norms_panel(report: GradientReport, column: str, title: str) -> Panel:
+    results = list(report.strategies.values())
+    clipped = [Curve(r.name, of(r, column).norm_after) for r in results if r.strategy is not None]
+    curves = [Curve(BEFORE, of(results[0], column).norm_before), *clipped]
+    return Panel(title, "batch", curves, thresholds=_thresholds(report, column))
+
+
+# Training
+
+
+def training_panels(report: TrainingReport) -> list[Panel]:
+    """What strategies are judged by at each rate; loss, metrics, norm and factor over time at the best rate."""
+    if not report.strategies:
+        return []
+    shown = [
+        *([_rate_panel(report)] if len(report.rates) > 1 else []),
+        Panel("loss of each batch", "step", [_over_seeds(report, name, lambda run: run.loss) for name in report]),
+        *(_metric_panel(report, metric) for metric in report.metrics),
+        _training_norms(report, ALL_TOGETHER, "norm of all gradients before clipping"),
+        Panel("factor, norm after / norm before", "step",
+              [_over_seeds(report, name, lambda run: run.total.factor) for name in report]),
+    ]  # fmt: skip
+    # Of an interrupted training there may be no epoch.
+    return [panel for panel in shown if any(np.isfinite(curve.values).any() for curve in panel.curves)]
+
+
+def _metric_panel(report: TrainingReport, metric: str) -> Panel:
+    curves = [_over_seeds(report, name, lambda run: run.metrics[metric]) for name in report]
+    return Panel(metric_title(report, metric), "epoch", curves, "level")
+
+
+def training_parameter_panels(report: TrainingReport) -> list[Panel]:
+    """The norm before clipping of each parameter's gradient."""
+    return [_training_norms(report, name, name) for name in largest(report)]
+
+
+def _training_norms(report: TrainingReport, column: str, title: str) -> Panel:
+    curves = [_over_seeds(report, name, lambda run: of(run, column).norm_before) for name in report]
+    return Panel(title, "step", curves, thresholds=_thresholds(report, column))
+
+
+def _rate_panel(report: TrainingReport) -> Panel:
+    curves = []
+    rates = sorted(rate for rate in report.rates if rate is not None)
+    for name in report:
+        found = [report.estimate(name, rate) for rate in rates]
+        means = np.array([estimate.mean for estimate in found])
+        spreads = np.nan_to_num([estimate.spread for estimate in found])
+        curves.append(Curve(name, means, np.array(rates), means - spreads, means + spreads))
+    return Panel(f"{report.judged_by} at each learning rate", "learning rate", curves, "level")
+
+
+def _over_seeds(report: TrainingReport, name: str, series: Any) -> Curve:
+    """The mean over the seeds at the strategy's best rate, between the least and the largest."""
+    found = [series(run) for run in report.at_best(name)]
+    count = min(map(len, found))
+    stacked = np.array([values[:count] for values in found])
+    with np.errstate(all="ignore"):
+        mean = stacked.mean(axis=0)
+    return Curve(name, mean, None, *((stacked.min(axis=0), stacked.max(axis=0)) if len(found) > 1 else ()))
+
+
+# Both
+
+
+def panels(report: Report[Any]) -> tuple[list[Panel], list[Panel]]:
+    """The pictures of all gradients together, and those of one parameter each."""
+    from minigraph.comparison.training_report import TrainingReport
+
+    if isinstance(report, TrainingReport):
+        return training_panels(report), training_parameter_panels(report)
+    gradients: Any = report
+    return gradient_panels(gradients), gradient_parameter_panels(gradients)
+
+
+def _curve(result: StrategyResult, quantity: str) -> Curve:
+    return Curve(result.name, getattr(result.total, quantity))
+
+
+def of(result: StrategyResult, column: str) -> GradientStatistics:
+    """The statistics of a parameter, or of all gradients together."""
+    return result.total if column == ALL_TOGETHER else result.parameters[column]
+
+
+def largest(report: Report[Any]) -> list[str]:
+    """The parameters that are drawn, in the report's order."""
+    results = list(report.strategies.values())
+    if not results:
+        return []
+    sizes = {name: s.summary("norm_before").mean for name, s in results[0].parameters.items()}
+    by_size = sorted(sizes, key=lambda name: -math.inf if math.isnan(sizes[name]) else -sizes[name])
+    chosen = set(by_size[:MOST_PARAMETERS])
+    return [name for name in sizes if name in chosen]
+
+
+def _thresholds(report: Report[Any], column: str) -> dict[str, float]:
+    """The norms at which strategies begin to clip what the column has."""
+    kind = GradientClipByGlobalNorm if column == ALL_TOGETHER else GradientClipByNorm
+    clips = {name: result.strategy for name, result in report.strategies.items()}
+    return {name: float(clip.clip_norm) for name, clip in clips.items() if type(clip) is kind}
