@@ -8,11 +8,10 @@ from functools import cached_property
 from minigraph import unique_name
 from minigraph.gradient_rules import FusedGrad, GradName, OpSpec, source_slot
 from minigraph.inference import types_in_order
-from minigraph.ir import Block, Operator, Role, Variable
-from minigraph.opdef import SUB_BLOCK
-from minigraph.operator import renamed
-from minigraph.sub_blocks import is_count, is_counter, outer_names, rename_in
+from minigraph.ir import Block, Operator, Role
+from minigraph.sub_blocks import is_count, is_counter, outer_names
 from minigraph.types import TensorType
+from minigraph.versions import Changes, separate
 
 _SUFFIX = "@KEPT"
 
@@ -23,36 +22,22 @@ def is_copy(op: Operator) -> bool:
 
 
 def separate_types(block: Block) -> None:
-    """Write values that are not of their variable's type to variables of their own.
+    """Give values that are not of their variable's type variables of their own, as before a program is lowered.
 
-    ``reshape(inplace=True)`` leads to such values. What is appended later would take them for what the variable is now.
+    What is appended later would take them for what the variable is in the end.
     """
-    current: dict[str, str] = {}
-    for op, types in list(types_in_order(block)):
-        if SUB_BLOCK in op.attrs:
-            rename_in(op, current)
-            continue
-        op.inputs = renamed(op.inputs, current)
+    changes: Changes = {}
+    current: dict[str, TensorType] = {}
+    for op, types in types_in_order(block):
         for name in op.output_arg_names:
-            current.pop(name, None)
-        for name, tensor_type in types.items():
-            var = _twin(block, name, "@BEFORE", tensor_type)
-            current[name] = var.name
-        op.outputs = renamed(op.outputs, current)
-    block.program.version += 1
-
-
-def _twin(block: Block, name: str, suffix: str, tensor_type: TensorType) -> Variable:
-    """A new variable for another value of the variable `name`."""
-    var = block.find_var(name)
-    assert var is not None
-    return block.create_var(
-        name=unique_name.generate(name + suffix),
-        shape=tensor_type.shape,
-        dtype=tensor_type.dtype,
-        type=var.kind,
-        stop_gradient=var.stop_gradient,
-    )
+            var = block.vars.get(name)
+            found = types.get(name) or (var.tensor_type if var is not None else None)
+            if found is None:
+                continue
+            if current.setdefault(name, found) != found:
+                changes[op, name] = current[name]
+                current[name] = found
+    separate(changes)
 
 
 class Overwriting:
@@ -180,8 +165,15 @@ class Overwriting:
         return False
 
     def _copy(self, name: str, op: Operator, writer: Operator | None, is_result: bool) -> str:
-        tensor_type = self._type(name, writer)
-        copy = _twin(self.block, name, _SUFFIX, tensor_type)
+        var, tensor_type = self.block.find_var(name), self._type(name, writer)
+        assert var is not None
+        copy = self.block.create_var(
+            name=unique_name.generate(name + _SUFFIX),
+            shape=tensor_type.shape,
+            dtype=tensor_type.dtype,
+            type=var.kind,
+            stop_gradient=var.stop_gradient,
+        )
         with self.block.inserting_before(op._next if is_result else op, role=op.role):
             made = self.block.append_op("assign", {"X": name}, {"Out": copy})
         made.site = op.site

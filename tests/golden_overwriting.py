@@ -678,6 +678,14 @@ def rows_scattered_twice(L, x, y, w):
     return L.square(h) + out
 
 
+@case
+def reshaped_in_place_after_a_square(L, x, y, w):
+    h = L.elementwise_mul(x, w)
+    out = L.square(h)
+    flat = L.reshape(h, [6], inplace=True)
+    return L.reduce_sum(L.exp(flat)) + L.reduce_sum(out * y)
+
+
 if __name__ == "__main__":
     import paddle.fluid
 
