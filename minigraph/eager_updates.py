@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from minigraph.optimizer import Optimizer
 
 
+count = 0
+"""Updates of parameters in the imperative mode so far: what was saved at one count belongs together."""
+
+
 class EagerUpdates:
     """The programs of one optimizer, and the state that they share.
 
@@ -47,6 +51,8 @@ class EagerUpdates:
 
     def apply(self, pairs: Sequence[tuple[Any, Any]]) -> None:
         """Clip, decay and update: the parameters of `pairs` get new values."""
+        global count
+        count += 1
         program, executor = self._prepare(pairs)
         for param, _ in pairs:
             holder = self.scope.var(param.name)

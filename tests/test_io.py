@@ -261,7 +261,12 @@ def test_a_model_keeps_only_what_its_targets_need(tmp_path):
     main, _ = linear(optimizer=CLIPPED["Adam"])
     hidden = main.global_block().var("fc_0.tmp_1")
     names = fluid.io.save_inference_model(tmp_path, "x", hidden, exe, main)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["__model__", "fc_0.b_0", "fc_0.w_0"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "__minigraph_mark__",
+        "__model__",
+        "fc_0.b_0",
+        "fc_0.w_0",
+    ]
     expected = exe.run(main.clone(for_test=True), {"x": np.ones((1, 4), "float32")}, [hidden])
     with fluid.scope_guard(fluid.Scope()):
         program, feeds, fetches = fluid.io.load_inference_model(tmp_path, exe)

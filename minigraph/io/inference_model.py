@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
-from minigraph.files import inside, read_file, write_files
+from minigraph.files import inside, write_files
+from minigraph.io.marks import Mark, Reading, folder_mark
 from minigraph.io.program_desc import describe
 from minigraph.io.program_reading import read_program
 from minigraph.io.tensors import tensor_chunks
 from minigraph.io.variables import (
     checked_program,
     get_program_persistable_vars,
-    load_vars,
+    load_chosen,
     place_of,
     values_of,
 )
@@ -104,7 +105,7 @@ def save_inference_model(
         else:
             chunks = (chunk for name in sorted(arrays) for chunk in tensor_chunks(arrays[name]))
             files[inside(folder, os.path.basename(params_filename))] = chunks
-    write_files(files)
+    write_files(files, Mark(folder_mark(folder)))
     return fetches
 
 
@@ -144,7 +145,7 @@ def load_inference_model(
     """
     if pserver_endpoints:
         raise ProgramError("pserver_endpoints: parameter servers are out of scope", site=caller_site())
-    place_of(executor)
+    place, reading = place_of(executor), None
     if dirname is None:
         if not isinstance(model_filename, bytes) or not isinstance(params_filename, bytes | None):
             raise WrongTypeError(
@@ -153,12 +154,13 @@ def load_inference_model(
         data, source = model_filename, "the model given"
     else:
         path = Path(os.path.normpath(dirname)) / os.path.basename(_as_text(model_filename) or MODEL_FILENAME)
-        data, source = read_file(path, "a model"), str(path)
+        reading = Reading(folder_mark(path.parent))
+        data, source = reading.read(path, "a model"), str(path)
         params_filename = os.path.basename(_as_text(params_filename) or "") or None
     program, feeds, fetches = read_program(data, source)
     persistables = get_program_persistable_vars(program)
     if persistables:
-        load_vars(executor, dirname, program, vars=persistables, filename=params_filename)
+        load_chosen(place, persistables, dirname, params_filename, reading)
     return [program, feeds, [program.global_block().var(name) for name in fetches]]
 
 

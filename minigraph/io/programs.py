@@ -13,6 +13,7 @@ from minigraph.errors import DataError, MismatchError, NotFoundError, ProgramErr
 from minigraph.files import as_path, inside, is_left_over, read_file, write_files
 from minigraph.io import pickles
 from minigraph.io.inference_model import MODEL_FILENAME
+from minigraph.io.marks import Mark, Reading, folder_mark
 from minigraph.io.program_desc import serialize_program
 from minigraph.io.safetensors_files import SUFFIX, load_safetensors, save_safetensors
 from minigraph.io.state_dicts import (
@@ -20,6 +21,7 @@ from minigraph.io.state_dicts import (
     OPTIMIZER_SUFFIX,
     PARAMS_SUFFIX,
     load_object,
+    prefix_mark,
     read_pickle,
     save_object,
     with_suffix,
@@ -82,7 +84,7 @@ def save(program: Any, model_path: str | os.PathLike[str], protocol: int = 4) ->
         OPTIMIZER_SUFFIX: values_of(filter(is_belong_to_optimizer, program.list_vars())),
     }
     files = {with_suffix(path, suffix): [pickles.dump(arrays)] for suffix, arrays in states.items()}
-    write_files({**files, with_suffix(path, MODEL_SUFFIX): [serialize_program(program)]})
+    write_files({**files, with_suffix(path, MODEL_SUFFIX): [serialize_program(program)]}, Mark(prefix_mark(path)))
 
 
 def load(
@@ -200,11 +202,12 @@ def _read_state(path: Path, var_list: Iterable[Variable] | None, program: Progra
     if params.exists():
         optimizer = with_suffix(prefix, OPTIMIZER_SUFFIX)
         needs_optimizer = program is not None and any(map(is_belong_to_optimizer, program.list_vars()))
-        has_optimizer = optimizer.exists() or needs_optimizer
-        return {
-            **read_pickle(params, "parameters"),
-            **(read_pickle(optimizer, "the state of an optimizer") if has_optimizer else {}),
-        }
+        reading = Reading(prefix_mark(prefix), is_one_save=True)
+        state = read_pickle(params, "parameters", False, reading)
+        if optimizer.exists() or needs_optimizer:
+            state.update(read_pickle(optimizer, "the state of an optimizer", False, reading))
+        reading.check()
+        return state
     names = [var.name for var in var_list] if var_list is not None else None
     if path.is_dir():
         return dict(read_separate_files(path, names if names is not None else _names_in(path)))
@@ -227,7 +230,8 @@ def _read_combined(path: Path, names: list[str] | None) -> Arrays:
 def _names_in(folder: Path) -> list[str]:
     """The names of the variables that files in a folder, or below, are for."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and not is_left_over(path))
-    names = [path.relative_to(folder).as_posix() for path in paths if path != folder / MODEL_FILENAME]
+    own = folder / MODEL_FILENAME, folder_mark(folder)
+    names = [path.relative_to(folder).as_posix() for path in paths if path not in own]
     return [name for name in names if inside(folder, name)]
 
 

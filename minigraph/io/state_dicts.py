@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import DataError, MissingFileError, ProgramError, WrongTypeError, caller_site
+from minigraph.errors import DataError, ProgramError, WrongTypeError, caller_site
 from minigraph.files import as_path, read_file, write_files
 from minigraph.io import pickles
+from minigraph.io.marks import Mark, Reading, moment
 from minigraph.io.safetensors_files import SUFFIX, load_safetensors, save_safetensors
 from minigraph.ir import Parameter
 from minigraph.variable import is_eager
 
-PARAMS_SUFFIX, OPTIMIZER_SUFFIX, MODEL_SUFFIX = ".pdparams", ".pdopt", ".pdmodel"
+PARAMS_SUFFIX, OPTIMIZER_SUFFIX, MODEL_SUFFIX, MARK_SUFFIX = ".pdparams", ".pdopt", ".pdmodel", ".pdmark"
 NAME_TABLE = "StructuredToParameterName@@"
 """The key under which a file keeps the names of the tensors themselves, by their names in the dictionary."""
 
@@ -59,7 +60,9 @@ def save_dygraph(state_dict: Mapping[str, Any], model_path: str | os.PathLike[st
         return
     is_layer = any(isinstance(value, Parameter) for value in state_dict.values())
     suffix = PARAMS_SUFFIX if is_layer else OPTIMIZER_SUFFIX
-    write_files({with_suffix(path, suffix): [pickles.dump(_with_name_table(state_dict))]})
+    partners = [with_suffix(path, each) for each in (PARAMS_SUFFIX, OPTIMIZER_SUFFIX) if each != suffix]
+    mark = Mark(prefix_mark(path), moment(), partners)
+    write_files({with_suffix(path, suffix): [pickles.dump(_with_name_table(state_dict))]}, mark)
 
 
 def load_dygraph(
@@ -90,11 +93,14 @@ def load_dygraph(
     if path.suffix == SUFFIX:
         return dict(load_safetensors(path)), None
     prefix = without_suffix(path)
-    params = read_pickle(with_suffix(prefix, PARAMS_SUFFIX), "the state of a layer", keep_name_table)
-    try:
-        return params, read_pickle(with_suffix(prefix, OPTIMIZER_SUFFIX), "the state of an optimizer", keep_name_table)
-    except MissingFileError:
+    reading = Reading(prefix_mark(prefix), is_one_save=True)
+    params = read_pickle(with_suffix(prefix, PARAMS_SUFFIX), "the state of a layer", keep_name_table, reading)
+    optimizer = with_suffix(prefix, OPTIMIZER_SUFFIX)
+    if not optimizer.exists():
         return params, None
+    state = read_pickle(optimizer, "the state of an optimizer", keep_name_table, reading)
+    reading.check()
+    return params, state
 
 
 def save_object(obj: Any, path: str | os.PathLike[str], protocol: int = 4) -> None:
@@ -109,7 +115,8 @@ def save_object(obj: Any, path: str | os.PathLike[str], protocol: int = 4) -> No
         raise ProgramError(f"the protocol of a pickle must be 2, 3 or 4, got {protocol!r}", site=caller_site())
     is_state = isinstance(obj, Mapping) and obj and all(is_eager(value) for value in obj.values())
     value = _with_name_table(obj) if is_state else _as_arrays(obj)
-    write_files({target: [pickles.dump(value, protocol)]})
+    mark = Mark(prefix_mark(without_suffix(target)), moment()) if without_suffix(target) != target else None
+    write_files({target: [pickles.dump(value, protocol)]}, mark)
 
 
 def load_object(path: str | os.PathLike[str], keep_name_table: bool = False, return_numpy: bool = False) -> Any:
@@ -124,9 +131,9 @@ def load_object(path: str | os.PathLike[str], keep_name_table: bool = False, ret
     return found if return_numpy or not in_dynamic_mode() else _as_tensors(found)
 
 
-def read_pickle(path: Path, what: str, keep_name_table: bool = False) -> dict[str, Any]:
+def read_pickle(path: Path, what: str, keep_name_table: bool, reading: Reading) -> dict[str, Any]:
     """The dictionary in a ``.pdparams`` or ``.pdopt`` file."""
-    found = _without_name_table(pickles.load(read_file(path, what), str(path)), keep_name_table)
+    found = _without_name_table(pickles.load(reading.read(path, what), str(path)), keep_name_table)
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
         raise DataError(f"{path} holds a {type(found).__name__}, not names and values", site=caller_site())
     return found
@@ -134,6 +141,11 @@ def read_pickle(path: Path, what: str, keep_name_table: bool = False) -> dict[st
 
 def with_suffix(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
+
+
+def prefix_mark(prefix: Path) -> Path:
+    """The mark of the files that have `prefix` and a suffix."""
+    return with_suffix(prefix, MARK_SUFFIX)
 
 
 def without_suffix(path: Path) -> Path:

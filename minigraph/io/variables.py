@@ -22,7 +22,8 @@ from minigraph.errors import (
     caller_site,
     warn,
 )
-from minigraph.files import as_path, inside, read_file, write_files
+from minigraph.files import as_path, inside, write_files
+from minigraph.io.marks import Mark, Reading, folder_mark
 from minigraph.io.tensors import read_tensors, tensor_chunks
 from minigraph.ir import Parameter, Program, Variable, VarKind
 from minigraph.place import Place
@@ -108,10 +109,12 @@ def save_vars(
         return b"".join(chunk for array in in_order for chunk in tensor_chunks(array))
     folder = Path() if dirname is None else Path(_checked_folder(dirname))
     if filename is None:
-        write_files({inside(folder, name): tensor_chunks(array) for name, array in arrays.items()})
+        files = {inside(folder, name): tensor_chunks(array) for name, array in arrays.items()}
+        write_files(files, Mark(folder_mark(folder)))
     else:
         path = as_path(folder / filename, "filename")
-        write_files({path: (chunk for array in in_order for chunk in tensor_chunks(array))})
+        files = {path: (chunk for array in in_order for chunk in tensor_chunks(array))}
+        write_files(files, Mark(folder_mark(path.parent)))
     return None
 
 
@@ -174,11 +177,23 @@ def load_vars(
         If a shape or element type is not that of its variable; all such are listed. Nothing is loaded then.
     """
     place = place_of(executor)
-    chosen = {var.name: var for var in _chosen(main_program, vars, predicate)}
+    chosen = _chosen(main_program, vars, predicate)
     if not chosen:
         warn("there is no variable to load")
         return
-    assign(chosen.values(), _read_arrays(sorted(chosen), dirname, filename), place)
+    load_chosen(place, chosen, dirname, filename)
+
+
+def load_chosen(
+    place: Place,
+    chosen: Iterable[Variable],
+    dirname: str | os.PathLike[str] | None,
+    filename: str | bytes | None,
+    reading: Reading | None = None,
+) -> None:
+    """Load these variables; `reading` has read other files that belong to theirs."""
+    variables = {var.name: var for var in chosen}
+    assign(variables.values(), _read_arrays(sorted(variables), dirname, filename, reading), place)
 
 
 def load_params(
@@ -201,21 +216,29 @@ def load_persistables(
     load_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
 
 
-def _read_arrays(names: list[str], dirname: str | os.PathLike[str] | None, filename: str | bytes | None) -> Arrays:
+def _read_arrays(
+    names: list[str],
+    dirname: str | os.PathLike[str] | None,
+    filename: str | bytes | None,
+    reading: Reading | None,
+) -> Arrays:
     if filename is None:
         if dirname is None:
             raise ProgramError("neither dirname nor filename says what to load", site=caller_site())
-        return read_separate_files(Path(_checked_folder(dirname)), names)
+        return read_separate_files(Path(_checked_folder(dirname)), names, reading)
     if isinstance(filename, bytes):
         data, source = filename, "the bytes given"
     else:
         path = as_path((Path() if dirname is None else Path(dirname)) / filename, "filename")
-        data, source = read_file(path, f"{len(names)} variables"), str(path)
+        reading = reading or Reading(folder_mark(path.parent))
+        data, source = reading.read(path, f"{len(names)} variables"), str(path)
+        reading.check()
     return dict(zip(names, read_tensors(data, source, len(names)), strict=True))
 
 
-def read_separate_files(folder: Path, names: Iterable[str]) -> Arrays:
+def read_separate_files(folder: Path, names: Iterable[str], reading: Reading | None = None) -> Arrays:
     """The arrays of these names, each from the file in `folder` with its name."""
+    reading = reading or Reading(folder_mark(folder))
     paths = {name: inside(folder, name) for name in names}
     missing = [name for name, path in paths.items() if not path.is_file()]
     if missing:
@@ -224,7 +247,9 @@ def read_separate_files(folder: Path, names: Iterable[str]) -> Arrays:
             f"{folder} does not hold all variables", details=details, site=caller_site(),
             hint="If all were saved in one file, name it with filename=." if len(missing) == len(paths) else "",
         )  # fmt: skip
-    return {name: read_tensors(read_file(path, name), str(path), 1)[0] for name, path in paths.items()}
+    arrays = {name: read_tensors(reading.read(path, name), str(path), 1)[0] for name, path in paths.items()}
+    reading.check()
+    return arrays
 
 
 # Between scope and arrays
