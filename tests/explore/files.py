@@ -30,10 +30,11 @@ import numpy as np
 import minigraph as fluid
 from explore.shrinking import smallest
 from minigraph.dataset import mnist
-from minigraph.io import pickles
+from minigraph.files import digest_of
+from minigraph.io import marks, pickles
 from minigraph.io.framework_proto import ProgramDesc, TensorDesc
 from minigraph.io.program_desc import serialize_program
-from minigraph.io.tensors import read_tensors
+from minigraph.io.tensors import read_tensors, tensor_chunks
 from minigraph.io.wire import decode, encode
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "io"
@@ -254,7 +255,7 @@ def zeros() -> bytes:
 
 ALTERED = {
     "pickle": altered_pickle, "tensors": altered_tensors, "model": altered_model, "text": altered_text,
-    "safetensors": altered_safetensors, "idx": altered_idx,
+    "safetensors": altered_safetensors, "idx": altered_idx, "mark": altered_tensors,
 }  # fmt: skip
 
 TEXTS = [
@@ -411,10 +412,23 @@ def safetensors_difference(data: bytes, found: dict[str, np.ndarray]) -> str:
     return compared({name: array for name, array in found.items() if name in expected}, expected)
 
 
+def with_mark(data: bytes) -> dict[str, bytes]:
+    """Two files of a folder whose mark is `data`."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in {**MARKED, marks.FOLDER_MARK: data}.items():
+            Path(folder, name).write_bytes(content)
+        reading = marks.Reading(marks.folder_mark(Path(folder)), is_one_save=True)
+        found = {name: reading.read(Path(folder, name), "a file") for name in MARKED}
+        reading.check()
+        return found
+
+
 def idx_difference(data: bytes, found: np.ndarray) -> str:
     content = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
     return compared(found.reshape(-1), np.frombuffer(content, "u1")[16:])
 
+
+MARKED = {"a": b"first", "b": b"second"}
 
 FORMATS = {
     "pickle": Format(lambda data: pickles.load(data, "the file"), pickle_difference),
@@ -423,6 +437,7 @@ FORMATS = {
     ),
     "model": Format(fluid.io.deserialize_program, round_trip_difference),
     "text": Format(lambda data: fluid.Program.parse(data.decode("utf-8", "replace")), text_difference),
+    "mark": Format(with_mark, lambda data, found: compared(found, MARKED)),
     "idx": Format(from_file(lambda path: mnist._read_idx(path, (28, 28))), idx_difference),
 }
 try:
@@ -444,6 +459,8 @@ def originals() -> dict[str, list[bytes]]:
     state = {**arrays, "names": [("a", 1), ("b", 2.5)], "epoch": 3, "tied": arrays["w"], "none": None}
     models = read("mlp/*/__model__", "control_flow/*/__model__", "conv/model", "mlp/net.pdmodel")
     images = b"\0\0\x08\x03" + struct.pack(">3i", 2, 28, 28) + bytes(2 * 28 * 28)
+    entries = [{name: [digest_of(data + end), "1"] for name, data in MARKED.items()} for end in (b"", b"new")]
+    statements = [json.dumps({"held": entries[0], "coming": coming}).encode() for coming in ({}, entries[1])]
     header = json.dumps({"w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}).encode()
     return {
         "pickle": [
@@ -453,6 +470,7 @@ def originals() -> dict[str, list[bytes]]:
         "tensors": read("*/params", "dtypes/*", "mlp/persistables", "mlp/separate/*"),
         "model": models,
         "text": [str(fluid.io.deserialize_program(model)).encode() for model in models],
+        "mark": [b"".join(tensor_chunks(np.frombuffer(each, "u1"))) for each in statements],
         "idx": [images, gzip.compress(images, mtime=0)],
         "safetensors": [struct.pack("<Q", len(header)) + header + arrays["w"].tobytes()],
     }  # fmt: skip
