@@ -122,6 +122,12 @@ class Block:
         return self.program.blocks[self.parent_idx] if self.parent_idx >= 0 else None
 
     @property
+    def depth(self) -> int:
+        """The number of blocks that this one is in."""
+        parent = self.parent_block
+        return 0 if parent is None else 1 + parent.depth
+
+    @property
     def forward_block(self) -> Block | None:
         """For a block of gradients, the block that it is the gradient of."""
         return self.program.blocks[self.forward_block_idx] if self.forward_block_idx >= 0 else None

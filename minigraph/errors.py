@@ -89,6 +89,9 @@ def _is_ours(frame: types.FrameType) -> bool:
     return is_known or frame.f_code.co_filename.startswith("<")
 
 
+_MOST_DETAILS = 30
+
+
 class MinigraphError(Exception):
     """Base of all errors that minigraph raises on purpose.
 
@@ -109,7 +112,8 @@ class MinigraphError(Exception):
         super().__init__(message)
 
     def __str__(self) -> str:
-        lines = [self.message, *self.details]
+        more = len(self.details) - _MOST_DETAILS
+        lines = [self.message, *self.details[:_MOST_DETAILS], *([f"and {more} more"] if more > 0 else [])]
         if self.site is not None:
             lines.append(f"created at {self.site}")
         if self.hint:

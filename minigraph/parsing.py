@@ -11,6 +11,7 @@ from typing import Any
 from minigraph.errors import MinigraphError, Site, WrongTypeError, caller_site, suggest
 from minigraph.ir import Block, Parameter, Program, Role, Variable
 from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, definition_of
+from minigraph.sub_blocks import DEEPEST
 from minigraph.text import DEFAULTS, PROGRAM_DEFAULTS
 from minigraph.tokens import Line
 
@@ -110,6 +111,8 @@ class _Reader:
         else:
             self.block = Block(self.program, expected, parent, forward)
             self.program.blocks.append(self.block)
+            if self.block.depth > DEEPEST:
+                line.fail(f"block {expected} is in more than {DEEPEST} blocks")
 
     def _declare(self, block: Block, keyword: str, line: Line) -> str:
         """Read ``name: type {fields}`` and add the variable."""

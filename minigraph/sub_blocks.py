@@ -67,6 +67,9 @@ class OuterNames(NamedTuple):
     """What is incremented in place, and written by nothing else."""
 
 
+DEEPEST = 64
+"""How many blocks a block may be in, in a program that is read; names are looked up in all of them."""
+
 _NONE = OuterNames((), (), frozenset())
 
 

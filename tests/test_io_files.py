@@ -157,6 +157,8 @@ def described(ops, names=("a",)):
             "attribute scale has no value",
         ),
         (encode(ProgramDesc([BlockDesc(1, 0)])), "block 1 in block 0 stands at place 0"),
+        (encode(ProgramDesc([BlockDesc(n, n - 1) for n in range(5000)])), "block 65 is in more than 64 blocks"),
+        (described([OpDesc([OpVar("X", [f"v{n}"])], [], "relu") for n in range(99)]), "and 168 more"),
     ],
 )
 def test_a_description_that_contradicts_itself_says_where(data, problem):

@@ -359,8 +359,9 @@ def test_what_is_no_program_is_refused(text, message, hint):
         (START + f"w = assign_value() {{shape={'[' * 500}", "values are nested more than 64 levels deep", ""),
         (START + f"w = assign_value() {{shape={'{1: (' * 500}", "values are nested more than 64 levels deep", ""),
         (START + "w = relu(X=" + '"' + '\\"' * 300_000, "this string has no end", "Close it on the same line"),
+        ("block 0\n" + "\n".join(f"block {n} parent {n - 1}" for n in range(1, 5000)), "is in more than 64 blocks", ""),
     ],
-    ids=["dimension", "number", "lists", "dictionaries", "marks"],
+    ids=["dimension", "number", "lists", "dictionaries", "marks", "blocks"],
 )
 def test_text_without_measure_is_refused_at_once(text, message, hint):
     with pytest.raises(ParseError) as caught:

@@ -11,6 +11,7 @@ from minigraph.io.program_desc import FEED, FETCH, FIELDS, source_of
 from minigraph.io.wire import decode
 from minigraph.ir import Block, Program, Variable, VarKind
 from minigraph.opdef import EMPTY, HINT_ATTRS, SUB_BLOCK, OpDef, all_definitions, definition_of
+from minigraph.sub_blocks import DEEPEST
 from minigraph.types import DType, TensorType
 
 _IGNORED_ATTRS = HINT_ATTRS | {
@@ -79,7 +80,7 @@ def read_program(data: bytes, source: str) -> tuple[Program, list[str], list[str
 
 
 def _refuse_unknown_operators(description: ProgramDesc, source: str) -> None:
-    known = [definition.type for definition in all_definitions()]
+    known = {definition.type: None for definition in all_definitions()}
     uses: dict[str, int] = {}
     for block in description.blocks:
         for op in block.ops:
@@ -107,6 +108,9 @@ def _build(description: ProgramDesc, problems: list[str]) -> Program:
         if index:
             block = Block(program, index, block_desc.parent_idx, forward)
             program.blocks.append(block)
+            if block.depth > DEEPEST:
+                problems.append(f"block {index} is in more than {DEEPEST} blocks")
+                return program
         used = {name for op in block_desc.ops for slot in (*op.inputs, *op.outputs) for name in slot.arguments}
         for var in block_desc.vars:
             _add_variable(block, var, used, problems)
