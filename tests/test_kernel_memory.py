@@ -6,6 +6,7 @@ A plan uses memory again as soon as it knows of nothing that needs it, and it kn
 from __future__ import annotations
 
 import operator
+import re
 from collections import defaultdict
 from dataclasses import replace
 from functools import partial
@@ -47,7 +48,9 @@ def _loops_that_do_nothing(monkeypatch):
     """Stand in for compiled loops, which only write to arrays that the functions around them make."""
 
     def compiled(source, name, signature):
-        result = {"void": None, "int64": 0, "float64": 1e6}[signature.partition("(")[0]]
+        returned = re.match(r"void|int64|float64|UniTuple\(float64, (\d)\)", signature)
+        numbers = {"void": None, "int64": 0, "float64": 1e6}
+        result = (1e6,) * int(returned[1]) if returned[1] else numbers[returned[0]]
         return lambda *arguments: result
 
     monkeypatch.setattr("minigraph.kernels.jit.compiling.compiled", compiled)
