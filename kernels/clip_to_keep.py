@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.clip import clipped_by
-from minigraph.kernels.handing import Reused, views
 from minigraph.kernels.norm import kind_if_short, norm
 from minigraph.kernels.registry import specialize
 
@@ -23,7 +22,8 @@ class _Run:
     start: int
     end: int
     shapes: Sequence[tuple[int, ...]]
-    memory: Reused
+    size: int
+    dtype: Any
 
     @property
     def is_joined(self) -> bool:
@@ -56,7 +56,7 @@ class ClipToKeep:
     def __call__(self, xs: Sequence[Any], clip_norm: Any) -> tuple[list[Any], Any]:
         parts, outs = [], []
         for run in self._runs:
-            vector = run.memory.take()
+            vector = np.empty(run.size, run.dtype)
             if run.is_joined:
                 np.concatenate(xs[run.start : run.end], axis=None, out=vector)
                 parts.append(vector)
@@ -72,6 +72,19 @@ class ClipToKeep:
         return results, total
 
 
+def views(vector: np.ndarray[Any, Any], shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray[Any, Any]]:
+    """The parts of `vector` that have these shapes, one behind the other."""
+    found: list[np.ndarray[Any, Any]] = []
+    start = 0
+    for shape, group in groupby(shapes):
+        count = len(list(group))
+        end = start + count * prod(shape)
+        rows = vector[start:end].reshape(count, *(shape or (1,)))
+        found.extend(rows if shape else [row.reshape(()) for row in rows])
+        start = end
+    return found
+
+
 def _runs(types: Sequence[Any]) -> list[_Run]:
     """Neighbours of one dtype that are short together, as `minigraph.kernels.norm.short_joined` has it."""
     found: list[_Run] = []
@@ -80,8 +93,7 @@ def _runs(types: Sequence[Any]) -> list[_Run]:
         shapes = [each.shape for each in group]
         whole = [shapes] if kind is not None else [[shape] for shape in shapes]
         for each in whole:
-            memory = Reused(sum(map(prod, each)), types[start].dtype)
-            found.append(_Run(start, start + len(each), each, memory))
+            found.append(_Run(start, start + len(each), each, sum(map(prod, each)), types[start].dtype))
             start += len(each)
     return found
 

@@ -104,8 +104,7 @@ def specialize(*types: str, jit: bool = False, own: bool = False) -> Callable[[C
     another way than the kernel, as the module that offers them says, and their ``out`` may be one of the inputs.
 
     With `own` it is asked where all that the operator writes goes to the caller of a run. What it offers takes no
-    ``out``, and its results share memory with no input, in no element with each other, and with an earlier
-    result only when nobody holds that any more.
+    ``out``, and its results share memory with no input, and no element with each other.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
