@@ -32,7 +32,7 @@ import dataclasses
 import enum
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,6 +41,9 @@ from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable, Va
 from minigraph.opdef import Attr, Slot
 from minigraph.sub_blocks import slot_names
 from minigraph.types import DType
+
+if TYPE_CHECKING:
+    from minigraph.textdiff import Difference
 
 PLAIN_NAME = r"[\w.@/$+-]+"
 """A name that needs no quotes, as a regular expression."""
@@ -295,7 +298,7 @@ def parse(text: str) -> Program:
     return read_program(text)
 
 
-def diff(a: Program, b: Program, context: int = 3) -> str:
+def diff(a: Program, b: Program, context: int = 3) -> Difference:
     """What turns the text of `a` into that of `b`: lines behind ``-`` go, lines behind ``+`` come.
 
     Around each change stand `context` lines and the heading of its block; ``...`` stands for lines left out. The
@@ -316,6 +319,6 @@ def diff(a: Program, b: Program, context: int = 3) -> str:
     -   y: float32[-1, 4] = relu(X=x)
     +   y: float32[-1, 4] = relu(X=x) {role='forward|loss'}
     """
-    from minigraph.textdiff import diff_lines
+    from minigraph.textdiff import Difference, diff_lines
 
-    return "\n".join(diff_lines(program_text(a).split("\n"), program_text(b).split("\n"), context))
+    return Difference("\n".join(diff_lines(program_text(a).split("\n"), program_text(b).split("\n"), context)))

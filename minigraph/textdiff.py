@@ -10,8 +10,33 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from html import escape
 
 Pair = tuple[int, int]
+
+
+class Difference(str):
+    """Lines of a difference as one text; at a prompt it says how much there is, in a notebook it has colours."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        come, go = (sum(line.startswith(mark) for line in self.split("\n")) for mark in "+-")
+        return f"<difference: {come} lines come, {go} go; print() shows them>" if self else "<no difference>"
+
+    def html_lines(self) -> str:
+        """The lines escaped for HTML, those that come in ``ins``, those that go in ``del``."""
+        tags = {"+": "ins", "-": "del"}
+        marked = [(tags.get(line[:1]), escape(line)) for line in self.split("\n")]
+        return "\n".join(f"<{tag}>{line}</{tag}>" if tag else line for tag, line in marked)
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return escape(repr(self))
+        lines = self.html_lines()
+        for tag, color in (("ins", "#1a7f37"), ("del", "#cf222e")):
+            lines = lines.replace(f"<{tag}>", f'<{tag} style="color: {color}; text-decoration: none">')
+        return f"<pre>{lines}</pre>"
 
 
 def diff_lines(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[str]:

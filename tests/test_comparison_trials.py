@@ -195,6 +195,11 @@ def test_one_seed_shows_no_difference_however_large():
     assert "seeds that change nothing cannot tell" in same.finding()
 
 
+def test_equal_results_are_called_equal():
+    assert "all strategies end with the same held-out loss, 1.0000." in finding(unclipped=[1.0], a=[1.0])
+    assert "all strategies end with the same" in finding(unclipped=[1.0, 2.0], a=[2.0, 1.0])
+
+
 def test_divergence_is_said():
     lost = [math.nan] * 3
     text = finding(unclipped=lost, a=[0.5, 0.6, 0.7], b=lost)

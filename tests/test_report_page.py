@@ -1,5 +1,6 @@
 """The HTML page of a report: read as text, and looked at in a headless browser."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -221,6 +222,38 @@ def test_a_browser_reads_the_page_as_it_was_meant(tmp_path, file, report):
     assert len(page.rows) == len(Page(file.read_text(encoding="utf-8")).rows)
     # A script that ran, a style that was refused, or anything asked for elsewhere shows in the console.
     assert [line for line in log.splitlines() if "CONSOLE" in line] == []
+
+
+MEASURE = """<!DOCTYPE html><iframe src="{page}" style="width: {width}px; height: 900px; border: 0"></iframe>
+<pre id="found"></pre><script>
+addEventListener("load", () => {{
+  const page = document.querySelector("iframe").contentDocument, root = page.documentElement;
+  const outside = [...page.querySelectorAll("main *, header *")].filter(
+    (part) => !part.closest(".scroll, pre, svg") && part.getBoundingClientRect().right > root.clientWidth + 1);
+  const heights = [...page.querySelectorAll("figure svg")].map((svg) => {{
+    const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+    const text = [...svg.querySelectorAll("text")].filter((text) => text.textContent.trim());
+    return Math.min(...text.map((text) => scale * parseFloat(getComputedStyle(text).fontSize)));
+  }});
+  document.querySelector("#found").textContent = JSON.stringify([root.clientWidth, root.scrollWidth, outside.length,
+    heights, [...page.querySelectorAll(".scroll")].map((table) => getComputedStyle(table).overflowX)]);
+}});
+</script>"""
+
+
+@pytest.mark.slow
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_fits_its_window_and_its_pictures_can_be_read(tmp_path, file, width):
+    frame = tmp_path / "frame.html"
+    frame.write_text(MEASURE.format(page=file.as_uri(), width=width), encoding="utf-8")
+    dom, _ = browse(tmp_path, frame, "--dump-dom", "--allow-file-access-from-files", "--window-size=1400,1000")
+    client, scrolled, outside, heights, overflow = json.loads(re.search(r'<pre id="found">(.*?)</pre>', dom)[1])
+    assert client == scrolled == width
+    assert outside == 0
+    assert len(heights) >= 4
+    assert min(heights) >= 11
+    assert set(overflow) == {"auto"}  # tables scroll within the page
 
 
 def screenshot(tmp_path, file, *flags):

@@ -66,6 +66,8 @@ def training_finding(report: TrainingReport) -> str:
     words = {name: f"{name} ({estimate_words(estimate)})" for name, estimate in best.items()}
     if len(best) == 1:
         return f"{at} {baseline} ends with a {report.judged_by} of {estimate_words(best[baseline])}."
+    if len({(estimate.mean, estimate.spread, estimate.diverged) for estimate in best.values()}) == 1:
+        return f"{at} all strategies end with the same {report.judged_by}, {estimate_words(best[baseline])}."
     if len(report.seeds) == 1 or _seeds_change_nothing(report):
         against = "" if lowest == baseline else f", against {words[baseline]}"
         why = "one seed" if len(report.seeds) == 1 else "seeds that change nothing"

@@ -11,13 +11,15 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
+from importlib.util import find_spec
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 from minigraph.comparison import plots
 from minigraph.comparison.clip_text import strategy_text
 from minigraph.comparison.findings import gradient_warnings, training_remarks, training_warnings
-from minigraph.comparison.page_style import STYLE
+from minigraph.comparison.page_style import NOTEBOOK_STYLE, STYLE
 from minigraph.comparison.panels import MOST_PARAMETERS, Panel, panels
 from minigraph.comparison.plots import Style, Theme
 from minigraph.comparison.records import ALL_TOGETHER, operator_count
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from minigraph.comparison.gradients import GradientReport
     from minigraph.comparison.training_report import TrainingReport
+    from minigraph.textdiff import Difference
 
 MOST_COLUMNS: Final = 12
 """Maximum number of epochs that a table shows."""
@@ -235,7 +238,7 @@ def _section(report: Report[Any], result: StrategyResult) -> str:
         law = f"<code>{escape(strategy_text(result.strategy))}</code> inserts {counted(inserted, 'operator')}."
     return (
         f"<section>\n<h3>{escape(result.name)}</h3>\n<p>{law}</p>\n{_heat_map(report, result)}"
-        f"{_statistics_table(report, result)}\n{_difference(report.diff(result.name), result.name)}</section>"
+        f"{_statistics_table(result)}\n{_difference(report.diff(result.name), result.name)}</section>"
     )
 
 
@@ -251,33 +254,28 @@ def _heat_map(report: Any, result: StrategyResult) -> str:
     return _grid([_figure(figure, f"heat-{list(report).index(result.name)}", f"{caption}, {result.name}", caption)])
 
 
-def _difference(text: str, name: str) -> str:
+def _difference(text: Difference, name: str) -> str:
     if not text:
         return ""
-    marks = {"+": "ins", "-": "del"}
-    lines = []
-    for line in text.split("\n"):
-        mark = marks.get(line[:1])
-        lines.append(f"<{mark}>{escape(line)}</{mark}>" if mark else escape(line))
     changed = sum(line.startswith(("+", "-")) for line in text.split("\n"))
     summary = f"What {name} changes in the program: {counted(changed, 'line')}"
     label = escape(f"Program difference of {name}", quote=True)
-    listing = "\n".join(lines)
     return (
         f"<details>\n<summary>{escape(summary)}</summary>\n"
-        f'<pre tabindex="0" role="region" aria-label="{label}">{listing}</pre>\n</details>\n'
+        f'<pre tabindex="0" role="region" aria-label="{label}">{text.html_lines()}</pre>\n</details>\n'
     )
 
 
-def _statistics_table(report: Report[Any], result: StrategyResult) -> str:
+def _statistics_table(result: StrategyResult) -> str:
     """Means by parameter; without a clip there is nothing but norms."""
     from minigraph.comparison.training_report import TrainingRun
 
     unit = "steps" if isinstance(result, TrainingRun) else "batches"
     is_clipped = result.strategy is not None
     numbers = [heading.replace("batches", unit) for heading in NUMBERS] if is_clipped else ["norm"]
-    sizes = [math.prod(report.shape(name)) for name in result.parameters]
-    shapes = [*(str(list(report.shape(name))) for name in result.parameters), f"{sum(sizes):,} values"]
+    block = result.program.global_block()
+    each = [tuple(block.var(name).shape or ()) for name in result.parameters]
+    shapes = [*(str(list(shape)) for shape in each), f"{sum(map(math.prod, each)):,} values"]
     lines = zip([*result.parameters, ALL_TOGETHER], shapes, [*result.parameters.values(), result.total], strict=True)
     body = "".join(
         _row(
@@ -362,3 +360,32 @@ def _metric_tables(report: TrainingReport) -> Iterator[str]:
         shown = evenly(len(headings), MOST_COLUMNS)
         cells = [[row[0], *(row[1 + index] for index in shown)] for row in rows]
         yield _table(title, ["strategy", *(headings[index] for index in shown)], cells)
+
+
+# In a notebook
+
+
+def report_in_notebook(report: Report[Any]) -> str:
+    """What a report shows as the result of a cell: the finding, one row per strategy, and the first picture."""
+    from minigraph.comparison.training_report import TrainingReport
+
+    if isinstance(report, TrainingReport):
+        table = _table("One row per strategy.", *training_summary(report)) if report.strategies else ""
+    else:
+        gradients: Any = report
+        table = _gradient_summary(gradients)
+    shown = panels(report)[0][:1] if find_spec("matplotlib") else []
+    looks = plots.styles(report)
+    key = f"cell-{crc32(report.finding().encode()):x}"  # unlike those of other reports in the notebook
+    drawn = [_legend({curve.name: looks[curve.name] for curve in panel.curves}) + _panel(panel, looks, key)
+             for panel in shown]  # fmt: skip
+    return _cell_of_notebook(f"<p>{escape(report.finding())}</p>{table}{''.join(drawn)}")
+
+
+def result_in_notebook(result: StrategyResult) -> str:
+    """What a strategy's record shows as the result of a cell: one row per parameter."""
+    return _cell_of_notebook(f"<p>{escape(result.name)}</p>{_statistics_table(result)}")
+
+
+def _cell_of_notebook(body: str) -> str:
+    return f'<style>{NOTEBOOK_STYLE}</style><div class="minigraph-report">{body}</div>'

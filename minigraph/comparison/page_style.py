@@ -58,3 +58,15 @@ footer { margin-top: 3rem; color: var(--muted); font-size: 0.85rem; }
 @media (max-width: 30rem) { th, td { padding: 0.3rem 0.5rem; } dl { grid-template-columns: 1fr; }
   dd { margin-bottom: 0.4rem; } }
 """
+
+# A notebook has its own page, light or dark, and its own style of tables: text takes its colour.
+NOTEBOOK_STYLE: Final = """\
+.minigraph-report { --ink: currentColor; --muted: #808890; --faint: #80889060; --line-0: #2f8fd0; --line-1: #e06a1a;
+  --line-2: #12a97c; --line-3: #c97bae; --line-4: #c2962a; --line-5: #5ab4e6; }
+.minigraph-report caption { text-align: left; }
+.minigraph-report td, .minigraph-report th { padding: 0.1rem 0.6rem; text-align: right; }
+.minigraph-report th:first-child { text-align: left; }
+.minigraph-report .legend { display: flex; flex-wrap: wrap; gap: 0.25rem 1.25rem; list-style: none; padding: 0; }
+.minigraph-report .legend svg { vertical-align: middle; } .minigraph-report .line { stroke-width: 2; fill: none; }
+.minigraph-report figure { margin: 0; max-width: 30rem; } .minigraph-report figure svg { width: 100%; height: auto; }
+"""

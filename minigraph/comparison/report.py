@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from minigraph.comparison.files import replacing
 from minigraph.comparison.statistics import GradientStatistics
+from minigraph.comparison.wording import counted
 from minigraph.errors import NotFoundError, caller_site, suggest
 from minigraph.ir import Program
 from minigraph.place import Place
@@ -17,6 +18,8 @@ from minigraph.text import diff
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console, RenderableType
+
+    from minigraph.textdiff import Difference
 
 Path = str | os.PathLike[str]
 
@@ -51,6 +54,14 @@ class StrategyResult:
     program: Program
     parameters: Mapping[str, GradientStatistics]
     total: GradientStatistics
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}: {self.total!r:.200}>"
+
+    def _repr_html_(self) -> str:
+        from minigraph.comparison.page import result_in_notebook
+
+        return result_in_notebook(self)
 
 
 R = TypeVar("R", bound=StrategyResult)
@@ -99,7 +110,7 @@ class Report(Generic[R]):
         """The shape of a parameter."""
         return tuple(self.unclipped.global_block().var(parameter).shape or ())
 
-    def diff(self, name: str) -> str:
+    def diff(self, name: str) -> Difference:
         """What a strategy's operators change in the text of the unclipped program; see `minigraph.diff`."""
         return diff(self.unclipped, self[name].program)
 
@@ -148,6 +159,15 @@ class Report(Generic[R]):
         console = console or Console(width=columns(), highlight=False)
         for renderable in self.renderables(show_diff):
             console.print(renderable)
+
+    def __repr__(self) -> str:
+        size = counted(len(self), "strategy", "strategies")
+        return f"<{type(self).__name__} of {size}; print() shows it>\n{self.finding()}"
+
+    def _repr_html_(self) -> str:
+        from minigraph.comparison.page import report_in_notebook
+
+        return report_in_notebook(self)
 
     def __str__(self) -> str:
         from io import StringIO

@@ -51,7 +51,7 @@ def summarize(series: Series) -> Summary:
         return Summary(*[float(function(series)) for function in functions])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GradientStatistics:
     """What a strategy did to one gradient, or to all of them as one vector; one entry per batch.
 
@@ -73,6 +73,13 @@ class GradientStatistics:
     def __post_init__(self) -> None:
         for series in (self.norm_before, self.norm_after, self.cosine, self.share_changed):
             series.flags.writeable = False
+
+    def __repr__(self) -> str:
+        before, after, factor = (self.summary(name).mean for name in ("norm_before", "norm_after", "factor"))
+        return (
+            f"<GradientStatistics of {len(self.cosine)} batches: mean norm {before:.4g} before and {after:.4g} after "
+            f"clipping, factor {factor:.4g}, {self.share_clipped:.0%} clipped>"
+        )
 
     @property
     def factor(self) -> Series:

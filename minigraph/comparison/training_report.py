@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from minigraph.comparison.report import Report, StrategyResult
 from minigraph.comparison.statistics import Series
+from minigraph.comparison.wording import number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,6 +53,12 @@ class TrainingRun(StrategyResult):
     seed: int | None = field(kw_only=True, default=None)
     rate: float | None = field(kw_only=True, default=None)
     is_complete: bool = field(kw_only=True, default=True)
+
+    def __repr__(self) -> str:
+        from minigraph.comparison.findings import run_label
+
+        losses = f"loss {number(self.loss[0])} to {number(self.loss[-1])}" if len(self.loss) else "no step"
+        return f"<TrainingRun {run_label(self)}: {losses}, {self.total!r:.200}>"
 
     @property
     def diverged_at(self) -> int | None:
