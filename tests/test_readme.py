@@ -48,9 +48,11 @@ def test_the_comparison_runs_as_the_readme_shows_it(capsys, tmp_path, monkeypatc
     names = {"__name__": "user"}
     with unique_name.guard():
         exec(compile(program, "README.md", "exec", dont_inherit=True), names)
-    share, losses = capsys.readouterr().out.splitlines()
+    share, finding, rates = capsys.readouterr().out.splitlines()
     assert 0 < float(share) <= 1
-    assert all(f"'{name}': " in losses for name in names["clips"])
+    assert finding == names["training"].finding()
+    assert "by more than the spread of the 3 seeds" in finding
+    assert all(f"'{name}': 0." in rates for name in names["clips"])
     assert (tmp_path / "gradients.csv").stat().st_size > 1000
     halved = names["gradients"]["halved"].total.factor
     assert halved.min() < 1
