@@ -1,4 +1,4 @@
-"""Normalization. Mean, variance and gradients are computed in float32 for float16, else in the type of X."""
+"""Normalization. Few elements are computed in float64, more of float16 in float32, else in the type of X."""
 
 from __future__ import annotations
 
@@ -12,24 +12,79 @@ from minigraph.kernels.registry import kernel
 from minigraph.kernels.sums import add_over
 from minigraph.windows import CHANNELS_LAST
 
+_FEW = 4096
+"""Elements up to which float64 takes hardly longer than float32."""
 
-def _wide(x) -> Any:
-    return x.astype(np.float32) if x.dtype == np.float16 else x
+FEW_TO_A_MEAN = 16
+"""Elements to a mean up to which a gradient may be small beside what cancels in it, so that it is made in float64."""
 
 
-def _moments(xp, x, axes) -> tuple[Any, Any]:
-    """Mean and variance of `x` over `axes`, with dimensions of 1 in their places."""
-    count = math.prod(x.shape[axis] for axis in axes)
-    mean = add_over(xp, x, axes, keepdims=True, divisor=count)
-    return mean, add_over(xp, xp.square(x - mean), axes, keepdims=True, divisor=count)
+def _working(x, means) -> Any:
+    """`x` in the type in which its normalization with that many means is computed."""
+    is_wide = x.dtype == np.float64 or x.size <= max(_FEW, FEW_TO_A_MEAN * means)
+    return x.astype(np.float64 if is_wide else np.float32, copy=False)
+
+
+def _mean(xp, x, axes) -> Any:
+    return add_over(xp, x, axes, keepdims=True, divisor=math.prod(x.shape[axis] for axis in axes))
+
+
+def _centered(xp, x, mean, axes) -> tuple[Any, Any]:
+    """`x`, in its working type, less its mean over `axes`, and that mean, of which `mean` is a rounding.
+
+    Where numbers are alike, what rounding takes from their mean is much beside their differences.
+    """
+    centered = x - mean
+    if x.size and mean.dtype != np.float64:
+        rest = _mean(xp, centered, axes)
+        centered -= rest
+        mean = mean + rest
+    return centered, mean
+
+
+def _moments(xp, x, axes) -> tuple[Any, Any, Any]:
+    """`x` less its mean over `axes`, the mean, and the variance, with dimensions of 1 in their places."""
+    if not x.size:
+        none = xp.zeros([1 if axis in axes else size for axis, size in enumerate(x.shape)], x.dtype)
+        return x.copy(), none, none
+    centered, mean = _centered(xp, x, _mean(xp, x, axes), axes)
+    return centered, mean, _mean(xp, xp.square(centered), axes)
+
+
+def _normalized_again(xp, x, mean, inverse, epsilon, axes) -> tuple[Any, Any]:
+    """`x` with mean 0 and variance 1 over `axes`, and the factor that gave it, as in the forward kernel.
+
+    The mean and the factor that it has kept are in the type of X: where more digits are computed they are made anew.
+    """
+    centered, _ = _centered(xp, x, mean, axes)
+    if x.size and x.dtype != mean.dtype:
+        inverse = 1 / xp.sqrt(_mean(xp, xp.square(centered), axes) + epsilon)
+    centered *= inverse
+    return centered, inverse.astype(x.dtype, copy=False)
 
 
 def _gradient_through(xp, d, normalized, inverse, axes) -> Any:
-    """What flows into x where ``normalized = (x - mean) * inverse``, and both follow from `x` over `axes`."""
-    count = math.prod(d.shape[axis] for axis in axes)
-    mean_d = add_over(xp, d, axes, keepdims=True, divisor=count)
-    mean_product = add_over(xp, d * normalized, axes, keepdims=True, divisor=count)
-    return inverse * (d - mean_d - normalized * mean_product)
+    """What flows into x where ``normalized = (x - mean) * inverse``, and both follow from `x` over `axes`.
+
+    It is made in the memory of `normalized`.
+    """
+    along, total = (add_over(xp, each, axes, keepdims=True) for each in (d * normalized, d))
+    return _through(xp, d, normalized, along, total, inverse)
+
+
+def _through(xp, d, normalized, along, total, factor) -> Any:
+    """`_gradient_through` for the sums of ``d * normalized`` and `d`."""
+    count = max(normalized.size // max(total.size, 1), 1)
+    normalized *= along / count
+    normalized += total / count
+    xp.subtract(d, normalized, out=normalized)
+    normalized *= factor
+    return normalized
+
+
+def _like(x, value) -> Any:
+    """`value`, if there is one, in the type and shape of `x`."""
+    return None if value is None else value.astype(x.dtype, copy=False).reshape(x.shape)
 
 
 # By channel
@@ -52,21 +107,21 @@ def batch_norm(
     xp, x, scale, bias, mean, variance, momentum_tensor, *, is_test, momentum, epsilon, data_layout, use_global_stats,
     trainable_statistics,
 ):  # fmt: skip
-    wide = _wide(x)
+    wide = _working(x, scale.size)
     axes, over = _channels(x, data_layout)
     if not _is_given(is_test, use_global_stats, trainable_statistics):
         if x.size == scale.size:
             return x.copy(), mean.copy(), variance.copy(), xp.zeros_like(mean), xp.zeros_like(mean)
         if x.size:
-            found_mean, found_variance = _moments(xp, wide, axes)
+            centered, found_mean, found_variance = _moments(xp, wide, axes)
             share = momentum if momentum_tensor is None else momentum_tensor.reshape(())
             mean_out = _moved(mean, found_mean.reshape(-1), share)
             variance_out = _moved(variance, found_variance.reshape(-1), share)
             inverse = 1 / xp.sqrt(found_variance + epsilon)
-            y = _scaled(wide, found_mean, inverse, scale.reshape(over), bias.reshape(over), x.dtype)
+            y = _like(x, _affine(centered, inverse * scale.reshape(over), bias, over))
             return y, mean_out, variance_out, _vector(found_mean, mean), _vector(inverse, mean)
-    inverse = 1 / xp.sqrt(_wide(variance) + epsilon)
-    y = _scaled(wide, mean.reshape(over), inverse.reshape(over), scale.reshape(over), bias.reshape(over), x.dtype)
+    inverse = 1 / xp.sqrt(variance.astype(wide.dtype, copy=False) + epsilon)
+    y = _like(x, _affine(wide - mean.reshape(over), inverse * scale, bias, over))
     return y, mean.copy(), variance.copy(), mean.copy(), _vector(inverse, mean)
 
 
@@ -78,32 +133,30 @@ def _vector(statistic, like) -> Any:
     return statistic.reshape(-1).astype(like.dtype, copy=False)
 
 
-def _scaled(x, mean, inverse, scale, bias, dtype) -> Any:
-    return ((x - mean) * (inverse * scale) + bias).astype(dtype, copy=False)
-
-
 @kernel("batch_norm_grad")
 def batch_norm_grad(
-    xp, x, scale, bias, saved_mean, saved_inverse, d_y, *, is_test, data_layout, use_global_stats, trainable_statistics,
-    wanted,
+    xp, x, scale, bias, saved_mean, saved_inverse, d_y, *, is_test, epsilon, data_layout, use_global_stats,
+    trainable_statistics, wanted,
 ):  # fmt: skip
     is_given = _is_given(is_test, use_global_stats, trainable_statistics)
     if x.size == scale.size and not is_given:
         return d_y.copy(), xp.zeros_like(scale), xp.zeros_like(bias)
     axes, over = _channels(x, data_layout)
-    d, inverse = _wide(d_y), _wide(saved_inverse).reshape(over)
-    normalized = (_wide(x) - _wide(saved_mean).reshape(over)) * inverse
-    factor = _wide(scale).reshape(over)
-    d_x = d_scale = d_bias = None
+    wide = _working(x, scale.size)
+    d = _like(wide, d_y)
+    mean, inverse = saved_mean.reshape(over), saved_inverse.reshape(over)
+    if is_given:
+        normalized = (wide - mean) * inverse
+    else:
+        normalized, inverse = _normalized_again(xp, wide, mean, inverse, epsilon, axes)
+    flows_through = wanted[0] and not is_given and x.size
+    d_scale = add_over(xp, d * normalized, axes, keepdims=True) if wanted[1] or flows_through else None
+    d_bias = add_over(xp, d, axes, keepdims=True) if wanted[2] or flows_through else None
+    d_x = None
     if wanted[0]:
-        flowing = d * factor
-        d_x = flowing * inverse if is_given or not x.size else _gradient_through(xp, flowing, normalized, inverse, axes)
-        d_x = d_x.astype(x.dtype, copy=False)
-    if wanted[1]:
-        d_scale = add_over(xp, d * normalized, axes).astype(scale.dtype, copy=False)
-    if wanted[2]:
-        d_bias = add_over(xp, d, axes).astype(bias.dtype, copy=False)
-    return d_x, d_scale, d_bias
+        factor = inverse * scale.reshape(over)
+        d_x = d * factor if not flows_through else _through(xp, d, normalized, d_scale, d_bias, factor)
+    return _like(x, d_x), _vector(d_scale, scale) if wanted[1] else None, _vector(d_bias, bias) if wanted[2] else None
 
 
 # By sample
@@ -111,9 +164,8 @@ def batch_norm_grad(
 
 @kernel("layer_norm")
 def layer_norm(xp, x, scale, bias, *, epsilon, begin_norm_axis, out=None):
-    rows = _wide(_as_rows(x, begin_norm_axis))
-    mean, variance = _moments(xp, rows, (1,)) if x.size else _no_moments(xp, rows)
-    y = (rows - mean) * (1 / xp.sqrt(variance + epsilon))
+    y, mean, variance = _moments(xp, _as_rows(x, begin_norm_axis), (1,))
+    y *= 1 / xp.sqrt(variance + epsilon)
     if scale is not None:
         xp.multiply(y, scale, out=y)
     if bias is not None:
@@ -127,28 +179,24 @@ def layer_norm(xp, x, scale, bias, *, epsilon, begin_norm_axis, out=None):
 
 @kernel("layer_norm_grad")
 def layer_norm_grad(xp, x, scale, bias, mean, variance, d_y, *, epsilon, begin_norm_axis, wanted):
-    rows, d = _wide(_as_rows(x, begin_norm_axis)), _wide(_as_rows(d_y, begin_norm_axis))
-    inverse = 1 / xp.sqrt(_wide(variance)[:, None] + epsilon)
-    normalized = (rows - _wide(mean)[:, None]) * inverse
-    d_x = d_scale = d_bias = None
-    if wanted[0]:
-        flowing = d if scale is None else d * scale
-        d_x = _gradient_through(xp, flowing, normalized, inverse, (1,)) if x.size else flowing
-        d_x = d_x.reshape(x.shape).astype(x.dtype, copy=False)
+    rows = _as_rows(x, begin_norm_axis)
+    d = _like(rows, d_y)
+    inverse = 1 / xp.sqrt(variance[:, None] + epsilon)
+    normalized, inverse = _normalized_again(xp, rows, mean[:, None], inverse, epsilon, (1,))
+    d_scale = d_bias = d_x = None
     if scale is not None and wanted[1]:
         d_scale = add_over(xp, d * normalized, (0,)).astype(scale.dtype, copy=False)
     if bias is not None and wanted[2]:
         d_bias = add_over(xp, d, (0,)).astype(bias.dtype, copy=False)
-    return d_x, d_scale, d_bias
+    if wanted[0]:
+        flowing = d if scale is None else d * scale
+        d_x = _gradient_through(xp, flowing, normalized, inverse, (1,))
+    return _like(x, d_x), d_scale, d_bias
 
 
 def _as_rows(x, begin) -> Any:
-    return x.reshape(math.prod(x.shape[:begin]), math.prod(x.shape[begin:]))
-
-
-def _no_moments(xp, rows) -> tuple[Any, Any]:
-    """Those of rows without elements, or of no rows."""
-    return xp.zeros((len(rows), 1), rows.dtype), xp.zeros((len(rows), 1), rows.dtype)
+    rows = math.prod(x.shape[:begin])
+    return _working(x.reshape(rows, math.prod(x.shape[begin:])), rows)
 
 
 # By sample and channel, or group of channels
@@ -157,80 +205,72 @@ def _no_moments(xp, rows) -> tuple[Any, Any]:
 @kernel("group_norm")
 def group_norm(xp, x, scale, bias, *, groups, epsilon, data_layout):
     wide, axes, over = _grouped(x, groups, data_layout)
-    mean, variance = _moments(xp, wide, axes) if x.size else _no_moments(xp, wide.reshape(len(x) * groups, 0))
-    normalized = (wide - _kept(mean, axes, wide)) * (1 / xp.sqrt(_kept(variance, axes, wide) + epsilon))
-    y = _affine(normalized, scale, bias, over).astype(x.dtype, copy=False).reshape(x.shape)
-    return y, mean.reshape(len(x), groups), variance.reshape(len(x), groups)
+    centered, mean, variance = _moments(xp, wide, axes)
+    centered *= 1 / xp.sqrt(variance + epsilon)
+    y = _affine(centered, scale, bias, over)
+    return _like(x, y), *(_kept_in(x, each, (len(x), groups)) for each in (mean, variance))
 
 
 @kernel("group_norm_grad")
 def group_norm_grad(xp, x, scale, bias, mean, variance, d_y, *, groups, epsilon, data_layout, wanted):
     wide, axes, over = _grouped(x, groups, data_layout)
-    d = _wide(d_y).reshape(wide.shape)
-    inverse = 1 / xp.sqrt(_kept(variance, axes, wide) + epsilon)
-    normalized = (wide - _kept(mean, axes, wide)) * inverse
+    mean, inverse = _kept(mean, axes, wide), 1 / xp.sqrt(_kept(variance, axes, wide) + epsilon)
+    normalized, inverse = _normalized_again(xp, wide, mean, inverse, epsilon, axes)
+    d = _like(wide, d_y)
+    d_scale, d_bias = _affine_gradients(xp, d, normalized, scale, bias, over, wanted)
     d_x = None
-    if wanted[0]:
-        flowing = d if scale is None else d * _wide(scale).reshape(over)
-        if not x.size:
-            d_x = flowing
-        elif scale is None:
-            count = math.prod(d.shape[axis] for axis in axes)
-            along = add_over(xp, d * normalized, axes, keepdims=True, divisor=count)
-            d_x = inverse * (d - normalized * along)
-        else:
-            d_x = _gradient_through(xp, flowing, normalized, inverse, axes)
-        d_x = d_x.astype(x.dtype, copy=False).reshape(x.shape)
-    return d_x, *_affine_gradients(xp, d, normalized, scale, bias, over, wanted)
+    if wanted[0] and scale is None:
+        count = max(math.prod(d.shape[axis] for axis in axes), 1)
+        along = add_over(xp, d * normalized, axes, keepdims=True, divisor=count)
+        d_x = inverse * (d - normalized * along)
+    elif wanted[0]:
+        d_x = _gradient_through(xp, d * scale.reshape(over), normalized, inverse, axes)
+    return _like(x, d_x), d_scale, d_bias
 
 
 @kernel("instance_norm")
 def instance_norm(xp, x, scale, bias, *, epsilon):
     wide, axes, over = _grouped(x, x.shape[1], "NCHW")
-    mean, variance = _moments(xp, wide, axes) if x.size else _no_moments(xp, wide.reshape(len(x) * x.shape[1], 0))
+    centered, mean, variance = _moments(xp, wide, axes)
     inverse = 1 / xp.sqrt(variance + epsilon)
-    normalized = (wide - _kept(mean, axes, wide)) * _kept(inverse, axes, wide)
-    y = _affine(normalized, scale, bias, over).astype(x.dtype, copy=False).reshape(x.shape)
-    return y, mean.reshape(-1), inverse.reshape(-1)
+    centered *= inverse
+    y = _affine(centered, scale, bias, over)
+    return _like(x, y), *(_kept_in(x, each, (-1,)) for each in (mean, inverse))
 
 
 @kernel("instance_norm_grad")
-def instance_norm_grad(xp, x, scale, saved_mean, saved_inverse, d_y, *, wanted):
+def instance_norm_grad(xp, x, scale, saved_mean, saved_inverse, d_y, *, epsilon, wanted):
     wide, axes, over = _grouped(x, x.shape[1], "NCHW")
-    d = _wide(d_y).reshape(wide.shape)
-    inverse = _kept(saved_inverse, axes, wide)
-    normalized = (wide - _kept(saved_mean, axes, wide)) * inverse
-    d_x = None
-    if wanted[0]:
-        flowing = d * _wide(scale).reshape(over)
-        d_x = _gradient_through(xp, flowing, normalized, inverse, axes) if x.size else flowing
-        d_x = d_x.astype(x.dtype, copy=False).reshape(x.shape)
-    return d_x, *_affine_gradients(xp, d, normalized, scale, scale, over, wanted)
+    mean, inverse = (_kept(each, axes, wide) for each in (saved_mean, saved_inverse))
+    normalized, inverse = _normalized_again(xp, wide, mean, inverse, epsilon, axes)
+    d = _like(wide, d_y)
+    d_scale, d_bias = _affine_gradients(xp, d, normalized, scale, scale, over, wanted)
+    d_x = _gradient_through(xp, d * scale.reshape(over), normalized, inverse, axes) if wanted[0] else None
+    return _like(x, d_x), d_scale, d_bias
 
 
 @kernel("instance_norm_grad_grad")
 def instance_norm_grad_grad(
-    xp, x, scale, saved_mean, saved_inverse, d_y, dd_x, dd_scale, dd_bias, *, wanted
+    xp, x, scale, saved_mean, saved_inverse, d_y, dd_x, dd_scale, dd_bias, *, epsilon, wanted
 ) -> tuple[Any, Any, Any]:
     """With ``n`` for normalized X and ``P(v) = v - mean(v) - n * mean(v * n)``, which is symmetric and is what
     ``s * P(dX)`` changes n by; what is None is zero.
     """
     wide, axes, over = _grouped(x, x.shape[1], "NCHW")
-    inverse = _kept(saved_inverse, axes, wide)
-    normalized = (wide - _kept(saved_mean, axes, wide)) * inverse
-    d = _wide(d_y).reshape(wide.shape)
-    by_channel = _wide(scale).reshape(over)
+    mean, inverse = (_kept(each, axes, wide) for each in (saved_mean, saved_inverse))
+    normalized, inverse = _normalized_again(xp, wide, mean, inverse, epsilon, axes)
+    d, by_channel = _like(wide, d_y), scale.reshape(over)
     through = None
     if dd_x is not None:
-        flowing = _wide(dd_x).reshape(wide.shape)
-        through = _gradient_through(xp, flowing, normalized, inverse, axes) if x.size else flowing
+        flowing = _like(wide, dd_x)
+        through = _gradient_through(xp, flowing, normalized.copy(), inverse, axes)
     results: list[Any] = [None, None, None]
     if wanted[0]:
         d_x = xp.zeros_like(wide)
         if x.size:
-            d_through = _gradient_through(xp, d, normalized, inverse, axes)
+            d_through = _gradient_through(xp, d, normalized.copy(), inverse, axes)
             if dd_scale is not None:
-                d_x += _wide(dd_scale).reshape(over) * d_through
+                d_x += dd_scale.reshape(over) * d_through
             if through is not None:
                 share, along, d_along = (
                     add_over(xp, product, axes, keepdims=True, divisor=math.prod(wide.shape[i] for i in axes))
@@ -238,7 +278,7 @@ def instance_norm_grad_grad(
                 )
                 bent = normalized * (inverse * share) + inverse * (along * d_through + d_along * through)
                 d_x -= by_channel * bent
-        results[0] = d_x.astype(x.dtype, copy=False).reshape(x.shape)
+        results[0] = _like(x, d_x)
     if wanted[1]:
         parts = xp.zeros_like(wide) if through is None else through * d
         summed = add_over(xp, parts, tuple(axis for axis, size in enumerate(over) if size == 1))
@@ -246,10 +286,10 @@ def instance_norm_grad_grad(
     if wanted[2]:
         dd_y = xp.zeros_like(wide) if through is None else by_channel * through
         if dd_scale is not None:
-            dd_y += _wide(dd_scale).reshape(over) * normalized
+            dd_y += dd_scale.reshape(over) * normalized
         if dd_bias is not None:
-            dd_y += _wide(dd_bias).reshape(over)
-        results[2] = dd_y.astype(x.dtype, copy=False).reshape(x.shape)
+            dd_y += dd_bias.reshape(over)
+        results[2] = _like(x, dd_y)
     return tuple(results)
 
 
@@ -259,7 +299,7 @@ def _grouped(x, groups, data_layout) -> tuple[Any, tuple[int, int], tuple[int, .
     The four are the sample, the group, the channel in it and the place; or, with the channels last, sample, place,
     group and channel.
     """
-    wide, channels = _wide(x), x.shape[-1 if data_layout == CHANNELS_LAST else 1]
+    wide, channels = _working(x, len(x) * groups), x.shape[-1 if data_layout == CHANNELS_LAST else 1]
     places = math.prod(x.shape[2:] if data_layout != CHANNELS_LAST else x.shape[1:-1])
     each = channels // groups
     if data_layout == CHANNELS_LAST:
@@ -270,6 +310,11 @@ def _grouped(x, groups, data_layout) -> tuple[Any, tuple[int, int], tuple[int, .
 def _kept(statistic, axes, x) -> Any:
     """`statistic` in the shape of `x` with the dimensions `axes` as 1."""
     return statistic.reshape([1 if axis in axes else size for axis, size in enumerate(x.shape)])
+
+
+def _kept_in(x, statistic, shape) -> Any:
+    """`statistic` as it is kept for the gradient: in the type of `x`, or in float32 for float16."""
+    return statistic.reshape(shape).astype(np.result_type(np.float32, x.dtype), copy=False)
 
 
 def _affine(x, scale, bias, over) -> Any:

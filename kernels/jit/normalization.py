@@ -10,6 +10,7 @@ import numpy as np
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import name_of, or_kernel, vectors
+from minigraph.kernels.normalization import FEW_TO_A_MEAN
 from minigraph.kernels.registry import specialize
 
 _LOOPS = Loops("normalization")
@@ -20,6 +21,7 @@ def _kind(x: Any, begin: int, *vectors_of_rows: Any) -> str | None:
     if any(each is None or each.dtype != x.dtype for each in vectors_of_rows):
         return None
     fits = prod(x.shape) >= offers.LEAST and 0 not in x.shape and 0 < begin < len(x.shape)
+    fits = fits and prod(x.shape[begin:]) > FEW_TO_A_MEAN
     return name_of(x.dtype) if fits else None
 
 
@@ -29,8 +31,8 @@ def layer_norm(xp, x, scale, bias, *, epsilon, begin_norm_axis):
     if kind is None:
         return None
     matrix, vector = f"{kind}[:, ::1]", f"{kind}[::1]"
-    loop = _LOOPS.compiled("layer_norm", f"void({matrix}, {vector}, {vector}, {kind}, {matrix}, {vector}, {vector})")
-    rows, small = prod(x.shape[:begin_norm_axis]), x.dtype.type(epsilon)
+    loop = _LOOPS.compiled("layer_norm", f"void({matrix}, {vector}, {vector}, float64, {matrix}, {vector}, {vector})")
+    rows = prod(x.shape[:begin_norm_axis])
 
     def normalize(x, scale, bias, out=None):
         shapes = x.shape, (rows,), (rows,)
@@ -40,7 +42,7 @@ def layer_norm(xp, x, scale, bias, *, epsilon, begin_norm_axis):
         ]
         x_flat, y_flat, *others = vectors(x, found[0], scale, bias, found[1], found[2])
         matrix = (rows, x.size // rows)
-        loop(x_flat.reshape(matrix), others[0], others[1], small, y_flat.reshape(matrix), others[2], others[3])
+        loop(x_flat.reshape(matrix), others[0], others[1], epsilon, y_flat.reshape(matrix), others[2], others[3])
         return tuple(found)
 
     return or_kernel(normalize, "layer_norm", {"epsilon": epsilon, "begin_norm_axis": begin_norm_axis})
@@ -54,9 +56,9 @@ def layer_norm_grad(xp, x, scale, bias, mean, variance, d_y, *, epsilon, begin_n
     matrix, vector, wide = f"{kind}[:, ::1]", f"{kind}[::1]", "float64[::1]"
     loop = _LOOPS.compiled(
         "layer_norm_grad",
-        f"void({matrix}, {vector}, {vector}, {vector}, {matrix}, {kind}, {matrix}, {matrix}, {wide}, {wide})",
+        f"void({matrix}, {vector}, {vector}, {vector}, {matrix}, float64, {matrix}, {matrix}, {wide}, {wide})",
     )
-    rows, small = prod(x.shape[:begin_norm_axis]), x.dtype.type(epsilon)
+    rows = prod(x.shape[:begin_norm_axis])
 
     def gradients(x, scale, bias, mean, variance, d_y):
         columns = x.size // rows
@@ -64,7 +66,7 @@ def layer_norm_grad(xp, x, scale, bias, mean, variance, d_y, *, epsilon, begin_n
         x_flat, d_flat, s, m, v = vectors(x, d_y, scale, mean, variance)
         matrix = (rows, columns)
         loop(
-            x_flat.reshape(matrix), s, m, v, d_flat.reshape(matrix), small, d_x.reshape(matrix),
+            x_flat.reshape(matrix), s, m, v, d_flat.reshape(matrix), epsilon, d_x.reshape(matrix),
             np.empty((2, columns), x.dtype), d_scale, d_bias,
         )  # fmt: skip
         return d_x, d_scale.astype(scale.dtype, copy=False), d_bias.astype(bias.dtype, copy=False)

@@ -1,4 +1,7 @@
-"""Rows brought to mean 0 and variance 1, and the way back; sums are taken in float64."""
+"""Rows brought to mean 0 and variance 1, and the way back; sums are taken in float64.
+
+What rounding takes from a mean is taken from the elements too: where they are alike, it matters beside differences.
+"""
 
 import numpy as np
 
@@ -15,7 +18,7 @@ def row_sum(x, i):
 def row_sum_of_squares(x, i, mean):
     total = 0.0
     for j in range(x.shape[1]):
-        away = np.float64(x[i, j] - mean)
+        away = np.float64(x[i, j]) - mean
         total += away * away
     return total
 
@@ -23,11 +26,12 @@ def row_sum_of_squares(x, i, mean):
 def layer_norm(x, scale, bias, epsilon, y, mean, variance):
     T = x.dtype.type
     for i in range(x.shape[0]):
-        middle = T(row_sum(x, i) / x.shape[1])
-        spread = T(row_sum_of_squares(x, i, middle) / x.shape[1])
-        inverse = T(1) / np.sqrt(spread + epsilon)
+        exact = row_sum(x, i) / x.shape[1]
+        spread = row_sum_of_squares(x, i, exact) / x.shape[1]
+        middle, inverse = T(exact), T(1.0 / np.sqrt(spread + epsilon))
+        rest = T(exact - np.float64(middle))
         for j in range(x.shape[1]):
-            y[i, j] = (x[i, j] - middle) * inverse * scale[j] + bias[j]
+            y[i, j] = ((x[i, j] - middle) - rest) * inverse * scale[j] + bias[j]
         mean[i] = middle
         variance[i] = spread
 
@@ -39,10 +43,11 @@ def layer_norm_grad(x, scale, mean, variance, d_y, epsilon, d_x, flowing, d_scal
         d_scale[j] = 0.0
         d_bias[j] = 0.0
     for i in range(x.shape[0]):
-        middle, inverse = mean[i], T(1) / np.sqrt(variance[i] + epsilon)
+        middle, inverse = mean[i], T(1.0 / np.sqrt(np.float64(variance[i]) + epsilon))
+        rest = T(row_sum(x, i) / columns - np.float64(middle))
         for j in range(columns):
             d = d_y[i, j]
-            normalized = (x[i, j] - middle) * inverse
+            normalized = ((x[i, j] - middle) - rest) * inverse
             d_scale[j] += np.float64(d * normalized)
             d_bias[j] += np.float64(d)
             flowing[0, j] = d * scale[j]
@@ -50,5 +55,5 @@ def layer_norm_grad(x, scale, mean, variance, d_y, epsilon, d_x, flowing, d_scal
         mean_d = T(row_sum(flowing, 0) / columns)
         mean_product = T(row_sum(flowing, 1) / columns)
         for j in range(columns):
-            normalized = (x[i, j] - middle) * inverse
+            normalized = ((x[i, j] - middle) - rest) * inverse
             d_x[i, j] = inverse * (flowing[0, j] - mean_d - normalized * mean_product)
