@@ -26,10 +26,13 @@ def test_the_readme_gives_the_two_commands_in_fenced_blocks():
     assert [line for line in lines if line in COMMANDS] == COMMANDS
 
 
-def test_continuous_integration_runs_the_two_commands_first():
+def test_continuous_integration_runs_the_two_commands_in_an_environment_of_their_own():
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    commands = [shlex.split(line)[2] for line in script.splitlines() if line.startswith("stage ")]
-    assert commands[: len(COMMANDS)] == COMMANDS
+    after_each_environment = [
+        [shlex.split(line)[2] for line in part.splitlines() if line.startswith("stage ") and not line.endswith("\\")]
+        for part in re.split(r"^enter .*$", script, flags=re.MULTILINE)
+    ]
+    assert COMMANDS in [commands[: len(COMMANDS)] for commands in after_each_environment]
 
 
 def test_the_first_program_prints_what_the_readme_shows(capsys):
