@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.interpreter import evaluate
+from minigraph.evaluation import evaluate
 from minigraph.ir import Operator
 from minigraph.place import Place
 from minigraph.scope import is_rows
