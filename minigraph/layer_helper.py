@@ -12,6 +12,7 @@ from minigraph.ir import Block, Operator, Parameter, Program, Variable
 from minigraph.param_attr import ParamAttr, WeightNormParamAttr, as_param_attr
 from minigraph.types import DType, as_dtype
 from minigraph.unique_name import generate
+from minigraph.weight_norm import normalized_parameter
 
 _ZERO, _XAVIER = Constant(0.0), Xavier()
 
@@ -89,9 +90,7 @@ class LayerHelper:
         initializer = attr.initializer or default_initializer or self._default_initializer(dtype, is_bias)
         shape = tuple(shape)
         if isinstance(attr, WeightNormParamAttr):
-            from minigraph.weight_norm import normalized_parameter
-
-            return normalized_parameter(self, attr, name, shape, dtype, initializer)
+            return normalized_parameter(self.name, attr, name, shape, dtype, initializer)
         fields = attr.parameter_fields()
         main, startup = default_main_program().global_block(), default_startup_program().global_block()
         # A name used again shares the parameter: it has its start value already.

@@ -13,11 +13,10 @@ from minigraph.unique_name import generate
 
 if TYPE_CHECKING:
     from minigraph.initializer import Initializer
-    from minigraph.layer_helper import LayerHelper
 
 
 def normalized_parameter(
-    helper: LayerHelper,
+    layer_name: str,
     attr: WeightNormParamAttr,
     name: str,
     shape: tuple[int, ...],
@@ -46,9 +45,9 @@ def normalized_parameter(
     g = _parameter(startup, main.global_block(), f"{name}_g", lengths, dtype, attr, None)
     v = _parameter(startup, main.global_block(), f"{name}_v", shape, dtype, attr, None if is_shared else initializer)
     if not is_shared:
-        norm = _Appending(startup, helper.name).norm(startup.vars[v.name], dim)
+        norm = _Appending(startup, layer_name).norm(startup.vars[v.name], dim)
         startup.append_op("assign", {"X": norm}, {"Out": g.name})
-    ops = _Appending(main.current_block(), helper.name)
+    ops = _Appending(main.current_block(), layer_name)
     factor = ops.append("elementwise_div", {"X": g, "Y": ops.norm(v, dim)})
     factors, axis = ((1,), -1) if dim is None else ((shape[dim],), dim)
     w = ops.append("elementwise_mul", {"X": v, "Y": ops.reshaped(factor, factors)}, axis=axis)
