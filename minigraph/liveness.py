@@ -8,9 +8,9 @@ from itertools import accumulate
 
 from minigraph.arenas import is_state
 from minigraph.costs import PASSES_ON, VIEWS, size_in_bytes
+from minigraph.dataflow import backward_slice
 from minigraph.ir import Program
 from minigraph.lowering import Joined, Step, Steps, Value
-from minigraph.pruning import needed
 from minigraph.types import TensorType, product
 
 Owner = Value | Joined
@@ -132,7 +132,7 @@ def peak_as_written(
     types : mapping
         By name, with the shapes of the run.
     """
-    ops = needed(program.global_block(), fetches)
+    ops = backward_slice(program.global_block(), fetches)
     lasting = {name for name, var in program.global_block().vars.items() if var.persistable}
     last_use = {name: i for i, op in enumerate(ops) for name in (*op.input_arg_names, *op.output_arg_names)}
     alive = {*feeds, *(name for name in last_use if name in lasting)}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from minigraph.dataflow import backward_slice, is_persistable
 from minigraph.errors import NotFoundError, suggest
-from minigraph.ir import Block, Operator, Program, Variable
+from minigraph.ir import Block, Operator, Program
 from minigraph.kernels import find_kernel
-from minigraph.opdef import EMPTY, definition_of
+from minigraph.opdef import definition_of
 from minigraph.sub_blocks import copy_blocks, drop_unused_blocks, reachable_blocks
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def prune(
         if len(used) < len(op.outputs):
             smaller[op] = used
 
-    kept: Sequence[Operator] = needed(block, fetch_names, lambda type: definition_of(type).has_effect, note)
+    kept: Sequence[Operator] = backward_slice(block, fetch_names, lambda type: definition_of(type).has_effect, note)
     inserted: Sequence[Insertion] = ()
     if first is not None and (edits := first.edits(kept, block, fetch_names)) is not None:
         kept, inserted = edits.kept, edits.inserted
@@ -82,44 +83,5 @@ def _outputs_in_use(op: Operator, block: Block, wanted: set[str]) -> dict[str, t
         if not wanted.isdisjoint(names)
         or slots[slot].duplicable
         or not slots[slot].dispensable
-        or any([_is_persistable(block.find_var(name)) for name in names])
+        or any([is_persistable(block.find_var(name)) for name in names])
     }
-
-
-def needed(
-    block: Block,
-    fetch_names: Sequence[str],
-    keeps: Callable[[str], bool] = lambda type: False,
-    note: Callable[[Operator, set[str]], None] | None = None,
-) -> list[Operator]:
-    """In order, the operators that fetched and persistable variables depend on, and all of types that `keeps` names.
-
-    `note` is called with each that has several output slots, the last one first, and the names that are wanted behind
-    it.
-    """
-    always = {type for type in block.ops.by_type if keeps(type)}
-    wanted = set(fetch_names)
-    kept: list[Operator] = []
-    for op in reversed(block.ops[:]):
-        outputs = op.outputs.values()
-        is_wanted = not all(map(wanted.isdisjoint, outputs)) or op.type in always
-        hidden = op.hidden_names if op.definition.has_hidden_names else None
-        if hidden is not None:
-            is_wanted = is_wanted or not wanted.isdisjoint(hidden.written)
-        if not is_wanted and not any([_is_persistable(block.find_var(name)) for name in op.output_arg_names]):
-            continue
-        kept.append(op)
-        if note is not None and len(outputs) > 1:
-            note(op, wanted)
-        wanted.difference_update(*outputs)
-        wanted.update(*op.inputs.values())
-        if hidden is not None:
-            wanted.difference_update(hidden.written)
-            wanted.update(op.input_arg_names)
-        wanted.discard(EMPTY)
-    kept.reverse()
-    return kept
-
-
-def _is_persistable(var: Variable | None) -> bool:
-    return var is not None and var.persistable

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from minigraph.dataflow import backward_slice
 from minigraph.ir import Program
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import is_random
-from minigraph.pruning import needed
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class RemoveDeadOps(Pass):
         if program.roots is None:
             return False
         block = program.global_block()
-        kept = set(needed(block, program.roots, keeps=is_random))
+        kept = set(backward_slice(block, program.roots, keeps=is_random))
         dead = [op for op in block.ops[:] if op not in kept]
         for op in dead:
             block.remove(op)
