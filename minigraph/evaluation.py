@@ -9,9 +9,9 @@ from minigraph.control_flow import Call, call_of
 from minigraph.errors import ExecutionError
 from minigraph.inference import blame
 from minigraph.ir import Operator
+from minigraph.kernel_call import attrs_for_kernel, has_rows, wanted_outputs
 from minigraph.kernels import find_kernel
 from minigraph.kernels.numbers import are_numbers, on_numbers
-from minigraph.lowering import attrs_for_kernel, has_rows, wanted_outputs
 from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.place import Place
 from minigraph.scope import is_rows, type_of

@@ -9,8 +9,9 @@ from collections import Counter
 
 from minigraph.arenas import IN_PLACE
 from minigraph.instructions import types_of_inputs
+from minigraph.kernel_call import attrs_for_kernel
 from minigraph.kernels import find_specializer
-from minigraph.lowering import Step, Steps, Value, attrs_for_kernel
+from minigraph.lowering import Step, Steps, Value
 from minigraph.place import Place
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
+from minigraph.kernel_call import attrs_for_kernel, wanted_outputs
 from minigraph.kernels import find_specializer
 from minigraph.kernels.numbers import are_numbers, on_numbers
-from minigraph.lowering import Joined, Step, Steps, Value, attrs_for_kernel, wanted_outputs
+from minigraph.lowering import Joined, Step, Steps, Value
 from minigraph.memory import Layout
 from minigraph.place import Place
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from minigraph.expressions import Argument, Call
 from minigraph.ir import Block, Operator, Program
+from minigraph.kernel_call import attrs_for_kernel, has_rows
 from minigraph.kernels import find_kernel
 from minigraph.kernels.formulas import TYPES
-from minigraph.lowering import attrs_for_kernel, has_rows
 from minigraph.opdef import EMPTY
 from minigraph.ops.fused import MOST_RESULTS
 from minigraph.passes.base import Pass

@@ -24,9 +24,9 @@ from minigraph.diagnosis import origin
 from minigraph.errors import NonfiniteError, Site
 from minigraph.executor import Executor
 from minigraph.ir import Operator, Parameter, Program, Variable
+from minigraph.kernel_call import attrs_for_kernel, wanted_outputs
 from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.kernels.sparse_gradients import added
-from minigraph.lowering import attrs_for_kernel, wanted_outputs
 from minigraph.opdef import OpDef
 from minigraph.place import Place
 from minigraph.scope import Scope
