@@ -46,7 +46,7 @@ def _moments(xp, x, axes) -> tuple[Any, Any, Any]:
     """`x` less its mean over `axes`, the mean, and the variance, with dimensions of 1 in their places."""
     if not x.size:
         none = xp.zeros([1 if axis in axes else size for axis, size in enumerate(x.shape)], x.dtype)
-        return x.copy(), none, none
+        return x.copy(), none, none.copy()
     centered, mean = _centered(xp, x, _mean(xp, x, axes), axes)
     return centered, mean, _mean(xp, xp.square(centered), axes)
 
