@@ -203,6 +203,8 @@ class Executor:
         if place is not None and not isinstance(place, Place):
             raise WrongTypeError(f"an Executor needs a Place, got {place!r:.80}", site=caller_site())
         self.place = place or CPUPlace()
+        # Touching xp now reports a missing GPU here and not in the first run.
+        self._rng = self.place.rng()
         self.passes = passes
         self.cache_size = cache_size
         if jit:
@@ -216,8 +218,6 @@ class Executor:
         self._blocks = Blocks(self.place)
         self._closed = False
         self._graphs: WeakKeyDictionary[Plan, GraphRuns] = WeakKeyDictionary()
-        # Touching xp now reports a missing GPU here and not in the first run.
-        self._rng = self.place.rng()
 
     def run(
         self,
