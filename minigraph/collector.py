@@ -22,8 +22,8 @@ def without_collector(function: Callable[P, T]) -> Callable[P, T]:
     def paused(*args: P.args, **kwargs: P.kwargs) -> T:
         if not gc.isenabled():
             return function(*args, **kwargs)
-        gc.disable()
         try:
+            gc.disable()
             return function(*args, **kwargs)
         finally:
             gc.enable()

@@ -1,0 +1,147 @@
+"""Signals that wait while something is changed that must be changed as a whole.
+
+Python calls the handler of a signal between two instructions of the main thread, wherever that is, and what the
+handler raises, such as the KeyboardInterrupt of Ctrl-C, ends whatever was going on. Between `hold` and `release`
+signals that have a handler in Python are only noted; `release` then calls their handlers. What is in between is short:
+a run computes first, and then changes the scope.
+
+Only the main thread has such signals. In other threads, and within another `hold`, nothing happens here. Exceptions
+that ``PyThreadState_SetAsyncExc`` sets do not wait. A handler in C that stands before one in Python for the same
+signal, as ``faulthandler.register`` puts it with ``chain=True``, is not known here and goes, as by ``signal.signal``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+# Those of the module `signal` make members of enumerations, which takes ten times longer.
+from _signal import getsignal, raise_signal, valid_signals  # type: ignore[import-not-found]
+from _signal import signal as set_handler
+from itertools import compress
+from types import FrameType
+from typing import Any
+
+_NUMBERS = sorted(map(int, valid_signals()))
+
+_waiting: list[int] | None = None
+"""The signals that came since `hold`, in order; None when nothing is held."""
+
+_handlers: dict[int, Any] = {}
+"""By the number of a signal, the handler that `_note` stands in for."""
+
+_main_thread = threading.main_thread().ident
+
+
+def _in_forked_process() -> None:
+    """Another thread than the main one may have forked, while that held signals."""
+    global _waiting, _main_thread
+    _waiting, _main_thread = None, threading.get_ident()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_forked_process)
+
+
+def is_held() -> bool:
+    """Whether signals wait now."""
+    return _waiting is not None
+
+
+def hold() -> None:
+    """Let signals wait until `release`, which whoever finds that they do not wait yet must call."""
+    global _waiting
+    if _waiting is not None or threading.get_ident() != _main_thread:
+        return
+    try:
+        _waiting = []
+        for number in compress(_NUMBERS, map(getsignal, _NUMBERS)):  # without those that have no handler
+            handler = getsignal(number)
+            if callable(handler) and handler is not _note:
+                _handlers[number] = handler
+                set_handler(number, _note)
+    except BaseException:
+        release()
+        raise
+
+
+def release() -> None:
+    """Let signals through again, and call the handlers of those that have waited."""
+    global _waiting
+    if _waiting is None or threading.get_ident() != _main_thread:
+        return
+    arrived, _waiting = _waiting, None
+    try:
+        for number, handler in tuple(_handlers.items()):
+            if getsignal(number) is _note:
+                set_handler(number, handler)
+    finally:
+        if arrived:
+            _call_handlers(arrived, sys._getframe(1))
+
+
+class deferred:
+    """Inside, signals wait.
+
+    Examples
+    --------
+    >>> import signal
+    >>> try:
+    ...     with deferred():
+    ...         signal.raise_signal(signal.SIGINT)
+    ...         print("done")
+    ... except KeyboardInterrupt:
+    ...     print("interrupted")
+    done
+    interrupted
+    """
+
+    def __enter__(self) -> None:
+        self._was_held = is_held()
+        hold()
+
+    def __exit__(self, *exception: object) -> None:
+        if not self._was_held:
+            release()
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    """Stand in for a handler."""
+    if _waiting is not None:
+        _waiting.append(number)
+        return
+    # An interrupt has ended `release` before it set this handler back.
+    set_handler(number, _handlers[number])
+    _handlers[number](number, frame)
+
+
+def _call_handlers(numbers: list[int], frame: FrameType) -> None:
+    """Call the handlers of some signals, each even if that of an earlier one raises."""
+    first, *others = numbers
+    try:
+        handler = getsignal(first)
+        if callable(handler):
+            handler(first, frame)
+        else:
+            raise_signal(first)  # a handler before has changed what happens
+    finally:
+        if others:
+            _call_handlers(others, frame)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether `error` is no fault of the code that it ended: it asks to leave, or comes from a signal's handler.
+
+    A handler is told by its arguments, one of which is the frame that it interrupts.
+    """
+    if not isinstance(error, Exception):
+        return True
+    frame, traceback = None, error.__traceback__
+    while traceback is not None:
+        arguments = [*traceback.tb_frame.f_locals.values()]
+        arguments += [each for values in arguments if type(values) is tuple for each in values]
+        if frame is not None and any(each is frame for each in arguments):
+            return True
+        frame, traceback = traceback.tb_frame, traceback.tb_next
+    return False
