@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import MissingExtraError
+from minigraph.interrupts import deferred
 
 SWITCH, CACHE = "MINIGRAPH_JIT", "MINIGRAPH_JIT_CACHE"
 
@@ -140,7 +141,8 @@ def compiled(source: str, name: str, signature: str) -> Callable[..., Any]:
     function = _compiled.get(key)
     if function is None:
         start = time.perf_counter_ns()
-        with _lock:
+        # numba's own state, its locks and its files are not made to be left at any moment.
+        with deferred(), _lock:
             function = _compiled.get(key)
             if function is None:
                 function = _compiled[key] = _compile(*key)

@@ -1,9 +1,12 @@
 """Spreading loops over the cores: a few threads of our own, which wait between two calls.
 
-A compiled loop gives up the interpreter's lock, so its pieces run at a time. Of several callers one gets the threads;
-the others do all their pieces themselves, and so does a process that was forked until it has threads of its own. The
-number of threads is that of ``NUMBA_NUM_THREADS`` or ``OMP_NUM_THREADS``, else of the cores that the process may use,
-and never more than BLAS has at the moment, which is what `threadpoolctl` changes.
+A compiled loop gives up the interpreter's lock, so its pieces run at a time. All callers share the threads, and each
+makes those of its calls itself that no thread has begun. A forked process has threads of its own. The number of
+threads is that of ``NUMBA_NUM_THREADS`` or ``OMP_NUM_THREADS``, else of the cores that the process may use, and never
+more than BLAS has at the moment, which is what `threadpoolctl` changes.
+
+A caller that an interrupt ends returns when no thread works for it any more; each call has its own locks, so that
+nothing of it is left for the calls of others.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
+from queue import SimpleQueue
 from typing import Any
 
 from minigraph import blas
+from minigraph.interrupts import deferred
 
 LEAST = 65_536
 """So many elements are worth a thread."""
@@ -71,56 +76,77 @@ def shares(sizes: Sequence[int]) -> list[list[tuple[int, int, int]]]:
     return found
 
 
-class _Threads:
-    """Threads that run what they are handed, one call at a time each."""
+class _Task:
+    """A call that is made once, by whoever takes it first."""
 
-    def __init__(self) -> None:
-        self.free = threading.Lock()
-        self._workers: list[_Worker] = []
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.error: BaseException | None = None
+        self._call: Callable[[], Any] | None = call
+        self._taker: dict[None, str] = {}
+        self._running = threading.Lock()
+        self._running.acquire()
 
-    def run(self, calls: Sequence[Callable[[], Any]]) -> None:
-        while len(self._workers) < len(calls) - 1:
-            self._workers.append(_Worker())
-        workers = self._workers[: len(calls) - 1]
-        for worker, call in zip(workers, calls[1:], strict=True):
-            worker.begin(call)
-        try:
-            calls[0]()
-        finally:
-            errors = [worker.wait() for worker in workers]
-        for error in errors:
-            if error is not None:
-                raise error
-
-
-class _Worker:
-    def __init__(self) -> None:
-        self._call: Callable[[], Any] | None = None
-        self._error: BaseException | None = None
-        # Locks as signals: taken here, and given back by the other side when there is something to see.
-        self._begin, self._done = threading.Lock(), threading.Lock()
-        self._begin.acquire()
-        self._done.acquire()
-        threading.Thread(target=self._work, name="minigraph loops", daemon=True).start()
-
-    def _work(self) -> None:
-        while True:
-            self._begin.acquire()
+    def run(self, who: str) -> None:
+        """Make the call, unless somebody else has taken it; errors are the caller's to see."""
+        if self._is_taken_by(who):
             try:
                 assert self._call is not None
                 self._call()
-            except BaseException as error:  # the caller's to see
-                self._error = error
-            self._call = None
-            self._done.release()
+            except BaseException as error:
+                self.error = error
+            self._call = None  # the arrays in it may be free
+            self._running.release()
 
-    def begin(self, call: Callable[[], Any]) -> None:
-        self._call, self._error = call, None
-        self._begin.release()
+    def wait(self) -> None:
+        """Return when the call has been made."""
+        with self._running:
+            pass
 
-    def wait(self) -> BaseException | None:
-        self._done.acquire()
-        return self._error
+    def drop(self) -> None:
+        """Return when no thread makes the call any more, nor ever will."""
+        if self._is_taken_by(_THREAD, otherwise=_CALLER):
+            self.wait()
+
+    def _is_taken_by(self, who: str, otherwise: str | None = None) -> bool:
+        """Whether `who` has the call; one that nobody has goes to `otherwise`, by default to `who`."""
+        # One step for the interpreter, so that two threads never both take it.
+        return self._taker.setdefault(None, otherwise or who) == who
+
+
+_CALLER, _THREAD = "caller", "thread"
+
+
+class _Threads:
+    """Threads that make calls as they come."""
+
+    def __init__(self) -> None:
+        self._tasks: SimpleQueue[_Task] = SimpleQueue()
+        self._count = 0
+
+    def run(self, calls: Sequence[Callable[[], Any]]) -> None:
+        while self._count < len(calls) - 1:
+            threading.Thread(target=self._work, name="minigraph loops", daemon=True).start()
+            self._count += 1
+        tasks = [_Task(call) for call in calls]
+        try:
+            for task in tasks[1:]:
+                self._tasks.put(task)
+            for task in tasks:
+                task.run(_CALLER)
+            for task in tasks:
+                task.wait()
+        except BaseException:  # an interrupt, after which the caller may use the memory otherwise
+            with deferred():
+                for task in tasks:
+                    task.drop()
+            raise
+        for task in tasks:
+            if task.error is not None:
+                raise task.error
+
+    def _work(self) -> None:
+        while True:
+            self._tasks.get().run(_THREAD)
 
 
 _threads = _Threads()
@@ -138,12 +164,8 @@ if hasattr(os, "register_at_fork"):
 
 def run_together(calls: Sequence[Callable[[], Any]]) -> None:
     """Make all calls, at a time where there are threads for them; return when all are done."""
-    threads = _threads
-    if len(calls) > 1 and threads.free.acquire(blocking=False):
-        try:
-            threads.run(calls)
-        finally:
-            threads.free.release()
+    if len(calls) > 1:
+        _threads.run(calls)
     else:
         for call in calls:
             call()
