@@ -14,9 +14,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from minigraph.errors import DataError, WrongTypeError
+from minigraph.interrupts import deferred
 
 __all__ = [
     "ComposeNotAligned",
@@ -254,37 +255,28 @@ def xmap_readers(
     if process_num < 1:
         raise ValueError(f"xmap_readers: process_num must be at least 1, got {process_num!r}")
 
-    def mapped_reader() -> Iterator[S]:
-        samples = _run(reader)
-        reading = threading.Lock()
-        turns = itertools.count()
-        results: _Channel[S | _Failure] = _Channel(buffer_size, producers=process_num)
-
-        def work() -> None:
-            try:
-                serving = True
-                while serving:
-                    with reading:
-                        turn = next(turns)
-                        sample = _attempt(next, samples, _END)
-                    if sample is _END:
-                        break
-                    result = sample if isinstance(sample, _Failure) else _attempt(mapper, sample)
-                    serving = results.put(result, turn if order else None) and not isinstance(result, _Failure)
-            finally:
-                results.leave()
-
+    def work(samples: Iterator[T], reading: threading.Lock, turns: Iterator[int], results: _Channel[S]) -> None:
         try:
-            for _ in range(process_num):
-                threading.Thread(target=work, name="minigraph-reader", daemon=True).start()
-            for result in results:
-                if isinstance(result, _Failure):
-                    raise result.error
-                yield result
-        finally:  # reached too when the consumer stops early and drops the run
-            results.close()
+            serving = True
+            while serving:
+                with reading:
+                    turn = next(turns)
+                    sample = _attempt(next, samples, _END)
+                if sample is _END:
+                    break
+                result = sample if isinstance(sample, _Failure) else _attempt(mapper, sample)
+                serving = results.put(result, turn if order else None) and not isinstance(result, _Failure)
+        finally:
+            results.leave()
 
-    return mapped_reader
+    def begin() -> _Channel[S]:
+        results: _Channel[S] = _Channel(buffer_size, producers=process_num)
+        of_all = _run(reader), threading.Lock(), itertools.count(), results
+        for _ in range(process_num):
+            threading.Thread(target=work, args=of_all, name="minigraph-reader", daemon=True).start()
+        return results
+
+    return lambda: ReadAhead(begin)
 
 
 def multiprocess_reader(readers: Sequence[Reader[Any]], use_pipe: bool = True, queue_size: int = 1000) -> Reader[Any]:
@@ -348,19 +340,80 @@ def _attempt(function: Callable[..., T], *arguments: Any) -> T | _Failure:
         return _Failure(error)
 
 
+class ReadAhead(Iterator[T]):
+    """A run of a reader that threads read ahead for; they begin when the first sample is asked for.
+
+    An interrupt that comes while a sample is waited for loses none.
+
+    Parameters
+    ----------
+    begin : callable
+        Starts the threads.
+    """
+
+    def __init__(self, begin: Callable[[], _Channel[T]]) -> None:
+        self._begin = begin
+        self._results: _Channel[T] | None = None
+        self._own = threading.local()
+        """The sample that a thread has peeked at."""
+
+    def __next__(self) -> T:
+        sample = self.peek()
+        self.go_on()
+        return sample
+
+    def peek(self) -> T:
+        """The next sample, which the next call in the same thread returns, too, unless `go_on` is called.
+
+        Raises
+        ------
+        StopIteration
+            If there is none.
+        """
+        if self._results is None:
+            with deferred():
+                self._results = self._begin()
+        if not hasattr(self._own, "sample"):
+            self._results.take(self._own)
+        sample = self._own.sample
+        if isinstance(sample, _Failure) or sample is _END:
+            self.close()
+            if sample is _END:
+                raise StopIteration
+            if isinstance(sample.error, StopIteration):  # which would say that all is well
+                raise RuntimeError("a reader or mapper raised StopIteration") from sample.error
+            raise sample.error
+        return cast("T", sample)
+
+    def go_on(self) -> None:
+        """Leave the sample behind that `peek` has returned."""
+        self._own.__dict__.clear()
+
+    def close(self) -> None:
+        """End the threads; there are no more samples then."""
+        self.go_on()
+        if self._results is None:
+            self._results = _Channel(1, producers=0)
+        self._results.close()
+
+    __del__ = close
+
+
 class _Channel(Generic[T]):
-    """A bounded queue from several producers to one consumer, each of which may leave at any time."""
+    """A bounded queue from several producers to consumers, each of which may leave at any time."""
 
     def __init__(self, size: int, producers: int) -> None:
-        self._items: deque[T] = deque()
+        self._items: deque[T | _Failure] = deque()
         self._size = size if size > 0 else math.inf
         self._producers = producers
         self._turn = 0
         self._closed = False
         # Re-entrant, because the garbage collector can close an abandoned run in the middle of any call here.
         self._changed = threading.Condition(threading.RLock())
+        self._bell = threading.Lock()
+        """Locked while consumers wait; who makes a change unlocks it."""
 
-    def put(self, item: T, turn: int | None) -> bool:
+    def put(self, item: T | _Failure, turn: int | None) -> bool:
         """Wait for room, and for `turn` if given, then append `item`; False if the consumer has left."""
 
         def may_go_on() -> bool:
@@ -373,28 +426,37 @@ class _Channel(Generic[T]):
             self._items.append(item)
             self._turn += 1
             self._changed.notify_all()
+            self._ring()
             return True
 
-    def __iter__(self) -> Iterator[T]:
-        """Take items as they come, until all producers have left and nothing is waiting."""
+    def take(self, into: Any) -> None:
+        """Wait for an item and set ``into.sample`` to it; to `_END` when all have left and nothing is waiting."""
         while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._items or not self._producers)
-                if not self._items:
+            with deferred(), self._changed:
+                if self._items or self._closed or not self._producers:
+                    into.sample = self._items.popleft() if self._items else _END
+                    self._changed.notify_all()
+                    self._ring()  # another consumer may wait, too
                     return
-                item = self._items.popleft()
-                self._changed.notify_all()
-            yield item
+                self._bell.acquire(blocking=False)
+            # An interrupt may end this wait, but not that of a condition, which has to take its lock again.
+            self._bell.acquire()
 
     def leave(self) -> None:
         """Tell the consumer that one producer has nothing more."""
         with self._changed:
             self._producers -= 1
             self._changed.notify_all()
+            self._ring()
 
     def close(self) -> None:
         """Tell the producers that nobody takes items any more, and wake those that wait."""
-        with self._changed:
+        with deferred(), self._changed:
             self._closed = True
             self._items.clear()
             self._changed.notify_all()
+            self._ring()
+
+    def _ring(self) -> None:
+        if self._bell.locked():
+            self._bell.release()
