@@ -106,8 +106,9 @@ def _gather(holders: list[ScopeVariable], place: Place) -> None:
     vector = place.bytes(size * dtype.itemsize).view(dtype)
     start = 0
     for holder, array in zip(holders, arrays, strict=True):
-        holder.value = vector[start : start + array.size].reshape(array.shape)
-        holder.value[...] = array
+        moved_to = vector[start : start + array.size].reshape(array.shape)
+        moved_to[...] = array
+        holder.value = moved_to
         start += array.size
 
 

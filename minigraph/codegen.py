@@ -19,6 +19,7 @@ from typing import Any
 from minigraph.collector import without_collector
 from minigraph.inference import blame
 from minigraph.instructions import DROPPED, NOTHING, RNG, XP, Function, Instruction, Instructions, Operand, assemble
+from minigraph.interrupts import hold, is_interrupt
 from minigraph.lowering import Step, Steps
 from minigraph.memory import Blocks, Buffers, Layout, place_values
 from minigraph.place import Place
@@ -159,12 +160,12 @@ class _Written:
 class _Writer:
     def __init__(self, instructions: Instructions, place: Place, ticks: list[int] | None) -> None:
         self.instructions = instructions
-        self.namespace: dict[str, Any] = {"xp": place.xp}
+        self.namespace: dict[str, Any] = {"xp": place.xp, "hold": hold}
         self.step_of_line: dict[int, Step] = {}
         self.timed = ticks is not None
         if ticks is not None:
             self.namespace.update(ticks=ticks, now=place.now)
-        self._taken = dict.fromkeys(("feeds", "state", "rng", "buffers", "xp", "ticks", "now", "_"), 1)
+        self._taken = dict.fromkeys(("feeds", "state", "rng", "buffers", "xp", "ticks", "now", "hold", "_"), 1)
         self._buffers = [self._unused(f"buffer_{i}") for i in range(instructions.buffers)]
         # An underscore in front keeps clear of kernels, keywords and builtins.
         locals_ = [self._unused("_" + re.sub(r"\W", "_", value.name)) for value in instructions.values]
@@ -183,6 +184,8 @@ class _Writer:
         if self.timed:
             lines.append("    ticks[:] = [now()]")
         for row in rows.rows:
+            if row is rows.first_in_place:
+                lines.append("    hold()")
             self._write(row, lines)
         returned = ["".join(f"{self._names[i]}, " for i in which) for which in (rows.fetches, rows.new_state)]
         lines.append(f"    return ({returned[0]}), ({returned[1]})")
@@ -262,6 +265,8 @@ def bind_body(step: Step, compiled: Compiled, buffers: Buffers, blocks: Blocks) 
                 try:
                     taken, _ = compiled.run(given, (), rng, arrays)
                 except Exception as error:
+                    if is_interrupt(error):
+                        raise
                     raise _blame(compiled, error) from error
                 return [value.copy() if copy else value for value, copy in zip(taken, shared, strict=True)]
 

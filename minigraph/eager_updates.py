@@ -15,6 +15,7 @@ from minigraph import unique_name
 from minigraph.defaults import program_guard
 from minigraph.errors import NonfiniteError, NotFoundError, ProgramError, caller_site, suggest
 from minigraph.executor import Executor
+from minigraph.interrupts import deferred
 from minigraph.ir import Block, Parameter, Program, Variable
 from minigraph.scope import Scope
 from minigraph.types import TensorType, as_dtype
@@ -58,14 +59,17 @@ class EagerUpdates:
             holder = self.scope.var(param.name)
             # A copy, because what was computed from the old value may still be differentiated.
             holder.value, holder.place = param._held().copy(), executor.place
+
+        def update() -> None:
+            for param, _ in pairs:
+                param.value = self.scope.var(param.name).value
+
         try:
-            executor.compute(program, {_grad_name(p): grad._held() for p, grad in pairs}, (), self.scope)
+            executor.compute(program, {_grad_name(p): grad._held() for p, grad in pairs}, (), self.scope, then=update)
         except NonfiniteError as error:
             from minigraph.dygraph.tape import with_origin
 
             raise with_origin(error, *next(pair for pair in pairs if pair[0].name == error.param)) from error
-        for param, _ in pairs:
-            param.value = self.scope.var(param.name).value
 
     # State
 
@@ -89,8 +93,9 @@ class EagerUpdates:
             found, expected = TensorType(as_dtype(array.dtype), array.shape), self._state[name]
             if found != expected:
                 raise ProgramError(f"{name} is {expected}, the state has {found}", site=caller_site())
-        for name, array in arrays.items():
-            self._set(name, executor.place.xp.array(array))
+        with deferred():
+            for name, array in arrays.items():
+                self._set(name, executor.place.xp.array(array))
 
     def learning_rate(self, default: Any) -> Any:
         """The learning rate as a number, `default` as long as nothing was updated."""
@@ -141,11 +146,12 @@ class EagerUpdates:
         self._rate_name = self.optimizer._rates[main.serial].name
         fresh = Scope()
         executor.run(startup, scope=fresh)
-        for name in fresh.local_var_names():
-            if name not in self._state:
-                value = fresh.var(name).value
-                self._state[name] = TensorType(as_dtype(value.dtype), tuple(value.shape))
-                self._set(name, value)
+        with deferred():
+            for name in fresh.local_var_names():
+                if name not in self._state:
+                    value = fresh.var(name).value
+                    self._state[name] = TensorType(as_dtype(value.dtype), tuple(value.shape))
+                    self._set(name, value)
         return main
 
 

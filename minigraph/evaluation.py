@@ -8,6 +8,7 @@ from typing import Any
 from minigraph.control_flow import Call, call_of
 from minigraph.errors import ExecutionError
 from minigraph.inference import blame
+from minigraph.interrupts import is_interrupt
 from minigraph.ir import Operator
 from minigraph.kernel_call import attrs_for_kernel, has_rows, wanted_outputs
 from minigraph.kernels import find_kernel
@@ -87,6 +88,8 @@ def _evaluate_call(call: Call, read: Callable[[str], Any], place: Place, rng: An
             try:
                 values.update(evaluate(op, values.__getitem__, place, rng))
             except Exception as error:
+                if is_interrupt(error):
+                    raise
                 raise blame(error, op) from error
         return [values[name] for name in call.taken]
 

@@ -34,6 +34,7 @@ from minigraph.fetching import fetch_names, own, results_of
 from minigraph.guests import find_guests
 from minigraph.handing import hand_out, write_over_inputs
 from minigraph.inference import blame, explain
+from minigraph.interrupts import deferred, hold, is_held, is_interrupt, release
 from minigraph.ir import Program
 from minigraph.kernels.jit import is_available as is_jit_available
 from minigraph.kernels.jit import require as require_jit
@@ -42,7 +43,6 @@ from minigraph.lowering import Steps, concretize, to_steps
 from minigraph.memory import Blocks, Buffers, place_values
 from minigraph.passes import LOWERING
 from minigraph.passes.base import Pipeline
-from minigraph.passes.gradient_clip import NONFINITE_GUARD
 from minigraph.place import CPUPlace, Place
 from minigraph.pruning import prune
 from minigraph.recall import Key, Recall, names_in
@@ -70,8 +70,8 @@ class Plan:
     state_must_copy: tuple[bool, ...]
     written_over: tuple[str, ...]
     """Names of the state that a run updates in place."""
-    may_raise_nonfinite: bool
-    """Whether a run may end because a gradient is not finite, and then has to be repeated to find out why."""
+    draws: bool
+    """Whether a run draws random numbers from the executor's generator."""
 
 
 @without_collector
@@ -112,7 +112,6 @@ def lower(
     watch("concretize", private)
     passes.apply(private)
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
-    may_raise = any(op.type == NONFINITE_GUARD and op.attr("policy") == "raise" for op in private.global_block().ops)
     write_over_inputs(steps, place)
     form_arenas(steps)
     guests = find_guests(steps, partial(_limit, program, private, feed_types, fetch_names))
@@ -123,7 +122,7 @@ def lower(
     replaced = set(compiled.replaces)
     written_over = tuple(name for name in steps.new_state if name not in replaced)
     binding = Binding(steps, compiled.state, place)
-    return Plan(private, steps, Buffers(layout), compiled, binding, *_copies(steps), written_over, may_raise)
+    return Plan(private, steps, Buffers(layout), compiled, binding, *_copies(steps), written_over, _draws(steps))
 
 
 def _limit(program: Program, private: Program, feeds: Iterable[str], fetch_names: Sequence[str]) -> int:
@@ -132,6 +131,10 @@ def _limit(program: Program, private: Program, feeds: Iterable[str], fetch_names
     types = {name: tensor_type for name, var in as_written.items() if (tensor_type := var.tensor_type) is not None}
     types |= {name: tensor_type for name, var in as_run.items() if (tensor_type := var.tensor_type) is not None}
     return peak_as_written(program, types, feeds, fetch_names)
+
+
+def _draws(steps: Steps) -> bool:
+    return any(step.kernel.takes_rng if step.body is None else _draws(step.body) for step in steps.steps)
 
 
 def _copies(steps: Steps) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
@@ -268,9 +271,15 @@ class Executor:
             A persistable variable has no value (was the startup program run?), or a kernel failed.
         EOFException
             A `minigraph.io.DataLoader` that feeds the program has no batch left.
+
+        Notes
+        -----
+        A run that an error or an interrupt ends, such as Ctrl-C or what the handler of another signal raises, has
+        changed nothing: neither the scope nor the generator of random numbers, and a loader still has its batch, unless
+        it was an error of the run itself. While what was computed is stored, signals wait; an interrupt that comes then
+        is raised when all is stored.
         """
-        if self._closed:
-            raise ProgramError("this Executor was closed", site=caller_site(), hint="Make a new one.")
+        self._check_open()
         if isinstance(program, CompiledProgram):
             other = self._with(program.passes, self.jit and program.jit, self.cuda_graph and program.cuda_graph)
             scope = program.scope_for(self.place, scope or global_scope())
@@ -278,21 +287,45 @@ class Executor:
             return [[value] for value in values] if program.is_data_parallel and not return_merged else values
         program = _check_program(program)
         scope = scope or global_scope()
+        if not program.loaders:
+            return self._run_fed(program, feed, fetch_list, scope, return_numpy)
         for loader in program.loaders:
             feed = loader.fill(feed)
+
+        def go_on() -> None:
+            for loader in program.loaders:
+                loader.go_on()
+
+        try:
+            return self._run_fed(program, feed, fetch_list, scope, return_numpy, then=go_on)
+        except Exception as error:
+            if not is_interrupt(error):
+                go_on()
+            raise
+
+    def _run_fed(
+        self,
+        program: Program,
+        feed: Any,
+        fetch_list: Any,
+        scope: Scope,
+        return_numpy: bool,
+        then: Callable[[], None] | None = None,
+    ) -> list[Any]:
         familiar = self._familiar(program, feed, fetch_list)
         if familiar is not None:
             plan, feeds, names = familiar
-            return results_of(self._run_plan(plan, program, feeds, scope), self.place, return_numpy, names)
+            values = self._run_plan(plan, program, feeds, scope, then=then)
+            return results_of(values, self.place, return_numpy, names)
         names = fetch_names(program, fetch_list)
         if self.cuda_graph and (sent := self._send_feed(program, feed, names)) is not None:
             feeds, used = sent
             try:
-                values = self._run_plan(self._plan(program, feeds, names), program, feeds, scope, fed=feed)
+                values = self._run_plan(self._plan(program, feeds, names), program, feeds, scope, fed=feed, then=then)
             finally:
                 self._staging.done(used)
         else:
-            values = self._run(program, self._prepare_feed(program, feed, names), names, scope)
+            values = self._run(program, self._prepare_feed(program, feed, names), names, scope, then)
         return results_of(values, self.place, return_numpy, names)
 
     def _with(self, passes: Pipeline, jit: bool, cuda_graph: bool) -> Executor:
@@ -307,9 +340,24 @@ class Executor:
         other._rng = self._rng
         return other
 
-    def compute(self, program: Program, feed: dict[str, Any], fetch: Sequence[str], scope: Scope) -> list[Any]:
-        """Like `run` for arrays of the place by name, which are not checked; returns arrays of the place."""
-        return self._run(program, feed, tuple(fetch), scope)
+    def compute(
+        self,
+        program: Program,
+        feed: dict[str, Any],
+        fetch: Sequence[str],
+        scope: Scope,
+        then: Callable[[], None] | None = None,
+    ) -> list[Any]:
+        """Like `run` for arrays of the place by name, which are not checked; returns arrays of the place.
+
+        `then` is called when the scope changes; no interrupt comes between the two.
+        """
+        self._check_open()
+        return self._run(program, feed, tuple(fetch), scope, then)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ProgramError("this Executor was closed", site=caller_site(), hint="Make a new one.")
 
     def explain(self, program: Program | None = None, feed: Any = None, fetch_list: Any = None) -> RunExplanation:
         """Tell what `run` would make of the arguments, without running: every stage, steps, memory, source and costs.
@@ -375,44 +423,83 @@ class Executor:
             self._plans.move_to_end(call.key)
         return call.plan, feeds, names
 
-    def _run(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope) -> list[Any]:
-        return self._run_plan(self._plan(program, feeds, names), program, feeds, scope)
+    def _run(
+        self,
+        program: Program,
+        feeds: dict[str, Any],
+        names: tuple[str, ...],
+        scope: Scope,
+        then: Callable[[], None] | None = None,
+    ) -> list[Any]:
+        return self._run_plan(self._plan(program, feeds, names), program, feeds, scope, then=then)
 
     def _run_plan(
-        self, plan: Plan, program: Program, feeds: dict[str, Any], scope: Scope, fed: Mapping[str, Any] | None = None
+        self,
+        plan: Plan,
+        program: Program,
+        feeds: dict[str, Any],
+        scope: Scope,
+        fed: Mapping[str, Any] | None = None,
+        then: Callable[[], None] | None = None,
     ) -> list[Any]:
-        """A run; `fed` are the arrays that `feeds` were sent from, where the caller has them on the processor."""
+        """A run, which an error or an interrupt ends before it has changed anything, or after it has changed all.
+
+        `fed` are the arrays that `feeds` were sent from, where the caller has them on the processor. `then` is called
+        when the scope changes, and changes what else has to.
+        """
         state = plan.binding.arrays(scope)
         if self.cuda_graph:
-            values = self._run_graph(plan, fed or feeds, feeds, state, scope)
-            if values is not None:
-                return values
-        rng = self._rng
-        if plan.may_raise_nonfinite and self.place.kind == "cpu":
-            rng = deepcopy(rng)  # to draw the same numbers again; that a generator of a GPU does not offer
+            with deferred():  # a launch is short, and nothing undoes it
+                values = self._run_graph(plan, fed or feeds, feeds, state, scope)
+                if values is not None:
+                    if then is not None:
+                        then()
+                    return values
+        drawn = self._draws_so_far() if plan.draws else None
+        was_held = is_held()
         try:
-            # NaN and infinity are values like any other; they stay visible in the results.
-            with np.errstate(all="ignore"):
-                fetched, new_state = self._call(plan, feeds, state)
-        except NonfiniteError as error:
-            raise self._find_origin(plan, error, feeds, scope, rng) from error
-        except Exception as error:
-            raise self._blame(plan, error) from error
+            fetched, new_state = self._call(plan, feeds, state, scope, drawn)
+            results = own(fetched, plan.must_copy, [*feeds.values(), *state], new_state)
+            copied = zip(plan.compiled.replaces, new_state, plan.state_must_copy, strict=True)
+            given = {name: value.copy() if copy else value for name, value, copy in copied}
+            if isinstance(plan.compiled, Checked):
+                plan.compiled.hand_out(results, given)
+            # Only now that all has succeeded does anything change but state that is written over.
+            if given or then is not None or plan.compiled.ticks is not None:
+                hold()
+            self._commit(plan, program, scope, given)
+            if then is not None:
+                then()
+        except BaseException:
+            self._draw_again(drawn)
+            raise
+        finally:
+            if not was_held:
+                release()
+        return results
+
+    def _commit(self, plan: Plan, program: Program, scope: Scope, given: dict[str, Any]) -> None:
+        """Note what a run has done."""
         if plan.compiled.ticks is not None:
             profiler.note(program, plan.steps.steps, plan.compiled.ticks, self.place)
-        # Only now that all has succeeded does the scope change.
-        before, given = scope.changes.count, {}
-        for name, value, copy in zip(plan.compiled.replaces, new_state, plan.state_must_copy, strict=True):
-            holder = scope.var(name)
-            given[name] = holder.value = value.copy() if copy else value
-            holder.place = self.place
         if given:
+            before = scope.changes.count
+            self._store(scope, given)
             plan.binding.follow(scope, before, given)
         scope.note_written(plan.written_over)
-        results = own(fetched, plan.must_copy, [*feeds.values(), *state], new_state)
-        if isinstance(plan.compiled, Checked):
-            plan.compiled.hand_out(results, given)
-        return results
+
+    def _store(self, scope: Scope, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            holder = scope.var(name)
+            holder.value, holder.place = value, self.place
+
+    def _draws_so_far(self) -> Any:
+        """What `_draw_again` needs to draw the numbers again that are drawn from now on; None on a GPU."""
+        return self._rng.bit_generator.state if self.place.kind == "cpu" else None
+
+    def _draw_again(self, drawn: Any) -> None:
+        if drawn is not None:
+            self._rng.bit_generator.state = drawn
 
     def _run_graph(
         self, plan: Plan, fed: Mapping[str, Any], feeds: dict[str, Any], state: list[Any], scope: Scope
@@ -430,16 +517,28 @@ class Executor:
             scope.note_written((*plan.written_over, *plan.compiled.replaces))
         return found
 
-    def _call(self, plan: Plan, feeds: dict[str, Any], state: list[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """A run of the steps with memory to work in, which no other run has at the same time."""
-        layout = plan.buffers.layout
-        if not layout.places:
-            return plan.compiled.run(feeds.values(), state, self._rng, ())
-        block = self._blocks.borrow(layout.size)
+    def _call(
+        self, plan: Plan, feeds: dict[str, Any], state: list[Any], scope: Scope, drawn: Any
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """What is fetched and the new state; errors name the operator. `drawn` tells what was drawn before."""
         try:
-            return plan.compiled.run(feeds.values(), state, self._rng, plan.buffers.in_block(block))
-        finally:
-            self._blocks.give_back(block)
+            # NaN and infinity are values like any other; they stay visible in the results.
+            with np.errstate(all="ignore"):
+                layout = plan.buffers.layout
+                if not layout.places:
+                    return plan.compiled.run(feeds.values(), state, self._rng, ())
+                block = self._blocks.borrow(layout.size)  # which no other run has at the same time
+                try:
+                    return plan.compiled.run(feeds.values(), state, self._rng, plan.buffers.in_block(block))
+                finally:
+                    self._blocks.give_back(block)
+        except NonfiniteError as error:
+            self._draw_again(drawn)
+            raise self._find_origin(plan, error, feeds, scope) from error
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            raise self._blame(plan, error) from error
 
     def _call_key(self, program: Program, names: tuple[str, ...] | None) -> Any:
         return program.serial, program.version, names, profiler.is_active(self.place)
@@ -468,9 +567,7 @@ class Executor:
         step = plan.compiled.failing_step(error.__traceback__)
         return blame(error, step.op if step is not None else None)
 
-    def _find_origin(
-        self, plan: Plan, error: NonfiniteError, feeds: dict[str, Any], scope: Scope, rng: Any
-    ) -> MinigraphError:
+    def _find_origin(self, plan: Plan, error: NonfiniteError, feeds: dict[str, Any], scope: Scope) -> MinigraphError:
         from minigraph.diagnosis import origin
 
         step = plan.compiled.failing_step(error.__traceback__)
@@ -482,6 +579,8 @@ class Executor:
         first_names = plan.program.global_block().first_names
         values |= {first: feeds[name] for name, first in first_names.items() if name in feeds}
         wanted = step.op.input("X")[step.op.attr("params").index(error.param)]
+        # The run drew from this state of the generator, which the diagnosis must not change.
+        rng = deepcopy(self._rng) if self.place.kind == "cpu" else self._rng
         details = [origin(ops[: ops.index(step.op)], [wanted], values, self.place, rng)]
         return explain(NonfiniteError(error.message, error.param, details=details), step.op, step.op.block)
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
+from minigraph.interrupts import hold
 from minigraph.kernel_call import attrs_for_kernel, wanted_outputs
 from minigraph.kernels import find_specializer
 from minigraph.kernels.numbers import are_numbers, on_numbers
@@ -78,6 +80,11 @@ class Instructions:
     fetches: list[int] = field(default_factory=list)
     new_state: list[int] = field(default_factory=list)
 
+    @cached_property
+    def first_in_place(self) -> Instruction | None:
+        """The first that writes over state, which all behind it do, too: from there on signals are to wait."""
+        return next((row for row in self.rows if row.step.in_place), None)
+
     @property
     def state_values(self) -> list[Value | Joined]:
         """What is in the registers of the state."""
@@ -92,7 +99,7 @@ class Instructions:
         buffers: Iterable[Any],
         ticks: list[int] | None = None,
     ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """What is fetched and the new state.
+        """What is fetched and the new state; if state was written over, signals wait until the caller's `release`.
 
         In `ticks`, if given, nanoseconds are noted: when the run began, and when each row ended.
         """
@@ -103,6 +110,8 @@ class Instructions:
         if ticks is not None:
             ticks[:] = [place.now()]
         for row in self.rows:
+            if row is self.first_in_place:
+                hold()
             for buffer, source in row.copies:
                 registers[buffer][...] = registers[source]
             if row.function is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from minigraph.errors import ExecutionError
 from minigraph.evaluation import evaluate
 from minigraph.executor import Executor
 from minigraph.inference import blame
+from minigraph.interrupts import deferred, is_interrupt
 from minigraph.ir import Program
 from minigraph.passes import LEGALIZE
 from minigraph.pruning import prune
@@ -25,7 +27,30 @@ class Interpreter(Executor):
     single operators would overflow or underflow.
     """
 
-    def _run(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope) -> list[Any]:
+    def _run(
+        self,
+        program: Program,
+        feeds: dict[str, Any],
+        names: tuple[str, ...],
+        scope: Scope,
+        then: Callable[[], None] | None = None,
+    ) -> list[Any]:
+        drawn = self._draws_so_far()
+        try:
+            results, kept = self._evaluate(program, feeds, names, scope)
+        except BaseException:
+            self._draw_again(drawn)
+            raise
+        with deferred():
+            self._store(scope, kept)
+            if then is not None:
+                then()
+        return results
+
+    def _evaluate(
+        self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """What is fetched, and the new values of persistable variables."""
         private = prune(program, list(feeds), names)
         LEGALIZE.apply(private)
         block = private.global_block()
@@ -45,11 +70,10 @@ class Interpreter(Executor):
                 with np.errstate(all="ignore"):
                     values.update(evaluate(op, read, self.place, self._rng))
             except Exception as error:
+                if is_interrupt(error):
+                    raise
                 raise blame(error, op) from error
             written.update(op.output_arg_names)
         results = [None if (value := read(name)) is None else value.copy() for name in names]
-        for name in block.vars:
-            if name in written and block.vars[name].persistable:
-                holder = scope.var(name)
-                holder.value, holder.place = values[name].copy(), self.place
-        return results
+        kept = [name for name, var in block.vars.items() if name in written and var.persistable]
+        return results, {name: values[name].copy() for name in kept}

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.interrupts import deferred
 from minigraph.kernels.sparse_rows import SparseRows, dense
 from minigraph.place import CPUPlace, Place
 from minigraph.sequence_lengths import Levels, as_levels, check_levels, is_valid, lengths_of, offsets_of
@@ -40,9 +41,10 @@ class LoDTensor:
         # A fresh array of our own: updates are made in place and must not reach the caller's.
         value = target.xp.array(array)
         lod = self._holder.lod
-        self._holder.value = value
-        self._holder.place = target
-        self._holder.lod = lod
+        with deferred():
+            self._holder.value = value
+            self._holder.place = target
+            self._holder.lod = lod
 
     def shape(self) -> list[int]:
         return list(self._value().shape)

@@ -407,6 +407,7 @@ def test_the_generated_function_is_straight_line_code(monkeypatch):
             del _h_tmp_1, _h_tmp_1_GRAD
             _, _w_GRAD = mul_grad(xp, _x, _w, _h_tmp_0_GRAD, x_num_col_dims=1, y_num_col_dims=1, wanted=(False, True))
             del _x, _h_tmp_0_GRAD
+            hold()
             sgd(xp, _w, _rate, _w_GRAD, None, out=_w)
             del _w_GRAD
             return (_loss, ), ()

@@ -24,6 +24,7 @@ from minigraph.errors import (
 )
 from minigraph.executor import Executor
 from minigraph.inference import blame
+from minigraph.interrupts import is_interrupt
 from minigraph.ir import Block, Operator, Parameter, Program, Variable, explain
 from minigraph.kernels import find_kernel
 from minigraph.opdef import definition_of
@@ -105,6 +106,8 @@ class EagerBlock(Block):
             with np.errstate(all="ignore"):
                 values = call.compute(self.place.xp, [array for _, array, _ in inputs], self.rng)
         except Exception as error:
+            if is_interrupt(error):
+                raise
             raise blame(error, self._linked(to_blame())) from error
         recorded = is_recording() and call.is_differentiable and not all([t.stop_gradient for t, _, _ in inputs])
         for tensor, value, tensor_type in zip(results, values, call.output_types, strict=True):

@@ -16,6 +16,7 @@ from minigraph.dygraph.tape import recording
 from minigraph.dygraph.tensor import Eager, EagerParameter, Tensor
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
 from minigraph.initializer import Initializer
+from minigraph.interrupts import deferred
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper
 from minigraph.types import as_dtype
@@ -308,8 +309,9 @@ class Layer:
         unused = [name for name in stat_dict if name not in wanted]
         if unused:
             warnings.warn(f"the layer has nothing for {', '.join(map(str, unused))}", stacklevel=2)
-        for name, tensor in wanted.items():
-            tensor.set_value(arrays[name])
+        with deferred():
+            for name, tensor in wanted.items():
+                tensor.set_value(arrays[name])
 
     load_dict = set_dict
     set_state_dict = set_dict

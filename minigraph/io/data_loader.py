@@ -82,8 +82,7 @@ class DataLoader:
         self._iterable = iterable or self._is_eager
         self._return_list = return_list or self._is_eager
         self._reader: Reader[Batch] | None = None
-        self._run: Iterator[Any] | None = None
-        self._is_finished = False
+        self._run: Any = None
         if not self._iterable:
             default_main_program().loaders.append(self)
 
@@ -180,8 +179,8 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         self._must_be(True, "loop over")
-        self._run = map(self._given_out, self._begin())
-        return self._run
+        run = self._run = map(self._given_out, self._begin())
+        return run
 
     def __next__(self) -> Any:
         self._must_be(True, "take from")
@@ -211,7 +210,7 @@ class DataLoader:
     def reset(self) -> None:
         """Stop reading; what was read ahead is lost."""
         self._must_be(False, "reset")
-        self._run, self._is_finished = None, False
+        self._run = None
 
     def fill(self, feed: Any) -> Any:
         """`feed` and the next batch; the executor calls this for each run of the program.
@@ -238,15 +237,23 @@ class DataLoader:
                 f"{', '.join(given)} is fed although {self!r} is running", site=caller_site(),
                 hint="reset() the loader to feed the program yourself.",
             )  # fmt: skip
-        arrays = None if self._is_finished else next(self._run, None)
-        if arrays is None:
-            self._is_finished = True
+        try:
+            arrays = self._run.peek()
+        except StopIteration:
             raise EOFException(
                 f"{self!r} has no batch left", site=caller_site(), hint="reset() it, and start() it for another epoch."
-            )
+            ) from None
         return {**(feed or {}), **dict(zip(self._names, arrays, strict=True))}
 
-    def _begin(self) -> Iterator[Batch]:
+    def go_on(self) -> None:
+        """Leave the batch behind that `fill` gave; the executor calls this when a run has succeeded or failed.
+
+        A run that an interrupt ends has not taken its batch: the next one gets it.
+        """
+        if self._run is not None:
+            self._run.go_on()
+
+    def _begin(self) -> Any:
         if self._reader is None:
             raise ProgramError(
                 f"{self!r} has nothing to read", site=caller_site(),

@@ -23,6 +23,7 @@ from minigraph.errors import (
     warn,
 )
 from minigraph.files import as_path, inside, write_files
+from minigraph.interrupts import deferred
 from minigraph.io.marks import Mark, Reading, folder_mark
 from minigraph.io.tensors import read_tensors, tensor_chunks
 from minigraph.ir import Parameter, Program, Variable, VarKind
@@ -304,8 +305,9 @@ def assign(variables: Iterable[Variable], arrays: Mapping[str, NDArray[Any]], pl
             "what was saved does not fit the program", details=problems, site=caller_site(),
             hint="Load it with the program that it was saved from.",
         )  # fmt: skip
-    for name in chosen:
-        global_scope().var(name).get_tensor().set(arrays[name], place)
+    with deferred():
+        for name in chosen:
+            global_scope().var(name).get_tensor().set(arrays[name], place)
 
 
 def place_of(executor: Any) -> Place:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from minigraph.defaults import default_main_program, program_guard, refuse_imperative_mode
 from minigraph.executor import Executor
+from minigraph.interrupts import deferred
 from minigraph.ir import Parameter, Program, Role, Variable
 from minigraph.layer_helper import LayerHelper
 from minigraph.layers.elementwise import elementwise_max, elementwise_min
@@ -15,6 +16,7 @@ from minigraph.layers.tensor import assign, cast, create_global_var, fill_consta
 from minigraph.name_scope import name_scope
 from minigraph.optimizer.base import Optimizer
 from minigraph.regularizer import WeightDecayRegularizer
+from minigraph.scope import global_scope
 from minigraph.unique_name import generate
 
 _SUMS = ("sum_1", "sum_2", "sum_3")
@@ -61,12 +63,14 @@ class _Averages:
         need_restore : bool
             Put the parameters back in the end; otherwise `restore` does.
         """
-        executor.run(self.apply_program)
+        is_applied: list[bool] = []
         try:
+            executor.compute(self.apply_program, {}, (), global_scope(), then=lambda: is_applied.append(True))
             yield
         finally:
-            if need_restore:
-                self.restore(executor)
+            if need_restore and is_applied:
+                with deferred():
+                    self.restore(executor)
 
     def restore(self, executor: Executor) -> None:
         """Put the parameters back that `apply` has replaced."""
