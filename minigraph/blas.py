@@ -10,7 +10,8 @@ import importlib
 import os
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from ctypes import CDLL, c_char_p, c_int
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,6 +135,27 @@ def thread_counter() -> Callable[[], int] | None:
     return None
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, the OpenBLAS in NumPy's wheel has one thread, unless the environment says how many.
+
+    Small matrices are multiplied faster so: threads wait for each other longer than they compute.
+    """
+    libraries = [] if {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & set(os.environ) else _libraries_of_the_wheel()
+    switches = []
+    for library in map(CDLL, map(str, libraries)):
+        count, change = (_first(library, f"openblas_{verb}_num_threads", c_int) for verb in ("get", "set"))
+        if count is not None and change is not None:
+            switches.append((change, count()))
+    try:
+        for change, _ in switches:
+            change(1)
+        yield
+    finally:
+        for change, before in switches:
+            change(before)
+
+
 def _libraries_of_the_wheel() -> list[Path]:
     import numpy as np
 
@@ -142,7 +164,7 @@ def _libraries_of_the_wheel() -> list[Path]:
     return sorted(path for folder in folders for path in folder.glob("*openblas*"))
 
 
-def _first(library: CDLL, name: str, result: Any) -> Callable[[], Any] | None:
+def _first(library: CDLL, name: str, result: Any) -> Callable[..., Any] | None:
     """The function under the first of the names that wheels give it."""
     for full in (f"scipy_{name}64_", f"scipy_{name}", f"{name}64_", name):
         function = getattr(library, full, None)

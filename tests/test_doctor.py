@@ -94,6 +94,22 @@ def test_it_is_too_late_when_numpy_was_imported_first(tmp_path):
     assert loaded_on(tmp_path, processor(), before="import numpy") == ["None", "None"]
 
 
+def test_one_thread_computes_inside_and_as_many_as_before_afterwards(monkeypatch):
+    count = blas.thread_counter()
+    if count is None:
+        pytest.skip("NumPy has no OpenBLAS of its own")
+    before = count()
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(KeyboardInterrupt), blas.one_thread():
+        assert count() == 1
+        raise KeyboardInterrupt
+    assert count() == before
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    with blas.one_thread():
+        assert count() == before
+
+
 def test_importing_minigraph_looks_before_anything_loads_numpy():
     program = """
 import sys

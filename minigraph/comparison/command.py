@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 DEFAULT_CLIPS: Final = ("norm=2", "global_norm=1", "value=0.1")
 DEFAULT_SEEDS: Final = (1, 2, 3)
-DEFAULT_RATES: Final = (0.02, 0.05, 0.1, 0.2)
+DEFAULT_RATES: Final = (0.02, 0.05, 0.1, 0.2, 0.5)
 """Below and above the best rate of each of the default clips: one rate alone serves one of them and not another."""
 
 UNCLIPPED: Final = "unclipped"
@@ -265,6 +265,7 @@ def _html_file(text: str) -> str:
 
 def _run(make_report: Callable[[argparse.Namespace], Report[Any]], options: argparse.Namespace) -> int:
     """Check the options, make the report, write the files, print; returns the exit status."""
+    from minigraph.blas import one_thread
     from minigraph.comparison.clip_text import parse_clip
     from minigraph.comparison.files import replacing
     from minigraph.comparison.report import Interrupted
@@ -287,7 +288,8 @@ def _run(make_report: Callable[[argparse.Namespace], Report[Any]], options: argp
         except DataError as error:
             return fail(message_of(error), 2)
         try:
-            report = make_report(options)
+            with one_thread():
+                report = make_report(options)
         except Interrupted as interrupted:
             report = interrupted.report
         _write(report, partials, named)
