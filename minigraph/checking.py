@@ -242,7 +242,7 @@ class _Run:
         """Roots that the caller gave in the memory of each other."""
         self.earlier = [
             (each, array, array.copy())
-            for each in (_STATE.handed_out if is_outermost else ())
+            for each in (_STATE.handed_out if is_outermost and plan.place.kind == "cpu" else ())
             if (array := each.array()) is not None
         ]
         """What the caller still has of earlier runs, and a copy of it."""

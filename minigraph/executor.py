@@ -148,8 +148,9 @@ def _copies(steps: Steps) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
         shared.add(id(value.root))
     fetch_copies = []
     for value in steps.fetches:
-        # Arrays of tensors share their elements, whichever run of an operator wrote them.
-        fetch_copies.append(id(value.root) in shared or value.tensor_type.is_array)
+        # Arrays of tensors share their elements with others, and selected rows their numbers.
+        is_apart = not value.tensor_type.is_array and not value.tensor_type.is_rows
+        fetch_copies.append(id(value.root) in shared or not is_apart)
         shared.add(id(value.root))
     return tuple(fetch_copies), tuple(state_copies)
 

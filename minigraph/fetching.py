@@ -60,7 +60,7 @@ def own(
     for value, copy in zip(fetched, must_copy, strict=True):
         if copy and isinstance(value, list):
             value = [None if each is None else each.copy() for each in value]
-        elif copy and value is not None and (getattr(value, "base", None) is not None or id(value) in shared):
+        elif copy and value is not None and (is_rows(value) or value.base is not None or id(value) in shared):
             value = value.copy()
         shared.add(_owner(value))
         found.append(value)
@@ -69,8 +69,9 @@ def own(
 
 def _owner(value: Any) -> int:
     """The identity of the array that has the memory of a value."""
-    base = getattr(value, "base", None)
-    return id(value if base is None else base)
+    array = value.value if is_rows(value) else value
+    base = getattr(array, "base", None)
+    return id(array if base is None else base)
 
 
 def results_of(values: list[Any], place: Place, return_numpy: bool, names: tuple[str, ...]) -> list[Any]:

@@ -212,6 +212,16 @@ def test_a_run_that_is_not_checked_calls_nothing_that_checks():
         assert ("minigraph.checking" in modules) is check
 
 
+def test_a_place_of_another_kind_is_checked_too(kernel_of, host_cuda):
+    y = layers.tanh(layers.scale(fluid.data("x", [3, 2]), 2.0))
+    held = run([y], times=2)
+    on_device = run([y], times=2, place=fluid.CUDAPlace(0))
+    np.testing.assert_allclose(on_device[0], held[0], rtol=1e-6)
+    kernel_of("tanh", lambda xp, x, out=None: x)
+    with pytest.raises(MemoryUseError, match=f"tanh: {y.name} shares memory with"):
+        run([y], place=fluid.CUDAPlace(0))
+
+
 def test_threads_check_their_own_runs():
     y = layers.tanh(layers.scale(fluid.data("x", [None, 2]), 2.0))
     executor, main, failures = fluid.Executor(check=True), fluid.default_main_program(), []

@@ -205,6 +205,22 @@ def test_arrays_of_tensors_that_are_fetched_share_no_element():
     assert not any(np.shares_memory(a, b) for a in first for b in second)
 
 
+def test_selected_rows_that_are_fetched_share_no_memory():
+    ids = fluid.data("ids", [3, 1], "int64")
+    loss = layers.mean(layers.embedding(ids, [5, 2], is_sparse=True, param_attr=fluid.ParamAttr(name="table")))
+    fluid.backward.append_backward(loss)
+    gradient = fluid.default_main_program().global_block().var("table@GRAD")
+    once = layers.merge_selected_rows(gradient)
+    values = layers.get_tensor_from_selected_rows(once)
+    fluid.Executor().run(fluid.default_startup_program())
+    feed = {"ids": np.array([[1], [2], [4]])}
+    fetched = fluid.Executor().run(feed=feed, fetch_list=[values, once, gradient, layers.scale(gradient, 0.5)])
+    arrays = [fetched[0], *feed.values()]
+    for rows in (each._holder.value for each in fetched[1:]):
+        arrays += [rows.rows, rows.value]
+    assert not any(np.shares_memory(a, b) for a, b in itertools.combinations(arrays, 2))
+
+
 @given(recipes(max_steps=4))
 def test_results_of_random_programs_share_no_memory(recipe):
     built = build(recipe)
