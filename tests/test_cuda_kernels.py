@@ -7,6 +7,7 @@ import subprocess
 import host_cuda as stand_in
 import numpy as np
 import pytest
+from exact_norms import exact_norm, units_away
 from host_cuda import needs_compiler
 from test_kernels import calls, flat
 from test_ops import DETERMINISTIC, ids
@@ -63,6 +64,15 @@ def test_a_group_is_clipped_in_three_launches_without_waiting(threshold, dtype, 
         np.testing.assert_allclose(a, b, rtol=tolerance)
         if norm <= threshold:
             assert a.tobytes() == x.tobytes()
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [1, 4097, 100_001, 300_000])
+def test_a_norm_is_within_two_units_of_the_exact_one(size, dtype, host_cuda):
+    for x in (np.full(size, 0.6732655185893088, dtype), *arrays(dtype, (size,), size=1e-3)):
+        found = find_kernel("global_norm", "cuda").function(host_cuda, [host_cuda.asarray(x)], p=2.0)
+        assert units_away(np.asarray(found)[0], exact_norm([x])) <= 2
 
 
 @needs_compiler

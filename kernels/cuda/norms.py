@@ -53,7 +53,7 @@ class Group:
         """
         xp = self.xp
         table = self._table(self.xs)
-        partial = xp.empty((max(table.blocks, 1), 3), np.float64)
+        partial = xp.empty((max(table.blocks, 1), 6), np.float64)  # `Squares` of the source
         if table.pieces:
             self._launch("partial_sums", table.blocks, table.array, table.rows, table.pieces, partial)
         factor = xp.empty(3, np.float64)
