@@ -33,6 +33,13 @@ NEARLY_EQUAL: Final = 0.005
 """Share of the height of a picture by which two lines differ at most to be one line for the eye."""
 
 
+MANY_SIZES: Final = 1e3
+"""Smallest ratio of the largest to the least number at which an axis shows powers of ten."""
+
+DWARFED: Final = 10.0
+"""Smallest ratio of the largest line's peak to the median of the others' at which it does, too."""
+
+
 @dataclass(frozen=True)
 class Curve:
     """A line of the strategy `name`: its values, where they are, and how far up and down the seeds reach."""
@@ -65,20 +72,40 @@ class Panel:
     kind: str = "size"
     thresholds: Mapping[str, float] | None = None
 
+    def finite_values(self) -> Series:
+        """All that is drawn."""
+        drawn = [curve.values if curve.high is None else curve.high for curve in self.curves]
+        return np.concatenate([*(values[np.isfinite(values)] for values in drawn), np.zeros(0)])
+
+    @property
+    def is_in_powers(self) -> bool:
+        """Whether the axis shows powers of ten, because one line would be a peak above others along zero."""
+        everything = self.finite_values()
+        positive = everything[everything > 0]
+        if self.kind == "cosine" or not len(positive) or everything.min() < 0:
+            return False
+        peaks = sorted(max(finite) for curve in self.curves if len(finite := curve.values[np.isfinite(curve.values)]))
+        others = float(np.median(peaks[:-1])) if len(peaks) > 1 else 0.0
+        return bool(positive.max() >= MANY_SIZES * positive.min() or 0 < DWARFED * others < peaks[-1])
+
     def coincident(self) -> list[str]:
         """Which lines lie on each other, in words."""
-        finite = [curve.values[np.isfinite(curve.values)] for curve in self.curves]
-        everything = np.concatenate([*finite, np.zeros(1 if self.kind == "size" else 0)])
-        span = np.ptp(everything) if len(everything) else 0.0
-        groups: list[list[Curve]] = []
-        for curve in self.curves:
-            for group in groups:
-                if _are_near(group[0].values, curve.values, NEARLY_EQUAL * span):
-                    group.append(curve)
-                    break
+        series = [curve.values for curve in self.curves]
+        if self.is_in_powers:
+            with np.errstate(all="ignore"):
+                series = [np.log(values) for values in series]
+        everything = np.concatenate([*(values[np.isfinite(values)] for values in series), np.zeros(0)])
+        lowest = 0.0 if self.kind == "size" and not self.is_in_powers else math.inf
+        span = max(everything, default=0.0) - min(lowest, *everything) if len(everything) else 0.0
+        groups: list[list[int]] = []
+        for index, values in enumerate(series):
+            near = next((g for g in groups if _are_near(series[g[0]], values, NEARLY_EQUAL * span)), None)
+            if near is None:
+                groups.append([index])
             else:
-                groups.append([curve])
-        return [f"{listed([curve.name for curve in group])} coincide" for group in groups if len(group) > 1]
+                near.append(index)
+        names = [[self.curves[index].name for index in group] for group in groups if len(group) > 1]
+        return [f"{listed(group)} coincide" for group in names]
 
 
 def _are_near(a: Series, b: Series, tolerance: float) -> bool:

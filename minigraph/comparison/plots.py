@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +30,6 @@ PLOT_SUFFIXES: Final = (".png", ".svg", ".pdf")
 WIDTH: Final = 3.4
 HEIGHT: Final = 2.3
 """Inches of a picture: so narrow that its text of 8 points has 11 pixels on a telephone, 390 pixels wide."""
-
-MANY_SIZES: Final = 1e3
-"""Smallest ratio of the largest to the least number at which an axis shows powers of ten."""
-
-DWARFED: Final = 10.0
-"""Smallest ratio of the largest line's peak to the median of the others' at which it does, too."""
 
 MOST_CELLS: Final = 40
 """Maximum number of columns of a heat map; of more steps each shows the mean of several."""
@@ -270,31 +264,19 @@ def _scale(ax: Any, panel: Panel) -> None:
         count = max((len(curve.values) for curve in panel.curves), default=1)
         ax.set_xlim(0.5, count + 0.5)
         ax.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-    drawn = [curve.values if curve.high is None else curve.high for curve in panel.curves]
-    finite = [values[np.isfinite(values)] for values in drawn]
-    everything = np.concatenate([*finite, np.zeros(0)])
+    everything = panel.finite_values()
     least, most = (float(everything.min()), float(everything.max())) if len(everything) else (0.0, 0.0)
     near = [t for t in (panel.thresholds or {}).values() if most / 3 <= t <= 3 * most]
     if panel.kind == "cosine":
         depth = max(1 - least, 0.01)
         ax.set_ylim(1 - 1.08 * depth, 1 + 0.08 * depth)
-    elif least >= 0 and needs_powers([series for series in finite if len(series)]):
+    elif panel.is_in_powers:
         positive = everything[everything > 0]
         ax.set_yscale(*(("log",) if least > 0 else ("symlog",)), **({} if least > 0 else {"linthresh": positive.min()}))
         ax.yaxis.set_major_formatter(_plain)
         ax.yaxis.set_minor_formatter(lambda value, _: "")
     elif panel.kind == "size" and least >= 0:
         ax.set_ylim(0, 1.08 * max([most, *near]) or 1.0)
-
-
-def needs_powers(series: Sequence[Series]) -> bool:
-    """Whether sizes differ so much that one line would be a peak above others along zero."""
-    everything = np.concatenate([*series, np.zeros(0)])
-    positive = everything[everything > 0]
-    if not len(positive) or positive.max() / MANY_SIZES > positive.min():
-        return len(positive) > 0
-    peaks = sorted(float(values.max()) for values in series)
-    return len(peaks) > 1 and peaks[-1] > DWARFED * float(np.median(peaks[:-1])) > 0
 
 
 def _plain(value: float, _: Any) -> str:
