@@ -7,6 +7,7 @@ compiled loops, which round otherwise, a checked run has the bits of one that is
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +23,7 @@ from minigraph.errors import MinigraphError
 from minigraph.interpreter import Interpreter
 from minigraph.ir import VarKind
 from minigraph.kernels.jit import is_available
+from minigraph.memory import LEAST_BYTES
 from minigraph.passes import EXACT
 
 SMALL = tuple((rows, columns) for rows in (1, 1, 2, 5) for columns in (1, 1, 3, 3, 7))
@@ -120,7 +122,9 @@ def simpler(trial: Trial) -> Iterator[Trial]:
 
 def difference(trial: Trial) -> str:
     """How two ways of running a program differ; empty if they do not."""
-    with patch("minigraph.memory.LEAST_BYTES", 1 if trial.places_for_all else 1024 * 1024):
+    least = 1 if trial.places_for_all else LEAST_BYTES
+    with patch("minigraph.memory.LEAST_BYTES", least), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # such as that no gradient flows through a loop
         built = build(trial.recipe)
         truth, others = _executors(trial)
         for fetch in _fetch_lists(trial, built):
@@ -187,6 +191,8 @@ def _are_same(one: np.ndarray, other: np.ndarray) -> bool:
 
 def report(trial: Trial) -> str:
     """The program of a trial with what it is fed and what is wrong."""
-    built = build(trial.recipe)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        built = build(trial.recipe)
     feed = "\n".join(f"{name} = {value!r}" for name, value in built.feed().items())
     return f"{trial}\n\n{built.main}\n\n{feed}\n\n{difference(trial)}"
