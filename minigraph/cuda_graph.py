@@ -24,7 +24,7 @@ from minigraph.operator import Operator
 from minigraph.place import Place
 
 if TYPE_CHECKING:
-    from minigraph.executor import Plan
+    from minigraph.plan import Plan
 
 _MOST_RECORDINGS = 8
 """A plan that is recorded so often, because its state is given other arrays again and again, runs as before."""

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from minigraph.costs import Cost, cost, size_in_bytes
-from minigraph.executor import Plan, lower
 from minigraph.ir import Program
 from minigraph.liveness import Lifetimes
 from minigraph.lowering import Step, Steps, Value
 from minigraph.memory import Layout
 from minigraph.passes.base import Pass, Pipeline
 from minigraph.place import Place
+from minigraph.plan import Plan, lower
 from minigraph.text import diff
 from minigraph.types import TensorType
 

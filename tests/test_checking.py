@@ -10,9 +10,9 @@ import minigraph as fluid
 from minigraph import layers
 from minigraph.checking import _PATTERNS, arrays_in, spoil
 from minigraph.errors import MemoryUseError
-from minigraph.executor import lower
 from minigraph.kernels import registry
 from minigraph.place import CPUPlace
+from minigraph.plan import lower
 from minigraph.types import DType, TensorType, as_dtype
 
 pytestmark = pytest.mark.usefixtures("new_program", "new_scope")

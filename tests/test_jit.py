@@ -11,6 +11,7 @@ import pytest
 from jit_support import needs_numba
 
 import minigraph as fluid
+from minigraph import plan
 from minigraph.errors import MissingExtraError
 from minigraph.kernels.jit import compiling, threads
 
@@ -53,8 +54,8 @@ def test_an_executor_can_be_told_not_to(monkeypatch):
 @needs_numba
 def test_a_build_strategy_can_say_so_for_one_program(monkeypatch):
     kinds = []
-    real = fluid.executor.generate
-    monkeypatch.setattr("minigraph.executor.generate", lambda *rest: (kinds.append(rest[4]), real(*rest))[1])
+    real = plan.generate
+    monkeypatch.setattr(plan, "generate", lambda *rest: (kinds.append(rest[4]), real(*rest))[1])
     main, startup, loss = momentum_program()
     strategy = fluid.BuildStrategy()
     strategy.jit = False

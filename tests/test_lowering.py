@@ -15,11 +15,11 @@ import minigraph as fluid
 from minigraph import layers
 from minigraph.codegen import generate
 from minigraph.errors import ExecutionError, FeedError, NotFoundError, OpError
-from minigraph.executor import lower
 from minigraph.interpreter import evaluate
 from minigraph.kernels import find_kernel, registry
 from minigraph.lowering import concretize, to_steps
 from minigraph.place import CPUPlace
+from minigraph.plan import lower
 from minigraph.pruning import prune
 from minigraph.types import DType, TensorType, as_dtype
 

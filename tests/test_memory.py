@@ -12,10 +12,10 @@ import minigraph as fluid
 from minigraph import layers, memory
 from minigraph.arenas import IN_PLACE, is_state
 from minigraph.errors import ExecutionError
-from minigraph.executor import lower
 from minigraph.inspection import memory_plan
 from minigraph.interpreter import Interpreter
 from minigraph.place import CPUPlace
+from minigraph.plan import lower
 from minigraph.types import TensorType, as_dtype
 
 
