@@ -16,7 +16,7 @@ from minigraph.errors import ProgramError, Site, caller_site, warn
 from minigraph.gradient_path import operators_between, warn_of_stopped_loops
 from minigraph.gradient_rules import BlockGrad, FusedGrad, FusedRecipe, GradContext, GradName, OpSpec, Twice
 from minigraph.ir import Block, Operator, Parameter, Role, Variable, infer_outputs
-from minigraph.opdef import EMPTY, GRAD_SUFFIX, definition_of
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, definition_of
 from minigraph.overwriting import Overwriting, separate_types
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.second_order import has_rule, rewrite
@@ -167,9 +167,11 @@ class BackwardPass:
         gradient_ops = [op for op in path if has_rule(op)]
         # The gradient of fluid's chain for a global norm is NaN at zero, that of the one operator is not.
         has_chain = any(op.type == "sqrt" and op.role & Role.CLIP for op in path)
-        if not gradient_ops and not has_chain:
+        has_blocks = any(SUB_BLOCK in op.attrs for op in path)
+        separates = self._overwriting.names and (gradient_ops or has_blocks)
+        if not separates and not gradient_ops and not has_chain:
             return path
-        if self._overwriting.names:
+        if separates:
             separate_types(self.block)
         rewrite(gradient_ops)
         if has_chain:

@@ -136,8 +136,8 @@ def types_in_order(block: Block) -> Iterator[tuple[Operator, dict[str, TensorTyp
     """
     current: dict[str, TensorType] = {}
     for op in block.ops:
-        if SUB_BLOCK in op.attrs:
-            yield op, {}
+        if SUB_BLOCK in op.attrs:  # what a block writes outside keeps its type
+            yield op, {name: current[name] for name in op.output_arg_names if name in current}
             continue
         inputs = {slot: [_type_in(block, name, current) for name in names] for slot, names in op.inputs.items()}
         try:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from minigraph.ir import Block, Operator
 from minigraph.opdef import SUB_BLOCK
 from minigraph.operator import renamed
-from minigraph.sub_blocks import rename_in
+from minigraph.sub_blocks import body_of, rename_in
 from minigraph.types import TensorType
 
 Changes: TypeAlias = "dict[tuple[Operator, str], TensorType]"
@@ -34,9 +34,14 @@ def _separate(block: Block, changes: Mapping[tuple[Operator, str], TensorType]) 
                 left.setdefault(name, []).append(_version(block, name, len(left.get(name, ())), changes[op, name]))
     names = {name: versions.pop(0) for name, versions in left.items()}
     block.first_names.update(names)
+    seen_by: dict[int, dict[str, str]] = {}
+    """By number of a sub-block, what it calls which version."""
     for op in block.ops:
         if SUB_BLOCK in op.attrs:
-            rename_in(op, names)
+            body, used = body_of(op), {*op.input_arg_names, *op.output_arg_names}
+            seen_by[body.idx] = {name: version for name, version in names.items() if name in used}
+            # A block of gradients finds variables as the block that it is the gradient of did.
+            rename_in(op, names | seen_by.get(body.forward_block_idx, {}))
             continue
         op.inputs = renamed(op.inputs, names)
         for name in op.output_arg_names:

@@ -61,7 +61,7 @@ def keeps_the_bits(*passes):
     @given(recipes(training=st.none() | trainings()), st.booleans())
     def test_training_keeps_its_bits(recipe, fetches_all):
         built = build(recipe)
-        fetch = [var.name for var in built.main.list_vars()] if fetches_all else [built.loss.name]
+        fetch = built.fetchable() if fetches_all else [built.loss.name]
         expected = history(Interpreter(), built, fetch)
         assert_same_bits(history(fluid.Executor(passes=rewrites), built, fetch), expected)
 

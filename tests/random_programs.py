@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import MinigraphError
-from minigraph.ir import Parameter, Program, Variable
+from minigraph.ir import Parameter, Program, Variable, VarKind
 
 CLASSES = 4
 
@@ -94,6 +94,11 @@ class Built:
     fed: dict[str, np.ndarray]
     """What is fed besides, the same in every batch."""
 
+    def fetchable(self) -> list[str]:
+        """Every variable that a run computes or knows and that can be fetched, by name."""
+        block = self.main.global_block()
+        return [name for name, var in block.vars.items() if var.kind is not VarKind.STEP_SCOPES]
+
     def feed(self, batch: int = 0) -> dict[str, np.ndarray]:
         """Arrays for the inputs; another batch has other numbers."""
         random = np.random.default_rng([self.recipe.seed, 1, batch])
@@ -152,6 +157,20 @@ def over(y: Variable, type: str, **attrs: Any) -> Variable:
     """`y`, which an operator has overwritten."""
     y.block.append_op(type, {"X": y}, {"Out": y}, attrs)
     return y
+
+
+def reshaped_in_place(x: Variable, y: Variable, columns: int) -> Variable:
+    """`x` times `y`, which has had another shape in between, and a mean of what it was then."""
+    mean = layers.mean(layers.tanh(layers.reshape(y, [-1], inplace=True)))
+    return layers.elementwise_add(x * layers.reshape(y, [-1, columns], inplace=True), mean)
+
+
+def assigned_in_a_branch(x: Variable, y: Variable, number: float) -> Variable:
+    """`y`, or ``tanh(x)`` written over it, as the number decides when the program runs."""
+    decides = layers.less_than(layers.fill_constant([1], "float32", number), layers.fill_constant([1], "float32", 0.0))
+    with layers.Switch() as switch, switch.case(decides):
+        layers.assign(layers.tanh(x) * y, y)
+    return layers.assign(y)
 
 
 StepFunction = Callable[[_Kitchen, Variable, Variable, float], Variable]
@@ -225,10 +244,14 @@ _OVERWRITING: dict[str, StepFunction] = {
     "summed_over": lambda k, x, y, c: layers.sums([x, layers.tanh(y)], out=y),
     "scaled_in_place": lambda k, x, y, c: over(y, "scale", scale=c),
     "softmax_in_place": lambda k, x, y, c: over(y, "softmax"),
+    "reshaped_in_place": lambda k, x, y, c: reshaped_in_place(layers.square(y) + x, y, k.columns),
+    "assigned_in_a_branch": lambda k, x, y, c: assigned_in_a_branch(x, y, c),
     "sigmoid_in_place_and_before": lambda k, x, y, c: layers.square(layers.tanh(y)) + over(y, "sigmoid"),
 }
 STEPS: dict[str, StepFunction] = {**_SMOOTH, **_KINKED, **_OVERWRITING}
-SMOOTH_STEPS = (*_SMOOTH, *_OVERWRITING)
+OVERWRITING_STEPS = tuple(_OVERWRITING)
+"""Kinds of step that write over an earlier value."""
+SMOOTH_STEPS = (*_SMOOTH, *OVERWRITING_STEPS)
 """Kinds of step that are differentiable everywhere, so that they can be compared with central differences."""
 
 

@@ -228,7 +228,7 @@ def test_results_of_random_programs_share_no_memory(recipe):
     executor.run(built.startup, scope=scope)
     feed = built.feed()
     given = {name: value.copy() for name, value in feed.items()}
-    results = executor.run(built.main, feed=feed, fetch_list=[v.name for v in built.main.list_vars()], scope=scope)
+    results = executor.run(built.main, feed=feed, fetch_list=built.fetchable(), scope=scope)
     kept = [*feed.values(), *(scope.find_var(name).value for name in scope.local_var_names())]
     for number, result in enumerate(results):
         for other in [*results[number + 1 :], *kept]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from explore import EXPLORATIONS, case_of, programs
+from explore import EXPLORATIONS, case_of, gradients, programs
 from explore.__main__ import explore, main
 from explore.shrinking import smallest
 
@@ -24,6 +24,12 @@ START = time.time_ns() % 10**9 if EXPLORES else 0
 def test_programs_run_as_in_the_interpreter(first):
     for seed in range(START + first, START + first + 20):
         programs.case(seed)
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_gradients_of_programs_that_overwrite_are_slopes(first):
+    for seed in range(first, first + 20):
+        gradients.case(seed)
 
 
 def test_the_command_runs_from_the_checkout():

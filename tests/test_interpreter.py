@@ -40,11 +40,6 @@ def three_steps(kind_of_executor, built, fetch):
     return history(kind_of_executor(CPUPlace()), built, fetch, steps=3)
 
 
-def fetchable(built):
-    """Every variable of the program that a run computes or knows."""
-    return [var.name for var in built.main.list_vars()]
-
-
 def check(built, fetch):
     expected = three_steps(Interpreter, built, fetch)
     assert_same_bits(three_steps(fluid.Executor, built, fetch), expected)
@@ -56,7 +51,7 @@ def test_an_executor_computes_the_same_bits(name):
     assert built.params_grads
     fetch = [built.loss.name, *(grad.name for _, grad in built.params_grads)]
     check(built, fetch)
-    check(built, fetchable(built))
+    check(built, built.fetchable())
 
 
 @given(recipes(training=trainings()))
@@ -68,14 +63,14 @@ def test_an_executor_computes_the_same_bits_for_random_programs(recipe):
 @given(recipes(max_steps=5))
 def test_an_executor_computes_the_same_bits_whatever_is_fetched(recipe):
     built = build(recipe)
-    check(built, fetchable(built))
+    check(built, built.fetchable())
 
 
 @given(recipes(training=trainings(), max_steps=4))
 def test_what_is_fetched_beside_it_does_not_change_a_value(recipe):
     built = build(recipe)
     alone = three_steps(fluid.Executor, built, [built.loss.name])
-    together = three_steps(fluid.Executor, built, fetchable(built))
+    together = three_steps(fluid.Executor, built, built.fetchable())
     assert_same_bits({key: together[key] for key in alone}, alone)
 
 

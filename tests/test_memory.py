@@ -77,7 +77,7 @@ def spans(steps, layout):
 def test_no_two_values_in_use_share_memory(recipe):
     built = build(recipe)
     types = {name: TensorType(as_dtype(a.dtype), a.shape) for name, a in built.feed().items()}
-    fetch = [var.name for var in built.main.list_vars()][::3]
+    fetch = built.fetchable()[::3]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "LEAST_BYTES", 1)
         made = lower(built.main, types, fetch, CPUPlace())
@@ -111,7 +111,7 @@ def test_vectors_cover_their_parts(recipe):
 @given(recipe=recipes(training=trainings()))
 def test_given_memory_changes_no_bit_and_no_result_lies_in_it(recipe):
     built = build(recipe)
-    fetch = [var.name for var in built.main.list_vars()][::2]
+    fetch = built.fetchable()[::2]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "LEAST_BYTES", 1)
         results, scopes = [], []
