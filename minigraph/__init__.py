@@ -12,9 +12,12 @@ import minigraph.interrupted_import
 import minigraph.blas
 
 # isort: split
+# Says what to do in a copy of the project that does not run as it is.
+import minigraph.linked_folders
+
+# isort: split
 # For what importing them does: variables get their arithmetic and subscripts, operators and kernels are registered.
 import minigraph.arithmetic
-import minigraph.kernels
 import minigraph.ops
 import minigraph.subscripts  # noqa: F401
 from minigraph import (

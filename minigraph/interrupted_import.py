@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Any
 
 
-def _is_the_command() -> bool:
+def is_the_command() -> bool:
     if sys.argv[:1] == ["-m"]:  # which it is only until the module has been found
         return ("-m", "minigraph") in pairwise(sys.orig_argv)
     return PurePath(sys.argv[0] if sys.argv else "").stem == "minigraph"
@@ -30,5 +30,5 @@ def raise_again() -> None:
     _replace_handler(signal.SIG_DFL, signal.default_int_handler)
 
 
-if _is_the_command():
+if is_the_command():
     _replace_handler(signal.default_int_handler, signal.SIG_DFL)

@@ -30,6 +30,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # Each folder of modules, and where it is installed. The symlinks in minigraph/ only give the checkout the same view.
 FOLDERS = {"minigraph": "minigraph", "passes": "minigraph/passes", "kernels": "minigraph/kernels"}
 
+LINKS = {installed for folder, installed in FOLDERS.items() if folder != installed}
+"""A checkout without symbolic links has text files in their places."""
+
 # What may lie in the tree of a source distribution without being part of it; a checkout asks git.
 NOT_SOURCE = (".venv", "venv", "build", "dist", "htmlcov", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
 
@@ -132,31 +135,86 @@ def test_the_source_distribution_holds_the_project_and_no_links(distributions: D
     assert [name for name, member in members.items() if not (member.isfile() or member.isdir())] == []
     assert not any(name.startswith(("minigraph/passes", "minigraph/kernels")) for name in members)
     project = {name for name in files_in(distributions.source) if name.startswith(".ci/") or not name.startswith(".")}
-    assert project - set(members) == set()
+    assert project - set(members) - LINKS == set()
 
 
-def test_the_source_distribution_installs_and_runs_elsewhere(distributions: Distributions, tmp_path: Path):
-    environment, elsewhere = tmp_path / "venv", tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=elsewhere)
-    bin_folder = environment / ("Scripts" if os.name == "nt" else "bin")
+class Environment(NamedTuple):
+    python: Path
+    command: Path
+    site: Path
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    """A virtual environment with the dependencies of this one, so that nothing is fetched; they come after its own."""
+    folder = tmp_path / "venv"
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=tmp_path)
+    bin_folder = folder / ("Scripts" if os.name == "nt" else "bin")
     python = bin_folder / "python"
-    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=elsewhere).strip())
-    # The dependencies are those of this environment, so that nothing is fetched; they come after what is installed.
+    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip())
     needed = [importlib.util.find_spec(name) for name in ("networkx", "numpy", "rich", "setuptools")]
     folders = {str(Path(spec.origin).parent.parent) for spec in needed if spec and spec.origin}
     (site / "dependencies.pth").write_text("\n".join(sorted(folders)) + "\n", encoding="utf-8")
+    return Environment(python, bin_folder / "minigraph", site)
 
+
+def install(environment: Environment, *what: object, cwd: Path) -> None:
     run(
-        *(sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps"),
-        *("--no-build-isolation", "--ignore-installed", distributions.sdist),
-        cwd=elsewhere,
+        *(sys.executable, "-m", "pip", "--python", environment.python, "install", "--no-index", "--no-deps"),
+        *("--no-build-isolation", "--ignore-installed", *what),
+        cwd=cwd,
     )
 
+
+def test_the_source_distribution_installs_and_runs_elsewhere(
+    distributions: Distributions, environment: Environment, tmp_path: Path
+):
+    python, command, site = environment
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    install(environment, distributions.sdist, cwd=elsewhere)
     with zipfile.ZipFile(distributions.wheel) as wheel:
         expected = {name for name in wheel.namelist() if name.startswith("minigraph/")}
     assert {name for name in files_in(site) if name.startswith("minigraph/") and "__pycache__" not in name} == expected
     located = run(python, "-c", "import minigraph.passes as p; print(p.__file__)", cwd=elsewhere)
     assert Path(located.strip()) == site / "minigraph" / "passes" / "__init__.py"
     assert run(python, "-m", "minigraph", "compare", "--batches", "1", cwd=elsewhere).strip()
-    assert run(bin_folder / "minigraph", "--help", cwd=elsewhere).strip()
+    assert run(command, "--help", cwd=elsewhere).strip()
+
+
+def copy_without_links(source: Path, target: Path) -> None:
+    """Copy the project as a zip has it, or git where it makes no symbolic links."""
+    shutil.copytree(source, target, symlinks=True)
+    for link in LINKS:
+        (target / link).unlink()
+        (target / link).write_text(f"../{PurePosixPath(link).name}", encoding="utf-8")
+
+
+def refused(*command: object, cwd: Path) -> str:
+    """The error output of a command that ends with 1."""
+    ended = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, timeout=600)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    return ended.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["-e"]], ids=["installed", "editable"])
+def test_a_copy_without_symbolic_links_runs_where_it_is_installed(
+    options: list[str], distributions: Distributions, environment: Environment, tmp_path: Path
+):
+    copy, elsewhere = tmp_path / "copy", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    copy_without_links(distributions.source, copy)
+    remedy = f"run `python -m pip install -e .` in {copy.resolve()}, or, if you have installed it without -e"
+    python = environment.python
+    said = refused(python, "-m", "minigraph", "--version", cwd=copy)
+    assert said.startswith("minigraph: error: this copy of minigraph has no symbolic links") and said.count("\n") == 1
+    assert remedy in said
+    assert remedy in refused(python, "-c", "import minigraph", cwd=copy).splitlines()[-1]
+
+    install(environment, *options, copy, cwd=elsewhere)
+    compare = (python, "-m", "minigraph", "compare", "--batches", "1")
+    assert run(*compare, cwd=elsewhere).strip()
+    if options:
+        assert run(*compare, cwd=copy).strip()
+    else:
+        assert remedy in refused(*compare, cwd=copy)
