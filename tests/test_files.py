@@ -182,11 +182,10 @@ def test_a_name_too_long_is_an_error_and_a_long_one_of_wide_letters_is_not(tmp_p
 
 
 def test_reading_names_the_file_the_line_and_what_to_do(tmp_path):
-    for load in (fluid.load, fluid.io.load_safetensors):
-        with pytest.raises(FileAccessError, match=f"cannot read '{tmp_path}'") as caught:
-            load(tmp_path)
-        assert Path(caught.value.site.filename) == Path(__file__)
-        assert isinstance(caught.value.__cause__, IsADirectoryError)
+    with pytest.raises(FileAccessError, match=f"cannot read '{tmp_path}'") as caught:
+        fluid.load(tmp_path)
+    assert Path(caught.value.site.filename) == Path(__file__)
+    assert isinstance(caught.value.__cause__, IsADirectoryError)
     with pytest.raises(MissingFileError):
         fluid.load(tmp_path / "missing")
 
