@@ -130,6 +130,23 @@ def test_an_error_of_the_system_names_the_file_the_line_and_what_to_do(
     assert contents(tmp_path) == {}
 
 
+def test_a_disk_that_gets_full_while_a_file_is_written_is_an_error_of_minigraph(tmp_path):
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    files.write_files({tmp_path / "saved": [b"old"]})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(FileAccessError, match=f"cannot write '{tmp_path / 'saved'}'") as first:
+            fluid.save({"w": np.zeros(1000)}, tmp_path / "saved")
+        with pytest.raises(FileAccessError, match="report") as second, files.replacing(tmp_path / "report") as partial:
+            partial.write_bytes(bytes(2000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert first.value.errno == second.value.errno == errno.EFBIG
+    assert "Free space for it" in first.value.hint
+    assert contents(tmp_path) == {"saved": b"old"}
+
+
 @pytest.mark.parametrize("save", SAVES.values(), ids=SAVES)
 def test_a_folder_in_the_place_of_a_file_is_an_error_before_anything_is_written(save, tmp_path):
     main = saved(tmp_path)

@@ -267,8 +267,8 @@ def _run(make_report: Callable[[argparse.Namespace], Report[Any]], options: argp
     """Check the options, make the report, write the files, print; returns the exit status."""
     from minigraph.blas import one_thread
     from minigraph.comparison.clip_text import parse_clip
-    from minigraph.comparison.files import replacing
     from minigraph.comparison.report import Interrupted
+    from minigraph.files import replacing
 
     options.clips = options.clips or [parse_clip(text) for text in DEFAULT_CLIPS]
     if len(set(options.clips)) < len(options.clips):

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from minigraph.comparison.files import replacing
 from minigraph.comparison.statistics import GradientStatistics
 from minigraph.comparison.wording import counted
 from minigraph.errors import NotFoundError, caller_site, suggest
+from minigraph.files import replacing
 from minigraph.ir import Program
 from minigraph.place import Place
 from minigraph.text import diff

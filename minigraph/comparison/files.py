@@ -1,5 +1,0 @@
-"""Files that are written whole or not at all."""
-
-from minigraph.files import replacing
-
-__all__ = ["replacing"]
