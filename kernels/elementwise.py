@@ -12,7 +12,7 @@ from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver, shaped, unshared, zeros
 from minigraph.kernels.integer_power import integer_power
 from minigraph.kernels.registry import kernel, specialize
-from minigraph.kernels.sums import add_over, are_rows, sum_of_rows
+from minigraph.kernels.sums import add_over, are_rows, last_of, sum_of_rows
 from minigraph.types import align_shape
 
 
@@ -309,7 +309,7 @@ def _quicker_sum(xp, full, shape, aligned, copies) -> Callable[..., Any] | None:
     With nothing to sum and no buffer it gives a copy, or else its argument. None for what is left to `add_over`.
     """
     _, axes = _broadcast_axes(full.shape, aligned)
-    if axes and (xp is not np or full.dtype == np.float16):
+    if axes and (xp is not np or full.dtype == np.float16 or last_of(full.shape, axes)):
         return None
     add, dtype, shape = np.add.reduce, full.dtype, tuple(shape)
     if axes and full.dtype.kind == "f" and are_rows(full.shape, axes):

@@ -13,7 +13,7 @@ import numpy as np
 
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.registry import kernel, specialize
-from minigraph.kernels.sums import add_over, are_rows, sum_of_squares
+from minigraph.kernels.sums import add_over, are_rows, last_of, sum_of_squares
 from minigraph.types import as_dtype
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)  # compared quicker than the scalar types
@@ -231,7 +231,7 @@ def _quicker_reduce_sum(xp, x, *, dim, keep_dim, reduce_all, out_dtype):
     if xp is not np or x.dtype == np.float16 or out_dtype not in (-1, int(as_dtype(x.dtype))):
         return None
     view, axes = _over(np.broadcast_to(np.zeros((), x.dtype), x.shape), dim, keep_dim, reduce_all)
-    if x.dtype.kind == "f" and are_rows(view.shape, axes):
+    if x.dtype.kind == "f" and (are_rows(view.shape, axes) or last_of(view.shape, axes)):
         return None
     add, dtype = np.add.reduce, x.dtype
     if view.shape != x.shape:

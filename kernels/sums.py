@@ -26,8 +26,8 @@ _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)  # compared quic
 def add_over(xp, x, axes, keepdims=False, divisor=1, out=None) -> Any:
     """Sum of `x` over the dimensions `axes`, a tuple, divided by `divisor`; in the dtype of `x`.
 
-    float16 is added in float32. NumPy adds pairwise along the last dimension but row after row along others, so that
-    rounding errors pile up; rows are therefore added by `sum_of_rows`.
+    float16 is added in float32. NumPy adds pairwise along the last dimensions but row after row along others, so that
+    rounding errors pile up; rows are therefore added by `sum_of_rows`, and sums of last dimensions in float64.
     """
     if x.dtype == np.float16:
         total = xp.sum(x, axis=axes, dtype=xp.float32, keepdims=keepdims) / divisor
@@ -38,6 +38,10 @@ def add_over(xp, x, axes, keepdims=False, divisor=1, out=None) -> Any:
         kept = x.shape[len(axes) :]
         total = sum_of_rows(x.reshape(math.prod(x.shape[: len(axes)]), math.prod(kept)))
         total = deliver(np, total.reshape((1,) * len(axes) + kept if keepdims else kept), out)
+    elif x.dtype == _FLOAT32 and (last := last_of(x.shape, axes)):
+        parts = np.add.reduce(x, last, keepdims=True)
+        total = np.add.reduce(parts, axes, _FLOAT64, keepdims=keepdims).astype(_FLOAT32)
+        total = deliver(np, total, out)
     else:
         total = np.add.reduce(x, axes, x.dtype, out, keepdims=keepdims)
     return total if divisor == 1 else xp.true_divide(total, divisor, out=total)
@@ -46,6 +50,13 @@ def add_over(xp, x, axes, keepdims=False, divisor=1, out=None) -> Any:
 def are_rows(shape, axes) -> bool:
     """Whether `axes`, of which there are some, are the leading dimensions but not all."""
     return len(axes) < len(shape) and max(axes) == len(axes) - 1
+
+
+def last_of(shape, axes) -> tuple[int, ...]:
+    """Those of the ascending `axes` behind which all are of them, if other axes are there too and one is left."""
+    missing = len(shape) - len(axes)
+    last = tuple(axis for place, axis in enumerate(axes) if axis == place + missing)
+    return last if missing and len(last) < len(axes) else ()
 
 
 def sum_of_rows(x: np.ndarray, out=None) -> np.ndarray:
