@@ -21,6 +21,7 @@ import numpy as np
 from minigraph.codegen import Compiled
 from minigraph.errors import MemoryUseError
 from minigraph.instructions import Function, Instruction
+from minigraph.interrupts import Saved
 from minigraph.kernels.sparse_rows import SparseRows
 from minigraph.liveness import last_uses
 from minigraph.lowering import Joined, Step, Steps, Value
@@ -173,14 +174,14 @@ class Checked(Compiled):
             row.function = _watched(number, row)
 
     def run(
-        self, feeds: Iterable[Any], state: Iterable[Any], rng: Any, buffers: Iterable[Any]
+        self, feeds: Iterable[Any], state: Iterable[Any], rng: Any, buffers: Iterable[Any], saved: Saved
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         given = list(feeds), list(state), list(buffers)
         run = _Run(self, *given, is_outermost=not _STATE.runs)
         _STATE.runs.append(run)
         try:
             feeds, state, buffers = given
-            returned = super().run(feeds, state, rng, buffers)
+            returned = super().run(feeds, state, rng, buffers, saved)
         finally:
             _STATE.runs.pop()
         run.finish()

@@ -19,7 +19,7 @@ from typing import Any
 from minigraph.collector import without_collector
 from minigraph.inference import blame
 from minigraph.instructions import DROPPED, NOTHING, RNG, XP, Function, Instruction, Instructions, Operand, assemble
-from minigraph.interrupts import hold, is_interrupt
+from minigraph.interrupts import Saved, hold, is_interrupt
 from minigraph.lowering import Step, Steps
 from minigraph.memory import Blocks, Buffers, Layout, place_values
 from minigraph.place import Place
@@ -53,14 +53,17 @@ class Compiled:
         self._was_run = False
 
     def run(
-        self, feeds: Iterable[Any], state: Iterable[Any], rng: Any, buffers: Iterable[Any]
+        self, feeds: Iterable[Any], state: Iterable[Any], rng: Any, buffers: Iterable[Any], saved: Saved
     ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """What is fetched and the new state; the first run compiles nothing."""
+        """What is fetched and the new state; the first run compiles nothing.
+
+        Before state is written over, it goes to `saved`, or signals wait until the caller's `release`.
+        """
         if self._was_run:
-            fetched: tuple[Sequence[Any], Sequence[Any]] = self.function(feeds, state, rng, buffers)
+            fetched: tuple[Sequence[Any], Sequence[Any]] = self.function(feeds, state, rng, buffers, saved)
             return fetched
         self._was_run = True
-        return self.instructions.run(self._place, feeds, state, rng, buffers, self.ticks)
+        return self.instructions.run(self._place, feeds, state, rng, buffers, saved, self.ticks)
 
     @cached_property
     def _written(self) -> _Written:
@@ -68,7 +71,7 @@ class Compiled:
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        """The generated function ``(feeds, state, rng, buffers) -> (fetches, new state)``."""
+        """The generated function ``(feeds, state, rng, buffers, saved) -> (fetches, new state)``."""
         return self._written.function
 
     @property
@@ -165,7 +168,8 @@ class _Writer:
         self.timed = ticks is not None
         if ticks is not None:
             self.namespace.update(ticks=ticks, now=place.now)
-        self._taken = dict.fromkeys(("feeds", "state", "rng", "buffers", "xp", "ticks", "now", "hold", "_"), 1)
+        taken = ("feeds", "state", "rng", "buffers", "saved", "xp", "ticks", "now", "hold", "_")
+        self._taken = dict.fromkeys(taken, 1)
         self._buffers = [self._unused(f"buffer_{i}") for i in range(instructions.buffers)]
         # An underscore in front keeps clear of kernels, keywords and builtins.
         locals_ = [self._unused("_" + re.sub(r"\W", "_", value.name)) for value in instructions.values]
@@ -177,7 +181,7 @@ class _Writer:
 
     def source(self) -> str:
         rows = self.instructions
-        lines = ["def run(feeds, state, rng, buffers):"]
+        lines = ["def run(feeds, state, rng, buffers, saved):"]
         lines += _unpack([self._names[i] for i in rows.feeds], "feeds")
         lines += _unpack([self._names[i] for i in rows.state], "state")
         lines += _unpack(self._buffers, "buffers")
@@ -185,7 +189,8 @@ class _Writer:
             lines.append("    ticks[:] = [now()]")
         for row in rows.rows:
             if row is rows.first_in_place:
-                lines.append("    hold()")
+                copies = [f"({name}, {name}.copy())" for name in (self._names[i] for i in rows.short_state)]
+                lines.append(f"    saved += [{', '.join(copies)}]" if copies else "    hold()")
             self._write(row, lines)
         returned = ["".join(f"{self._names[i]}, " for i in which) for which in (rows.fetches, rows.new_state)]
         lines.append(f"    return ({returned[0]}), ({returned[1]})")
@@ -263,7 +268,7 @@ def bind_body(step: Step, compiled: Compiled, buffers: Buffers, blocks: Blocks) 
 
             def body(given: Sequence[Any]) -> Sequence[Any]:
                 try:
-                    taken, _ = compiled.run(given, (), rng, arrays)
+                    taken, _ = compiled.run(given, (), rng, arrays, [])
                 except Exception as error:
                     if is_interrupt(error):
                         raise

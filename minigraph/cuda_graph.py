@@ -219,7 +219,7 @@ def _call(
     plan: Plan, inputs: Sequence[Any], state: Sequence[Any], buffers: Sequence[Any], targets: Sequence[Any]
 ) -> list[Any]:
     """A run of the plan, with the new state written to where the old one is; returns what is fetched."""
-    fetched, new_state = plan.compiled.run(inputs, state, None, buffers)
+    fetched, new_state = plan.compiled.run(inputs, state, None, buffers, [])
     # Before anything is written over: they may share memory with state.
     fetched = [v.copy() if copy else v for v, copy in zip(fetched, plan.must_copy, strict=True)]
     new_state = [v.copy() if copy else v for v, copy in zip(new_state, plan.state_must_copy, strict=True)]

@@ -27,7 +27,7 @@ from minigraph.errors import (
 from minigraph.feeding import prepare_feed
 from minigraph.fetching import fetch_names, own, results_of
 from minigraph.inference import blame, explain
-from minigraph.interrupts import deferred, hold, is_held, is_interrupt, release
+from minigraph.interrupts import Saved, deferred, hold, is_held, is_interrupt, put_back, release
 from minigraph.ir import Program
 from minigraph.kernels.jit import is_available as is_jit_available
 from minigraph.kernels.jit import require as require_jit
@@ -168,8 +168,8 @@ class Executor:
         -----
         A run that an error or an interrupt ends, such as Ctrl-C or what the handler of another signal raises, has
         changed nothing: neither the scope nor the generator of random numbers, and a loader still has its batch, unless
-        it was an error of the run itself. While what was computed is stored, signals wait; an interrupt that comes then
-        is raised when all is stored.
+        it was an error of the run itself. An interrupt that comes while what was computed is stored is raised when all
+        is stored.
         """
         self._check_open()
         if isinstance(program, CompiledProgram):
@@ -337,7 +337,7 @@ class Executor:
         """A run, which an error or an interrupt ends before it has changed anything, or after it has changed all.
 
         `fed` are the arrays that `feeds` were sent from, where the caller has them on the processor. `then` is called
-        when the scope changes, and changes what else has to.
+        when the scope changes, and changes what else has to; it may be called twice.
         """
         state = plan.binding.arrays(scope)
         if self.cuda_graph:
@@ -348,37 +348,45 @@ class Executor:
                         then()
                     return values
         drawn = self._draws_so_far() if plan.draws else None
-        was_held = is_held()
+        saved: Saved = []
+        was_held, is_done = is_held(), False
         try:
-            fetched, new_state = self._call(plan, feeds, state, scope, drawn)
+            fetched, new_state = self._call(plan, feeds, state, scope, drawn, saved)
             results = own(fetched, plan.must_copy, [*feeds.values(), *state], new_state)
-            copied = zip(plan.compiled.replaces, new_state, plan.state_must_copy, strict=True)
-            given = {name: value.copy() if copy else value for name, value, copy in copied}
+            given: dict[str, Any] = {}
+            if new_state:
+                copied = zip(plan.compiled.replaces, new_state, plan.state_must_copy, strict=True)
+                given = {name: value.copy() if copy else value for name, value, copy in copied}
             if isinstance(plan.compiled, Checked):
                 plan.compiled.hand_out(results, given)
             # Only now that all has succeeded does anything change but state that is written over.
-            if given or then is not None or plan.compiled.ticks is not None:
+            if plan.compiled.ticks is not None:
                 hold()
-            self._commit(plan, program, scope, given)
-            if then is not None:
-                then()
+                profiler.note(program, plan.steps.steps, plan.compiled.ticks, self.place)
+            is_done = True
+            self._commit(plan, scope, given, then)
         except BaseException:
-            self._draw_again(drawn)
+            with deferred():
+                if is_done:  # to do all of it again does no harm
+                    self._commit(plan, scope, given, then)
+                else:
+                    put_back(saved)
+                    self._draw_again(drawn)
             raise
         finally:
             if not was_held:
                 release()
         return results
 
-    def _commit(self, plan: Plan, program: Program, scope: Scope, given: dict[str, Any]) -> None:
-        """Note what a run has done."""
-        if plan.compiled.ticks is not None:
-            profiler.note(program, plan.steps.steps, plan.compiled.ticks, self.place)
+    def _commit(self, plan: Plan, scope: Scope, given: dict[str, Any], then: Callable[[], None] | None) -> None:
+        """Store what a run has computed."""
         if given:
             before = scope.changes.count
             self._store(scope, given)
             plan.binding.follow(scope, before, given)
         scope.note_written(plan.written_over)
+        if then is not None:
+            then()
 
     def _store(self, scope: Scope, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
@@ -410,7 +418,7 @@ class Executor:
         return found
 
     def _call(
-        self, plan: Plan, feeds: dict[str, Any], state: list[Any], scope: Scope, drawn: Any
+        self, plan: Plan, feeds: dict[str, Any], state: list[Any], scope: Scope, drawn: Any, saved: Saved
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         """What is fetched and the new state; errors name the operator. `drawn` tells what was drawn before."""
         try:
@@ -418,10 +426,10 @@ class Executor:
             with np.errstate(all="ignore"):
                 layout = plan.buffers.layout
                 if not layout.places:
-                    return plan.compiled.run(feeds.values(), state, self._rng, ())
+                    return plan.compiled.run(feeds.values(), state, self._rng, (), saved)
                 block = self._blocks.borrow(layout.size)  # which no other run has at the same time
                 try:
-                    return plan.compiled.run(feeds.values(), state, self._rng, plan.buffers.in_block(block))
+                    return plan.compiled.run(feeds.values(), state, self._rng, plan.buffers.in_block(block), saved)
                 finally:
                     self._blocks.give_back(block)
         except NonfiniteError as error:

@@ -13,19 +13,24 @@ from functools import cached_property
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
-from minigraph.interrupts import hold
+from minigraph.interrupts import Saved, hold
 from minigraph.kernel_call import attrs_for_kernel, wanted_outputs
 from minigraph.kernels import find_specializer
 from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.lowering import Joined, Step, Steps, Value
 from minigraph.memory import Layout
 from minigraph.place import Place
+from minigraph.types import product
 
 NOTHING, XP, RNG, DROPPED, FIRST_BUFFER = range(5)
 """The registers of None, the array module, the random generator and what nobody wants; then come the buffers."""
 
 Operand: TypeAlias = "int | list[Any] | tuple[Any, ...]"
 """A register, or a list or tuple of them: as an argument what is there, as a target where results go."""
+
+
+_MOST_COPIES, _MOST_COPIED = 8, 32_768
+"""Maximum numbers of arrays and of bytes that a run copies, so that what it writes over them can be undone."""
 
 
 class Function(NamedTuple):
@@ -70,6 +75,9 @@ class Instructions:
         What is in the registers behind the buffers.
     feeds, state, fetches, new_state : list of int
         The registers of what a run is given and of what it returns.
+    short_state : list of int
+        The registers of the state that is written over, if it is so short that to copy it takes less time than to let
+        signals wait.
     """
 
     rows: list[Instruction] = field(default_factory=list)
@@ -79,10 +87,11 @@ class Instructions:
     state: list[int] = field(default_factory=list)
     fetches: list[int] = field(default_factory=list)
     new_state: list[int] = field(default_factory=list)
+    short_state: list[int] = field(default_factory=list)
 
     @cached_property
     def first_in_place(self) -> Instruction | None:
-        """The first that writes over state, which all behind it do, too: from there on signals are to wait."""
+        """The first that writes over state, which all behind it do, too."""
         return next((row for row in self.rows if row.step.in_place), None)
 
     @property
@@ -97,11 +106,13 @@ class Instructions:
         state: Iterable[Any],
         rng: Any,
         buffers: Iterable[Any],
+        saved: Saved,
         ticks: list[int] | None = None,
     ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """What is fetched and the new state; if state was written over, signals wait until the caller's `release`.
+        """What is fetched and the new state.
 
-        In `ticks`, if given, nanoseconds are noted: when the run began, and when each row ended.
+        Before state is written over, it goes to `saved`, or signals wait until the caller's `release`. In `ticks`, if
+        given, nanoseconds are noted: when the run began, and when each row ended.
         """
         registers: list[Any] = [None, place.xp, rng, None, *buffers, *[None] * len(self.values)]
         for registered, given in ((self.feeds, feeds), (self.state, state)):
@@ -111,7 +122,10 @@ class Instructions:
             ticks[:] = [place.now()]
         for row in self.rows:
             if row is self.first_in_place:
-                hold()
+                if self.short_state:
+                    saved += [(registers[i], registers[i].copy()) for i in self.short_state]
+                else:
+                    hold()
             for buffer, source in row.copies:
                 registers[buffer][...] = registers[source]
             if row.function is not None:
@@ -140,6 +154,10 @@ class Instructions:
             return None
         row: Instruction | None = frame.f_locals.get("row")
         return None if row is None else row.step
+
+
+def _flat(operand: Operand) -> list[int]:
+    return [operand] if isinstance(operand, int) else [i for each in operand for i in _flat(each)]
 
 
 def _fetch(registers: Sequence[Any], operand: Operand) -> Any:
@@ -207,7 +225,17 @@ class _Assembler:
             for i, value in enumerate(self.values)
             if isinstance(value, Joined) or value.origin == "state"
         ]
-        return Instructions(rows, len(self.layout.places), self.values, feeds, state, fetches, new_state)
+        short_state = self._short_state(rows)
+        return Instructions(rows, len(self.layout.places), self.values, feeds, state, fetches, new_state, short_state)
+
+    def _short_state(self, rows: Sequence[Instruction]) -> list[int]:
+        if self.place.kind != "cpu":
+            return []
+        outs = [row.keywords["out"] for row in rows if row.step.in_place and row.keywords is not None]
+        found = sorted({i for operand in outs for i in _flat(operand) if i != NOTHING})
+        types = [self.values[i - self._first].tensor_type for i in found]
+        size = sum(product(each.shape) * each.dtype.numpy.itemsize for each in types)
+        return found if len(found) <= _MOST_COPIES and size <= _MOST_COPIED else []
 
     def _row(self, step: Step, copied: Sequence[Value], released: Sequence[Value]) -> Instruction:
         row = Instruction(step)

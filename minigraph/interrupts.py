@@ -3,7 +3,8 @@
 Python calls the handler of a signal between two instructions of the main thread, wherever that is, and what the
 handler raises, such as the KeyboardInterrupt of Ctrl-C, ends whatever was going on. Between `hold` and `release`
 signals that have a handler in Python are only noted; `release` then calls their handlers. What is in between is short:
-a run computes first, and then changes the scope.
+a run computes first, and then changes the scope. Where little is changed, undoing it is quicker: copies of some
+kilobytes take less time than what `hold` and `release` ask of the system.
 
 Only the main thread has such signals. In other threads, and within another `hold`, nothing happens here. Exceptions
 that ``PyThreadState_SetAsyncExc`` sets do not wait. A handler in C that stands before one in Python for the same
@@ -21,7 +22,7 @@ from _signal import getsignal, raise_signal, valid_signals  # type: ignore[impor
 from _signal import signal as set_handler
 from itertools import compress
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 _NUMBERS = sorted(map(int, valid_signals()))
 
@@ -79,6 +80,16 @@ def release() -> None:
     finally:
         if arrived:
             _call_handlers(arrived, sys._getframe(1))
+
+
+Saved: TypeAlias = "list[tuple[Any, Any]]"
+"""Arrays that are written over, each with a copy of what was there."""
+
+
+def put_back(saved: Saved) -> None:
+    """Undo what was written over arrays."""
+    for array, copy in saved:
+        array[...] = copy
 
 
 class deferred:

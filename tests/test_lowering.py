@@ -393,7 +393,7 @@ def test_the_generated_function_is_straight_line_code(monkeypatch):
           w = sgd(Param=w, LearningRate=rate, Grad=w@GRAD)
     """
     expected = """
-        def run(feeds, state, rng, buffers):
+        def run(feeds, state, rng, buffers, saved):
             _x,  = feeds
             _w, _rate,  = state
             _h_tmp_0 = mul(xp, _x, _w, x_num_col_dims=1, y_num_col_dims=1)
@@ -407,7 +407,7 @@ def test_the_generated_function_is_straight_line_code(monkeypatch):
             del _h_tmp_1, _h_tmp_1_GRAD
             _, _w_GRAD = mul_grad(xp, _x, _w, _h_tmp_0_GRAD, x_num_col_dims=1, y_num_col_dims=1, wanted=(False, True))
             del _x, _h_tmp_0_GRAD
-            hold()
+            saved += [(_w, _w.copy())]
             sgd(xp, _w, _rate, _w_GRAD, None, out=_w)
             del _w_GRAD
             return (_loss, ), ()
@@ -435,7 +435,7 @@ def test_the_source_is_there_for_tracebacks_as_long_as_the_plan_lives():
     made = plan(BRANCHES, ["b"], x=float32(4, 2))
     filename = made.compiled.filename
     linecache.checkcache()
-    assert linecache.getline(filename, 1) == "def run(feeds, state, rng, buffers):\n"
+    assert linecache.getline(filename, 1) == "def run(feeds, state, rng, buffers, saved):\n"
     assert inspect.getsource(made.compiled.function) == made.compiled.source
     del made
     assert filename not in linecache.cache
@@ -465,7 +465,7 @@ def test_names_that_differ_in_signs_only_stay_apart():
         **{"a.b": float32(2), "a@b": float32(2), "a_b": float32(2)},
     )
     arrays = [np.array(pair, "float32") for pair in ([5, 7], [1, 2], [3, 10])]
-    (result,), _ = made.compiled.function(arrays, [], None, ())
+    (result,), _ = made.compiled.function(arrays, [], None, (), [])
     np.testing.assert_array_equal(result, [36, 500])
 
 
