@@ -41,14 +41,27 @@ def prepare_feed(program: Program, feed: Any, place: Place) -> dict[str, Any]:
             raise FeedError(
                 f"the program has no variable {name!r} to feed",
                 site=caller_site(),
-                hint=suggest(str(name), (v.name for v in block.vars.values() if v.is_data)),
+                hint=_names_to_feed(str(name), [v.name for v in block.vars.values() if v.is_data]),
             )
         arrays[name] = _as_array(var, value, place)
     # In one order, because the order is part of what a plan is found by.
     return dict(sorted(arrays.items()))
 
 
+def _names_to_feed(name: str, data: list[str]) -> str:
+    """A hint that suggests the nearest names, or those that differ in case only, and lists what can be fed."""
+    near = suggest(name, data) or suggest(name.lower(), [each for each in data if each.lower() == name.lower()])
+    listed = ", ".join(data[:10]) + (", ..." if len(data) > 10 else "")
+    return f"{near} It takes {listed}.".strip() if data else "The program has no data to feed: leave it out."
+
+
 def _as_array(var: Variable, value: Any, place: Place) -> Any:
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise FeedError(
+            f"{var.name}: the array fed is masked at {np.ma.count_masked(value)} of {value.size} elements, and a "
+            "program knows no masks",
+            site=caller_site(), hint="Feed array.filled(0.0), or the mask beside it, or array.data to ignore the mask.",
+        )  # fmt: skip
     if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__"):
         array = value
     elif hasattr(value, "__array__"):
@@ -56,6 +69,8 @@ def _as_array(var: Variable, value: Any, place: Place) -> Any:
         array = np.asarray(value)
     else:
         array = _from_python(var, value)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype != var.dtype.numpy:
         array = _convert(var, array)
     if array.ndim == 0 and var.shape != ():
@@ -83,9 +98,15 @@ def _from_python(var: Variable, value: Any) -> np.ndarray[Any, Any]:
     try:
         array = np.asarray(value)
     except ValueError:
-        raise FeedError(f"{var.name}: the list fed is not rectangular", site=caller_site()) from None
+        raise FeedError(
+            f"{var.name}: the list fed is not rectangular", details=[f"{value!r:.80}"], site=caller_site(),
+            hint="Pad its rows to one length.",
+        ) from None  # fmt: skip
     if array.dtype.kind not in "biuf":
-        raise FeedError(f"{var.name}: cannot be fed from {type(value).__name__}: {value!r:.80}", site=caller_site())
+        raise FeedError(
+            f"{var.name}: cannot be fed from {type(value).__name__}: {value!r:.80}", site=caller_site(),
+            hint=f"Feed an array of {var.dtype}, or a list of numbers.",
+        )  # fmt: skip
     if array.dtype.kind == "f":
         return array.astype(var.dtype.numpy) if var.dtype.is_floating else array
     converted = _unchanged(array, var.dtype.numpy)
