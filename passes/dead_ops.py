@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minigraph.dataflow import backward_slice
+from minigraph.errors import warn
 from minigraph.ir import Program
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import is_random
@@ -15,11 +16,19 @@ class RemoveDeadOps(Pass):
     """Remove the operators that neither fetched nor persistable variables depend on.
 
     Law: every fetched and every persistable variable keeps its value. An operator that draws random numbers stays,
-    because those after it would draw other ones. Where it is not known what will be fetched, nothing is removed.
+    because those after it would draw other ones. Where it is not known what will be fetched, nothing is removed, and a
+    call warns of that: ``program.roots = (loss.name,)`` says it. Executors say it of the programs that they run.
 
     `minigraph.pruning.prune` has left out what the user's program does not need; here goes what the passes before
     this one have left behind.
     """
+
+    def __call__(self, program: Program) -> Program:
+        if program.roots is None:
+            warn(
+                "RemoveDeadOps removes nothing: set program.roots to the names of what is fetched, such as (loss.name,)"
+            )
+        return super().__call__(program)
 
     def apply(self, program: Program) -> bool:
         if program.roots is None:
