@@ -13,12 +13,12 @@ from minigraph.clip.nonfinite import check_policy, guard
 from minigraph.clip.statistics import measure
 from minigraph.collector import without_collector
 from minigraph.defaults import default_startup_program, program_guard
-from minigraph.errors import ClipError, WrongTypeError, caller_site
+from minigraph.errors import ClipError, OpError, WrongTypeError, caller_site
 from minigraph.ir import Block, Parameter, Role, Variable
 from minigraph.name_scope import name_scope
 from minigraph.passes.gradient_clip import clip_pairs
 from minigraph.strategies import Strategy
-from minigraph.types import DType
+from minigraph.types import DType, same_shape
 from minigraph.unique_name import generate
 from minigraph.variable import is_eager
 
@@ -73,10 +73,47 @@ class GradientClipBase(Strategy):
         raw = {new.name: old.name for (_, new), (_, old) in zip(guarded, pairs, strict=True) if new is not old}
         with block.program.standing_for(raw), labelled(self):
             by_hooks = self._is_in_fluids_words()
-            clipped = (self._emit_by_hooks if by_hooks else self.emit)(block, guarded, **emit_options)
+            try:
+                clipped = (self._emit_by_hooks if by_hooks else self.emit)(block, guarded, **emit_options)
+            except OpError as error:
+                raise self._in_its_name(error, guarded) from error
+            self._check(clipped, guarded)
             if self.telemetry:
                 self._measure(block, guarded, clipped)
         return clipped
+
+    def _in_its_name(self, error: OpError, pairs: ParamsGrads) -> ClipError:
+        """The error of an operator that the user has not written as that of the strategy that was."""
+        grads = ", ".join(str(grad) for _, grad in pairs[:3])
+        return ClipError(
+            f"{self} cannot clip {grads}",
+            details=[error.message.partition(": ")[2] or error.message],
+            site=caller_site(),
+            hint=error.hint or "Give values that the dtype of the gradients can hold.",
+        )
+
+    def _check(self, clipped: Any, pairs: ParamsGrads) -> None:
+        """Raise unless a strategy returns a variable in place of each gradient, of its type."""
+        name = f"{type(self).__name__}.emit"
+        if not isinstance(clipped, list | tuple) or not all(isinstance(each, Variable) for each in clipped):
+            raise WrongTypeError(
+                f"{name} must return a list of Variables, got {clipped!r:.80}", site=caller_site(),
+                hint="Return the clipped gradients in order.",
+            )  # fmt: skip
+        if len(clipped) != len(pairs):
+            raise ClipError(
+                f"{name} was given {len(pairs)} gradients and returned {len(clipped)}", site=caller_site(),
+                hint="Return one clipped gradient for each pair, in order.",
+            )  # fmt: skip
+        for (_, grad), after in zip(pairs, clipped, strict=True):
+            # A gradient without dimensions, of the imperative mode, may come back as a vector.
+            shapes = (grad.shape or (1,), after.shape or (1,))
+            if after.dtype is not grad.dtype or not same_shape(*shapes):
+                raise ClipError(
+                    f"{name} returned {after} for {grad}",
+                    site=caller_site(),
+                    hint="Return a clipped gradient of the shape and dtype of the gradient.",
+                )
 
     def _measure(self, block: Block, pairs: ParamsGrads, clipped: list[Variable]) -> None:
         p = getattr(self, "p", 2.0)
