@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from minigraph import unique_name
 from minigraph.backward_pass import BackwardPass, Callback, ParamsGrads
 from minigraph.collector import without_collector
-from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.passes.recompute import recompute
 from minigraph.types import VarKind, product
+from minigraph.undo import note
 
 __all__ = ["ParamsGrads", "append_backward", "gradients"]
 
@@ -75,8 +76,10 @@ def append_backward(
         )
     block, program = loss.block, loss.block.program
     maker = _check_loss(loss)
+    _warn_of_earlier_pass(loss)
     params = _parameters_to_return(program, parameter_list)
     no_grad = _names(block, no_grad_set, "no_grad_set")
+    note(setattr, maker, "role", maker.role)
     maker.role |= Role.LOSS
     pass_ = BackwardPass(block, no_grad, callbacks or ())
     seed = pass_.fresh_grad(loss, unique_name.generate)
@@ -193,6 +196,19 @@ def _parameters_to_return(program: Program, parameter_list: Sequence[Variable | 
     _names(block, parameter_list, "parameter_list")
     given = [block.var(p.name if isinstance(p, Variable) else p) for p in parameter_list]
     return [param for param in given if isinstance(param, Parameter)]
+
+
+def _warn_of_earlier_pass(loss: Variable) -> None:
+    """Warn of gradients of the same loss that the program has already."""
+    if not loss.block.program.backward_passes:
+        return
+    for op in loss.block.ops.of_type("fill_constant"):
+        if op.role == Role.BACKWARD | Role.LOSS and op.outputs["Out"][0].startswith(loss.grad_name):
+            warn(
+                f"the gradients of {loss.name} are appended a second time, after those made at {op.site}: append them "
+                "once and use the pairs that append_backward returns"
+            )
+            return
 
 
 def _names(block: Block, given: Iterable[Variable | str] | None, what: str) -> set[str]:

@@ -22,6 +22,7 @@ from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.second_order import has_rule, rewrite
 from minigraph.sub_block_gradients import differentiate_call
 from minigraph.sub_blocks import is_count, rename
+from minigraph.undo import note
 
 ParamsGrads = list[tuple[Parameter, Variable]]
 Callback = Callable[..., None]
@@ -65,6 +66,7 @@ class BackwardPass:
         """Where the gradients go: behind what they are gradients of, or into a block for them."""
         self.program = block.program
         if target is None:
+            note(setattr, self.program, "backward_passes", self.program.backward_passes)
             self.program.backward_passes += 1
         self.no_grad = no_grad
         self.callbacks = callbacks
@@ -390,7 +392,7 @@ class BackwardPass:
     def inside(self, forward: Block) -> BackwardPass:
         """A walk over a sub-block, whose gradients go to a new block."""
         target = Block(self.program, len(self.program.blocks), self.target.idx, forward.idx)
-        self.program.blocks.append(target)
+        self.program.add_block(target)
         return BackwardPass(forward, self.no_grad, self.callbacks, target)
 
     def inside_needs(self, forward: Block, targets: Sequence[str]) -> set[str]:

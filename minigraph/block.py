@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from minigraph import unique_name
 from minigraph.errors import (
@@ -23,6 +26,7 @@ from minigraph.opdef import Slot, definition_of
 from minigraph.operator import Operator, Role
 from minigraph.oplist import OpList
 from minigraph.types import TensorType, VarKind, as_dtype, dense_type
+from minigraph.undo import note
 from minigraph.variable import Parameter, Variable, name_of
 
 if TYPE_CHECKING:
@@ -74,6 +78,8 @@ class Block:
 
     @forward_block_idx.setter
     def forward_block_idx(self, index: int) -> None:
+        if index == self._forward_block_idx:
+            return
         if self._forward_block_idx >= 0:
             self.program.gradient_blocks[self._forward_block_idx].remove(self)
         if index >= 0:
@@ -93,13 +99,14 @@ class Block:
         NotFoundError
             If the block has none; the message suggests similar names.
         """
+        if not isinstance(name, str):
+            raise _not_a_name(name)
         found = self.vars.get(name)
         if found is None:
-            if not isinstance(name, str):
-                raise WrongTypeError(f"a variable name must be a str, got {type(name).__name__}", site=caller_site())
             raise NotFoundError(
-                f"block {self.idx} has no variable {name!r}", site=caller_site(), hint=suggest(name, self.vars)
-            )
+                f"block {self.idx} has no variable {name!r}", site=caller_site(),
+                hint=suggest(name, self.vars) or "Look into block.vars for the names that there are.",
+            )  # fmt: skip
         return found
 
     def find_var(self, name: str) -> Variable | None:
@@ -166,15 +173,32 @@ class Block:
         """
         if name is None:
             name = self.free_name("_generated_var")
+        elif not isinstance(name, str):
+            raise _not_a_name(name)
+        for flag in (persistable, stop_gradient, is_data, need_check_feed):
+            if flag is not False and flag is not True and not isinstance(flag, int | np.bool_):
+                raise WrongTypeError(
+                    f"{name}: persistable, stop_gradient, is_data and need_check_feed must be bools, got {flag!r:.80}",
+                    site=caller_site(), hint="Give True or False.",
+                )  # fmt: skip
+        if initializer is not None and not callable(initializer):
+            raise _not_an_initializer(initializer)
         tensor_type = None if shape is None and dtype is None else _tensor_type(name, shape, dtype)
-        if lod_level:
+        if lod_level is not None and (not isinstance(lod_level, int) or lod_level):
             _refuse_lod(name, lod_level)
+        if type is not None and not isinstance(type, VarKind):
+            raise WrongTypeError(
+                f"{name}: type must be a VarKind, got {type!r:.80}",
+                site=caller_site(),
+                hint="Leave it out for a tensor.",
+            )
+        kind = type or VarKind.LOD_TENSOR
         existing = self.vars.get(name)
         if existing is not None:
             self._check_same(existing, tensor_type and tensor_type.held_as(type or existing.kind))
             return existing
         var = self.variable_type(
-            self, name, tensor_type, kind=type or VarKind.LOD_TENSOR, persistable=persistable,
+            self, name, tensor_type, kind=kind, persistable=persistable,
             stop_gradient=stop_gradient, is_data=is_data, need_check_feed=need_check_feed, error_clip=error_clip,
         )  # fmt: skip
         self._add(var)
@@ -189,6 +213,10 @@ class Block:
 
         `fields` are those of `Parameter`. `initializer`, when given, appends its operator to this block.
         """
+        if not isinstance(name, str):
+            raise _not_a_name(name)
+        if initializer is not None and not callable(initializer):
+            raise _not_an_initializer(initializer)
         dims = _dims(shape)
         if min(dims, default=0) < 0:
             raise ProgramError(
@@ -210,6 +238,8 @@ class Block:
 
     def _add(self, var: Variable) -> None:
         self.vars[var.name] = var
+        if not self.program.computes_at_once:
+            note(self.vars.pop, var.name)
         if self.program.gradient_blocks.get(self.idx):
             self.program.version += 1  # they see it too
         else:
@@ -231,7 +261,7 @@ class Block:
 
     def remove_var(self, name: str) -> None:
         """Forget a variable; the caller vouches that no operator uses it."""
-        self.var(name)
+        note(self.vars.__setitem__, name, self.var(name))
         del self.vars[name]
         self.program.version += 1
 
@@ -281,17 +311,47 @@ class Block:
         attrs: Mapping[str, Any] | None = None,
     ) -> Operator:
         """Like `append_op`, in front of the operator `before` (an operator of this block, an index, None: the end)."""
-        if isinstance(before, int):
+        if isinstance(before, int) and -len(self.ops) <= before <= len(self.ops):
             before = self.ops[before] if before != len(self.ops) else None
+        if before is not None and not isinstance(before, Operator):
+            raise WrongTypeError(
+                f"before must be an operator or an index up to {len(self.ops)}, got {before!r:.80}", site=caller_site(),
+                hint="Give an operator of the block, such as block.ops[0]; None stands for the end.",
+            )  # fmt: skip
         # What a pass puts in front of an operator serves that one, and has its line.
         site = (before.site if before is not None and before is self._anchor else None) or caller_site()
-        op = self._make_op(type, inputs or {}, outputs or {}, attrs or {}, site)
+        try:
+            op = self._make_op(type, inputs or {}, outputs or {}, attrs or {}, site)
+        except (TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, MinigraphError):
+                raise
+            given = {"type": type, "inputs": inputs, "outputs": outputs, "attrs": attrs}
+            raise WrongTypeError(
+                f"an operator cannot be made of these: {error}", details=[f"{k} = {v!r:.80}" for k, v in given.items()],
+                site=site, hint="Give the type as a str, and inputs, outputs and attrs as dicts by name.",
+            ) from error  # fmt: skip
         try:
             infer_outputs(op, self)
         except MinigraphError as error:
+            self._note_strangers(error, inputs or {}, outputs or {})
             raise explain(error, op, self) from None
         self._link(before, op)
         return op
+
+    def _note_strangers(self, error: MinigraphError, *slots: Mapping[str, Names]) -> None:
+        """Say of an error which of the variables given, that are not known here, belong to another program."""
+        given = [each for by_slot in slots for names in by_slot.values() for each in _each(names)]
+        strangers = [
+            var for var in given
+            if isinstance(var, Variable) and var.block.program is not self.program and self.find_var(var.name) is None
+        ]  # fmt: skip
+        if strangers and isinstance(error, NotFoundError):
+            var = strangers[0]
+            error.message = f"{var.name} belongs to another program than the one that is being built"
+            error.details = tuple(f"{each}, of {each.block.program!r}" for each in strangers)
+            error.hint = (
+                "Build inside `with fluid.program_guard(main, startup):`, with the program that has the variable."
+            )
 
     def prepend_op(
         self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None, stop_gradient: bool = False
@@ -304,12 +364,15 @@ class Block:
             raise ProgramError(f"{before.type} is not an operator of block {self.idx}", site=caller_site())
         self.ops.insert_before(before, op)
         op._block = self
+        note(self.remove, op)
         self._changed()
 
     def append_copies(self, ops: Iterable[Operator], private: bool = False) -> list[Operator]:
         """Add copies of the operators of another block at the end; `private` ones, which no user sees, may share."""
         copies = [op._twin(self) if private else op._copy(self) for op in ops]
         self.ops.extend(copies)
+        for op in copies:
+            note(self.remove, op)
         self._changed()
         return copies
 
@@ -319,6 +382,7 @@ class Block:
             op = self.ops[op]
         if op._block is not self:
             raise ProgramError(f"{op.type} is not an operator of block {self.idx}", site=caller_site())
+        note(self._link, op._next, op)
         self.ops.unlink(op)
         op._block = None
         self._changed()
@@ -466,6 +530,10 @@ def _bind_slots(
 _SEVERAL = (list, tuple)
 
 
+def _each(given: Any) -> Any:
+    return given if isinstance(given, _SEVERAL) else (given,)
+
+
 def _names(given: Names | None) -> tuple[str, ...]:
     if given is None:
         return ()
@@ -474,8 +542,47 @@ def _names(given: Names | None) -> tuple[str, ...]:
     return (name_of(given),)
 
 
+def _not_a_name(name: Any) -> WrongTypeError:
+    return WrongTypeError(
+        f"the name of a variable must be a str, got {name!r:.80}", site=caller_site(), hint="Give variable.name."
+    )
+
+
+def _not_an_initializer(given: Any) -> WrongTypeError:
+    return WrongTypeError(
+        f"an initializer must be callable, got {given!r:.80}", site=caller_site(),
+        hint="Give one such as fluid.initializer.Constant(0.0).",
+    )  # fmt: skip
+
+
 def _dims(shape: Sequence[int | None]) -> tuple[int, ...]:
-    return tuple([-1 if dim is None else int(dim) for dim in shape])
+    try:
+        return tuple([-1 if dim is None else dim if type(dim) is int and dim < _MOST else _dim(dim) for dim in shape])
+    except TypeError as error:
+        if isinstance(error, WrongTypeError):
+            raise
+        raise WrongTypeError(
+            f"a shape must be a list of ints, got {shape!r:.80}",
+            site=caller_site(),
+            hint="Write [n] for one dimension.",
+        ) from None
+
+
+_MOST = 1 << 63
+"""Above the largest dimension, which is held in 64 bits."""
+
+
+def _dim(given: Any) -> int:
+    try:
+        dim = operator.index(given)
+        if isinstance(given, bool) or abs(dim) >= _MOST:
+            raise ValueError
+    except (TypeError, ValueError):
+        raise WrongTypeError(
+            f"a dimension must be an int of 64 bits, got {given!r:.80}", site=caller_site(),
+            hint="Give whole numbers as int, such as n // 2 or int(n); None stands for an unknown size.",
+        ) from None  # fmt: skip
+    return dim
 
 
 def _tensor_type(name: str, shape: Sequence[int | None] | None, dtype: Any) -> TensorType | None:

@@ -12,11 +12,10 @@ BlockIndex: TypeAlias = int
 
 
 def _to_int(value: Any) -> int:
-    if type(value) is int:
-        return value
-    if isinstance(value, bool) or int(value) != value:
+    number = value if type(value) is int else int(value)
+    if isinstance(value, bool) or number != value or not -(1 << 63) <= number < 1 << 63:
         raise ValueError(value)
-    return int(value)
+    return number
 
 
 def _to_float(value: Any) -> float:

@@ -12,6 +12,7 @@ import functools
 import linecache
 import os
 import sys
+import textwrap
 import types
 import warnings
 from collections.abc import Callable, Iterable
@@ -32,7 +33,7 @@ class Site(NamedTuple):
         """``model.py:12, in: y = layers.fc(x, size=1)``; the path is relative where that is shorter."""
         relative = os.path.relpath(self.filename) if os.path.isabs(self.filename) else self.filename
         shown = min(relative, self.filename, key=len)
-        source = linecache.getline(self.filename, self.line).strip()
+        source = textwrap.shorten(linecache.getline(self.filename, self.line).strip(), 120, placeholder=" ...")
         return f"{shown}:{self.line}" + (f", in: {source}" if source else "")
 
 
@@ -54,9 +55,7 @@ def caller_site() -> Site | None:
     while frame is not None:
         filename = frame.f_code.co_filename
         ours = _IS_OURS.get(filename)
-        if ours is None:
-            ours = _IS_OURS[filename] = _is_ours(frame)
-        if not ours:
+        if not (is_ours(frame) if ours is None else ours):
             site, line = _LAST_SITE, frame.f_lineno
             if site.line != line or site.filename != filename:
                 site = _LAST_SITE = Site(filename, line)
@@ -82,11 +81,16 @@ def on_one_line(function: Callable[P, T]) -> Callable[P, T]:
     return standing
 
 
-def _is_ours(frame: types.FrameType) -> bool:
-    # By module name, not by path: the folders passes/ and kernels/ install as parts of the package.
-    name = frame.f_globals.get("__name__", "")
-    is_known = name in ("minigraph", "contextlib") or name.startswith("minigraph.")
-    return is_known or frame.f_code.co_filename.startswith("<")
+def is_ours(frame: types.FrameType) -> bool:
+    """Whether a frame runs code of minigraph, or of Python's ``with``."""
+    filename = frame.f_code.co_filename
+    known = _IS_OURS.get(filename)
+    if known is None:
+        # By module name, not by path: the folders passes/ and kernels/ install as parts of the package.
+        name = frame.f_globals.get("__name__", "")
+        known = name in ("minigraph", "contextlib") or name.startswith("minigraph.") or filename.startswith("<")
+        _IS_OURS[filename] = known
+    return known
 
 
 _MOST_DETAILS = 30
@@ -109,13 +113,15 @@ class MinigraphError(Exception):
 
     def __init__(self, message: str, *, details: Iterable[str] = (), site: Site | None = None, hint: str = "") -> None:
         self.message, self.details, self.site, self.hint = message, tuple(details), site, hint
+        self.is_of_other_line = site is not None and site != caller_site()
+        """Whether the line is one that made something before, not that of the call that fails."""
         super().__init__(message)
 
     def __str__(self) -> str:
         more = len(self.details) - _MOST_DETAILS
         lines = [self.message, *self.details[:_MOST_DETAILS], *([f"and {more} more"] if more > 0 else [])]
         if self.site is not None:
-            lines.append(f"created at {self.site}")
+            lines.append(f"{'created at' if self.is_of_other_line else 'at'} {self.site}")
         if self.hint:
             lines.append(self.hint)
         return "\n  ".join(lines)
@@ -133,6 +139,10 @@ class NotFoundError(ProgramError, KeyError):
     """A name is unknown; the message suggests the nearest known ones."""
 
     __str__ = MinigraphError.__str__
+
+
+class UnknownNameError(MinigraphError, AttributeError):
+    """A module has no function or class of a name; the message suggests the nearest ones."""
 
 
 class SubscriptError(ProgramError, IndexError):
@@ -229,7 +239,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn_explicit(message, category, site.filename, site.line)
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+def suggest(name: Any, known: Iterable[str]) -> str:
     """A hint naming the known words nearest to `name`, or the empty string.
 
     Examples
@@ -237,5 +247,5 @@ def suggest(name: str, known: Iterable[str]) -> str:
     >>> suggest("rellu", ["relu", "tanh"])
     'Did you mean relu?'
     """
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6)
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6) if isinstance(name, str) else ()
     return f"Did you mean {' or '.join(near)}?" if near else ""

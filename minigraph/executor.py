@@ -179,6 +179,12 @@ class Executor:
             return [[value] for value in values] if program.is_data_parallel and not return_merged else values
         program = _check_program(program)
         scope = scope or global_scope()
+        if not isinstance(scope, Scope):
+            raise WrongTypeError(
+                f"scope must be a Scope, got {scope!r:.80}",
+                site=caller_site(),
+                hint="Leave it out for the global scope.",
+            )
         if not program.loaders:
             return self._run_fed(program, feed, fetch_list, scope, return_numpy)
         for loader in program.loaders:

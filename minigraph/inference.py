@@ -17,6 +17,7 @@ from minigraph.errors import (
 from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.operator import Operator
 from minigraph.types import TensorType, VarKind
+from minigraph.undo import note
 from minigraph.variable import Variable
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def _write_type(op: Operator, block: Block, name: str, tensor_type: TensorType) 
         block.create_var(name=name, shape=tensor_type.shape, dtype=tensor_type.dtype, type=tensor_type.kind)
         return
     declared = var.tensor_type
+    note(setattr, var, "tensor_type", declared)
     if declared is not None and (var.kind is VarKind.LOD_TENSOR_ARRAY or var.block is not block):
         var.tensor_type = _in_common(op, var, declared, tensor_type)
         return
@@ -175,7 +177,8 @@ def explain(error: MinigraphError, op: Operator, block: Block) -> MinigraphError
             for slot, names in op.inputs.items()
             for name in names
         )
-    error.site = error.site or op.site
+    if error.site is None:
+        error.site, error.is_of_other_line = op.site, True
     return error
 
 

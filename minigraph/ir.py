@@ -13,13 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from minigraph.block import Block, Names
 from minigraph.collector import without_collector
-from minigraph.errors import NotFoundError, WrongTypeError, caller_site
+from minigraph.errors import NotFoundError, WrongTypeError, caller_site, warn
 from minigraph.inference import explain, infer_outputs
 from minigraph.operator import Operator, Role
 from minigraph.sub_blocks import drop_unused_blocks
 from minigraph.types import VarKind
+from minigraph.undo import note
 from minigraph.variable import Parameter, Variable, name_of
 
 if TYPE_CHECKING:
@@ -95,7 +98,20 @@ class Program:
     def random_seed(self, seed: int) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise WrongTypeError(f"random_seed must be an int, got {seed!r}", site=caller_site())
+        # Between two seeds other operators may be built; those that were made without one are meant to have it.
+        late = self._drawing_afresh() if seed and not self._random_seed else []
+        if late:
+            warn(
+                f"random_seed = {seed} comes too late for {len(late)} operators that were made before, such as "
+                f"{late[0]}: they draw other numbers in each run. Set it before the layers are built."
+            )
         self._random_seed = seed
+
+    def _drawing_afresh(self) -> list[Operator]:
+        """The operators that draw other random numbers in each run."""
+        return [
+            op for block in self.blocks for op in block.ops if "seed" in op.definition.attrs and not op.attr("seed")
+        ]  # fmt: skip
 
     def global_seed(self, seed: int = 0) -> None:
         """Set `random_seed` of this program and of all that are made from now on."""
@@ -106,8 +122,11 @@ class Program:
         return self.blocks[0]
 
     def block(self, index: int) -> Block:
-        if not 0 <= index < len(self.blocks):
-            raise NotFoundError(f"the program has blocks 0 to {len(self.blocks) - 1}, not {index}", site=caller_site())
+        if not isinstance(index, int) or not 0 <= index < len(self.blocks):
+            raise NotFoundError(
+                f"the program has blocks 0 to {len(self.blocks) - 1}, not {index!r:.80}", site=caller_site(),
+                hint="Give the index of one of program.blocks.",
+            )  # fmt: skip
         return self.blocks[index]
 
     def current_block(self) -> Block:
@@ -117,14 +136,25 @@ class Program:
         """Make a sub-block, by default of the current one, and make it current; `rollback` goes back to its parent."""
         parent = self.current_block_idx if parent_idx is None else parent_idx
         made = Block(self, len(self.blocks), parent, forward_block_idx)
-        self.blocks.append(made)
+        self.add_block(made)
+        note(setattr, self, "current_block_idx", self.current_block_idx)
         self.current_block_idx = made.idx
+        return made
+
+    def add_block(self, block: Block) -> None:
+        """Put a block, whose index is the number of blocks so far, behind them."""
+        self.blocks.append(block)
+        note(self._drop_block)
         self.version += 1
         self.noted_changes += 1
-        return made
+
+    def _drop_block(self) -> None:
+        self.blocks.pop().forward_block_idx = -1
+        self.version += 1
 
     def rollback(self) -> None:
         """Make the parent of the current block current again."""
+        note(setattr, self, "current_block_idx", self.current_block_idx)
         self.current_block_idx = self.current_block().parent_idx
 
     _create_block = create_block
@@ -183,6 +213,11 @@ class Program:
             Leave out backward and optimize operators and the variables that only they use, and set ``is_test`` on the
             operators that have it. Take such a clone before or after ``minimize``.
         """
+        if not isinstance(for_test, int | np.bool_):
+            raise WrongTypeError(
+                f"clone: for_test must be True or False, got {for_test!r:.80}", site=caller_site(),
+                hint="Give True for a program that only tests.",
+            )  # fmt: skip
         twin = Program()
         twin._random_seed = self._random_seed
         twin.backward_passes = self.backward_passes

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from minigraph.defaults import default_main_program, default_startup_program
-from minigraph.errors import WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.initializer import Constant, Initializer, Xavier
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
 from minigraph.param_attr import ParamAttr, WeightNormParamAttr, as_param_attr
@@ -45,6 +45,8 @@ class LayerHelper:
     """
 
     def __init__(self, layer_type: str, name: str | None = None, **kwargs: Any) -> None:
+        if name is not None and not isinstance(name, str):
+            raise WrongTypeError(f"{layer_type}: name must be a str, got {name!r:.80}", site=caller_site())
         self.layer_type = layer_type
         self.name = generate(layer_type) if name is None else name
         kwargs["name"] = self.name
@@ -89,6 +91,11 @@ class LayerHelper:
         name = attr.name or generate(f"{self.name}.{'b' if is_bias else 'w'}")
         initializer = attr.initializer or default_initializer or self._default_initializer(dtype, is_bias)
         shape = tuple(shape)
+        if 0 in shape and self.layer_type != "create_parameter":  # which takes what it is given, as in fluid
+            raise ProgramError(
+                f"{self.layer_type}: the parameter {name} of shape {list(shape)} would have no elements",
+                site=caller_site(), hint="Give sizes of at least 1.",
+            )  # fmt: skip
         if isinstance(attr, WeightNormParamAttr):
             return normalized_parameter(self.name, attr, name, shape, dtype, initializer)
         fields = attr.parameter_fields()

@@ -341,7 +341,10 @@ def definition_of(type: str) -> OpDef:
     """
     found = _DEFINITIONS.get(type)
     if found is None:
-        raise NotFoundError(f"there is no operator type {type!r}", hint=suggest(type, _DEFINITIONS))
+        raise NotFoundError(
+            f"there is no operator type {type!r:.80}",
+            hint=suggest(type, _DEFINITIONS) or "Run `python -m minigraph operators` for a list.",
+        )
     return found
 
 

@@ -6,8 +6,9 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minigraph.errors import NotFoundError, ProgramError, Site, suggest
+from minigraph.errors import NotFoundError, ProgramError, Site, caller_site, suggest
 from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef
+from minigraph.undo import note
 from minigraph.variable import Variable, name_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,18 @@ class HiddenNames(NamedTuple):
     written: list[str]
 
 
+class Attrs(dict[str, Any]):
+    """Attributes of an operator that differ from their defaults, by name."""
+
+    __slots__ = ()
+
+    def __missing__(self, name: str) -> Any:
+        raise NotFoundError(
+            f"attribute {name!r} is at its default, or the operator has none of this name", site=caller_site(),
+            hint=f"Ask op.attr({name!r}), which knows defaults.",
+        )  # fmt: skip
+
+
 class Operator:
     """One operator of a block: a type, variable names by slot, attributes, a role, the user's line that made it.
 
@@ -56,7 +69,7 @@ class Operator:
         definition: OpDef,
         inputs: dict[str, tuple[str, ...]],
         outputs: dict[str, tuple[str, ...]],
-        attrs: dict[str, Any],
+        attrs: Mapping[str, Any],
         role: Role = Role.FORWARD,
         role_vars: tuple[str, ...] = (),
         namescope: str = "/",
@@ -69,7 +82,7 @@ class Operator:
         self.definition = definition
         self.inputs = inputs
         self.outputs = outputs
-        self.attrs = attrs
+        self.attrs = Attrs(attrs)
         self.role = role
         self.role_vars = role_vars
         self.namescope = namescope
@@ -180,8 +193,7 @@ class Operator:
 
     def set_attr(self, name: str, value: Any) -> None:
         """Change an attribute; checked like one given to ``append_op``."""
-        self.attrs = self.definition.convert_attrs({**self.attrs, name: value})
-        self._changed()
+        self._change("attrs", Attrs(self.definition.convert_attrs({**self.attrs, name: value})))
 
     def set_input(self, slot: str, values: Sequence[Variable | str]) -> None:
         """Read other variables in a slot, which may have been left out before.
@@ -193,8 +205,7 @@ class Operator:
         """
         if slot not in self.definition.input_slots:
             self._no_slot(slot, self.definition.input_slots)
-        self.inputs = {**self.inputs, slot: tuple(map(name_of, values))}
-        self._changed()
+        self._change("inputs", {**self.inputs, slot: tuple(map(name_of, values))})
 
     def set_output(self, slot: str, values: Sequence[Variable | str]) -> None:
         """Write other variables in a slot.
@@ -206,23 +217,25 @@ class Operator:
         """
         if slot not in self.definition.output_slots:
             self._no_slot(slot, self.definition.output_slots)
-        self.outputs = {**self.outputs, slot: tuple(map(name_of, values))}
-        self._changed()
+        self._change("outputs", {**self.outputs, slot: tuple(map(name_of, values))})
 
     def replace_input(self, old: Variable | str, new: Variable | str) -> None:
         """Read `new` wherever this operator reads `old`."""
-        self.inputs = renamed(self.inputs, {name_of(old): name_of(new)})
-        self._changed()
+        self._change("inputs", renamed(self.inputs, {name_of(old): name_of(new)}))
 
     def replace_output(self, old: Variable | str, new: Variable | str) -> None:
         """Write `new` wherever this operator writes `old`."""
-        self.outputs = renamed(self.outputs, {name_of(old): name_of(new)})
-        self._changed()
+        self._change("outputs", renamed(self.outputs, {name_of(old): name_of(new)}))
 
     # Fluid's spellings
     _set_attr = set_attr
     _rename_input = replace_input
     _rename_output = replace_output
+
+    def _change(self, field: str, value: Any) -> None:
+        note(self._change, field, getattr(self, field))
+        setattr(self, field, value)
+        self._changed()
 
     def _changed(self) -> None:
         self._hidden = None
@@ -267,7 +280,7 @@ class Operator:
         twin = self._twin(block)
         twin.inputs = self.inputs.copy()
         twin.outputs = self.outputs.copy()
-        twin.attrs = self.attrs.copy() if self.attrs else {}
+        twin.attrs = Attrs(self.attrs)
         return twin
 
 

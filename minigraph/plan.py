@@ -23,6 +23,7 @@ from minigraph.passes.base import Pipeline
 from minigraph.place import Place
 from minigraph.pruning import prune
 from minigraph.types import TensorType
+from minigraph.undo import unnoted
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,7 @@ class Plan:
     """Whether a run draws random numbers from the executor's generator."""
 
 
+@unnoted
 @without_collector
 def lower(
     program: Program,

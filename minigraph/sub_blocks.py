@@ -216,7 +216,7 @@ def drop_unused_blocks(program: Program) -> None:
     for block in used:
         for op in block.ops:
             if SUB_BLOCK in op.attrs:
-                op.attrs = {**op.attrs, SUB_BLOCK: index_of[op.attrs[SUB_BLOCK]]}
+                op.attrs = type(op.attrs)({**op.attrs, SUB_BLOCK: index_of[op.attrs[SUB_BLOCK]]})
         block.parent_idx = index_of.get(block.parent_idx, -1 if block.idx == 0 else 0)
         block.forward_block_idx = index_of.get(block.forward_block_idx, -1)
     for block in used:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minigraph.errors import OpError, WrongTypeError
+from minigraph.errors import OpError, WrongTypeError, caller_site
 
 
 class DType(enum.IntEnum):
@@ -70,11 +70,15 @@ def as_dtype(dtype: Any) -> DType:
     if type(dtype) is DType:
         return dtype
     try:
+        if dtype is None:  # float64 to NumPy
+            raise TypeError
         if isinstance(dtype, int) and not isinstance(dtype, bool):
             return DType(dtype)
         return _BY_NAME[dtype] if isinstance(dtype, str) else _BY_NAME[np.dtype(dtype).name]
     except (KeyError, TypeError, ValueError):
-        raise WrongTypeError(f"{dtype!r} is not an element type", hint=f"Use one of {', '.join(_BY_NAME)}.") from None
+        raise WrongTypeError(
+            f"{dtype!r:.80} is not an element type", site=caller_site(), hint=f"Use one of {', '.join(_BY_NAME)}."
+        ) from None
 
 
 class VarKind(enum.Enum):
@@ -263,6 +267,7 @@ def align_shape(x: Sequence[int], y: Sequence[int], axis: int) -> tuple[int, ...
     (2, 1, 1)
     """
     y = tuple(y)
+    require(axis >= -1, f"axis must be at least -1, got {axis}", "Count from the front, or give -1 for the end.")
     if axis == -1 or same_shape(x, y):
         return (1,) * (len(x) - len(y)) + y
     require(

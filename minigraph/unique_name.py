@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from minigraph.undo import note
+
 
 class UniqueNameGenerator:
     """Counts how often each key was asked for; `prefix` goes in front of every name."""
@@ -19,6 +21,7 @@ class UniqueNameGenerator:
     def __call__(self, key: str) -> str:
         number = self._next[key]
         self._next[key] = number + 1
+        note(self._next.__setitem__, key, number)
         return f"{self.prefix}{key}_{number}"
 
     def scope_label(self, parent: str, name: str) -> str:

@@ -127,6 +127,40 @@ class Variable:
             "compare names, or use a set); fetch the variable to see its value.",
         )
 
+    # What asks for a value, which the tensors of the imperative mode have
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        raise self._no_value("cannot become an array")
+
+    def __float__(self) -> float:
+        raise self._no_value("cannot become a number")
+
+    __int__: Any = __float__
+    __complex__: Any = __float__
+    __index__: Any = __float__
+
+    def __len__(self) -> int:
+        raise self._no_value("has no len()", f"Its shape is {self.shape}; layers.shape gives it while running.")
+
+    def __setitem__(self, item: Any, value: Any) -> None:
+        raise self._no_value("cannot be written to in parts", "Use layers.scatter, or layers.assign for the whole.")
+
+    def numpy(self) -> Any:
+        """Of a tensor of the imperative mode: its value. A variable of a program has none: fetch it."""
+        raise self._no_value("has no value to show")
+
+    def backward(self, *args: Any, **kwargs: Any) -> None:
+        """Of a tensor of the imperative mode: find gradients. A program is given them by `append_backward`."""
+        raise self._no_value(
+            "cannot be differentiated by backward()", "Call optimizer.minimize(loss) or fluid.append_backward(loss)."
+        )
+
+    def _no_value(self, what: str, hint: str = "Fetch it: executor.run(program, feed, fetch_list=[variable]).") -> Any:
+        return WrongTypeError(
+            f"{self.name} {what}: a variable of a program gets its value when the program runs", details=[str(self)],
+            site=caller_site(), hint=hint,
+        )  # fmt: skip
+
     if TYPE_CHECKING:
         # Given by minigraph.arithmetic.
         def __add__(self, other: Any) -> Variable: ...

@@ -42,12 +42,13 @@ tensor_types = st.builds(
     TensorType, st.sampled_from(DType), st.lists(st.integers(-1, 2**40), max_size=4).map(tuple)
 )  # fmt: skip
 every_float = st.one_of(st.floats(), st.floats(width=32), st.sampled_from([0.1, 1e-8, 16777217.0, math.pi]))
+whole_numbers = st.integers(-(2**63), 2**63 - 1)
 attribute_values = {
-    "int": st.one_of(st.integers(), st.integers(0, 6)),
+    "int": st.one_of(whole_numbers, st.integers(0, 6)),
     "float": every_float,
     "bool": st.booleans(),
     "str": st.text(),
-    "list[int]": st.lists(st.integers()),
+    "list[int]": st.lists(whole_numbers),
     "list[float]": st.lists(every_float),
     "list[np.float64]": st.lists(st.floats()),
     "list[bool]": st.lists(st.booleans()),

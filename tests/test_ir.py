@@ -395,7 +395,7 @@ def test_an_unknown_variable_is_suggested():
     assert caught.value.hint == "Did you mean t0?"
     with pytest.raises(KeyError):
         block.var("tt0")
-    with pytest.raises(WrongTypeError, match="a variable name must be a str, got int"):
+    with pytest.raises(WrongTypeError, match="the name of a variable must be a str, got 3"):
         block.var(3)
     assert (block.has_var("tt0"), block.find_var("tt0")) == (False, None)
 

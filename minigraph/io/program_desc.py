@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from minigraph.errors import DataError, ProgramError, caller_site
+from minigraph.errors import ProgramError, caller_site
 from minigraph.io.framework_proto import (
     AttrType,
     BlockDesc,
@@ -239,8 +239,6 @@ def _attr_type(op: Operator, name: str, value: Any) -> AttrType:
         return found
     numbers = [value] if found is AttrType.INT else value
     bits = max(((number if number >= 0 else ~number).bit_length() for number in numbers), default=0)
-    if bits > 63:
-        raise DataError(f"{op.type}: attribute {name} = {value} does not fit 64 bits", site=op.site)
     if (op.type, name) in _LONG_ATTRS or bits > 31:
         return AttrType.LONG if found is AttrType.INT else AttrType.LONGS
     return found

@@ -148,7 +148,7 @@ def _write_to_list(x: Variable, i: Variable, array: Any) -> list[Any]:
 
 
 def _number(i: Any, what: str) -> int:
-    return int(_check_index(i, what).numpy().item())  # type: ignore[attr-defined]
+    return int(_check_index(i, what).numpy().item())
 
 
 def _checked_list(array: Any, what: str) -> list[Any]:

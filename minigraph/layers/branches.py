@@ -25,6 +25,7 @@ from minigraph.layers.tensor import assign, cast, fill_constant
 from minigraph.structures import difference, flatten, map_structure, pack
 from minigraph.sub_blocks import outer_names
 from minigraph.types import DType
+from minigraph.undo import all_or_nothing, note
 
 
 class ConditionalBlock:
@@ -324,14 +325,21 @@ class Switch:
                 "Switch.case belongs inside the switch", site=caller_site(), hint="with layers.Switch() as switch: ..."
             )
         check_condition(condition, "Switch.case: condition")
-        if self._none_before is None:
-            chosen = ConditionalBlock([condition], is_scalar_condition=True)
-            self._none_before = logical_not(condition)
-        else:
-            before = self._none_before
-            self._none_before = logical_and(before, logical_not(condition))
-            chosen = ConditionalBlock([logical_and(before, condition)], is_scalar_condition=True)
-        return chosen.block()
+        return self._case(condition)
+
+    @contextmanager
+    def _case(self, condition: Variable) -> Iterator[None]:
+        with all_or_nothing():
+            note(setattr, self, "_none_before", self._none_before)
+            if self._none_before is None:
+                chosen = ConditionalBlock([condition], is_scalar_condition=True)
+                self._none_before = logical_not(condition)
+            else:
+                before = self._none_before
+                self._none_before = logical_and(before, logical_not(condition))
+                chosen = ConditionalBlock([logical_and(before, condition)], is_scalar_condition=True)
+            with chosen.block():
+                yield
 
     def default(self) -> Any:
         """Operators made inside run if no condition holds."""

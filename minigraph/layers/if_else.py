@@ -13,6 +13,7 @@ from minigraph.layer_helper import LayerHelper, check_variable
 from minigraph.layers.branches import ConditionalBlock
 from minigraph.layers.tensor import assign
 from minigraph.types import DType
+from minigraph.undo import note
 
 
 class IfElse:
@@ -70,6 +71,7 @@ class IfElse:
             outputs = {"OutTrue": parts[0], "OutFalse": parts[1]}
             outside.append_op("split_lod_tensor", {"X": x, "Mask": self.cond}, outputs, {"level": 0})
             self._parts[x.name] = parts
+            note(self._parts.pop, x.name)
         return self._parts[x.name][branch]
 
     def true_block(self) -> Any:
@@ -104,6 +106,7 @@ class IfElse:
             copied = outside.create_var(name=name, shape=out.shape, dtype=out.dtype)
             assign(out, copied)
             self._outputs[branch].append(copied)
+            note(self._outputs[branch].pop)
 
     def __call__(self) -> list[Variable]:
         """The outputs, row by row from the branch of the row.

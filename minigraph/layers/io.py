@@ -40,6 +40,8 @@ def data(
 
 def fluid_data(name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0) -> Variable:
     """A variable to feed, of exactly this shape (None or -1: any size) and dtype; ``minigraph.data``."""
+    if name == "":
+        raise ProgramError("data: the name cannot be empty", site=caller_site(), hint="Give the name to feed it by.")
     return (
         default_main_program()
         .current_block()

@@ -23,6 +23,7 @@ from minigraph.layers.sub_block import (
 from minigraph.layers.tensor import assign
 from minigraph.structures import difference, flatten
 from minigraph.sub_blocks import outer_names
+from minigraph.undo import note
 
 
 class While:
@@ -72,6 +73,7 @@ class While:
     def block(self) -> Iterator[None]:
         """Operators made inside are run again and again."""
         with building_sub_block(self._append):
+            note(setattr, self, "status", self.status)
             self.status = While.IN_WHILE_BLOCK
             yield
             self.status = While.AFTER_WHILE_BLOCK

@@ -29,7 +29,7 @@ def required(parameter: Parameter | None, what: str) -> Parameter:
 
 def running_statistic(name: str | None, start: float, do_model_average: bool) -> ParamAttr:
     """The attribute of a running mean or variance: no gradient, but saved with the parameters."""
-    return ParamAttr(name, Constant(start), trainable=False, do_model_average=do_model_average)
+    return ParamAttr(name, Constant(start), trainable=False, do_model_average=bool(do_model_average))
 
 
 def statistics_dtype(dtype: DType) -> DType:

@@ -11,6 +11,7 @@ from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper
 from minigraph.scope import LoDTensor, ScopeVariable
+from minigraph.undo import note
 
 Variables = Variable | Sequence[Variable] | None
 
@@ -104,6 +105,7 @@ def py_func(
         },
     )
     for var in outputs if backward_func is None else ():
+        note(setattr, var, "stop_gradient", var.stop_gradient)
         var.stop_gradient = True
     return out
 

@@ -158,7 +158,7 @@ def _made(
     stop_gradient: bool,
 ) -> Variable:
     helper.append(op_type, inputs, {"Out": out}, attrs if device is None else {**attrs, "op_device": device})
-    out.stop_gradient = stop_gradient
+    out.stop_gradient = bool(stop_gradient)
     return out
 
 

@@ -101,7 +101,7 @@ def split(
     else:
         attrs["axis"] = dim + len(input.shape or ()) if dim < 0 else dim
     if isinstance(num_or_sections, int):
-        attrs["num"] = count = num_or_sections
+        attrs["num"] = count = _count(num_or_sections, input, dim, "split: num_or_sections")
     elif isinstance(num_or_sections, list | tuple):
         more, sections = numbers_as_inputs(helper, num_or_sections, "sections", "", "SectionsTensorList")
         inputs |= more
@@ -114,6 +114,18 @@ def split(
     pieces = [helper.temporary() for _ in range(count)]
     helper.append("split", inputs, {"Out": pieces}, attrs)
     return pieces
+
+
+def _count(given: int, x: Variable, axis: Any, what: str) -> int:
+    """Into how many parts a dimension of `x` is cut, which may be checked before there is a variable for each."""
+    shape = x.shape or ()
+    known = shape[axis] if isinstance(axis, int) and -len(shape) <= axis < len(shape) else -1
+    if isinstance(given, bool) or not 1 <= given <= (known if known > 0 else 1 << 16):
+        raise ProgramError(
+            f"{what} must be from 1 to {known if known > 0 else 1 << 16}, got {given!r:.80}", details=[str(x)],
+            site=caller_site(), hint="Give how many parts the dimension has.",
+        )  # fmt: skip
+    return given
 
 
 def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
@@ -143,7 +155,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
             raise ProgramError(
                 f"unstack: {x} has no known number of slices along {axis}", site=caller_site(), hint="Give num."
             )
-    slices = [helper.temporary() for _ in range(num)]
+    slices = [helper.temporary() for _ in range(_count(num, x, axis, "unstack: num"))]
     helper.append("unstack", {"X": x}, {"Y": slices}, {"axis": axis, "num": num})
     return slices
 

@@ -20,6 +20,7 @@ from minigraph.layers.static_rnn import StaticRNN
 from minigraph.layers.tensor import concat, fill_constant, fill_constant_batch_size_like, shape, transpose
 from minigraph.param_attr import ParamAttr, as_param_attr
 from minigraph.structures import difference, flatten, map_structure, pack
+from minigraph.undo import note
 
 Activation = Callable[[Variable], Variable]
 
@@ -187,6 +188,7 @@ class GRUCell(RNNCell):
         hidden = check_floating(states, "GRUCell: states")
         if not self._parameters:
             width = unit.width(inputs)
+            note(setattr, self, "_parameters", ())
             self._parameters = (
                 unit.parameter([width, 2 * size], "_gate"),
                 unit.parameter([width, size], "_candidate"),
@@ -257,6 +259,7 @@ class LSTMCell(RNNCell):
         hidden, cell = (check_floating(state, "LSTMCell: states") for state in states)
         if not self._parameters:
             width = unit.width(inputs)
+            note(setattr, self, "_parameters", ())
             self._parameters = unit.parameter([width, 4 * size]), unit.parameter([4 * size], is_bias=True)
         weight, bias = self._parameters
         gates = elementwise_add(matmul(concat([inputs, hidden], 1), weight), bias)
@@ -324,7 +327,9 @@ def rnn(
     if initial_states is None:
         initial_states = cell.get_initial_states(inputs, batch_dim_idx=1 if time_major else 0)
     for state in flatten(initial_states):
-        check_variable(state, "rnn: initial_states").stop_gradient = False
+        given = check_variable(state, "rnn: initial_states")
+        note(setattr, given, "stop_gradient", given.stop_gradient)
+        given.stop_gradient = False
     if not time_major:
         inputs = map_structure(_swap_batch_and_time, inputs)
     mask = None

@@ -86,7 +86,7 @@ def full(
     helper = LayerHelper("full", name)
     result = helper.temporary() if out is None else out
     fill_constant(shape, "float32" if dtype is None else dtype, fill_value, out=result)
-    result.stop_gradient = stop_gradient
+    result.stop_gradient = bool(stop_gradient)
     return result
 
 
@@ -105,7 +105,7 @@ def full_like(
     element = check_variable(input, "full_like: input").dtype if dtype is None else as_dtype(dtype)
     attrs = {"value": float(fill_value), "dtype": int(element)}
     helper.append("fill_any_like", {"X": input}, {"Out": result}, attrs)
-    result.stop_gradient = stop_gradient
+    result.stop_gradient = bool(stop_gradient)
     return result
 
 

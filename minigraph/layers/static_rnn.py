@@ -13,6 +13,7 @@ from minigraph.ir import Block, Variable, VarKind
 from minigraph.layer_helper import LayerHelper, check_variable
 from minigraph.layers.sub_block import building_sub_block
 from minigraph.sub_blocks import outer_names
+from minigraph.undo import note
 
 
 @dataclass
@@ -71,6 +72,7 @@ class StaticRNN:
             raise ProgramError("a StaticRNN has one step", site=caller_site(), hint="Make another StaticRNN.")
         states: list[str] = []
         with building_sub_block(lambda inside: self._append(inside, states)):
+            note(setattr, self, "status", self.status)
             self.status = StaticRNN.IN_RNN_BLOCK
             yield
             self.status = StaticRNN.AFTER_RNN_BLOCK
@@ -91,6 +93,7 @@ class StaticRNN:
         given = next((entry for entry in self.inputs if entry.name == x.name), None)
         if given is not None:
             return given
+        note(setattr, self, "seq_len", self.seq_len)
         if self.seq_len is None:
             self.seq_len = x.shape[0]
         elif -1 not in (x.shape[0], self.seq_len) and x.shape[0] != self.seq_len:
@@ -100,6 +103,7 @@ class StaticRNN:
             )
         entry = inside.create_var(name=x.name, shape=x.shape[1:], dtype=x.dtype)
         self.inputs.append(entry)
+        note(self.inputs.pop)
         return entry
 
     def memory(
@@ -139,6 +143,7 @@ class StaticRNN:
         name = unique_name.generate(f"{self.helper.name}@mem")
         before = inside.create_var(name=name, shape=init.shape, dtype=init.dtype)
         self.memories[before.name] = _Memory(init, before)
+        note(self.memories.pop, before.name)
         return before
 
     def _filled(
@@ -184,6 +189,7 @@ class StaticRNN:
         result = self._noted(check_variable(o, "StaticRNN.step_output: o"))
         shape = [-1 if self.seq_len is None else self.seq_len, *(result.shape or ())]
         self.outputs.append(self._outside().create_var(name=result.name, shape=shape, dtype=result.dtype))
+        note(self.outputs.pop)
 
     def output(self, *outputs: Variable) -> None:
         """`step_output` for each."""

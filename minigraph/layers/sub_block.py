@@ -11,13 +11,14 @@ from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable
 from minigraph.layer_helper import check_variable
 from minigraph.types import DType, product
+from minigraph.undo import all_or_nothing
 
 
 @contextmanager
 def building_sub_block(complete: Callable[[Block], None]) -> Iterator[None]:
     """Inside, operators go to a new block; afterwards `complete` appends the operator that runs it to its parent.
 
-    If either fails, the program is left without the block.
+    If either fails, the program is left as it was.
     """
     program = default_main_program()
     if is_imperative():
@@ -25,22 +26,11 @@ def building_sub_block(complete: Callable[[Block], None]) -> Iterator[None]:
             "the imperative mode has no sub-blocks", site=caller_site(),
             hint="Use Python's own if and while, or layers.cond and layers.while_loop.",
         )  # fmt: skip
-    inside = program.create_block()
-    try:
+    with all_or_nothing():
+        inside = program.create_block()
         yield
         program.rollback()
         complete(inside)
-    except BaseException:
-        _give_up(inside)
-        raise
-
-
-def _give_up(block: Block) -> None:
-    """Remove a block that could not be completed, and those made in it."""
-    program = block.program
-    program.current_block_idx = block.parent_idx
-    del program.blocks[block.idx :]
-    program.version += 1
 
 
 def read_before_written(block: Block, touched: Sequence[str], *written: str) -> list[str]:
@@ -76,5 +66,5 @@ def check_callable(function: Any, what: str) -> None:
 
 
 def truth_of(condition: Any, what: str) -> bool:
-    value = check_condition(condition, what).numpy()  # type: ignore[attr-defined]
+    value = check_condition(condition, what).numpy()
     return bool(value.item())
