@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from minigraph.arguments import number
 from minigraph.ir import Block, Parameter, Role, Variable, VarKind
 from minigraph.name_scope import name_scope
 from minigraph.strategies import Strategy, printable
@@ -25,6 +26,9 @@ class WeightDecayRegularizer(Strategy):
     """
 
     regularization_coeff: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._settle(regularization_coeff=number(self.regularization_coeff, "regularization_coeff"))
 
     def emit(self, block: Block, param: Parameter) -> Variable:
         """Append the gradient of the penalty on `param`."""

@@ -190,7 +190,7 @@ def test_a_program_for_tests_has_none_of_it():
 
 @pytest.mark.parametrize(
     ("inner", "k_steps", "error"),
-    [("sgd", 2, WrongTypeError), (None, 0, ProgramError), (None, 1.5, ProgramError), (None, True, ProgramError)],
+    [("sgd", 2, WrongTypeError), (None, 0, ProgramError), (None, 1.5, WrongTypeError), (None, True, WrongTypeError)],
 )
 def test_wrong_arguments_are_refused(inner, k_steps, error):
     with pytest.raises(error):

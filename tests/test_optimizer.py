@@ -168,10 +168,16 @@ def test_nothing_to_train_is_nothing_to_do():
         assert fluid.optimizer.SGD(0.1).apply_gradients([]) == []
 
 
-@pytest.mark.parametrize("rate", ["x", 1, None])
-def test_the_learning_rate_must_be_a_float_or_variable(rate):
-    with pytest.raises(WrongTypeError, match="learning rate"):
+@pytest.mark.parametrize("rate", ["x", True, None, [0.1], np.ones(1)])
+def test_the_learning_rate_must_be_a_number_or_variable(rate):
+    with pytest.raises(WrongTypeError, match="SGDOptimizer: learning_rate must be a float or a Variable"):
         fluid.optimizer.SGD(rate)
+
+
+@pytest.mark.parametrize("rate", [1, np.float32(0.5), np.int64(2)])
+def test_any_number_is_a_learning_rate(rate):
+    optimizer = fluid.optimizer.SGD(rate)
+    assert (type(optimizer.get_lr()), optimizer.get_lr()) == (float, rate)
 
 
 def test_a_learning_rate_of_another_program_is_refused():

@@ -179,7 +179,10 @@ def test_the_imperative_mode_has_no_use_for_them(make):
 
 @pytest.mark.parametrize(
     ("arguments", "error"),
-    [(("sgd",), WrongTypeError), *(((None, *rest), ProgramError) for rest in ((1.5,), (0.5, 0), (0.5, 2.0)))],
+    [
+        (("sgd",), WrongTypeError), ((None, 0.5, 2.0), WrongTypeError),
+        *(((None, *rest), ProgramError) for rest in ((1.5,), (0.5, 0))),
+    ],
 )  # fmt: skip
 def test_wrong_arguments_of_lookahead_are_refused(arguments, error):
     inner, *rest = arguments

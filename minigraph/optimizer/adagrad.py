@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minigraph.arguments import number
 from minigraph.clip import GradientClipBase
 from minigraph.errors import warn
 from minigraph.ir import Block, Operator, Parameter, Variable
@@ -45,7 +46,8 @@ class AdagradOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._epsilon, self._start = epsilon, initial_accumulator_value
+        self._epsilon = number(epsilon, "epsilon", at_least=0)
+        self._start = number(initial_accumulator_value, "initial_accumulator_value")
 
     def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("moment", param, fill_value=self._start)
@@ -87,7 +89,7 @@ class DecayedAdagradOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._forgetting, self._epsilon = decay, epsilon
+        self._forgetting, self._epsilon = number(decay, "decay"), number(epsilon, "epsilon", at_least=0)
 
     def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("moment", param)
@@ -143,7 +145,7 @@ class AdadeltaOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._epsilon, self._rho = epsilon, rho
+        self._epsilon, self._rho = number(epsilon, "epsilon", at_least=0), number(rho, "rho")
 
     def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("_avg_squared_grad", param)
@@ -199,7 +201,8 @@ class RMSPropOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._rho, self._epsilon, self._momentum, self._centered = rho, epsilon, momentum, centered
+        self._rho, self._epsilon = number(rho, "rho"), number(epsilon, "epsilon", at_least=0)
+        self._momentum, self._centered = number(momentum, "momentum"), centered
 
     def _create_state(self, block: Block, param: Parameter) -> None:
         for kind in ("momentum", "mean_square", "mean_grad"):
@@ -272,7 +275,7 @@ class FtrlOptimizer(Optimizer):
         )  # fmt: skip
         if l2 != l1:
             warn(f"as in fluid 1.8.5, Ftrl takes l1={l1:g} as the weight of both penalties; l2={l2:g} is not used")
-        self._l1, self._lr_power = l1, lr_power
+        self._l1, self._lr_power = number(l1, "l1"), number(lr_power, "lr_power")
 
     def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("squared", param)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from minigraph.arguments import number
 from minigraph.backward import ParamsGrads
 from minigraph.clip import GradientClipBase
 from minigraph.errors import WrongTypeError, caller_site
@@ -12,6 +13,11 @@ from minigraph.ir import Block, Operator, Parameter, Role, Variable
 from minigraph.name_scope import name_scope
 from minigraph.optimizer.base import LearningRate, Optimizer, Parameters
 from minigraph.regularizer import WeightDecayRegularizer
+
+
+def _share(beta: float | Variable, name: str) -> float | Variable:
+    """How much of a running mean stays: in [0, 1), or a variable that says it."""
+    return beta if isinstance(beta, Variable) else number(beta, name, at_least=0, below=1)
 
 
 class AdamOptimizer(Optimizer):
@@ -52,7 +58,8 @@ class AdamOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._beta1, self._beta2, self._epsilon, self._lazy_mode = beta1, beta2, epsilon, lazy_mode
+        self._beta1, self._beta2 = _share(beta1, "beta1"), _share(beta2, "beta2")
+        self._epsilon, self._lazy_mode = number(epsilon, "epsilon", at_least=0), lazy_mode
 
     def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("moment1", param)
@@ -242,7 +249,9 @@ class AdamaxOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
+        self._beta1 = number(beta1, "beta1", at_least=0, below=1)
+        self._beta2 = number(beta2, "beta2", at_least=0, below=1)
+        self._epsilon = number(epsilon, "epsilon", at_least=0)
 
     def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("moment", param)

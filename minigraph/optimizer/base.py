@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from minigraph.arguments import number
 from minigraph.backward import ParamsGrads, append_backward
 from minigraph.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
 from minigraph.defaults import default_main_program, default_startup_program, program_guard
@@ -22,6 +23,7 @@ from minigraph.name_scope import name_scope
 from minigraph.passes.gradient_clip import skip_updates
 from minigraph.regularizer import L2DecayRegularizer, WeightDecayRegularizer, append_regularization_ops
 from minigraph.types import DType
+from minigraph.undo import note
 from minigraph.unique_name import generate
 from minigraph.variable import is_eager
 
@@ -70,11 +72,8 @@ class Optimizer:
         parameters: Parameters = None,
         weight_decay: float | WeightDecayRegularizer | None = None,
     ) -> None:
-        if not isinstance(learning_rate, float | Variable | LearningRateDecay):
-            raise WrongTypeError(
-                f"the learning rate must be a float, a Variable or a LearningRateDecay, got {learning_rate!r:.60}",
-                site=caller_site(),
-            )
+        if not isinstance(learning_rate, Variable | LearningRateDecay):
+            learning_rate = number(learning_rate, "learning_rate")
         if grad_clip is not None and not isinstance(grad_clip, GradientClipBase):
             raise WrongTypeError(
                 f"grad_clip must be a strategy such as GradientClipByNorm(1.0), got {grad_clip!r:.60}",
@@ -131,6 +130,8 @@ class Optimizer:
         """
         parameter_list = _one_of("parameter_list", parameter_list, "parameters", parameters)
         params_grads = self.backward(loss, startup_program, parameter_list, no_grad_set)
+        if not params_grads and not is_eager(loss):
+            warn(f"minimize updates nothing: {loss.name} depends on no parameter that is trained")
         return self.apply_optimize(loss, startup_program, params_grads), params_grads
 
     def backward(
@@ -197,6 +198,7 @@ class Optimizer:
     def _append_updates(self, pairs: ParamsGrads) -> list[Operator]:
         program = default_main_program()
         block = program.current_block()
+        self._warn_of_updates(block, pairs)
         first = len(block.ops)
         self._create_accumulators(block, [param for param, _ in pairs])
         self._create_global_learning_rate()
@@ -206,6 +208,21 @@ class Optimizer:
         self._finish_update(block, pairs)
         skip_updates(block, [op for op in block.ops[first:] if "ParamOut" in op.outputs])
         return block.ops[first:]
+
+    def _warn_of_updates(self, block: Block, pairs: ParamsGrads) -> None:
+        """Warn of parameters that the program updates already."""
+        wanted = {param.name for param, _ in pairs}
+        updated = {
+            name: op.site for op in block.ops if op.role & Role.OPTIMIZE for name in op.outputs.get("ParamOut", ())
+            if name in wanted
+        }  # fmt: skip
+        if updated:
+            first = min(updated)
+            warn(
+                f"{len(updated)} parameters, such as {first}, are updated already, by what was made at "
+                f"{updated[first]}: each run will update them twice. Call minimize once for each program, or give each "
+                "call its parameter_list"
+            )
 
     # What subclasses define; those with fluid's words may be defined instead
 
@@ -357,10 +374,12 @@ class Optimizer:
                     hint="Give a float, or make the variable in the program to optimize.",
                 )  # fmt: skip
             self._rates[program.serial] = rate
+            note(self._rates.pop, program.serial)
         else:
             self._rates[program.serial] = create_global_var(
                 [1], rate, self._dtype, persistable=True, name=generate("learning_rate")
             )
+            note(self._rates.pop, program.serial)
 
     def _rate_for(self, param: Parameter) -> Variable:
         """The learning rate times the parameter's own factor."""
@@ -404,6 +423,7 @@ class Optimizer:
         block, startup = default_main_program().global_block(), default_startup_program().global_block()
         dtype = dtype or param.dtype
         self._accumulators[key] = block.create_var(name=name, shape=shape, dtype=dtype, persistable=True)
+        note(self._accumulators.pop, key)
         startup.create_var(
             name=name, shape=shape, dtype=dtype, persistable=True, initializer=Constant(float(fill_value))
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minigraph.arguments import number
 from minigraph.clip import GradientClipBase
 from minigraph.ir import Block, Operator, Parameter, Variable
 from minigraph.optimizer.base import LearningRate, Optimizer, Parameters
@@ -50,7 +51,7 @@ class MomentumOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._momentum = momentum
+        self._momentum = number(momentum, "momentum")
         self._use_nesterov = bool(use_nesterov)
 
     def _create_state(self, block: Block, param: Parameter) -> None:
@@ -102,7 +103,8 @@ class LarsMomentumOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._momentum, self._lars_coeff, self._lars_weight_decay = momentum, lars_coeff, lars_weight_decay
+        self._momentum, self._lars_coeff = number(momentum, "momentum"), number(lars_coeff, "lars_coeff")
+        self._lars_weight_decay = number(lars_weight_decay, "lars_weight_decay")
 
     def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("velocity", param)
@@ -152,7 +154,8 @@ class DpsgdOptimizer(Optimizer):
         parameters: Parameters = None,
     ) -> None:
         super().__init__(learning_rate, parameter_list, parameters=parameters)
-        self._clip_norm, self._batch_size, self._sigma = clip, batch_size, sigma
+        self._clip_norm, self._batch_size = number(clip, "clip"), number(batch_size, "batch_size")
+        self._sigma = number(sigma, "sigma")
 
     def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
         inputs = {"Param": param, "Grad": grad, "LearningRate": self._rate_for(param)}
