@@ -19,7 +19,7 @@ import minigraph.linked_folders
 # For what importing them does: variables get their arithmetic and subscripts, operators and kernels are registered.
 import minigraph.arithmetic
 import minigraph.ops
-import minigraph.subscripts  # noqa: F401
+import minigraph.subscripts
 from minigraph import (
     average,
     backward,
@@ -82,6 +82,7 @@ from minigraph.place import (
     device_guard,
     is_compiled_with_cuda,
 )
+from minigraph.public import publish
 from minigraph.reader import batch
 from minigraph.scope import LoDTensor, Scope, global_scope, scope_guard
 from minigraph.tensor_functions import (
@@ -326,3 +327,7 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]  # fmt: skip
+
+for _module in (clip, dygraph, initializer, io, layers, metrics, nets, nn, optimizer, reader, regularizer):
+    publish(_module)
+publish(minigraph)

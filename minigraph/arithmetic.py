@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import ctypes
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
-from minigraph.errors import OpError, WrongTypeError, caller_site
+from minigraph.errors import MinigraphError, OpError, WrongTypeError, caller_site
 from minigraph.ir import Variable
 from minigraph.types import DType, as_dtype
+from minigraph.undo import all_or_nothing
 from minigraph.unique_name import generate
+from minigraph.variable import is_eager
 
 
 def _append(x: Variable, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> Variable:
@@ -208,7 +211,69 @@ _METHODS = {
     "__le__": less_equal, "__gt__": greater_than, "__ge__": greater_equal, "__and__": _combine("logical_and"),
     "__or__": _combine("logical_or"), "__xor__": _combine("logical_xor"), "__invert__": invert, "astype": astype,
 }  # fmt: skip
+_SIGNS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**", "mod": "%", "floordiv": "//", "eq": "==",
+    "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^",
+}  # fmt: skip
+
+
+_NOTHING = nullcontext()
+
+
+def _complaining(name: str, method: Any) -> Any:
+    """`method`, which complains of an operand of Python's or NumPy's that it does not take, in our words."""
+    bare = name.strip("_")
+    sign = _SIGNS.get(bare) or _SIGNS.get(bare.removeprefix("r"), bare)
+
+    def operator(x: Variable, y: Any) -> Any:
+        try:
+            with _NOTHING if is_eager(x) else all_or_nothing():
+                result = method(x, y)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            if isinstance(error, MinigraphError):
+                raise
+            raise _no_operand(sign, x, y, str(error)) from error
+        # What is no tensor is not equal to one: containers ask that of None and of names.
+        is_answer = sign in ("==", "!=") and not isinstance(y, list | tuple)
+        if result is NotImplemented and not is_answer and type(y).__module__ in ("builtins", "numpy"):
+            raise _no_operand(sign, x, y)
+        return result
+
+    return operator
+
+
+def _no_operand(sign: str, x: Variable, y: Any, why: str = "") -> WrongTypeError:
+    hint = "Give a variable or a number."
+    if isinstance(y, np.ndarray | list | tuple):
+        hint = "Make it a variable with layers.assign."
+    shown = f"{y!r:.80}" if not isinstance(y, np.ndarray) else f"an array, {y.dtype}{list(y.shape)}"
+    return WrongTypeError(
+        f"{sign} takes a variable and another one or a number, got {shown}" + (f": {why}" if why else ""),
+        details=[str(x)], site=caller_site(), hint=hint,
+    )  # fmt: skip
+
+
+_BY_UFUNC = {
+    "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__",
+    "true_divide": "__rtruediv__", "power": "__rpow__", "remainder": "__rmod__", "floor_divide": "__rfloordiv__",
+    "equal": "__eq__", "not_equal": "__ne__", "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__",
+    "greater_equal": "__le__",
+}  # fmt: skip
+"""What a variable does on the right of one of NumPy's scalars or arrays, which calls a function on both."""
+
+
+def _array_function(x: Variable, ufunc: Any, how: str, *operands: Any, **options: Any) -> Any:
+    """Do what NumPy's scalars ask for on the left of an operator; nothing else is computed by NumPy."""
+    method = _BY_UFUNC.get(ufunc.__name__)
+    if how == "__call__" and method is not None and not options and operands[1] is x:
+        return getattr(x, method)(operands[0])
+    raise WrongTypeError(
+        f"np.{ufunc.__name__} computes arrays, and a program knows its values only when it runs",
+        details=[str(x)], site=caller_site(),
+        hint=f"Append an operator, such as layers.{ufunc.__name__} if there is one, or fetch the variable first.",
+    )  # fmt: skip
+
+
 for _name, _method in _METHODS.items():
-    setattr(Variable, _name, _method)
-# NumPy scalars on the left must leave the operation to the variable.
-Variable.__array_ufunc__ = None  # type: ignore[attr-defined]
+    setattr(Variable, _name, _method if _name in ("__neg__", "__invert__") else _complaining(_name, _method))
+Variable.__array_ufunc__ = _array_function  # type: ignore[attr-defined]

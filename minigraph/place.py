@@ -197,7 +197,19 @@ def as_places(places: Any) -> list[Place]:
 
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
     """`device_count` (default 1) CPU places."""
-    return [CPUPlace() for _ in range(device_count or 1)]
+    return [CPUPlace() for _ in range(_count(device_count))]
+
+
+def _count(given: int | None) -> int:
+    """How many places are asked for, by default one."""
+    if given is None:
+        return 1
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 1 << 16:
+        raise WrongTypeError(
+            f"device_count must be an int of at most {(1 << 16) - 1}, got {given!r:.80}", site=caller_site(),
+            hint="Leave it out for one place.",
+        )  # fmt: skip
+    return given or 1
 
 
 def cuda_places(device_ids: list[int] | None = None) -> list[CUDAPlace]:

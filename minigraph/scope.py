@@ -40,6 +40,11 @@ class LoDTensor:
         target = place or self._holder.place
         # A fresh array of our own: updates are made in place and must not reach the caller's.
         value = target.xp.array(array)
+        if value.dtype.kind not in "biuf":
+            raise WrongTypeError(
+                f"a tensor holds numbers or booleans, got {value.dtype}: {array!r:.80}", site=caller_site(),
+                hint="Set an array of numbers.",
+            )  # fmt: skip
         lod = self._holder.lod
         with deferred():
             self._holder.value = value

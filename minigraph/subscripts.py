@@ -15,6 +15,7 @@ from typing import Any
 from minigraph.errors import SubscriptError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable
 from minigraph.slicing import TO_THE_END
+from minigraph.undo import all_or_nothing
 from minigraph.unique_name import generate
 from minigraph.variable import is_eager
 
@@ -73,6 +74,13 @@ def subscript(x: Variable, item: Any) -> Variable:
     >>> x[1].numpy(), x[:, ::-2].numpy().tolist()
     (array([3., 4., 5.], dtype=float32), [[2.0, 0.0], [5.0, 3.0]])
     """
+    if is_eager(x):
+        return _subscript(x, item)
+    with all_or_nothing():
+        return _subscript(x, item)
+
+
+def _subscript(x: Variable, item: Any) -> Variable:
     shape = x.shape or ()
     plan, axis = _Plan(), 0
     for each in _spelled_out(item if isinstance(item, tuple) else (item,), x):

@@ -118,9 +118,9 @@ def test_random_numbers_go_on_from_one_program_to_the_other():
 
 
 def test_only_programs_can_be_compiled():
-    with pytest.raises(WrongTypeError, match="needs a Program, got int"):
+    with pytest.raises(WrongTypeError, match=r"CompiledProgram: program.* must be a Program.*, got 3"):
         fluid.CompiledProgram(3)
-    with pytest.raises(WrongTypeError, match="must be a BuildStrategy, got 3"):
+    with pytest.raises(WrongTypeError, match="must be a BuildStrategy or None, got 3"):
         fluid.CompiledProgram(fluid.Program(), 3)
 
 
@@ -186,7 +186,7 @@ def test_what_running_on_every_place_cannot_do_is_refused(regression):
     main = fluid.default_main_program()
     for arguments, message in [
         ({"places": fluid.cpu_places(2)}, "2 places, but minigraph runs a program on one device"),
-        ({"loss_name": "mean_0.tmp"}, r"no variable 'mean_0.tmp' to be its loss\n  created at .*\n  Did you mean"),
+        ({"loss_name": "mean_0.tmp"}, r"no variable 'mean_0.tmp' to be its loss\n  at .*\n  Did you mean"),
         ({}, "needs the name of its loss"),
     ]:
         with pytest.raises(ProgramError, match=message):

@@ -259,7 +259,7 @@ def test_an_unknown_name_is_an_error():
 
 
 def test_what_is_no_variable_is_an_error():
-    with pytest.raises(TypeError, match="variables or their names, got 3"):
+    with pytest.raises(TypeError, match=r"DataFeeder: feed_list must be .*, got .3."):
         DataFeeder([3], place=None, program=Program())
 
 

@@ -544,7 +544,7 @@ def test_two_names_of_an_argument_exclude_each_other(imperative):
         optimizer.SGD(0.1, parameter_list=params, parameters=params)
     with pytest.raises(ProgramError, match="regularization and weight_decay are two names"):
         optimizer.Momentum(0.1, parameters=params, regularization=L2Decay(0.1), weight_decay=0.1)
-    with pytest.raises(WrongTypeError, match="must be L1Decay or L2Decay"):
+    with pytest.raises(WrongTypeError, match="weight_decay must be a float or a WeightDecayRegularizer or None"):
         optimizer.Adam(0.1, parameters=params, weight_decay="0.1")
     with pytest.raises(ProgramError, match="one name"):
         twins = [layers.create_parameter([1], "float32", name="w") for _ in range(2)]

@@ -234,7 +234,7 @@ def test_a_shape_that_turns_out_to_change_is_an_error_when_run():
     [
         (lambda: layers.ones([1], "float32"), r"While: cond must be one boolean, bool\[1\], got .*float32\[1\]"),
         (lambda: layers.less_than(layers.ones([2], "float32"), layers.ones([2], "float32")), r"must be one boolean"),
-        (lambda: True, "While: cond must be a Variable, got bool"),
+        (lambda: True, "While: cond must be a Variable, got True"),
     ],
 )
 def test_a_condition_is_one_boolean(condition, message):

@@ -276,7 +276,7 @@ def seeded(startup: Program, seed: int) -> Program:
     A parameter whose initializer has a seed of its own keeps it.
     """
     twin = startup.clone()
-    twin.random_seed = seed
+    twin._random_seed = seed
     for block in twin.blocks:
         for op in block.ops:
             if op.all_attrs().get("seed") in (0, startup.random_seed):

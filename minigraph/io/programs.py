@@ -72,6 +72,11 @@ def save(program: Any, model_path: str | os.PathLike[str], protocol: int = 4) ->
     ...     fluid.save(main, tmp + "/net")
     ...     fluid.load(main, tmp + "/net")
     """
+    if program is None:
+        raise WrongTypeError(
+            "save: program must be a Program, or an object to keep, got None", site=caller_site(),
+            hint="Give fluid.default_main_program().",
+        )  # fmt: skip
     if not isinstance(program, Program):
         save_object(program, model_path, protocol)
         return

@@ -1,0 +1,94 @@
+"""Arguments against the annotations of the parameters that they are for."""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minigraph.ir import Variable
+
+
+def misfits(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the types of the arguments that a function is called with.
+
+    Examples
+    --------
+    >>> def fc(size: int, act: str | None) -> None: ...
+    >>> misfits(fc, {"size": "a", "act": None})
+    ["size must be an int, got 'a'"]
+    """
+    return [
+        f"{name} must be {_in_words(hint)}, got {shown(value)}"
+        for name, value in given.items()
+        if not fits(value, hint := _annotation(function, name))
+    ]
+
+
+def shown(value: Any) -> str:
+    """A value as text, cut where that is long."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value has a type of an annotation, as far as that can be told without using the value.
+
+    Integers of NumPy are ints and any real number is a float; a boolean is neither.
+    """
+    origin, within = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return True
+    if isinstance(hint, types.UnionType) or origin is typing.Union:
+        return any(fits(value, each) for each in within)
+    if hint is None or hint is type(None):
+        return value is None
+    if origin is typing.Literal:
+        return value in within
+    if hint is int:
+        return hasattr(value, "__index__") and not isinstance(value, bool | Variable)
+    if hint is float:
+        is_number = isinstance(value, numbers.Real) or (isinstance(value, np.ndarray) and value.shape == ())
+        return is_number and not isinstance(value, bool)
+    if hint is bool:
+        return isinstance(value, bool | np.bool_) or (isinstance(value, int) and value in (0, 1))
+    if origin in (list, tuple, Sequence, Iterable):
+        if isinstance(value, str | bytes | Mapping | Variable) or not isinstance(value, Iterable):
+            return False
+        # An iterator can be read once only, and so is not looked into.
+        return origin is tuple or not isinstance(value, list | tuple) or all(fits(each, within[0]) for each in value)
+    if isinstance(origin, type):
+        return isinstance(value, origin)
+    return isinstance(value, hint) if isinstance(hint, type) else True
+
+
+def _annotation(function: Callable[..., Any], name: str) -> Any:
+    """The annotation of a parameter; Any where it says nothing that can be asked here."""
+    written = getattr(function, "__annotations__", {}).get(name, Any)
+    try:
+        return eval(written, inspect.unwrap(function).__globals__) if isinstance(written, str) else written
+    except NameError:  # imported for type checkers only
+        return Any
+
+
+def _in_words(hint: Any) -> str:
+    """An annotation in words, such as ``an int or None``."""
+    origin, within = typing.get_origin(hint), typing.get_args(hint)
+    if isinstance(hint, types.UnionType) or origin is typing.Union:
+        return " or ".join(map(_in_words, within))
+    if hint is None or hint is type(None):
+        return "None"
+    if origin is typing.Literal:
+        return " or ".join(map(repr, within))
+    if origin in (Callable, type):
+        return "a function" if origin is Callable else "a class"
+    if origin is not None:
+        return f"{_in_words(origin)} of {' and '.join(_in_words(each) for each in within if each is not ...)}"
+    name = getattr(hint, "__name__", str(hint))
+    name = name.lower() if name in ("Sequence", "Mapping", "Iterable") else name
+    return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"

@@ -1,0 +1,251 @@
+"""What holds for every public function: a call that fails leaves nothing behind, and says what was wrong in our words.
+
+`publish` gives the functions and classes of a module this, by `public`. A call of a user's that ends in a built-in
+error from inside the library, such as a TypeError, ends in one of `minigraph.errors` instead, which derives from the
+same built-in type and names the arguments that do not fit their annotations. An error of the user's own function, which
+the library has called, stays as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from minigraph.annotations import misfits, shown
+from minigraph.defaults import is_imperative
+from minigraph.errors import (
+    EOFException,
+    MinigraphError,
+    NotFoundError,
+    OpError,
+    ProgramError,
+    SubscriptError,
+    UnknownNameError,
+    VerifyError,
+    WrongTypeError,
+    caller_site,
+    is_ours,
+    suggest,
+)
+from minigraph.ir import Block, Operator, Variable
+from minigraph.undo import JOURNAL, undo
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_BUILT_IN = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError, RecursionError)
+_OWN: dict[type[Exception], type[MinigraphError]] = {
+    TypeError: WrongTypeError,
+    AttributeError: WrongTypeError,
+    KeyError: NotFoundError,
+    IndexError: SubscriptError,
+}
+
+
+def public(function: F) -> F:
+    """`function`, all or nothing, with errors that say what was wrong with a call of a user's.
+
+    The types of what is given to a constructor are checked before it runs, because it may only keep them for later.
+    """
+    is_constructor = function.__name__ == "__init__"
+
+    @functools.wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        # As `all_or_nothing` does; a context manager takes as long as some operators of the imperative mode.
+        journal = JOURNAL.get()
+        token = None
+        if journal is None:
+            # What is computed at once appends nothing; programs that are made to compute it are kept for the next time.
+            token = JOURNAL.set(journal := []) if not is_imperative() else None
+        mark = 0 if journal is None else len(journal)
+        try:
+            if is_constructor and not is_ours(sys._getframe(1)):
+                _check_types(function, args, kwargs)
+            return function(*args, **kwargs)
+        except BaseException as error:
+            if journal is not None:
+                undo(journal, mark)
+            if (own := _in_our_words(error, function, args, kwargs)) is not error:
+                raise own from error
+            raise
+        finally:
+            if token is not None:
+                JOURNAL.reset(token)
+
+    return cast(F, guarded)
+
+
+def explained(function: F) -> F:
+    """`function`, whose errors say what was wrong; for single steps, which are all or nothing by themselves."""
+
+    @functools.wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            if (own := _in_our_words(error, function, args, kwargs)) is not error:
+                raise own from error
+            raise
+
+    return cast(F, guarded)
+
+
+def _in_our_words(error: BaseException, function: Callable[..., Any], args: Any, kwargs: Any) -> BaseException:
+    """What a call that raised `error` ends with: one of our errors, if a user made it and the library raised it."""
+    if is_ours(sys._getframe(2)):  # a user's call is further out
+        return error
+    if isinstance(error, MinigraphError):
+        _complete(error, function)
+        return error
+    if not isinstance(error, _BUILT_IN) or not _is_from_library(error):
+        return error
+    return _explained(error, function, args, kwargs)
+
+
+def _complete(error: MinigraphError, function: Callable[..., Any]) -> None:
+    """Give an error the line that it is about and something to do, unless it has them."""
+    if isinstance(error, WrongTypeError | OpError | ProgramError) and not isinstance(error, VerifyError):
+        error.hint = error.hint or _read_help(function)
+    if not isinstance(error, EOFException):
+        error.site = error.site or caller_site()
+
+
+def _is_from_library(error: Exception) -> bool:
+    """Whether a built-in error comes from the library, or from what that calls in others, and not from the user."""
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    inner = list(frames)
+    while inner and not is_ours(inner[-1]):
+        inner.pop()
+    beyond = frames[len(inner) :]
+    if not beyond:
+        return True
+    origin = beyond[0].f_globals.get("__name__", "").partition(".")[0]
+    return origin in sys.stdlib_module_names or origin in ("numpy", "networkx", "numba", "cupy")
+
+
+def _explained(
+    error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> MinigraphError:
+    """The error that says what was wrong with the arguments."""
+    name, signature = _name(function), inspect.signature(function)
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError as unbound:
+        known = [each for each in signature.parameters if each != "self"]
+        near = [suggest(key, known) for key in kwargs if key not in known]
+        return WrongTypeError(
+            f"{name}: {unbound}", site=caller_site(), hint=" ".join(near) or f"Give it {', '.join(known) or 'nothing'}."
+        )
+    given.pop("self", None)
+    wrong = misfits(function, given)
+    details = [f"{key} = {shown(value)}" for key, value in given.items()]
+    hint = _read_help(function)
+    message = "; ".join(wrong) or str(error) or type(error).__name__
+    own = next((own for kind, own in _OWN.items() if isinstance(error, kind)), ProgramError)
+    return own(f"{name}: {message}", details=details, site=caller_site(), hint=hint)
+
+
+def _check_types(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    given = inspect.signature(function).bind(*args, **kwargs).arguments
+    wrong = misfits(function, given)
+    if wrong:
+        raise WrongTypeError(
+            f"{type(args[0]).__name__}: {'; '.join(wrong)}", site=caller_site(), hint=_read_help(function)
+        )
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return function.__qualname__.removesuffix(".__init__").removesuffix(".__call__")
+
+
+def _full_name(function: Callable[..., Any]) -> str:
+    """As a user writes it who calls the package fluid."""
+    name, package = _name(function), function.__module__.split(".")[1]
+    in_face = hasattr(sys.modules["minigraph"], name.partition(".")[0])
+    in_package = hasattr(sys.modules[f"minigraph.{package}"], name.partition(".")[0])
+    return f"fluid.{package}.{name}" if in_package and (package == "layers" or not in_face) else f"fluid.{name}"
+
+
+def _read_help(function: Callable[..., Any]) -> str:
+    return f"Read help({_full_name(function)}) for what each argument may be."
+
+
+_MADE: dict[Any, Any] = {}
+"""Functions of the library, and what `public` made of each; what it made stands for itself."""
+_CHECKED_WITHIN = (Block, Operator, Variable)
+"""Classes whose methods run for each operator that is built."""
+_OFTEN_CALLED = {
+    "Executor.run", "Executor.compute", "Program.role_guard", "Program.standing_for", "Program.block",
+    "Initializer.__call__", "GradientClipBase.wants",
+}  # fmt: skip
+"""Methods that run for each operator, parameter or step."""
+
+
+def publish(module: types.ModuleType) -> None:
+    """Make what a module offers `public`: its functions, and the methods of its classes.
+
+    A function is replaced in the module that defines it too; classes are changed in place. What is called for each
+    operator or each run checks its arguments itself.
+    """
+    namespace = vars(module)
+    namespace["__getattr__"] = functools.partial(_unknown, module)
+    for name in getattr(module, "__all__", own_names(module)):
+        value: Any = namespace[name]
+        if isinstance(value, types.FunctionType) and inspect.signature(value).parameters:
+            namespace[name] = made = _made(value)
+            home = vars(sys.modules[made.__module__])
+            if home.get(made.__name__) is value:
+                home[made.__name__] = made
+        elif isinstance(value, type) and not issubclass(value, _CHECKED_WITHIN):
+            for each in value.__mro__:
+                if each.__module__.startswith("minigraph."):
+                    _publish_class(each)
+
+
+def own_names(module: types.ModuleType) -> list[str]:
+    """The names of what a module defines itself, for others to use."""
+    return [
+        name for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]  # fmt: skip
+
+
+def _unknown(module: types.ModuleType, name: str) -> Any:
+    """Complain that a module has no such name."""
+    if name.startswith("__"):  # Python asks for these, and goes on without them
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+    known = getattr(module, "__all__", None) or own_names(module)
+    raise UnknownNameError(
+        f"{module.__name__} has no {name!r}", site=caller_site(),
+        hint=suggest(name, known) or f"Read dir({module.__name__}) for what there is.",
+    )  # fmt: skip
+
+
+def _made(function: Any) -> Any:
+    if function.__module__.partition(".")[0] != "minigraph":
+        return function
+    if function not in _MADE:
+        made = public(function)
+        _MADE[function] = _MADE[made] = made
+    return _MADE[function]
+
+
+def _publish_class(cls: type) -> None:
+    for name, method in list(vars(cls).items()):
+        if name in ("__init__", "__call__") or not name.startswith("_"):
+            if name == "op_for" or f"{cls.__name__}.{name}" in _OFTEN_CALLED:
+                continue
+            if isinstance(method, types.FunctionType) and len(inspect.signature(method).parameters) > 1:
+                setattr(cls, name, _made(method))
+            elif isinstance(method, classmethod | staticmethod):
+                setattr(cls, name, type(method)(_made(method.__func__)))
+
+
+for _method in ("set_attr", "set_input", "set_output", "replace_input", "replace_output"):
+    setattr(Operator, _method, explained(getattr(Operator, _method)))
