@@ -234,6 +234,7 @@ _failures: dict[Path, str] = {}
 def _download(name: str) -> Path:
     """Put the file `name` into the data directory; raise `_NotDownloaded` when that cannot be done."""
     from http.client import HTTPException  # a tenth of the time that importing minigraph would take
+    from urllib.error import HTTPError
 
     directory = _directory()
     reason = "MINIGRAPH_OFFLINE is set" if _is_set("MINIGRAPH_OFFLINE") else _failures.get(directory)
@@ -244,6 +245,8 @@ def _download(name: str) -> Path:
                 return _download_from(mirror + name, directory / name)
             except (OSError, HTTPException, DataError) as error:
                 reasons.append(f"{mirror}: {error or type(error).__name__}")
+                if isinstance(error, HTTPError):  # which holds the answer open
+                    error.close()
         reason = _failures[directory] = "; ".join(reasons)
     raise _NotDownloaded(
         f"{name} is not in {directory} and was not downloaded",
