@@ -143,6 +143,8 @@ def generate(
 class _Written:
     """Instructions as source and as the function that it defines."""
 
+    filename = ""
+
     @without_collector
     def __init__(self, instructions: Instructions, place: Place, ticks: list[int] | None) -> None:
         self.filename = f"<minigraph plan {next(_NUMBERS)}>"

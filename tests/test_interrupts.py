@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from explore.interrupts import TRAININGS, Timeout, check
+from explore.interrupts import TRAININGS, Lines, Timeout, check, handling, traced
 from jit_support import needs_numba
 
 import minigraph as fluid
@@ -40,6 +40,28 @@ def handler():
 @pytest.mark.parametrize("kind", TRAININGS)
 def test_an_interrupted_step_was_done_or_has_not_begun(kind, jit):
     assert sum(check(kind, jit, random.Random(seed)) for seed in range(3))
+
+
+def test_an_interrupted_normalization_changes_both_statistics_or_none():
+    """Whichever line it comes at, of those in the imperative mode that give operators' results to tensors."""
+    with handling(Timeout):
+        plain, other = (TRAININGS["normalized"](False) for _ in range(2))
+        lines = Lines()
+        for training in (plain, other):
+            training.step(0)
+        before = plain.state()
+        traced(lines, lambda: plain.step(1))
+        interrupted = 0
+        for at in range(lines.count * 17 // 20, lines.count):
+            try:
+                traced(Lines(at), lambda: other.step(1))
+            except Timeout:
+                interrupted += 1
+            assert other.state() in (before, plain.state()), at
+            if other.state() == plain.state():
+                before = plain.state()
+                plain.step(1)
+        assert interrupted > 50
 
 
 # Signals that wait

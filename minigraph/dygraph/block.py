@@ -24,7 +24,7 @@ from minigraph.errors import (
 )
 from minigraph.executor import Executor
 from minigraph.inference import blame
-from minigraph.interrupts import is_interrupt
+from minigraph.interrupts import deferred, is_interrupt
 from minigraph.ir import Block, Operator, Parameter, Program, Variable, explain
 from minigraph.kernels import find_kernel
 from minigraph.opdef import definition_of
@@ -109,6 +109,13 @@ class EagerBlock(Block):
             if is_interrupt(error):
                 raise
             raise blame(error, self._linked(to_blame())) from error
+        if any([tensor.persistable for tensor in results]):  # statistics, which belong together
+            with deferred():
+                self._give(call, inputs, results, values)
+        else:
+            self._give(call, inputs, results, values)
+
+    def _give(self, call: Call, inputs: Sequence[Any], results: list[Any], values: Sequence[Any]) -> None:
         recorded = is_recording() and call.is_differentiable and not all([t.stop_gradient for t, _, _ in inputs])
         for tensor, value, tensor_type in zip(results, values, call.output_types, strict=True):
             tensor.value = np.asarray(value) if isinstance(value, np.generic) else value

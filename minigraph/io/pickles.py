@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from minigraph.errors import DataError, MinigraphError, WrongTypeError, caller_site
+from minigraph.interrupts import is_interrupt
 from minigraph.io.tensors import shaped_as
 from minigraph.types import as_dtype
 
@@ -105,6 +106,8 @@ def load(data: bytes, source: str) -> Any:
     except MinigraphError as error:
         raise DataError(f"{source}: {error.message}", site=caller_site(), hint=error.hint) from None
     except Exception as error:  # what the machine meets in a damaged file depends on where it is damaged
+        if is_interrupt(error):
+            raise
         raise DataError(f"{source} is damaged or no pickle: {error!s:.200}", site=caller_site()) from None
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from minigraph.errors import DataError, MissingExtraError, WrongTypeError, caller_site
 from minigraph.files import as_path, read_file, write_files
+from minigraph.interrupts import is_interrupt
 from minigraph.types import as_dtype
 
 SUFFIX = ".safetensors"
@@ -73,6 +74,8 @@ def load_safetensors(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     try:
         arrays = library.load(data)
     except Exception as error:  # the library's own type, and what NumPy raises for what it let pass
+        if is_interrupt(error):
+            raise
         raise DataError(f"{path} is damaged or no safetensors file: {error}", site=caller_site()) from None
     return {name: np.array(array) for name, array in arrays.items()}
 

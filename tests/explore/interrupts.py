@@ -46,15 +46,15 @@ def check(kind: str, jit: bool, choose: random.Random, steps: int = STEPS) -> in
     """
     came = 0
     chosen, exception = choose.randrange(steps), choose.choice([KeyboardInterrupt, Timeout])
-    with _handling(exception), _two_threads():
+    with handling(exception), _two_threads():
         plain, other = TRAININGS[kind](jit), TRAININGS[kind](jit)
         for number in range(steps):
             before = plain.state()
             assert other.state() == before, f"{kind}, {jit=}: step {number} begins with something else"
             plain.prepare(number)
             other.prepare(number)
-            lines = _Lines()
-            expected = _traced(lines, lambda number=number: plain.step(number))
+            lines = Lines()
+            expected = traced(lines, lambda number=number: plain.step(number))
             after = plain.state()
             found: Any = _INTERRUPTED
             for _ in range(2 if number == chosen else 0):
@@ -63,7 +63,7 @@ def check(kind: str, jit: bool, choose: random.Random, steps: int = STEPS) -> in
                 at = choose.randrange(first, lines.count + 1)
                 where = f"{kind}, {jit=}, {exception.__name__} at line {at} of {lines.count} in step {number}"
                 try:
-                    found = _traced(_Lines(at), lambda number=number: other.step(number))
+                    found = traced(Lines(at), lambda number=number: other.step(number))
                     break
                 except exception:
                     came += 1
@@ -114,7 +114,7 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def _handling(exception: type[BaseException]) -> Iterator[None]:
+def handling(exception: type[BaseException]) -> Iterator[None]:
     global _raised
     old, _raised = signal.signal(signal.SIGINT, _raise), exception
     try:
@@ -141,7 +141,7 @@ def _in_c(name: str) -> Callable[..., None]:
 _note_signal, _do_nothing = _in_c("PyErr_SetInterrupt"), _in_c("Py_GetVersion")
 
 
-class _Lines:
+class Lines:
     """A trace function that counts lines and notes a SIGINT at one of them; those of numba and of this file aside."""
 
     def __init__(self, at: int = 0) -> None:
@@ -163,7 +163,7 @@ class _Lines:
         return self._local
 
 
-def _traced(lines: _Lines, action: Callable[[], Any]) -> Any:
+def traced(lines: Lines, action: Callable[[], Any]) -> Any:
     old = sys.gettrace()
     sys.settrace(lines)
     try:
@@ -396,6 +396,25 @@ class _Imperative:
             return {name: np.asarray(value).tobytes() for name, value in state.items()}
 
 
+class _Normalized(_Imperative):
+    """A step normalizes a batch and changes the statistics."""
+
+    def __init__(self, jit: bool) -> None:
+        with dygraph.guard(), fluid.unique_name.guard():
+            self.layer = dygraph.BatchNorm(6)
+
+    def prepare(self, number: int) -> None:
+        """Nothing comes before."""
+
+    def step(self, number: int) -> bytes:
+        with dygraph.guard():
+            return self.layer(dygraph.to_variable(_images(6)(number)["x"])).numpy().tobytes()
+
+    def state(self) -> dict[str, bytes]:
+        with dygraph.guard():
+            return {name: np.asarray(value).tobytes() for name, value in self.layer.state_dict().items()}
+
+
 TRAININGS: dict[str, Callable[[bool], Any]] = {
     "momentum": lambda jit: Training(_momentum, _images(6), jit),
     "adam": lambda jit: Training(_adam, _images(6), jit),
@@ -410,4 +429,5 @@ TRAININGS: dict[str, Callable[[bool], Any]] = {
     "averaged": _Averaged,
     "set": _Set,
     "imperative": _Imperative,
+    "normalized": _Normalized,
 }
