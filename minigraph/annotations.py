@@ -60,8 +60,11 @@ def fits(value: Any, hint: Any) -> bool:
     if origin in (list, tuple, Sequence, Iterable):
         if isinstance(value, str | bytes | Mapping | Variable) or not isinstance(value, Iterable):
             return False
-        # An iterator can be read once only, and so is not looked into.
-        return origin is tuple or not isinstance(value, list | tuple) or all(fits(each, within[0]) for each in value)
+        if not isinstance(value, list | tuple):
+            return True  # an iterator can be read once only, and so is not looked into
+        if origin is tuple and within[-1] is not ...:
+            return len(value) == len(within) and all(map(fits, value, within))
+        return all(fits(each, within[0]) for each in value)
     if isinstance(origin, type):
         return isinstance(value, origin)
     return isinstance(value, hint) if isinstance(hint, type) else True
@@ -88,7 +91,8 @@ def _in_words(hint: Any) -> str:
     if origin in (Callable, type):
         return "a function" if origin is Callable else "a class"
     if origin is not None:
-        return f"{_in_words(origin)} of {' and '.join(_in_words(each) for each in within if each is not ...)}"
+        elements = [_in_words(each).removeprefix("a ").removeprefix("an ") for each in within if each is not ...]
+        return f"{_in_words(origin)} of {' and '.join(elements)}"
     name = getattr(hint, "__name__", str(hint))
     name = name.lower() if name in ("Sequence", "Mapping", "Iterable") else name
     return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import ctypes
 import math
-from contextlib import nullcontext
+import sys
 from typing import Any
 
 import numpy as np
 
-from minigraph.errors import MinigraphError, OpError, WrongTypeError, caller_site
+from minigraph.errors import MinigraphError, OpError, WrongTypeError, caller_site, is_ours
 from minigraph.ir import Variable
 from minigraph.types import DType, as_dtype
 from minigraph.undo import all_or_nothing
@@ -217,9 +217,6 @@ _SIGNS = {
 }  # fmt: skip
 
 
-_NOTHING = nullcontext()
-
-
 def _complaining(name: str, method: Any) -> Any:
     """`method`, which complains of an operand of Python's or NumPy's that it does not take, in our words."""
     bare = name.strip("_")
@@ -227,15 +224,21 @@ def _complaining(name: str, method: Any) -> Any:
 
     def operator(x: Variable, y: Any) -> Any:
         try:
-            with _NOTHING if is_eager(x) else all_or_nothing():
+            if is_eager(x):
                 result = method(x, y)
+            else:
+                with all_or_nothing():
+                    result = method(x, y)
         except (TypeError, ValueError, ArithmeticError) as error:
-            if isinstance(error, MinigraphError):
-                raise
+            if isinstance(error, MinigraphError) or is_ours(sys._getframe(1)):
+                raise  # a layer, which the user has called, is at fault
             raise _no_operand(sign, x, y, str(error)) from error
         # What is no tensor is not equal to one: containers ask that of None and of names.
-        is_answer = sign in ("==", "!=") and not isinstance(y, list | tuple)
-        if result is NotImplemented and not is_answer and type(y).__module__ in ("builtins", "numpy"):
+        if (
+            result is NotImplemented
+            and type(y).__module__ in ("builtins", "numpy")
+            and (sign not in ("==", "!=") or isinstance(y, list | tuple))
+        ):
             raise _no_operand(sign, x, y)
         return result
 

@@ -175,12 +175,11 @@ class Block:
             name = self.free_name("_generated_var")
         elif not isinstance(name, str):
             raise _not_a_name(name)
-        for flag in (persistable, stop_gradient, is_data, need_check_feed):
-            if flag is not False and flag is not True and not isinstance(flag, int | np.bool_):
-                raise WrongTypeError(
-                    f"{name}: persistable, stop_gradient, is_data and need_check_feed must be bools, got {flag!r:.80}",
-                    site=caller_site(), hint="Give True or False.",
-                )  # fmt: skip
+        # Chained, because tensors of the imperative mode are made here too.
+        if not (
+            persistable.__class__ is stop_gradient.__class__ is is_data.__class__ is need_check_feed.__class__ is bool
+        ):
+            _check_flags(name, persistable, stop_gradient, is_data, need_check_feed)
         if initializer is not None and not callable(initializer):
             raise _not_an_initializer(initializer)
         tensor_type = None if shape is None and dtype is None else _tensor_type(name, shape, dtype)
@@ -540,6 +539,15 @@ def _names(given: Names | None) -> tuple[str, ...]:
     if isinstance(given, _SEVERAL):
         return tuple(map(name_of, given))
     return (name_of(given),)
+
+
+def _check_flags(name: str, *flags: Any) -> None:
+    for flag in flags:
+        if not isinstance(flag, int | np.bool_):
+            raise WrongTypeError(
+                f"{name}: persistable, stop_gradient, is_data and need_check_feed must be bools, got {flag!r:.80}",
+                site=caller_site(), hint="Give True or False.",
+            )  # fmt: skip
 
 
 def _not_a_name(name: Any) -> WrongTypeError:

@@ -10,17 +10,17 @@ from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Program
 
 _DEFAULTS = (Program(), Program())
-_CURRENT: ContextVar[tuple[Program, Program]] = ContextVar("default_programs", default=_DEFAULTS)
+CURRENT: ContextVar[tuple[Program, Program]] = ContextVar("default_programs", default=_DEFAULTS)
 
 
 def default_main_program() -> Program:
     """The program that layers write to."""
-    return _CURRENT.get()[0]
+    return CURRENT.get()[0]
 
 
 def default_startup_program() -> Program:
     """The program that initializers write to."""
-    return _CURRENT.get()[1]
+    return CURRENT.get()[1]
 
 
 def is_imperative() -> bool:
@@ -40,8 +40,8 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
     for program in (main_program, startup_program):
         if not isinstance(program, Program) and not (program is None and main_program is not None):
             raise WrongTypeError(f"program_guard needs Programs, got {type(program).__name__}", site=caller_site())
-    token = _CURRENT.set((main_program, startup_program or default_startup_program()))
+    token = CURRENT.set((main_program, startup_program or default_startup_program()))
     try:
         yield
     finally:
-        _CURRENT.reset(token)
+        CURRENT.reset(token)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from minigraph.annotations import misfits, shown
-from minigraph.defaults import is_imperative
+from minigraph.defaults import CURRENT
 from minigraph.errors import (
     EOFException,
     MinigraphError,
@@ -32,6 +32,7 @@ from minigraph.errors import (
     suggest,
 )
 from minigraph.ir import Block, Operator, Variable
+from minigraph.scope import Scope
 from minigraph.undo import JOURNAL, undo
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,7 +60,7 @@ def public(function: F) -> F:
         token = None
         if journal is None:
             # What is computed at once appends nothing; programs that are made to compute it are kept for the next time.
-            token = JOURNAL.set(journal := []) if not is_imperative() else None
+            token = JOURNAL.set(journal := []) if not CURRENT.get()[0].computes_at_once else None
         mark = 0 if journal is None else len(journal)
         try:
             if is_constructor and not is_ours(sys._getframe(1)):
@@ -98,15 +99,19 @@ def _in_our_words(error: BaseException, function: Callable[..., Any], args: Any,
     if is_ours(sys._getframe(2)):  # a user's call is further out
         return error
     if isinstance(error, MinigraphError):
-        _complete(error, function)
+        _complete(error, function, args, kwargs)
         return error
     if not isinstance(error, _BUILT_IN) or not _is_from_library(error):
         return error
     return _explained(error, function, args, kwargs)
 
 
-def _complete(error: MinigraphError, function: Callable[..., Any]) -> None:
-    """Give an error the line that it is about and something to do, unless it has them."""
+def _complete(error: MinigraphError, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    """Give an error the arguments and the line that it is about and something to do, unless it has them."""
+    name, given = _call(function, args, kwargs)
+    wrong = misfits(function, given) if given is not None and isinstance(error, WrongTypeError) else []
+    if wrong and not error.message.startswith(name):
+        error.message, error.details = f"{name}: {'; '.join(wrong)}", (error.message, *error.details)
     if isinstance(error, WrongTypeError | OpError | ProgramError) and not isinstance(error, VerifyError):
         error.hint = error.hint or _read_help(function)
     if not isinstance(error, EOFException):
@@ -129,20 +134,28 @@ def _is_from_library(error: Exception) -> bool:
     return origin in sys.stdlib_module_names or origin in ("numpy", "networkx", "numba", "cupy")
 
 
+def _call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What a user calls `function`, and the arguments by name, None where they are others than it has."""
+    signature = inspect.signature(function)
+    name = _name(function, args[0] if args and "self" in signature.parameters else None)
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return name, None
+    given.pop("self", None)
+    return name, given
+
+
 def _explained(
     error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> MinigraphError:
     """The error that says what was wrong with the arguments."""
-    name, signature = _name(function), inspect.signature(function)
-    try:
-        given = signature.bind(*args, **kwargs).arguments
-    except TypeError as unbound:
-        known = [each for each in signature.parameters if each != "self"]
+    name, given = _call(function, args, kwargs)
+    if given is None:
+        known = [each for each in inspect.signature(function).parameters if each != "self"]
         near = [suggest(key, known) for key in kwargs if key not in known]
-        return WrongTypeError(
-            f"{name}: {unbound}", site=caller_site(), hint=" ".join(near) or f"Give it {', '.join(known) or 'nothing'}."
-        )
-    given.pop("self", None)
+        hint = " ".join(near) or f"Give it {', '.join(known) or 'nothing'}."
+        return WrongTypeError(f"{name}: {str(error).partition('() ')[2] or error}", site=caller_site(), hint=hint)
     wrong = misfits(function, given)
     details = [f"{key} = {shown(value)}" for key, value in given.items()]
     hint = _read_help(function)
@@ -156,12 +169,15 @@ def _check_types(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapp
     wrong = misfits(function, given)
     if wrong:
         raise WrongTypeError(
-            f"{type(args[0]).__name__}: {'; '.join(wrong)}", site=caller_site(), hint=_read_help(function)
+            f"{_name(function, args[0])}: {'; '.join(wrong)}", site=caller_site(), hint=_read_help(function)
         )
 
 
-def _name(function: Callable[..., Any]) -> str:
-    return function.__qualname__.removesuffix(".__init__").removesuffix(".__call__")
+def _name(function: Callable[..., Any], instance: Any = None) -> str:
+    """What a user writes: the class of `instance` for the one that defines a method, and for its constructor."""
+    owner, dot, name = function.__qualname__.rpartition(".")
+    owner = owner if instance is None else type(instance).__name__
+    return owner if name in ("__init__", "__call__") else owner + dot + name
 
 
 def _full_name(function: Callable[..., Any]) -> str:
@@ -178,8 +194,8 @@ def _read_help(function: Callable[..., Any]) -> str:
 
 _MADE: dict[Any, Any] = {}
 """Functions of the library, and what `public` made of each; what it made stands for itself."""
-_CHECKED_WITHIN = (Block, Operator, Variable)
-"""Classes whose methods run for each operator that is built."""
+_CHECKED_WITHIN = (Block, Operator, Variable, Scope)
+"""Classes whose methods run for each operator that is built, or in each run."""
 _OFTEN_CALLED = {
     "Executor.run", "Executor.compute", "Program.role_guard", "Program.standing_for", "Program.block",
     "Initializer.__call__", "GradientClipBase.wants",
@@ -239,7 +255,7 @@ def _made(function: Any) -> Any:
 def _publish_class(cls: type) -> None:
     for name, method in list(vars(cls).items()):
         if name in ("__init__", "__call__") or not name.startswith("_"):
-            if name == "op_for" or f"{cls.__name__}.{name}" in _OFTEN_CALLED:
+            if name in ("op_for", "forward") or f"{cls.__name__}.{name}" in _OFTEN_CALLED:
                 continue
             if isinstance(method, types.FunctionType) and len(inspect.signature(method).parameters) > 1:
                 setattr(cls, name, _made(method))

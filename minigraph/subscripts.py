@@ -100,7 +100,10 @@ def _subscript(x: Variable, item: Any) -> Variable:
 def _iterate(x: Variable) -> Iterator[Variable]:
     """``x[0], x[1], ...``, if the program knows how many there are."""
     if not x.shape or x.shape[0] < 0:
-        raise SubscriptError(f"{x} has no known number of elements to iterate over", site=caller_site())
+        raise SubscriptError(
+            f"{x} has no known number of elements to iterate over", site=caller_site(),
+            hint="Give its first dimension a size, or loop with layers.while_loop or layers.StaticRNN.",
+        )  # fmt: skip
     return (subscript(x, i) for i in range(x.shape[0]))
 
 

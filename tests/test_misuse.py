@@ -252,6 +252,29 @@ def test_a_call_inside_of_one_that_succeeds_may_fail():
     fluid.verify(fluid.default_main_program())
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: layers.exponential_decay(0.1, 0, 0.5), r"(?s)^exponential_decay: .*decay_steps = 0"),
+        (lambda x: clip.GradientClipByNorm(1.0)([(x, np.ones(2))]), "^GradientClipByNorm: params_grads must be"),
+        (
+            lambda x: fluid.optimizer.SGD(0.1).apply_gradients([1]),
+            r"^SGDOptimizer\.apply_gradients: params_grads must be",
+        ),
+        (lambda x: layers.fc(x, "a"), r"^fc: size must be an int, got 'a'"),
+        (lambda x: layers.fc(x, 3, siz=2), r"(?s)^fc: got an unexpected keyword argument 'siz'.*Did you mean size\?"),
+        (lambda x: layers.fc(x), r"(?s)^fc: missing 1 required positional argument: 'size'.*Give it input, size"),
+        (lambda x: layers.range(0, "a", 1, "int64"), r"(?s)^range: .*end = 'a'.*help\(fluid\.layers\.range\)"),
+        (lambda x: fluid.gradients(None, x), "^gradients: targets must be a Variable or a sequence of Variable"),
+        (lambda x: fluid.diff(1, 2), "^diff: a must be a Program, got 1; b must be a Program, got 2"),
+    ],
+)
+def test_an_error_names_what_the_user_has_called(call, message):
+    with pytest.raises(MinigraphError, match=message) as caught:
+        call(data())
+    assert caught.value.site.filename == __file__
+
+
 def test_an_error_of_a_function_of_the_users_stays_as_it_is():
     x = data()
     with pytest.raises(TypeError) as caught:
