@@ -43,6 +43,11 @@ def _buffer(x, out) -> Any:
     return None if x.dtype == np.float16 else out
 
 
+def _by_rows(xp, x) -> Any:
+    """`x` with its elements row by row, so that what is added up does not depend on where the result is written."""
+    return x if xp is not np or x.flags.c_contiguous else np.ascontiguousarray(x)
+
+
 def _has_short_rows(xp, x, axis) -> bool:
     """Whether `axis` is the last and so short that NumPy takes longer for each row than for its elements."""
     return xp is np and axis % x.ndim == x.ndim - 1 and x.shape[-1] <= _SHORT_ROW and x.flags.c_contiguous
@@ -83,6 +88,7 @@ def _softmax_of(xp, shifted, axis, out=None) -> tuple[Any, Any]:
 def softmax(xp, x, *, axis, out=None):
     if not x.size:
         return x.copy() if out is None else out
+    x = _by_rows(xp, x)
     if _has_short_rows(xp, x, axis) and _goes_by_columns(x.shape):
         return _softmax_in_columns(x, out)
     shifted = _shifted(xp, widen(x), axis, _buffer(x, out))
@@ -115,6 +121,7 @@ def _as_rows(columns, like, out) -> Any:
 def log_softmax(xp, x, *, axis, out=None):
     if not x.size:
         return x.copy() if out is None else out
+    x = _by_rows(xp, x)
     shifted = _shifted(xp, widen(x), axis, _buffer(x, out))
     result = xp.subtract(shifted, xp.log(_sum(xp, xp.exp(shifted), axis)), out=shifted)
     return narrow(xp, result, x.dtype, out)
@@ -231,6 +238,7 @@ def _hard_loss(xp, x, label, ignore_index) -> tuple[Any, Any]:
 @kernel("softmax_with_cross_entropy")
 def softmax_with_cross_entropy(xp, logits, label, *, soft_label, ignore_index, axis, out=None):
     softmax_out, loss_out = out or (None, None)
+    logits = _by_rows(xp, logits)
     if soft_label:
         # The labels are needed after the softmax.
         probabilities, loss = _soft_loss(xp, widen(logits), widen(label), axis, unshared(xp, softmax_out, label))

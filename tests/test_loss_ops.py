@@ -243,3 +243,22 @@ def test_a_batch_without_rows_has_a_loss_without_rows():
     for type in HARD:
         loss, grad = hard_loss(type, x, label)
         assert (loss.shape, grad.shape) == ((0, 1), (0, 3))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(3, 5), (4, 4), (64, 10), (10, 64), (3, 1000), (2, 33, 7)])
+def test_the_bits_of_a_softmax_depend_neither_on_the_order_of_its_argument_nor_on_where_it_is_written(shape, dtype):
+    x = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    label = np.zeros((*shape[:-1], 1), "int64")
+    losses = {"soft_label": False, "ignore_index": -100}
+    for type, inputs, attrs in (
+        ("softmax", [], {}), ("log_softmax", [], {}), ("softmax_with_cross_entropy", [label], losses),
+    ):  # fmt: skip
+        kernel = find_kernel(type, "cpu").function
+        found = []
+        for order in "CF":
+            for out in (None, np.empty(shape, dtype)):
+                given = (out, None) if inputs and out is not None else out
+                result = kernel(np, np.array(x, order=order), *inputs, axis=-1, out=given, **attrs)
+                found.append(result[0] if inputs else result)
+        assert len({each.tobytes() for each in found}) == 1, type
