@@ -19,7 +19,7 @@ from minigraph.ir import Role
 from minigraph.kernels import find_kernel, registry
 from minigraph.types import TensorType
 
-pytestmark = pytest.mark.usefixtures("new_program")
+pytestmark = [pytest.mark.numbers, pytest.mark.usefixtures("new_program")]
 
 
 def ops():

@@ -27,6 +27,8 @@ from minigraph.clip import (
     GradientClipByValue,
 )
 
+pytestmark = pytest.mark.numbers
+
 few = settings(max_examples=25)
 
 

@@ -11,6 +11,8 @@ from test_comparison import angle, flat
 
 from minigraph.comparison.statistics import GradientStatistics, Measured, Recorder, cosine, l2_norm, summarize
 
+pytestmark = pytest.mark.numbers
+
 finite_arrays = arrays.arrays(np.float64, st.integers(0, 20), elements=st.floats(-100, 100, allow_subnormal=False))
 
 

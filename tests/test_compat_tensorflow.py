@@ -15,6 +15,8 @@ from minigraph.dygraph import to_variable
 from minigraph.errors import ClipError, ExecutionError, MinigraphError, OpError, ProgramError, WrongTypeError
 from minigraph.ir import Role
 
+pytestmark = pytest.mark.numbers
+
 ROOT = Path(__file__).resolve().parent.parent
 RECORDED = [case for system in ("tf1", "tf2") for case in cases(system) if case.set != "row_sparse_duplicate_rows"]
 """Without the one case of row-sparse gradients: in TensorFlow they are values with indices, not tensors."""

@@ -16,6 +16,8 @@ import minigraph as fluid
 import minigraph.compat.torch as torch
 from minigraph.errors import ClipError, ExecutionError, ProgramError, WrongTypeError
 
+pytestmark = pytest.mark.numbers
+
 ROOT = Path(__file__).resolve().parent.parent
 UTILS = torch.nn.utils
 INF, NAN = math.inf, math.nan

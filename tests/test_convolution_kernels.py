@@ -9,6 +9,8 @@ from test_image_ops import convolved, integers
 from minigraph.kernels import find_kernel
 from minigraph.kernels.buffers import Scratch
 
+pytestmark = pytest.mark.numbers
+
 ATTRS = {"padding_algorithm": "EXPLICIT", "data_format": "NCHW"}
 CASES = {
     # batch, channels, height, width, filters, filter height and width, strides, paddings, dilations, groups

@@ -12,6 +12,8 @@ from test_pass_write_where_assigned import SHAPES, Gradients
 import minigraph as fluid
 from minigraph.place import CUDAPlace
 
+pytestmark = pytest.mark.numbers
+
 CASES = [
     *((optimizer, clip, "float32") for optimizer in OPTIMIZERS for clip in CLIPS),
     *((optimizer, "global norm", "float64") for optimizer in OPTIMIZERS),

@@ -10,6 +10,8 @@ from golden_clip import Case, Results, by_definition, cases, check, differences
 import minigraph as fluid
 import minigraph as paddle
 
+pytestmark = pytest.mark.numbers
+
 
 def each(system):
     return pytest.mark.parametrize("case", cases(system), ids=lambda case: case.id)

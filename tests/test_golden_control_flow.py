@@ -10,6 +10,8 @@ import minigraph as fluid
 from minigraph.interpreter import Interpreter
 from minigraph.verify import verify
 
+pytestmark = pytest.mark.numbers
+
 CASES = json.loads((Path(__file__).parent / "golden" / "control_flow.json").read_text())
 
 

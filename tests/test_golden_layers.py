@@ -11,6 +11,8 @@ from golden_layers import CASES, FOLDER, run
 import minigraph as fluid
 from minigraph.errors import ExecutionError, ProgramError
 
+pytestmark = pytest.mark.numbers
+
 OPERATORS = json.loads((FOLDER / "operators.json").read_text())
 
 

@@ -23,6 +23,8 @@ import pytest
 import minigraph as fluid
 from minigraph.errors import MinigraphError
 
+pytestmark = pytest.mark.numbers
+
 FOLDER = Path(__file__).parent / "golden" / "ops"
 CASES = json.loads((FOLDER / "cases.json").read_text())
 TOLERANCES = {"float16": (5e-3, 1e-4), "float32": (2e-5, 2e-6), "float64": (1e-9, 1e-11)}

@@ -16,6 +16,7 @@ TOLERANCES = {"float32": (1e-4, 1e-5), "float64": (1e-8, 1e-10)}
 """Relative and absolute, by dtype; integers and booleans must be equal."""
 
 pytestmark = [
+    pytest.mark.numbers,
     # Both are said on purpose: fluid has the same precedence, and the same sums of targets.
     pytest.mark.filterwarnings("ignore:the optimizer's grad_clip wins over set_gradient_clip"),
     pytest.mark.filterwarnings("ignore:gradients. another target depends on the target"),

@@ -9,6 +9,8 @@ from golden_scripts import FOLDER, SCRIPTS, run
 
 import minigraph as fluid
 
+pytestmark = pytest.mark.numbers
+
 OPERATORS = json.loads((FOLDER / "operators.json").read_text())
 
 

@@ -9,6 +9,8 @@ from golden_programs import operator_lines
 
 import minigraph as fluid
 
+pytestmark = pytest.mark.numbers
+
 CASES = json.loads((Path(__file__).parent / "golden" / "second_order" / "programs.json").read_text())
 
 

@@ -18,6 +18,8 @@ import minigraph as fluid
 from minigraph import layers
 from minigraph.ir import VarKind
 
+pytestmark = pytest.mark.numbers
+
 FOLDER = Path(__file__).parent / "golden" / "selected_rows"
 CASES = json.loads((FOLDER / "cases.json").read_text())
 

@@ -11,6 +11,8 @@ from minigraph import layers
 from minigraph.errors import ExecutionError, OpError, ProgramError, WrongTypeError
 from minigraph.windows import lay_windows
 
+pytestmark = pytest.mark.numbers
+
 
 def integers(*shape, seed=0):
     return np.random.default_rng(seed).integers(-9, 10, shape).astype("float64")

@@ -8,7 +8,7 @@ from test_golden_programs import pytestmark as ignored_warnings
 
 from minigraph.kernels.jit import compiling
 
-pytestmark = [*ignored_warnings, needs_numba]
+pytestmark = [pytest.mark.numbers, *ignored_warnings, needs_numba]
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from minigraph.kernels.jit import norms, updates
 from minigraph.kernels.jit.threads import shares
 from minigraph.kernels.merged_updates import OUTPUTS
 
-pytestmark = [needs_numba, pytest.mark.usefixtures("like_an_executor")]
+pytestmark = [pytest.mark.numbers, needs_numba, pytest.mark.usefixtures("like_an_executor")]
 
 SAME_BITS = ("sgd", "momentum", "adam", "adamw", "adamax", "adagrad", "decayed_adagrad", "adadelta", "rmsprop")
 """Operators whose loops give the bits of the kernel."""

@@ -32,7 +32,7 @@ from minigraph.place import CPUPlace
 FLOATS = pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 
 
-pytestmark = pytest.mark.usefixtures("like_an_executor")
+pytestmark = [pytest.mark.numbers, pytest.mark.usefixtures("like_an_executor")]
 
 
 class OtherModule:

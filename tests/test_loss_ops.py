@@ -8,6 +8,8 @@ import minigraph as fluid
 from minigraph.errors import ExecutionError, OpError
 from minigraph.kernels import find_kernel
 
+pytestmark = pytest.mark.numbers
+
 FAR_APART = np.array([[1e4, -1e4, 0], [-1e4, -1e4, -1e4], [1e30, 0, -1e30]], "float32")
 PROBABILITIES = np.array([[0.2, 0.3, 0.5], [0.1, 0.6, 0.3], [0, 1, 0], [0.3, 0.3, 0.4]], "float32")
 LOGITS = np.random.default_rng(4).standard_normal((4, 3)).astype("float32")

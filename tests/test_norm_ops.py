@@ -13,6 +13,8 @@ import minigraph as fluid
 from minigraph.errors import ExecutionError, OpError
 from minigraph.kernels.norm import SHORT, short_joined
 
+pytestmark = pytest.mark.numbers
+
 ORDERS = [0.5, 1.0, 2.0, 2.5, 3.0, 100.0, math.inf]
 SIZES = [0, 1, 300]
 MAGNITUDES = {

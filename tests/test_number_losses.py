@@ -10,6 +10,8 @@ import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import OpError, ProgramError
 
+pytestmark = pytest.mark.numbers
+
 FLOATS = pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 
 # Losses

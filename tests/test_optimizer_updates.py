@@ -10,6 +10,8 @@ from minigraph.ir import Role
 from minigraph.opdef import definition_of
 from minigraph.passes.gradient_clip import ClipGradients
 
+pytestmark = pytest.mark.numbers
+
 L = fluid.layers
 O = fluid.optimizer
 RATE = f32(0.05)

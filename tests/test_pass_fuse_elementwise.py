@@ -27,7 +27,7 @@ from minigraph.interpreter import Interpreter
 from minigraph.kernels import find_kernel, find_specializer, formulas, fused
 from minigraph.passes import FuseElementwise
 
-pytestmark = pytest.mark.usefixtures("like_an_executor")
+pytestmark = [pytest.mark.numbers, pytest.mark.usefixtures("like_an_executor")]
 
 FUSE = FuseElementwise(least=0)
 

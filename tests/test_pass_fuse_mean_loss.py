@@ -14,6 +14,8 @@ from minigraph.errors import ExecutionError
 from minigraph.interpreter import Interpreter
 from minigraph.passes import FuseMeanLoss
 
+pytestmark = pytest.mark.numbers
+
 test_training, test_overwriting = keeps_the_bits(FuseMeanLoss())
 
 HEAD = """

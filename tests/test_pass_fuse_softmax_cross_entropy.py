@@ -10,6 +10,8 @@ from pass_laws import assert_linear, keeps_trainings, op_lines, pipeline
 import minigraph as fluid
 from minigraph.passes import FuseSoftmaxCrossEntropy
 
+pytestmark = pytest.mark.numbers
+
 test_training = keeps_trainings(FuseSoftmaxCrossEntropy())
 
 TEXT = """

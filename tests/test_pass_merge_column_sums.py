@@ -8,6 +8,8 @@ from test_pass_merge_matmuls import rnn
 
 from minigraph.passes import MergeColumnSums
 
+pytestmark = pytest.mark.numbers
+
 test_training = keeps_trainings(MergeColumnSums(least=2))
 
 TEXT = """

@@ -9,6 +9,8 @@ from pass_laws import assert_linear, keeps_trainings, op_lines, pipeline
 import minigraph as fluid
 from minigraph.passes import MergeMatmuls
 
+pytestmark = pytest.mark.numbers
+
 test_training = keeps_trainings(MergeMatmuls(least=2))
 
 TEXT = """

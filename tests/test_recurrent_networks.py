@@ -10,7 +10,7 @@ from minigraph.errors import ExecutionError, OpError, ProgramError, WrongTypeErr
 from minigraph.interpreter import Interpreter
 from minigraph.verify import verify
 
-pytestmark = pytest.mark.usefixtures("new_program")
+pytestmark = [pytest.mark.numbers, pytest.mark.usefixtures("new_program")]
 
 
 def network(x, boot, w, reverse=False):
