@@ -356,8 +356,11 @@ def fields_of(message: bytes) -> Iterator[tuple[int, int]]:
         yield key, (value & (1 << 64) - 1) - (1 << 64 if value >> 63 & 1 else 0)
 
 
-class Unpickler(pickle.Unpickler):
-    """Python's own, which imports what arrays need and nothing else."""
+class Unpickler(pickle._Unpickler):
+    """Python's own, in Python, which imports what arrays need and nothing else.
+
+    That in C reserves memory for two billion numbers where a damaged file notes something under the last of them.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         multiarray = np._core.multiarray if hasattr(np, "_core") else np.core.multiarray
