@@ -148,7 +148,8 @@ def test_help_explains_clips_and_has_examples(capsys):
 # Training
 
 
-def test_training_compares_the_clips_with_an_unclipped_run(capsys):
+def test_training_compares_the_clips_with_an_unclipped_run(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     out = printed(capsys, command=TRAIN)
     for name in ("unclipped", "norm=2", "global_norm=1", "value=0.1"):
         assert len(re.findall(rf"^{name} +[\d.]+ ", out, re.MULTILINE)) == 3  # summary, loss, accuracy

@@ -80,7 +80,7 @@ def test_a_seeded_generator_repeats_itself():
 
 @pytest.mark.parametrize("number", ["0", 1.0, True, None])
 def test_a_device_number_is_an_int(number):
-    with pytest.raises(WrongTypeError, match="device number"):
+    with pytest.raises(WrongTypeError, match="device_id must be an int"):
         CUDAPlace(number)
 
 
@@ -130,7 +130,7 @@ def test_lists_of_places():
 
 
 def test_an_executor_needs_a_place():
-    with pytest.raises(WrongTypeError, match="needs a Place, got 'cpu'"):
+    with pytest.raises(WrongTypeError, match="place must be a Place or None, got 'cpu'"):
         fluid.Executor("cpu")
 
 

@@ -139,7 +139,7 @@ class Categorical:
     array([0.6931], dtype=float32)
     """
 
-    def __init__(self, logits: Parameter) -> None:
+    def __init__(self, logits: Parameter | Sequence[Sequence[float]]) -> None:
         self.logits = _as_variable(logits)
 
     def _shares(self) -> tuple[Variable, Variable, Variable]:
