@@ -129,16 +129,10 @@ def set_rows(xp, x, numbers, rows) -> None:
         x[numbers] = rows
         return
     # On a GPU the order of writes is open, so the last ones are looked up first.
-    last = _last_for(xp, numbers, len(x))
+    last = xp.zeros(len(x), np.int32)
+    xp.maximum.at(last, numbers, xp.arange(1, len(numbers) + 1, dtype=np.int32))
     (touched,) = xp.nonzero(last)
     x[touched] = rows[last[touched] - 1]
-
-
-def _last_for(xp, numbers, count) -> Any:
-    """Where each number up to `count` stands last in `numbers`, counted from 1; 0 if nowhere."""
-    last = xp.zeros(count, np.int32)
-    xp.maximum.at(last, numbers, xp.arange(1, len(numbers) + 1, dtype=np.int32))
-    return last
 
 
 def _row_numbers(xp, x, index, what) -> Any:
@@ -196,17 +190,8 @@ def scatter(xp, x, ids, updates, *, overwrite, out=None):
 
 
 @kernel("scatter_grad")
-def scatter_grad(xp, ids, updates, d_out, *, overwrite, wanted):
-    d_x = d_updates = None
-    if wanted[0]:
-        d_x = d_out.copy()
-        d_x[ids] = 0
-    if wanted[1]:
-        d_updates = d_out[ids]
-        if overwrite:
-            numbers = xp.arange(1, len(ids) + 1, dtype=np.int32)
-            d_updates[_last_for(xp, ids, len(d_out))[ids] != numbers] = 0
-    return d_x, d_updates
+def scatter_grad(xp, ids, updates, d_out, *, wanted):
+    return d_out.copy() if wanted[0] else None, d_out[ids] if wanted[1] else None
 
 
 @kernel("one_hot")

@@ -211,7 +211,8 @@ def scatter(x: TensorType, ids: TensorType, updates: TensorType, *, overwrite: b
 
     Notes
     -----
-    No gradient flows to rows of X that are replaced, nor to an update where another one counts. In fluid it does.
+    The gradient is fluid's: that of X is that of Out, also in rows which were replaced, and that of ``Updates[i]`` is
+    that of ``Out[Ids[i]]``, also where another update counts.
     """
     require_integers(ids, "Ids")
     require_same_dtype("X and Updates", x, updates)

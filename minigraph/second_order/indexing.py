@@ -12,18 +12,9 @@ from minigraph.types import DType, normalize_axis
 
 @rewritten_as("scatter_grad")
 def _scatter(g: Rewriting) -> Mapping[str, Any]:
-    ids, updates, d_out = g["Ids"], g["Updates"], g["Out@GRAD"]
-    d_x = g.emit("scatter", X=d_out, Ids=ids, Updates=g.zeros(updates)) if g.wants("X@GRAD") else None
-    picked = g.emit("gather", X=d_out, Index=ids, overwrite=False) if g.wants("Updates@GRAD") else None
-    if picked is not None and g.attr("overwrite"):
-        numbers = g.emit("cumsum", X=_int_ones(g, ids), axis=0)
-        nowhere = g.emit(
-            "fill_constant_batch_size_like", Input=d_out, shape=[-1], dtype=int(DType.INT64), value=0.0,
-            stop_gradient=True,
-        )  # fmt: skip
-        last = g.emit("gather", X=g.emit("scatter", X=nowhere, Ids=ids, Updates=numbers), Index=ids)
-        picked = g.mul(picked, g.mask(g.compare("equal", last, numbers), d_out), axis=0)
-    return {"X@GRAD": d_x, "Updates@GRAD": picked}
+    d_out = g["Out@GRAD"]
+    picked = g.emit("gather", X=d_out, Index=g["Ids"], overwrite=False) if g.wants("Updates@GRAD") else None
+    return {"X@GRAD": d_out, "Updates@GRAD": picked}
 
 
 @rewritten_as("argsort_grad", "top_k_grad")
