@@ -19,7 +19,7 @@ from minigraph.layers.random import gaussian_random, uniform_random
 from minigraph.layers.reduce import reduce_max, reduce_prod, reduce_sum
 from minigraph.layers.tensor import assign, cast, ones
 
-Parameter = float | Sequence[float] | np.ndarray[Any, Any] | Variable
+Parameter = float | Sequence[Any] | np.ndarray[Any, Any] | Variable
 
 
 def _as_variable(value: Parameter) -> Variable:
@@ -139,7 +139,7 @@ class Categorical:
     array([0.6931], dtype=float32)
     """
 
-    def __init__(self, logits: Parameter | Sequence[Sequence[float]]) -> None:
+    def __init__(self, logits: Parameter) -> None:
         self.logits = _as_variable(logits)
 
     def _shares(self) -> tuple[Variable, Variable, Variable]:
