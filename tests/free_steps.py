@@ -210,7 +210,7 @@ FREE: dict[str, FreeStep] = {
     "branch": branch,
     "loop": loop,
     "sums": lambda k, x, y, c: layers.sums([x, like(x, y), like(x, y)]),
-    "gather": lambda k, x, y, c: layers.gather(x, layers.fill_constant([2], "int64", 0)),
+    "gather": lambda k, x, y, c: layers.gather(x, layers.fill_constant([2 if x.shape[0] else 0], "int64", 0)),
     "zeros": lambda k, x, y, c: layers.zeros_like(x),
     "constant": lambda k, x, y, c: layers.fill_constant([2, 3], "float32", c),
 }  # fmt: skip

@@ -45,6 +45,7 @@ def check(kind: str, jit: bool, choose: random.Random, steps: int = STEPS) -> in
         If the step was neither done nor undone, or what follows differs from a training without interrupts.
     """
     came = 0
+    gc.enable()  # whatever ran before in this process
     chosen, exception = choose.randrange(steps), choose.choice([KeyboardInterrupt, Timeout])
     with handling(exception), _two_threads():
         plain, other = TRAININGS[kind](jit), TRAININGS[kind](jit)
