@@ -112,6 +112,20 @@ def clip_factor(xp, xs, clip_norm, *, p):
     return or_kernel(factor, "clip_factor", {"p": p})
 
 
+@specialize("global_norm", jit=True)
+def global_norm(xp, xs, *, p):
+    loops = _loops_for(xs) if p == 2 else None
+    if loops is None:
+        return None
+    dtype = np.result_type(np.float32, *[x.dtype for x in xs])
+
+    def measure(xs, out=None):
+        scale, ratio = loops.norm(xs)
+        return deliver(np, np.array([scale * ratio]).astype(dtype), out)
+
+    return or_kernel(measure, "global_norm", {"p": p})
+
+
 @specialize("clip_by_global_norm", jit=True)
 def clip_by_global_norm(xp, xs, clip_norm, *, p, strict):
     loops = _loops_for(xs) if p == 2 else None
