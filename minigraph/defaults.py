@@ -40,8 +40,9 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
     for program in (main_program, startup_program):
         if not isinstance(program, Program) and not (program is None and main_program is not None):
             raise WrongTypeError(f"program_guard needs Programs, got {type(program).__name__}", site=caller_site())
-    token = CURRENT.set((main_program, startup_program or default_startup_program()))
+    before = CURRENT.get()
     try:
+        CURRENT.set((main_program, startup_program or default_startup_program()))
         yield
     finally:
-        CURRENT.reset(token)
+        CURRENT.set(before)

@@ -72,11 +72,12 @@ def on_one_line(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def standing(*args: P.args, **kwargs: P.kwargs) -> T:
-        token = _LINE.set(caller_site())
+        before = _LINE.get()
         try:
+            _LINE.set(caller_site())
             return function(*args, **kwargs)
         finally:
-            _LINE.reset(token)
+            _LINE.set(before)
 
     return standing
 

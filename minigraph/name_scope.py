@@ -37,8 +37,9 @@ def name_scope(prefix: str) -> Iterator[None]:
 @contextmanager
 def plain_scope(label: str) -> Iterator[None]:
     """`name_scope` without numbers."""
-    token = _PATH.set(f"{current_name_scope()}{label}/")
+    before = _PATH.get()
     try:
+        _PATH.set(f"{current_name_scope()}{label}/")
         yield
     finally:
-        _PATH.reset(token)
+        _PATH.set(before)

@@ -56,13 +56,14 @@ def public(function: F) -> F:
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
         # As `all_or_nothing` does; a context manager takes as long as some operators of the imperative mode.
-        journal = JOURNAL.get()
-        token = None
-        if journal is None:
-            # What is computed at once appends nothing; programs that are made to compute it are kept for the next time.
-            token = JOURNAL.set(journal := []) if not CURRENT.get()[0].computes_at_once else None
+        outer = journal = JOURNAL.get()
+        # What is computed at once appends nothing; programs that are made to compute it are kept for the next time.
+        if journal is None and not CURRENT.get()[0].computes_at_once:
+            journal = []
         mark = 0 if journal is None else len(journal)
         try:
+            if journal is not outer:
+                JOURNAL.set(journal)
             if is_constructor and not is_ours(sys._getframe(1)):
                 _check_types(function, args, kwargs)
             return function(*args, **kwargs)
@@ -73,8 +74,8 @@ def public(function: F) -> F:
                 raise own from error
             raise
         finally:
-            if token is not None:
-                JOURNAL.reset(token)
+            if journal is not outer:
+                JOURNAL.set(outer)
 
     return cast(F, guarded)
 

@@ -344,8 +344,9 @@ def scope_guard(scope: Scope) -> Iterator[None]:
     """Make `scope` the global one inside."""
     if not isinstance(scope, Scope):
         raise WrongTypeError(f"scope_guard needs a Scope, got {type(scope).__name__}", site=caller_site())
-    token = _CURRENT.set(scope)
+    before = _CURRENT.get()
     try:
+        _CURRENT.set(scope)
         yield
     finally:
-        _CURRENT.reset(token)
+        _CURRENT.set(before)

@@ -42,22 +42,24 @@ class all_or_nothing(AbstractContextManager[None]):
     []
     """
 
-    __slots__ = ("_journal", "_mark", "_token")
+    __slots__ = ("_journal", "_mark", "_outer")
 
     def __enter__(self) -> None:
-        journal = JOURNAL.get()
-        self._token = None
-        if journal is None:
-            journal = []
-            self._token = JOURNAL.set(journal)
-        self._journal = journal
-        self._mark = len(journal)
+        self._outer = JOURNAL.get()
+        self._journal = [] if self._outer is None else self._outer
+        self._mark = len(self._journal)
+        try:
+            JOURNAL.set(self._journal)
+        except BaseException:  # an interrupt; `__exit__` will not be called
+            JOURNAL.set(self._outer)
+            raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            undo(self._journal, self._mark)
-        if self._token is not None:
-            JOURNAL.reset(self._token)
+        try:
+            if kind is not None:
+                undo(self._journal, self._mark)
+        finally:
+            JOURNAL.set(self._outer)
 
 
 def unnoted(function: Callable[P, T]) -> Callable[P, T]:
@@ -65,21 +67,23 @@ def unnoted(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def apart(*args: P.args, **kwargs: P.kwargs) -> T:
-        token = JOURNAL.set(None)
+        before = JOURNAL.get()
         try:
+            JOURNAL.set(None)
             return function(*args, **kwargs)
         finally:
-            JOURNAL.reset(token)
+            JOURNAL.set(before)
 
     return apart
 
 
 def undo(journal: Journal, mark: int) -> None:
     """Undo what was noted behind the first `mark` entries, the last first."""
-    token = JOURNAL.set(None)  # undoing is no change to be undone
+    before = JOURNAL.get()
     try:
+        JOURNAL.set(None)  # undoing is no change to be undone
         while len(journal) > mark:
             undone, args = journal.pop()
             undone(*args)
     finally:
-        JOURNAL.reset(token)
+        JOURNAL.set(before)

@@ -65,8 +65,9 @@ def guard(new_generator: UniqueNameGenerator | str | None = None) -> Iterator[No
     """Count from zero inside; the old table comes back on exit. A string is put in front of every name."""
     if isinstance(new_generator, str):
         new_generator = UniqueNameGenerator(new_generator)
-    token = _GENERATOR.set(UniqueNameGenerator() if new_generator is None else new_generator)
+    before = _GENERATOR.get()
     try:
+        _GENERATOR.set(UniqueNameGenerator() if new_generator is None else new_generator)
         yield
     finally:
-        _GENERATOR.reset(token)
+        _GENERATOR.set(before)

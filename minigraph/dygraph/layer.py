@@ -343,8 +343,14 @@ class Layer:
         raise WrongTypeError(f"{type(self).__name__} does not define forward", site=caller_site())
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        with imperative(), self._remembering(), as_parts():
-            return self._called(inputs, kwargs)
+        outermost = _OUTERMOST.get()
+        with imperative(), self._remembering():
+            # As by `as_parts`, but an interrupt cannot come between the end of the call and what a guard does then.
+            try:
+                _OUTERMOST.set(False)
+                return self._called(inputs, kwargs)
+            finally:
+                _OUTERMOST.set(outermost)
 
     def _remembering(self) -> AbstractContextManager[None]:
         """Whether what is computed is remembered for ``backward``; the outermost layer decides."""
@@ -369,11 +375,12 @@ class Layer:
 @contextmanager
 def as_parts() -> Iterator[None]:
     """Call layers as parts of another: what they compute is remembered whatever their mode."""
-    token = _OUTERMOST.set(False)
+    before = _OUTERMOST.get()
     try:
+        _OUTERMOST.set(False)
         yield
     finally:
-        _OUTERMOST.reset(token)
+        _OUTERMOST.set(before)
 
 
 class Hook:

@@ -41,11 +41,12 @@ _KEPT_PLANS = 64
 @contextmanager
 def recording(wanted: bool) -> Iterator[None]:
     """Whether operators computed inside are remembered for `backward`."""
-    token = _RECORDING.set(wanted)
+    before = _RECORDING.get()
     try:
+        _RECORDING.set(wanted)
         yield
     finally:
-        _RECORDING.reset(token)
+        _RECORDING.set(before)
 
 
 def is_recording() -> bool:

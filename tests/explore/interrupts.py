@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 
 import minigraph as fluid
-from minigraph import dygraph, interrupts, layers
+from minigraph import defaults, dygraph, interrupts, layers, undo, unique_name
 from minigraph.clip import GradientClipByGlobalNorm
+from minigraph.dygraph import layer, tape
 from minigraph.kernels.jit import threads as loop_threads
 from minigraph.kernels.jit.compiling import is_installed
 from minigraph.kernels.jit.threads import run_together
+from minigraph.scope import _CURRENT as SCOPE
 
 STEPS = 4
 
@@ -45,7 +47,6 @@ def check(kind: str, jit: bool, choose: random.Random, steps: int = STEPS) -> in
         If the step was neither done nor undone, or what follows differs from a training without interrupts.
     """
     came = 0
-    gc.enable()  # whatever ran before in this process
     chosen, exception = choose.randrange(steps), choose.choice([KeyboardInterrupt, Timeout])
     with handling(exception), _two_threads():
         plain, other = TRAININGS[kind](jit), TRAININGS[kind](jit)
@@ -56,7 +57,7 @@ def check(kind: str, jit: bool, choose: random.Random, steps: int = STEPS) -> in
             other.prepare(number)
             lines = Lines()
             expected = traced(lines, lambda number=number: plain.step(number))
-            after = plain.state()
+            after, context = plain.state(), _context()
             found: Any = _INTERRUPTED
             for _ in range(2 if number == chosen else 0):
                 # What comes last changes the state.
@@ -69,6 +70,7 @@ def check(kind: str, jit: bool, choose: random.Random, steps: int = STEPS) -> in
                 except exception:
                     came += 1
                 _check_surroundings(where)
+                assert _context() == context, f"{where}: a guard was left in force"
                 state = other.state()
                 assert state in (before, after), f"{where}: {_mixture(state, before, after)}"
                 if state == after:
@@ -93,6 +95,12 @@ _INTERRUPTED = object()
 def _mixture(found: dict[str, bytes], one: dict[str, bytes], other: dict[str, bytes]) -> str:
     names = [name for name in {**found, **one} if found.get(name) != one.get(name)]
     return ", ".join(f"{name} is {'old or new' if found.get(name) == other.get(name) else 'torn'}" for name in names)
+
+
+def _context() -> dict[str, int]:
+    """What the context variables hold that say where programs go and what is remembered, by identity."""
+    held = (defaults.CURRENT, SCOPE, tape._RECORDING, layer._OUTERMOST, undo.JOURNAL, unique_name._GENERATOR)
+    return {each.name: id(each.get()) for each in held}
 
 
 def _check_surroundings(where: str) -> None:
