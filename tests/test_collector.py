@@ -16,8 +16,7 @@ def collecting():
     gc.enable()
     yield
     gc.set_threshold(*threshold)
-    if not was_enabled:
-        gc.disable()
+    (gc.enable if was_enabled else gc.disable)()
 
 
 @without_collector
