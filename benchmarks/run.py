@@ -26,7 +26,7 @@ def installed(wanted):
 
 
 def products_of(model, settings):
-    """What no engine on NumPy's BLAS can do without."""
+    """The matrix products of a step alone, by NumPy; None on a GPU."""
     return model.products() if settings.device == "cpu" else None
 
 

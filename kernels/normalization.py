@@ -64,7 +64,7 @@ def _normalized_again(xp, x, mean, inverse, epsilon, axes) -> tuple[Any, Any]:
 
 
 def _gradient_through(xp, d, normalized, inverse, axes) -> Any:
-    """What flows into x where ``normalized = (x - mean) * inverse``, and both follow from `x` over `axes`.
+    """Gradient by x of ``normalized = (x - mean) * inverse``, where both follow from `x` over `axes`.
 
     It is made in the memory of `normalized`.
     """

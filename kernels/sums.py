@@ -12,7 +12,7 @@ import numpy as np
 from minigraph.kernels.buffers import deliver
 
 _MANY_ROWS = 1024
-"""From so many rows on, rows are added in stages."""
+"""Minimum rows for adding them in stages."""
 
 _PIECE = 8192
 """Elements that are added at a time: they stay in the cache, and BLAS adds them without waking threads."""

@@ -15,7 +15,7 @@ from minigraph.ir import Variable
 
 
 def misfits(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the types of the arguments that a function is called with.
+    """Name the arguments whose types do not fit a function's annotations.
 
     Examples
     --------

@@ -233,7 +233,7 @@ def _complaining(name: str, method: Any) -> Any:
             if isinstance(error, MinigraphError) or is_ours(sys._getframe(1)):
                 raise  # a layer, which the user has called, is at fault
             raise _no_operand(sign, x, y, str(error)) from error
-        # What is no tensor is not equal to one: containers ask that of None and of names.
+        # Containers compare tensors with None and with names: those are never equal.
         if (
             result is NotImplemented
             and type(y).__module__ in ("builtins", "numpy")
@@ -262,7 +262,7 @@ _BY_UFUNC = {
     "equal": "__eq__", "not_equal": "__ne__", "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__",
     "greater_equal": "__le__",
 }  # fmt: skip
-"""What a variable does on the right of one of NumPy's scalars or arrays, which calls a function on both."""
+"""Operators of a variable on the right of a NumPy scalar or array, by ufunc."""
 
 
 def _array_function(x: Variable, ufunc: Any, how: str, *operands: Any, **options: Any) -> Any:

@@ -56,7 +56,7 @@ class Block:
         self.vars: dict[str, Variable] = {}
         self.ops = OpList()
         self.first_names: dict[str, str] = {}
-        """What holds the first values of variables that change their type, see `minigraph.versions`."""
+        """Variables that hold the first values of those that change their type, see `minigraph.versions`."""
         self._anchor: Operator | None = None
         self._outer: tuple[int, OuterNames] | None = None
         """What `minigraph.sub_blocks.outer_names` has found, and at which of the changes that blocks do not note."""

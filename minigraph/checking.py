@@ -138,7 +138,7 @@ class _HandedOut(NamedTuple):
 
 
 class _State(threading.local):
-    """What is known of this thread: nobody else writes to what it was given."""
+    """Checked runs of one thread, and the results handed out to it."""
 
     def __init__(self) -> None:
         self.runs: list[_Run] = []
@@ -152,13 +152,13 @@ _STATE = _State()
 
 
 class Checked(Compiled):
-    """What runs steps, with somebody who looks on."""
+    """A plan's function whose steps are checked."""
 
     def __init__(self, steps: Steps, place: Place, layout: Layout, timed: bool, jit: bool, blocks: Blocks) -> None:
         super().__init__(steps, place, layout, timed, jit, blocks)
         self.steps, self.layout, self.place = steps, layout, place
         kept = {id(value.root) for value in (*steps.feeds, *steps.state, *steps.fetches, *steps.new_state.values())}
-        # What a sub-block has seen may be kept for its gradient.
+        # A sub-block may keep the values it reads for its gradient.
         seen = {id(value.root) for step in steps.steps if step.call is not None for value in step.values_read()}
         self.leaving = [set(roots) - kept for roots in last_uses(steps)]
         """By step, the roots whose memory nothing needs behind it."""
@@ -246,7 +246,7 @@ class _Run:
             for each in (_STATE.handed_out if is_outermost and plan.place.kind == "cpu" else ())
             if (array := each.array()) is not None
         ]
-        """What the caller still has of earlier runs, and a copy of it."""
+        """Results of earlier runs that the caller still holds, and a copy of each."""
 
     def _hold(self, value: Value, array: Any, made: int) -> _Held:
         return self._keep(_Held(value, array, made, self.plan.place))
@@ -258,7 +258,7 @@ class _Run:
         return held
 
     def before(self, number: int) -> None:
-        """What a step reads is what it was."""
+        """Check that the values a step reads have not changed."""
         step = self.plan.steps.steps[number]
         for value in (*step.values_read(), *self.plan.steps.copied.get(number, ())):
             held = self.held.get(id(value))
@@ -266,7 +266,7 @@ class _Run:
                 raise self._changed(held, f"before {step.op.type} reads it", change)
 
     def after(self, number: int, result: Any, out: Any) -> None:
-        """What a step wrote is its own, and what it read is what it was."""
+        """Check that a step's results are its own and that its inputs have not changed."""
         steps = self.plan.steps
         step = steps.steps[number]
         self._note_copies(steps.copied.get(number, ()), number)
@@ -340,7 +340,7 @@ class _Run:
                 spoil(piece.array)
 
     def finish(self) -> None:
-        """What was given, and what is returned, is what it was."""
+        """Check that feeds, state and results have not changed."""
         for held in self.held.values():
             if change := held.change():
                 raise self._changed(held, "before the end of the run", change)
@@ -353,7 +353,7 @@ class _Run:
                 )
 
     def hand_out(self, fetched: Sequence[Any], new_state: Mapping[str, Any]) -> None:
-        """What is handed out belongs to nobody else."""
+        """Check that results share memory with nothing that lives on."""
         place = self.plan.place
         others = [(f"{held.value.name} ({held.value.origin})", piece) for held in self.given for piece in held.pieces]
         others += [("the memory of the plan", _Piece(buffer, place)) for buffer in self.buffers]

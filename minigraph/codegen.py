@@ -55,7 +55,7 @@ class Compiled:
     def run(
         self, feeds: Iterable[Any], state: Iterable[Any], rng: Any, buffers: Iterable[Any], saved: Saved
     ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """What is fetched and the new state; the first run compiles nothing.
+        """Return the fetches and the new state; the first run compiles nothing.
 
         Before state is written over, it goes to `saved`, or signals wait until the caller's `release`.
         """

@@ -400,7 +400,7 @@ class Executor:
             holder.value, holder.place = value, self.place
 
     def _draws_so_far(self) -> Any:
-        """What `_draw_again` needs to draw the numbers again that are drawn from now on; None on a GPU."""
+        """State of the generator for `_draw_again`; None on a GPU."""
         return self._rng.bit_generator.state if self.place.kind == "cpu" else None
 
     def _draw_again(self, drawn: Any) -> None:
@@ -426,7 +426,7 @@ class Executor:
     def _call(
         self, plan: Plan, feeds: dict[str, Any], state: list[Any], scope: Scope, drawn: Any, saved: Saved
     ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """What is fetched and the new state; errors name the operator. `drawn` tells what was drawn before."""
+        """Return the fetches and the new state; errors name the operator. `drawn` is the generator's state before."""
         try:
             # NaN and infinity are values like any other; they stay visible in the results.
             with np.errstate(all="ignore"):

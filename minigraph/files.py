@@ -170,7 +170,7 @@ def _write(path: Path, chunks: Chunks, is_marked: bool) -> str:
 
 
 def digest_of(data: bytes) -> str:
-    """What tells the contents of a file from other contents."""
+    """Digest of the contents of a file."""
     return _new_digest(data).hexdigest()
 
 

@@ -67,7 +67,7 @@ def _candidates(steps: Steps) -> list[tuple[int, int, Value]]:
     kept = {id(value.root) for value in (*steps.fetches, *steps.new_state.values())}
     last_use = {root: number for number, gone in enumerate(last_uses(steps)) for root in gone if root not in kept}
     in_arenas = {id(value) for arena in steps.arenas for value in arena}
-    # What a sub-block has seen may be kept for its gradient.
+    # A sub-block may keep the values it reads for its gradient.
     taken = {id(whole) for whole, _ in steps.covers} | {
         id(value.root) for step in steps.steps if step.call is not None for value in step.values_read()
     }

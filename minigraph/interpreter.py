@@ -50,7 +50,7 @@ class Interpreter(Executor):
     def _evaluate(
         self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope
     ) -> tuple[list[Any], dict[str, Any]]:
-        """What is fetched, and the new values of persistable variables."""
+        """Return the fetches and the new values of persistable variables."""
         private = prune(program, list(feeds), names)
         LEGALIZE.apply(private)
         block = private.global_block()

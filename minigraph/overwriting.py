@@ -91,7 +91,7 @@ class Overwriting:
 
     @staticmethod
     def _results(op: Operator) -> list[str]:
-        """What an operator writes; the updates of an optimizer do not count.
+        """Names that an operator writes, without the updates of an optimizer.
 
         As in fluid there is one gradient of a parameter, whatever updates it between the losses of a program, and
         gradients read what is there when they are computed.

@@ -28,7 +28,7 @@ from minigraph.undo import unnoted
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a program was lowered to for one feed signature, one list of fetches and one place."""
+    """A program lowered for one feed signature, one list of fetches and one place."""
 
     program: Program
     """The executor's private copy after all rewrites."""
@@ -98,7 +98,7 @@ def lower(
 
 
 def _limit(program: Program, private: Program, feeds: Iterable[str], fetch_names: Sequence[str]) -> int:
-    """How much memory a run may need at most: what it would with the operators as they are written."""
+    """Maximum bytes of a run: those of the operators as they are written."""
     as_written, as_run = program.global_block().vars, private.global_block().vars
     types = {name: tensor_type for name, var in as_written.items() if (tensor_type := var.tensor_type) is not None}
     types |= {name: tensor_type for name, var in as_run.items() if (tensor_type := var.tensor_type) is not None}

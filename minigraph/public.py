@@ -1,4 +1,4 @@
-"""What holds for every public function: a call that fails leaves nothing behind, and says what was wrong in our words.
+"""Public functions: a call that fails leaves nothing behind, and ends in an error of `minigraph.errors`.
 
 `publish` gives the functions and classes of a module this, by `public`. A call of a user's that ends in a built-in
 error from inside the library, such as a TypeError, ends in one of `minigraph.errors` instead, which derives from the
@@ -57,7 +57,7 @@ def public(function: F) -> F:
     def guarded(*args: Any, **kwargs: Any) -> Any:
         # As `all_or_nothing` does; a context manager takes as long as some operators of the imperative mode.
         outer = journal = JOURNAL.get()
-        # What is computed at once appends nothing; programs that are made to compute it are kept for the next time.
+        # The imperative mode appends nothing to a program; the programs that it makes to compute are kept.
         if journal is None and not CURRENT.get()[0].computes_at_once:
             journal = []
         mark = 0 if journal is None else len(journal)
@@ -96,7 +96,7 @@ def explained(function: F) -> F:
 
 
 def _in_our_words(error: BaseException, function: Callable[..., Any], args: Any, kwargs: Any) -> BaseException:
-    """What a call that raised `error` ends with: one of our errors, if a user made it and the library raised it."""
+    """The error to raise for `error`: one of `minigraph.errors`, if a user's call failed inside the library."""
     if is_ours(sys._getframe(2)):  # a user's call is further out
         return error
     if isinstance(error, MinigraphError):
@@ -136,7 +136,7 @@ def _is_from_library(error: Exception) -> bool:
 
 
 def _call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What a user calls `function`, and the arguments by name, None where they are others than it has."""
+    """The name by which a user knows `function`, and the arguments by name; None if they do not fit its signature."""
     signature = inspect.signature(function)
     name = _name(function, args[0] if args and "self" in signature.parameters else None)
     try:
@@ -175,7 +175,7 @@ def _check_types(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapp
 
 
 def _name(function: Callable[..., Any], instance: Any = None) -> str:
-    """What a user writes: the class of `instance` for the one that defines a method, and for its constructor."""
+    """The name that a user writes: the class of `instance` in place of the one that defines a method."""
     owner, dot, name = function.__qualname__.rpartition(".")
     owner = owner if instance is None else type(instance).__name__
     return owner if name in ("__init__", "__call__") else owner + dot + name

@@ -68,7 +68,7 @@ class OuterNames(NamedTuple):
 
 
 DEEPEST = 64
-"""How many blocks a block may be in, in a program that is read; names are looked up in all of them."""
+"""Maximum depth of blocks in a program that is read; names are looked up in all of them."""
 
 _NONE = OuterNames((), (), frozenset())
 

@@ -127,7 +127,7 @@ class Variable:
             "compare names, or use a set); fetch the variable to see its value.",
         )
 
-    # What asks for a value, which the tensors of the imperative mode have
+    # Methods that need a value, which the tensors of the imperative mode have
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         raise self._no_value("cannot become an array")

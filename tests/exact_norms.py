@@ -41,7 +41,7 @@ def exact_norm(arrays: Iterable[np.ndarray], p: float = 2) -> Fraction:
 
 
 def units_away(found, exact: Fraction) -> float:
-    """How many units of its last place a floating-point number is from the exact one; 0 for both beyond the range."""
+    """Distance of a floating-point number from the exact one, in units of its last place; 0 if both overflow."""
     limits = np.finfo(found.dtype)
     if exact > Fraction(float(limits.max)) * (1 + Fraction(float(limits.eps)) / 4):
         return 0.0 if np.isinf(found) else math.inf

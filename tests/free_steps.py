@@ -46,7 +46,7 @@ def fitted(x: Variable, shape: Sequence[int], dtype: str) -> Variable:
 
 
 def like(x: Variable, y: Variable) -> Variable:
-    """`y`, or what is made of it in the shape and type of `x`."""
+    """`y`, converted to the shape and type of `x` where that is needed."""
     same = (x.shape, x.dtype) == (y.shape, y.dtype)
     return y if same else fitted(y, x.shape, x.dtype.value)
 

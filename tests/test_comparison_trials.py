@@ -1,4 +1,4 @@
-"""Trainings with several seeds and learning rates: what each run is, how runs are judged, what is said of them."""
+"""Trainings with several seeds and learning rates: runs, how they are judged, and the finding."""
 
 import math
 

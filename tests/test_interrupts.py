@@ -350,7 +350,7 @@ def test_a_run_that_waits_for_a_batch_is_interrupted_and_loses_none(handler):
 
 
 def test_an_error_takes_its_batch_with_it():
-    """Who goes on after it gets the next one."""
+    """The next call gets the next item."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup):
         x = fluid.data("x", [1])

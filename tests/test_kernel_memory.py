@@ -119,7 +119,7 @@ def accepted(row, dtype):
 
 
 def functions(call):
-    """What a plan may call, by name, each with whether it takes a buffer."""
+    """Functions that a plan may call, by name, each with whether it takes a buffer."""
     kernel, words = call.kernel, dict(call.keywords)
     if kernel.takes_rng:
         words["rng"] = np.random.default_rng(0)

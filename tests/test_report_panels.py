@@ -1,4 +1,4 @@
-"""What pictures show: axes, lines that coincide, colours, thresholds."""
+"""Parts of pictures: axes, lines that coincide, colours, thresholds."""
 
 import numpy as np
 import pytest

@@ -112,7 +112,7 @@ class Capturing:
 
     @property
     def kept(self) -> tuple[Any, ...]:
-        """What the graph uses when it is launched."""
+        """Memory and handles that a launch of the graph uses."""
         return tuple(self.tables), self._handle
 
     def __enter__(self) -> Capturing:

@@ -59,7 +59,7 @@ class ClippedGradient:
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """What `explain` has found, gradient by gradient; prints as text, in a notebook too."""
+    """Findings of `explain`, gradient by gradient; prints as text, in a notebook too."""
 
     gradients: tuple[ClippedGradient, ...]
 
@@ -91,7 +91,7 @@ def explain(program: Program) -> Explanation:
     """
     block = program.global_block()
     values: dict[str, _Value] = {}
-    """What is made of gradients, by name, as far as the walk has come."""
+    """Results computed from gradients so far, by name."""
     raw: dict[tuple[str, str], _Value] = {}
     clipped: dict[_Value, _Value] = {}
     read: dict[_Value, _Value] = {}
@@ -168,7 +168,7 @@ def _note_pairs(op: Operator, block: Block, raw: dict[tuple[str, str], _Value], 
 def _made_of_gradients(
     op: Operator, block: Block, values: Mapping[str, _Value], producers: Producers
 ) -> Iterator[_Value]:
-    """What an operator makes of gradients: each result belongs to the first gradient of its shape that is read."""
+    """Map each result of an operator to the first gradient of its shape that it reads."""
     read = [name for name in op.input_arg_names if name in values]
     if not read:
         return

@@ -14,7 +14,7 @@ _LABEL = re.compile(r"/gradient_clip(?:_[0-9]+)?/(.+?)/(?:gradient_clip(?:_[0-9]
 
 
 def label_of(op: Operator) -> str:
-    """What `labelled` has noted on an operator: a name and, behind a colon, a description; empty if nothing."""
+    """Label of an operator by `labelled`: a name and, behind a colon, a description; empty if there is none."""
     found = _LABEL.search(op.namescope)
     return found[1] if found is not None else ""
 

@@ -1,4 +1,4 @@
-"""What a report's figures show, in sentences that are computed from them."""
+"""Findings of a report, in sentences computed from its figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_NAMED: Final = 5
 
 
 def gradient_finding(report: GradientReport) -> str:
-    """How much of the gradients' norm each clip left."""
+    """Say which share of the gradients' norm each clip left."""
     batches = counted(len(report.loss), "batch", "batches")
     clips = {name: result.total for name, result in report.strategies.items() if result.strategy is not None}
     idle = [name for name, total in clips.items() if not total.share_clipped]
@@ -134,7 +134,7 @@ def training_warnings(report: TrainingReport) -> list[str]:
 
 
 def training_remarks(report: TrainingReport) -> list[str]:
-    """What limits the finding."""
+    """Limits of the finding."""
     found = []
     if report.strategies and len(report.rates) == 1:
         found.append("another learning rate may order the strategies otherwise; try several (--rates, rates=)")

@@ -73,7 +73,7 @@ _STROKES: Final = {"-": "none", "--": "6 3", "-.": "7 2 1.500 2", ":": "1.500 3"
 
 
 def gradient_page(report: GradientReport) -> str:
-    """What the strategies did to the gradients: pictures, tables, and for each strategy its numbers and its diff."""
+    """Effect of the strategies on the gradients: pictures, tables, and each strategy's numbers and diff."""
     sections = {
         "figures": ("Figures", _figures(report)),
         "summary": ("Summary", [_gradient_summary(report)]),
@@ -366,7 +366,7 @@ def _metric_tables(report: TrainingReport) -> Iterator[str]:
 
 
 def report_in_notebook(report: Report[Any]) -> str:
-    """What a report shows as the result of a cell: the finding, one row per strategy, and the first picture."""
+    """HTML of a report as the result of a cell: the finding, one row per strategy, and the first picture."""
     from minigraph.comparison.training_report import TrainingReport
 
     if isinstance(report, TrainingReport):
@@ -383,7 +383,7 @@ def report_in_notebook(report: Report[Any]) -> str:
 
 
 def result_in_notebook(result: StrategyResult) -> str:
-    """What a strategy's record shows as the result of a cell: one row per parameter."""
+    """HTML of a strategy's record as the result of a cell: one row per parameter."""
     return _cell_of_notebook(f"<p>{escape(result.name)}</p>{_statistics_table(result)}")
 
 

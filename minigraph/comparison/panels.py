@@ -1,4 +1,4 @@
-"""What the pictures of a report show: curves over batches, steps, epochs and learning rates, and which belong together.
+"""Panels of a report: curves over batches, steps, epochs and learning rates, and which belong together.
 
 Nothing here draws; `minigraph.comparison.plots` does.
 """
@@ -150,7 +150,7 @@ def _norms_panel(report: GradientReport, column: str, title: str) -> Panel:
 
 
 def training_panels(report: TrainingReport) -> list[Panel]:
-    """What strategies are judged by at each rate; loss, metrics, norm and factor over time at the best rate."""
+    """Judged measure at each rate; loss, metrics, norm and factor over time at the best rate."""
     if not report.strategies:
         return []
     shown = [

@@ -39,7 +39,7 @@ class ProgressBar:
         return self
 
     def expect(self, total: int) -> None:
-        """So many batches there will be."""
+        """Total number of batches."""
         self._total = total
 
     def advance(self) -> None:

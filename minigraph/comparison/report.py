@@ -125,7 +125,7 @@ class Report(Generic[R]):
         raise TypeError(f"{type(self).__name__} does not define to_json")
 
     def finding(self) -> str:
-        """What the figures show, in a sentence."""
+        """The finding, in a sentence."""
         raise TypeError(f"{type(self).__name__} does not define finding")
 
     def rows(self) -> Iterator[Sequence[Any]]:

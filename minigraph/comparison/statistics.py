@@ -221,7 +221,7 @@ class Recorder:
         self._total.rows.append(_together(*zip(*found, strict=True)))
 
     def __len__(self) -> int:
-        """How many batches are recorded for every gradient and for all together."""
+        """Number of batches recorded, for every gradient and for all together."""
         return len(self._total.rows)
 
     def parameters(self, count: int | None = None) -> dict[str, GradientStatistics]:

@@ -40,7 +40,7 @@ MEANINGS: Final = {
 
 
 def gradient_tables(report: GradientReport, show_diff: bool) -> Iterator[RenderableType]:
-    """What was compared, for each strategy the operators it inserts and what they did, and all strategies together."""
+    """Settings, for each strategy its operators and their effect, and all strategies together."""
     yield Facts(gradient_facts(report))
     for result in report.strategies.values():
         yield ""
@@ -111,7 +111,7 @@ def number_cells(statistics: GradientStatistics) -> tuple[str, ...]:
 
 
 def training_tables(report: TrainingReport, show_diff: bool) -> Iterator[RenderableType]:
-    """What was compared, one line per strategy at its best rate, metrics by rate and by epoch."""
+    """Settings, one line per strategy at its best rate, metrics by rate and by epoch."""
     yield Facts(training_facts(report))
     if not report.strategies:
         return
@@ -195,7 +195,7 @@ NamedTable = tuple[str, list[str], list[list[str]]]
 
 
 def rate_tables(report: TrainingReport) -> Iterator[NamedTable]:
-    """What strategies are judged by and each metric, at each rate: mean and spread over the seeds."""
+    """Judged measure and each metric, at each rate: mean and spread over the seeds."""
     if _is_single(report):
         return
     chosen: list[str | None] = [*report.metrics] if report.is_held_out else [None, *report.metrics]

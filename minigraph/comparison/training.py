@@ -1,4 +1,4 @@
-"""What clipping strategies do to training: one clone of a program per strategy and rate, all trained side by side.
+"""Effect of clipping strategies on training: one clone of a program per strategy and rate, trained side by side.
 
 With one seed every clone starts from the same parameter values, sees the same batches in the same order and draws the
 same random numbers. A loss that is not finite is a result like any other.
@@ -219,7 +219,7 @@ def _distinct(what: str, given: Sequence[T], is_right: Callable[[T], bool], kind
 
 @dataclass(frozen=True)
 class _Experiment:
-    """What all runs have in common; `measured` is a variable for each metric."""
+    """Settings that all runs share; `measured` has a variable for each metric."""
 
     loss: str
     measured: Mapping[str, str]

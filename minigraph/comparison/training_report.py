@@ -1,4 +1,4 @@
-"""What trainings under several strategies gave: every single run, and each strategy judged over its seeds and rates."""
+"""Result of trainings under several strategies: every run, and each strategy over its seeds and rates."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class TrainingReport(Report[TrainingRun]):
 
     @property
     def judged_by(self) -> str:
-        """What strategies and rates are judged by."""
+        """The measure that strategies and rates are judged by."""
         return "held-out loss" if self.is_held_out else "mean loss of the last epoch"
 
     def estimate(self, name: str, rate: float | None, metric: str | None = None) -> Estimate:

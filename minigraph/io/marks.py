@@ -36,7 +36,7 @@ _PROCESS = secrets.token_hex(8)
 
 
 class Entry(NamedTuple):
-    """What is stated of one file: a digest of what it holds, and the save that it is of."""
+    """Statement about one file: the digest of its contents, and its save."""
 
     digest: str
     save: str
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class Statement:
-    """What a mark says of files, by their paths from its folder."""
+    """Contents of a mark, by the paths of files from its folder."""
 
     held: dict[str, Entry] = field(default_factory=dict)
     coming: dict[str, Entry] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class Mark:
 
 
 def _read(path: Path) -> Statement:
-    """What the mark at `path` says: nothing if it is not there, or damaged."""
+    """Read the mark at `path`; empty if it is missing or damaged."""
     try:
         (tensor,) = read_tensors(path.read_bytes(), str(path), 1)
         found = json.loads(tensor.tobytes())

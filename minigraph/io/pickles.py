@@ -179,7 +179,7 @@ class _Machine:
         """What lies below each mark, in order."""
         self.memo: dict[int, Any] = {}
         self.found: dict[int, tuple[Any, int, int] | None] = {}
-        """What `plain` has given for each container and array, by identity; None while it works on one."""
+        """Result of `plain` for each container and array, by identity; None while it works on one."""
         self.budget = self.left = _ALLOWANCE + _GROWTH * len(data)
 
     def spend(self, amount: int) -> None:
@@ -194,7 +194,7 @@ class _Machine:
         )
 
     def run(self) -> Any:
-        """What the pickle leaves on the stack."""
+        """Run the pickle and return the object that it leaves on the stack."""
         for opcode, arg, at in pickletools.genops(self.data):
             if opcode.name in _VALUES:
                 self.stack.append(arg)
@@ -398,4 +398,4 @@ _KNOWN: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("builtins", "bytes"): _Machine.no_bytes,
     ("collections", "OrderedDict"): _Machine.ordered,
 }
-"""What a pickle may import, with what stands for it."""
+"""Names that a pickle may import, with what stands for each."""

@@ -16,7 +16,7 @@ from minigraph.regularizer import WeightDecayRegularizer
 
 
 def _share(beta: float | Variable, name: str) -> float | Variable:
-    """How much of a running mean stays: in [0, 1), or a variable that says it."""
+    """Check the share of a running mean that stays: a number in [0, 1), or a variable."""
     return beta if isinstance(beta, Variable) else number(beta, name, at_least=0, below=1)
 
 

@@ -24,7 +24,7 @@ def _normalized(g: Rewriting, x: Variable, axes: Sequence[int]) -> tuple[Variabl
 
 
 def _through(g: Rewriting, d: Variable, normalized: Variable, inverse: Variable, axes: Sequence[int]) -> Variable:
-    """What flows into x where ``normalized = (x - mean) * inverse`` over `axes`."""
+    """Gradient by x of ``normalized = (x - mean) * inverse`` over `axes`."""
     along = g.mul(normalized, g.mean(g.mul(d, normalized), axes))
     return g.mul(inverse, g.sub(g.sub(d, g.mean(d, axes)), along))
 

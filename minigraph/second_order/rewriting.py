@@ -60,7 +60,7 @@ def rewrite(ops: Iterable[Operator]) -> None:
 
 
 class Forward:
-    """What gradient operators of one block were made from: operators of that block, or of the one it differentiates."""
+    """Operators that the gradient operators of one block were made from."""
 
     def __init__(self, block: Block) -> None:
         self._blocks = [block] if block.forward_block is None else [block.forward_block, block]

@@ -98,7 +98,7 @@ def _mixture(found: dict[str, bytes], one: dict[str, bytes], other: dict[str, by
 
 
 def _context() -> dict[str, int]:
-    """What the context variables hold that say where programs go and what is remembered, by identity."""
+    """Values of the context variables of guards and modes, by identity."""
     held = (defaults.CURRENT, SCOPE, tape._RECORDING, layer._OUTERMOST, undo.JOURNAL, unique_name._GENERATOR)
     return {each.name: id(each.get()) for each in held}
 
