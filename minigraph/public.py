@@ -214,7 +214,7 @@ def publish(module: types.ModuleType) -> None:
     namespace["__getattr__"] = functools.partial(_unknown, module)
     for name in getattr(module, "__all__", own_names(module)):
         value: Any = namespace[name]
-        if isinstance(value, types.FunctionType) and inspect.signature(value).parameters:
+        if isinstance(value, types.FunctionType) and _takes(value) > 0:
             namespace[name] = made = _made(value)
             home = vars(sys.modules[made.__module__])
             if home.get(made.__name__) is value:
@@ -244,6 +244,15 @@ def _unknown(module: types.ModuleType, name: str) -> Any:
     )  # fmt: skip
 
 
+def _takes(function: types.FunctionType) -> int:
+    """Number of parameters; reading the signatures of all functions would take a sixth of the import."""
+    while (wrapped := getattr(function, "__wrapped__", None)) is not None:
+        function = wrapped
+    code = function.__code__
+    has_rest = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    return code.co_argcount + code.co_kwonlyargcount + has_rest.bit_count()
+
+
 def _made(function: Any) -> Any:
     if function.__module__.partition(".")[0] != "minigraph":
         return function
@@ -258,7 +267,7 @@ def _publish_class(cls: type) -> None:
         if name in ("__init__", "__call__") or not name.startswith("_"):
             if name in ("op_for", "forward") or f"{cls.__name__}.{name}" in _OFTEN_CALLED:
                 continue
-            if isinstance(method, types.FunctionType) and len(inspect.signature(method).parameters) > 1:
+            if isinstance(method, types.FunctionType) and _takes(method) > 1:
                 setattr(cls, name, _made(method))
             elif isinstance(method, classmethod | staticmethod):
                 setattr(cls, name, type(method)(_made(method.__func__)))
