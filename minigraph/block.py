@@ -18,6 +18,7 @@ from minigraph.errors import (
     Site,
     WrongTypeError,
     caller_site,
+    not_a_name,
     suggest,
 )
 from minigraph.inference import explain, infer_outputs
@@ -89,7 +90,10 @@ class Block:
     # Variables
 
     def has_var(self, name: str) -> bool:
-        return name in self.vars
+        try:
+            return name in self.vars
+        except TypeError:
+            raise not_a_name(name) from None
 
     def var(self, name: str) -> Variable:
         """The variable of this block with this name.
@@ -100,7 +104,7 @@ class Block:
             If the block has none; the message suggests similar names.
         """
         if not isinstance(name, str):
-            raise _not_a_name(name)
+            raise not_a_name(name)
         found = self.vars.get(name)
         if found is None:
             raise NotFoundError(
@@ -115,13 +119,16 @@ class Block:
         A block of gradients looks into the block that it is the gradient of before it asks its parent.
         """
         block: Block | None = self
-        while block is not None:
-            found = block.vars.get(name)
-            if found is None and block.forward_block_idx >= 0:
-                found = block.program.blocks[block.forward_block_idx].vars.get(name)
-            if found is not None:
-                return found
-            block = block.parent_block
+        try:
+            while block is not None:
+                found = block.vars.get(name)
+                if found is None and block.forward_block_idx >= 0:
+                    found = block.program.blocks[block.forward_block_idx].vars.get(name)
+                if found is not None:
+                    return found
+                block = block.parent_block
+        except TypeError:
+            raise not_a_name(name) from None
         return None
 
     @property
@@ -174,7 +181,7 @@ class Block:
         if name is None:
             name = self.free_name("_generated_var")
         elif not isinstance(name, str):
-            raise _not_a_name(name)
+            raise not_a_name(name)
         # Chained, because tensors of the imperative mode are made here too.
         if not (
             persistable.__class__ is stop_gradient.__class__ is is_data.__class__ is need_check_feed.__class__ is bool
@@ -213,7 +220,7 @@ class Block:
         `fields` are those of `Parameter`. `initializer`, when given, appends its operator to this block.
         """
         if not isinstance(name, str):
-            raise _not_a_name(name)
+            raise not_a_name(name)
         if initializer is not None and not callable(initializer):
             raise _not_an_initializer(initializer)
         dims = _dims(shape)
@@ -548,12 +555,6 @@ def _check_flags(name: str, *flags: Any) -> None:
                 f"{name}: persistable, stop_gradient, is_data and need_check_feed must be bools, got {flag!r:.80}",
                 site=caller_site(), hint="Give True or False.",
             )  # fmt: skip
-
-
-def _not_a_name(name: Any) -> WrongTypeError:
-    return WrongTypeError(
-        f"the name of a variable must be a str, got {name!r:.80}", site=caller_site(), hint="Give variable.name."
-    )
 
 
 def _not_an_initializer(given: Any) -> WrongTypeError:

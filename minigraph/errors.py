@@ -240,6 +240,13 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn_explicit(message, category, site.filename, site.line)
 
 
+def not_a_name(name: object) -> WrongTypeError:
+    """The error of a variable's name that is no string."""
+    return WrongTypeError(
+        f"the name of a variable must be a str, got {name!r:.80}", site=caller_site(), hint="Give variable.name."
+    )
+
+
 def suggest(name: Any, known: Iterable[str]) -> str:
     """A hint naming the known words nearest to `name`, or the empty string.
 

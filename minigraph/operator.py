@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minigraph.errors import NotFoundError, ProgramError, Site, caller_site, suggest
+from minigraph.errors import NotFoundError, ProgramError, Site, WrongTypeError, caller_site, suggest
 from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef
 from minigraph.undo import note
 from minigraph.variable import Variable, name_of
@@ -105,13 +105,13 @@ class Operator:
 
     def input(self, name: str) -> list[str]:
         """Names in an input slot; empty when the slot is left out."""
-        if name not in self.definition.input_slots:
+        if not isinstance(name, str) or name not in self.definition.input_slots:
             self._no_slot(name, self.definition.input_slots)
         return list(self.inputs.get(name, ()))
 
     def output(self, name: str) -> list[str]:
         """Names in an output slot; empty when the slot is left out."""
-        if name not in self.definition.output_slots:
+        if not isinstance(name, str) or name not in self.definition.output_slots:
             self._no_slot(name, self.definition.output_slots)
         return list(self.outputs.get(name, ()))
 
@@ -119,7 +119,7 @@ class Operator:
         raise NotFoundError(
             f"{self.type} has no slot {name!r}",
             site=self.site,
-            hint=suggest(name, slots) or f"It has {', '.join(slots)}.",
+            hint=(suggest(name, slots) if isinstance(name, str) else "") or f"It has {', '.join(slots)}.",
         )
 
     @property
@@ -169,6 +169,11 @@ class Operator:
 
     def attr(self, name: str) -> Any:
         """Value of an attribute, its default when it was not given; also fluid's ``op_role``, ``op_role_var``."""
+        if not isinstance(name, str):
+            raise WrongTypeError(
+                f"{self.type}: the name of an attribute must be a str, got {name!r:.60}", site=caller_site(),
+                hint=f"Give one of {', '.join(self.definition.attrs) or 'none: it has no attributes'}.",
+            )  # fmt: skip
         if name in self.attrs:
             return self.attrs[name]
         if name in self.definition.attrs:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError, caller_site, not_a_name
 from minigraph.interrupts import deferred
 from minigraph.kernels.sparse_rows import SparseRows, dense
 from minigraph.place import CPUPlace, Place
@@ -301,16 +301,21 @@ class Scope:
 
     def var(self, name: str) -> ScopeVariable:
         """The variable with this name, found here or in a parent, else made here."""
+        if not isinstance(name, str):
+            raise not_a_name(name)
         return self.find_var(name) or self._variables.setdefault(name, ScopeVariable(name, changes=self.changes))
 
     def find_var(self, name: str) -> ScopeVariable | None:
         """The variable with this name here or in a parent, or None."""
         scope: Scope | None = self
-        while scope is not None:
-            found = scope._variables.get(name)
-            if found is not None:
-                return found
-            scope = scope._parent
+        try:
+            while scope is not None:
+                found = scope._variables.get(name)
+                if found is not None:
+                    return found
+                scope = scope._parent
+        except TypeError:
+            raise not_a_name(name) from None
         return None
 
     def note_written(self, names: Sequence[str]) -> None:

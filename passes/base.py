@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import ClassVar, NamedTuple
 
+from minigraph.errors import WrongTypeError, caller_site
 from minigraph.ir import Block, Operator, Program
 from minigraph.verify import verify
 
@@ -37,6 +38,18 @@ class Pass:
         return None
 
     def __call__(self, program: Program) -> Program:
+        """Apply to a clone, and verify that.
+
+        Raises
+        ------
+        WrongTypeError
+            If `program` is no Program.
+        """
+        if not isinstance(program, Program):
+            raise WrongTypeError(
+                f"{self.name} rewrites Programs, got {program!r:.60}", site=caller_site(),
+                hint="Give it fluid.default_main_program(), or another program.",
+            )  # fmt: skip
         twin = program.clone()
         self.apply(twin)
         verify(twin)
@@ -93,6 +106,18 @@ class Pipeline:
         return changed
 
     def __call__(self, program: Program) -> Program:
+        """Apply to a clone, and verify that.
+
+        Raises
+        ------
+        WrongTypeError
+            If `program` is no Program.
+        """
+        if not isinstance(program, Program):
+            raise WrongTypeError(
+                f"{self.name} rewrites Programs, got {program!r:.60}", site=caller_site(),
+                hint="Give it fluid.default_main_program(), or another program.",
+            )  # fmt: skip
         twin = program.clone()
         self.apply(twin)
         verify(twin)

@@ -528,3 +528,27 @@ def test_removing_dead_operators_without_roots_says_so():
     assert "set program.roots" in message
     program.roots = ()
     assert not RemoveDeadOps()(program).global_block().ops
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda op: op.attr([1]),
+        lambda op: op.input([1]),
+        lambda op: op.output({}),
+        lambda op: op.block.var([1]),
+        lambda op: op.block.has_var([1]),
+        lambda op: op.block.find_var([1]),
+        lambda op: fluid.Scope().var(5),
+        lambda op: fluid.Scope().find_var([1]),
+        lambda op: fluid.passes.ClipGradients()(5),
+    ],
+)
+def test_what_is_no_name_and_no_program_is_refused_in_our_words(look):
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        fluid.layers.relu(fluid.data("x", [None, 2]))
+        op = fluid.default_main_program().global_block().ops[0]
+    with pytest.raises(MinigraphError) as caught:
+        look(op)
+    assert caught.value.site.filename.endswith("test_misuse.py")
+    assert caught.value.hint
