@@ -328,6 +328,9 @@ __all__ = [
     "zeros_like",
 ]  # fmt: skip
 
-for _module in (clip, dygraph, initializer, io, layers, metrics, nets, nn, optimizer, reader, regularizer):
+for _module in (
+    average, clip, dygraph, initializer, io, layers, metrics, nets, nn, nn.functional, optimizer, profiler, reader,
+    regularizer,
+):  # fmt: skip
     publish(_module)
 publish(minigraph)

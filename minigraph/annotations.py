@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import numbers
+import operator
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +13,12 @@ from typing import Any
 import numpy as np
 
 from minigraph.ir import Variable
+
+_EXAMPLES = {
+    int: "10", float: "0.1", bool: "True", Sequence[int]: "[2, 3]", int | Sequence[int]: "3",
+    Variable: "fluid.data('x', [None, 3]), or to_tensor([1.0]) in the imperative mode",
+}  # fmt: skip
+"""Values to show for annotations, of arguments without a default."""
 
 
 def misfits(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
@@ -28,6 +35,25 @@ def misfits(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]
         for name, value in given.items()
         if not fits(value, hint := _annotation(function, name))
     ]
+
+
+def advice(function: Callable[..., Any], name: str) -> str:
+    """Say what to give an argument, by its annotation and default; empty where these say nothing.
+
+    Examples
+    --------
+    >>> def fc(size: int, act: str | None, rate: float = 0.5) -> None: ...
+    >>> advice(fc, "size"), advice(fc, "rate")
+    ('Give size an int, such as size=10.', 'Give rate a float, such as rate=0.5.')
+    """
+    hint, default = _annotation(function, name), inspect.signature(function).parameters[name].default
+    example = next((_EXAMPLES[each] for each in (hint, *typing.get_args(hint)) if each in _EXAMPLES), "")
+    if hint is not bool and default not in (None, inspect.Parameter.empty):
+        example = f"{default!r}"
+    if hint is Any and not example:
+        return ""
+    kind = "" if hint is Any else f" {_in_words(hint)}"
+    return f"Give {name}{kind}" + (f"{',' if kind else ''} such as {name}={example}." if example else ".")
 
 
 def shown(value: Any) -> str:
@@ -51,7 +77,7 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is typing.Literal:
         return value in within
     if hint is int:
-        return hasattr(value, "__index__") and not isinstance(value, bool | Variable)
+        return not isinstance(value, bool | Variable) and _is_integer(value)
     if hint is float:
         is_number = isinstance(value, numbers.Real) or (isinstance(value, np.ndarray) and value.shape == ())
         return is_number and not isinstance(value, bool)
@@ -68,6 +94,15 @@ def fits(value: Any, hint: Any) -> bool:
     if isinstance(origin, type):
         return isinstance(value, origin)
     return isinstance(value, hint) if isinstance(hint, type) else True
+
+
+def _is_integer(value: Any) -> bool:
+    """Whether a value can stand for an int; arrays, and the type int itself, have ``__index__`` too."""
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _annotation(function: Callable[..., Any], name: str) -> Any:

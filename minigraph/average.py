@@ -55,6 +55,9 @@ class WeightedAverage:
         ProgramError
             If nothing was taken in.
         """
-        if self._weight is None:
-            raise ProgramError("there is nothing to average", site=caller_site(), hint="add() a value first.")
+        if not self._weight:
+            raise ProgramError(
+                f"there is nothing to average: the sum of weights is {self._weight or 0}", site=caller_site(),
+                hint="add() a value with a positive weight first.",
+            )  # fmt: skip
         return self._total / self._weight

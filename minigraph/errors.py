@@ -83,13 +83,13 @@ def on_one_line(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def is_ours(frame: types.FrameType) -> bool:
-    """Whether a frame runs code of minigraph, or of Python's ``with``."""
+    """Whether a frame runs code of minigraph, of NumPy, which minigraph calls, or of Python's ``with``."""
     filename = frame.f_code.co_filename
     known = _IS_OURS.get(filename)
     if known is None:
         # By module name, not by path: the folders passes/ and kernels/ install as parts of the package.
         name = frame.f_globals.get("__name__", "")
-        known = name in ("minigraph", "contextlib") or name.startswith("minigraph.") or filename.startswith("<")
+        known = name.partition(".")[0] in ("minigraph", "contextlib", "numpy") or filename.startswith("<")
         _IS_OURS[filename] = known
     return known
 
@@ -255,5 +255,6 @@ def suggest(name: Any, known: Iterable[str]) -> str:
     >>> suggest("rellu", ["relu", "tanh"])
     'Did you mean relu?'
     """
-    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.6) if isinstance(name, str) else ()
+    words = [each for each in known if isinstance(each, str)]
+    near = difflib.get_close_matches(name, words, n=3, cutoff=0.6) if isinstance(name, str) else ()
     return f"Did you mean {' or '.join(near)}?" if near else ""

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.arguments import number
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, warn
 
 
@@ -42,8 +43,22 @@ class LearningRateDecay:
         return rate
 
     def current(self) -> float:
-        """The rate that the next update will take."""
-        return self.step()
+        """The rate that the next update will take.
+
+        Raises
+        ------
+        ProgramError
+            If the formula has no value at this step, such as by a division by zero.
+        """
+        name = type(self).__name__
+        try:
+            return number(self.step(), f"the rate of {name}")
+        except ArithmeticError as error:
+            raise ProgramError(
+                f"{name} has no rate at this step: {error}", site=caller_site(),
+                details=[f"{field} = {value!r:.80}" for field, value in vars(self).items()],
+                hint="Give it numbers for which its formula has a value.",
+            ) from error  # fmt: skip
 
     def step(self) -> float:
         """The rate of step number `step_num`."""
@@ -97,7 +112,8 @@ class PiecewiseDecay(LearningRateDecay):
     ) -> None:
         super().__init__(begin, step, dtype)
         check_pieces(boundaries, values)
-        self.boundaries, self.values = list(boundaries), [float(value) for value in values]
+        self.boundaries = [number(boundary, "each of boundaries") for boundary in boundaries]
+        self.values = [number(value, "each of values") for value in values]
 
     def step(self) -> float:
         for boundary, value in zip(self.boundaries, self.values, strict=False):
@@ -225,11 +241,12 @@ class NoamDecay(LearningRateDecay):
         learning_rate: float = 1.0,
     ) -> None:
         super().__init__(begin, step, dtype)
-        self.d_model, self.warmup_steps, self.learning_rate = d_model, warmup_steps, learning_rate
+        self.d_model, self.learning_rate = number(d_model, "d_model", at_least=0), learning_rate
+        self.warmup_steps = number(warmup_steps, "warmup_steps", at_least=0)
 
     def step(self) -> float:
         rising = self.step_num * self.warmup_steps**-1.5
-        factor = min(self.step_num**-0.5, rising) if self.step_num else rising
+        factor = min(self.step_num**-0.5, rising) if self.step_num > 0 else rising
         return self.learning_rate * self.d_model**-0.5 * factor
 
 
@@ -312,8 +329,13 @@ class _LearningRateEpochDecay(LearningRateDecay):
 
     def epoch(self, epoch: int | None = None) -> None:
         """Go on to the next epoch, or to number `epoch`."""
-        self.epoch_num = self.epoch_num + 1 if epoch is None else epoch
-        self.learning_rate = self.get_lr()
+        before = self.epoch_num
+        try:
+            self.epoch_num = before + 1 if epoch is None else epoch
+            self.learning_rate = number(self.get_lr(), "learning_rate")
+        except BaseException:
+            self.epoch_num = before
+            raise
 
     def step(self) -> float:
         return self.learning_rate

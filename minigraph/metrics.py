@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.arguments import number
 from minigraph.errors import MinigraphError, NotFoundError, WrongTypeError, caller_site
 
 
@@ -171,7 +172,7 @@ class Auc(MetricBase):
         super().__init__(name)
         if curve != "ROC":
             raise NotFoundError(f"there is no curve {curve!r:.60}", site=caller_site(), hint="It can be ROC.")
-        self._thresholds = num_thresholds
+        self._thresholds = int(number(num_thresholds, "num_thresholds", at_least=1, below=2**31))
         self.reset()
 
     def reset(self) -> None:

@@ -235,6 +235,10 @@ def reset_profiler() -> None:
 
 
 def _check(what: str, value: Any, choices: tuple[Any, ...]) -> None:
-    if value not in choices:
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
         listed = ", ".join(map(repr, choices))
-        raise ProgramError(f"{what} must be one of {listed}, got {value!r}", site=caller_site())
+        raise ProgramError(
+            f"{what} must be one of {listed}, got {value!r:.60}",
+            site=caller_site(),
+            hint=f"Give {what}={choices[-1]!r}.",
+        )

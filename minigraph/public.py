@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from minigraph.annotations import misfits, shown
+from minigraph.annotations import advice, misfits, shown
 from minigraph.defaults import CURRENT
 from minigraph.errors import (
     EOFException,
     MinigraphError,
     NotFoundError,
-    OpError,
     ProgramError,
     SubscriptError,
     UnknownNameError,
@@ -49,9 +49,9 @@ _OWN: dict[type[Exception], type[MinigraphError]] = {
 def public(function: F) -> F:
     """`function`, all or nothing, with errors that say what was wrong with a call of a user's.
 
-    The types of what is given to a constructor are checked before it runs, because it may only keep them for later.
+    The types of what is given to a constructor or a generator are checked first, because it uses them only later.
     """
-    is_constructor = function.__name__ == "__init__"
+    keeps = function.__name__ == "__init__" or inspect.isgeneratorfunction(function)
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -64,7 +64,7 @@ def public(function: F) -> F:
         try:
             if journal is not outer:
                 JOURNAL.set(journal)
-            if is_constructor and not is_ours(sys._getframe(1)):
+            if keeps and not is_ours(sys._getframe(1)):
                 _check_types(function, args, kwargs)
             return function(*args, **kwargs)
         except BaseException as error:
@@ -113,8 +113,8 @@ def _complete(error: MinigraphError, function: Callable[..., Any], args: Any, kw
     wrong = misfits(function, given) if given is not None and isinstance(error, WrongTypeError) else []
     if wrong and not error.message.startswith(name):
         error.message, error.details = f"{name}: {'; '.join(wrong)}", (error.message, *error.details)
-    if isinstance(error, WrongTypeError | OpError | ProgramError) and not isinstance(error, VerifyError):
-        error.hint = error.hint or _read_help(function)
+    if not isinstance(error, VerifyError | EOFException):
+        error.hint = error.hint or _what_to_do(function, error.message)
     if not isinstance(error, EOFException):
         error.site = error.site or caller_site()
 
@@ -159,8 +159,8 @@ def _explained(
         return WrongTypeError(f"{name}: {str(error).partition('() ')[2] or error}", site=caller_site(), hint=hint)
     wrong = misfits(function, given)
     details = [f"{key} = {shown(value)}" for key, value in given.items()]
-    hint = _read_help(function)
     message = "; ".join(wrong) or str(error) or type(error).__name__
+    hint = _what_to_do(function, message)
     own = next((own for kind, own in _OWN.items() if isinstance(error, kind)), ProgramError)
     return own(f"{name}: {message}", details=details, site=caller_site(), hint=hint)
 
@@ -169,8 +169,9 @@ def _check_types(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapp
     given = inspect.signature(function).bind(*args, **kwargs).arguments
     wrong = misfits(function, given)
     if wrong:
+        message = "; ".join(wrong)
         raise WrongTypeError(
-            f"{_name(function, args[0])}: {'; '.join(wrong)}", site=caller_site(), hint=_read_help(function)
+            f"{_name(function, args[0])}: {message}", site=caller_site(), hint=_what_to_do(function, message)
         )
 
 
@@ -189,8 +190,11 @@ def _full_name(function: Callable[..., Any]) -> str:
     return f"fluid.{package}.{name}" if in_package and (package == "layers" or not in_face) else f"fluid.{name}"
 
 
-def _read_help(function: Callable[..., Any]) -> str:
-    return f"Read help({_full_name(function)}) for what each argument may be."
+def _what_to_do(function: Callable[..., Any], message: str) -> str:
+    """Say what to give the arguments that a message names."""
+    blamed = set(re.findall(r"(\w+) (?:must|has|is|takes|cannot)\b", message))
+    advices = [advice(function, name) for name in inspect.signature(function).parameters if name in blamed]
+    return " ".join(filter(None, advices)) or f"Read help({_full_name(function)}) for what each argument may be."
 
 
 _MADE: dict[Any, Any] = {}
@@ -202,6 +206,8 @@ _OFTEN_CALLED = {
     "Initializer.__call__", "GradientClipBase.wants",
 }  # fmt: skip
 """Methods that run for each operator, parameter or step."""
+_SPECIAL = ("__init__", "__call__", "__getitem__", "__setitem__", "__delitem__")
+"""Special methods that users give arguments to."""
 
 
 def publish(module: types.ModuleType) -> None:
@@ -264,7 +270,7 @@ def _made(function: Any) -> Any:
 
 def _publish_class(cls: type) -> None:
     for name, method in list(vars(cls).items()):
-        if name in ("__init__", "__call__") or not name.startswith("_"):
+        if name in _SPECIAL or not name.startswith("_"):
             if name in ("op_for", "forward") or f"{cls.__name__}.{name}" in _OFTEN_CALLED:
                 continue
             if isinstance(method, types.FunctionType) and _takes(method) > 1:

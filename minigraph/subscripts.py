@@ -128,7 +128,8 @@ def _plan_element(plan: _Plan, axis: int, length: int, given: Any, x: Variable) 
     else:
         if length != -1 and not -length <= index < length:
             raise SubscriptError(
-                f"{x}: dimension {axis} has {length} elements, none is number {index}", site=caller_site()
+                f"{x}: dimension {axis} has {length} elements, none is number {index!r:.60}", site=caller_site(),
+                hint=f"Give a number from {-length} to {length - 1}." if length else "Give a slice.",
             )  # fmt: skip
         plan.take(axis, index, TO_THE_END if index == -1 else index + 1)
     plan.dropped.append(axis)
@@ -137,7 +138,9 @@ def _plan_element(plan: _Plan, axis: int, length: int, given: Any, x: Variable) 
 def _plan_slice(plan: _Plan, axis: int, length: int, given: slice) -> None:
     start, stop, step = (None if n is None else _number(n) for n in (given.start, given.stop, given.step))
     if isinstance(step, Variable) or step == 0:
-        raise WrongTypeError(f"a step must be an integer other than 0, got {given.step!r:.60}", site=caller_site())
+        raise WrongTypeError(
+            f"a step must be an integer other than 0, got {given.step!r:.60}", site=caller_site(), hint="Give 1 or -1."
+        )
     step = 1 if step is None else step
     if start is None and stop is None and step in (1, -1):
         if step == -1:
@@ -148,7 +151,9 @@ def _plan_slice(plan: _Plan, axis: int, length: int, given: slice) -> None:
         _plan_backwards(plan, axis, length, slice(start, stop, step))
     else:
         if stop == -1:
-            raise SubscriptError(f"there is nothing behind the last element by {step}", site=caller_site())
+            raise SubscriptError(
+                f"there is nothing behind the last element by {step}", site=caller_site(), hint="Leave out the stop."
+            )
         # Where a dimension ends is not known, so neither is which elements a longer step hits when counted from there.
         plan.take(axis, -1 if start is None else start, -1 if stop is None else stop, -1)
         if step != -1:
@@ -159,7 +164,9 @@ def _plan_backwards(plan: _Plan, axis: int, length: int, part: slice) -> None:
     """Bounds with which ``strided_slice``, which counts from the far end, hits the elements that Python means."""
     places = range(*part.indices(length))
     if not places:
-        raise SubscriptError(f"there is nothing in {part} of {length} elements", site=caller_site())
+        raise SubscriptError(
+            f"there is nothing in {part} of {length} elements", site=caller_site(), hint="Give a start above the stop."
+        )
     plan.take(axis, places[0], places[-1] - 1, part.step)
 
 

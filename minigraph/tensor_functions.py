@@ -25,6 +25,7 @@ from minigraph.initializer import Initializer
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_variable
 from minigraph.place import Place
+from minigraph.public import public
 from minigraph.types import TensorType, as_dtype, product
 
 for _name in layers.__all__:
@@ -414,13 +415,13 @@ def with_list_as_arguments(function: Callable[..., Variable]) -> Callable[..., V
     return method
 
 
-_METHODS = {
+_METHODS: dict[str, Any] = {
     "abs": abs, "add": add, "cast": cast, "clip": clip, "clone": clone, "divide": divide, "exp": exp,
     "flatten": flatten, "log": log, "matmul": matmul, "max": max, "maximum": maximum, "mean": mean, "min": min,
     "minimum": minimum, "multiply": multiply, "norm": norm, "pow": pow, "reshape": with_list_as_arguments(reshape),
     "scale": scale, "sign": sign, "sqrt": sqrt, "square": square, "subtract": subtract, "sum": sum, "t": t,
     "tanh": tanh, "topk": topk, "transpose": with_list_as_arguments(transpose), "__matmul__": matmul,
-    "ndim": property(_ndim), "size": property(_size),
 }  # fmt: skip
 for _name, _method in _METHODS.items():
-    setattr(Variable, _name, _method)
+    setattr(Variable, _name, public(_method))
+Variable.ndim, Variable.size = property(_ndim), property(_size)  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from minigraph import layers
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_variable
+from minigraph.public import public
 from minigraph.tensor_functions import computing_at_once, transpose, with_list_as_arguments
 
 
@@ -189,11 +190,11 @@ def randint(
 # Functions that are the same in fluid, where `one_hot` is `minigraph.layers.fluid_one_hot`.
 slice, strided_slice, one_hot = layers.slice, layers.strided_slice, layers.fluid_one_hot
 
-_METHODS = {
+_METHODS: dict[str, Any] = {
     "chunk": chunk, "expand": with_list_as_arguments(expand), "expand_as": expand_as, "flip": flip, "gather": gather,
     "gather_nd": gather_nd, "index_select": index_select, "nonzero": nonzero, "scatter": scatter, "slice": slice,
     "split": split, "squeeze": squeeze, "strided_slice": strided_slice, "tile": with_list_as_arguments(tile),
     "unbind": unbind, "unsqueeze": unsqueeze, "unstack": unstack, "where": where,
 }  # fmt: skip
 for _name, _method in _METHODS.items():
-    setattr(Variable, _name, _method)
+    setattr(Variable, _name, public(_method))

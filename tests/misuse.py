@@ -89,15 +89,22 @@ def try_out(call, title, faults):
             raise Rollback
     except Rollback:
         return
-    except MinigraphError as error:
-        if error.site is None or "tests" not in error.site.filename:
-            faults.append(f"{title} -> no line: {error}")
-        elif not error.hint and not isinstance(error, VerifyError):
-            faults.append(f"{title} -> no hint: {error}")
     except Exception as error:
-        faults.append(f"{title} -> {type(error).__name__}: {error}")
+        if fault := fault_of(error):
+            faults.append(f"{title} -> {fault}")
     if state_of(main, startup) != before:
         faults.append(f"{title} leaves something behind")
+
+
+def fault_of(error):
+    """What is wrong with an error that a user sees, or an empty string."""
+    if not isinstance(error, MinigraphError):
+        return f"{type(error).__name__}: {error}"
+    if error.site is None or "tests" not in error.site.filename:
+        return f"no line: {error}"
+    if not error.hint and not isinstance(error, VerifyError):
+        return f"no hint: {error}"
+    return ""
 
 
 def state_of(*programs):

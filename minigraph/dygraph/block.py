@@ -288,7 +288,9 @@ class EagerProgram(Program):
 def guard(place: Place | None = None) -> Iterator[None]:
     """Compute operators as they are written, inside."""
     if place is not None and not isinstance(place, Place):
-        raise WrongTypeError(f"guard needs a Place, got {place!r:.60}", site=caller_site())
+        raise WrongTypeError(
+            f"guard needs a Place, got {place!r:.60}", site=caller_site(), hint="Give it CPUPlace() or CUDAPlace(0)."
+        )
     program = EagerProgram(place)
     with program_guard(program, program):
         yield

@@ -7,7 +7,7 @@ from typing import Any
 
 from minigraph.dygraph.layer import Layer
 from minigraph.dygraph.tensor import EagerParameter
-from minigraph.errors import NotFoundError, WrongTypeError, caller_site, suggest
+from minigraph.errors import NotFoundError, SubscriptError, WrongTypeError, caller_site, suggest
 
 
 def _place(index: int, count: int, what: str) -> str:
@@ -15,7 +15,10 @@ def _place(index: int, count: int, what: str) -> str:
     if not isinstance(index, int):
         raise WrongTypeError(f"an index of a {what} must be an integer, got {index!r:.60}", site=caller_site())
     if not -count <= index < count:
-        raise IndexError(f"{what} has {count} members, there is no number {index}")
+        raise SubscriptError(
+            f"{what} has {count} members, there is no number {index!r:.60}", site=caller_site(),
+            hint=f"Give a number from {-count} to {count - 1}.",
+        )  # fmt: skip
     return str(index % count)
 
 
@@ -85,7 +88,7 @@ class LayerList(Layer):
 
     def __delitem__(self, index: int | slice) -> None:
         layers = list(self)
-        del layers[index]
+        del layers[index if isinstance(index, slice) else int(_place(index, len(self), "LayerList"))]
         self._replace(layers)
 
     def __len__(self) -> int:

@@ -173,8 +173,8 @@ class Layer:
             raise WrongTypeError(f"buffer {name} must be a Tensor, got {tensor!r:.60}", site=caller_site())
         if name in self.__dict__ or any(name in m for m in self._members() if m is not self._buffers):
             raise ProgramError(f"{type(self).__name__} has an attribute {name} already", site=caller_site())
-        self._buffers[name] = tensor
         (self._passing_buffers.discard if persistable else self._passing_buffers.add)(name)
+        self._buffers[name] = tensor
 
     # Walking
 
@@ -212,7 +212,7 @@ class Layer:
         self, prefix: str = "", include_sublayers: bool = True
     ) -> Iterator[tuple[str, EagerParameter]]:
         """Dotted names and parameters, each parameter once."""
-        return self._named("_parameters", prefix, include_sublayers)
+        yield from self._named("_parameters", prefix, include_sublayers)
 
     def parameters(self, include_sublayers: bool = True) -> list[EagerParameter]:
         """The parameters of the layer and, unless told otherwise, of its sublayers."""
@@ -220,7 +220,7 @@ class Layer:
 
     def named_buffers(self, prefix: str = "", include_sublayers: bool = True) -> Iterator[tuple[str, Tensor]]:
         """Dotted names and buffers, each buffer once."""
-        return self._named("_buffers", prefix, include_sublayers)
+        yield from self._named("_buffers", prefix, include_sublayers)
 
     def buffers(self, include_sublayers: bool = True) -> list[Tensor]:
         """The buffers of the layer and, unless told otherwise, of its sublayers."""

@@ -19,6 +19,7 @@ from minigraph.ir import Parameter, Variable
 from minigraph.kernels.sparse_gradients import added
 from minigraph.kernels.sparse_rows import SparseRows, dense
 from minigraph.opdef import GRAD_SUFFIX
+from minigraph.public import explained
 from minigraph.scope import is_rows, type_of
 from minigraph.types import TensorType, VarKind
 from minigraph.unique_name import generate
@@ -245,6 +246,10 @@ class Eager:
         total = added(self.block.place.xp, self._grad.value, grad) if adds_up and self._grad is not None else grad
         self._grad = None  # so that its name is free
         self._grad = Tensor.of(self.block, total, name=self.name + GRAD_SUFFIX)
+
+
+for _name in ("set_value", "clear_gradient", "clear_grad", "backward"):
+    setattr(Eager, _name, explained(getattr(Eager, _name)))
 
 
 class Tensor(Eager, Variable):

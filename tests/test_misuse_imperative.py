@@ -1,0 +1,39 @@
+"""Wrong calls of the imperative mode, and on the host, end in errors of the project's own and change nothing."""
+
+import misuse_imperative
+import pytest
+
+import minigraph as fluid
+from minigraph import tensor_functions, tensor_parts
+from minigraph.public import own_names
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+CASES = misuse_imperative.CASES
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_wrong_arguments_are_understood_or_refused(title):
+    faults = []
+    misuse_imperative.misuse(title, CASES[title], faults)
+    assert not faults
+
+
+def test_everything_that_takes_arguments_is_misused():
+    offered = {
+        f"nn.{name}" for name in fluid.nn.__all__ if getattr(fluid.nn, name) is not getattr(fluid.dygraph, name, 0)
+    }
+    offered |= {f"functional.{name}" for name in fluid.nn.functional.__all__}
+    offered |= {f"metrics.{name}" for name in own_names(fluid.metrics)}
+    offered |= {f"profiler.{name}" for name in ("profiler", "start_profiler", "stop_profiler")}
+    offered |= {*fluid.dygraph.__all__}
+    for module in (tensor_functions, tensor_parts):
+        offered |= {*own_names(module)} & {*fluid.__all__} - {"clip"}  # a module there
+        offered |= {f"Tensor.{name}" for name in module._METHODS}
+    untried = {name for name in offered if name not in CASES and name.removeprefix("Tensor.") not in CASES}
+    untried = {name for name in untried if name.removeprefix("nn.") not in CASES}
+    assert untried == {
+        "nn.functional",  # a module
+        "metrics.MetricBase", "LearningRateDecay", "Tensor", "EagerParameter", "TracedLayer",  # not made by users
+        "BackwardStrategy", "enabled", "disable_dygraph",  # without arguments
+        "disable_imperative", "enable_imperative",  # other names
+    }  # fmt: skip
