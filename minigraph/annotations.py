@@ -47,7 +47,8 @@ def advice(function: Callable[..., Any], name: str) -> str:
     ('Give size an int, such as size=10.', 'Give rate a float, such as rate=0.5.')
     """
     hint, default = _annotation(function, name), inspect.signature(function).parameters[name].default
-    example = next((_EXAMPLES[each] for each in (hint, *typing.get_args(hint)) if each in _EXAMPLES), "")
+    kinds = (hint, *(typing.get_args(hint) if isinstance(hint, types.UnionType) else ()))
+    example = next((_EXAMPLES[each] for each in kinds if each in _EXAMPLES), "")
     if hint is not bool and default not in (None, inspect.Parameter.empty):
         example = f"{default!r}"
     if hint is Any and not example:

@@ -113,6 +113,7 @@ def _complete(error: MinigraphError, function: Callable[..., Any], args: Any, kw
     wrong = misfits(function, given) if given is not None and isinstance(error, WrongTypeError) else []
     if wrong and not error.message.startswith(name):
         error.message, error.details = f"{name}: {'; '.join(wrong)}", (error.message, *error.details)
+        error.hint = _what_to_do(function, error.message)
     if not isinstance(error, VerifyError | EOFException):
         error.hint = error.hint or _what_to_do(function, error.message)
     if not isinstance(error, EOFException):
