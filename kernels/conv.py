@@ -31,7 +31,7 @@ from minigraph.kernels.sliding import (
     windows_of,
 )
 from minigraph.kernels.sums import add_over
-from minigraph.windows import lay_transposed, lay_windows
+from minigraph.support.window_rules import lay_transposed, lay_windows
 
 _LONG_ROW = 96
 """So many windows next to each other make a matrix that is wide enough for quick products."""

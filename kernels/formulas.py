@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from minigraph.expressions import Call, literal
 from minigraph.kernels.registry import find_kernel
+from minigraph.support.fused_calls import Call, literal
 
 Formula = str | Callable[[Mapping[str, Any]], str]
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minigraph.expressions import Call, last_uses, parse_calls
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.registry import find_kernel, find_specializer, kernel, specialize
+from minigraph.support.fused_calls import Call, last_uses, parse_calls
 from minigraph.types import align_shape
 
 PIECE = 65_536

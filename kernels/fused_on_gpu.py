@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from minigraph.expressions import parse_calls
 from minigraph.kernels.formulas import written
+from minigraph.support.fused_calls import parse_calls
 
 PREAMBLE = """
 namespace minigraph {

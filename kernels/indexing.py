@@ -16,7 +16,7 @@ from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.reshaping import numbers_from
 from minigraph.kernels.tensor import copied, number_in
-from minigraph.slicing import span, strided_span
+from minigraph.support.slice_rules import span, strided_span
 from minigraph.types import as_dtype
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sums import add_over
-from minigraph.windows import CHANNELS_LAST
+from minigraph.support.window_rules import CHANNELS_LAST
 
 _FEW = 4096
 """Elements up to which float64 takes hardly longer than float32."""

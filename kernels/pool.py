@@ -20,7 +20,7 @@ from minigraph.kernels.sliding import (
     padded_shape,
 )
 from minigraph.kernels.sums import add_over
-from minigraph.windows import lay_square, lay_windows
+from minigraph.support.window_rules import lay_square, lay_windows
 
 
 @kernel("pool2d")

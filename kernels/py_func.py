@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from minigraph.callables import called
 from minigraph.errors import ExecutionError
 from minigraph.kernels.registry import kernel
+from minigraph.support.py_functions import called
 from minigraph.types import parse_type, same_shape
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.attributes import soft_relu_ends
 from minigraph.kernels.activation import at_least, log_of_one_plus_exp, logistic
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sums import add_over
 from minigraph.kernels.widening import widened
+from minigraph.support.shape_rules import soft_relu_ends
 
 
 @kernel("leaky_relu")

@@ -1,14 +1,14 @@
 """Windows sliding over images, as views, and the way back: what convolutions and poolings share.
 
-Images are arrays [batch, channels, height, width]; `laid` is a pair of `minigraph.windows.Windows`, along height and
-along width.
+Images are arrays [batch, channels, height, width]; `laid` is a pair of `minigraph.support.window_rules.Windows`,
+along height and along width.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from minigraph.windows import CHANNELS_LAST
+from minigraph.support.window_rules import CHANNELS_LAST
 
 
 def channels_first(x, data_format) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.attributes import constant_of, reshaped
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.registry import kernel, specialize
+from minigraph.support.shape_rules import constant_of, reshaped
 from minigraph.types import as_dtype
 
 _SMALL = 4096

@@ -5,21 +5,21 @@ written for Paddle 2's imperative mode, as far as the operators go.
 """
 
 # Before all that takes time to import.
-import minigraph.interrupted_import
+import minigraph.support.interrupted_import
 
 # isort: split
 # Loads NumPy, and so has to come first.
-import minigraph.blas
+import minigraph.support.blas
 
 # isort: split
 # Says what to do in a copy of the project that does not run as it is.
-import minigraph.linked_folders
+import minigraph.support.linked_folders
 
 # isort: split
 # For what importing them does: variables get their arithmetic and subscripts, operators and kernels are registered.
-import minigraph.arithmetic
+import minigraph.ir.variable_operators
+import minigraph.ir.variable_subscripts
 import minigraph.ops
-import minigraph.subscripts
 from minigraph import (
     average,
     backward,
@@ -43,12 +43,9 @@ from minigraph import (
     regularizer,
     unique_name,
 )
-from minigraph.backward import append_backward, gradients
+from minigraph.autodiff.backward import append_backward, gradients
 from minigraph.comparison import compare_gradients, compare_training
-from minigraph.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
-from minigraph.data_feeder import DataFeeder
-from minigraph.defaults import default_main_program, default_startup_program, program_guard
-from minigraph.dygraph.base import (
+from minigraph.eager.guard import (
     disable_dygraph,
     disable_static,
     enable_dygraph,
@@ -57,22 +54,28 @@ from minigraph.dygraph.base import (
     in_dynamic_mode,
     no_grad,
 )
-from minigraph.dygraph.tensor import Tensor
+from minigraph.eager.tensor import Tensor
 from minigraph.errors import MinigraphError
 from minigraph.executor import Executor
-from minigraph.flags import get_flags, set_flags
-from minigraph.fluid_version import require_version
-from minigraph.interpreter import Interpreter
+from minigraph.executor.compiled_program import BuildStrategy, CompiledProgram, ExecutionStrategy
+from minigraph.executor.interpreter import Interpreter
+from minigraph.executor.parallel_executor import ParallelExecutor
+from minigraph.framework.flags import get_flags, set_flags
+from minigraph.framework.version_check import require_version
 from minigraph.io.programs import load, load_program_state, save, set_program_state
 from minigraph.io.state_dicts import load_dygraph, save_dygraph
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
+from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
+from minigraph.ir.name_scope import name_scope
+from minigraph.ir.text.printer import diff
+from minigraph.ir.verifier import verify
 from minigraph.layers.io import fluid_data as data
 from minigraph.layers.nn import fluid_embedding as embedding
 from minigraph.lod_tensor import LoDTensorArray, create_lod_tensor, create_random_int_lodtensor
-from minigraph.name_scope import name_scope
-from minigraph.parallel_executor import ParallelExecutor
 from minigraph.param_attr import ParamAttr, WeightNormParamAttr
-from minigraph.place import (
+from minigraph.reader import batch
+from minigraph.reader.feeder import DataFeeder
+from minigraph.runtime.place import (
     CPUPlace,
     CUDAPinnedPlace,
     CUDAPlace,
@@ -82,10 +85,9 @@ from minigraph.place import (
     device_guard,
     is_compiled_with_cuda,
 )
-from minigraph.public import publish
-from minigraph.reader import batch
-from minigraph.scope import LoDTensor, Scope, global_scope, scope_guard
-from minigraph.tensor_functions import (
+from minigraph.runtime.public import publish
+from minigraph.runtime.scope import LoDTensor, Scope, global_scope, scope_guard
+from minigraph.tensor.creation import (
     abs,
     add,
     arange,
@@ -133,7 +135,7 @@ from minigraph.tensor_functions import (
     zeros,
     zeros_like,
 )
-from minigraph.tensor_parts import (
+from minigraph.tensor.manipulation import (
     chunk,
     expand,
     expand_as,
@@ -156,9 +158,7 @@ from minigraph.tensor_parts import (
     unstack,
     where,
 )
-from minigraph.text import diff
 from minigraph.types import DType
-from minigraph.verify import verify
 from minigraph.version import __version__
 
 # Paddle 2's names of the element types. Its function `clip` is only a method here: the name is fluid's module.

@@ -1,4 +1,4 @@
-"""The command ``minigraph``; what its subcommands do is in `minigraph.comparison.command` and `minigraph.doctor`."""
+"""The command ``minigraph``: subcommands are in `minigraph.comparison.command` and `minigraph.cli.doctor`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from minigraph.cli.doctor import add_command as add_doctor
+from minigraph.cli.operator_reference import add_command as add_operators
 from minigraph.comparison.command import add_commands, fail, message_of
-from minigraph.doctor import add_command as add_doctor
 from minigraph.errors import MinigraphError, suggest
-from minigraph.interrupted_import import raise_again
-from minigraph.operator_reference import add_command as add_operators
+from minigraph.support.interrupted_import import raise_again
 from minigraph.version import __version__
 
 

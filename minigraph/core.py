@@ -4,8 +4,8 @@ from typing import Any
 
 from minigraph.errors import EOFException
 from minigraph.lod_tensor import LoDTensorArray
-from minigraph.place import CPUPlace, CUDAPinnedPlace, CUDAPlace, get_cuda_device_count, is_compiled_with_cuda
-from minigraph.scope import LoDTensor, Scope, SelectedRows
+from minigraph.runtime.place import CPUPlace, CUDAPinnedPlace, CUDAPlace, get_cuda_device_count, is_compiled_with_cuda
+from minigraph.runtime.scope import LoDTensor, Scope, SelectedRows
 from minigraph.types import DType, VarKind
 
 __all__ = [

@@ -179,7 +179,7 @@ class ExecutionError(MinigraphError, RuntimeError):
 
 
 class MemoryUseError(ExecutionError):
-    """A checked run found memory used as the plan does not allow, see `minigraph.checking`."""
+    """A checked run found memory used as the plan does not allow, see `minigraph.executor.checking`."""
 
 
 class NonfiniteError(ExecutionError):

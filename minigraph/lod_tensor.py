@@ -1,4 +1,4 @@
-"""Tensors that note how their rows are grouped into sequences; see `minigraph.sequence_lengths`."""
+"""Tensors that note how their rows are grouped into sequences; see `minigraph.runtime.lod`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
-from minigraph.place import Place
-from minigraph.scope import LoDTensor
-from minigraph.sequence_lengths import as_levels, check_levels, offsets_of
+from minigraph.runtime.lod import as_levels, check_levels, offsets_of
+from minigraph.runtime.place import Place
+from minigraph.runtime.scope import LoDTensor
 
 __all__ = ["LoDTensorArray", "create_lod_tensor", "create_random_int_lodtensor"]
 

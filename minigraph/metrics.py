@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.arguments import number
 from minigraph.errors import MinigraphError, NotFoundError, WrongTypeError, caller_site
+from minigraph.support.arguments import number
 
 
 class MetricBase:

@@ -1,244 +1,31 @@
-"""Where the time of runs goes: operator by operator, with the user's lines, as a table and as a Chrome trace.
+"""Fluid's path to `minigraph.executor.profiler`."""
 
-While a profile is taken, executors run plans whose functions note the time after each step. At all other times they run
-plans without a trace of this. What is measured are the steps of plans: an operator of the imperative mode is computed
-as it is written and not measured, the backward pass and the update that follow are.
-"""
+from minigraph.executor.profiler import (
+    KINDS,
+    SORTED_KEYS,
+    TRACER_OPTIONS,
+    Profile,
+    Row,
+    is_active,
+    note,
+    profile,
+    profiler,
+    reset_profiler,
+    start_profiler,
+    stop_profiler,
+)
 
-from __future__ import annotations
-
-import json
-import os
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-from minigraph.errors import ProgramError, Site, caller_site
-from minigraph.files import as_path, write_files
-
-if TYPE_CHECKING:
-    from minigraph.ir import Program
-    from minigraph.lowering import Step
-    from minigraph.place import Place
-
-KINDS = {"CPU": ("cpu",), "GPU": ("cuda",), "All": ("cpu", "cuda")}
-SORTED_KEYS = ("calls", "total", "max", "min", "ave")
-TRACER_OPTIONS = ("Default", "OpDetail", "AllOpDetail")
-
-_active: list[Profile] = []
-
-
-@dataclass(frozen=True)
-class Row:
-    """All calls of the operators of one type that one line of the user's made; times in seconds."""
-
-    op_type: str
-    site: Site | None
-    calls: int
-    total: float
-    max: float
-    min: float
-    share: float
-    """Of the time of all operators, from 0 to 1."""
-
-    @property
-    def ave(self) -> float:
-        return self.total / self.calls
-
-
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """One call of a plan's function: its steps and, in nanoseconds, when it began and when each of them ended."""
-
-    program: Program
-    steps: Sequence[Step]
-    ticks: tuple[int, ...]
-    thread: int
-
-
-@dataclass(eq=False)
-class Profile:
-    """What was measured; filled while its context is entered, to be read at any time.
-
-    Attributes
-    ----------
-    kinds : tuple of str
-        The kinds of places whose runs are measured.
-    """
-
-    kinds: tuple[str, ...] = ("cpu", "cuda")
-    _runs: list[_Run] = field(default_factory=list)
-
-    def rows(self, sorted_key: str | None = "total") -> list[Row]:
-        """The table: one row for each type of operator and line, by falling `sorted_key`; in program order if None."""
-        _check("sorted_key", sorted_key, (None, *SORTED_KEYS))
-        times: dict[tuple[str, Site | None], list[float]] = {}
-        for run in self._runs:
-            for step, start, end in zip(run.steps, run.ticks, run.ticks[1:], strict=False):
-                times.setdefault((step.op.type, step.op.site), []).append((end - start) * 1e-9)
-        whole = sum(map(sum, times.values())) or 1.0
-        rows = [Row(*key, len(t), sum(t), max(t), min(t), sum(t) / whole) for key, t in times.items()]
-        return rows if sorted_key is None else sorted(rows, key=lambda row: -getattr(row, sorted_key))
-
-    def table(self, sorted_key: str | None = "total") -> str:
-        """The rows as text; compiling loops, once in a process, counts for no operator."""
-        rows = self.rows(sorted_key)
-        seconds = sum(row.total for row in rows)
-        lines = [f"{len(self._runs)} runs, {seconds * 1e3:.3f} ms in operators"]
-        heads = f"{'total [us]':>12}{'mean [us]':>11}{'min [us]':>11}{'max [us]':>11}"
-        lines.append(f"{'operator':<28}{'calls':>8}{heads}{'share':>8}  line")
-        for row in rows:
-            figures = f"{row.total * 1e6:>12.1f}{row.ave * 1e6:>11.2f}{row.min * 1e6:>11.2f}{row.max * 1e6:>11.2f}"
-            line = str(row.site) if row.site is not None else ""
-            lines.append(f"{row.op_type:<28}{row.calls:>8}{figures}{row.share:>8.1%}  {line}".rstrip())
-        return "\n".join(lines)
-
-    __str__ = table
-
-    def reset(self) -> None:
-        """Forget what was measured so far."""
-        self._runs.clear()
-
-    def save_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write the runs as a JSON file that ``chrome://tracing`` and Perfetto open.
-
-        References
-        ----------
-        Google, Trace Event Format: complete events, ``"ph": "X"``, times in microseconds.
-        """
-        events = [event for run in self._runs for event in _events(run)]
-        trace = json.JSONEncoder().iterencode({"traceEvents": events, "displayTimeUnit": "ms"})
-        write_files({as_path(path, "path"): (part.encode() for part in trace)})
-
-
-def _events(run: _Run) -> Iterator[dict[str, Any]]:
-    def event(name: str, category: str, start: int, end: int, args: dict[str, Any]) -> dict[str, Any]:
-        times = {"ts": start / 1e3, "dur": (end - start) / 1e3}
-        return {"name": name, "cat": category, "ph": "X", "pid": os.getpid(), "tid": run.thread, **times, "args": args}
-
-    yield event(f"program {run.program.serial}", "run", run.ticks[0], run.ticks[-1], {"operators": len(run.steps)})
-    for step, start, end in zip(run.steps, run.ticks, run.ticks[1:], strict=False):
-        args = {"outputs": step.op.output_arg_names, "created at": str(step.op.site)}
-        yield event(step.op.type, "operator", start, end, args)
-
-
-@contextmanager
-def profile() -> Iterator[Profile]:
-    """Measure the runs of executors inside.
-
-    Examples
-    --------
-    >>> import minigraph as fluid, numpy as np
-    >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
-    ...     y = fluid.layers.relu(fluid.data("x", [None, 2]))
-    ...     exe = fluid.Executor()
-    ...     with fluid.profiler.profile() as p:
-    ...         for _ in range(3):
-    ...             _ = exe.run(feed={"x": np.ones((1, 2), "float32")}, fetch_list=[y])
-    >>> [(row.op_type, row.calls, row.share) for row in p.rows()]
-    [('relu', 3, 1.0)]
-    """
-    with _recording(Profile()) as found:
-        yield found
-
-
-@contextmanager
-def _recording(found: Profile) -> Iterator[Profile]:
-    _active.append(found)
-    try:
-        yield found
-    finally:
-        _active.remove(found)
-
-
-def is_active(place: Place) -> bool:
-    """Whether runs on `place` are measured now."""
-    return bool(_active) and any(place.kind in each.kinds for each in _active)
-
-
-def note(program: Program, steps: Sequence[Step], ticks: Sequence[int], place: Place) -> None:
-    """Record a run in every profile that is being taken of such places."""
-    run = _Run(program, steps, tuple(ticks), threading.get_ident())
-    for each in _active:
-        if place.kind in each.kinds:
-            each._runs.append(run)
-
-
-# Fluid's functions
-
-_started: list[Profile] = []
-"""The profile that `start_profiler` has begun, if there is one."""
-
-
-@contextmanager
-def profiler(
-    state: str,
-    sorted_key: str | None = None,
-    profile_path: str | os.PathLike[str] | None = None,
-    tracer_option: str = "Default",
-) -> Iterator[None]:
-    """Measure the runs inside and print the table at the end.
-
-    Parameters
-    ----------
-    state : {'CPU', 'GPU', 'All'}
-        Which places.
-    sorted_key : {'calls', 'total', 'max', 'min', 'ave'}, optional
-        What the rows are sorted by, largest first. Default: in the order of the program.
-    profile_path : path, optional
-        Where to write the Chrome trace. Default: nowhere.
-    tracer_option : {'Default', 'OpDetail', 'AllOpDetail'}
-        Checked and otherwise without effect: all operators are told apart anyway.
-
-    Raises
-    ------
-    ProgramError
-        If an argument is none of these, or a profile was started already.
-    """
-    _check("sorted_key", sorted_key, (None, *SORTED_KEYS))
-    start_profiler(state, tracer_option)
-    try:
-        yield
-    finally:
-        stop_profiler(sorted_key, profile_path)
-
-
-def start_profiler(state: str, tracer_option: str = "Default") -> None:
-    """Begin what `stop_profiler` ends; arguments as for `profiler`."""
-    _check("state", state, tuple(KINDS))
-    _check("tracer_option", tracer_option, TRACER_OPTIONS)
-    if _started:
-        raise ProgramError("the profiler was started already", site=caller_site(), hint="Call stop_profiler first.")
-    found = Profile(KINDS[state])
-    _started.append(found)
-    _active.append(found)
-
-
-def stop_profiler(sorted_key: str | None = None, profile_path: str | os.PathLike[str] | None = None) -> None:
-    """Print what was measured since `start_profiler`; arguments as for `profiler`."""
-    if not _started:
-        raise ProgramError("the profiler was not started", site=caller_site(), hint="Call start_profiler first.")
-    _check("sorted_key", sorted_key, (None, *SORTED_KEYS))
-    found = _started.pop()
-    _active.remove(found)
-    print(found.table(sorted_key))
-    if profile_path is not None:
-        found.save_trace(profile_path)
-
-
-def reset_profiler() -> None:
-    """Forget what was measured since `start_profiler`."""
-    for found in _started:
-        found.reset()
-
-
-def _check(what: str, value: Any, choices: tuple[Any, ...]) -> None:
-    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
-        listed = ", ".join(map(repr, choices))
-        raise ProgramError(
-            f"{what} must be one of {listed}, got {value!r:.60}",
-            site=caller_site(),
-            hint=f"Give {what}={choices[-1]!r}.",
-        )
+__all__ = [
+    "KINDS",
+    "SORTED_KEYS",
+    "TRACER_OPTIONS",
+    "Profile",
+    "Row",
+    "is_active",
+    "note",
+    "profile",
+    "profiler",
+    "reset_profiler",
+    "start_profiler",
+    "stop_profiler",
+]

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from minigraph.arguments import number
 from minigraph.ir import Block, Parameter, Role, Variable, VarKind
-from minigraph.name_scope import name_scope
-from minigraph.strategies import Strategy, printable
+from minigraph.ir.name_scope import name_scope
+from minigraph.ir.printable import Strategy, printable
+from minigraph.support.arguments import number
 from minigraph.unique_name import generate
 
 

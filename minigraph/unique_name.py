@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from minigraph.undo import note
+from minigraph.support.undo import note
 
 
 class UniqueNameGenerator:
@@ -25,7 +25,7 @@ class UniqueNameGenerator:
         return f"{self.prefix}{key}_{number}"
 
     def scope_label(self, parent: str, name: str) -> str:
-        """`name`, numbered from its second use under `parent` on; see `minigraph.name_scope`."""
+        """`name`, numbered from its second use under `parent` on; see `minigraph.ir.name_scope`."""
         number = self._scopes[parent, name]
         self._scopes[parent, name] = number + 1
         return f"{name}_{number}" if number else name

@@ -2,7 +2,7 @@
 
 `LEGALIZE` says what programs mean; `LOWERING` is what executors apply to their private copy. Of it `EXACT` changes no
 bit of a result; the rest rounds in another way where a weight is used many times, as each pass says.
-`minigraph.compiler.BuildStrategy` turns each of `IN_ORDER` on and off, but for those of `LEGALIZE`.
+`minigraph.executor.compiled_program.BuildStrategy` turns each of `IN_ORDER` on and off, but for those of `LEGALIZE`.
 """
 
 from minigraph.passes.base import Pass, Pipeline

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from minigraph.errors import WrongTypeError, caller_site
 from minigraph.ir import Block, Operator, Program
-from minigraph.verify import verify
+from minigraph.ir.verifier import verify
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import MinigraphError
-from minigraph.evaluation import evaluate
 from minigraph.ir import Operator, Program
 from minigraph.ops.tensor import VALUES_OF
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import Value, Values, insert_for, is_random
-from minigraph.place import CPUPlace
+from minigraph.runtime.evaluate import evaluate
+from minigraph.runtime.place import CPUPlace
 from minigraph.types import DType, VarKind, as_dtype
 
 _MAKE_CONSTANTS = frozenset({"assign_value", "fill_constant"})

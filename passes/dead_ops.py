@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from minigraph.dataflow import backward_slice
 from minigraph.errors import warn
 from minigraph.ir import Program
+from minigraph.ir.dataflow import backward_slice
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import is_random
 
@@ -19,8 +19,8 @@ class RemoveDeadOps(Pass):
     because those after it would draw other ones. Where it is not known what will be fetched, nothing is removed, and a
     call warns of that: ``program.roots = (loss.name,)`` says it. Executors say it of the programs that they run.
 
-    `minigraph.pruning.prune` has left out what the user's program does not need; here goes what the passes before
-    this one have left behind.
+    `minigraph.lowering.prune.prune` has left out what the user's program does not need; here goes what the passes
+    before this one have left behind.
     """
 
     def __call__(self, program: Program) -> Program:

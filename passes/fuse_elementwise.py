@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from math import isnan, prod
 from typing import Any
 
-from minigraph.expressions import Argument, Call
 from minigraph.ir import Block, Operator, Program
-from minigraph.kernel_call import attrs_for_kernel, has_rows
 from minigraph.kernels import find_kernel
 from minigraph.kernels.formulas import TYPES
 from minigraph.opdef import EMPTY
 from minigraph.ops.fused import MOST_RESULTS
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import Value, Values, insert_for
+from minigraph.runtime.kernel_call import attrs_for_kernel, has_rows
+from minigraph.support.fused_calls import Argument, Call
 from minigraph.types import TensorType
 
 _MOST_OPERATORS = 20

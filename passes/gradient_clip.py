@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from minigraph.collector import without_collector
 from minigraph.errors import warn
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
-from minigraph.name_scope import name_scope
+from minigraph.ir.name_scope import name_scope
 from minigraph.passes.base import Pass
+from minigraph.support.gc_pause import without_collector
 
 NONFINITE_GUARD = "guard_nonfinite"
 """Type of the operator that looks for gradients that are NaN or infinite."""

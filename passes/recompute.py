@@ -8,11 +8,11 @@ from itertools import pairwise
 
 from minigraph.errors import NotFoundError, ProgramError, suggest
 from minigraph.ir import Block, Operator, Program, Role, Variable
+from minigraph.ir.variable import name_of
 from minigraph.opdef import GRAD_SUFFIX
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import is_random, redirect
 from minigraph.unique_name import generate
-from minigraph.variable import name_of
 
 Segment = tuple[int, int]
 """The first forward operator of a segment, and the one behind its last."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import dedent
 
 from minigraph.ir import Program
-from minigraph.verify import verify
+from minigraph.ir.verifier import verify
 
 
 def assert_text(program: Program, expected: str) -> None:

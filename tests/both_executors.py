@@ -5,8 +5,8 @@ from one_op import central_difference
 
 import minigraph as fluid
 from minigraph.backward import append_backward
-from minigraph.interpreter import Interpreter
-from minigraph.verify import verify
+from minigraph.executor.interpreter import Interpreter
+from minigraph.ir.verifier import verify
 
 
 def main():

@@ -8,7 +8,7 @@ from hypothesis import settings
 
 import minigraph as fluid
 from minigraph.errors import MissingExtraError, PlaceError
-from minigraph.place import CUDAPlace
+from minigraph.runtime.place import CUDAPlace
 
 # How long an example takes depends on what else the machine does. The examples are the same each time, so that what
 # passes at a commit passes there always; HYPOTHESIS_PROFILE=explore draws new ones.
@@ -75,7 +75,9 @@ def host_cuda(monkeypatch, tmp_path_factory):
     cupy = HostCupy()
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setattr("minigraph.kernels.cuda.gemm._library", lambda xp: Blas())
-    monkeypatch.setattr("minigraph.cuda_graph.obstacle", lambda steps, replaced: "the test does not record")
+    monkeypatch.setattr(
+        "minigraph.executor.cuda.graph_capture.obstacle", lambda steps, replaced: "the test does not record"
+    )
     launches.clear()
     return cupy
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from minigraph.backward import append_backward
 from minigraph.ir import Block, Parameter, Program, Role, Variable, VarKind
+from minigraph.ir.printable import printable
 from minigraph.opdef import EMPTY, REQUIRED, SUB_BLOCK, all_definitions
-from minigraph.strategies import printable
 from minigraph.types import DType, TensorType
 
 

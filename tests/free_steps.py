@@ -16,8 +16,8 @@ from sampling import Sample
 
 from minigraph import layers
 from minigraph.errors import ProgramError
-from minigraph.gradient_rules import FusedGrad
 from minigraph.ir import Variable
+from minigraph.opdef.gradient_rules import FusedGrad
 
 if TYPE_CHECKING:
     from random_programs import _Kitchen

@@ -12,7 +12,7 @@ import numpy as np
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.place import Place
+from minigraph.runtime.place import Place
 
 Arrays = dict[str, np.ndarray]
 

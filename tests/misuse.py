@@ -11,7 +11,7 @@ import numpy as np
 import minigraph as fluid
 from minigraph import unique_name
 from minigraph.errors import MinigraphError, VerifyError
-from minigraph.undo import all_or_nothing
+from minigraph.support.undo import all_or_nothing
 
 with fluid.program_guard(fluid.Program()):
     STRANGER = fluid.data("stranger", [2, 3])

@@ -9,7 +9,7 @@ import numpy as np
 
 import minigraph as fluid
 from minigraph.dygraph import to_variable
-from minigraph.dygraph.block import EagerProgram
+from minigraph.eager.block import EagerProgram
 
 Array = np.ndarray[Any, Any]
 

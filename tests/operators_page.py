@@ -50,7 +50,7 @@ def _operators_in_recorded_programs() -> set[str]:
 
 
 def text() -> str:
-    from minigraph.operator_reference import page
+    from minigraph.cli.operator_reference import page
 
     return INTRODUCTION + page(tests=where_tested())
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from random_programs import SMOOTH_STEPS, Clip, Training, build, recipes, trainings
 
 import minigraph as fluid
-from minigraph.interpreter import Interpreter
+from minigraph.executor.interpreter import Interpreter
+from minigraph.ir.verifier import verify
 from minigraph.passes import FuseGlobalNorm, Pipeline, RemoveDeadOps
-from minigraph.place import CPUPlace
-from minigraph.verify import verify
+from minigraph.runtime.place import CPUPlace
 
 SPECIAL = np.array([[0.5, -0.0, np.nan], [np.inf, 1e-30, -2.0], [3.0, 0.0, 1.5]], "float32")
 

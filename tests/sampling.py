@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.gradient_rules import FusedGrad
 from minigraph.opdef import OpDef, definition_of
+from minigraph.opdef.gradient_rules import FusedGrad
 
 ALL_FLOATS = ("float64", "float32", "float16")
 

@@ -13,14 +13,14 @@ import numpy as np
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.arenas import form_arenas
-from minigraph.codegen import generate
-from minigraph.collector import without_collector
-from minigraph.lowering import concretize, to_steps
-from minigraph.memory import place_values
+from minigraph.lowering.codegen import generate
+from minigraph.lowering.flat_buffers import form_arenas
+from minigraph.lowering.memory_plan import place_values
+from minigraph.lowering.prune import prune
+from minigraph.lowering.steps import concretize, to_steps
 from minigraph.passes import LOWERING
-from minigraph.place import CPUPlace
-from minigraph.pruning import prune
+from minigraph.runtime.place import CPUPlace
+from minigraph.support.gc_pause import without_collector
 from minigraph.types import DType, TensorType
 
 FEED = {"x": TensorType(DType.FP32, (2, 4))}

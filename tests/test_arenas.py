@@ -6,8 +6,8 @@ from pass_laws import assert_same_bits
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.interpreter import Interpreter
-from minigraph.place import CPUPlace
+from minigraph.executor.interpreter import Interpreter
+from minigraph.runtime.place import CPUPlace
 
 OPTIMIZERS = {
     "sgd": lambda clip: fluid.optimizer.SGD(0.1, grad_clip=clip),

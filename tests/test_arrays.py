@@ -8,8 +8,8 @@ import minigraph as fluid
 from minigraph import layers
 from minigraph.backward import append_backward
 from minigraph.errors import ExecutionError, OpError, WrongTypeError
-from minigraph.interpreter import Interpreter
-from minigraph.verify import verify
+from minigraph.executor.interpreter import Interpreter
+from minigraph.ir.verifier import verify
 
 pytestmark = pytest.mark.usefixtures("new_program")
 

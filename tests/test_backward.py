@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from random_programs import SMOOTH_STEPS, build, recipes
 
 import minigraph as fluid
-from minigraph import layers, opdef
+from minigraph import layers
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError
-from minigraph.gradient_rules import OpSpec
 from minigraph.ir import Role
 from minigraph.kernels import find_kernel, registry
+from minigraph.opdef import definition as opdef
+from minigraph.opdef.gradient_rules import OpSpec
 from minigraph.types import TensorType
 
 pytestmark = [pytest.mark.numbers, pytest.mark.usefixtures("new_program")]

@@ -5,8 +5,8 @@ import pytest
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.binding import Binding
-from minigraph.place import CPUPlace
+from minigraph.executor.state_binding import Binding
+from minigraph.runtime.place import CPUPlace
 
 
 @pytest.fixture

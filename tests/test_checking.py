@@ -8,11 +8,11 @@ import pytest
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.checking import _PATTERNS, arrays_in, spoil
 from minigraph.errors import MemoryUseError
+from minigraph.executor.checking import _PATTERNS, arrays_in, spoil
+from minigraph.executor.plan import lower
 from minigraph.kernels import registry
-from minigraph.place import CPUPlace
-from minigraph.plan import lower
+from minigraph.runtime.place import CPUPlace
 from minigraph.types import DType, TensorType, as_dtype
 
 pytestmark = pytest.mark.usefixtures("new_program", "new_scope")
@@ -209,7 +209,7 @@ def test_a_run_that_is_not_checked_calls_nothing_that_checks():
     for check in (False, True):
         rows = lower(fluid.default_main_program(), types, fetch, CPUPlace(), check=check).compiled.instructions.rows
         modules = {row.function.call.__module__ for row in rows if row.function is not None}
-        assert ("minigraph.checking" in modules) is check
+        assert ("minigraph.executor.checking" in modules) is check
 
 
 def test_a_place_of_another_kind_is_checked_too(kernel_of, host_cuda):

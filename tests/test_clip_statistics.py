@@ -20,7 +20,7 @@ from minigraph.clip import (
     append_gradient_clip_ops,
     telemetry,
 )
-from minigraph.dygraph.block import EagerProgram
+from minigraph.eager.block import EagerProgram
 from minigraph.optimizer import SGD, Adam
 
 SHAPES = [(3, 2), (4,), (2, 3)]

@@ -7,7 +7,7 @@ import pytest
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.collector import without_collector
+from minigraph.support.gc_pause import without_collector
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ import pytest
 
 import minigraph as fluid
 from minigraph import passes
-from minigraph.compiler import _FIELDS
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError
+from minigraph.executor.compiled_program import _FIELDS
 
 FLUID_FIELDS = """
     async_mode cache_runtime_context debug_graphviz_path enable_auto_fusion enable_backward_optimizer_op_deps

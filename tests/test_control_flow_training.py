@@ -6,8 +6,8 @@ from both_executors import numbers
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.interpreter import Interpreter
-from minigraph.verify import verify
+from minigraph.executor.interpreter import Interpreter
+from minigraph.ir.verifier import verify
 
 
 @pytest.fixture(autouse=True)

@@ -16,13 +16,14 @@ from test_kernels import calls
 from test_ops import DETERMINISTIC
 
 import minigraph as fluid
-from minigraph import cuda_graph, layers
-from minigraph.cuda_graph import what_prevents
+from minigraph import layers
 from minigraph.errors import ExecutionError
+from minigraph.executor.cuda import graph_capture as cuda_graph
+from minigraph.executor.cuda.feed_staging import Staging
+from minigraph.executor.cuda.graph_capture import what_prevents
 from minigraph.kernels import find_kernel
 from minigraph.kernels.cuda.launching import Capturing
-from minigraph.place import CUDAPlace
-from minigraph.staging import Staging
+from minigraph.runtime.place import CUDAPlace
 
 OBSTACLE = cuda_graph.obstacle
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from host_cuda import launches, needs_compiler
 
-from minigraph.expressions import Call
 from minigraph.kernels import find_kernel, formulas
 from minigraph.kernels.fused import fused_elementwise
 from minigraph.kernels.fused_on_gpu import PREAMBLE, operation
 from minigraph.opdef import REQUIRED, definition_of
+from minigraph.support.fused_calls import Call
 
 SHAPE = (4, 3, 5)
 SHAPES = [SHAPE, (5,), (3,), (1,), (4, 3), (3, 5)]

@@ -10,7 +10,7 @@ from test_pass_write_where_assigned import CLIPS as IN_SCOPE
 from test_pass_write_where_assigned import SHAPES, Gradients
 
 import minigraph as fluid
-from minigraph.place import CUDAPlace
+from minigraph.runtime.place import CUDAPlace
 
 pytestmark = pytest.mark.numbers
 

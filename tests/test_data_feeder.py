@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from minigraph import reader
 from minigraph.data_feeder import DataFeeder
-from minigraph.defaults import default_main_program, program_guard
 from minigraph.errors import DataError
 from minigraph.ir import Program
+from minigraph.ir.default_programs import default_main_program, program_guard
 
 TYPES = {
     "x": ([-1, 2, 2], "float32"),

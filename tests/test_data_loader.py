@@ -7,7 +7,7 @@ import pytest
 
 import minigraph as fluid
 from minigraph.errors import DataError, EOFException, FeedError, ProgramError, WrongTypeError
-from minigraph.interpreter import Interpreter
+from minigraph.executor.interpreter import Interpreter
 
 CPU = fluid.CPUPlace()
 

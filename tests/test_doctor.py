@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minigraph import blas, doctor
 from minigraph.__main__ import main
+from minigraph.cli import doctor
+from minigraph.support import blas
 
 ROOT = Path(__file__).resolve().parent.parent
 AVX512 = "avx512f avx512dq avx512cd avx512bw avx512vl"
@@ -63,7 +64,7 @@ import os, pathlib, platform, runpy, sys
 sys.platform, platform.machine = "linux", lambda: "x86_64"
 read = pathlib.Path.read_text
 pathlib.Path.read_text = lambda path, **how: read(pathlib.Path({str(tmp_path / "cpuinfo")!r}), **how)
-runpy.run_path({str(ROOT / "minigraph" / "blas.py")!r}, run_name="minigraph.blas")
+runpy.run_path({str(ROOT / "minigraph" / "support" / "blas.py")!r}, run_name="minigraph.support.blas")
 import numpy
 print(numpy.seen, os.environ.get("OPENBLAS_CORETYPE"))
 """
@@ -116,12 +117,15 @@ import sys
 class Watch:
     def find_spec(self, name, path=None, target=None):
         if name == "numpy":
-            print("minigraph.blas" in sys.modules, [n for n in sys.modules if n.startswith("minigraph.") ])
+            print("minigraph.support.blas" in sys.modules, [n for n in sys.modules if n.startswith("minigraph.") ])
 sys.meta_path.insert(0, Watch())
 import minigraph
 """
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, encoding="utf-8", timeout=60)
-    assert ended.stdout.splitlines()[0] == "True ['minigraph.interrupted_import', 'minigraph.blas']"
+    assert (
+        ended.stdout.splitlines()[0]
+        == "True ['minigraph.support', 'minigraph.support.interrupted_import', 'minigraph.support.blas']"
+    )
 
 
 # What is found
@@ -130,7 +134,7 @@ import minigraph
 def test_threads_are_those_that_openblas_was_given():
     if blas.numpy_blas().threads is None:
         pytest.skip("this NumPy has no OpenBLAS of its own to ask")
-    program = "from minigraph import blas; print(blas.numpy_blas().threads)"
+    program = "from minigraph.support import blas; print(blas.numpy_blas().threads)"
     ended = subprocess.run(
         [sys.executable, "-c", program],
         cwd=ROOT,

@@ -11,12 +11,12 @@ from test_ops import Built, assert_same_bits, each, with_gradients
 
 import minigraph as fluid
 from minigraph import clip, layers, optimizer
+from minigraph.autodiff.decompositions import RULES
 from minigraph.dygraph import Linear, guard, no_grad, to_variable
 from minigraph.errors import ExecutionError, NotFoundError, OpError, ProgramError, WrongTypeError
 from minigraph.initializer import NumpyArrayInitializer
 from minigraph.param_attr import ParamAttr
 from minigraph.regularizer import L1Decay, L2Decay
-from minigraph.second_order import RULES
 
 
 def random(*shape, seed=0):

@@ -9,7 +9,7 @@ import pytest
 from explore.norms import EDGES, ROADS, VALUES, Problem, case
 from jit_support import needs_numba
 
-from minigraph import blas
+from minigraph.support import blas
 
 pytestmark = pytest.mark.numbers
 

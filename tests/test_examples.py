@@ -19,8 +19,8 @@ import pytest
 from test_golden_programs import CASES
 
 import minigraph as fluid
-from minigraph import blas
 from minigraph.dygraph import to_variable
+from minigraph.support import blas
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

@@ -13,10 +13,10 @@ from hypothesis import given
 from random_programs import build, recipes
 
 import minigraph as fluid
-from minigraph import executor as executor_module
 from minigraph import layers
 from minigraph.errors import ExecutionError, FeedError, NotFoundError, OpError, ProgramError, WrongTypeError
-from minigraph.interpreter import Interpreter
+from minigraph.executor import executor as executor_module
+from minigraph.executor.interpreter import Interpreter
 from minigraph.kernels import registry
 
 pytestmark = pytest.mark.usefixtures("new_program", "new_scope")

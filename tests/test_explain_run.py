@@ -9,8 +9,8 @@ from one_op import append
 from op_samples import SAMPLES
 
 import minigraph as fluid
-from minigraph import costs
 from minigraph.errors import FeedError, NotFoundError
+from minigraph.lowering import costs
 from minigraph.opdef import definition_of
 
 FEED = {"x": np.ones((8, 4), "float32")}

@@ -6,8 +6,8 @@ import pytest
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import FeedError, WrongTypeError
-from minigraph.feeding import prepare_feed
-from minigraph.place import CPUPlace
+from minigraph.executor.feeds import prepare_feed
+from minigraph.runtime.place import CPUPlace
 
 
 @pytest.fixture

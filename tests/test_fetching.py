@@ -7,8 +7,9 @@ import pytest
 from jit_support import needs_numba
 
 import minigraph as fluid
-from minigraph import layers, memory
-from minigraph.interpreter import Interpreter
+from minigraph import layers
+from minigraph.executor.interpreter import Interpreter
+from minigraph.lowering import memory_plan as memory
 
 X = np.random.default_rng(0).standard_normal((4, 6), np.float32)
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph import files
 from minigraph.errors import DataError, FileAccessError, MissingFileError, ProgramError
+from minigraph.support import atomic_files as files
 
 pytestmark = pytest.mark.usefixtures("new_scope")
 
@@ -212,7 +212,7 @@ def test_reading_names_the_file_the_line_and_what_to_do(tmp_path):
 WRITER = """
 import os, signal, sys
 from pathlib import Path
-from minigraph import files
+from minigraph.support import atomic_files as files
 def chunks():
     yield b"half"
     print("writing", flush=True)

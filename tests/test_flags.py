@@ -5,11 +5,12 @@ import pytest
 
 import minigraph as fluid
 from minigraph.errors import NotFoundError, PlaceError, ProgramError, VersionError, WrongTypeError
-from minigraph.flags import _DEFAULTS
+from minigraph.framework.flags import _DEFAULTS
 
 
 @pytest.fixture(autouse=True)
 def flags():
+    fluid.set_flags(_DEFAULTS)  # others set some, too
     yield
     fluid.set_flags(_DEFAULTS)
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph.interpreter import Interpreter
-from minigraph.verify import verify
+from minigraph.executor.interpreter import Interpreter
+from minigraph.ir.verifier import verify
 
 pytestmark = pytest.mark.numbers
 

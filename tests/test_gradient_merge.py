@@ -6,8 +6,8 @@ import pytest
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import ProgramError, WrongTypeError
-from minigraph.interpreter import Interpreter
-from minigraph.verify import verify
+from minigraph.executor.interpreter import Interpreter
+from minigraph.ir.verifier import verify
 
 START = np.array([[0.3, -1.0, 2.0], [0.7, 0.1, -0.4]], "float32")
 

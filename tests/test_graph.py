@@ -6,9 +6,9 @@ from drawn_programs import any_programs, trained_programs
 from hypothesis import HealthCheck, given, settings
 
 from minigraph.errors import NotFoundError
-from minigraph.graph import Value, ancestors_of, descendants_of, program_graph, to_dot
 from minigraph.ir import Operator
-from minigraph.text import parse
+from minigraph.ir.graph import Value, ancestors_of, descendants_of, program_graph, to_dot
+from minigraph.ir.text.printer import parse
 
 TRAINING = """
     block 0

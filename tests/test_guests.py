@@ -8,11 +8,11 @@ from random_programs import build, recipes, trainings
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.inspection import memory_plan
-from minigraph.interpreter import Interpreter
-from minigraph.liveness import Lifetimes, peak_as_written
-from minigraph.place import CPUPlace
-from minigraph.plan import lower
+from minigraph.executor.explain import memory_plan
+from minigraph.executor.interpreter import Interpreter
+from minigraph.executor.plan import lower
+from minigraph.lowering.liveness import Lifetimes, peak_as_written
+from minigraph.runtime.place import CPUPlace
 from minigraph.types import TensorType, as_dtype
 
 
@@ -105,8 +105,8 @@ def test_a_deep_network_has_its_activations_in_the_arena():
 
 
 def test_where_nothing_helps_there_is_no_arena(monkeypatch):
-    monkeypatch.setattr("minigraph.plan.peak_as_written", lambda *args: 0)
-    monkeypatch.setattr("minigraph.guests._lodge", lambda steps, candidates, rooms: [])
+    monkeypatch.setattr("minigraph.executor.plan.peak_as_written", lambda *args: 0)
+    monkeypatch.setattr("minigraph.lowering.buffer_overlay._lodge", lambda steps, candidates, rooms: [])
     training = Training("deep")
     plan = training.plan()
     assert not plan.steps.vectors

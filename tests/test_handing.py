@@ -13,7 +13,7 @@ from test_threads import at_the_same_time
 
 import minigraph as fluid
 from minigraph.errors import ExecutionError
-from minigraph.interpreter import Interpreter
+from minigraph.executor.interpreter import Interpreter
 from minigraph.kernels.clip_to_keep import views
 from minigraph.kernels.jit import norms
 

@@ -9,7 +9,7 @@ from one_op import append, gradient, run
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import ExecutionError, OpError, ProgramError, WrongTypeError
-from minigraph.windows import lay_windows
+from minigraph.support.window_rules import lay_windows
 
 pytestmark = pytest.mark.numbers
 

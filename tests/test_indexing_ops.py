@@ -11,7 +11,7 @@ from minigraph import layers
 from minigraph.errors import ExecutionError, OpError, ProgramError, WrongTypeError
 from minigraph.kernels import find_kernel
 from minigraph.kernels.indexing import added_rows
-from minigraph.slicing import span, strided_span
+from minigraph.support.slice_rules import span, strided_span
 
 X = np.arange(20, dtype="float32").reshape(4, 5)
 SIX = np.arange(6, dtype="float32")

@@ -10,9 +10,10 @@ from pass_laws import assert_same_bits
 from test_ops import EVERY, each, with_gradients
 
 import minigraph as fluid
-from minigraph import codegen, layers
+from minigraph import layers
 from minigraph.errors import ExecutionError
-from minigraph.instructions import RNG, XP
+from minigraph.lowering import codegen
+from minigraph.lowering.instructions import RNG, XP
 
 pytestmark = pytest.mark.usefixtures("new_program")
 

@@ -11,8 +11,8 @@ from random_programs import STEPS, Clip, Recipe, Step, Training, build, recipes,
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import ExecutionError
-from minigraph.interpreter import Interpreter, evaluate
-from minigraph.place import CPUPlace
+from minigraph.executor.interpreter import Interpreter, evaluate
+from minigraph.runtime.place import CPUPlace
 
 OPTIMIZERS = ("SGD", "Momentum", "Adam")
 CLIPS = (Clip("value", 0.01), Clip("norm", 0.01), Clip("global", 0.01), Clip("global", 100.0))

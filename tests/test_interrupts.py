@@ -13,10 +13,11 @@ from explore.interrupts import TRAININGS, Lines, Timeout, check, handling, trace
 from jit_support import needs_numba
 
 import minigraph as fluid
-from minigraph import interrupts, layers
+from minigraph import layers
 from minigraph.errors import ExecutionError, NonfiniteError
-from minigraph.interpreter import Interpreter
+from minigraph.executor.interpreter import Interpreter
 from minigraph.kernels.jit.threads import run_together
+from minigraph.support import interrupts
 
 # What an interrupt ends in the middle of a finalizer, Python only reports.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

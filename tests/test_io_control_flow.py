@@ -10,11 +10,11 @@ from both_executors import numbers
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import DataError
-from minigraph.interpreter import Interpreter
+from minigraph.executor.interpreter import Interpreter
 from minigraph.io.framework_proto import ProgramDesc
 from minigraph.io.wire import decode, encode
+from minigraph.ir.verifier import verify
 from minigraph.opdef import HINT_ATTRS
-from minigraph.verify import verify
 
 GOLDEN = Path(__file__).parent / "golden"
 FOLDER = GOLDEN / "io" / "control_flow"

@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 
 import minigraph as fluid
 from minigraph import unique_name
-from minigraph.defaults import default_main_program, default_startup_program, program_guard
 from minigraph.errors import NotFoundError, OpError, ProgramError, WrongTypeError
 from minigraph.ir import Block, Parameter, Program, Role, Variable, VarKind
-from minigraph.name_scope import current_name_scope, name_scope
+from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
+from minigraph.ir.name_scope import current_name_scope, name_scope
+from minigraph.ir.text.printer import parse
+from minigraph.ir.verifier import verify
 from minigraph.opdef import OpDef
-from minigraph.text import parse
 from minigraph.types import DType, TensorType
-from minigraph.verify import verify
 
 
 def a_block(count=0):

@@ -11,8 +11,8 @@ import pytest
 from jit_support import needs_numba
 
 import minigraph as fluid
-from minigraph import plan
 from minigraph.errors import MissingExtraError
+from minigraph.executor import plan
 from minigraph.kernels.jit import compiling, threads
 
 ROOT = Path(__file__).resolve().parent.parent

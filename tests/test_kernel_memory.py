@@ -21,13 +21,13 @@ from test_ops import Built
 
 import minigraph as fluid
 from minigraph.errors import MinigraphError
-from minigraph.expressions import Call as Line
-from minigraph.gradient_rules import FusedGrad
-from minigraph.interpreter import evaluate
+from minigraph.executor.interpreter import evaluate
 from minigraph.kernels import find_specializer
 from minigraph.kernels.formulas import TYPES as FUSIBLE
 from minigraph.kernels.fused import LARGE
-from minigraph.place import CPUPlace
+from minigraph.opdef.gradient_rules import FusedGrad
+from minigraph.runtime.place import CPUPlace
+from minigraph.support.fused_calls import Call as Line
 from minigraph.types import as_dtype, same_shape
 
 pytestmark = pytest.mark.usefixtures("like_an_executor", "always_compiled", "_loops_that_do_nothing")

@@ -15,9 +15,7 @@ from test_ops import DETERMINISTIC, assert_same_bits, each, with_gradients
 
 import minigraph as fluid
 from minigraph.errors import ExecutionError, OpError
-from minigraph.instructions import TypeOfArray
-from minigraph.interpreter import evaluate
-from minigraph.kernel_call import attrs_for_kernel, has_rows, wanted_outputs
+from minigraph.executor.interpreter import evaluate
 from minigraph.kernels import find_kernel, find_specializer
 from minigraph.kernels.activation import sigmoid
 from minigraph.kernels.clip import clip_by_global_norm, clip_by_norm, clip_by_norm_grad, norm
@@ -27,7 +25,9 @@ from minigraph.kernels.optimizer import sgd
 from minigraph.kernels.reduce import mean, reduce_max, reduce_min
 from minigraph.kernels.reduce import sum as sum_kernel
 from minigraph.kernels.sums import add_over, sum_of_rows, sum_of_squares
-from minigraph.place import CPUPlace
+from minigraph.lowering.instructions import TypeOfArray
+from minigraph.runtime.kernel_call import attrs_for_kernel, has_rows, wanted_outputs
+from minigraph.runtime.place import CPUPlace
 
 FLOATS = pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 

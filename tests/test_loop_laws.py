@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.interpreter import Interpreter
-from minigraph.verify import verify
+from minigraph.executor.interpreter import Interpreter
+from minigraph.ir.verifier import verify
 
 UNARY = {"tanh": layers.tanh, "square": layers.square, "sigmoid": layers.sigmoid, "half": lambda x: x * 0.5}
 BINARY = {

@@ -10,7 +10,7 @@ import minigraph as fluid
 from minigraph import layers
 from minigraph.backward import append_backward
 from minigraph.errors import ExecutionError, MinigraphError, OpError, ProgramError, WrongTypeError
-from minigraph.interpreter import Interpreter
+from minigraph.executor.interpreter import Interpreter
 
 pytestmark = pytest.mark.usefixtures("new_program")
 

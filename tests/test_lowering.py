@@ -13,14 +13,14 @@ from random_programs import build, recipes
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.codegen import generate
 from minigraph.errors import ExecutionError, FeedError, NotFoundError, OpError
-from minigraph.interpreter import evaluate
+from minigraph.executor.interpreter import evaluate
+from minigraph.executor.plan import lower
 from minigraph.kernels import find_kernel, registry
-from minigraph.lowering import concretize, to_steps
-from minigraph.place import CPUPlace
-from minigraph.plan import lower
-from minigraph.pruning import prune
+from minigraph.lowering.codegen import generate
+from minigraph.lowering.prune import prune
+from minigraph.lowering.steps import concretize, to_steps
+from minigraph.runtime.place import CPUPlace
 from minigraph.types import DType, TensorType, as_dtype
 
 
@@ -377,7 +377,7 @@ def plan(text, fetch, **feeds):
 
 
 def test_the_generated_function_is_straight_line_code(monkeypatch):
-    monkeypatch.setattr("minigraph.instructions.find_specializer", lambda type: None)
+    monkeypatch.setattr("minigraph.lowering.instructions.find_specializer", lambda type: None)
     text = """
         block 0
           param w: float32[2, 3]

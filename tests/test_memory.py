@@ -9,13 +9,14 @@ from hypothesis import given
 from random_programs import build, recipes, trainings
 
 import minigraph as fluid
-from minigraph import layers, memory
-from minigraph.arenas import IN_PLACE, is_state
+from minigraph import layers
 from minigraph.errors import ExecutionError
-from minigraph.inspection import memory_plan
-from minigraph.interpreter import Interpreter
-from minigraph.place import CPUPlace
-from minigraph.plan import lower
+from minigraph.executor.explain import memory_plan
+from minigraph.executor.interpreter import Interpreter
+from minigraph.executor.plan import lower
+from minigraph.lowering import memory_plan as memory
+from minigraph.lowering.flat_buffers import IN_PLACE, is_state
+from minigraph.runtime.place import CPUPlace
 from minigraph.types import TensorType, as_dtype
 
 

@@ -4,8 +4,9 @@ import misuse_imperative
 import pytest
 
 import minigraph as fluid
-from minigraph import tensor_functions, tensor_parts
-from minigraph.public import own_names
+from minigraph.runtime.public import own_names
+from minigraph.tensor import creation as tensor_functions
+from minigraph.tensor import manipulation as tensor_parts
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 CASES = misuse_imperative.CASES

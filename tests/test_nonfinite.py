@@ -13,7 +13,7 @@ from minigraph.clip import (
     GradientClipByValue,
     skipped_steps,
 )
-from minigraph.dygraph.block import EagerProgram
+from minigraph.eager.block import EagerProgram
 from minigraph.errors import ClipError, NonfiniteError
 from minigraph.optimizer import SGD, Adam, Momentum
 

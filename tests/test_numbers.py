@@ -10,8 +10,8 @@ from test_ops import Built
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import MinigraphError, OpError
-from minigraph.gradient_rules import FusedGrad
-from minigraph.interpreter import Interpreter
+from minigraph.executor.interpreter import Interpreter
+from minigraph.opdef.gradient_rules import FusedGrad
 from minigraph.passes import EXACT
 
 

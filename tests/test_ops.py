@@ -9,11 +9,11 @@ from one_op import central_difference
 from op_samples import ROWS_ONLY, SAMPLES, WITHOUT_SAMPLES
 
 import minigraph as fluid
-from minigraph.backward_pass import BackwardPass
+from minigraph.autodiff.backward_pass import BackwardPass
 from minigraph.errors import NotFoundError
-from minigraph.gradient_rules import FusedGrad
 from minigraph.kernels import find_kernel
 from minigraph.opdef import all_definitions, definition_of
+from minigraph.opdef.gradient_rules import FusedGrad
 from minigraph.types import TensorType, as_dtype, same_dim
 
 FORWARD = [each for each in all_definitions() if each.forward is None and each.type not in WITHOUT_SAMPLES]

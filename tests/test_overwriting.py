@@ -11,9 +11,9 @@ from golden_overwriting import CASES, FOLDER, SHAPE, STARTS, agree, build, centr
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import VerifyError
-from minigraph.interpreter import Interpreter
+from minigraph.executor.interpreter import Interpreter
+from minigraph.ir.verifier import verify
 from minigraph.passes import Recompute
-from minigraph.verify import verify
 
 OPERATORS = json.loads((FOLDER / "operators.json").read_text())
 """By case; None where the original does not run, or its gradients are not those of the mathematics."""

@@ -8,10 +8,10 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from pass_laws import assert_linear, assert_same_bits, keeps_the_bits, op_lines, pipeline
 
 import minigraph as fluid
-from minigraph.evaluation import evaluate
 from minigraph.passes import LEGALIZE, FoldConstants
 from minigraph.passes.constant_folding import _constant
-from minigraph.place import CPUPlace
+from minigraph.runtime.evaluate import evaluate
+from minigraph.runtime.place import CPUPlace
 
 test_training, test_overwriting = keeps_the_bits(FoldConstants())
 

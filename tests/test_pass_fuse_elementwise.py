@@ -22,10 +22,10 @@ from test_ops import DETERMINISTIC
 
 import minigraph as fluid
 from minigraph.errors import OpError
-from minigraph.expressions import Call, parse_calls
-from minigraph.interpreter import Interpreter
+from minigraph.executor.interpreter import Interpreter
 from minigraph.kernels import find_kernel, find_specializer, formulas, fused
 from minigraph.passes import FuseElementwise
+from minigraph.support.fused_calls import Call, parse_calls
 
 pytestmark = [pytest.mark.numbers, pytest.mark.usefixtures("like_an_executor")]
 

@@ -8,9 +8,9 @@ from pass_laws import assert_linear, rewritten
 
 import minigraph as fluid
 from minigraph import layers
+from minigraph.ir.verifier import verify
+from minigraph.lowering.prune import prune
 from minigraph.passes import FuseGlobalNorm
-from minigraph.pruning import prune
-from minigraph.verify import verify
 
 TEXT = """
     block 0

@@ -11,7 +11,7 @@ from pass_laws import assert_linear, keeps_the_bits, op_lines, pipeline
 
 import minigraph as fluid
 from minigraph.errors import ExecutionError
-from minigraph.interpreter import Interpreter
+from minigraph.executor.interpreter import Interpreter
 from minigraph.passes import FuseMeanLoss
 
 pytestmark = pytest.mark.numbers

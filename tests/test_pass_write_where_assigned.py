@@ -6,9 +6,9 @@ from jit_support import needs_numba
 from pass_laws import assert_linear, keeps_the_bits, op_lines
 
 import minigraph as fluid
-from minigraph.interpreter import Interpreter
+from minigraph.executor.interpreter import Interpreter
 from minigraph.passes import WriteWhereAssigned
-from minigraph.place import CPUPlace
+from minigraph.runtime.place import CPUPlace
 
 test_training, test_overwriting = keeps_the_bits(WriteWhereAssigned())
 

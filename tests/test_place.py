@@ -9,7 +9,7 @@ import pytest
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import MissingExtraError, PlaceError, WrongTypeError
-from minigraph.place import CPUPlace, CUDAPlace, Place, cpu_places, cuda_places, is_compiled_with_cuda
+from minigraph.runtime.place import CPUPlace, CUDAPlace, Place, cpu_places, cuda_places, is_compiled_with_cuda
 
 
 def fake_cupy(device_count):

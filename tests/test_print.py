@@ -8,7 +8,7 @@ import minigraph as fluid
 from minigraph import layers
 from minigraph.backward import append_backward
 from minigraph.errors import ProgramError
-from minigraph.interpreter import Interpreter
+from minigraph.executor.interpreter import Interpreter
 
 pytestmark = pytest.mark.usefixtures("new_program")
 

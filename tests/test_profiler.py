@@ -9,6 +9,7 @@ import pytest
 
 import minigraph as fluid
 from minigraph.errors import ProgramError
+from minigraph.executor import profiler
 from minigraph.kernels import registry
 from minigraph.kernels.jit import compiling
 
@@ -227,7 +228,7 @@ def test_start_reset_and_stop(trained, capsys):
     run(trained)
     fluid.profiler.stop_profiler("calls")
     assert capsys.readouterr().out.startswith("1 runs, ")
-    assert fluid.profiler._active == []
+    assert profiler._active == []
 
 
 def test_the_profile_of_gpus_leaves_the_cpu_alone(trained, capsys):
@@ -248,7 +249,7 @@ def test_the_profile_of_gpus_leaves_the_cpu_alone(trained, capsys):
 def test_other_arguments_are_refused(arguments, message):
     with pytest.raises(ProgramError, match=message), fluid.profiler.profiler(*arguments):
         pass
-    assert fluid.profiler._active == []
+    assert profiler._active == []
 
 
 def test_starting_twice_and_stopping_without_a_start_are_refused():
@@ -259,4 +260,4 @@ def test_starting_twice_and_stopping_without_a_start_are_refused():
         pytest.raises(ProgramError, match="started already"),
     ):
         fluid.profiler.start_profiler("CPU")
-    assert fluid.profiler._active == []
+    assert profiler._active == []

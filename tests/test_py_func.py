@@ -10,7 +10,7 @@ from both_executors import run as run_both
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import ExecutionError, NotFoundError, ProgramError, WrongTypeError
-from minigraph.interpreter import Interpreter
+from minigraph.executor.interpreter import Interpreter
 
 pytestmark = pytest.mark.usefixtures("new_program")
 

@@ -8,7 +8,7 @@ import pytest
 
 import minigraph as fluid
 from minigraph.errors import FeedError, NotFoundError
-from minigraph.recall import Key, names_in
+from minigraph.executor.call_cache import Key, names_in
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from both_executors import check_gradient, data, numbers, run
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import ExecutionError, OpError, ProgramError, WrongTypeError
-from minigraph.interpreter import Interpreter
-from minigraph.verify import verify
+from minigraph.executor.interpreter import Interpreter
+from minigraph.ir.verifier import verify
 
 pytestmark = [pytest.mark.numbers, pytest.mark.usefixtures("new_program")]
 

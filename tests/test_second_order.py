@@ -7,10 +7,10 @@ import pytest
 from op_samples import SAMPLES
 
 import minigraph as fluid
+from minigraph.autodiff.decompositions import RULES
 from minigraph.errors import ProgramError
-from minigraph.gradient_rules import FusedGrad
 from minigraph.opdef import all_definitions, definition_of
-from minigraph.second_order import RULES
+from minigraph.opdef.gradient_rules import FusedGrad
 
 WITHOUT = {
     "print": "its gradient is one of it",

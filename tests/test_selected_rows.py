@@ -22,11 +22,11 @@ from minigraph.errors import (
     VerifyError,
     WrongTypeError,
 )
-from minigraph.interpreter import Interpreter
+from minigraph.executor.interpreter import Interpreter
 from minigraph.ir import Program, VarKind
-from minigraph.scope import SelectedRows
+from minigraph.ir.verifier import verify
+from minigraph.runtime.scope import SelectedRows
 from minigraph.types import DType, TensorType
-from minigraph.verify import verify
 
 
 @pytest.fixture(autouse=True)

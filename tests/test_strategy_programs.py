@@ -24,12 +24,12 @@ from minigraph.clip import (
     append_gradient_clip_ops,
     set_gradient_clip,
 )
-from minigraph.dygraph.block import EagerProgram
+from minigraph.eager.block import EagerProgram
 from minigraph.errors import ClipError, MinigraphError, WrongTypeError
 from minigraph.ir import Role
+from minigraph.ir.verifier import verify
 from minigraph.optimizer import SGD, Adam
 from minigraph.passes import ClipGradients
-from minigraph.verify import verify
 
 STRATEGIES = [
     GradientClipByPNorm(0.02, 3.0),

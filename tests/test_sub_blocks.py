@@ -5,10 +5,12 @@ import pytest
 from both_executors import data, integer, main, numbers, run
 
 import minigraph as fluid
-from minigraph import layers, sub_blocks
+from minigraph import layers
 from minigraph.backward import append_backward
 from minigraph.errors import OpError, ProgramError, VerifyError
-from minigraph.verify import verify
+from minigraph.ir import effects as sub_blocks
+from minigraph.ir.graph import ancestors_of
+from minigraph.ir.verifier import verify
 
 pytestmark = pytest.mark.usefixtures("new_program")
 
@@ -172,7 +174,7 @@ def test_the_graph_of_a_program_leads_through_its_loops():
     assert read[x.name] == ("X",)
     assert read[h.name] == ("X",)
     assert {value.name for value in graph.successors(loop)} >= {h.name, i.name, condition.name}
-    assert loop in fluid.graph.ancestors_of(main(), y)
+    assert loop in ancestors_of(main(), y)
 
 
 def test_what_is_not_finite_is_found_behind_a_loop():

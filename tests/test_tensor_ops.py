@@ -7,9 +7,9 @@ import pytest
 from one_op import append, gradient, run
 
 import minigraph as fluid
-from minigraph.attributes import constant_of, reshaped
 from minigraph.errors import ExecutionError, MinigraphError, OpError
 from minigraph.kernels import find_kernel
+from minigraph.support.shape_rules import constant_of, reshaped
 from minigraph.types import DType, TensorType
 
 X = np.arange(24, dtype="float32").reshape(2, 3, 4)

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from minigraph.errors import MinigraphError, ParseError, WrongTypeError
 from minigraph.ir import Program, Role
-from minigraph.strategies import printable
-from minigraph.text import block_text, diff, name_text, operator_line, parse, value_text
-from minigraph.textdiff import diff_lines, matching_lines
+from minigraph.ir.printable import printable
+from minigraph.ir.text.diff import diff_lines, matching_lines
+from minigraph.ir.text.printer import block_text, diff, name_text, operator_line, parse, value_text
+from minigraph.ir.verifier import verify
 from minigraph.types import DType
-from minigraph.verify import verify
 
 
 @printable

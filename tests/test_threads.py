@@ -9,7 +9,7 @@ from jit_support import needs_numba
 from test_arenas import Network
 
 import minigraph as fluid
-from minigraph.place import CPUPlace
+from minigraph.runtime.place import CPUPlace
 
 STEPS = 20
 

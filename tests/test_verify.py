@@ -8,9 +8,9 @@ from hypothesis import given, settings
 
 from minigraph.errors import VerifyError
 from minigraph.ir import Program
-from minigraph.text import parse
+from minigraph.ir.text.printer import parse
+from minigraph.ir.verifier import verify
 from minigraph.types import DType, TensorType
-from minigraph.verify import verify
 
 SOUND = """
     block 0

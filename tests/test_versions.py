@@ -8,13 +8,14 @@ from jit_support import needs_numba
 from pass_laws import assert_same_bits
 
 import minigraph as fluid
-from minigraph import layers, memory
+from minigraph import layers
 from minigraph.errors import ExecutionError
-from minigraph.interpreter import Interpreter
-from minigraph.lowering import concretize
-from minigraph.pruning import prune
+from minigraph.executor.interpreter import Interpreter
+from minigraph.ir.verifier import verify
+from minigraph.lowering import memory_plan as memory
+from minigraph.lowering.prune import prune
+from minigraph.lowering.steps import concretize
 from minigraph.types import TensorType, as_dtype
-from minigraph.verify import verify
 
 X = np.random.default_rng(0).standard_normal((2, 6, 8), np.float32)
 

@@ -7,7 +7,7 @@ from both_executors import run as run_both
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import ProgramError, WrongTypeError
-from minigraph.verify import verify
+from minigraph.ir.verifier import verify
 
 pytestmark = pytest.mark.usefixtures("new_program", "new_scope")
 

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import MissingExtraError
-from minigraph.interrupts import deferred
+from minigraph.support.interrupts import deferred
 
 SWITCH, CACHE = "MINIGRAPH_JIT", "MINIGRAPH_JIT_CACHE"
 

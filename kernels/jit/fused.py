@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.expressions import Call, parse_calls
 from minigraph.kernels.formulas import formulas, written
 from minigraph.kernels.fused import RESULTS, ArrayType, Layout, delivered
 from minigraph.kernels.jit import offers
@@ -22,6 +21,7 @@ from minigraph.kernels.jit.compiling import Loops, compiled
 from minigraph.kernels.jit.offers import name_of, or_kernel
 from minigraph.kernels.jit.threads import LEAST, pieces, run_together
 from minigraph.kernels.registry import specialize
+from minigraph.support.fused_calls import Call, parse_calls
 
 _FUNCTIONS = {"float32": Loops("functions32"), "float64": Loops("functions64")}
 _MOST_DIMENSIONS = 4

@@ -19,8 +19,8 @@ from itertools import pairwise
 from queue import SimpleQueue
 from typing import Any
 
-from minigraph import blas
-from minigraph.interrupts import deferred
+from minigraph.support import blas
+from minigraph.support.interrupts import deferred
 
 LEAST = 65_536
 """So many elements are worth a thread."""

@@ -19,7 +19,7 @@ from minigraph.clip.base import (
 from minigraph.clip.state import persistent
 from minigraph.errors import ClipError, WrongTypeError, caller_site
 from minigraph.ir import Block, Parameter, Variable
-from minigraph.strategies import printable
+from minigraph.ir.printable import printable
 from minigraph.unique_name import generate
 
 

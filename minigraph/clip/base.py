@@ -11,16 +11,16 @@ from typing import Any, ClassVar
 from minigraph.clip.labels import labelled
 from minigraph.clip.nonfinite import check_policy, guard
 from minigraph.clip.statistics import measure
-from minigraph.collector import without_collector
-from minigraph.defaults import default_startup_program, program_guard
 from minigraph.errors import ClipError, OpError, WrongTypeError, caller_site
 from minigraph.ir import Block, Parameter, Role, Variable
-from minigraph.name_scope import name_scope
+from minigraph.ir.default_programs import default_startup_program, program_guard
+from minigraph.ir.name_scope import name_scope
+from minigraph.ir.printable import Strategy
+from minigraph.ir.variable import is_eager
 from minigraph.passes.gradient_clip import clip_pairs
-from minigraph.strategies import Strategy
+from minigraph.support.gc_pause import without_collector
 from minigraph.types import DType, same_shape
 from minigraph.unique_name import generate
-from minigraph.variable import is_eager
 
 NeedClip = Callable[[Parameter], bool] | None
 ParamsGrads = list[tuple[Parameter, Variable]]

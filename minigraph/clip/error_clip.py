@@ -8,8 +8,8 @@ from typing import Any
 from minigraph.clip.standard import GradientClipByValue
 from minigraph.errors import WrongTypeError
 from minigraph.ir import Block, Operator
+from minigraph.ir.printable import Strategy, printable
 from minigraph.opdef import GRAD_SUFFIX
-from minigraph.strategies import Strategy, printable
 
 
 @dataclass(frozen=True)

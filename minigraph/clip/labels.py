@@ -8,7 +8,7 @@ from types import FunctionType
 from typing import Any
 
 from minigraph.ir import Operator
-from minigraph.name_scope import plain_scope
+from minigraph.ir.name_scope import plain_scope
 
 _LABEL = re.compile(r"/gradient_clip(?:_[0-9]+)?/(.+?)/(?:gradient_clip(?:_[0-9]+)?/.*)?$")
 

@@ -9,8 +9,8 @@ from typing import Any
 from minigraph.clip.base import GradientClipBase, NeedClip, ParamsGrads
 from minigraph.errors import ClipError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable
+from minigraph.ir.printable import printable
 from minigraph.passes.gradient_clip import insert_clips
-from minigraph.strategies import printable
 
 
 @printable

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minigraph.clip.base import GradientClipBase, ParamsGrads
-from minigraph.defaults import default_main_program
 from minigraph.errors import ClipError, NotFoundError, WrongTypeError, caller_site, suggest
 from minigraph.ir import Block, Parameter, Program, Role, Variable
+from minigraph.ir.default_programs import default_main_program
 from minigraph.passes.gradient_clip import clip_pairs
 
 
@@ -95,7 +95,8 @@ def append_gradient_clip_ops(param_grads: Sequence[tuple[Parameter, Variable | N
     Parameters
     ----------
     param_grads : sequence of (Parameter, Variable)
-        As `minigraph.backward.append_backward` returns them; pairs without a gradient are left out of the result.
+        As `minigraph.autodiff.backward.append_backward` returns them; pairs without a gradient are left out of the
+        result.
 
     Returns
     -------

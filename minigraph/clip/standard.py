@@ -18,7 +18,7 @@ from minigraph.clip.base import (
 )
 from minigraph.errors import ClipError, caller_site, on_one_line
 from minigraph.ir import Block, Parameter, Variable, VarKind
-from minigraph.strategies import printable
+from minigraph.ir.printable import printable
 
 
 @printable

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minigraph.defaults import default_startup_program
 from minigraph.initializer import Constant
 from minigraph.ir import Block, Variable
+from minigraph.ir.default_programs import default_startup_program
 
 
 def persistent(block: Block, name: str, shape: Sequence[int], dtype: Any, value: float) -> Variable:

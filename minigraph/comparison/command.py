@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from minigraph.clip import GradientClipBase
     from minigraph.comparison.report import Report
     from minigraph.optimizer import Optimizer
-    from minigraph.place import Place
     from minigraph.reader import Reader
+    from minigraph.runtime.place import Place
 
 T = TypeVar("T")
 
@@ -230,7 +230,7 @@ def _learning_rate(text: str) -> float:
 
 
 def _place(text: str) -> Place:
-    from minigraph.place import CPUPlace, CUDAPlace
+    from minigraph.runtime.place import CPUPlace, CUDAPlace
 
     kind, colon, number = text.partition(":")
     if text == "cpu":
@@ -265,10 +265,10 @@ def _html_file(text: str) -> str:
 
 def _run(make_report: Callable[[argparse.Namespace], Report[Any]], options: argparse.Namespace) -> int:
     """Check the options, make the report, write the files, print; returns the exit status."""
-    from minigraph.blas import one_thread
     from minigraph.comparison.clip_text import parse_clip
     from minigraph.comparison.report import Interrupted
-    from minigraph.files import replacing
+    from minigraph.support.atomic_files import replacing
+    from minigraph.support.blas import one_thread
 
     options.clips = options.clips or [parse_clip(text) for text in DEFAULT_CLIPS]
     if len(set(options.clips)) < len(options.clips):

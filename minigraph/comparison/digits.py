@@ -13,12 +13,12 @@ import numpy as np
 
 from minigraph import layers, unique_name
 from minigraph.comparison.programs import Feed
-from minigraph.data_feeder import DataFeeder
 from minigraph.dataset import digits
-from minigraph.defaults import program_guard
 from minigraph.errors import DataError
 from minigraph.ir import Program, Variable
+from minigraph.ir.default_programs import program_guard
 from minigraph.reader import Reader, batch, shuffle
+from minigraph.reader.feeder import DataFeeder
 
 SHUFFLE_BUFFER: Final = 8192
 

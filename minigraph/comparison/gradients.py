@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigraph.backward import ParamsGrads
+from minigraph.autodiff.backward import ParamsGrads
 from minigraph.comparison.programs import (
     Feed,
     Feeds,
@@ -37,8 +37,8 @@ from minigraph.comparison.statistics import Measured, Recorder, Series
 from minigraph.executor import Executor
 from minigraph.ir import Operator, Parameter, Program, Variable
 from minigraph.optimizer import Optimizer
-from minigraph.place import Place
-from minigraph.scope import Scope
+from minigraph.runtime.place import Place
+from minigraph.runtime.scope import Scope
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

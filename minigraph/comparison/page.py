@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from minigraph.comparison.gradients import GradientReport
     from minigraph.comparison.training_report import TrainingReport
-    from minigraph.textdiff import Difference
+    from minigraph.ir.text.diff import Difference
 
 MOST_COLUMNS: Final = 12
 """Maximum number of epochs that a table shows."""

@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigraph import unique_name
-from minigraph.backward import ParamsGrads, append_backward
+from minigraph.autodiff.backward import ParamsGrads, append_backward
 from minigraph.clip import GradientClipBase, error_clip_callback
 from minigraph.clip.labels import labelled
-from minigraph.defaults import program_guard
 from minigraph.errors import ClipError, DataError, NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
 from minigraph.executor import Executor
 from minigraph.ir import Parameter, Program, Role, Variable
-from minigraph.name_scope import name_scope
+from minigraph.ir.default_programs import program_guard
+from minigraph.ir.name_scope import name_scope
 from minigraph.optimizer import Optimizer
-from minigraph.place import CPUPlace, Place
-from minigraph.scope import Scope, global_scope
+from minigraph.runtime.place import CPUPlace, Place
+from minigraph.runtime.scope import Scope, global_scope
 
 Strategy: TypeAlias = Callable[[ParamsGrads], Sequence[tuple[Parameter, Variable]]] | None
 """Appends clip operators for (parameter, gradient) pairs and returns the clipped pairs; None leaves them unclipped."""

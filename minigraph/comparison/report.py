@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from minigraph.comparison.statistics import GradientStatistics
 from minigraph.comparison.wording import counted
 from minigraph.errors import NotFoundError, caller_site, suggest
-from minigraph.files import replacing
 from minigraph.ir import Program
-from minigraph.place import Place
-from minigraph.text import diff
+from minigraph.ir.text.printer import diff
+from minigraph.runtime.place import Place
+from minigraph.support.atomic_files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from rich.console import Console, RenderableType
 
-    from minigraph.textdiff import Difference
+    from minigraph.ir.text.diff import Difference
 
 Path = str | os.PathLike[str]
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from minigraph.backward import ParamsGrads
+from minigraph.autodiff.backward import ParamsGrads
 from minigraph.comparison.programs import (
     Feed,
     Feeds,
@@ -42,8 +42,8 @@ from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.executor import Executor
 from minigraph.ir import Program, Variable
 from minigraph.optimizer import Optimizer
-from minigraph.place import CPUPlace, Place
-from minigraph.scope import Scope
+from minigraph.runtime.place import CPUPlace, Place
+from minigraph.runtime.scope import Scope
 
 T = TypeVar("T")
 

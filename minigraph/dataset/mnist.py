@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from minigraph.dataset import digits
 from minigraph.errors import DataError, warn
-from minigraph.files import read_file, replacing
 from minigraph.reader import Reader
+from minigraph.support.atomic_files import read_file, replacing
 
 __all__ = ["BundledDigitsWarning", "fetch", "reader_creator", "test", "train"]
 

@@ -1,15 +1,13 @@
 """The imperative mode: operators computed as they are written, by the definitions and kernels of the static mode."""
 
-from minigraph.dygraph.base import disable_dygraph, enable_dygraph, enabled, grad, guard, no_grad, to_variable
 from minigraph.dygraph.containers import LayerList, ParameterList, Sequential
 from minigraph.dygraph.layer import Layer
 from minigraph.dygraph.layers import BatchNorm, Conv2D, Dropout, Embedding, LayerNorm, Linear, Pool2D
 from minigraph.dygraph.losses import BCELoss, L1Loss, MSELoss, NLLLoss
-from minigraph.dygraph.tensor import BackwardStrategy, EagerParameter, Tensor
 from minigraph.dygraph.tracing import TracedLayer
 from minigraph.dygraph.units import Conv2DTranspose, GroupNorm, GRUUnit, InstanceNorm, PRelu
-from minigraph.io.state_dicts import load_dygraph, save_dygraph
-from minigraph.learning_rate_decay import (
+from minigraph.eager.guard import disable_dygraph, enable_dygraph, enabled, grad, guard, no_grad, to_variable
+from minigraph.eager.learning_rate import (
     CosineDecay,
     ExponentialDecay,
     InverseTimeDecay,
@@ -24,6 +22,8 @@ from minigraph.learning_rate_decay import (
     ReduceLROnPlateau,
     StepDecay,
 )
+from minigraph.eager.tensor import BackwardStrategy, EagerParameter, Tensor
+from minigraph.io.state_dicts import load_dygraph, save_dygraph
 
 # Fluid's older names.
 enable_imperative, disable_imperative = enable_dygraph, disable_dygraph

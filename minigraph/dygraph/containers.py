@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from minigraph.dygraph.layer import Layer
-from minigraph.dygraph.tensor import EagerParameter
+from minigraph.eager.tensor import EagerParameter
 from minigraph.errors import NotFoundError, SubscriptError, WrongTypeError, caller_site, suggest
 
 

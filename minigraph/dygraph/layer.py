@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.dygraph.base import eager_block, imperative
-from minigraph.dygraph.tape import recording
-from minigraph.dygraph.tensor import Eager, EagerParameter, Tensor
+from minigraph.eager.guard import eager_block, imperative
+from minigraph.eager.tape import recording
+from minigraph.eager.tensor import Eager, EagerParameter, Tensor
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
 from minigraph.initializer import Initializer
-from minigraph.interrupts import deferred
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper
+from minigraph.support.interrupts import deferred
 from minigraph.types import as_dtype
 from minigraph.unique_name import generate
 

@@ -28,8 +28,8 @@ from minigraph.layers.normalization import (
     running_statistic,
     statistics_dtype,
 )
+from minigraph.support.window_rules import CHANNELS_LAST
 from minigraph.types import as_dtype, product
-from minigraph.windows import CHANNELS_LAST
 
 
 class Linear(Layer):

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.compiler import BuildStrategy, CompiledProgram, ExecutionStrategy
-from minigraph.defaults import program_guard
-from minigraph.dygraph.base import eager_block
-from minigraph.dygraph.block import EagerBlock, EagerProgram
 from minigraph.dygraph.layer import Layer, as_parts
-from minigraph.dygraph.tape import is_recording, recording
-from minigraph.dygraph.tensor import Eager, EagerParameter, Tensor
+from minigraph.eager.block import EagerBlock, EagerProgram
+from minigraph.eager.guard import eager_block
+from minigraph.eager.tape import is_recording, recording
+from minigraph.eager.tensor import Eager, EagerParameter, Tensor
 from minigraph.errors import OpError, ProgramError, Site, WrongTypeError, caller_site
 from minigraph.executor import Executor
+from minigraph.executor.compiled_program import BuildStrategy, CompiledProgram, ExecutionStrategy
 from minigraph.ir import Operator, Parameter, Program
-from minigraph.place import Place
-from minigraph.scope import Changes, Scope, ScopeVariable, scope_guard
+from minigraph.ir.default_programs import program_guard
+from minigraph.runtime.place import Place
+from minigraph.runtime.scope import Changes, Scope, ScopeVariable, scope_guard
 
 AnyTensor = Tensor | EagerParameter
 

@@ -7,7 +7,6 @@ reading a file runs nothing that it holds; a damaged or unfitting file is an err
 `DataLoader` and the readers of `minigraph.reader` are here too, as in fluid.
 """
 
-from minigraph.io.data_loader import DataLoader, PyReader, default_collate_fn
 from minigraph.io.inference_model import load_inference_model, save_inference_model
 from minigraph.io.program_desc import serialize_program
 from minigraph.io.program_reading import deserialize_program
@@ -40,6 +39,7 @@ from minigraph.reader import (
     shuffle,
     xmap_readers,
 )
+from minigraph.reader.loader import DataLoader, PyReader, default_collate_fn
 
 __all__ = [
     "ComposeNotAligned", "DataLoader", "PyReader", "batch", "buffered", "cache", "chain", "compose",

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
-from minigraph.files import inside, write_files
 from minigraph.io.marks import Mark, Reading, folder_mark
 from minigraph.io.program_desc import describe
 from minigraph.io.program_reading import read_program
@@ -22,7 +21,8 @@ from minigraph.io.variables import (
 )
 from minigraph.io.wire import encode
 from minigraph.ir import Program, Variable
-from minigraph.sub_blocks import drop_unused_blocks, slot_names
+from minigraph.ir.effects import drop_unused_blocks, slot_names
+from minigraph.support.atomic_files import inside, write_files
 
 MODEL_FILENAME = "__model__"
 

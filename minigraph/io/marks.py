@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from minigraph.errors import DataError, caller_site, warn
-from minigraph.files import digest_of, read_file, write_files
 from minigraph.io.tensors import read_tensors, tensor_chunks
+from minigraph.support.atomic_files import digest_of, read_file, write_files
 
 FOLDER_MARK = "__minigraph_mark__"
 """The mark of a folder with a file for each variable."""
@@ -57,7 +57,7 @@ def folder_mark(folder: Path) -> Path:
 
 def moment() -> str:
     """Names the state that the optimizers of the imperative mode have brought this process to."""
-    from minigraph import eager_updates
+    from minigraph.eager import updates as eager_updates
 
     return f"{_PROCESS}-{os.getpid()}-{eager_updates.count}"
 
@@ -150,7 +150,7 @@ class Reading:
         self.digests: dict[str, str] = {}
 
     def read(self, path: Path, what: str) -> bytes:
-        """All bytes of a file; see `minigraph.files.read_file`."""
+        """All bytes of a file; see `minigraph.support.atomic_files.read_file`."""
         data = read_file(path, what)
         name = _name(path, self.mark)
         if name in self.statement.held or name in self.statement.coming:

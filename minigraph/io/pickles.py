@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from minigraph.errors import DataError, MinigraphError, WrongTypeError, caller_site
-from minigraph.interrupts import is_interrupt
 from minigraph.io.tensors import shaped_as
+from minigraph.support.interrupts import is_interrupt
 from minigraph.types import as_dtype
 
 _PLAIN = (str, bytes, bool, int, float, type(None))

@@ -30,8 +30,8 @@ from minigraph.io.framework_proto import (
 )
 from minigraph.io.wire import encode
 from minigraph.ir import Block, Operator, Program, Variable, VarKind
+from minigraph.ir.effects import slot_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, OpDef
-from minigraph.sub_blocks import slot_names
 
 PADDLE_VERSION = 1008005
 """What a description says it was made by: Paddle 1.8.5."""

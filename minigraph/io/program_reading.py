@@ -10,8 +10,8 @@ from minigraph.io.framework_proto import AttrType, OpAttr, OpDesc, OpVar, Progra
 from minigraph.io.program_desc import FEED, FETCH, FIELDS, source_of
 from minigraph.io.wire import decode
 from minigraph.ir import Block, Program, Variable, VarKind
+from minigraph.ir.effects import DEEPEST
 from minigraph.opdef import EMPTY, HINT_ATTRS, SUB_BLOCK, OpDef, all_definitions, definition_of
-from minigraph.sub_blocks import DEEPEST
 from minigraph.types import DType, TensorType
 
 _IGNORED_ATTRS = HINT_ATTRS | {

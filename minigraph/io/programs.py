@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import DataError, MismatchError, NotFoundError, ProgramError, WrongTypeError, caller_site, warn
-from minigraph.files import as_path, inside, is_left_over, read_file, write_files
 from minigraph.io import pickles
 from minigraph.io.inference_model import MODEL_FILENAME
 from minigraph.io.marks import Mark, Reading, folder_mark
@@ -40,6 +39,7 @@ from minigraph.io.variables import (
     values_of,
 )
 from minigraph.ir import Program, Variable
+from minigraph.support.atomic_files import as_path, inside, is_left_over, read_file, write_files
 
 
 def save(program: Any, model_path: str | os.PathLike[str], protocol: int = 4) -> None:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigraph.errors import DataError, MissingExtraError, WrongTypeError, caller_site
-from minigraph.files import as_path, read_file, write_files
-from minigraph.interrupts import is_interrupt
+from minigraph.support.atomic_files import as_path, read_file, write_files
+from minigraph.support.interrupts import is_interrupt
 from minigraph.types import as_dtype
 
 SUFFIX = ".safetensors"

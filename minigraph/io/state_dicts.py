@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import DataError, ProgramError, WrongTypeError, caller_site
-from minigraph.files import as_path, read_file, write_files
 from minigraph.io import pickles
 from minigraph.io.marks import Mark, Reading, moment
 from minigraph.io.safetensors_files import SUFFIX, load_safetensors, save_safetensors
 from minigraph.ir import Parameter
-from minigraph.variable import is_eager
+from minigraph.ir.variable import is_eager
+from minigraph.support.atomic_files import as_path, read_file, write_files
 
 PARAMS_SUFFIX, OPTIMIZER_SUFFIX, MODEL_SUFFIX, MARK_SUFFIX = ".pdparams", ".pdopt", ".pdmodel", ".pdmark"
 NAME_TABLE = "StructuredToParameterName@@"
@@ -126,7 +126,7 @@ def load_object(path: str | os.PathLike[str], keep_name_table: bool = False, ret
         found: Any = load_safetensors(source)
     else:
         found = _without_name_table(pickles.load(read_file(source, "a saved object"), str(source)), keep_name_table)
-    from minigraph.dygraph.base import in_dynamic_mode
+    from minigraph.eager.guard import in_dynamic_mode
 
     return found if return_numpy or not in_dynamic_mode() else _as_tensors(found)
 
@@ -179,7 +179,7 @@ def _as_arrays(value: Any) -> Any:
 
 
 def _as_tensors(value: Any) -> Any:
-    from minigraph.tensor_functions import to_tensor
+    from minigraph.tensor.creation import to_tensor
 
     if isinstance(value, np.ndarray):
         return to_tensor(value)

@@ -12,7 +12,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from minigraph.defaults import default_main_program
 from minigraph.errors import (
     DataError,
     MismatchError,
@@ -22,13 +21,14 @@ from minigraph.errors import (
     caller_site,
     warn,
 )
-from minigraph.files import as_path, inside, write_files
-from minigraph.interrupts import deferred
 from minigraph.io.marks import Mark, Reading, folder_mark
 from minigraph.io.tensors import read_tensors, tensor_chunks
 from minigraph.ir import Parameter, Program, Variable, VarKind
-from minigraph.place import Place
-from minigraph.scope import global_scope
+from minigraph.ir.default_programs import default_main_program
+from minigraph.runtime.place import Place
+from minigraph.runtime.scope import global_scope
+from minigraph.support.atomic_files import as_path, inside, write_files
+from minigraph.support.interrupts import deferred
 from minigraph.types import TensorType, as_dtype
 
 Arrays = dict[str, NDArray[Any]]

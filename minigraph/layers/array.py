@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigraph.defaults import is_imperative
 from minigraph.errors import OpError, ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable, VarKind
+from minigraph.ir.default_programs import is_imperative
 from minigraph.layer_helper import LayerHelper, check_variable
 from minigraph.types import product
 
@@ -127,7 +127,7 @@ def tensor_array_to_tensor(
 def _join_list(elements: list[Any], axis: int, use_stack: bool) -> tuple[Variable, Variable]:
     import numpy as np
 
-    from minigraph.dygraph.base import to_variable
+    from minigraph.eager.guard import to_variable
     from minigraph.layers.reshaping import stack
     from minigraph.layers.tensor import concat
 

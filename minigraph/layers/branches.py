@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from minigraph.defaults import default_main_program, is_imperative
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable, VarKind
+from minigraph.ir.default_programs import default_main_program, is_imperative
+from minigraph.ir.effects import outer_names
 from minigraph.layer_helper import LayerHelper, check_variable
 from minigraph.layers.compare import equal, logical_and, logical_not
 from minigraph.layers.sub_block import (
@@ -22,10 +23,9 @@ from minigraph.layers.sub_block import (
     truth_of,
 )
 from minigraph.layers.tensor import assign, cast, fill_constant
-from minigraph.structures import difference, flatten, map_structure, pack
-from minigraph.sub_blocks import outer_names
+from minigraph.support.nest import difference, flatten, map_structure, pack
+from minigraph.support.undo import all_or_nothing, note
 from minigraph.types import DType
-from minigraph.undo import all_or_nothing, note
 
 
 class ConditionalBlock:

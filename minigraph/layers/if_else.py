@@ -12,8 +12,8 @@ from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable
 from minigraph.layers.branches import ConditionalBlock
 from minigraph.layers.tensor import assign
+from minigraph.support.undo import note
 from minigraph.types import DType
-from minigraph.undo import note
 
 
 class IfElse:

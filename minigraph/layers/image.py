@@ -10,7 +10,7 @@ from minigraph.errors import ProgramError, WrongTypeError, caller_site, on_one_l
 from minigraph.initializer import Normal
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating
-from minigraph.windows import CHANNELS_LAST, spatial_dims
+from minigraph.support.window_rules import CHANNELS_LAST, spatial_dims
 
 Size = int | Sequence[int]
 """One number for both dimensions, or (height, width)."""

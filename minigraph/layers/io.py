@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from minigraph.defaults import default_main_program
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable
+from minigraph.ir.default_programs import default_main_program
 from minigraph.unique_name import generate
 
 if TYPE_CHECKING:
-    from minigraph.io.data_loader import PyReader
+    from minigraph.reader.loader import PyReader
 
 
 def data(
@@ -107,7 +107,7 @@ def py_reader(
     [array([2.], dtype=float32)]
     [array([2.], dtype=float32)]
     """
-    from minigraph.io.data_loader import PyReader  # which the imperative mode is below, and layers below that
+    from minigraph.reader.loader import PyReader  # which the imperative mode is below, and layers below that
 
     levels = [0] * len(shapes) if lod_levels is None else lod_levels
     if not len(shapes) == len(dtypes) == len(levels):
@@ -127,14 +127,14 @@ def create_py_reader_by_data(
     capacity: int, feed_list: Sequence[Variable], name: str | None = None, use_double_buffer: bool = True
 ) -> PyReader:
     """`py_reader` for variables that there are."""
-    from minigraph.io.data_loader import PyReader
+    from minigraph.reader.loader import PyReader
 
     return PyReader(feed_list, capacity, use_double_buffer, iterable=False)
 
 
 def read_file(reader: PyReader) -> Variable | list[Variable]:
     """What a `py_reader` feeds: its variables, or the one that it has."""
-    from minigraph.io.data_loader import PyReader
+    from minigraph.reader.loader import PyReader
 
     if not isinstance(reader, PyReader):
         raise WrongTypeError(f"read_file needs a py_reader, got {reader!r:.60}", site=caller_site())

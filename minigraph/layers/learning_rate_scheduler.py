@@ -11,17 +11,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from minigraph import learning_rate_decay as imperative
-from minigraph.arithmetic import equal, less_than, to_power
-from minigraph.defaults import default_main_program, default_startup_program, is_imperative
+from minigraph.eager import learning_rate as imperative
 from minigraph.errors import WrongTypeError, caller_site
 from minigraph.initializer import Constant
 from minigraph.ir import Role, Variable
+from minigraph.ir.default_programs import default_main_program, default_startup_program, is_imperative
+from minigraph.ir.variable import is_eager
+from minigraph.ir.variable_operators import equal, less_than, to_power
 from minigraph.layer_helper import LayerHelper
 from minigraph.layers.branches import Switch
 from minigraph.layers.elementwise import elementwise_min
 from minigraph.layers.tensor import assign, cast, create_global_var, fill_constant
-from minigraph.variable import is_eager
 
 COUNTER = "@LR_DECAY_COUNTER@"
 

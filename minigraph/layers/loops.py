@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from minigraph.defaults import is_imperative
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable, VarKind
+from minigraph.ir.default_programs import is_imperative
+from minigraph.ir.effects import outer_names
 from minigraph.layer_helper import LayerHelper, check_variable
 from minigraph.layers.sub_block import (
     building_sub_block,
@@ -21,9 +22,8 @@ from minigraph.layers.sub_block import (
     truth_of,
 )
 from minigraph.layers.tensor import assign
-from minigraph.structures import difference, flatten
-from minigraph.sub_blocks import outer_names
-from minigraph.undo import note
+from minigraph.support.nest import difference, flatten
+from minigraph.support.undo import note
 
 
 class While:

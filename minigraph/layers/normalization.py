@@ -9,9 +9,9 @@ from minigraph.initializer import Constant
 from minigraph.ir import Parameter, Variable
 from minigraph.layer_helper import LayerHelper, check_floating
 from minigraph.param_attr import ParamAttr
+from minigraph.support.window_rules import CHANNELS_LAST
 from minigraph.types import DType, product
 from minigraph.unique_name import generate
-from minigraph.windows import CHANNELS_LAST
 
 
 def required(parameter: Parameter | None, what: str) -> Parameter:

@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minigraph import callables
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper
-from minigraph.scope import LoDTensor, ScopeVariable
-from minigraph.undo import note
+from minigraph.runtime.scope import LoDTensor, ScopeVariable
+from minigraph.support import py_functions as callables
+from minigraph.support.undo import note
 
 Variables = Variable | Sequence[Variable] | None
 

@@ -19,8 +19,8 @@ from minigraph.layers.series import sequence_mask
 from minigraph.layers.static_rnn import StaticRNN
 from minigraph.layers.tensor import concat, fill_constant, fill_constant_batch_size_like, shape, transpose
 from minigraph.param_attr import ParamAttr, as_param_attr
-from minigraph.structures import difference, flatten, map_structure, pack
-from minigraph.undo import note
+from minigraph.support.nest import difference, flatten, map_structure, pack
+from minigraph.support.undo import note
 
 Activation = Callable[[Variable], Variable]
 

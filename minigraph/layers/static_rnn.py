@@ -10,10 +10,10 @@ from typing import Any
 from minigraph import unique_name
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Block, Variable, VarKind
+from minigraph.ir.effects import outer_names
 from minigraph.layer_helper import LayerHelper, check_variable
 from minigraph.layers.sub_block import building_sub_block
-from minigraph.sub_blocks import outer_names
-from minigraph.undo import note
+from minigraph.support.undo import note
 
 
 @dataclass

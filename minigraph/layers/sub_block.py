@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from minigraph.defaults import default_main_program, is_imperative
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable
+from minigraph.ir.default_programs import default_main_program, is_imperative
 from minigraph.layer_helper import check_variable
+from minigraph.support.undo import all_or_nothing
 from minigraph.types import DType, product
-from minigraph.undo import all_or_nothing
 
 
 @contextmanager

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.defaults import default_main_program, default_startup_program
 from minigraph.errors import WrongTypeError, caller_site
 from minigraph.initializer import Constant, Initializer, NumpyArrayInitializer
 from minigraph.ir import Parameter, Variable
+from minigraph.ir.default_programs import default_main_program, default_startup_program
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable
 from minigraph.param_attr import ParamAttr
 from minigraph.types import DType, as_dtype

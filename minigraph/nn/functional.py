@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph import layers
-from minigraph.dygraph.base import on_tensors
+from minigraph.eager.guard import on_tensors
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_variable
-from minigraph.tensor_functions import flatten, tanh
+from minigraph.tensor.creation import flatten, tanh
 
 __all__ = [
     "cross_entropy", "dropout", "flatten", "linear", "log_softmax", "mse_loss", "relu", "sigmoid", "softmax", "tanh",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minigraph.gradient_rules import fused
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import fused
 from minigraph.ops.norm import require_positive_order
 from minigraph.types import (
     DType,

@@ -1,7 +1,7 @@
 """Operators that run a sub-block, and those that their programs are made of.
 
-What the former do is described in `minigraph.control_flow`. They write variables of whatever type these have, so
-nothing is inferred here, and what happens backward is the affair of `minigraph.sub_block_gradients`.
+What the former do is described in `minigraph.runtime.control_flow`. They write variables of whatever type these have,
+so nothing is inferred here, and what happens backward is the affair of `minigraph.autodiff.block_gradients`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from minigraph.conversions import BlockIndex
-from minigraph.gradient_rules import BlockGrad, GradContext, OpSpec, fused
 from minigraph.opdef import op
+from minigraph.opdef.attr_types import BlockIndex
+from minigraph.opdef.gradient_rules import BlockGrad, GradContext, OpSpec, fused
 from minigraph.ops.tensor import require_integers, require_one_element
 from minigraph.types import DType, TensorType, merge_shapes, require, require_same_dtype, same_dim, same_shape
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from minigraph.gradient_rules import GradContext, OpSpec, Twice, fused
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import GradContext, OpSpec, Twice, fused
+from minigraph.support.window_rules import CHANNELS_LAST, lay_transposed, lay_windows, require_layout, spatial_dims
 from minigraph.types import TensorType, product, require, require_floating, require_same_dtype, same_dim
-from minigraph.windows import CHANNELS_LAST, lay_transposed, lay_windows, require_layout, spatial_dims
 
 _BACKEND_ATTRS: dict[str, Any] = {
     "fuse_relu_before_depthwise_conv": False, "fuse_relu": False, "fuse_residual_connection": False,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigraph.gradient_rules import FusedGrad, Twice, fused
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import FusedGrad, Twice, fused
 from minigraph.ops.tensor import require_integers
 from minigraph.types import TensorType, broadcast_shapes, product, require, require_number, require_same_dtype
 

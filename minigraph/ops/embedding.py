@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigraph.gradient_rules import fused
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import fused
 from minigraph.types import TensorType, VarKind, require, same_dim
 
 _BACKEND_ATTRS = {"grad_inplace": False, "trainer_id": 0}

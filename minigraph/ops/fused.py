@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minigraph.expressions import parse_calls
 from minigraph.opdef import definition_of, op
+from minigraph.support.fused_calls import parse_calls
 from minigraph.types import TensorType, require
 
 MOST_RESULTS = 4
@@ -14,8 +14,8 @@ MOST_RESULTS = 4
 def fused_elementwise(xs: list[TensorType], *, steps: list[str]) -> tuple[TensorType, ...]:
     """Several operators on elements, one after the other, of which only some results are needed.
 
-    `steps` are calls as `minigraph.expressions` reads them: ``x0``, ``x1``, ... are the tensors in X, ``y0`` to ``y3``
-    the results. What is computed is what the single operators compute, bit for bit, in their order.
+    `steps` are calls as `minigraph.support.fused_calls` reads them: ``x0``, ``x1``, ... are the tensors in X, ``y0``
+    to ``y3`` the results. What is computed is what the single operators compute, bit for bit, in their order.
     """
     types = {f"x{i}": each for i, each in enumerate(xs)}
     for call in parse_calls(tuple(steps)):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from minigraph.gradient_rules import GradContext, OpSpec, fused
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import GradContext, OpSpec, fused
 from minigraph.ops.tensor import require_integers, require_one_element
-from minigraph.slicing import count, span, strided_span
+from minigraph.support.slice_rules import count, span, strided_span
 from minigraph.types import (
     DType,
     TensorType,

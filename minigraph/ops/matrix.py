@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minigraph.gradient_rules import Twice, fused
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import Twice, fused
 from minigraph.types import TensorType, product, require, require_floating, require_same_dtype, same_dim
 
 

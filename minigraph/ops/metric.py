@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minigraph.gradient_rules import fused
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import fused
 from minigraph.types import DType, TensorType, merge_shapes, product, require, require_floating, same_dim
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from minigraph.gradient_rules import Twice, fused
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import Twice, fused
 from minigraph.ops.tensor import require_one_element
+from minigraph.support.window_rules import CHANNELS_LAST, require_layout
 from minigraph.types import (
     DType,
     TensorType,
@@ -14,7 +15,6 @@ from minigraph.types import (
     require_same_dtype,
     same_dim,
 )
-from minigraph.windows import CHANNELS_LAST, require_layout
 
 _MAX_EPSILON = 1e-3 * (1 + 1e-6)  # as an attribute holds it, rounded to float32
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from minigraph.gradient_rules import GradContext, OpSpec, fused
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import GradContext, OpSpec, fused
+from minigraph.support.window_rules import lay_windows, require_layout, spatial_dims
 from minigraph.types import DType, TensorType, merge_shapes, require, require_floating, require_same_dtype
-from minigraph.windows import lay_windows, require_layout, spatial_dims
 
 _BACKEND_ATTRS = {"use_quantizer": False}
 

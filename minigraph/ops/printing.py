@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minigraph.gradient_rules import GradContext, OpSpec
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import GradContext, OpSpec
 from minigraph.types import TensorType, require
 
 PHASES = ("FORWARD", "BACKWARD", "BOTH")

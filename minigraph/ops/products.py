@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from minigraph.gradient_rules import fused
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import fused
 from minigraph.types import (
     TensorType,
     broadcast_shapes,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from minigraph.gradient_rules import GradContext, OpSpec
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import GradContext, OpSpec
 from minigraph.types import TensorType, parse_type, require
 
 _NONE: Any = ()

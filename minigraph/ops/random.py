@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.gradient_rules import fused
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import fused
 from minigraph.ops.tensor import constant_shape, require_one_element
 from minigraph.types import DType, TensorType, as_dtype, product, require, require_floating
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigraph.gradient_rules import Twice, fused
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import Twice, fused
 from minigraph.ops.activation import floating
 from minigraph.ops.tensor import require_one_element
 from minigraph.types import (

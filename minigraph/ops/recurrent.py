@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minigraph.gradient_rules import fused
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import fused
 from minigraph.types import (
     TensorType,
     merge_shapes,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from minigraph.gradient_rules import GradContext, OpSpec, fused
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import GradContext, OpSpec, fused
 from minigraph.types import (
     DType,
     TensorType,

@@ -1,8 +1,8 @@
 """The gradients of gradient operators for which fluid has operators, such as ``square_grad_grad``.
 
-A slot says by its name what it is (`minigraph.gradient_rules.Twice`): DX is the gradient of X, DDX what flows into
-that or, as a result, out of it. Of several that flow in some may be left out, and count as zero. A result has the type
-of what it belongs to.
+A slot says by its name what it is (`minigraph.opdef.gradient_rules.Twice`): DX is the gradient of X, DDX what flows
+into that or, as a result, out of it. Of several that flow in some may be left out, and count as zero. A result has
+the type of what it belongs to.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minigraph.gradient_rules import differentiated
 from minigraph.opdef import OpDef, Slot, define, definition_of
+from minigraph.opdef.gradient_rules import differentiated
 from minigraph.types import (
     TensorType,
     merge_shapes,

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.attributes import constant_of, reshaped
-from minigraph.gradient_rules import GradContext, OpSpec, Twice, fused
 from minigraph.opdef import op
+from minigraph.opdef.gradient_rules import GradContext, OpSpec, Twice, fused
+from minigraph.support.shape_rules import constant_of, reshaped
 from minigraph.types import (
     DType,
     TensorType,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from minigraph.arguments import number
 from minigraph.clip import GradientClipBase
 from minigraph.errors import warn
 from minigraph.ir import Block, Operator, Parameter, Variable
 from minigraph.optimizer.base import LearningRate, Optimizer, Parameters
 from minigraph.regularizer import WeightDecayRegularizer
+from minigraph.support.arguments import number
 
 
 class AdagradOptimizer(Optimizer):

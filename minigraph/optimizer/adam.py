@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minigraph.arguments import number
-from minigraph.backward import ParamsGrads
+from minigraph.autodiff.backward import ParamsGrads
 from minigraph.clip import GradientClipBase
 from minigraph.errors import WrongTypeError, caller_site
 from minigraph.ir import Block, Operator, Parameter, Role, Variable
-from minigraph.name_scope import name_scope
+from minigraph.ir.name_scope import name_scope
 from minigraph.optimizer.base import LearningRate, Optimizer, Parameters
 from minigraph.regularizer import WeightDecayRegularizer
+from minigraph.support.arguments import number
 
 
 def _share(beta: float | Variable, name: str) -> float | Variable:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from minigraph.defaults import default_main_program, program_guard, refuse_imperative_mode
 from minigraph.executor import Executor
-from minigraph.interrupts import deferred
 from minigraph.ir import Parameter, Program, Role, Variable
+from minigraph.ir.default_programs import default_main_program, program_guard, refuse_imperative_mode
+from minigraph.ir.name_scope import name_scope
 from minigraph.layer_helper import LayerHelper
 from minigraph.layers.elementwise import elementwise_max, elementwise_min
 from minigraph.layers.reduce import sums
 from minigraph.layers.tensor import assign, cast, create_global_var, fill_constant
-from minigraph.name_scope import name_scope
 from minigraph.optimizer.base import Optimizer
 from minigraph.regularizer import WeightDecayRegularizer
-from minigraph.scope import global_scope
+from minigraph.runtime.scope import global_scope
+from minigraph.support.interrupts import deferred
 from minigraph.unique_name import generate
 
 _SUMS = ("sum_1", "sum_2", "sum_3")

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from minigraph.arguments import number
-from minigraph.backward import ParamsGrads, append_backward
+from minigraph.autodiff.backward import ParamsGrads, append_backward
 from minigraph.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
-from minigraph.defaults import default_main_program, default_startup_program, program_guard
-from minigraph.eager_updates import EagerUpdates
+from minigraph.eager.learning_rate import LearningRateDecay
+from minigraph.eager.updates import EagerUpdates
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
 from minigraph.initializer import Constant
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
+from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
+from minigraph.ir.name_scope import name_scope
+from minigraph.ir.variable import is_eager
 from minigraph.layers.tensor import create_global_var
-from minigraph.learning_rate_decay import LearningRateDecay
-from minigraph.name_scope import name_scope
 from minigraph.passes.gradient_clip import skip_updates
 from minigraph.regularizer import L2DecayRegularizer, WeightDecayRegularizer, append_regularization_ops
+from minigraph.support.arguments import number
+from minigraph.support.undo import note
 from minigraph.types import DType
-from minigraph.undo import note
 from minigraph.unique_name import generate
-from minigraph.variable import is_eager
 
 LearningRate = float | Variable | LearningRateDecay
 Parameters = Sequence[Parameter | str] | None
@@ -119,7 +119,7 @@ class Optimizer:
         startup_program : Program, optional
             Gets the start values of the optimizer's state. Default: the default startup program.
         parameter_list, no_grad_set
-            As in `minigraph.backward.append_backward`.
+            As in `minigraph.autodiff.backward.append_backward`.
         parameters
             Paddle 2's name of `parameter_list`.
 

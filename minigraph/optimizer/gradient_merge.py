@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from minigraph.backward import ParamsGrads
-from minigraph.defaults import default_main_program, default_startup_program, program_guard, refuse_imperative_mode
+from minigraph.autodiff.backward import ParamsGrads
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.initializer import Constant
 from minigraph.ir import Operator, Parameter, Program, Role, Variable
+from minigraph.ir.default_programs import (
+    default_main_program,
+    default_startup_program,
+    program_guard,
+    refuse_imperative_mode,
+)
 from minigraph.layers.branches import ConditionalBlock
 from minigraph.layers.compare import equal
 from minigraph.layers.elementwise import elementwise_mod, scale

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigraph.backward import ParamsGrads
-from minigraph.defaults import default_startup_program, program_guard, refuse_imperative_mode
+from minigraph.autodiff.backward import ParamsGrads
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Operator, Program, Role, Variable
+from minigraph.ir.default_programs import default_startup_program, program_guard, refuse_imperative_mode
 from minigraph.layer_helper import LayerHelper
 from minigraph.layers.elementwise import elementwise_add, elementwise_mul, elementwise_sub
 from minigraph.layers.tensor import cast, create_global_var, fill_constant, increment

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from minigraph.backward import ParamsGrads
-from minigraph.defaults import refuse_imperative_mode
+from minigraph.autodiff.backward import ParamsGrads
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Operator, Program, Variable
+from minigraph.ir.default_programs import refuse_imperative_mode
 from minigraph.optimizer.base import Optimizer, Parameters
 from minigraph.passes.recompute import recompute
 

@@ -30,12 +30,12 @@ import numpy as np
 import minigraph as fluid
 from explore.shrinking import smallest
 from minigraph.dataset import mnist
-from minigraph.files import digest_of
 from minigraph.io import marks, pickles
 from minigraph.io.framework_proto import ProgramDesc, TensorDesc
 from minigraph.io.program_desc import serialize_program
 from minigraph.io.tensors import read_tensors, tensor_chunks
 from minigraph.io.wire import decode, encode
+from minigraph.support.atomic_files import digest_of
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "io"
 SECONDS = 1.0

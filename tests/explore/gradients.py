@@ -11,7 +11,7 @@ from random_programs import OVERWRITING_STEPS, SMOOTH_STEPS, Recipe, Step, build
 
 import minigraph as fluid
 from explore.shrinking import smallest
-from minigraph.verify import verify
+from minigraph.ir.verifier import verify
 
 _STEP = 1e-5
 

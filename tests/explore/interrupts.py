@@ -19,13 +19,16 @@ from typing import Any
 import numpy as np
 
 import minigraph as fluid
-from minigraph import defaults, dygraph, interrupts, layers, undo, unique_name
+from minigraph import dygraph, layers, unique_name
 from minigraph.clip import GradientClipByGlobalNorm
-from minigraph.dygraph import layer, tape
+from minigraph.dygraph import layer
+from minigraph.eager import tape
+from minigraph.ir import default_programs as defaults
 from minigraph.kernels.jit import threads as loop_threads
 from minigraph.kernels.jit.compiling import is_installed
 from minigraph.kernels.jit.threads import run_together
-from minigraph.scope import _CURRENT as SCOPE
+from minigraph.runtime.scope import _CURRENT as SCOPE
+from minigraph.support import interrupts, undo
 
 STEPS = 4
 

@@ -1,7 +1,7 @@
 """Random programs: an executor computes what the interpreter does, in every run, whatever is fetched.
 
-Plans are run in the checking mode (`minigraph.checking`) and without it, with the passes that keep every bit. With
-compiled loops, which round otherwise, a checked run has the bits of one that is not checked.
+Plans are run in the checking mode (`minigraph.executor.checking`) and without it, with the passes that keep every
+bit. With compiled loops, which round otherwise, a checked run has the bits of one that is not checked.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from random_programs import STEPS, Built, Clip, Recipe, Step, Training, build
 import minigraph as fluid
 from explore.shrinking import smallest
 from minigraph.errors import MinigraphError
-from minigraph.interpreter import Interpreter
+from minigraph.executor.interpreter import Interpreter
 from minigraph.ir import VarKind
 from minigraph.kernels.jit import is_available
-from minigraph.memory import LEAST_BYTES
+from minigraph.lowering.memory_plan import LEAST_BYTES
 from minigraph.passes import EXACT
 
 SMALL = tuple((rows, columns) for rows in (1, 1, 2, 5) for columns in (1, 1, 3, 3, 7))
@@ -123,7 +123,7 @@ def simpler(trial: Trial) -> Iterator[Trial]:
 def difference(trial: Trial) -> str:
     """How two ways of running a program differ; empty if they do not."""
     least = 1 if trial.places_for_all else LEAST_BYTES
-    with patch("minigraph.memory.LEAST_BYTES", least), warnings.catch_warnings():
+    with patch("minigraph.lowering.memory_plan.LEAST_BYTES", least), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # such as that no gradient flows through a loop
         built = build(trial.recipe)
         truth, others = _executors(trial)

@@ -16,11 +16,11 @@ import numpy as np
 
 from minigraph.errors import ClipError, ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Block, Program, Role, Variable
+from minigraph.ir.variable import is_eager
 from minigraph.layer_helper import check_floating
 from minigraph.opdef import GRAD_SUFFIX
 from minigraph.types import DType, product
 from minigraph.unique_name import generate
-from minigraph.variable import is_eager
 
 Number = float | Variable
 

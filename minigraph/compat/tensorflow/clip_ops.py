@@ -29,9 +29,9 @@ from minigraph.compat.tensorflow.appending import (
     pass_on,
     role_for,
 )
-from minigraph.defaults import default_main_program
 from minigraph.errors import ClipError, OpError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable
+from minigraph.ir.default_programs import default_main_program
 from minigraph.types import DType, product, same_shape
 
 Tensors = Sequence[Variable | None]

@@ -18,16 +18,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from minigraph import optimizer as engine
-from minigraph.backward import gradients as append_gradients
+from minigraph.autodiff.backward import gradients as append_gradients
 from minigraph.compat.tensorflow.appending import as_number, check_tensor, note_gradients
-from minigraph.defaults import default_main_program, default_startup_program, program_guard
-from minigraph.dygraph.base import grad as eager_gradients
-from minigraph.dygraph.tape import Tape
+from minigraph.eager.guard import grad as eager_gradients
+from minigraph.eager.tape import Tape
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Operator, Parameter, Role, Variable
-from minigraph.name_scope import name_scope
+from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
+from minigraph.ir.name_scope import name_scope
+from minigraph.ir.variable import is_eager
 from minigraph.types import product
-from minigraph.variable import is_eager
 
 GradsAndVars = list[tuple[Variable | None, Parameter]]
 

@@ -10,6 +10,6 @@ from math import inf, nan
 
 from minigraph.compat.torch import nn, tensor_methods
 from minigraph.dygraph import no_grad
-from minigraph.dygraph.tensor import Eager as Tensor
+from minigraph.eager.tensor import Eager as Tensor
 
 __all__ = ["Tensor", "inf", "nan", "nn", "no_grad", "tensor_methods"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.dygraph import Tensor, no_grad
-from minigraph.dygraph.base import eager_block
+from minigraph.eager.guard import eager_block
 from minigraph.errors import ClipError, ExecutionError, WrongTypeError, caller_site
 from minigraph.types import DType
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from minigraph.compat.torch.norms import as_number, number, total_norm
 from minigraph.dygraph import EagerParameter, Tensor, no_grad
-from minigraph.dygraph.tensor import Eager
+from minigraph.eager.tensor import Eager
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Variable
 from minigraph.unique_name import generate

@@ -12,7 +12,7 @@ from typing import Any
 
 from minigraph.compat.torch.norms import as_number, is_finite_in_torch, number, total_norm
 from minigraph.dygraph import Tensor, no_grad
-from minigraph.dygraph.tensor import Eager
+from minigraph.eager.tensor import Eager
 from minigraph.errors import ClipError, ExecutionError, WrongTypeError, caller_site, warn
 from minigraph.types import DType
 

@@ -1,0 +1,150 @@
+"""Gradients of operators that run a sub-block: another block, and an operator that runs that.
+
+The block of gradients sees the forward block's variables as a run has left them (`minigraph.runtime.control_flow`
+tells what is kept). In it the gradient of ``v`` is called ``v@GRAD``, whatever that is called outside, and is a
+variable of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from minigraph.errors import ProgramError
+from minigraph.ir import Block, Operator, VarKind
+from minigraph.ir.effects import body_of, is_counter, outer_names
+from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
+from minigraph.opdef.gradient_rules import GradName, OpSpec
+from minigraph.runtime.control_flow import saved_by
+
+if TYPE_CHECKING:
+    from minigraph.autodiff.backward_pass import BackwardPass
+
+_SLOTS = {"while": ("X", "StepScopes"), "conditional_block": ("Input", "Scope")}
+"""Where an operator names what its block reads, and what runs of it leave behind."""
+
+
+def differentiate_call(outer: BackwardPass, op: Operator) -> None:
+    """Plan the gradient of `op` in the pass over the operators around it.
+
+    Raises
+    ------
+    ProgramError
+        If `op` keeps nothing of its runs.
+    """
+    if op.attrs.get("is_test") or not op.attrs.get("is_train", True):
+        raise ProgramError(
+            f"{op.type} keeps nothing for a gradient, because it is for tests only", site=op.site,
+            hint="Differentiate the program that clone(for_test=True) was called on, or leave is_test out.",
+        )  # fmt: skip
+    if op.type == "recurrent":
+        _differentiate_recurrent(outer, op)
+    else:
+        _differentiate_repeated(outer, op)
+
+
+# Loops and branches
+
+
+def _differentiate_repeated(outer: BackwardPass, op: Operator) -> None:
+    forward = body_of(op)
+    slot, scopes = _SLOTS[op.type]
+    _, written = outer_names(forward)
+    counters = [name for name in written if is_counter(forward, name)]
+    carried = [name for name in written if name not in counters and not outer.is_no_grad(name)]
+    reached = [name for name in carried if outer.has_gradient(name)]
+    if not reached:
+        return
+    if op.type == "while":
+        reached = _reached_in_a_loop(outer, forward, carried, reached)
+    inner = outer.inside(forward)
+    for name in reached:
+        inner.seed_inside(name)
+    inner.run([outer.variable(name) for name in reached], None)
+    given = op.inputs.get(slot, ())
+    sources = [*given, *(name for name in reached if name not in given and outer.has_value_before(name, op))]
+    wanted = [
+        name if (name in reached or inner.has_gradient(name)) and not outer.is_no_grad(name) else EMPTY
+        for name in sources
+    ]
+    incoming = [name for name in reached if outer.has_gradient(name) or not _is_array(outer, name)]
+    attrs = dict(op.attrs) | {SUB_BLOCK: inner.target.idx}
+    outs = list(op.outputs.get("Out", ()))
+    d_outs: list[str]
+    if op.type == "while":
+        d_outs = [GradName.of(name) for name in outs if name in incoming]
+        attrs["original_output_grad"] = [str(name) for name in d_outs]
+    else:
+        d_outs = [GradName.of(name) if name in incoming else EMPTY for name in outs]
+    conditions = {"Cond": list(op.inputs["Cond"])} if op.type == "conditional_block" else {}
+    inputs: dict[str, Sequence[str]] = {
+        **conditions, slot: sources, "Out": outs, "Out" + GRAD_SUFFIX: d_outs, scopes: list(op.outputs[scopes]),
+    }  # fmt: skip
+    spec = OpSpec(op.type + "_grad", inputs, {slot + GRAD_SUFFIX: _grads(wanted)}, attrs)
+    outer.plan_call(op, spec, inner.target, list(_needed(inner.target, forward)), counters)
+
+
+def _reached_in_a_loop(
+    outer: BackwardPass, forward: Block, carried: Sequence[str], reached: Sequence[str]
+) -> list[str]:
+    """Which of the variables that go from run to run get a gradient: from behind the loop, or from a later run."""
+    found = list(reached)
+    while True:
+        needed = outer.inside_needs(forward, found)
+        new = [name for name in carried if name in needed and name not in found]
+        if not new:
+            return [name for name in carried if name in found]
+        found += new
+
+
+# Recurrent networks
+
+
+def _differentiate_recurrent(outer: BackwardPass, op: Operator) -> None:
+    forward = body_of(op)
+    results = list(op.outputs["outputs"])
+    if not any(outer.has_gradient(name) for name in results):
+        return
+    inner = outer.inside(forward)
+    flowing = [name for name in results if outer.has_gradient(name) or not _is_array(outer, name)]
+    seeded = [*flowing, *op.attr("states")]
+    for name in seeded:
+        inner.seed_inside(name)
+    inner.run([forward.vars[name] for name in seeded], None)
+    inputs: dict[str, list[str]] = {slot: list(op.inputs.get(slot, ())) for slot in _RECURRENT_SLOTS}
+    inner_names = {**inputs, "initial_states": list(op.attr("ex_states"))}
+    outputs = {}
+    for slot, names in inputs.items():
+        wanted = [
+            name if inner.has_gradient(inside) and not outer.is_no_grad(name) else EMPTY
+            for name, inside in zip(names, inner_names[slot], strict=True)
+        ]
+        outputs[slot + GRAD_SUFFIX] = _grads(wanted)
+    scopes = list(op.outputs["step_scopes"])
+    d_results = [GradName.of(name) if name in flowing else EMPTY for name in results]
+    slots: dict[str, Sequence[str]] = {
+        **inputs, "outputs": results, "step_scopes": scopes, "outputs" + GRAD_SUFFIX: d_results,
+        "step_scopes" + GRAD_SUFFIX: scopes,
+    }  # fmt: skip
+    spec = OpSpec("recurrent_grad", slots, outputs, dict(op.attrs) | {SUB_BLOCK: inner.target.idx})
+    outer.plan_call(op, spec, inner.target, list(_needed(inner.target, forward)))
+
+
+_RECURRENT_SLOTS = ("inputs", "initial_states", "parameters")
+
+
+# What they share
+
+
+def _is_array(outer: BackwardPass, name: str) -> bool:
+    return outer.variable(name).kind is VarKind.LOD_TENSOR_ARRAY
+
+
+def _grads(names: Sequence[str]) -> list[str]:
+    return [GradName.of(name) if name != EMPTY else EMPTY for name in names]
+
+
+def _needed(gradients: Block, forward: Block) -> Iterator[str]:
+    """The outer variables that a block of gradients reads as they are when it runs."""
+    saved = saved_by(forward).names
+    return (name for name in outer_names(gradients)[0] if name not in saved)

@@ -1,0 +1,31 @@
+"""Gradients of operators that lay elements out in another way. Others are linear, and need no rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from minigraph.autodiff.decompositions.rewriting import Rewriting, rewritten_as
+
+
+@rewritten_as("squeeze2_grad", "unsqueeze2_grad", "flatten2_grad")
+def _reshape(g: Rewriting) -> Mapping[str, Any]:
+    shape = (g["XShape"].shape or ())[1:]
+    if 0 in shape or sum(size < 0 for size in shape) <= 1:
+        return {"X@GRAD": g.like(g["Out@GRAD"], shape)}
+    sizes = g.piece(g.emit("shape", Input=g["XShape"]), 0, 1, len(shape) + 1)
+    return {"X@GRAD": g.emit("reshape2", X=g["Out@GRAD"], Shape=sizes, shape=list(shape))}
+
+
+@rewritten_as("transpose2_grad")
+def _transpose(g: Rewriting) -> Mapping[str, Any]:
+    axis = list(g.attr("axis"))
+    return {"X@GRAD": g.transpose(g["Out@GRAD"], [axis.index(i) for i in range(len(axis))])}
+
+
+@rewritten_as("stack_grad")
+def _stack(g: Rewriting) -> Mapping[str, Any]:
+    d_y, count = g["Y@GRAD"], len(g.op.outputs["X@GRAD"])
+    pieces = [g.block.create_var() for _ in range(count)]
+    g.block.append_op("unstack", {"X": d_y}, {"Y": pieces}, {"axis": g.attr("axis"), "num": count})
+    return {"X@GRAD": pieces}

@@ -1,0 +1,181 @@
+"""Values that a gradient needs and that are overwritten before it is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from minigraph import unique_name
+from minigraph.ir import Block, Operator, Role
+from minigraph.ir.effects import is_count, is_counter, outer_names
+from minigraph.ir.type_inference import types_in_order
+from minigraph.ir.versions import Changes, separate
+from minigraph.opdef.gradient_rules import FusedGrad, GradName, OpSpec, source_slot
+from minigraph.types import TensorType
+
+_SUFFIX = "@KEPT"
+
+
+def is_copy(op: Operator) -> bool:
+    """Whether `Overwriting` has inserted an operator, to keep a value."""
+    return op.type == "assign" and op.outputs["Out"][0].startswith(op.inputs["X"][0] + _SUFFIX)
+
+
+def separate_types(block: Block) -> None:
+    """Give values that are not of their variable's type variables of their own, as before a program is lowered.
+
+    What is appended later would take them for what the variable is in the end.
+    """
+    changes: Changes = {}
+    current: dict[str, TensorType] = {}
+    for op, types in types_in_order(block):
+        for name in op.output_arg_names:
+            var = block.vars.get(name)
+            found = types.get(name) or (var.tensor_type if var is not None else None)
+            if found is None:
+                continue
+            if current.setdefault(name, found) != found:
+                changes[op, name] = current[name]
+                current[name] = found
+    separate(changes)
+
+
+class Overwriting:
+    """Which variables get a second value, and where they are written.
+
+    In a sub-block the variables outside of it have a value before; a gradient finds them as they were then, counters as
+    they are afterwards, like the sub-block's own variables.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.names: set[str] = set()
+        self.restored: set[tuple[Operator, str]] = set()
+        """Writes that the gradients undo before those of earlier operators are computed."""
+        self.before: set[str] = set()
+        self._kept: dict[tuple[str, Operator | None], str] = {}
+        statistics: set[str] = set()  # an operator that updates one in place does not need its gradient
+        if block.idx:
+            seen, written = map(set, outer_names(block))
+            self.before = {name for name in written if not is_counter(block, name)}
+            self.restored = {(op, op.outputs["Out"][0]) for op in block.ops if is_count(op, block)}
+        else:
+            given = [var for var in block.vars.values() if var.persistable or var.is_data]
+            seen = {var.name for var in given if not var.stop_gradient}
+            statistics = {var.name for var in given if var.stop_gradient}
+        for op in block.ops:
+            read, results = op.input_arg_names, self._results(op)
+            in_place = set(read).intersection(results) - statistics
+            if in_place or not seen.isdisjoint(results):
+                self.names.update(in_place, seen.intersection(results))
+            seen.update(read)
+            seen.update(results)
+
+    @cached_property
+    def position(self) -> dict[Operator, int]:
+        """Where each operator stands; few programs need to know."""
+        return {op: index for index, op in enumerate(self.block.ops)}
+
+    @cached_property
+    def writers(self) -> dict[str, list[Operator]]:
+        """The operators that write each variable, in order."""
+        writers: dict[str, list[Operator]] = {}
+        for op in self.position:
+            for name in self._results(op):
+                writers.setdefault(name, []).append(op)
+        return writers
+
+    def ended_by(self, op: Operator) -> set[str]:
+        """The variables that have another value, or none, before `op`."""
+        return self.names.intersection(self._results(op))
+
+    @staticmethod
+    def _results(op: Operator) -> list[str]:
+        """Names that an operator writes, without the updates of an optimizer.
+
+        As in fluid there is one gradient of a parameter, whatever updates it between the losses of a program, and
+        gradients read what is there when they are computed.
+        """
+        is_update = op.role & Role.OPTIMIZE or "ParamOut" in op.outputs
+        return [] if is_update else op.output_arg_names
+
+    def checked(self, spec: OpSpec, op: Operator) -> OpSpec:
+        """`spec`, a gradient of `op`, reading copies of the values that it needs and that are overwritten."""
+        if not self.names:
+            return spec
+        rule, inputs = op.definition.grad, {}
+        for slot, names in spec.inputs.items():
+            source = source_slot(slot, op.definition)
+            read, is_result = op.inputs.get(source, ()), source in op.definition.output_slots
+            needs_value = not isinstance(rule, FusedGrad) or rule.needs_value(slot)
+            inputs[slot] = [
+                name if isinstance(name, GradName) else self.kept(name, op, read, is_result, needs_value)
+                for name in names
+            ]
+        return spec._replace(inputs=inputs)
+
+    def kept(
+        self, name: str, op: Operator, read: Sequence[str] = (), is_result: bool = False, needs_value: bool = True
+    ) -> str:
+        """A variable that still has the value of `name` that `op` has read, or as `is_result` written.
+
+        Where the value is lost an operator is inserted that copies it. Without `needs_value` the type is enough.
+        """
+        if name not in self.names or not self._is_lost(name, op, read, is_result):
+            return name
+        writer = op if is_result else self._last_writer(name, op)
+        if not needs_value and self._type(name, writer) == self._declared(name):
+            return name
+        if (name, writer) not in self._kept:
+            self._kept[name, writer] = self._copy(name, op, writer, is_result)
+        return self._kept[name, writer]
+
+    def _last_writer(self, name: str, op: Operator) -> Operator | None:
+        """The operator that has written what `op` finds in a variable."""
+        at = self.position[op]
+        return next((each for each in reversed(self.writers[name]) if self.position[each] < at), None)
+
+    def _declared(self, name: str) -> TensorType:
+        var = self.block.find_var(name)
+        assert var is not None and var.tensor_type is not None
+        return var.tensor_type
+
+    def _type(self, name: str, writer: Operator | None) -> TensorType:
+        """The type of a value, which is that of its variable unless something of another shape is written there."""
+        return self._declared(name) if writer is None else self._types.get((name, writer), self._declared(name))
+
+    @cached_property
+    def _types(self) -> dict[tuple[str, Operator], TensorType]:
+        """The types of values by variable and writer, as far as they are not those of the variables."""
+        found: dict[tuple[str, Operator], TensorType] = {}
+        for op, types in types_in_order(self.block):
+            found.update({(name, op): tensor_type for name, tensor_type in types.items() if name in self.names})
+        return found
+
+    def _is_lost(self, name: str, op: Operator, read: Sequence[str], is_result: bool) -> bool:
+        at = self.position[op]
+        for writer in self.writers[name]:
+            if name in self.before:
+                is_lost = self.position[writer] < at or (writer is op and is_result)
+            else:
+                is_later = self.position[writer] > at or (writer is op and name in read and not is_result)
+                is_lost = is_later and (writer, name) not in self.restored
+            if is_lost:
+                return True
+        return False
+
+    def _copy(self, name: str, op: Operator, writer: Operator | None, is_result: bool) -> str:
+        var, tensor_type = self.block.find_var(name), self._type(name, writer)
+        assert var is not None
+        copy = self.block.create_var(
+            name=unique_name.generate(name + _SUFFIX),
+            shape=tensor_type.shape,
+            dtype=tensor_type.dtype,
+            type=var.kind,
+            stop_gradient=var.stop_gradient,
+        )
+        with self.block.inserting_before(op._next if is_result else op, role=op.role):
+            made = self.block.append_op("assign", {"X": name}, {"Out": copy})
+        made.site = op.site
+        copy.tensor_type = tensor_type
+        return copy.name

@@ -1,0 +1,141 @@
+"""What makes minigraph fast or slow on this machine, and what to do about it: the command ``minigraph doctor``."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from minigraph.errors import MinigraphError
+from minigraph.kernels.jit import compiling
+from minigraph.runtime.place import CUDAPlace
+from minigraph.support import blas
+
+DESCRIPTION = """\
+Tell what runs the arithmetic on this machine: the BLAS library with its kernels
+and threads, the compiler numba, a GPU through CuPy; and what to do about each.
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at.
+
+    Attributes
+    ----------
+    subject : str
+    state : str
+        What was found.
+    advice : str
+        What to do about it; empty if nothing.
+    """
+
+    subject: str
+    state: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.state}" + (f"\n    {self.advice}" if self.advice else "")
+
+
+def examine() -> list[Finding]:
+    """Look at processor, BLAS, threads, compiler and GPU.
+
+    Examples
+    --------
+    >>> [finding.subject for finding in examine()]
+    ['processor', 'BLAS', 'BLAS kernels', 'BLAS threads', 'compiler', 'GPU']
+    """
+    processor, library = blas.read_processor(), blas.numpy_blas()
+    return [
+        _processor(processor),
+        Finding("BLAS", f"{library.name} {library.version}".strip() + f", NumPy {importlib.metadata.version('numpy')}"),
+        _kernels(library, processor),
+        _threads(library),
+        _compiler(),
+        _gpu(),
+    ]
+
+
+def _processor(processor: str) -> Finding:
+    names = [line.partition(":")[2].strip() for line in processor.splitlines() if line.startswith("model name")]
+    name = names[0] if names else platform.processor() or platform.machine()
+    return Finding("processor", f"{name}, {_cores()} cores for this process")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _kernels(library: blas.Blas, processor: str) -> Finding:
+    state = library.core_type or "the library does not say which"
+    own = os.environ.get(blas.CORETYPE)
+    if own is not None:
+        return Finding("BLAS kernels", f"{state}; you have set {blas.CORETYPE}={own}")
+    wanted = blas.core_type_to_set(processor, {})
+    if wanted is None:
+        return Finding("BLAS kernels", state)
+    if library.core_type.lower() == wanted.lower():
+        return Finding("BLAS kernels", f"{state}, which minigraph asked for: OpenBLAS does not know this processor")
+    advice = f"OpenBLAS does not know this processor, which has AVX-512: set {blas.CORETYPE}={wanted}"
+    if blas.core_type_to_set(processor, os.environ) is None:
+        return Finding("BLAS kernels", state, f"{advice}, or unset {blas.SWITCH} and minigraph does it.")
+    return Finding("BLAS kernels", state, f"{advice}, or import minigraph before NumPy; here NumPy was loaded first.")
+
+
+def _threads(library: blas.Blas) -> Finding:
+    if library.threads is None:
+        return Finding("BLAS threads", "not known", "Install threadpoolctl, and this command can ask the library.")
+    cores = _cores()
+    if library.threads > cores:
+        advice = f"There are only {cores} cores for this process: set OPENBLAS_NUM_THREADS={cores}."
+        return Finding("BLAS threads", str(library.threads), advice)
+    if cores > 1 and library.threads > 1:
+        advice = (
+            "For matrices of a few hundred rows OPENBLAS_NUM_THREADS=1 may be faster, always if others share the cores."
+        )
+        return Finding("BLAS threads", str(library.threads), advice)
+    return Finding("BLAS threads", str(library.threads))
+
+
+def _compiler() -> Finding:
+    if find_spec("numba") is None:
+        advice = "pip install 'minigraph[jit]' lets executors compile updates, norms and losses to single loops."
+        return Finding("compiler", "numba is not installed", advice)
+    state = f"numba {importlib.metadata.version('numba')}, which keeps compiled loops in {compiling.folder()}"
+    if not compiling.is_available():
+        return Finding("compiler", state, f"{compiling.SWITCH} in the environment switches it off.")
+    return Finding("compiler", state)
+
+
+def _gpu() -> Finding:
+    if find_spec("cupy") is None:
+        return Finding(
+            "GPU", "CuPy is not installed", "With an NVIDIA GPU: pip install 'minigraph[cuda12]' (or cuda13)."
+        )
+    try:
+        place: Any = CUDAPlace(0)
+        name = place.xp.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    except MinigraphError as error:
+        return Finding("GPU", error.message, error.hint)
+    return Finding("GPU", f"{name}, CuPy {place.xp.__version__}")
+
+
+def add_command(commands: Any) -> None:
+    """Add the subcommand to what `argparse` made of ``add_subparsers``."""
+    parser = commands.add_parser(
+        "doctor",
+        help="report the settings that affect speed on this machine",
+        description=DESCRIPTION,
+        allow_abbrev=False,
+    )
+    parser.set_defaults(run=_print)
+
+
+def _print(_: Any) -> int:
+    for finding in examine():
+        print(finding)
+    return 0

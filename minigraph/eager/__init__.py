@@ -1,0 +1,1 @@
+"""The imperative engine: operators computed as they are written, a tape, updates; imports no layers."""

@@ -1,0 +1,296 @@
+"""Blocks and programs of the imperative mode: an operator is computed when it is appended."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from minigraph import unique_name
+from minigraph.eager.tape import Call, GradientPlans, Step, given, is_recording, with_origin
+from minigraph.eager.tensor import Eager, EagerParameter, Tensor
+from minigraph.errors import (
+    ExecutionError,
+    MinigraphError,
+    NonfiniteError,
+    OpError,
+    ProgramError,
+    WrongTypeError,
+    caller_site,
+)
+from minigraph.executor import Executor
+from minigraph.ir import Block, Operator, Parameter, Program, Variable, explain
+from minigraph.ir.default_programs import program_guard
+from minigraph.ir.type_inference import blame
+from minigraph.kernels import find_kernel
+from minigraph.opdef import definition_of
+from minigraph.runtime.place import CPUPlace, Place
+from minigraph.runtime.scope import Scope, type_of
+from minigraph.support.interrupts import deferred, is_interrupt
+from minigraph.types import TensorType
+from minigraph.unique_name import generate
+
+_KEPT = 4096
+_FIELDS = ("op_role", "op_role_var", "op_namescope")
+"""Attributes of fluid that say what an operator is for; nothing in the imperative mode asks."""
+
+
+class EagerBlock(Block):
+    """A block that computes operators instead of keeping them. It knows a variable as long as somebody holds it.
+
+    Operators may read tensors of other blocks of the same place.
+    """
+
+    variable_type = Tensor
+    parameter_type = EagerParameter
+
+    def __init__(self, program: Program, place: Place) -> None:
+        super().__init__(program, 0)
+        self.vars = weakref.WeakValueDictionary()  # type: ignore[assignment]
+        self.place = place
+        self.rng = place.rng()
+        self.gradient_plans = GradientPlans(place)
+        self._calls: dict[Any, Call] = {}
+        self._programs: dict[Any, tuple[Program, list[str], Scope]] = {}
+        self._executor = Executor(place)
+
+    def create_var(self, name: str | None = None, initializer: Any = None, **fields: Any) -> Variable:  # type: ignore[override]
+        existing: Any = None if name is None else self.vars.get(name)
+        if initializer is not None and existing is not None and existing.value is None:
+            # It was made in the main program and is now in the startup program, which is the same here.
+            initializer(existing, self)
+            return existing
+        # Names only tell tensors apart here, so one that is taken is no conflict.
+        while name is None or name in self.vars:
+            name = generate(name or "_generated_var")
+        return super().create_var(name=name, initializer=initializer, **fields)
+
+    def create_parameter(
+        self, name: str, shape: Sequence[int], dtype: Any = "float32", initializer: Any = None, **fields: Any
+    ) -> Parameter:
+        # As in fluid's imperative mode, each call makes a parameter of its own, whatever its name.
+        self.vars.pop(name, None)
+        return super().create_parameter(name, shape, dtype, initializer, **fields)
+
+    def insert(self, before: Any, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None) -> Operator:
+        """Compute the operator; `before` has no meaning here. What is returned calls its variables by position."""
+        reads, writes = self._by_slot(inputs or {}), self._by_slot(outputs or {})
+        call = self._call(type, reads, writes, attrs or {})
+        results = [tensor for slot in call.op.outputs for tensor in writes[slot]]
+        for tensor, inferred in zip(results, call.output_types, strict=True):
+            if tensor.tensor_type is not None and tensor.tensor_type != inferred:
+                _check_declared(type, tensor, inferred)
+        inputs = [given(tensor) for slot in call.op.inputs for tensor in reads[slot]]
+        self._compute(call, inputs, results, lambda: self._make_op(type, reads, writes, dict(attrs or {}), None))
+        return call.op
+
+    def replay(self, op: Operator, values: dict[str, Any]) -> None:
+        """Compute an operator of a program on `values`, and add what it makes to them.
+
+        They are, by name, what a step reads: a tensor, its value and its origin.
+        """
+        reads = {slot: [values[name][0] for name in names] for slot, names in op.inputs.items()}
+        writes: dict[str, list[Any]] = {slot: [self.create_var() for _ in names] for slot, names in op.outputs.items()}
+        call = self._call(op.type, reads, writes, op.attrs)
+        inputs = [values[name] for slot in call.op.inputs for name in op.inputs[slot]]
+        self._compute(call, inputs, [tensor for slot in call.op.outputs for tensor in writes[slot]], lambda: op)
+        for slot, names in op.outputs.items():
+            values.update(zip(names, map(given, writes[slot]), strict=True))
+
+    def _compute(self, call: Call, inputs: Sequence[Any], results: list[Any], to_blame: Callable[[], Operator]) -> None:
+        """Give the results their values, and remember the step if a gradient can flow back through it."""
+        try:
+            with np.errstate(all="ignore"):
+                values = call.compute(self.place.xp, [array for _, array, _ in inputs], self.rng)
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            raise blame(error, self._linked(to_blame())) from error
+        if any([tensor.persistable for tensor in results]):  # statistics, which belong together
+            with deferred():
+                self._give(call, inputs, results, values)
+        else:
+            self._give(call, inputs, results, values)
+
+    def _give(self, call: Call, inputs: Sequence[Any], results: list[Any], values: Sequence[Any]) -> None:
+        recorded = is_recording() and call.is_differentiable and not all([t.stop_gradient for t, _, _ in inputs])
+        for tensor, value, tensor_type in zip(results, values, call.output_types, strict=True):
+            tensor.value = np.asarray(value) if isinstance(value, np.generic) else value
+            tensor.tensor_type = tensor_type if tensor_type.is_static else type_of(value)
+            if not recorded and not isinstance(tensor, Parameter):
+                tensor.stop_gradient = True
+            tensor._origin = None
+        if recorded:
+            step = Step(call, inputs, results, caller_site())
+            for i, tensor in enumerate(results):
+                tensor._origin = step, i
+
+    def _by_slot(self, given: Mapping[str, Any]) -> dict[str, list[Any]]:
+        found = {}
+        for slot, value in given.items():
+            tensors = [self._tensor(v) for v in (value if isinstance(value, list | tuple) else (value,))]
+            if tensors and tensors[0] is not None:
+                found[slot] = tensors
+        return found
+
+    def _tensor(self, given: Any) -> Any:
+        if isinstance(given, Eager):
+            if given.block is not self and given.block.place != self.place:
+                raise ProgramError(
+                    f"{given.name} is on {given.block.place}, computed is on {self.place}", site=caller_site(),
+                    hint="Make it anew from its numpy() under the guard of this place.",
+                )  # fmt: skip
+            return given
+        if isinstance(given, Variable):
+            raise ProgramError(
+                f"{given} is a variable of a program and has no value here", site=caller_site(),
+                hint="Programs are run by an Executor; in the imperative mode start from to_variable or to_tensor.",
+            )  # fmt: skip
+        return given if given is None else self.var(given)
+
+    def tensor(self, array: Any) -> Tensor:
+        """A tensor that holds `array`."""
+        return Tensor.of(self, array)
+
+    # Calls
+
+    def _call(
+        self, type: str, reads: dict[str, list[Any]], writes: dict[str, list[Any]], attrs: Mapping[str, Any]
+    ) -> Call:
+        """What was checked and prepared for operators of this type, with these attributes, on inputs of these types."""
+        try:
+            definition = definition_of(type)
+            attrs = {name: value for name, value in attrs.items() if name not in _FIELDS}
+            key = (
+                type,
+                tuple(definition.convert_attrs(attrs).items()),
+                tuple([(slot, *[t.tensor_type for t in tensors]) for slot, tensors in reads.items()]),
+                tuple([(slot, len(tensors)) for slot, tensors in writes.items()]),
+            )
+        except MinigraphError as error:
+            error.site = error.site or caller_site()
+            raise
+        call = self._calls.get(key)
+        if call is None:
+            op = self._linked(self._make_op(type, reads, writes, dict(attrs), caller_site()))
+            call = _remember(self._calls, key, self._prepare(op, reads, writes))
+        return call
+
+    def _linked(self, op: Operator) -> Operator:
+        op._block = self
+        return op
+
+    def _prepare(self, op: Operator, reads: dict[str, list[Any]], writes: dict[str, list[Any]]) -> Call:
+        try:
+            inputs = {slot: [_known_type(op, slot, tensor) for tensor in reads[slot]] for slot in op.inputs}
+            inferred = op.definition.infer_types(inputs, op.attrs)
+            for slot in op.outputs:
+                if len(writes[slot]) != len(inferred[slot]):
+                    raise OpError(
+                        f"{op.type}: {slot} takes {len(inferred[slot])} variables here, got {len(writes[slot])}"
+                    )
+            input_types = [tensor_type for types in inputs.values() for tensor_type in types]
+            output_types = [tensor_type for slot in op.outputs for tensor_type in inferred[slot]]
+            kernel = find_kernel(op.type, self.place.kind, any([t.is_rows for t in (*input_types, *output_types)]))
+            if kernel is None:
+                raise ExecutionError(f"{op.type} has no kernel for {self.place.kind}")
+        except MinigraphError as error:
+            raise explain(error, op, self) from None
+        return Call(op, input_types, output_types, kernel)
+
+    def together(self, key: Any, emit: Any, pairs: Any) -> list[Variable]:
+        """Compute what `emit` appends for (parameter, gradient) pairs as one program, so the meaning is the same.
+
+        State that the program has is kept as long as the block, by `key` and the parameters.
+        """
+        # Strategies may look at the order of creation, and what has state is to have its own for other parameters.
+        order = tuple(sorted(range(len(pairs)), key=lambda i: pairs[i][0].creation))
+        key = key, order, tuple((param.name, param.tensor_type, grad.tensor_type) for param, grad in pairs)
+        known = self._programs.get(key)
+        if known is None:
+            program, startup, names = _program_for(emit, pairs)
+            state = Scope()
+            self._executor.run(startup, scope=state)
+            known = _remember(self._programs, key, (program, names, state))
+        program, names, state = known
+        feed = {f"grad_{i}": grad._held() for i, (_, grad) in enumerate(pairs)}
+        scope = state.new_scope()
+        for i, (param, _) in enumerate(pairs):
+            scope.var(f"param_{i}").value = param._held()
+        try:
+            return [Tensor.of(self, value) for value in self._executor.compute(program, feed, names, scope)]
+        except NonfiniteError as error:
+            raise with_origin(error, *pairs[int(error.param.removeprefix("param_"))]) from error
+        finally:
+            state.drop_kids()
+
+
+def _remember(table: dict[Any, Any], key: Any, value: Any) -> Any:
+    if len(table) >= _KEPT:
+        table.clear()
+    table[key] = value
+    return value
+
+
+def _known_type(op: Operator, slot: str, tensor: Any) -> TensorType:
+    if tensor.tensor_type is None:
+        raise OpError(f"{op.type}: {slot} reads {tensor.name}, which nothing has written yet")
+    found: TensorType = tensor.tensor_type
+    return found
+
+
+def _check_declared(op_type: str, tensor: Any, inferred: TensorType) -> None:
+    declared = tensor.tensor_type
+    is_bound = tensor.persistable or tensor.is_data
+    if declared.dtype is not inferred.dtype or (is_bound and not declared.fits(inferred)):
+        raise OpError(
+            f"{op_type}: the result is {inferred} but {tensor.name} is declared {declared}", site=caller_site(),
+            hint="Write to another variable, or declare this one accordingly.",
+        )  # fmt: skip
+
+
+def _program_for(emit: Any, pairs: Any) -> tuple[Program, Program, list[str]]:
+    """A program of what `emit` appends for such parameters and gradients, one that makes its state, and its results."""
+    program, startup = Program(), Program()
+    block = program.global_block()
+    mirrored = []
+    for i, (param, grad) in enumerate(pairs):
+        twin = block.create_parameter(f"param_{i}", param.shape, param.dtype)
+        twin.creation = param.creation
+        data = block.create_var(name=f"grad_{i}", shape=grad.shape, dtype=grad.dtype, type=grad.kind, is_data=True)
+        mirrored.append((twin, data))
+    with program_guard(program, startup), unique_name.guard():
+        return program, startup, [var.name for var in emit(block, mirrored)]
+
+
+class EagerProgram(Program):
+    """A program whose one block computes at once.
+
+    Attributes
+    ----------
+    accumulates : bool
+        Whether `backward` adds to gradients instead of replacing them.
+    """
+
+    computes_at_once = True
+
+    def __init__(self, place: Place | None = None, accumulates: bool = False) -> None:
+        super().__init__()
+        self.place = place or CPUPlace()
+        self.accumulates = accumulates
+        self.blocks = [EagerBlock(self, self.place)]
+
+
+@contextmanager
+def guard(place: Place | None = None) -> Iterator[None]:
+    """Compute operators as they are written, inside."""
+    if place is not None and not isinstance(place, Place):
+        raise WrongTypeError(
+            f"guard needs a Place, got {place!r:.60}", site=caller_site(), hint="Give it CPUPlace() or CUDAPlace(0)."
+        )
+    program = EagerProgram(place)
+    with program_guard(program, program):
+        yield

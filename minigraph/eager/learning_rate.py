@@ -1,0 +1,505 @@
+"""Learning rates that change from step to step in the imperative mode.
+
+An optimizer made with one takes the next rate at each update. The classes named in `minigraph.layers` in small letters,
+such as ``noam_decay``, compute the same rates inside a program. Rates are Python floats, so they are exact to float64;
+an update rounds them to the dtype of its parameter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, warn
+from minigraph.support.arguments import number
+
+
+class LearningRateDecay:
+    """Base of the decays: a rate for each step.
+
+    Parameters
+    ----------
+    begin : int
+        Number of the first step.
+    step : int
+        How far the number goes on after each update.
+    dtype : str
+        Of the tensors that `create_lr_var` makes.
+    """
+
+    _state_names: tuple[str, ...] = ("step_num",)
+
+    def __init__(self, begin: int = 0, step: int = 1, dtype: str = "float32") -> None:
+        self.step_num, self.step_size, self.dtype = begin, step, dtype
+
+    def __call__(self) -> float:
+        """The rate of this step; the next call is for the next step."""
+        rate = self.current()
+        self.step_num += self.step_size
+        return rate
+
+    def current(self) -> float:
+        """The rate that the next update will take.
+
+        Raises
+        ------
+        ProgramError
+            If the formula has no value at this step, such as by a division by zero.
+        """
+        name = type(self).__name__
+        try:
+            return number(self.step(), f"the rate of {name}")
+        except ArithmeticError as error:
+            raise ProgramError(
+                f"{name} has no rate at this step: {error}", site=caller_site(),
+                details=[f"{field} = {value!r:.80}" for field, value in vars(self).items()],
+                hint="Give it numbers for which its formula has a value.",
+            ) from error  # fmt: skip
+
+    def step(self) -> float:
+        """The rate of step number `step_num`."""
+        raise TypeError(f"{type(self).__name__} does not define step")
+
+    def create_lr_var(self, lr: float) -> Any:
+        """A tensor, of shape [1], that holds `lr` (imperative mode)."""
+        from minigraph.eager.guard import to_variable
+
+        return to_variable(np.array([lr], self.dtype))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a training that goes on later needs."""
+        return {name: getattr(self, name) for name in self._state_names}
+
+    def set_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` has given.
+
+        Raises
+        ------
+        NotFoundError
+            If something is missing; nothing is changed then.
+
+        Warns
+        -----
+        UserWarning
+            If there is more than this decay uses.
+        """
+        missing = [name for name in self._state_names if name not in state_dict]
+        if missing:
+            raise NotFoundError(f"the state of {type(self).__name__} has no {missing[0]!r}", site=caller_site())
+        unused = [name for name in state_dict if name not in self._state_names]
+        if unused:
+            warn(f"{type(self).__name__} does not use {', '.join(unused)} of the state; was it another decay's?")
+        for name in self._state_names:
+            setattr(self, name, state_dict[name])
+
+
+class PiecewiseDecay(LearningRateDecay):
+    """``values[i]`` as long as the step number is less than ``boundaries[i]``, the last value afterwards.
+
+    Examples
+    --------
+    >>> decay = PiecewiseDecay([2, 3], [0.1, 0.05, 0.01], begin=0)
+    >>> [decay() for _ in range(4)]
+    [0.1, 0.1, 0.05, 0.01]
+    """
+
+    def __init__(
+        self, boundaries: Sequence[int], values: Sequence[float], begin: int, step: int = 1, dtype: str = "float32"
+    ) -> None:
+        super().__init__(begin, step, dtype)
+        check_pieces(boundaries, values)
+        self.boundaries = [number(boundary, "each of boundaries") for boundary in boundaries]
+        self.values = [number(value, "each of values") for value in values]
+
+    def step(self) -> float:
+        for boundary, value in zip(self.boundaries, self.values, strict=False):
+            if self.step_num < boundary:
+                return value
+        return self.values[-1]
+
+
+class _PerSteps(LearningRateDecay):
+    """What depends on the step number divided by `decay_steps`, rounded down where `staircase`."""
+
+    def __init__(
+        self,
+        learning_rate: float,
+        decay_steps: int,
+        decay_rate: float,
+        staircase: bool = False,
+        begin: int = 0,
+        step: int = 1,
+        dtype: str = "float32",
+    ) -> None:
+        super().__init__(begin, step, dtype)
+        self.learning_rate, self.decay_steps, self.decay_rate = learning_rate, decay_steps, decay_rate
+        self.staircase = staircase
+
+    def _progress(self) -> float:
+        progress = self.step_num / self.decay_steps
+        return math.floor(progress) if self.staircase else progress
+
+
+class NaturalExpDecay(_PerSteps):
+    """``learning_rate * exp(-decay_rate * step / decay_steps)``; with `staircase` the quotient is rounded down."""
+
+    def step(self) -> float:
+        return self.learning_rate * math.exp(-self.decay_rate * self._progress())
+
+
+class ExponentialDecay(_PerSteps):
+    """``learning_rate * decay_rate ** (step / decay_steps)``; with `staircase` the quotient is rounded down.
+
+    Examples
+    --------
+    >>> decay = ExponentialDecay(0.1, decay_steps=2, decay_rate=0.5, staircase=True)
+    >>> [decay() for _ in range(5)]
+    [0.1, 0.1, 0.05, 0.05, 0.025]
+    """
+
+    def step(self) -> float:
+        return self.learning_rate * self.decay_rate ** self._progress()
+
+
+class InverseTimeDecay(_PerSteps):
+    """``learning_rate / (1 + decay_rate * step / decay_steps)``; with `staircase` the quotient is rounded down."""
+
+    def step(self) -> float:
+        return self.learning_rate / (1 + self.decay_rate * self._progress())
+
+
+class PolynomialDecay(LearningRateDecay):
+    """``(learning_rate - end_learning_rate) * (1 - step / decay_steps) ** power + end_learning_rate``.
+
+    Steps after `decay_steps` count as that; with `cycle`, `decay_steps` is multiplied by the least number that makes it
+    as large as the step instead, and the rate jumps up.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float,
+        decay_steps: int,
+        end_learning_rate: float = 0.0001,
+        power: float = 1.0,
+        cycle: bool = False,
+        begin: int = 0,
+        step: int = 1,
+        dtype: str = "float32",
+    ) -> None:
+        super().__init__(begin, step, dtype)
+        self.learning_rate, self.decay_steps, self.end_learning_rate = learning_rate, decay_steps, end_learning_rate
+        self.power, self.cycle = power, cycle
+
+    def step(self) -> float:
+        step, decay_steps = self.step_num, self.decay_steps
+        if self.cycle:
+            decay_steps *= max(1, math.ceil(step / decay_steps))
+        step = min(step, decay_steps)
+        rest = (1 - step / decay_steps) ** self.power
+        return (self.learning_rate - self.end_learning_rate) * rest + self.end_learning_rate
+
+
+class CosineDecay(LearningRateDecay):
+    """``learning_rate / 2 * (cos(pi * epoch / epochs) + 1)`` where ``epoch = floor(step / step_each_epoch)``."""
+
+    def __init__(
+        self,
+        learning_rate: float,
+        step_each_epoch: int,
+        epochs: int,
+        begin: int = 0,
+        step: int = 1,
+        dtype: str = "float32",
+    ) -> None:
+        super().__init__(begin, step, dtype)
+        self.learning_rate, self.step_each_epoch, self.epochs = learning_rate, step_each_epoch, epochs
+
+    def step(self) -> float:
+        epoch = self.step_num // self.step_each_epoch
+        return self.learning_rate * 0.5 * (math.cos(epoch * math.pi / self.epochs) + 1)
+
+
+class NoamDecay(LearningRateDecay):
+    """``learning_rate * d_model ** -0.5 * min(step ** -0.5, step * warmup_steps ** -1.5)``.
+
+    References
+    ----------
+    A. Vaswani et al., Attention is all you need, NIPS 2017, section 5.3.
+    """
+
+    def __init__(
+        self,
+        d_model: float,
+        warmup_steps: float,
+        begin: int = 1,
+        step: int = 1,
+        dtype: str = "float32",
+        learning_rate: float = 1.0,
+    ) -> None:
+        super().__init__(begin, step, dtype)
+        self.d_model, self.learning_rate = number(d_model, "d_model", at_least=0), learning_rate
+        self.warmup_steps = number(warmup_steps, "warmup_steps", at_least=0)
+
+    def step(self) -> float:
+        rising = self.step_num * self.warmup_steps**-1.5
+        factor = min(self.step_num**-0.5, rising) if self.step_num > 0 else rising
+        return self.learning_rate * self.d_model**-0.5 * factor
+
+
+class LinearLrWarmup(LearningRateDecay):
+    """``start_lr + (end_lr - start_lr) * step / warmup_steps`` in the first `warmup_steps` steps, then `learning_rate`.
+
+    Where `learning_rate` is a decay, that goes on from the first step. As in fluid, steps count from 1.
+
+    Notes
+    -----
+    Fluid 1.8.5 leaves out `start_lr` in the sum, but only in the imperative mode.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | LearningRateDecay,
+        warmup_steps: int,
+        start_lr: float,
+        end_lr: float,
+        begin: int = 1,
+        step: int = 1,
+        dtype: str = "float32",
+    ) -> None:
+        super().__init__(begin, step, dtype)
+        if not isinstance(learning_rate, int | float | LearningRateDecay):
+            raise WrongTypeError(
+                f"learning_rate must be a number or a LearningRateDecay, got {learning_rate!r:.60}", site=caller_site()
+            )
+        if end_lr <= start_lr:
+            raise ProgramError(f"end_lr={end_lr:g} must be greater than start_lr={start_lr:g}", site=caller_site())
+        self.learning_rate, self.warmup_steps, self.start_lr, self.end_lr = (
+            learning_rate,
+            warmup_steps,
+            start_lr,
+            end_lr,
+        )
+
+    def __call__(self) -> float:
+        rate = super().__call__()
+        if isinstance(self.learning_rate, LearningRateDecay):
+            self.learning_rate()
+        return rate
+
+    def step(self) -> float:
+        if self.step_num < self.warmup_steps:
+            return self.start_lr + (self.end_lr - self.start_lr) * self.step_num / self.warmup_steps
+        base = self.learning_rate
+        return base.current() if isinstance(base, LearningRateDecay) else float(base)
+
+    def state_dict(self) -> dict[str, Any]:
+        state = super().state_dict()
+        if isinstance(self.learning_rate, LearningRateDecay):
+            state["learning_rate"] = self.learning_rate.state_dict()
+        return state
+
+    def set_dict(self, state_dict: Mapping[str, Any]) -> None:
+        own = dict(state_dict)
+        if isinstance(self.learning_rate, LearningRateDecay):
+            inner = own.pop("learning_rate", None)
+            if inner is None:
+                raise NotFoundError("the state of LinearLrWarmup has no 'learning_rate'", site=caller_site())
+            self.learning_rate.set_dict(inner)
+        super().set_dict(own)
+
+
+class _LearningRateEpochDecay(LearningRateDecay):
+    """Base of the decays whose rate changes when `epoch` is called."""
+
+    _state_names = ("epoch_num", "learning_rate")
+
+    def __init__(self, learning_rate: float, dtype: str | None = None) -> None:
+        super().__init__(dtype=dtype or "float32")
+        if isinstance(learning_rate, bool) or not isinstance(learning_rate, int | float):
+            raise WrongTypeError(f"learning_rate must be a number, got {learning_rate!r:.60}", site=caller_site())
+        if learning_rate < 0:
+            raise ProgramError(f"learning_rate must not be negative, got {learning_rate:g}", site=caller_site())
+        self.base_lr = float(learning_rate)
+        self.epoch_num = -1
+        self.epoch()
+
+    def epoch(self, epoch: int | None = None) -> None:
+        """Go on to the next epoch, or to number `epoch`."""
+        before = self.epoch_num
+        try:
+            self.epoch_num = before + 1 if epoch is None else epoch
+            self.learning_rate = number(self.get_lr(), "learning_rate")
+        except BaseException:
+            self.epoch_num = before
+            raise
+
+    def step(self) -> float:
+        return self.learning_rate
+
+    def get_lr(self) -> float:
+        """The rate of epoch number `epoch_num`."""
+        raise TypeError(f"{type(self).__name__} does not define get_lr")
+
+
+class StepDecay(_LearningRateEpochDecay):
+    """``learning_rate * decay_rate ** floor(epoch / step_size)``.
+
+    Examples
+    --------
+    >>> decay, rates = StepDecay(1.0, step_size=2, decay_rate=0.5), []
+    >>> for epoch in range(5):
+    ...     rates.append(decay())
+    ...     decay.epoch()
+    >>> rates
+    [1.0, 1.0, 0.5, 0.5, 0.25]
+    """
+
+    def __init__(self, learning_rate: float, step_size: int, decay_rate: float = 0.1) -> None:
+        if isinstance(step_size, bool) or not isinstance(step_size, int):
+            raise WrongTypeError(f"step_size must be an integer, got {step_size!r:.60}", site=caller_site())
+        _check_shrinks(decay_rate)
+        self._epochs_per_step, self.decay_rate = step_size, decay_rate
+        super().__init__(learning_rate)
+
+    def get_lr(self) -> float:
+        return self.base_lr * self.decay_rate ** (self.epoch_num // self._epochs_per_step)
+
+
+class MultiStepDecay(_LearningRateEpochDecay):
+    """`learning_rate`, multiplied by `decay_rate` at each epoch in `milestones`."""
+
+    def __init__(self, learning_rate: float, milestones: Sequence[int], decay_rate: float = 0.1) -> None:
+        if not isinstance(milestones, list | tuple):
+            raise WrongTypeError(f"milestones must be a list or tuple, got {milestones!r:.60}", site=caller_site())
+        if any(a >= b for a, b in pairwise(milestones)):
+            raise ProgramError(f"milestones must increase, got {list(milestones)}", site=caller_site())
+        _check_shrinks(decay_rate)
+        self.milestones, self.decay_rate = milestones, decay_rate
+        super().__init__(learning_rate)
+
+    def get_lr(self) -> float:
+        return self.base_lr * self.decay_rate ** sum(self.epoch_num >= milestone for milestone in self.milestones)
+
+
+class LambdaDecay(_LearningRateEpochDecay):
+    """``learning_rate * lr_lambda(epoch)``."""
+
+    def __init__(self, learning_rate: float, lr_lambda: Callable[[int], float]) -> None:
+        if not callable(lr_lambda):
+            raise WrongTypeError(f"lr_lambda must be a function, got {lr_lambda!r:.60}", site=caller_site())
+        self.lr_lambda = lr_lambda
+        super().__init__(learning_rate)
+
+    def get_lr(self) -> float:
+        return self.base_lr * self.lr_lambda(self.epoch_num)
+
+
+class ReduceLROnPlateau(LearningRateDecay):
+    """`learning_rate`, multiplied by `decay_rate` when the loss has not got better for more than `patience` epochs.
+
+    Parameters
+    ----------
+    learning_rate : float
+    mode : {'min', 'max'}
+        Whether a smaller or a larger loss is better.
+    decay_rate : float
+        Less than 1.
+    patience : int
+    verbose : bool
+        Print when the rate changes.
+    threshold : float
+        How much better is better: relative to the best loss, or absolute, as `threshold_mode` says.
+    threshold_mode : {'rel', 'abs'}
+    cooldown : int
+        So many epochs after a change do not count.
+    min_lr : float
+    eps : float
+        A change by no more than this is left out.
+    dtype : str
+    """
+
+    _state_names = ("cooldown_counter", "best_loss", "num_bad_epochs", "epoch_num", "learning_rate")
+
+    def __init__(
+        self,
+        learning_rate: float,
+        mode: str = "min",
+        decay_rate: float = 0.1,
+        patience: int = 10,
+        verbose: bool = False,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float = 0,
+        eps: float = 1e-8,
+        dtype: str = "float32",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        for name, value, allowed in (
+            ("mode", mode, ("min", "max")),
+            ("threshold_mode", threshold_mode, ("rel", "abs")),
+        ):
+            if value.lower() not in allowed:
+                raise ProgramError(f"{name} must be {' or '.join(allowed)}, got {value!r}", site=caller_site())
+        if isinstance(learning_rate, bool) or not isinstance(learning_rate, int | float):
+            raise WrongTypeError(f"learning_rate must be a number, got {learning_rate!r:.60}", site=caller_site())
+        _check_shrinks(decay_rate)
+        self.mode, self.threshold_mode = mode.lower(), threshold_mode.lower()
+        self.learning_rate, self.decay_rate, self.patience = float(learning_rate), decay_rate, patience
+        self.verbose, self.threshold, self.cooldown, self.min_lr, self.eps = verbose, threshold, cooldown, min_lr, eps
+        self.cooldown_counter = self.num_bad_epochs = self.epoch_num = 0
+        self.best_loss: float | None = None
+
+    def current(self) -> float:
+        return self.learning_rate
+
+    def step(self, loss: Any = None) -> float:
+        """Take note of an epoch's loss, a number or a tensor of one element; returns the rate from now on."""
+        if loss is None:
+            raise WrongTypeError("ReduceLROnPlateau.step needs the loss of the epoch", site=caller_site())
+        value = float(np.asarray(loss).reshape(-1)[0]) if np.size(loss) == 1 else _refuse_loss(loss)
+        self.epoch_num += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            return self.learning_rate
+        if self.best_loss is None or self._is_better(value, self.best_loss):
+            self.best_loss, self.num_bad_epochs = value, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.num_bad_epochs > self.patience:
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+            self._reduce()
+        return self.learning_rate
+
+    def _reduce(self) -> None:
+        reduced = max(self.learning_rate * self.decay_rate, self.min_lr)
+        if self.learning_rate - reduced <= self.eps:
+            return
+        if self.verbose:
+            print(f"Epoch {self.epoch_num}: reducing learning rate from {self.learning_rate} to {reduced}.")
+        self.learning_rate = reduced
+
+    def _is_better(self, loss: float, best: float) -> bool:
+        margin = best * self.threshold if self.threshold_mode == "rel" else self.threshold
+        return loss < best - margin if self.mode == "min" else loss > best + margin
+
+
+def check_pieces(boundaries: Sequence[int], values: Sequence[float]) -> None:
+    """Refuse values that are not one more than the boundaries."""
+    if len(values) != len(boundaries) + 1:
+        raise ProgramError(
+            f"{len(boundaries)} boundaries part {len(boundaries) + 1} values, got {len(values)}", site=caller_site()
+        )
+
+
+def _check_shrinks(decay_rate: float) -> None:
+    if decay_rate >= 1:
+        raise ProgramError(f"decay_rate must be less than 1, got {decay_rate:g}", site=caller_site())
+
+
+def _refuse_loss(loss: Any) -> float:
+    raise ProgramError(f"the loss must have one element, got shape {list(np.shape(loss))}", site=caller_site())

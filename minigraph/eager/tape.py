@@ -1,0 +1,423 @@
+"""What was computed, and its gradients: a tape of steps that becomes an ordinary program.
+
+Every computed operator leaves a `Step`. For a backward pass a `Tape` collects the steps behind some tensors and numbers
+the values that they read and wrote. Computations of equal structure get equal numbers, so the program that a tape
+stands for is built, differentiated by `minigraph.autodiff.backward` and compiled once for all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any
+
+from minigraph import unique_name
+from minigraph.autodiff.backward import gradients
+from minigraph.autodiff.decompositions import has_rule
+from minigraph.errors import NonfiniteError, Site
+from minigraph.executor import Executor
+from minigraph.executor.nonfinite_origin import origin
+from minigraph.ir import Operator, Parameter, Program, Variable
+from minigraph.kernels.numbers import are_numbers, on_numbers
+from minigraph.kernels.sparse_gradients import added
+from minigraph.opdef import OpDef
+from minigraph.runtime.kernel_call import attrs_for_kernel, wanted_outputs
+from minigraph.runtime.place import Place
+from minigraph.runtime.scope import Scope
+from minigraph.types import TensorType
+
+_SERIALS = itertools.count()
+_RECORDING: ContextVar[bool] = ContextVar("recording", default=True)
+_KEPT_PLANS = 64
+
+
+@contextmanager
+def recording(wanted: bool) -> Iterator[None]:
+    """Whether operators computed inside are remembered for `backward`."""
+    before = _RECORDING.get()
+    try:
+        _RECORDING.set(wanted)
+        yield
+    finally:
+        _RECORDING.set(before)
+
+
+def is_recording() -> bool:
+    """Whether operators are remembered for `backward`."""
+    return _RECORDING.get()
+
+
+class Call:
+    """An operator with its attributes on inputs of certain types: checked once, computed any number of times.
+
+    Attributes
+    ----------
+    op : Operator
+        Its variables are called by their positions, ``i0, i1, ...`` and ``o0, o1, ...``.
+    input_types, output_types : tuple of TensorType
+        By position. An output type may have unknown dimensions, where the shape depends on data.
+    """
+
+    __slots__ = ("_function", "_kernel", "_keywords", "_slots", "input_types", "op", "output_types")
+
+    def __init__(
+        self, op: Operator, input_types: Sequence[TensorType], output_types: Sequence[TensorType], kernel: Any
+    ) -> None:
+        self.op = Operator(op.definition, _by_position(op.inputs, "i"), _by_position(op.outputs, "o"), op.attrs)
+        self.op.site = op.site
+        self.input_types, self.output_types = tuple(input_types), tuple(output_types)
+        self._kernel = kernel
+        has_dimensions = not are_numbers(each.shape for each in (*input_types, *output_types))
+        self._function = kernel.function if has_dimensions else on_numbers(kernel.function)
+        self._keywords = attrs_for_kernel(self.op, kernel)
+        if kernel.takes_wanted:
+            self._keywords["wanted"] = wanted_outputs(self.op)
+        self._slots = _argument_slices(op.definition, op.inputs)
+
+    @property
+    def definition(self) -> OpDef:
+        return self.op.definition
+
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether a gradient can flow back through it, if need be once it is rewritten as other operators."""
+        return self.definition.grad is not None or has_rule(self.op)
+
+    def compute(self, xp: Any, arrays: Sequence[Any], rng: Any) -> Sequence[Any]:
+        """Arrays of the outputs by position, from those of the inputs."""
+        arguments = [
+            None if where is None else arrays[where] if type(where) is int else list(arrays[where])
+            for where in self._slots
+        ]
+        if self._kernel.takes_rng:
+            result = self._function(xp, *arguments, **self._keywords, rng=rng)
+        else:
+            result = self._function(xp, *arguments, **self._keywords)
+        slots = self.op.definition.outputs
+        if len(slots) == 1:
+            return result if slots[0].duplicable else (result,)
+        found: list[Any] = []
+        for slot, value in zip(slots, result, strict=True):
+            found.extend((value if slot.duplicable else (value,))[: len(self.op.outputs.get(slot.name, ()))])
+        return found
+
+
+def _by_position(slots: dict[str, tuple[str, ...]], letter: str) -> dict[str, tuple[str, ...]]:
+    numbers = itertools.count()
+    return {slot: tuple(f"{letter}{next(numbers)}" for _ in names) for slot, names in slots.items()}
+
+
+def _argument_slices(definition: OpDef, inputs: dict[str, tuple[str, ...]]) -> list[int | slice | None]:
+    """For each argument of the kernel where it stands among the inputs by position."""
+    found: list[int | slice | None] = []
+    first = 0
+    for slot in definition.inputs:
+        count = len(inputs.get(slot.name, ()))
+        if slot.duplicable:
+            found.append(slice(first, first + count) if count or not slot.dispensable else None)
+        else:
+            found.append(first if count else None)
+        first += count
+    return found
+
+
+def given(tensor: Any) -> tuple[Any, Any, Any]:
+    """What a step reads of a tensor: it, its value and its origin."""
+    return tensor, tensor._held(), tensor._origin
+
+
+class Step:
+    """An operator that was computed: what it read, and what it wrote.
+
+    Attributes
+    ----------
+    inputs : tuple of (tensor, array, origin)
+        The value that each tensor had, and its origin: the step that made it with the position among its outputs, or
+        None.
+    outputs : tuple of (array, TensorType, stop_gradient, weak reference to the tensor)
+        The tensors hold their step, not the other way round.
+    site : Site or None
+        The user's line.
+    """
+
+    __slots__ = ("call", "inputs", "outputs", "serial", "site")
+
+    def __init__(
+        self, call: Call, inputs: Sequence[tuple[Any, Any, Any]], outputs: Sequence[Any], site: Site | None
+    ) -> None:
+        self.call, self.site = call, site
+        self.inputs = tuple(inputs)
+        self.outputs = tuple([(t.value, t.tensor_type, t.stop_gradient, weakref.ref(t)) for t in outputs])
+        self.serial = next(_SERIALS)
+
+
+@dataclass(frozen=True, eq=False)
+class GradientPlan:
+    """How the gradients of one structure of tape are computed.
+
+    Attributes
+    ----------
+    program : Program
+        The operators that `minigraph.autodiff.backward` appended.
+    feed : dict
+        Names to the numbers of the tape's values; a negative number -1-i is the seed of the target i.
+    fetch : tuple of str or None
+        The gradient of each input, None where there is none.
+    """
+
+    program: Program
+    feed: dict[str, int]
+    fetch: tuple[str | None, ...]
+
+
+class GradientPlans:
+    """The plans of one place, the most recently used ones."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._executor = Executor(place)
+        self._plans: OrderedDict[Any, GradientPlan] = OrderedDict()
+
+    def plan(
+        self, tape: Tape, targets: Sequence[int], inputs: Sequence[int], constants: Sequence[int] = ()
+    ) -> GradientPlan:
+        """How the gradients of the values `targets` for `inputs` are computed, where none flows to `constants`."""
+        key = tape.structure(), tuple(targets), tuple(inputs), tuple(constants)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = _plan(tape, targets, inputs, constants)
+            if len(self._plans) > _KEPT_PLANS:
+                self._plans.popitem(last=False)
+        else:
+            self._plans.move_to_end(key)
+        return plan
+
+    def gradients(
+        self,
+        tape: Tape,
+        targets: Sequence[int],
+        inputs: Sequence[int],
+        seeds: Sequence[Any],
+        constants: Sequence[int] = (),
+    ) -> list[Any]:
+        """Arrays of the gradients of the values `targets`, summed, for the values `inputs`; None where there is none.
+
+        `seeds` holds what flows into each target, an array.
+        """
+        plan = self.plan(tape, targets, inputs, constants)
+        feed = {name: tape.values[i] if i >= 0 else seeds[-1 - i] for name, i in plan.feed.items()}
+        names = [name for name in plan.fetch if name is not None]
+        arrays = dict(zip(names, self._executor.compute(plan.program, feed, names, Scope()), strict=True))
+        return [None if name is None else arrays[name] for name in plan.fetch]
+
+
+class Tape:
+    """The steps behind some tensors, and the values that they read and wrote, numbered.
+
+    Attributes
+    ----------
+    values : list
+        Arrays by number.
+    tensors : list
+        By number the tensor whose gradient is that of the value, None if it is gone or was computed anew.
+    numbers : dict
+        The other way round, from the identity of a tensor; several if it was set to other values in between.
+    """
+
+    def __init__(self, targets: Sequence[Any]) -> None:
+        self.steps = _steps_behind(targets)
+        self.values: list[Any] = []
+        self.tensors: list[Any] = []
+        self.numbers: dict[int, list[int]] = {}
+        self._numbers: dict[Any, int] = {}
+        self._origins: dict[int, Any] = {}
+        """By number, for what a step made."""
+        self._types: list[TensorType] = []
+        self._constant: list[bool] = []
+        self._wiring = [self._add(step) for step in self.steps]
+        self._targets = [self._number(t, t.value, t._origin, t.tensor_type) for t in targets]
+
+    def _add(self, step: Step) -> tuple[Call, tuple[int, ...], int]:
+        reads = tuple(
+            [self._number(*given, type_) for given, type_ in zip(step.inputs, step.call.input_types, strict=True)]
+        )
+        first = len(self.values)
+        for i, (value, tensor_type, constant, reference) in enumerate(step.outputs):
+            tensor = reference()
+            has_it_still = tensor is not None and tensor._origin == (step, i)
+            number = self._declare((step, i), value, tensor_type, constant, tensor if has_it_still else None)
+            self._origins[number] = step, i
+        return step.call, reads, first
+
+    def _number(self, tensor: Any, value: Any, origin: Any, tensor_type: TensorType) -> int:
+        # A tensor that was set to another value in between is a source of its own for each.
+        key = origin if origin is not None else (id(tensor), id(value))
+        number = self._numbers.get(key)
+        if number is None:
+            constant = tensor.stop_gradient or (isinstance(tensor, Parameter) and not tensor.trainable)
+            number = self._declare(key, value, tensor_type, constant, tensor if tensor._origin is None else None)
+        return number
+
+    def _declare(self, key: Any, value: Any, tensor_type: TensorType, constant: bool, tensor: Any) -> int:
+        number = self._numbers[key] = len(self.values)
+        self.values.append(value)
+        self.tensors.append(tensor)
+        if tensor is not None:
+            self.numbers.setdefault(id(tensor), []).append(number)
+        self._types.append(tensor_type)
+        self._constant.append(constant)
+        return number
+
+    def sources(self) -> list[Any]:
+        """The tensors that a gradient flows to."""
+        numbers = [found[0] for found in self.numbers.values()]
+        return [self.tensors[i] for i in numbers if not self._constant[i] and self._types[i].dtype.is_floating]
+
+    def gradients(
+        self, plans: GradientPlans, tensors: Sequence[Any], seeds: Sequence[Any], constants: Sequence[Any] = ()
+    ) -> list[Any]:
+        """Arrays of the gradients for `tensors` of the targets, summed; None where there is none.
+
+        `seeds` holds an array for each target, what flows into it. No gradient flows to the tensors `constants`.
+        """
+        wanted, held = self._numbers_of(tensors), self._numbers_of(constants)
+        arrays = plans.gradients(self, self._targets, wanted, seeds, held) if wanted else []
+        return self._by_tensor(tensors, dict(zip(wanted, arrays, strict=True)), partial(added, plans.place.xp))
+
+    def gradient_tensors(
+        self, block: Any, tensors: Sequence[Any], seeds: Sequence[Any], constants: Sequence[Any] = ()
+    ) -> list[Any]:
+        """`gradients` as tensors that remember how they were computed, for gradients of gradients.
+
+        `seeds` are tensors here. The operators that give the gradients are computed one by one in the eager `block`.
+        """
+        wanted = self._numbers_of(tensors)
+        if not wanted:
+            return [None] * len(tensors)
+        plan = block.gradient_plans.plan(self, self._targets, wanted, self._numbers_of(constants))
+        values = {name: self._value(i, block) if i >= 0 else given(seeds[-1 - i]) for name, i in plan.feed.items()}
+        for op in plan.program.global_block().ops:
+            block.replay(op, values)
+        found = [None if name is None else values[name][0] for name in plan.fetch]
+        return self._by_tensor(tensors, dict(zip(wanted, found, strict=True)), operator.add)
+
+    def _value(self, number: int, block: Any) -> tuple[Any, Any, Any]:
+        """What a step reads for a value, whose tensor may be gone, or hold another one by now."""
+        tensor, value, made_by = self.tensors[number], self.values[number], self._origins.get(number)
+        if tensor is None:
+            tensor = block.tensor(value)
+            tensor.stop_gradient = self._constant[number]
+        return tensor, value, made_by
+
+    def _numbers_of(self, tensors: Sequence[Any]) -> list[int]:
+        return [number for tensor in tensors for number in self.numbers.get(id(tensor), ())]
+
+    def _by_tensor(self, tensors: Sequence[Any], found: dict[int, Any], add: Callable[[Any, Any], Any]) -> list[Any]:
+        """For each tensor the sum of what was found for its numbers."""
+        results = []
+        for tensor in tensors:
+            parts = [found[number] for number in self.numbers.get(id(tensor), ()) if found[number] is not None]
+            results.append(reduce(add, parts) if parts else None)
+        return results
+
+    def origin_of_nonfinite(self, tensor: Any, place: Place) -> str:
+        """What made the first value that is not finite on the way to the gradient of the (one) target for `tensor`."""
+        program, variables = self.program()
+        recorded = {variable.name: value for variable, value in zip(variables, self.values, strict=True)}
+        wanted = [variables[number] for number in self.numbers.get(id(tensor), ())]
+        with unique_name.guard():
+            found = [grad for grad in gradients([variables[self._targets[0]]], wanted) if grad is not None]
+        ops = list(program.global_block().ops)
+        return origin(ops, [grad.name for grad in found], {}, place, None, recorded)
+
+    def structure(self) -> Any:
+        """Equal for tapes of equal structure: operators, attributes, types, and which value goes where."""
+        return tuple(self._wiring), tuple(self._types), tuple(self._constant)
+
+    def program(self) -> tuple[Program, list[Variable]]:
+        """The operators that were computed, and the variables by the numbers of their values."""
+        program = Program()
+        block = program.global_block()
+        variables = []
+        for tensor, type_, constant in zip(self.tensors, self._types, self._constant, strict=True):
+            name = tensor.name if tensor is not None else "value"
+            while name in block.vars:
+                name += "'"
+            variables.append(block.create_var(name=name, shape=type_.shape, dtype=type_.dtype, stop_gradient=constant))
+        for step, (call, reads, first) in zip(self.steps, self._wiring, strict=True):
+            op = call.op._copy(block)
+            op.site = step.site
+            op.inputs = _renamed(op.inputs, [variables[number].name for number in reads])
+            op.outputs = _renamed(op.outputs, [variable.name for variable in variables[first:]])
+            block._link(None, op)
+        return program, variables
+
+
+def with_origin(error: NonfiniteError, param: Any, grad: Any) -> NonfiniteError:
+    """`error` about `param` with what made the first value that is not finite, if the target is still there."""
+    target = grad._target() if grad._target is not None else None
+    if target is None:
+        found = "what it was computed from is gone, so it is not known which operator made the first such value"
+    else:
+        found = Tape([target]).origin_of_nonfinite(param, param.block.place)
+    message = error.message.replace(f"the gradient of {error.param} ", f"the gradient of {param.name} ")
+    return NonfiniteError(message, param.name, details=[found], site=error.site, hint=error.hint)
+
+
+def _renamed(slots: dict[str, tuple[str, ...]], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    by_position = iter(names)
+    return {slot: tuple(next(by_position) for _ in old) for slot, old in slots.items()}
+
+
+def _plan(tape: Tape, targets: Sequence[int], inputs: Sequence[int], constants: Sequence[int]) -> GradientPlan:
+    program, variables = tape.program()
+    block = program.global_block()
+    computed = set(block.ops)
+    with unique_name.guard():
+        seeds = [_like(variables[number], "@SEED") for number in targets]
+        target, seed = variables[targets[0]], seeds[0]
+        if len(targets) > 1:
+            # The gradient of the weighted sum: targets that depend on each other add up, too.
+            weighted = [
+                block.emit("elementwise_mul", X=variables[number], Y=given)
+                for number, given in zip(targets, seeds, strict=True)
+            ]
+            target = block.emit("sum", X=[block.emit("reduce_sum", X=each, reduce_all=True) for each in weighted])
+            seed = block.emit("fill_constant", shape=[1], value=1.0, dtype=int(target.dtype), stop_gradient=True)
+        no_grad = [variables[number] for number in constants]
+        found = gradients([target], [variables[number] for number in inputs], [seed], no_grad)
+    # What has a value is fed, also where a gradient operator was rewritten and another one writes its result now.
+    known = {variable.name for variable in variables}
+    for op in list(block.ops):
+        if op in computed or known.issuperset(op.output_arg_names):
+            block.remove(op)
+    numbers = {variable.name: number for number, variable in enumerate(variables)}
+    numbers |= {variable.name: -1 - i for i, variable in enumerate(seeds)}
+    read = {name for op in block.ops for name in op.input_arg_names} | {g.name for g in found if g is not None}
+    feed = {name: number for name, number in numbers.items() if name in read}
+    return GradientPlan(program, feed, tuple(None if grad is None else grad.name for grad in found))
+
+
+def _like(variable: Variable, suffix: str) -> Variable:
+    return variable.block.create_var(
+        name=variable.name + suffix, shape=variable.shape, dtype=variable.dtype, stop_gradient=True
+    )
+
+
+def _steps_behind(targets: Sequence[Any]) -> list[Step]:
+    """Every step that the targets depend on, in the order in which they were computed."""
+    seen: dict[int, Step] = {}
+    pending = [t._origin[0] for t in targets if t._origin is not None]
+    while pending:
+        step = pending.pop()
+        if step.serial not in seen:
+            seen[step.serial] = step
+            pending.extend(origin[0] for _, _, origin in step.inputs if origin is not None)
+    return [seen[serial] for serial in sorted(seen)]

@@ -1,0 +1,289 @@
+"""Variables that have a value: the imperative mode computes each operator when it is appended.
+
+There is no second implementation. An `EagerBlock` takes operators like any block, checks and infers them by their
+definitions, and evaluates them at once with the kernels that executors use. What was computed is remembered, and
+`backward` turns it into an ordinary program, differentiates that with `minigraph.autodiff.backward`, and runs the
+operators which that appended.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minigraph.eager.tape import Step, Tape
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
+from minigraph.ir import Parameter, Variable
+from minigraph.kernels.sparse_gradients import added
+from minigraph.kernels.sparse_rows import SparseRows, dense
+from minigraph.opdef import GRAD_SUFFIX
+from minigraph.runtime.public import explained
+from minigraph.runtime.scope import is_rows, type_of
+from minigraph.types import TensorType, VarKind
+from minigraph.unique_name import generate
+
+if TYPE_CHECKING:
+    from minigraph.eager.block import EagerBlock
+
+
+class BackwardStrategy:
+    """How fluid adds up gradients; accepted by `Tensor.backward`, without effect, because one order is kept always.
+
+    Attributes
+    ----------
+    sort_sum_gradient : bool
+
+    Raises
+    ------
+    NotFoundError
+        When another field is set.
+    """
+
+    sort_sum_gradient: bool
+
+    def __init__(self) -> None:
+        self.sort_sum_gradient = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "sort_sum_gradient":
+            raise NotFoundError(
+                f"BackwardStrategy has no field {name!r}", site=caller_site(), hint=suggest(name, ["sort_sum_gradient"])
+            )
+        if not isinstance(value, bool):
+            raise WrongTypeError(f"{name} must be True or False, got {value!r:.80}", site=caller_site())
+        object.__setattr__(self, name, value)
+
+
+class Eager:
+    """What tensors and parameters of the imperative mode have in common.
+
+    Attributes
+    ----------
+    value : array
+        Of the place where it was computed. It is never written to: a change gives the tensor another array.
+    """
+
+    if not TYPE_CHECKING:
+        # The slots are those of the subclasses, because a second base can have none.
+        __slots__ = ()
+
+    value: Any
+    _grad: Tensor | None
+    _origin: tuple[Step, int] | None
+    block: Any
+    name: str
+    tensor_type: TensorType | None
+    stop_gradient: bool
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The value, as a NumPy array of the caller's own; of selected rows the whole array."""
+        value, place = self._held(), self.block.place
+        return np.array(place.to_host(dense(place.xp, value) if is_rows(value) else value), order="C")
+
+    def _held(self) -> Any:
+        if self.value is None:
+            raise ProgramError(f"{self.name} has no value yet", site=caller_site())
+        return self.value
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self.numpy(), dtype=dtype)
+
+    def item(self) -> Any:
+        """The only element, as a Python number."""
+        return self.numpy().item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __len__(self) -> int:
+        return len(self._held())
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        if self.value is None:
+            values = "no value yet"
+        elif is_rows(self.value):
+            # Not the whole array, which may be large.
+            shown = (self.block.place.to_host(each) for each in (self.value.rows, self.value.value))
+            values = ": ".join(np.array2string(each, separator=", ", threshold=100) for each in shown)
+        else:
+            values = np.array2string(self.numpy(), separator=", ", threshold=100)
+        return f"{type(self).__name__}({self.name}: {self.tensor_type}, {values})"
+
+    __str__ = __repr__
+
+    def set_value(self, value: Any) -> None:
+        """Replace the value by one of the same shape and dtype.
+
+        Raises
+        ------
+        ProgramError
+            If the shape or dtype differs.
+        """
+        array = np.asarray(value)
+        assert self.tensor_type is not None
+        if array.shape != self.tensor_type.shape or array.dtype != self.tensor_type.dtype.numpy:
+            raise ProgramError(
+                f"{self.name} is {self.tensor_type}, it cannot be set to {array.dtype}{list(array.shape)}",
+                site=caller_site(),
+            )
+        self.value = self.block.place.xp.array(array)
+
+    def detach(self) -> Tensor:
+        """A tensor with the same value that no gradient flows through."""
+        return Tensor.of(self.block, self._held(), stop_gradient=True)
+
+    def gradient(self) -> Any:
+        """The gradient as a NumPy array, None if there is none.
+
+        That of a table in which a sparse embedding has looked is a tuple, as in fluid: the values of some rows, and the
+        numbers of these rows.
+        """
+        if self.grad is None:
+            return None
+        held, place = self.grad._held(), self.block.place
+        if is_rows(held):
+            return np.array(place.to_host(held.value)), np.array(place.to_host(held.rows))
+        return self.grad.numpy()
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that `backward` has found, None if there is none. It can be set to a tensor of the same type."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, grad: Tensor | None) -> None:
+        if grad is not None and not isinstance(grad, Tensor):
+            raise WrongTypeError(
+                f"{self.name}.grad must be a Tensor, got {type(grad).__name__}", site=caller_site(),
+                hint="Make one with to_tensor or to_variable.",
+            )  # fmt: skip
+        if grad is not None and grad.tensor_type != self.tensor_type and not self._can_have_rows(grad):
+            raise ProgramError(
+                f"{self.name} is {self.tensor_type}, its gradient cannot be {grad.tensor_type}", site=caller_site()
+            )
+        self._grad = grad
+
+    def _can_have_rows(self, grad: Tensor) -> bool:
+        """Whether `grad` is selected rows that can be the gradient of this tensor."""
+        return self.tensor_type is not None and grad.tensor_type == self.tensor_type.held_as(VarKind.SELECTED_ROWS)
+
+    def clear_gradient(self, set_to_zero: bool = True) -> None:
+        """Set the gradient to zero, if there is one, or to None."""
+        if self._grad is not None:
+            old, xp = self._grad.value, self.block.place.xp
+            zeros = SparseRows(old.rows[:0], old.value[:0], old.height) if is_rows(old) else xp.zeros_like(old)
+            self._grad = Tensor.of(self.block, zeros, name=self._grad.name) if set_to_zero else None
+
+    clear_grad = clear_gradient
+
+    def backward(
+        self,
+        grad_tensor: Tensor | BackwardStrategy | None = None,
+        retain_graph: bool = False,
+        backward_strategy: BackwardStrategy | None = None,
+    ) -> None:
+        """Give every tensor that this one was computed from its gradient, as ``grad``.
+
+        Inside `guard` it replaces the gradient of an earlier pass, as in fluid; outside, in the mode of Paddle 2, it is
+        added to that.
+
+        Parameters
+        ----------
+        grad_tensor : Tensor, optional
+            What flows into this tensor, of its type. Default: 1. In fluid `backward_strategy` comes first, and may
+            here, too.
+        retain_graph, backward_strategy
+            Accepted because Paddle 2 and fluid have them: what was computed is kept as long as somebody holds the
+            results, and gradients are always summed in the same order.
+
+        Raises
+        ------
+        ProgramError
+            If the tensor has more or less than one element and no `grad_tensor` is given.
+
+        Warns
+        -----
+        UserWarning
+            If the tensor was not computed from anything that has a gradient; nothing happens then, as in fluid.
+        """
+        seed = self._seed(grad_tensor)
+        tape = Tape([self])
+        sources = tape.sources()
+        if not sources:
+            warn(f"backward does nothing: {self.name} was computed from nothing that has a gradient")
+            return
+        for tensor, grad in zip(sources, tape.gradients(self.block.gradient_plans, sources, [seed]), strict=True):
+            if grad is not None:
+                tensor._receive(grad, adds_up=self.block.program.accumulates)
+                tensor._grad._target = weakref.ref(self)
+
+    def _seed(self, grad_tensor: Any) -> Any:
+        if grad_tensor is None or isinstance(grad_tensor, BackwardStrategy):
+            if self._held().size != 1:
+                raise ProgramError(
+                    f"backward starts from one number, {self.name} has {self.value.size}", site=caller_site(),
+                    hint="Reduce it with layers.mean or layers.reduce_sum, or give grad_tensor.",
+                )  # fmt: skip
+            return self.block.place.xp.ones_like(self.value)
+        if not isinstance(grad_tensor, Tensor) or grad_tensor.tensor_type != self.tensor_type:
+            raise ProgramError(
+                f"grad_tensor must be a Tensor {self.tensor_type}, got {grad_tensor!r:.60}", site=caller_site()
+            )
+        return grad_tensor.value
+
+    def _receive(self, grad: Any, adds_up: bool) -> None:
+        total = added(self.block.place.xp, self._grad.value, grad) if adds_up and self._grad is not None else grad
+        self._grad = None  # so that its name is free
+        self._grad = Tensor.of(self.block, total, name=self.name + GRAD_SUFFIX)
+
+
+for _name in ("set_value", "clear_gradient", "clear_grad", "backward"):
+    setattr(Eager, _name, explained(getattr(Eager, _name)))
+
+
+class Tensor(Eager, Variable):
+    """A variable with a value."""
+
+    __slots__ = ("__weakref__", "_grad", "_origin", "_target", "value")
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        super().__init__(*args, **fields)
+        self.value = None
+        # Of a gradient, a weak reference to what it is the gradient of.
+        self._target: Any = None
+        self._grad = None
+        self._origin = None
+
+    @staticmethod
+    def of(block: EagerBlock, array: Any, name: str | None = None, stop_gradient: bool = True) -> Tensor:
+        """A tensor of `block` that holds `array`."""
+        name = name or generate("generated_tensor")
+        while name in block.vars:
+            name = generate(name)
+        tensor_type = type_of(array)
+        tensor = block.vars[name] = Tensor(block, name, tensor_type, kind=tensor_type.kind, stop_gradient=stop_gradient)
+        tensor.value = array
+        return tensor
+
+
+class EagerParameter(Eager, Parameter):
+    """A parameter with a value."""
+
+    __slots__ = ("__weakref__", "_grad", "_origin", "value")
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        super().__init__(*args, **fields)
+        self.value = None
+        self._grad = None
+        self._origin = None

@@ -1,0 +1,182 @@
+"""Updates in the imperative mode: an optimizer's own static operators, run on the parameters at hand.
+
+Clipping, weight decay and update are appended to a program once for each set of parameters that have gradients, by the
+same code as in the static mode, and that program is run on their values. So both modes give the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minigraph import unique_name
+from minigraph.errors import NonfiniteError, NotFoundError, ProgramError, caller_site, suggest
+from minigraph.executor import Executor
+from minigraph.ir import Block, Parameter, Program, Variable
+from minigraph.ir.default_programs import program_guard
+from minigraph.runtime.scope import Scope
+from minigraph.support.interrupts import deferred
+from minigraph.types import TensorType, as_dtype
+
+if TYPE_CHECKING:
+    from minigraph.optimizer import Optimizer
+
+
+count = 0
+"""Updates of parameters in the imperative mode so far: what was saved at one count belongs together."""
+
+
+class EagerUpdates:
+    """The programs of one optimizer, and the state that they share.
+
+    Attributes
+    ----------
+    scope : Scope
+        Learning rate and accumulators, by the names they have in the static mode.
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+        self.scope = Scope()
+        self._programs: dict[Any, Program] = {}
+        self._state: dict[str, TensorType] = {}
+        self._rate_name: str | None = None
+        self._executor: Executor | None = None
+
+    @property
+    def has_programs(self) -> bool:
+        """Whether anything was updated or prepared in the imperative mode."""
+        return bool(self._programs)
+
+    def apply(self, pairs: Sequence[tuple[Any, Any]]) -> None:
+        """Clip, decay and update: the parameters of `pairs` get new values."""
+        global count
+        count += 1
+        program, executor = self._prepare(pairs)
+        for param, _ in pairs:
+            holder = self.scope.var(param.name)
+            # A copy, because what was computed from the old value may still be differentiated.
+            holder.value, holder.place = param._held().copy(), executor.place
+
+        def update() -> None:
+            for param, _ in pairs:
+                param.value = self.scope.var(param.name).value
+
+        try:
+            executor.compute(program, {_grad_name(p): grad._held() for p, grad in pairs}, (), self.scope, then=update)
+        except NonfiniteError as error:
+            from minigraph.eager.tape import with_origin
+
+            raise with_origin(error, *next(pair for pair in pairs if pair[0].name == error.param)) from error
+
+    # State
+
+    def state(self, params: Sequence[Any]) -> dict[str, Any]:
+        """Copies of all state for `params`, as tensors by name."""
+        self._prepare_all(params)
+        block = params[0].block
+        return {name: block.tensor(self.scope.var(name).value.copy()) for name in self._state}
+
+    def set_state(self, params: Sequence[Any], state: Mapping[str, Any]) -> None:
+        """Replace all state; see `minigraph.optimizer.Optimizer.set_state_dict`."""
+        executor = self._prepare_all(params)
+        arrays = {name: np.asarray(value) for name, value in state.items()}
+        for name in [*self._state, *arrays]:
+            if name not in arrays or name not in self._state:
+                raise NotFoundError(
+                    f"the {'state' if name in self._state else 'optimizer'} has no {name!r}", site=caller_site(),
+                    hint=suggest(name, arrays if name in self._state else self._state),
+                )  # fmt: skip
+        for name, array in arrays.items():
+            found, expected = TensorType(as_dtype(array.dtype), array.shape), self._state[name]
+            if found != expected:
+                raise ProgramError(f"{name} is {expected}, the state has {found}", site=caller_site())
+        with deferred():
+            for name, array in arrays.items():
+                self._set(name, executor.place.xp.array(array))
+
+    def learning_rate(self, default: Any) -> Any:
+        """The learning rate as a number, `default` as long as nothing was updated."""
+        return default if self._rate_name is None else float(self.scope.var(self._rate_name).value.item())
+
+    def set_learning_rate(self, value: float) -> None:
+        """Use another learning rate from now on; one of updates yet to be prepared is the optimizer's."""
+        if self._rate_name is not None:
+            old = self.scope.var(self._rate_name).value
+            self._set(self._rate_name, old * 0 + old.dtype.type(value))
+
+    def _set(self, name: str, array: Any) -> None:
+        assert self._executor is not None
+        holder = self.scope.var(name)
+        holder.value, holder.place = array, self._executor.place
+
+    # Programs
+
+    def _prepare_all(self, params: Sequence[Any]) -> Executor:
+        """Make the state of all `params`, also of those that have had no gradient yet."""
+        trained = sorted((param for param in params if param.trainable), key=lambda param: param.name)
+        if not trained:
+            raise ProgramError("the optimizer has no parameter to update", site=caller_site())
+        return self._prepare([(param, param) for param in trained])[1]
+
+    def _prepare(self, pairs: Sequence[tuple[Any, Any]]) -> tuple[Program, Executor]:
+        """The program that updates these parameters, and what runs it."""
+        if self._executor is None:
+            self._executor = Executor(pairs[0][0].block.place)
+        asked = self.optimizer.regularization, self.optimizer._grad_clip
+        key = (asked, *[(_asked_for(param), grad.kind) for param, grad in pairs])
+        program = self._programs.get(key)
+        if program is None:
+            program = self._programs[key] = self._build(pairs, self._executor)
+        return program, self._executor
+
+    def _build(self, pairs: Sequence[tuple[Any, Any]], executor: Executor) -> Program:
+        names = [param.name for param, _ in pairs]
+        if len(set(names)) < len(names):
+            raise ProgramError(
+                f"two parameters of the optimizer have one name: {', '.join(sorted(names))}", site=caller_site(),
+                hint="Give them names with ParamAttr(name=...).",
+            )  # fmt: skip
+        main, startup = Program(), Program()
+        with program_guard(main, startup), unique_name.guard():
+            self.optimizer._dtype = pairs[0][0].dtype
+            self.optimizer.append_updates([_mirrored(main.global_block(), p, g) for p, g in pairs])
+        self._rate_name = self.optimizer._rates[main.serial].name
+        fresh = Scope()
+        executor.run(startup, scope=fresh)
+        with deferred():
+            for name in fresh.local_var_names():
+                if name not in self._state:
+                    value = fresh.var(name).value
+                    self._state[name] = TensorType(as_dtype(value.dtype), tuple(value.shape))
+                    self._set(name, value)
+        return main
+
+
+def _asked_for(param: Any) -> Any:
+    """What the update of a parameter depends on, besides the optimizer."""
+    factor = param.optimize_attr["learning_rate"]
+    return param.name, param.tensor_type, param.need_clip, param.gradient_clip, param.regularizer, factor
+
+
+def _grad_name(param: Any) -> str:
+    return f"{param.name}@GRAD"
+
+
+def _mirrored(block: Block, param: Any, grad: Any) -> tuple[Parameter, Variable]:
+    twin = block.create_parameter(
+        param.name,
+        param.shape,
+        param.dtype,
+        optimize_attr=param.optimize_attr,
+        regularizer=param.regularizer,
+        need_clip=param.need_clip,
+        gradient_clip=param.gradient_clip,
+        trainable=param.trainable,
+    )
+    twin.creation = param.creation
+    name = _grad_name(param)
+    data = block.create_var(name=name, shape=grad.shape, dtype=grad.dtype, type=grad.kind, is_data=True)
+    return twin, data

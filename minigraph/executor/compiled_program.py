@@ -1,0 +1,389 @@
+"""Which rewrites a program is run with: fluid's `BuildStrategy`, `ExecutionStrategy` and `CompiledProgram`."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from copy import copy
+from typing import Any, ClassVar
+
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
+from minigraph.ir import Program, Role
+from minigraph.passes import IN_ORDER, LEGALIZE, LOWERING, Pass, Pipeline
+from minigraph.runtime.place import Place, as_places
+from minigraph.runtime.scope import Scope
+
+
+class GradientScaleStrategy(enum.Enum):
+    """What the gradient of a loss begins with on each of several devices."""
+
+    CoeffNumDevice = 0
+    One = 1
+    Customized = 2
+
+
+class ReduceStrategy(enum.Enum):
+    """How gradients of several devices are added up."""
+
+    AllReduce = 0
+    Reduce = 1
+
+
+def _field_of(each: Pass) -> str:
+    """The field that turns a pass on and off: ``clean_up`` for `CleanUp`."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", each.name).lower()
+
+
+_SWITCHES = {
+    **{_field_of(each): each in LOWERING.passes for each in IN_ORDER if each not in LEGALIZE.passes},
+    "enable_auto_fusion": False,
+    "exact": False,
+    "jit": True,
+    "cuda_graph": True,
+}
+"""Fields that say which passes run and whether loops are compiled, and their defaults."""
+
+_WITHOUT_EFFECT: dict[str, Any] = {
+    "cache_runtime_context": False,
+    "enable_backward_optimizer_op_deps": True,
+    "enable_inplace": True,
+    "enable_sequential_execution": False,
+    "fuse_all_optimizer_ops": False,
+    "fuse_all_reduce_ops": True,
+    "fuse_bn_act_ops": False,
+    "fuse_broadcast_ops": True,
+    "fuse_elewise_add_act_ops": False,
+    "fuse_relu_depthwise_conv": False,
+    "memory_optimize": None,
+    "reduce_strategy": ReduceStrategy.AllReduce,
+    "remove_unnecessary_lock": True,
+    "sync_batch_norm": False,
+}
+"""Fluid's fields about speed, memory, order or devices: they change no result."""
+
+_ONE_VALUE: dict[str, Any] = {
+    "async_mode": False,
+    "debug_graphviz_path": "",
+    "hierarchical_allreduce_inter_nranks": 0,
+    "is_distribution": False,
+    "mkldnn_enabled_op_types": set(),
+    "nccl_comm_num": 1,
+    "num_trainers": 1,
+    "trainer_id": 0,
+    "trainers_endpoints": [],
+    "use_hierarchical_allreduce": False,
+}
+"""Fluid's fields that ask for what minigraph does not have."""
+
+_FIELDS = {
+    **_SWITCHES, **_WITHOUT_EFFECT, **_ONE_VALUE, "gradient_scale_strategy": GradientScaleStrategy.CoeffNumDevice,
+}  # fmt: skip
+
+
+class _Strategy:
+    """An object that has fields of some names only, each with a default."""
+
+    _defaults: ClassVar[Mapping[str, Any]]
+
+    def __init__(self) -> None:
+        self.__dict__.update({name: copy(value) for name, value in self._defaults.items()})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._defaults:
+            raise NotFoundError(
+                f"{type(self).__name__} has no field {name!r}", site=caller_site(), hint=suggest(name, self._defaults)
+            )
+        self._check(name, value)
+        self.__dict__[name] = value
+
+    def _check(self, name: str, value: Any) -> None:
+        """Raise if the field `name` cannot be `value`, warn if that has no effect."""
+
+    def __repr__(self) -> str:
+        changed = [f"{name}={value!r}" for name, value in vars(self).items() if value != self._defaults[name]]
+        return f"<{type(self).__name__} {' '.join(changed) or 'as by default'}>"
+
+
+class BuildStrategy(_Strategy):
+    """Which rewrites an executor applies to its private copy of a program.
+
+    Attributes
+    ----------
+    fold_constants, clean_up, share_common_subexpressions, merge_updates, shrink_in_update : bool
+    fuse_mean_loss, free_addends, write_where_assigned, fuse_elementwise : bool
+        Run `FoldConstants`, `CleanUp`, `ShareCommonSubexpressions`, `MergeUpdates`, `ShrinkInUpdate`, `FuseMeanLoss`,
+        `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`; True by default. They keep every bit.
+    transpose_into_matmul : bool
+        Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
+    merge_matmuls, merge_column_sums, merge_products, transpose_once : bool
+        Run `MergeMatmuls`, `MergeColumnSums`, `MergeProducts`, `TransposeOnce`, which find weights that are used many
+        times; True by default. They round otherwise, see there how much.
+    fuse_softmax_cross_entropy : bool
+        Run `FuseSoftmaxCrossEntropy`, which rounds otherwise, too; False by default.
+    enable_auto_fusion : bool
+        Run all that round otherwise.
+    exact : bool
+        Run nothing that rounds otherwise, compiled loops included: results are those of the interpreter, bit for bit.
+    jit : bool
+        Let an executor that compiles loops with numba do so, see `minigraph.kernels.jit`; True by default.
+    cuda_graph : bool
+        Let an executor that records CUDA graphs do so, see `minigraph.executor.cuda.graph_capture`; True by default.
+
+    Raises
+    ------
+    NotFoundError
+        When a field is set that there is none of.
+    WrongTypeError
+        When a switch is not set to a bool.
+    ProgramError
+        When a field is set to what minigraph does not have, such as several trainers.
+
+    Warns
+    -----
+    UserWarning
+        When a field of fluid's is set that changes no result and has no effect here.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> strategy = fluid.BuildStrategy()
+    >>> strategy.fuse_softmax_cross_entropy = True
+    >>> strategy.fold_constants = False
+    >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
+    ['FuseGlobalNorm', 'CleanUp', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy', 'MergeMatmuls',
+     'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss',
+     'FreeAddends', 'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise']
+    """
+
+    enable_auto_fusion: bool
+    exact: bool
+    fuse_elementwise: bool
+    jit: bool
+    cuda_graph: bool
+
+    _defaults = _FIELDS
+
+    GradientScaleStrategy = GradientScaleStrategy
+    ReduceStrategy = ReduceStrategy
+
+    def _check(self, name: str, value: Any) -> None:
+        if name in _SWITCHES:
+            if not isinstance(value, bool):
+                raise WrongTypeError(f"{name} must be True or False, got {value!r:.80}", site=caller_site())
+        elif name in _WITHOUT_EFFECT:
+            if value != _WITHOUT_EFFECT[name]:
+                warn(f"BuildStrategy.{name} = {value!r:.80} has no effect: minigraph runs on one device and "
+                     "manages memory and scheduling itself")  # fmt: skip
+        elif name == "gradient_scale_strategy":
+            # On one device the coefficient of the number of devices is one, too.
+            if value not in (GradientScaleStrategy.CoeffNumDevice, GradientScaleStrategy.One):
+                raise ProgramError(
+                    f"gradient_scale_strategy must be CoeffNumDevice or One, got {value!r:.80}", site=caller_site(),
+                    hint="Scale the loss, or give fluid.gradients its target_gradients.",
+                )  # fmt: skip
+        elif value != _ONE_VALUE[name]:
+            raise ProgramError(
+                f"BuildStrategy.{name} = {value!r:.80} asks for what minigraph does not have", site=caller_site(),
+                hint=f"Leave it at {_ONE_VALUE[name]!r}.",
+            )  # fmt: skip
+
+    def pipeline(self) -> Pipeline:
+        """The passes that the fields ask for, in order."""
+        return Pipeline(tuple(each for each in IN_ORDER if each in LEGALIZE.passes or self._wants(each)))
+
+    def _wants(self, each: Pass) -> bool:
+        is_on: bool = getattr(self, _field_of(each))
+        if each.rounds_otherwise:
+            return not self.exact and (is_on or self.enable_auto_fusion)
+        return is_on
+
+
+_EXECUTION: dict[str, Any] = {
+    "allow_op_delay": False,
+    "num_iteration_per_drop_scope": 100,
+    "num_iteration_per_run": 1,
+    "num_threads": 0,
+    "use_cuda": True,
+    "use_experimental_executor": True,
+    "use_thread_barrier": False,
+}
+"""Fluid's fields and their defaults."""
+
+
+class ExecutionStrategy(_Strategy):
+    """How fluid schedules operators on threads: accepted by `CompiledProgram.with_data_parallel`, without effect.
+
+    Attributes
+    ----------
+    num_threads, num_iteration_per_drop_scope, num_iteration_per_run : int
+        For fluid how many threads there are, after how many runs temporaries are dropped, and how often a program runs
+        within one call, which is once on a processor, whatever the number.
+    allow_op_delay, use_cuda, use_experimental_executor, use_thread_barrier : bool
+
+    Raises
+    ------
+    NotFoundError
+        When a field is set that there is none of.
+    WrongTypeError
+        When a field is set to something of another type.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> strategy = fluid.ExecutionStrategy()
+    >>> strategy.num_threads = 4
+    >>> strategy
+    <ExecutionStrategy num_threads=4>
+    """
+
+    _defaults = _EXECUTION
+
+    def _check(self, name: str, value: Any) -> None:
+        wanted = type(_EXECUTION[name])
+        if type(value) is not wanted:
+            raise WrongTypeError(f"{name} must be of type {wanted.__name__}, got {value!r:.80}", site=caller_site())
+        if name == "num_iteration_per_run" and value != 1:
+            warn(f"ExecutionStrategy.num_iteration_per_run = {value} has no effect: a call runs the program once")
+
+
+class CompiledProgram:
+    """A program and the rewrites it is run with; `Executor.run` takes it in place of the program.
+
+    Parameters
+    ----------
+    program_or_graph : Program
+    build_strategy : BuildStrategy, optional
+        Read when the `CompiledProgram` is made.
+
+    Raises
+    ------
+    WrongTypeError
+        For another kind of argument.
+
+    Examples
+    --------
+    >>> import minigraph as fluid, numpy as np
+    >>> main = fluid.Program()
+    >>> with fluid.program_guard(main):
+    ...     y = fluid.layers.scale(fluid.data("x", [None]), 2.0)
+    >>> strategy = fluid.BuildStrategy()
+    >>> strategy.enable_auto_fusion = True
+    >>> fluid.Executor().run(fluid.CompiledProgram(main, strategy), {"x": np.ones(2, "float32")}, [y])
+    [array([2., 2.], dtype=float32)]
+    """
+
+    def __init__(self, program_or_graph: Program, build_strategy: BuildStrategy | None = None) -> None:
+        if not isinstance(program_or_graph, Program):
+            raise WrongTypeError(
+                f"CompiledProgram needs a Program, got {type(program_or_graph).__name__}", site=caller_site()
+            )
+        _check_type("build_strategy", build_strategy, BuildStrategy)
+        self.program = program_or_graph
+        self._use(build_strategy or BuildStrategy())
+        self.is_data_parallel = False
+        self.places: list[Place] = []
+        """The one to run on, if it was given."""
+        self._shared: CompiledProgram | None = None
+        self._scope: Scope | None = None
+
+    def _use(self, strategy: BuildStrategy) -> None:
+        self.passes = strategy.pipeline()
+        self.jit = strategy.jit and not strategy.exact
+        self.cuda_graph = strategy.cuda_graph
+
+    def with_data_parallel(
+        self,
+        loss_name: str | None = None,
+        build_strategy: BuildStrategy | None = None,
+        exec_strategy: ExecutionStrategy | None = None,
+        share_vars_from: CompiledProgram | None = None,
+        places: Any = None,
+    ) -> CompiledProgram:
+        """Run on every place of `places`, which here is one; what is fetched is what the program computes.
+
+        Parameters
+        ----------
+        loss_name : str, optional
+            Of a program with gradients the name of its loss.
+        build_strategy : BuildStrategy, optional
+            Replaces the one that the `CompiledProgram` was made with.
+        exec_strategy : ExecutionStrategy, optional
+            Changes no result.
+        share_vars_from : CompiledProgram, optional
+            Runs with the scope of that one, whatever scope is given. It must have run already.
+        places : Place or sequence of one, optional
+            Default: that of the executor, whatever the environment says of ``CPU_NUM``.
+
+        Returns
+        -------
+        CompiledProgram
+            This one.
+
+        Raises
+        ------
+        ProgramError
+            If there are several places, it was called before, or the program has gradients and no `loss_name`.
+        NotFoundError
+            If the program has no variable `loss_name`.
+        WrongTypeError
+            If an argument has the wrong type.
+        """
+        if self.is_data_parallel:
+            raise ProgramError("with_data_parallel was called before", site=caller_site(), hint="Call it once.")
+        _check_type("build_strategy", build_strategy, BuildStrategy)
+        _check_type("exec_strategy", exec_strategy, ExecutionStrategy)
+        _check_type("share_vars_from", share_vars_from, CompiledProgram)
+        given = as_places(places)
+        if len(given) > 1:
+            raise ProgramError(
+                f"with_data_parallel got {len(given)} places, but minigraph runs a program on one device",
+                details=[", ".join(map(repr, given))], site=caller_site(),
+                hint="Give one place. The mean gradient of a batch is that of its parts on several.",
+            )  # fmt: skip
+        self._check_loss(loss_name)
+        if build_strategy is not None:
+            self._use(build_strategy)
+        self.is_data_parallel, self.places, self._shared = True, given, share_vars_from
+        return self
+
+    def _check_loss(self, name: str | None) -> None:
+        block = self.program.global_block()
+        if name is None:
+            if any(op.role & Role.BACKWARD for op in block.ops):
+                raise ProgramError(
+                    "the program has gradients: with_data_parallel needs the name of its loss", site=caller_site(),
+                    hint="Write with_data_parallel(loss_name=loss.name).",
+                )  # fmt: skip
+        elif name not in block.vars:
+            raise NotFoundError(
+                f"the program has no variable {name!r} to be its loss", site=caller_site(),
+                hint=suggest(name, block.vars),
+            )  # fmt: skip
+
+    def scope_for(self, place: Place, scope: Scope) -> Scope:
+        """The scope of a run on `place` for which `scope` was given; the executor asks before each.
+
+        Raises
+        ------
+        ProgramError
+            If the program is for another place, or for the scope of one that did not run yet.
+        """
+        if self.places and self.places != [place]:
+            raise ProgramError(
+                f"the program was compiled for {self.places[0]}, the executor runs on {place}", site=caller_site(),
+                hint="Give both the same place.",
+            )  # fmt: skip
+        if self._shared is not None:
+            if self._shared._scope is None:
+                raise ProgramError(
+                    "the program given as share_vars_from did not run yet", site=caller_site(), hint="Run it before."
+                )
+            scope = self._shared._scope
+        self._scope = scope
+        return scope
+
+
+def _check_type(what: str, given: Any, wanted: type) -> None:
+    if given is not None and not isinstance(given, wanted):
+        raise WrongTypeError(f"{what} must be a {wanted.__name__}, got {given!r:.60}", site=caller_site())

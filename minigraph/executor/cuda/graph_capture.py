@@ -1,0 +1,234 @@
+"""Plans of a GPU as CUDA graphs: recorded once, after a first run, and launched as a whole in later ones.
+
+A recording repeats the same kernels on the same memory. So the inputs and what the kernels allocate have memory of
+their own, which nobody else gets, state stays where the scope has it, and what is fetched is copied. That is right only
+for plans whose kernels never look at values on the processor and never send any: `what_prevents` says which those are.
+Labels that are fed are looked at before, see `minigraph.executor.cuda.index_checks`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minigraph.errors import warn
+from minigraph.executor.cuda.index_checks import checks_of, given, numbers_of
+from minigraph.ir.operator import Operator
+from minigraph.kernels.cuda.launching import Capturing
+from minigraph.lowering.steps import Step, Steps
+from minigraph.runtime.place import Place
+
+if TYPE_CHECKING:
+    from minigraph.executor.plan import Plan
+
+_MOST_RECORDINGS = 8
+"""A plan that is recorded so often, because its state is given other arrays again and again, runs as before."""
+
+_LOOKS_AT_VALUES = frozenset({
+    "argsort", "assign_value", "auc", "autoclip_threshold", "average_accumulates", "elementwise_floordiv", "gather",
+    "gather_nd", "gather_grad", "gather_nd_grad", "index_sample", "index_sample_grad", "index_select",
+    "index_select_grad", "linspace", "max_pool2d_with_index", "max_pool2d_with_index_grad", "multiplex", "nll_loss",
+    "nll_loss_grad", "pow", "pow_grad", "range", "scatter", "scatter_nd_add", "scatter_nd_add_grad", "select_input",
+    "shape", "size", "top_k", "unique", "unique_with_counts",
+})  # fmt: skip
+"""Operators whose kernels read values on the processor, as checks of indices do, or send some to the device."""
+
+_LOOKED_AT = frozenset({
+    "AxesTensor", "AxesTensorList", "AxisTensor", "Beta1Tensor", "Beta2Tensor", "EndsTensor", "EndsTensorList",
+    "ExpandTimes", "K", "Max", "MaxLenTensor", "MaxNorm", "Min", "SectionsTensorList", "Shape", "ShapeTensor",
+    "ShapeTensorList", "SkipUpdate", "StartsTensor", "StartsTensorList", "StridesTensor", "StridesTensorList",
+    "depth_tensor", "expand_times_tensor",
+})  # fmt: skip
+"""Inputs that stand in for attributes, or decide whether anything is done: where one is given, its values are read."""
+
+_LOOKS_IF: Mapping[tuple[str, Any], str] = {
+    ("pooling_type", "avg"): "divisors are sent",
+    ("policy", "raise"): "a gradient that is not finite is to raise an error",
+    ("strict", True): "the threshold is checked",
+    ("allow_out_of_range", False): "indices are checked",
+    ("maxlen", -1): "the shape of the result depends on values",
+}
+
+_CHECKED_INTEGERS = frozenset({"elementwise_div", "elementwise_mod", "elementwise_pow"})
+_NORMS = frozenset({"clip_factor", "clip_by_global_norm", "global_norm"})
+
+
+def what_prevents(op: Operator) -> str | None:
+    """Why a kernel cannot be part of a recording; None if it can, provided that `numbers_of` are checked before."""
+    if op.type in _LOOKS_AT_VALUES:
+        return "its kernel reads values on the processor, or sends some"
+    given = [slot for slot in op.inputs if op.inputs[slot] and slot in _LOOKED_AT]
+    if given:
+        return f"{given[0]} is read on the processor"
+    for (attr, value), reason in _LOOKS_IF.items():
+        if attr in op.definition.attrs and op.attr(attr) == value:
+            return reason
+    types = [
+        var.dtype.numpy for name in op.input_arg_names if (var := op.block.find_var(name)) is not None and var.dtype
+    ]
+    if op.type in _CHECKED_INTEGERS and any(each.kind in "iu" for each in types):
+        return "divisors and exponents are checked"
+    if op.type in _NORMS and (op.attr("p") != 2 or any(each.itemsize == 2 for each in types)):
+        return "the shared kernel of norms sends numbers"
+    return None
+
+
+def _what_prevents_step(step: Step) -> str | None:
+    if step.call is not None:
+        return "how often its block runs depends on values"
+    if step.kernel.takes_rng:
+        return "it draws random numbers"
+    if step.op.definition.has_effect:
+        return "it has an effect outside the program"
+    if not all(value.has_known_size for value in (*step.values_read(), *step.values_written())):
+        return "a shape depends on values"
+    numbers = numbers_of(step.op)
+    if numbers is not None and given(step, numbers.slot) is None:
+        return f"{numbers.slot} is computed, and checked then"
+    return what_prevents(step.op)
+
+
+def obstacle(steps: Steps, replaced: Sequence[str]) -> str | None:
+    """Why a plan cannot be recorded; None if it can.
+
+    Parameters
+    ----------
+    replaced : sequence of str
+        State that a run replaces by other arrays.
+    """
+    for step in steps.steps:
+        reason = _what_prevents_step(step)
+        if reason is not None:
+            return f"{step.op.type}: {reason}"
+    types = {value.name: value.tensor_type for value in steps.state}
+    for name in replaced:
+        if types.get(name) != steps.new_state[name].tensor_type:
+            return f"{name}: the scope has no array for it before the run"
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Recording:
+    """A graph, with all the memory that its kernels use."""
+
+    graph: Any
+    state: Sequence[Any]
+    inputs: dict[str, Any]
+    fetched: list[Any]
+    kept: tuple[Any, ...]
+
+
+class GraphRuns:
+    """The runs of one plan as a graph.
+
+    Parameters
+    ----------
+    plan : Plan
+    place : Place
+
+    Attributes
+    ----------
+    obstacle : str or None
+        Why it runs as before.
+    """
+
+    def __init__(self, plan: Plan, place: Place) -> None:
+        self._place = place
+        self._was_run = False
+        self._recording: _Recording | None = None
+        self._recorded = 0
+        self._lock = threading.Lock()
+        self.obstacle = obstacle(plan.steps, plan.compiled.replaces)
+        self._checks = () if self.obstacle else tuple(dict.fromkeys(checks_of(plan.steps)))
+
+    def run(
+        self, plan: Plan, fed: Mapping[str, Any], feeds: Mapping[str, Any], state: Sequence[Any],
+        find: Callable[[str], Any],
+    ) -> list[Any] | None:  # fmt: skip
+        """Fetched arrays, each the caller's own; None if the plan is to run as before.
+
+        Parameters
+        ----------
+        plan : Plan
+            The one that this was made for.
+        fed : mapping of str to array
+            What the caller feeds, for a look at labels without a wait where that is on the processor.
+        feeds : mapping of str to array of the place
+        state : list of array
+            What the plan's function takes; the same list as long as the scope has the same arrays.
+        find : callable
+            Gives the array that the scope has for a name.
+        """
+        if self.obstacle is not None:
+            return None
+        if not all(numbers.fit(self._on_processor(fed[name])) for name, numbers in self._checks):
+            return None
+        with self._lock:
+            if not self._was_run:  # kernels are compiled and libraries loaded in a first run
+                self._was_run = True
+                return None
+            if self._recording is None or self._recording.state is not state:
+                self._recording = self._record(plan, feeds, state, find)
+            if self._recording is None:
+                return None
+            for name, array in self._recording.inputs.items():
+                array[...] = feeds[name]
+            self._recording.graph.launch()
+            return [value.copy() for value in self._recording.fetched]
+
+    def _on_processor(self, array: Any) -> Any:
+        return array if isinstance(array, np.ndarray) else self._place.to_host(array)
+
+    def _record(
+        self, plan: Plan, feeds: Mapping[str, Any], state: Sequence[Any], find: Callable[[str], Any]
+    ) -> _Recording | None:
+        self._recorded += 1
+        if self._recorded > _MOST_RECORDINGS:
+            self._give_up("the scope is given other arrays from run to run")
+            return None
+        cuda = self._place.xp.cuda
+        pool, stream, beside = cuda.MemoryPool(), cuda.Stream(non_blocking=True), cuda.Stream(non_blocking=True)
+        targets = [find(name) for name in plan.compiled.replaces]
+        with cuda.using_allocator(pool.malloc):
+            inputs = {name: array.copy() for name, array in feeds.items()}
+            block = self._place.bytes(plan.buffers.layout.size)
+            buffers = plan.buffers.layout.arrays(block)
+            with stream, Capturing(beside) as capturing:
+                stream.begin_capture()
+                try:
+                    fetched = _call(plan, list(inputs.values()), state, buffers, targets)
+                    graph = stream.end_capture()
+                except Exception as error:
+                    _end_quietly(stream)
+                    self._give_up(f"{type(error).__name__}: {error}")
+                    return None
+        kept = (pool, stream, beside, block, buffers, targets, capturing.kept)
+        return _Recording(graph, state, inputs, fetched, kept)
+
+    def _give_up(self, reason: str) -> None:
+        self.obstacle = reason
+        warn(f"cuda_graph: a program runs as before, because it could not be recorded: {reason}")
+
+
+def _call(
+    plan: Plan, inputs: Sequence[Any], state: Sequence[Any], buffers: Sequence[Any], targets: Sequence[Any]
+) -> list[Any]:
+    """A run of the plan, with the new state written to where the old one is; returns what is fetched."""
+    fetched, new_state = plan.compiled.run(inputs, state, None, buffers, [])
+    # Before anything is written over: they may share memory with state.
+    fetched = [v.copy() if copy else v for v, copy in zip(fetched, plan.must_copy, strict=True)]
+    new_state = [v.copy() if copy else v for v, copy in zip(new_state, plan.state_must_copy, strict=True)]
+    for target, value in zip(targets, new_state, strict=True):
+        target[...] = value
+    return fetched
+
+
+def _end_quietly(stream: Any) -> None:
+    """End a recording that an error broke off, about which the stream may complain once more."""
+    with suppress(Exception):
+        stream.end_capture()

@@ -1,0 +1,84 @@
+"""Labels and ids that are fed, checked on the processor before a recorded plan runs, whose kernels then make no check.
+
+A recording cannot stop at a wrong label. Labels mostly come from the processor, where looking at them costs no wait. If
+one is wrong, the plan is run as if there were no recording, so that its kernel raises the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from minigraph.ir.operator import Operator
+from minigraph.lowering.steps import Step, Steps
+
+_KINDS = {
+    "softmax_with_cross_entropy": ("Label", "Logits"),
+    "cross_entropy": ("Label", "X"),
+    "cross_entropy_grad": ("Label", "X"),
+    "cross_entropy2": ("Label", "X"),
+    "fused_mean_loss": ("Label", "X"),
+    "lookup_table": ("Ids", "W"),
+    "lookup_table_grad": ("Ids", "W"),
+    "lookup_table_v2": ("Ids", "W"),
+    "lookup_table_v2_grad": ("Ids", "W"),
+}
+"""Operators whose kernels check numbers: the slot of the numbers, and that of what they pick from.
+
+The other gradients look at nothing: their labels are those of the loss.
+"""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What an operator asks of numbers that it is given.
+
+    Attributes
+    ----------
+    slot : str
+        The input that holds them.
+    size : int
+        They are in [0, size),
+    ignored : int or None
+        or are this.
+    """
+
+    slot: str
+    size: int
+    ignored: int | None
+
+    def fit(self, array: Any) -> bool:
+        fits = (array >= 0) & (array < self.size)
+        return bool((fits if self.ignored is None else fits | (array == self.ignored)).all())
+
+
+def numbers_of(op: Operator) -> Numbers | None:
+    """What the kernel of an operator of known shapes checks; None if nothing."""
+    kind = _KINDS.get(op.type)
+    if kind is None or ("soft_label" in op.definition.attrs and op.attr("soft_label")):
+        return None
+    slot, source = kind
+    known = op.block.var(op.input(source)[0]).tensor_type
+    assert known is not None, "a plan knows all shapes"
+    shape = known.shape
+    if slot == "Ids":
+        padding = op.attr("padding_idx")
+        return Numbers(slot, shape[0], None if padding == -1 else padding)
+    axis = op.attr("axis") if "axis" in op.definition.attrs else -1
+    return Numbers(slot, shape[axis], op.attr("ignore_index"))
+
+
+def given(step: Step, slot: str) -> str | None:
+    """The name of what is fed to a step's input; None if that is computed, or state."""
+    value = step.inputs[[each.name for each in step.op.definition.inputs].index(slot)]
+    return value.name if not isinstance(value, list) and value is not None and value.origin == "feed" else None
+
+
+def checks_of(steps: Steps) -> Iterator[tuple[str, Numbers]]:
+    """Names of feeds, and what their numbers must be."""
+    for step in steps.steps:
+        numbers = numbers_of(step.op)
+        name = None if numbers is None else given(step, numbers.slot)
+        if numbers is not None and name is not None:
+            yield name, numbers

@@ -1,0 +1,516 @@
+"""Running programs: lowered once for each way of being called, then a function call a run."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from minigraph.errors import (
+    MinigraphError,
+    NonfiniteError,
+    ProgramError,
+    WrongTypeError,
+    caller_site,
+)
+from minigraph.executor import profiler
+from minigraph.executor.call_cache import Key, Recall, names_in
+from minigraph.executor.checking import Checked
+from minigraph.executor.checking import is_switched_on as is_checking
+from minigraph.executor.compiled_program import CompiledProgram
+from minigraph.executor.feeds import prepare_feed
+from minigraph.executor.fetches import fetch_names, own, results_of
+from minigraph.executor.plan import Plan, lower
+from minigraph.ir import Program
+from minigraph.ir.default_programs import default_main_program
+from minigraph.ir.type_inference import blame, explain
+from minigraph.kernels.jit import is_available as is_jit_available
+from minigraph.kernels.jit import require as require_jit
+from minigraph.lowering.memory_plan import Blocks
+from minigraph.passes import LOWERING
+from minigraph.passes.base import Pipeline
+from minigraph.runtime.place import CPUPlace, Place
+from minigraph.runtime.scope import Scope, global_scope, type_of
+from minigraph.support.interrupts import Saved, deferred, hold, is_held, is_interrupt, put_back, release
+from minigraph.types import TensorType
+
+if TYPE_CHECKING:
+    from minigraph.executor.cuda.feed_staging import Staging
+    from minigraph.executor.cuda.graph_capture import GraphRuns
+    from minigraph.executor.explain import RunExplanation
+
+
+class Executor:
+    """Runs programs on a place.
+
+    A program is lowered on its first run with given feed shapes, dtypes and fetches; later runs reuse the plan as long
+    as the program does not change. The most recently used plans are kept.
+
+    Parameters
+    ----------
+    place : Place, optional
+        Default: `CPUPlace`.
+    passes : Pipeline, optional
+        The rewrites of the private copy. Default: `minigraph.passes.LOWERING`.
+    cache_size : int
+        How many plans are kept.
+    jit : bool, optional
+        Compile loops with numba on a processor, see `minigraph.kernels.jit`. Default: if numba is installed and
+        ``MINIGRAPH_JIT=off`` is not in the environment.
+    cuda_graph : bool
+        On a GPU, record what can be recorded as CUDA graphs and send what is fed from pinned memory, see
+        `minigraph.executor.cuda.graph_capture`. A recording keeps its memory as long as its plan.
+    check : bool, optional
+        Check in each run that no value changes while it is needed and that results are the caller's own, see
+        `minigraph.executor.checking`; runs take several times as long. Default: if ``MINIGRAPH_CHECK=1`` is in the
+        environment.
+
+    Raises
+    ------
+    MissingExtraError
+        If `jit` is True and numba is not installed.
+
+    Examples
+    --------
+    >>> import minigraph as fluid, numpy as np
+    >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+    ...     x = fluid.data("x", [None, 2])
+    ...     y = fluid.layers.scale(x, 10.0)
+    ...     exe = fluid.Executor(fluid.CPUPlace())
+    ...     exe.run(feed={"x": np.ones((1, 2), "float32")}, fetch_list=[y])
+    [array([[10., 10.]], dtype=float32)]
+    """
+
+    def __init__(
+        self,
+        place: Place | None = None,
+        passes: Pipeline = LOWERING,
+        cache_size: int = 64,
+        jit: bool | None = None,
+        cuda_graph: bool = True,
+        check: bool | None = None,
+    ) -> None:
+        if place is not None and not isinstance(place, Place):
+            raise WrongTypeError(f"an Executor needs a Place, got {place!r:.80}", site=caller_site())
+        self.place = place or CPUPlace()
+        # Touching xp now reports a missing GPU here and not in the first run.
+        self._rng = self.place.rng()
+        self.passes = passes
+        self.cache_size = cache_size
+        if jit:
+            require_jit()
+        self.jit = is_jit_available() if jit is None else bool(jit)
+        self._plans: OrderedDict[Key, Plan] = OrderedDict()
+        self._recall = Recall(cache_size)
+        self.check = is_checking() if check is None else bool(check)
+        self.cuda_graph = cuda_graph and self.place.kind == "cuda" and not self.check
+        self._others: dict[tuple[Pipeline, bool, bool], Executor] = {}
+        self._blocks = Blocks(self.place)
+        self._closed = False
+        self._graphs: WeakKeyDictionary[Plan, GraphRuns] = WeakKeyDictionary()
+
+    def run(
+        self,
+        program: Program | CompiledProgram | None = None,
+        feed: Any = None,
+        fetch_list: Any = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: Scope | None = None,
+        return_numpy: bool = True,
+        use_program_cache: bool = True,
+        return_merged: bool = True,
+        use_prune: bool = True,
+    ) -> list[Any]:
+        """Run a program once.
+
+        Only what is fetched or persisted is computed. `feed_var_name`, `fetch_var_name`, `use_program_cache` and
+        `use_prune` are accepted because fluid has them; they change nothing here.
+
+        Parameters
+        ----------
+        program : Program, optional
+            Default: the default main program.
+        feed : dict, optional
+            Variable name to array.
+        fetch_list : list of Variable or str, optional
+            What to return.
+        scope : Scope, optional
+            Where persistable variables live. Default: the global scope.
+        return_numpy : bool
+            Return NumPy arrays; otherwise `LoDTensor`. Selected rows are returned as `SelectedRows` in any case.
+        return_merged : bool
+            Of a program compiled `with_data_parallel`, False returns a list for each entry, with that of each place.
+
+        Returns
+        -------
+        list
+            One array (or `SelectedRows`) per entry of `fetch_list`, each the caller's own; for an array of tensors a
+            list of arrays, None where nothing was written.
+
+        Raises
+        ------
+        FeedError
+            What is fed does not fit, or something is missing.
+        NotFoundError
+            A fetched name is unknown.
+        ExecutionError
+            A persistable variable has no value (was the startup program run?), or a kernel failed.
+        EOFException
+            A `minigraph.io.DataLoader` that feeds the program has no batch left.
+
+        Notes
+        -----
+        A run that an error or an interrupt ends, such as Ctrl-C or what the handler of another signal raises, has
+        changed nothing: neither the scope nor the generator of random numbers, and a loader still has its batch, unless
+        it was an error of the run itself. An interrupt that comes while what was computed is stored is raised when all
+        is stored.
+        """
+        self._check_open()
+        if isinstance(program, CompiledProgram):
+            other = self._with(program.passes, self.jit and program.jit, self.cuda_graph and program.cuda_graph)
+            scope = program.scope_for(self.place, scope or global_scope())
+            values = other.run(program.program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
+            return [[value] for value in values] if program.is_data_parallel and not return_merged else values
+        program = _check_program(program)
+        scope = scope or global_scope()
+        if not isinstance(scope, Scope):
+            raise WrongTypeError(
+                f"scope must be a Scope, got {scope!r:.80}",
+                site=caller_site(),
+                hint="Leave it out for the global scope.",
+            )
+        if not program.loaders:
+            return self._run_fed(program, feed, fetch_list, scope, return_numpy)
+        for loader in program.loaders:
+            feed = loader.fill(feed)
+
+        def go_on() -> None:
+            for loader in program.loaders:
+                loader.go_on()
+
+        try:
+            return self._run_fed(program, feed, fetch_list, scope, return_numpy, then=go_on)
+        except Exception as error:
+            if not is_interrupt(error):
+                go_on()
+            raise
+
+    def _run_fed(
+        self,
+        program: Program,
+        feed: Any,
+        fetch_list: Any,
+        scope: Scope,
+        return_numpy: bool,
+        then: Callable[[], None] | None = None,
+    ) -> list[Any]:
+        familiar = self._familiar(program, feed, fetch_list)
+        if familiar is not None:
+            plan, feeds, names = familiar
+            values = self._run_plan(plan, program, feeds, scope, then=then)
+            return results_of(values, self.place, return_numpy, names)
+        names = fetch_names(program, fetch_list)
+        if self.cuda_graph and (sent := self._send_feed(program, feed, names)) is not None:
+            feeds, used = sent
+            try:
+                values = self._run_plan(self._plan(program, feeds, names), program, feeds, scope, fed=feed, then=then)
+            finally:
+                self._staging.done(used)
+        else:
+            values = self._run(program, self._prepare_feed(program, feed, names), names, scope, then)
+        return results_of(values, self.place, return_numpy, names)
+
+    def _with(self, passes: Pipeline, jit: bool, cuda_graph: bool) -> Executor:
+        """The executor that runs with other rewrites on the same place, with the same random numbers."""
+        cuda_graph = cuda_graph and self.place.kind == "cuda" and not self.check
+        if (passes, jit, cuda_graph) == (self.passes, self.jit, self.cuda_graph):
+            return self
+        key = passes, jit, cuda_graph
+        if key not in self._others:
+            self._others[key] = type(self)(self.place, passes, self.cache_size, jit, cuda_graph, self.check)
+        other = self._others[key]
+        other._rng = self._rng
+        return other
+
+    def compute(
+        self,
+        program: Program,
+        feed: dict[str, Any],
+        fetch: Sequence[str],
+        scope: Scope,
+        then: Callable[[], None] | None = None,
+    ) -> list[Any]:
+        """Like `run` for arrays of the place by name, which are not checked; returns arrays of the place.
+
+        `then` is called when the scope changes; no interrupt comes between the two.
+        """
+        self._check_open()
+        return self._run(program, feed, tuple(fetch), scope, then)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ProgramError("this Executor was closed", site=caller_site(), hint="Make a new one.")
+
+    def explain(self, program: Program | None = None, feed: Any = None, fetch_list: Any = None) -> RunExplanation:
+        """Tell what `run` would make of the arguments, without running: every stage, steps, memory, source and costs.
+
+        Only names, dtypes and shapes of the feed matter; persistable variables need no values.
+
+        Returns
+        -------
+        RunExplanation
+            Prints as text; its attributes are the parts.
+
+        Raises
+        ------
+        MinigraphError
+            If the program cannot run with these feeds and fetches.
+
+        Examples
+        --------
+        >>> import minigraph as fluid, numpy as np
+        >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+        ...     y = fluid.layers.relu(fluid.data("x", [None, 2]))
+        ...     report = fluid.Executor().explain(feed={"x": np.ones((3, 2), "float32")}, fetch_list=[y])
+        >>> print(report.costs[0])
+        relu: 6 flops, 48 bytes
+        """
+        from minigraph.executor.explain import explain_run
+
+        program = _check_program(program)
+        names = fetch_names(program, fetch_list)
+        feeds = prepare_feed(program, feed, self.place)
+        return explain_run(program, _types_of(feeds), names, self.place, self.passes, self.jit)
+
+    @cached_property
+    def _staging(self) -> Staging:
+        from minigraph.executor.cuda.feed_staging import Staging
+
+        return Staging(self.place)
+
+    def _send_feed(self, program: Program, feed: Any, names: tuple[str, ...]) -> Any:
+        """What `Staging.send` returns for a feed that needs no more checks; None for others."""
+        if type(feed) is not dict or not all([type(array) is np.ndarray for array in feed.values()]):
+            return None
+        ordered = dict(sorted(feed.items()))
+        return self._staging.send(ordered) if self._key(program, ordered, names) in self._plans else None
+
+    def _prepare_feed(self, program: Program, feed: Any, names: tuple[str, ...]) -> dict[str, Any]:
+        """Checked arrays; arrays of names, dtypes and shapes that a plan exists for have passed the checks before."""
+        plain = type(feed) is dict and all([type(array) is np.ndarray for array in feed.values()])
+        if plain:
+            ordered = dict(sorted(feed.items()))  # as `prepare_feed` has it
+            if self._key(program, ordered, names) in self._plans:
+                return ordered if self.place.kind == "cpu" else {n: self.place.to_device(a) for n, a in ordered.items()}
+        return prepare_feed(program, feed, self.place)
+
+    def _familiar(self, program: Program, feed: Any, fetch_list: Any) -> Any:
+        """Plan, arrays and names of fetches for a call like one before, without a look at each array; else None."""
+        names = names_in(fetch_list) if self.place.kind == "cpu" else None
+        call = self._recall.find(self._call_key(program, names)) if names is not None else None
+        feeds = call.feeds(feed) if call is not None else None
+        if call is None or feeds is None:
+            return None
+        with suppress(KeyError):  # another thread's run may have made room
+            self._plans.move_to_end(call.key)
+        return call.plan, feeds, names
+
+    def _run(
+        self,
+        program: Program,
+        feeds: dict[str, Any],
+        names: tuple[str, ...],
+        scope: Scope,
+        then: Callable[[], None] | None = None,
+    ) -> list[Any]:
+        return self._run_plan(self._plan(program, feeds, names), program, feeds, scope, then=then)
+
+    def _run_plan(
+        self,
+        plan: Plan,
+        program: Program,
+        feeds: dict[str, Any],
+        scope: Scope,
+        fed: Mapping[str, Any] | None = None,
+        then: Callable[[], None] | None = None,
+    ) -> list[Any]:
+        """A run, which an error or an interrupt ends before it has changed anything, or after it has changed all.
+
+        `fed` are the arrays that `feeds` were sent from, where the caller has them on the processor. `then` is called
+        when the scope changes, and changes what else has to; it may be called twice.
+        """
+        state = plan.binding.arrays(scope)
+        if self.cuda_graph:
+            with deferred():  # a launch is short, and nothing undoes it
+                values = self._run_graph(plan, fed or feeds, feeds, state, scope)
+                if values is not None:
+                    if then is not None:
+                        then()
+                    return values
+        drawn = self._draws_so_far() if plan.draws else None
+        saved: Saved = []
+        was_held, is_done = is_held(), False
+        try:
+            fetched, new_state = self._call(plan, feeds, state, scope, drawn, saved)
+            results = own(fetched, plan.must_copy, [*feeds.values(), *state], new_state)
+            given: dict[str, Any] = {}
+            if new_state:
+                copied = zip(plan.compiled.replaces, new_state, plan.state_must_copy, strict=True)
+                given = {name: value.copy() if copy else value for name, value, copy in copied}
+            if isinstance(plan.compiled, Checked):
+                plan.compiled.hand_out(results, given)
+            # Only now that all has succeeded does anything change but state that is written over.
+            if plan.compiled.ticks is not None:
+                hold()
+                profiler.note(program, plan.steps.steps, plan.compiled.ticks, self.place)
+            is_done = True
+            self._commit(plan, scope, given, then)
+        except BaseException:
+            with deferred():
+                if is_done:  # to do all of it again does no harm
+                    self._commit(plan, scope, given, then)
+                else:
+                    put_back(saved)
+                    self._draw_again(drawn)
+            raise
+        finally:
+            if not was_held:
+                release()
+        return results
+
+    def _commit(self, plan: Plan, scope: Scope, given: dict[str, Any], then: Callable[[], None] | None) -> None:
+        """Store what a run has computed."""
+        if given:
+            before = scope.changes.count
+            self._store(scope, given)
+            plan.binding.follow(scope, before, given)
+        scope.note_written(plan.written_over)
+        if then is not None:
+            then()
+
+    def _store(self, scope: Scope, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            holder = scope.var(name)
+            holder.value, holder.place = value, self.place
+
+    def _draws_so_far(self) -> Any:
+        """State of the generator for `_draw_again`; None on a GPU."""
+        return self._rng.bit_generator.state if self.place.kind == "cpu" else None
+
+    def _draw_again(self, drawn: Any) -> None:
+        if drawn is not None:
+            self._rng.bit_generator.state = drawn
+
+    def _run_graph(
+        self, plan: Plan, fed: Mapping[str, Any], feeds: dict[str, Any], state: list[Any], scope: Scope
+    ) -> list[Any] | None:
+        """What is fetched by a run as a CUDA graph; None if the plan is not run as one."""
+        if plan.compiled.ticks is not None:
+            return None
+        runs = self._graphs.get(plan)
+        if runs is None:
+            from minigraph.executor.cuda.graph_capture import GraphRuns
+
+            runs = self._graphs[plan] = GraphRuns(plan, self.place)
+        found = runs.run(plan, fed, feeds, state, lambda name: scope.var(name).value)
+        if found is not None:
+            scope.note_written((*plan.written_over, *plan.compiled.replaces))
+        return found
+
+    def _call(
+        self, plan: Plan, feeds: dict[str, Any], state: list[Any], scope: Scope, drawn: Any, saved: Saved
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return the fetches and the new state; errors name the operator. `drawn` is the generator's state before."""
+        try:
+            # NaN and infinity are values like any other; they stay visible in the results.
+            with np.errstate(all="ignore"):
+                layout = plan.buffers.layout
+                if not layout.places:
+                    return plan.compiled.run(feeds.values(), state, self._rng, (), saved)
+                block = self._blocks.borrow(layout.size)  # which no other run has at the same time
+                try:
+                    return plan.compiled.run(feeds.values(), state, self._rng, plan.buffers.in_block(block), saved)
+                finally:
+                    self._blocks.give_back(block)
+        except NonfiniteError as error:
+            self._draw_again(drawn)
+            raise self._find_origin(plan, error, feeds, scope) from error
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            raise self._blame(plan, error) from error
+
+    def _call_key(self, program: Program, names: tuple[str, ...] | None) -> Any:
+        return program.serial, program.version, names, profiler.is_active(self.place)
+
+    def _key(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...]) -> Key:
+        return Key((self._call_key(program, names), *map(_name_and_kind, feeds.items())))
+
+    def _plan(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...]) -> Plan:
+        key = self._key(program, feeds, names)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = lower(
+                program, _types_of(feeds), names, self.place, self.passes,
+                jit=self.jit, blocks=self._blocks, check=self.check,
+            )  # fmt: skip
+            if len(self._plans) > self.cache_size:
+                _, gone = self._plans.popitem(last=False)
+                self._recall.forget(gone)
+        else:
+            self._plans.move_to_end(key)
+        if self.place.kind == "cpu":
+            self._recall.note(self._call_key(program, names), plan, key, feeds)
+        return plan
+
+    def _blame(self, plan: Plan, error: Exception) -> MinigraphError:
+        step = plan.compiled.failing_step(error.__traceback__)
+        return blame(error, step.op if step is not None else None)
+
+    def _find_origin(self, plan: Plan, error: NonfiniteError, feeds: dict[str, Any], scope: Scope) -> MinigraphError:
+        from minigraph.executor.nonfinite_origin import origin
+
+        step = plan.compiled.failing_step(error.__traceback__)
+        if step is None:
+            return error
+        ops = list(plan.program.global_block().ops)
+        holders = {value.name: scope.find_var(value.name) for value in plan.steps.state}
+        values = {**feeds, **{name: holder.value for name, holder in holders.items() if holder is not None}}
+        first_names = plan.program.global_block().first_names
+        values |= {first: feeds[name] for name, first in first_names.items() if name in feeds}
+        wanted = step.op.input("X")[step.op.attr("params").index(error.param)]
+        # The run drew from this state of the generator, which the diagnosis must not change.
+        rng = deepcopy(self._rng) if self.place.kind == "cpu" else self._rng
+        details = [origin(ops[: ops.index(step.op)], [wanted], values, self.place, rng)]
+        return explain(NonfiniteError(error.message, error.param, details=details), step.op, step.op.block)
+
+    def close(self) -> None:
+        """Drop the plans; a closed executor runs nothing any more."""
+        self._plans.clear()
+        self._recall.clear()
+        self._others.clear()
+        self._closed = True
+
+
+def _name_and_kind(fed: tuple[str, Any]) -> tuple[str, Any, Any]:
+    name, array = fed
+    return name, array.dtype, array.shape
+
+
+def _types_of(feeds: dict[str, Any]) -> dict[str, TensorType]:
+    return {name: type_of(array) for name, array in feeds.items()}
+
+
+def _check_program(program: Program | None) -> Program:
+    if program is None:
+        return default_main_program()
+    if not isinstance(program, Program):
+        raise WrongTypeError(f"an Executor runs Programs, got {type(program).__name__}", site=caller_site())
+    return program

@@ -1,0 +1,160 @@
+"""What an executor would make of a program: stages of lowering, steps, memory, source and costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from minigraph.executor.plan import Plan, lower
+from minigraph.ir import Program
+from minigraph.ir.text.printer import diff
+from minigraph.lowering.costs import Cost, cost, size_in_bytes
+from minigraph.lowering.liveness import Lifetimes
+from minigraph.lowering.memory_plan import Layout
+from minigraph.lowering.steps import Step, Steps, Value
+from minigraph.passes.base import Pass, Pipeline
+from minigraph.runtime.place import Place
+from minigraph.types import TensorType
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """The private program behind one stage of lowering.
+
+    Attributes
+    ----------
+    name : str
+        ``prune``, ``concretize`` or the name of a pass.
+    program : Program
+    difference : str
+        From the stage before, as by `minigraph.diff`; empty for the first stage, or if nothing changed.
+    """
+
+    name: str
+    program: Program
+    difference: str
+
+    def __str__(self) -> str:
+        return f"After {self.name}\n{self.difference or 'no change'}"
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryPlan:
+    """What is alive at the step that needs the most memory.
+
+    A view and the state that an update writes over are counted once. A kernel that returns an argument as it is needs
+    less than is counted here, one that makes temporaries needs more.
+
+    Attributes
+    ----------
+    peak : int
+        Bytes alive while the step `at` runs: feeds, state, what it reads and writes, and what later steps read.
+    at : int or None
+        Number of the step; None if there are none.
+    alive : tuple of (str, int)
+        Names and bytes, the largest first.
+    unknown : tuple of str
+        Names of values whose shape depends on data, and which are counted with 1 for each unknown dimension.
+    """
+
+    peak: int
+    at: int | None
+    alive: tuple[tuple[str, int], ...]
+    unknown: tuple[str, ...]
+
+    def __str__(self) -> str:
+        where = f" at step {self.at}" if self.at is not None else ""
+        lines = [f"Memory: {self.peak:,} bytes at the peak{where}"]
+        lines += [f"  {size:>14,}  {name}" for name, size in self.alive]
+        if self.unknown:
+            lines.append(f"  with a shape that depends on data: {', '.join(self.unknown)}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class RunExplanation:
+    """What `Executor.explain` found; prints as text.
+
+    Attributes
+    ----------
+    stages : tuple of Stage
+        In the order of lowering.
+    steps : tuple of Step
+        Kernel calls in the order in which they run.
+    memory : MemoryPlan
+    source : str
+        The Python function that runs.
+    costs : tuple of Cost
+        For each step.
+    """
+
+    stages: tuple[Stage, ...]
+    steps: tuple[Step, ...]
+    memory: MemoryPlan
+    source: str
+    costs: tuple[Cost, ...]
+
+    @property
+    def flops(self) -> int:
+        """Of one run, estimated."""
+        return sum(each.flops for each in self.costs)
+
+    @property
+    def bytes(self) -> int:
+        """Moved by one run, estimated."""
+        return sum(each.bytes for each in self.costs)
+
+    def __str__(self) -> str:
+        first, *others = self.stages
+        parts = [f"After {first.name}\n{first.program}", *map(str, others)]
+        parts += [_steps_text(self.steps, self.costs), str(self.memory), f"Source\n{self.source}"]
+        return "\n\n".join(part.rstrip() for part in parts)
+
+
+def _steps_text(steps: Sequence[Step], costs: Sequence[Cost]) -> str:
+    total = f"{sum(c.flops for c in costs):,} flops, {sum(c.bytes for c in costs):,} bytes moved, estimated"
+    lines = [f"Steps: {len(steps)}, {total}"]
+    for number, (step, each) in enumerate(zip(steps, costs, strict=True)):
+        written = ", ".join(f"{value.name}: {value.tensor_type}" for value in step.values_written())
+        note = "; over the old value" if step.in_place else ""
+        lines.append(f"  {number:>4}  {written} = {each}{note}")
+    return "\n".join(lines)
+
+
+def explain_run(
+    program: Program,
+    feed_types: dict[str, TensorType],
+    fetch_names: Sequence[str],
+    place: Place,
+    passes: Pipeline,
+    jit: bool = False,
+) -> RunExplanation:
+    """Lower `program` and keep what each stage made of it; see `minigraph.executor.executor.Executor.explain`."""
+    stages: list[Stage] = []
+
+    def watch(name: str, stage: Program) -> None:
+        twin = stage.clone()
+        stages.append(Stage(name, twin, diff(stages[-1].program, twin) if stages else ""))
+
+    def hook(each: Pass, stage: Program, changed: bool) -> None:
+        if passes.hook is not None:
+            passes.hook(each, stage, changed)
+        watch(each.name, stage)
+
+    plan: Plan = lower(program, feed_types, fetch_names, place, replace(passes, hook=hook), watch, jit)
+    costs = tuple(map(cost, plan.steps.steps))
+    memory = memory_plan(plan.steps, plan.buffers.layout)
+    return RunExplanation(tuple(stages), tuple(plan.steps.steps), memory, plan.compiled.listing(), costs)
+
+
+def memory_plan(steps: Steps, layout: Layout | None = None) -> MemoryPlan:
+    """Which values are alive at the step where they need the most memory together.
+
+    `layout` knows which values lie in an arena of others for a while.
+    """
+    lifetimes = Lifetimes(steps, guests=layout.guests if layout is not None else None)
+    peak, at = lifetimes.peak()
+    alive = list(lifetimes.at(at))
+    listed = sorted(((value.name, size_in_bytes(value)) for value in alive), key=lambda pair: -pair[1])
+    unknown = tuple(v.name for v in alive if isinstance(v, Value) and not v.has_known_size)
+    return MemoryPlan(peak, at if at >= 0 else None, tuple(listed), unknown)

@@ -1,0 +1,151 @@
+"""What may be fed: names, shapes and dtypes against what the program declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minigraph.errors import FeedError, WrongTypeError, caller_site, suggest
+from minigraph.ir import Program, Variable
+from minigraph.runtime.place import Place
+from minigraph.runtime.scope import LoDTensor
+from minigraph.types import same_shape
+
+
+def prepare_feed(program: Program, feed: Any, place: Place) -> dict[str, Any]:
+    """Arrays of the place by name, in order of the names, each checked against the variable it is for.
+
+    Parameters
+    ----------
+    feed : mapping or a list holding one, or None
+        Name to an array or what NumPy can make one of, a number or a list of numbers.
+
+    Raises
+    ------
+    FeedError
+        An unknown name, a shape that does not fit, or a dtype whose conversion would change values.
+    """
+    if feed is None:
+        return {}
+    if isinstance(feed, list | tuple) and len(feed) == 1:
+        feed = feed[0]
+    if not isinstance(feed, Mapping):
+        raise WrongTypeError(f"feed must be a dict from names to arrays, got {type(feed).__name__}", site=caller_site())
+    block = program.global_block()
+    arrays = {}
+    for name, value in feed.items():
+        var = block.vars.get(name)
+        if var is None:
+            raise FeedError(
+                f"the program has no variable {name!r} to feed",
+                site=caller_site(),
+                hint=_names_to_feed(str(name), [v.name for v in block.vars.values() if v.is_data]),
+            )
+        arrays[name] = _as_array(var, value, place)
+    # In one order, because the order is part of what a plan is found by.
+    return dict(sorted(arrays.items()))
+
+
+def _names_to_feed(name: str, data: list[str]) -> str:
+    """A hint that suggests the nearest names, or those that differ in case only, and lists what can be fed."""
+    near = suggest(name, data) or suggest(name.lower(), [each for each in data if each.lower() == name.lower()])
+    listed = ", ".join(data[:10]) + (", ..." if len(data) > 10 else "")
+    return f"{near} It takes {listed}.".strip() if data else "The program has no data to feed: leave it out."
+
+
+def _as_array(var: Variable, value: Any, place: Place) -> Any:
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise FeedError(
+            f"{var.name}: the array fed is masked at {np.ma.count_masked(value)} of {value.size} elements, and a "
+            "program knows no masks",
+            site=caller_site(), hint="Feed array.filled(0.0), or the mask beside it, or array.data to ignore the mask.",
+        )  # fmt: skip
+    if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__"):
+        array = value
+    elif hasattr(value, "__array__"):
+        _refuse_sequences(var, value)
+        array = np.asarray(value)
+    else:
+        array = _from_python(var, value)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype != var.dtype.numpy:
+        array = _convert(var, array)
+    if array.ndim == 0 and var.shape != ():
+        array = array.reshape(1)  # fluid has no rank 0
+    if var.shape is not None and (var.is_data or var.persistable):
+        _check_shape(var, array.shape)
+    return place.to_device(array)
+
+
+def _refuse_sequences(var: Variable, tensor: Any) -> None:
+    if isinstance(tensor, LoDTensor) and tensor.lod():
+        raise FeedError(
+            f"{var.name}: the tensor fed has sequences, of lengths {tensor.recursive_sequence_lengths()!s:.80}, which "
+            "no operator would heed",
+            site=caller_site(),
+            hint="Pad the sequences to one length, or feed np.array(tensor) for the rows alone.",
+        )
+
+
+def _from_python(var: Variable, value: Any) -> np.ndarray[Any, Any]:
+    """A number or a list of numbers as an array; having no dtype of their own, they take the declared one.
+
+    Fractions are rounded to it; integers that it cannot hold are left for the check of dtypes to refuse.
+    """
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise FeedError(
+            f"{var.name}: the list fed is not rectangular", details=[f"{value!r:.80}"], site=caller_site(),
+            hint="Pad its rows to one length.",
+        ) from None  # fmt: skip
+    if array.dtype.kind not in "biuf":
+        raise FeedError(
+            f"{var.name}: cannot be fed from {type(value).__name__}: {value!r:.80}", site=caller_site(),
+            hint=f"Feed an array of {var.dtype}, or a list of numbers.",
+        )  # fmt: skip
+    if array.dtype.kind == "f":
+        return array.astype(var.dtype.numpy) if var.dtype.is_floating else array
+    converted = _unchanged(array, var.dtype.numpy)
+    return array if converted is None else converted
+
+
+def _convert(var: Variable, array: Any) -> Any:
+    """`array` in the declared dtype, if that changes no value and the variable does not insist on its dtype."""
+    expected = var.dtype.numpy
+    if not var.need_check_feed and (np.can_cast(array.dtype, expected, "same_kind") or array.dtype.kind in "biu"):
+        converted = _unchanged(array, expected)
+        if converted is not None:
+            return converted
+    raise FeedError(
+        f"{var.name} is {var.dtype} but {array.dtype} was fed",
+        details=[f"declared {var}", f"fed {array.dtype}{list(array.shape)}"],
+        site=caller_site(),
+        hint=f"Feed {var.name}.astype('{expected.name}')."
+        if expected.kind == "f"
+        else f"Convert it to {expected.name}.",
+    )
+
+
+def _unchanged(array: Any, dtype: np.dtype[Any]) -> Any:
+    """`array` as `dtype`; None if that changes a value, which shows when it is converted back."""
+    with np.errstate(all="ignore"):
+        converted = array.astype(dtype)
+        back = converted.astype(array.dtype)
+    same = (back == array) | ((back != back) & (array != array))
+    return converted if bool(same.all()) else None
+
+
+def _check_shape(var: Variable, shape: tuple[int, ...]) -> None:
+    declared = var.shape
+    assert declared is not None
+    if not same_shape(shape, declared):
+        raise FeedError(
+            f"{var.name} is declared {list(declared)} but {list(shape)} was fed",
+            details=[f"declared {var}"],
+            site=caller_site(),
+            hint="-1 stands for any size; the other dimensions must be equal.",
+        )

@@ -1,0 +1,96 @@
+"""What may be fetched, and in which form it is handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minigraph.errors import ExecutionError, NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
+from minigraph.ir import Program, Variable
+from minigraph.runtime.place import Place
+from minigraph.runtime.scope import LoDTensor, ScopeVariable, SelectedRows, is_rows
+from minigraph.types import VarKind
+
+_ARRAY = {np.ndarray}
+
+
+def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
+    """Names of what is to be fetched, checked.
+
+    Raises
+    ------
+    WrongTypeError
+        For an entry that is neither Variable nor name.
+    NotFoundError
+        For a name that the program does not have.
+    ProgramError
+        For what an operator keeps for its gradient.
+    """
+    if fetch_list is None:
+        return ()
+    entries = fetch_list if isinstance(fetch_list, list | tuple) else [fetch_list]
+    names = []
+    variables = program.global_block().vars
+    for entry in entries:
+        if not isinstance(entry, Variable | str):
+            raise WrongTypeError(f"fetch_list holds {entry!r:.80}, which is no Variable or name", site=caller_site())
+        name = entry if isinstance(entry, str) else entry.name
+        if name not in variables:
+            raise NotFoundError(
+                f"the program has no variable {name!r} to fetch", site=caller_site(), hint=suggest(name, variables)
+            )
+        if variables[name].kind is VarKind.STEP_SCOPES:
+            raise ProgramError(
+                f"{name} is what an operator keeps for its gradient and cannot be fetched", site=caller_site()
+            )
+        names.append(name)
+    return tuple(names)
+
+
+def own(
+    fetched: Sequence[Any], must_copy: Sequence[bool], others: Sequence[Any], new_state: Sequence[Any]
+) -> list[Any]:
+    """The fetched arrays, each the caller's own: what may share memory with `others` or `new_state` is copied."""
+    if not any(must_copy):
+        return list(fetched)
+    shared = {*map(id, others), *map(id, new_state), *map(_owner, new_state)}
+    found = []
+    for value, copy in zip(fetched, must_copy, strict=True):
+        if copy and isinstance(value, list):
+            value = [None if each is None else each.copy() for each in value]
+        elif copy and value is not None and (is_rows(value) or value.base is not None or id(value) in shared):
+            value = value.copy()
+        shared.add(_owner(value))
+        found.append(value)
+    return found
+
+
+def _owner(value: Any) -> int:
+    """The identity of the array that has the memory of a value."""
+    array = value.value if is_rows(value) else value
+    base = getattr(array, "base", None)
+    return id(array if base is None else base)
+
+
+def results_of(values: list[Any], place: Place, return_numpy: bool, names: tuple[str, ...]) -> list[Any]:
+    """Results of a run for fetched values, each the caller's own: arrays lie row by row, as in fluid."""
+    if return_numpy and place.kind == "cpu" and set(map(type, values)) <= _ARRAY:
+        return [value if value.flags.c_contiguous else value.copy() for value in values]
+    return [_result(value, place, return_numpy, name) for name, value in zip(names, values, strict=True)]
+
+
+def _result(value: Any, place: Place, return_numpy: bool, name: str) -> Any:
+    if value is None:
+        raise ExecutionError(
+            f"{name} has no value, because the block that writes it did not run", site=caller_site(),
+            hint="Assign it a value before the branch or loop.",
+        )  # fmt: skip
+    if isinstance(value, list):  # an array of tensors
+        return [None if each is None else _result(each, place, return_numpy, name) for each in value]
+    if is_rows(value):
+        return SelectedRows(ScopeVariable(name, value, place))
+    if return_numpy:
+        return np.asarray(place.to_host(value), order="C")
+    return LoDTensor(ScopeVariable(name, value, place))

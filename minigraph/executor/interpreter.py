@@ -1,0 +1,79 @@
+"""The specification of what an executor does: operators evaluated one by one, in order, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from minigraph.errors import ExecutionError
+from minigraph.executor.executor import Executor
+from minigraph.ir import Program
+from minigraph.ir.type_inference import blame
+from minigraph.lowering.prune import prune
+from minigraph.passes import LEGALIZE
+from minigraph.runtime.evaluate import evaluate
+from minigraph.runtime.scope import Scope
+from minigraph.support.interrupts import deferred, is_interrupt
+
+__all__ = ["Interpreter", "evaluate"]
+
+
+class Interpreter(Executor):
+    """An executor without lowering, for debugging and as the truth that plans are tested against.
+
+    Its only rewrites are those in `minigraph.passes.LEGALIZE`, which say what a program means where the arithmetic of
+    single operators would overflow or underflow.
+    """
+
+    def _run(
+        self,
+        program: Program,
+        feeds: dict[str, Any],
+        names: tuple[str, ...],
+        scope: Scope,
+        then: Callable[[], None] | None = None,
+    ) -> list[Any]:
+        drawn = self._draws_so_far()
+        try:
+            results, kept = self._evaluate(program, feeds, names, scope)
+        except BaseException:
+            self._draw_again(drawn)
+            raise
+        with deferred():
+            self._store(scope, kept)
+            if then is not None:
+                then()
+        return results
+
+    def _evaluate(
+        self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Return the fetches and the new values of persistable variables."""
+        private = prune(program, list(feeds), names)
+        LEGALIZE.apply(private)
+        block = private.global_block()
+        values = dict(feeds)
+        written: set[str] = set()
+
+        def read(name: str) -> Any:
+            if name not in values:
+                holder = scope.find_var(name) if block.vars[name].persistable else None
+                if holder is None or holder.value is None:
+                    raise ExecutionError(f"{name} is neither fed nor computed nor in the scope")
+                values[name] = holder.value.copy()
+            return values[name]
+
+        for op in block.ops:
+            try:
+                with np.errstate(all="ignore"):
+                    values.update(evaluate(op, read, self.place, self._rng))
+            except Exception as error:
+                if is_interrupt(error):
+                    raise
+                raise blame(error, op) from error
+            written.update(op.output_arg_names)
+        results = [None if (value := read(name)) is None else value.copy() for name in names]
+        kept = [name for name, var in block.vars.items() if name in written and var.persistable]
+        return results, {name: values[name].copy() for name in kept}

@@ -1,0 +1,127 @@
+"""From a program to a plan: the stages of lowering, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from minigraph.executor import profiler
+from minigraph.executor.checking import Checked
+from minigraph.executor.state_binding import Binding
+from minigraph.ir import Program
+from minigraph.lowering.buffer_overlay import find_guests
+from minigraph.lowering.codegen import Compiled, generate
+from minigraph.lowering.flat_buffers import form_arenas
+from minigraph.lowering.liveness import peak_as_written
+from minigraph.lowering.memory_plan import Blocks, Buffers, place_values
+from minigraph.lowering.output_buffers import hand_out, write_over_inputs
+from minigraph.lowering.prune import prune
+from minigraph.lowering.steps import Steps, concretize, to_steps
+from minigraph.passes import LOWERING
+from minigraph.passes.base import Pipeline
+from minigraph.runtime.place import Place
+from minigraph.support.gc_pause import without_collector
+from minigraph.support.undo import unnoted
+from minigraph.types import TensorType
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """A program lowered for one feed signature, one list of fetches and one place."""
+
+    program: Program
+    """The executor's private copy after all rewrites."""
+    steps: Steps
+    buffers: Buffers
+    compiled: Compiled
+    binding: Binding
+    must_copy: tuple[bool, ...]
+    """Which fetches may share memory with something that lives on."""
+    state_must_copy: tuple[bool, ...]
+    written_over: tuple[str, ...]
+    """Names of the state that a run updates in place."""
+    draws: bool
+    """Whether a run draws random numbers from the executor's generator."""
+
+
+@unnoted
+@without_collector
+def lower(
+    program: Program,
+    feed_types: dict[str, TensorType],
+    fetch_names: Sequence[str],
+    place: Place,
+    passes: Pipeline = LOWERING,
+    watch: Callable[[str, Program], None] = lambda stage, program: None,
+    jit: bool = False,
+    blocks: Blocks | None = None,
+    check: bool = False,
+) -> Plan:
+    """Prune, make shapes concrete, rewrite, schedule and compile `program`.
+
+    Parameters
+    ----------
+    jit : bool
+        Compile loops with numba where that is worth it.
+    blocks : Blocks, optional
+        Memory for the runs of sub-blocks.
+    check : bool
+        Make a plan whose runs are checked, see `minigraph.executor.checking`.
+    watch : callable
+        Sees the name of each stage before the passes, and the program after it; the passes have their own hook.
+
+    Raises
+    ------
+    MinigraphError
+        If the program cannot run with these feeds and fetches; the errors of the stages say why.
+    """
+    # With a hook, run passes one by one; without, skip copying what the first one removes.
+    first = passes.passes[0] if passes.passes and passes.hook is None else None
+    private = prune(program, list(feed_types), fetch_names, first)
+    watch("prune", private)
+    concretize(private, feed_types)
+    watch("concretize", private)
+    passes.apply(private)
+    steps = to_steps(private, list(feed_types), fetch_names, place.kind)
+    write_over_inputs(steps, place)
+    form_arenas(steps)
+    guests = find_guests(steps, partial(_limit, program, private, feed_types, fetch_names))
+    hand_out(steps, place, jit)
+    layout = place_values(steps, guests)
+    kind = Checked if check else Compiled
+    compiled = generate(steps, place, layout, profiler.is_active(place), jit, blocks, kind)
+    replaced = set(compiled.replaces)
+    written_over = tuple(name for name in steps.new_state if name not in replaced)
+    binding = Binding(steps, compiled.state, place)
+    return Plan(private, steps, Buffers(layout), compiled, binding, *_copies(steps), written_over, _draws(steps))
+
+
+def _limit(program: Program, private: Program, feeds: Iterable[str], fetch_names: Sequence[str]) -> int:
+    """Maximum bytes of a run: those of the operators as they are written."""
+    as_written, as_run = program.global_block().vars, private.global_block().vars
+    types = {name: tensor_type for name, var in as_written.items() if (tensor_type := var.tensor_type) is not None}
+    types |= {name: tensor_type for name, var in as_run.items() if (tensor_type := var.tensor_type) is not None}
+    return peak_as_written(program, types, feeds, fetch_names)
+
+
+def _draws(steps: Steps) -> bool:
+    return any(step.kernel.takes_rng if step.body is None else _draws(step.body) for step in steps.steps)
+
+
+def _copies(steps: Steps) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+    """Which fetches and which replaced state must be copied, because something else shares their memory."""
+    in_arenas = [value for arena in steps.arenas for value in arena] + [whole for whole, _ in steps.covers]
+    shared = {id(v) for v in (*steps.feeds, *steps.state, *in_arenas)}
+    shared.update(id(v.root) for v in steps.new_state.values() if v.root.origin == "state")
+    state_copies = []
+    for value in steps.replaced_state.values():
+        state_copies.append(id(value.root) in shared)
+        shared.add(id(value.root))
+    fetch_copies = []
+    for value in steps.fetches:
+        # Arrays of tensors share their elements with others, and selected rows their numbers.
+        is_apart = not value.tensor_type.is_array and not value.tensor_type.is_rows
+        fetch_copies.append(id(value.root) in shared or not is_apart)
+        shared.add(id(value.root))
+    return tuple(fetch_copies), tuple(state_copies)

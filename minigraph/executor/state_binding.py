@@ -1,0 +1,151 @@
+"""The state of a plan: arrays of a scope, looked up once and again only when the scope was given others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from minigraph.errors import ExecutionError, MinigraphError
+from minigraph.ir import explain
+from minigraph.lowering.flat_buffers import is_state
+from minigraph.lowering.steps import Joined, Steps, Value
+from minigraph.runtime.place import Place
+from minigraph.runtime.scope import Scope, ScopeVariable, is_rows, moved, type_of
+from minigraph.types import product
+
+
+@dataclass(slots=True)
+class _Bound:
+    """What was found in a scope, and how often that had changed by then."""
+
+    arrays: list[Any]
+    changes: int
+
+
+class Binding:
+    """Finds the arrays that a plan's function is given.
+
+    Parameters
+    ----------
+    steps : Steps
+    wanted : sequence of Value or Joined
+        State of `steps`, in the order in which the function takes it.
+    place : Place
+    """
+
+    def __init__(self, steps: Steps, wanted: Sequence[Value | Joined], place: Place) -> None:
+        self._steps = steps
+        self._wanted = wanted
+        self._place = place
+        self._arenas = [arena for arena in steps.arenas if is_state(arena)]
+        self._in_arenas = {value.name for arena in self._arenas for value in arena}
+        self._at = {each.name: i for i, each in enumerate(wanted) if isinstance(each, Value)}
+        self._bound: WeakKeyDictionary[Scope, _Bound] = WeakKeyDictionary()
+
+    def arrays(self, scope: Scope) -> list[Any]:
+        """The arrays of `scope`, those of an arena side by side.
+
+        Raises
+        ------
+        ExecutionError
+            If a variable has no value, or one of another dtype or shape than the program declares.
+        """
+        bound = self._bound.get(scope)
+        if bound is None or bound.changes != scope.changes.count:
+            arrays = self._find(scope)
+            bound = self._bound[scope] = _Bound(arrays, scope.changes.count)
+        return bound.arrays
+
+    def follow(self, scope: Scope, before: int, given: Mapping[str, Any]) -> None:
+        """Take over what a run gave to variables of `scope`, whose changes were counted before.
+
+        Else a counter that a run replaces would have everything looked up again in the next one.
+        """
+        bound = self._bound.get(scope)
+        if bound is None or bound.changes != before or scope.changes.count != before + len(given):
+            return  # something else has changed
+        if self._in_arenas.isdisjoint(given) and all(
+            _is_alike(bound.arrays[self._at[name]], value) for name, value in given.items() if name in self._at
+        ):
+            arrays = list(bound.arrays)  # another run may still have the old ones
+            for name, value in given.items():
+                if name in self._at:
+                    arrays[self._at[name]] = value
+            self._bound[scope] = _Bound(arrays, before + len(given))
+
+    def _find(self, scope: Scope) -> list[Any]:
+        holders = {id(v): _checked(scope.find_var(v.name), v, self._steps, self._place) for v in self._steps.state}
+        for arena in self._arenas:
+            _gather([holders[id(value)] for value in arena], self._place)
+        return [
+            self._place.vector(holders[id(_first_of(each))].value, product(each.tensor_type.shape))
+            if isinstance(each, Joined)
+            else holders[id(each)].value
+            for each in self._wanted
+        ]
+
+
+def _is_alike(old: Any, new: Any) -> bool:
+    """Whether an array has the type of another."""
+    return type(old) is type(new) and not is_rows(new) and (old.dtype, old.shape) == (new.dtype, new.shape)
+
+
+def _first_of(vector: Joined) -> Value:
+    """The first part with an element: NumPy says of an empty one that it is where its memory begins."""
+    return next((part for part in vector.parts if product(part.tensor_type.shape)), vector.parts[0])
+
+
+def _gather(holders: list[ScopeVariable], place: Place) -> None:
+    """Move the arrays of `holders` to places side by side, unless they are there."""
+    arrays = [holder.value for holder in holders]
+    if _are_neighbours(arrays, place):
+        return
+    dtype, size = arrays[0].dtype, sum(array.size for array in arrays)
+    vector = place.bytes(size * dtype.itemsize).view(dtype)
+    start = 0
+    for holder, array in zip(holders, arrays, strict=True):
+        moved_to = vector[start : start + array.size].reshape(array.shape)
+        moved_to[...] = array
+        holder.value = moved_to
+        start += array.size
+
+
+def _are_neighbours(arrays: list[Any], place: Place) -> bool:
+    base = arrays[0].base
+    if base is None or not all(array.base is base and array.flags.c_contiguous for array in arrays):
+        return False
+    expected = place.address(arrays[0])
+    for array in arrays:
+        if array.size and place.address(array) != expected:
+            return False
+        expected += array.nbytes
+    return True
+
+
+def _checked(holder: ScopeVariable | None, wanted: Value, steps: Steps, place: Place) -> ScopeVariable:
+    """`holder`, with its value moved to `place`."""
+    value = holder.value if holder is not None else None
+    expected = wanted.tensor_type
+    if holder is None or value is None:
+        problem = ExecutionError(
+            f"{wanted.name} has no value in the scope",
+            hint="Run the startup program first, or set it with scope.var(name).get_tensor().set(array, place).",
+        )
+        raise _for_reader(problem, wanted, steps)
+    if value.shape != expected.shape or value.dtype != expected.dtype.numpy or is_rows(value) is not expected.is_rows:
+        problem = ExecutionError(
+            f"{wanted.name} is declared {expected} but the scope holds {type_of(value)}",
+            hint="Two programs that share a scope must agree on their parameters; use another Scope or another name.",
+        )
+        raise _for_reader(problem, wanted, steps)
+    if holder.place != place:
+        holder.value, holder.place = moved(value, holder.place, place), place
+    return holder
+
+
+def _for_reader(problem: MinigraphError, wanted: Value, steps: Steps) -> MinigraphError:
+    """`problem` with the first operator that reads the value, if one does: it may be fetched only."""
+    reader = next((step.op for step in steps.steps if wanted in step.values_read()), None)
+    return explain(problem, reader, reader.block) if reader is not None else problem

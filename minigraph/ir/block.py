@@ -1,0 +1,612 @@
+"""Blocks: variables by name and operators in order."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from minigraph import unique_name
+from minigraph.errors import (
+    MinigraphError,
+    NotFoundError,
+    OpError,
+    ProgramError,
+    Site,
+    WrongTypeError,
+    caller_site,
+    not_a_name,
+    suggest,
+)
+from minigraph.ir.name_scope import current_name_scope
+from minigraph.ir.op_list import OpList
+from minigraph.ir.operator import Operator, Role
+from minigraph.ir.type_inference import explain, infer_outputs
+from minigraph.ir.variable import Parameter, Variable, name_of
+from minigraph.opdef import Slot, definition_of
+from minigraph.support.undo import note
+from minigraph.types import TensorType, VarKind, as_dtype, dense_type
+
+if TYPE_CHECKING:
+    from minigraph.ir.effects import OuterNames
+    from minigraph.ir.program import Program
+
+Names: TypeAlias = "Variable | str | Sequence[Variable | str]"
+Pairs: TypeAlias = "Sequence[tuple[Parameter, Variable]]"
+
+
+_FIELDS = frozenset({"op_role", "op_role_var", "op_namescope"})
+"""Attributes of fluid that are fields of an `Operator`."""
+
+
+class Block:
+    """Variables by name and operators in order; a sub-block sees the variables of its parents."""
+
+    variable_type = Variable
+    parameter_type = Parameter
+
+    def __init__(self, program: Program, idx: int, parent_idx: int = -1, forward_block_idx: int = -1) -> None:
+        self.program = program
+        self.idx = idx
+        self.parent_idx = parent_idx
+        self._forward_block_idx = -1
+        self.forward_block_idx = forward_block_idx
+        self.vars: dict[str, Variable] = {}
+        self.ops = OpList()
+        self.first_names: dict[str, str] = {}
+        """Variables that hold the first values of those that change their type, see `minigraph.ir.versions`."""
+        self._anchor: Operator | None = None
+        self._outer: tuple[int, OuterNames] | None = None
+        """What `minigraph.ir.effects.outer_names` has found, and at which of the changes that blocks do not note."""
+
+    def _changed(self) -> None:
+        """Note a change here: what this block, and those around it, use of the variables outside may differ now."""
+        self.program.version += 1
+        self.program.noted_changes += 1
+        block: Block | None = self
+        # What is known of a block was worked out with all blocks inside.
+        while block is not None and block._outer is not None:
+            block._outer = None
+            block = block.parent_block
+
+    @property
+    def forward_block_idx(self) -> int:
+        """For a block of gradients, the block that it is the gradient of, whose variables it sees too; else -1."""
+        return self._forward_block_idx
+
+    @forward_block_idx.setter
+    def forward_block_idx(self, index: int) -> None:
+        if index == self._forward_block_idx:
+            return
+        if self._forward_block_idx >= 0:
+            self.program.gradient_blocks[self._forward_block_idx].remove(self)
+        if index >= 0:
+            self.program.gradient_blocks.setdefault(index, []).append(self)
+        self._forward_block_idx = index
+
+    # Variables
+
+    def has_var(self, name: str) -> bool:
+        try:
+            return name in self.vars
+        except TypeError:
+            raise not_a_name(name) from None
+
+    def var(self, name: str) -> Variable:
+        """The variable of this block with this name.
+
+        Raises
+        ------
+        NotFoundError
+            If the block has none; the message suggests similar names.
+        """
+        if not isinstance(name, str):
+            raise not_a_name(name)
+        found = self.vars.get(name)
+        if found is None:
+            raise NotFoundError(
+                f"block {self.idx} has no variable {name!r}", site=caller_site(),
+                hint=suggest(name, self.vars) or "Look into block.vars for the names that there are.",
+            )  # fmt: skip
+        return found
+
+    def find_var(self, name: str) -> Variable | None:
+        """The variable with this name in this block or the nearest parent that has it, else None.
+
+        A block of gradients looks into the block that it is the gradient of before it asks its parent.
+        """
+        block: Block | None = self
+        try:
+            while block is not None:
+                found = block.vars.get(name)
+                if found is None and block.forward_block_idx >= 0:
+                    found = block.program.blocks[block.forward_block_idx].vars.get(name)
+                if found is not None:
+                    return found
+                block = block.parent_block
+        except TypeError:
+            raise not_a_name(name) from None
+        return None
+
+    @property
+    def parent_block(self) -> Block | None:
+        return self.program.blocks[self.parent_idx] if self.parent_idx >= 0 else None
+
+    @property
+    def depth(self) -> int:
+        """The number of blocks that this one is in."""
+        parent = self.parent_block
+        return 0 if parent is None else 1 + parent.depth
+
+    @property
+    def forward_block(self) -> Block | None:
+        """For a block of gradients, the block that it is the gradient of."""
+        return self.program.blocks[self.forward_block_idx] if self.forward_block_idx >= 0 else None
+
+    def create_var(
+        self,
+        name: str | None = None,
+        shape: Sequence[int | None] | None = None,
+        dtype: Any = None,
+        type: VarKind | None = None,
+        persistable: bool = False,
+        stop_gradient: bool = False,
+        is_data: bool = False,
+        need_check_feed: bool = False,
+        error_clip: Any = None,
+        lod_level: int | None = None,
+        initializer: Any = None,
+    ) -> Variable:
+        """Make a variable, or return the one that already has this name, type and shape.
+
+        Parameters
+        ----------
+        name : str, optional
+            Default: ``_generated_var_<n>``.
+        shape : sequence of int, optional
+            -1 or None where unknown. Left out: known once an operator writes the variable.
+        dtype : str or DType, optional
+            float32 by default.
+        type : VarKind, optional
+            A dense tensor by default.
+
+        Raises
+        ------
+        ProgramError
+            If the name is taken by a variable of another type or shape.
+        """
+        if name is None:
+            name = self.free_name("_generated_var")
+        elif not isinstance(name, str):
+            raise not_a_name(name)
+        # Chained, because tensors of the imperative mode are made here too.
+        if not (
+            persistable.__class__ is stop_gradient.__class__ is is_data.__class__ is need_check_feed.__class__ is bool
+        ):
+            _check_flags(name, persistable, stop_gradient, is_data, need_check_feed)
+        if initializer is not None and not callable(initializer):
+            raise _not_an_initializer(initializer)
+        tensor_type = None if shape is None and dtype is None else _tensor_type(name, shape, dtype)
+        if lod_level is not None and (not isinstance(lod_level, int) or lod_level):
+            _refuse_lod(name, lod_level)
+        if type is not None and not isinstance(type, VarKind):
+            raise WrongTypeError(
+                f"{name}: type must be a VarKind, got {type!r:.80}",
+                site=caller_site(),
+                hint="Leave it out for a tensor.",
+            )
+        kind = type or VarKind.LOD_TENSOR
+        existing = self.vars.get(name)
+        if existing is not None:
+            self._check_same(existing, tensor_type and tensor_type.held_as(type or existing.kind))
+            return existing
+        var = self.variable_type(
+            self, name, tensor_type, kind=kind, persistable=persistable,
+            stop_gradient=stop_gradient, is_data=is_data, need_check_feed=need_check_feed, error_clip=error_clip,
+        )  # fmt: skip
+        self._add(var)
+        if initializer is not None:
+            initializer(var, self)
+        return var
+
+    def create_parameter(
+        self, name: str, shape: Sequence[int], dtype: Any = "float32", initializer: Any = None, **fields: Any
+    ) -> Parameter:
+        """Make a parameter, or return the one that already has this name, type and shape (it is then shared).
+
+        `fields` are those of `Parameter`. `initializer`, when given, appends its operator to this block.
+        """
+        if not isinstance(name, str):
+            raise not_a_name(name)
+        if initializer is not None and not callable(initializer):
+            raise _not_an_initializer(initializer)
+        dims = _dims(shape)
+        if min(dims, default=0) < 0:
+            raise ProgramError(
+                f"parameter {name}: every dimension must be known, got {list(shape)}", site=caller_site(),
+                hint="A parameter cannot depend on the batch size.",
+            )  # fmt: skip
+        tensor_type = dense_type(as_dtype(dtype), dims)
+        existing = self.vars.get(name)
+        if existing is not None:
+            if not isinstance(existing, Parameter):
+                raise ProgramError(f"{existing} is not a parameter", site=caller_site(), hint="Choose another name.")
+            self._check_same(existing, tensor_type)
+            return existing
+        param = self.parameter_type(self, name, tensor_type, **fields)
+        self._add(param)
+        if initializer is not None:
+            initializer(param, self)
+        return param
+
+    def _add(self, var: Variable) -> None:
+        self.vars[var.name] = var
+        if not self.program.computes_at_once:
+            note(self.vars.pop, var.name)
+        if self.program.gradient_blocks.get(self.idx):
+            self.program.version += 1  # they see it too
+        else:
+            self._changed()
+
+    def declare(self, name: str, tensor_type: TensorType) -> Variable:
+        """Make a variable of a known type; the caller vouches that the name is free."""
+        var = self.variable_type(self, name, tensor_type, kind=tensor_type.kind)
+        self._add(var)
+        return var
+
+    def _check_same(self, existing: Variable, wanted: TensorType | None) -> None:
+        if wanted is not None and existing.tensor_type is not None and wanted != existing.tensor_type:
+            raise ProgramError(
+                f"{existing.name} is already a {existing.tensor_type}, it cannot also be a {wanted}",
+                site=caller_site(),
+                hint="Choose another name, or give both the same shape and dtype to share it.",
+            )
+
+    def remove_var(self, name: str) -> None:
+        """Forget a variable; the caller vouches that no operator uses it."""
+        note(self.vars.__setitem__, name, self.var(name))
+        del self.vars[name]
+        self.program.version += 1
+
+    def all_parameters(self) -> list[Parameter]:
+        """The block's parameters in order of creation."""
+        return [var for var in self.vars.values() if isinstance(var, Parameter)]
+
+    def iter_parameters(self) -> Iterator[Parameter]:
+        return iter(self.all_parameters())
+
+    # Operators
+
+    def append_op(
+        self,
+        type: str,
+        inputs: Mapping[str, Names] | None = None,
+        outputs: Mapping[str, Names] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        stop_gradient: bool = False,
+    ) -> Operator:
+        """Add an operator at the end (inside `inserting_before`: at that place), checked against its definition.
+
+        Parameters
+        ----------
+        type : str
+            Operator type.
+        inputs, outputs : mapping
+            Slot to a variable, a name, or a list of them. Output variables get the inferred shape and dtype.
+        attrs : mapping
+            Attributes; those left out have their defaults.
+
+        Raises
+        ------
+        NotFoundError
+            Unknown operator type or variable.
+        OpError
+            The slots, attributes, shapes or dtypes do not fit the definition.
+        """
+        return self.insert(self._anchor, type, inputs, outputs, attrs)
+
+    def insert(
+        self,
+        before: Operator | int | None,
+        type: str,
+        inputs: Mapping[str, Names] | None = None,
+        outputs: Mapping[str, Names] | None = None,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Operator:
+        """Like `append_op`, in front of the operator `before` (an operator of this block, an index, None: the end)."""
+        if isinstance(before, int) and -len(self.ops) <= before <= len(self.ops):
+            before = self.ops[before] if before != len(self.ops) else None
+        if before is not None and not isinstance(before, Operator):
+            raise WrongTypeError(
+                f"before must be an operator or an index up to {len(self.ops)}, got {before!r:.80}", site=caller_site(),
+                hint="Give an operator of the block, such as block.ops[0]; None stands for the end.",
+            )  # fmt: skip
+        # What a pass puts in front of an operator serves that one, and has its line.
+        site = (before.site if before is not None and before is self._anchor else None) or caller_site()
+        try:
+            op = self._make_op(type, inputs or {}, outputs or {}, attrs or {}, site)
+        except (TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, MinigraphError):
+                raise
+            given = {"type": type, "inputs": inputs, "outputs": outputs, "attrs": attrs}
+            raise WrongTypeError(
+                f"an operator cannot be made of these: {error}", details=[f"{k} = {v!r:.80}" for k, v in given.items()],
+                site=site, hint="Give the type as a str, and inputs, outputs and attrs as dicts by name.",
+            ) from error  # fmt: skip
+        try:
+            infer_outputs(op, self)
+        except MinigraphError as error:
+            self._note_strangers(error, inputs or {}, outputs or {})
+            raise explain(error, op, self) from None
+        self._link(before, op)
+        return op
+
+    def _note_strangers(self, error: MinigraphError, *slots: Mapping[str, Names]) -> None:
+        """Say of an error which of the variables given, that are not known here, belong to another program."""
+        given = [each for by_slot in slots for names in by_slot.values() for each in _each(names)]
+        strangers = [
+            var for var in given
+            if isinstance(var, Variable) and var.block.program is not self.program and self.find_var(var.name) is None
+        ]  # fmt: skip
+        if strangers and isinstance(error, NotFoundError):
+            var = strangers[0]
+            error.message = f"{var.name} belongs to another program than the one that is being built"
+            error.details = tuple(f"{each}, of {each.block.program!r}" for each in strangers)
+            error.hint = (
+                "Build inside `with fluid.program_guard(main, startup):`, with the program that has the variable."
+            )
+
+    def prepend_op(
+        self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None, stop_gradient: bool = False
+    ) -> Operator:
+        """Like `append_op`, in front of all operators."""
+        return self.insert(self.ops.first, type, inputs, outputs, attrs)
+
+    def _link(self, before: Operator | None, op: Operator) -> None:
+        if before is not None and before._block is not self:
+            raise ProgramError(f"{before.type} is not an operator of block {self.idx}", site=caller_site())
+        self.ops.insert_before(before, op)
+        op._block = self
+        note(self.remove, op)
+        self._changed()
+
+    def append_copies(self, ops: Iterable[Operator], private: bool = False) -> list[Operator]:
+        """Add copies of the operators of another block at the end; `private` ones, which no user sees, may share."""
+        copies = [op._twin(self) if private else op._copy(self) for op in ops]
+        self.ops.extend(copies)
+        for op in copies:
+            note(self.remove, op)
+        self._changed()
+        return copies
+
+    def remove(self, op: Operator | int) -> None:
+        """Take an operator (or the one at an index) out of the block."""
+        if isinstance(op, int):
+            op = self.ops[op]
+        if op._block is not self:
+            raise ProgramError(f"{op.type} is not an operator of block {self.idx}", site=caller_site())
+        note(self._link, op._next, op)
+        self.ops.unlink(op)
+        op._block = None
+        self._changed()
+
+    def emit(
+        self, type: str, *, name: str | None = None, stop_gradient: bool = False, **slots_and_attrs: Any
+    ) -> Variable:
+        """Append an operator with a fresh output variable and return that: the short form for passes.
+
+        Keywords that name an input slot are inputs, the others attributes. The output is called ``<name>.tmp_0``, where
+        `name` is by default the operator type with a number. The other outputs get names too.
+        """
+        definition = definition_of(type)
+        layer = name or unique_name.generate(type)
+        inputs: dict[str, Any] = {}
+        attrs: dict[str, Any] = {}
+        for key, value in slots_and_attrs.items():
+            (inputs if key in definition.input_slots else attrs)[key] = value
+        outs = {}
+        for slot in definition.outputs:
+            outs[slot.name] = self.create_var(self.free_name(f"{layer}.tmp"), stop_gradient=stop_gradient)
+        self.append_op(type, inputs, outs, attrs)
+        return outs[definition.outputs[0].name]
+
+    def free_name(self, key: str) -> str:
+        """A generated name that no variable has, even if the program was built under another `unique_name.guard`."""
+        name = unique_name.generate(key)
+        while self.find_var(name) is not None:
+            name = unique_name.generate(key)
+        return name
+
+    def together(self, key: Any, emit: Callable[[Block, Pairs], list[Variable]], pairs: Pairs) -> list[Variable]:
+        """What ``emit(block, pairs)`` returns, once its operators are appended to the block.
+
+        A block that computes at once has them computed as one program instead, which it may keep under `key`.
+        """
+        return emit(self, pairs)
+
+    @contextmanager
+    def inserting_before(self, anchor: Operator | None, *, role: Role | None = None) -> Iterator[None]:
+        """Inside, `append_op` and `emit` add in front of `anchor`, with its source line and optionally another role."""
+        old = self._anchor
+        self._anchor = anchor
+        try:
+            with self.program.role_guard(self.program.current_role if role is None else role):
+                yield
+        finally:
+            self._anchor = old
+
+    def _make_op(
+        self,
+        type: str,
+        inputs: Mapping[str, Names],
+        outputs: Mapping[str, Names],
+        attrs: Mapping[str, Any],
+        site: Site | None,
+    ) -> Operator:
+        program = self.program
+        role, role_vars, namescope = program.current_role, program._role_vars, current_name_scope()
+        if not _FIELDS.isdisjoint(attrs):
+            own = {name: value for name, value in attrs.items() if name not in _FIELDS}
+            role = Role(attrs.get("op_role", role))
+            role_vars = tuple(attrs.get("op_role_var", role_vars))
+            namescope = attrs.get("op_namescope") or namescope
+            attrs = own
+        try:
+            definition = definition_of(type)
+            return Operator(
+                definition,
+                _bind_slots(type, definition.input_slots, definition.required_inputs, inputs, "input"),
+                _bind_slots(type, definition.output_slots, definition.required_outputs, outputs, "output"),
+                definition.convert_attrs(attrs),
+                role, role_vars, namescope, site,
+            )  # fmt: skip
+        except MinigraphError as error:
+            error.site = error.site or site
+            raise
+
+    def _var_recursive(self, name: str) -> Variable:
+        """`find_var`, but a name that is not there is an error.
+
+        Raises
+        ------
+        NotFoundError
+            If neither the block nor a parent has the variable.
+        """
+        found = self.find_var(name)
+        if found is None:
+            raise NotFoundError(
+                f"neither block {self.idx} nor a parent of it has a variable {name!r}", site=caller_site(),
+                hint=suggest(name, self.vars),
+            )  # fmt: skip
+        return found
+
+    def _clone_variable(self, var: Variable, force_persistable: bool = True) -> Variable:
+        """Make a variable like `var` in this block, by default one that is kept from run to run."""
+        return self.create_var(
+            name=var.name, shape=var.shape, dtype=None if var.tensor_type is None else var.dtype, type=var.kind,
+            persistable=force_persistable or var.persistable, is_data=var.is_data, need_check_feed=var.need_check_feed,
+        )  # fmt: skip
+
+    # Fluid's spellings
+    _find_var_recursive = find_var
+    _insert_op = insert
+    _prepend_op = prepend_op
+    _remove_op = remove
+    _remove_var = remove_var
+
+    def __str__(self) -> str:
+        from minigraph.ir.text.printer import block_text
+
+        return block_text(self)
+
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"<Block {self.idx}: {len(self.vars)} variables, {len(self.ops)} operators>"
+
+
+def _bind_slots(
+    op_type: str, slots: Mapping[str, Slot], required: Sequence[str], given: Mapping[str, Names], what: str
+) -> dict[str, tuple[str, ...]]:
+    """Names by slot in the definition's order, checked; slots left out or empty are not in the result."""
+    for name in given:
+        if name not in slots:
+            raise OpError(
+                f"{op_type}: unknown {what} slot {name!r}",
+                hint=suggest(name, slots) or f"It has {', '.join(slots) or 'none'}.",
+            )
+    bound = {}
+    for name in given if len(given) < 2 else slots:
+        value = given.get(name)
+        names = (value.name,) if isinstance(value, Variable) else _names(value)
+        if len(names) > 1 and not slots[name].duplicable:
+            raise OpError(f"{op_type}: {what} {name} takes one variable, got {len(names)}: {', '.join(names)}")
+        if names:
+            bound[name] = names
+    for name in required:
+        if name not in bound:
+            raise OpError(f"{op_type}: {what} {name} is missing", hint=f"Give {what}s={{'{name}': ...}}.")
+    return bound
+
+
+_SEVERAL = (list, tuple)
+
+
+def _each(given: Any) -> Any:
+    return given if isinstance(given, _SEVERAL) else (given,)
+
+
+def _names(given: Names | None) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    if isinstance(given, _SEVERAL):
+        return tuple(map(name_of, given))
+    return (name_of(given),)
+
+
+def _check_flags(name: str, *flags: Any) -> None:
+    for flag in flags:
+        if not isinstance(flag, int | np.bool_):
+            raise WrongTypeError(
+                f"{name}: persistable, stop_gradient, is_data and need_check_feed must be bools, got {flag!r:.80}",
+                site=caller_site(), hint="Give True or False.",
+            )  # fmt: skip
+
+
+def _not_an_initializer(given: Any) -> WrongTypeError:
+    return WrongTypeError(
+        f"an initializer must be callable, got {given!r:.80}", site=caller_site(),
+        hint="Give one such as fluid.initializer.Constant(0.0).",
+    )  # fmt: skip
+
+
+def _dims(shape: Sequence[int | None]) -> tuple[int, ...]:
+    try:
+        return tuple([-1 if dim is None else dim if type(dim) is int and dim < _MOST else _dim(dim) for dim in shape])
+    except TypeError as error:
+        if isinstance(error, WrongTypeError):
+            raise
+        raise WrongTypeError(
+            f"a shape must be a list of ints, got {shape!r:.80}",
+            site=caller_site(),
+            hint="Write [n] for one dimension.",
+        ) from None
+
+
+_MOST = 1 << 63
+"""Above the largest dimension, which is held in 64 bits."""
+
+
+def _dim(given: Any) -> int:
+    try:
+        dim = operator.index(given)
+        if isinstance(given, bool) or abs(dim) >= _MOST:
+            raise ValueError
+    except (TypeError, ValueError):
+        raise WrongTypeError(
+            f"a dimension must be an int of 64 bits, got {given!r:.80}", site=caller_site(),
+            hint="Give whole numbers as int, such as n // 2 or int(n); None stands for an unknown size.",
+        ) from None  # fmt: skip
+    return dim
+
+
+def _tensor_type(name: str, shape: Sequence[int | None] | None, dtype: Any) -> TensorType | None:
+    if shape is None:
+        return None if dtype is None else TensorType(as_dtype(dtype), ())
+    dims = _dims(shape)
+    if min(dims, default=0) < -1:
+        raise ProgramError(
+            f"{name}: a dimension must be at least 0, or -1 for unknown, got {list(shape)}", site=caller_site()
+        )
+    return dense_type(as_dtype("float32" if dtype is None else dtype), dims)
+
+
+def _refuse_lod(name: str, lod_level: int) -> None:
+    raise ProgramError(
+        f"{name}: lod_level={lod_level}, but LoD tensors are out of scope", site=caller_site(),
+        hint="Pad the sequences to one length and feed their lengths beside them.",
+    )  # fmt: skip

@@ -1,0 +1,94 @@
+"""The order of training: backward pass, accumulation, clipping, regularization, update, each known by its role.
+
+Gradients are to be clipped when they are complete, once, and before the update reads them. What breaks that runs and
+trains, only not as it was meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from minigraph.errors import VerifyError
+from minigraph.ir.program import Block, Operator, Role
+
+
+def check_clip_order(block: Block) -> None:
+    """Raise unless the operators of `block` clip gradients in the right order.
+
+    Raises
+    ------
+    VerifyError
+        If a gradient is clipped after its parameter's update has read it, or a second time, or before the backward
+        pass has added up all its parts; naming both operators.
+    """
+    seen = _Seen()
+    for op in block.ops:
+        if op.role & Role.CLIP:
+            for param, grad in _served(op):
+                _check_clip(op, param, grad, seen)
+            seen.clip(op)
+        elif op.role & Role.BACKWARD:
+            _check_backward(op, seen)
+            seen.accumulate(op)
+        elif "Param" in op.inputs and "Grad" in op.inputs:
+            seen.updates[op.inputs["Param"][0], op.inputs["Grad"][0]] = op
+
+
+class _Seen:
+    """What the operators up to here have done, by the names of gradients."""
+
+    def __init__(self) -> None:
+        self.updates: dict[tuple[str, str], Operator] = {}
+        self.clipped_by: dict[str, Operator] = {}
+        """The gradient that a clip has read, to that clip."""
+        self.clip_of: dict[str, Operator] = {}
+        """What a clip has written, to that clip."""
+        self.sum_of: dict[str, Operator] = {}
+        """A part of a gradient, to the operator that adds it to the other parts."""
+
+    def clip(self, op: Operator) -> None:
+        self.clipped_by.update({grad: op for _, grad in _served(op)})
+        self.clip_of.update({name: op for name in op.output_arg_names})
+
+    def accumulate(self, op: Operator) -> None:
+        if op.type == "sum":
+            self.sum_of.update({name: op for name in op.input_arg_names})
+
+
+def _served(op: Operator) -> Iterator[tuple[str, str]]:
+    """The (parameter, gradient) pairs that an operator serves."""
+    return zip(op.role_vars[::2], op.role_vars[1::2], strict=False)
+
+
+def _check_clip(op: Operator, param: str, grad: str, seen: _Seen) -> None:
+    if (param, grad) in seen.updates:
+        raise _error(
+            f"{grad} is clipped after the update of {param} has read it", op, seen.updates[param, grad],
+            "Clip before the optimizer appends its updates.",
+        )  # fmt: skip
+    if grad in seen.clip_of:
+        raise _error(
+            f"{grad} is clipped a second time", op, seen.clip_of[grad],
+            "Several strategies for one gradient belong into a ClipPipeline.",
+        )  # fmt: skip
+    if grad in seen.sum_of:
+        raise _error(
+            f"{grad} is clipped although it is a part of a gradient only", op, seen.sum_of[grad],
+            "Clip what the parts add up to.",
+        )  # fmt: skip
+
+
+def _check_backward(op: Operator, seen: _Seen) -> None:
+    names = [*op.output_arg_names, *(op.input_arg_names if op.type == "sum" else ())]
+    for name in names:
+        clip = seen.clipped_by.get(name) or (seen.clip_of.get(name) if op.type == "sum" else None)
+        if clip is not None:
+            raise _error(
+                f"{name} is clipped before the backward pass has completed it", clip, op,
+                "Append the whole backward pass, then the clips.",
+            )  # fmt: skip
+
+
+def _error(message: str, clip: Operator, other: Operator, hint: str) -> VerifyError:
+    details = [f"the clip: {clip.type}, created at {clip.site}", f"the other: {other.type}, created at {other.site}"]
+    return VerifyError(message, details=details, site=clip.site, hint=hint)

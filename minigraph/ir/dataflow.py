@@ -1,0 +1,49 @@
+"""Which operators a value depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from minigraph.ir.program import Block, Operator, Variable
+from minigraph.opdef import EMPTY
+
+
+def backward_slice(
+    block: Block,
+    fetch_names: Sequence[str],
+    keeps: Callable[[str], bool] = lambda type: False,
+    note: Callable[[Operator, set[str]], None] | None = None,
+) -> list[Operator]:
+    """Return, in order, the operators that fetched and persistable variables depend on.
+
+    Operators of the types for which `keeps` is true are among them in any case.
+
+    `note` is called with each operator that has several output slots, the last one first, and with the names that
+    later operators read.
+    """
+    always = {type for type in block.ops.by_type if keeps(type)}
+    wanted = set(fetch_names)
+    kept: list[Operator] = []
+    for op in reversed(block.ops[:]):
+        outputs = op.outputs.values()
+        is_wanted = not all(map(wanted.isdisjoint, outputs)) or op.type in always
+        hidden = op.hidden_names if op.definition.has_hidden_names else None
+        if hidden is not None:
+            is_wanted = is_wanted or not wanted.isdisjoint(hidden.written)
+        if not is_wanted and not any([is_persistable(block.find_var(name)) for name in op.output_arg_names]):
+            continue
+        kept.append(op)
+        if note is not None and len(outputs) > 1:
+            note(op, wanted)
+        wanted.difference_update(*outputs)
+        wanted.update(*op.inputs.values())
+        if hidden is not None:
+            wanted.difference_update(hidden.written)
+            wanted.update(op.input_arg_names)
+        wanted.discard(EMPTY)
+    kept.reverse()
+    return kept
+
+
+def is_persistable(var: Variable | None) -> bool:
+    return var is not None and var.persistable

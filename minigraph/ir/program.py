@@ -1,0 +1,342 @@
+"""Programs as data: `Program`, made of blocks (`minigraph.ir.block`), which are made of variables and operators.
+
+What is always true of them: a block's operators stand in execution order; an operator refers to variables by name; a
+name is found in the operator's block or one of its parents; every order (variables, parameters, operators) is the
+order of creation. Programs change through a few verbs: append, insert, remove, replace a use. Each change raises the
+program's `version`, by which executors know that what they compiled is outdated.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from minigraph.errors import NotFoundError, WrongTypeError, caller_site, warn
+from minigraph.ir.block import Block, Names
+from minigraph.ir.effects import drop_unused_blocks
+from minigraph.ir.operator import Operator, Role
+from minigraph.ir.type_inference import explain, infer_outputs
+from minigraph.ir.variable import Parameter, Variable, name_of
+from minigraph.support.gc_pause import without_collector
+from minigraph.support.undo import note
+from minigraph.types import VarKind
+
+if TYPE_CHECKING:
+    import networkx
+
+__all__ = [
+    "Block",
+    "Names",
+    "Operator",
+    "Parameter",
+    "Program",
+    "Role",
+    "VarKind",
+    "Variable",
+    "explain",
+    "infer_outputs",
+]
+
+
+class Program:
+    """A whole computation: blocks, the first of which is the global one.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> main = fluid.Program()
+    >>> with fluid.program_guard(main), fluid.unique_name.guard():
+    ...     x = fluid.data("x", [None, 4])
+    ...     y = fluid.layers.scale(x, 2.0)
+    >>> print(main)
+    block 0
+      data x: float32[-1, 4] {need_check_feed=True}
+      scale_0.tmp_0: float32[-1, 4] = scale(X=x) {scale=2.0}
+    """
+
+    computes_at_once: ClassVar[bool] = False
+    """Whether operators are computed as they are written: the imperative mode."""
+    _serials = itertools.count()
+    _first_seed = 0
+
+    def __init__(self) -> None:
+        self.gradient_blocks: dict[int, list[Block]] = {}
+        """By the index of a block those that are gradients of it."""
+        self.blocks: list[Block] = [Block(self, 0)]
+        self.current_block_idx = 0
+        self.version = 0
+        """Grows with every change."""
+        self.noted_changes = 0
+        """How many of the changes the blocks that were changed have noted; any other may concern all blocks."""
+        self.serial = next(Program._serials)
+        """Tells programs apart where their identity cannot (it may be reused once one is gone)."""
+        self.current_role = Role.FORWARD
+        self._role_vars: tuple[str, ...] = ()
+        self._stands_for: dict[str, str] = {}
+        self._random_seed = Program._first_seed
+        self.backward_passes = 0
+        """How many times gradients were appended; later passes give their gradients other names."""
+        self.roots: tuple[str, ...] | None = None
+        """In an executor's private copy: whose values are fetched. None: a later run may fetch any variable."""
+        self.loaders: list[Any] = []
+        """What feeds variables in each run; see `minigraph.io.DataLoader`. It is no part of the computation."""
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self.blocks)
+
+    @property
+    def random_seed(self) -> int:
+        """Seed given to random operators made from now on; 0 means a fresh one in each run."""
+        return self._random_seed
+
+    @random_seed.setter
+    def random_seed(self, seed: int) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise WrongTypeError(f"random_seed must be an int, got {seed!r}", site=caller_site())
+        # Between two seeds other operators may be built; those that were made without one are meant to have it.
+        late = self._drawing_afresh() if seed and not self._random_seed else []
+        if late:
+            warn(
+                f"random_seed = {seed} comes too late for {len(late)} operators that were made before, such as "
+                f"{late[0]}: they draw other numbers in each run. Set it before the layers are built."
+            )
+        self._random_seed = seed
+
+    def _drawing_afresh(self) -> list[Operator]:
+        """The operators that draw other random numbers in each run."""
+        return [
+            op for block in self.blocks for op in block.ops if "seed" in op.definition.attrs and not op.attr("seed")
+        ]  # fmt: skip
+
+    def global_seed(self, seed: int = 0) -> None:
+        """Set `random_seed` of this program and of all that are made from now on."""
+        self.random_seed = seed
+        Program._first_seed = seed
+
+    def global_block(self) -> Block:
+        return self.blocks[0]
+
+    def block(self, index: int) -> Block:
+        if not isinstance(index, int) or not 0 <= index < len(self.blocks):
+            raise NotFoundError(
+                f"the program has blocks 0 to {len(self.blocks) - 1}, not {index!r:.80}", site=caller_site(),
+                hint="Give the index of one of program.blocks.",
+            )  # fmt: skip
+        return self.blocks[index]
+
+    def current_block(self) -> Block:
+        return self.blocks[self.current_block_idx]
+
+    def create_block(self, parent_idx: int | None = None, forward_block_idx: int = -1) -> Block:
+        """Make a sub-block, by default of the current one, and make it current; `rollback` goes back to its parent."""
+        parent = self.current_block_idx if parent_idx is None else parent_idx
+        made = Block(self, len(self.blocks), parent, forward_block_idx)
+        self.add_block(made)
+        note(setattr, self, "current_block_idx", self.current_block_idx)
+        self.current_block_idx = made.idx
+        return made
+
+    def add_block(self, block: Block) -> None:
+        """Put a block, whose index is the number of blocks so far, behind them."""
+        self.blocks.append(block)
+        note(self._drop_block)
+        self.version += 1
+        self.noted_changes += 1
+
+    def _drop_block(self) -> None:
+        self.blocks.pop().forward_block_idx = -1
+        self.version += 1
+
+    def rollback(self) -> None:
+        """Make the parent of the current block current again."""
+        note(setattr, self, "current_block_idx", self.current_block_idx)
+        self.current_block_idx = self.current_block().parent_idx
+
+    _create_block = create_block
+    _rollback = rollback
+
+    def list_vars(self) -> Iterator[Variable]:
+        """Every variable, block by block in order of creation."""
+        for block in self.blocks:
+            yield from block.vars.values()
+
+    def all_parameters(self) -> list[Parameter]:
+        """Every parameter in order of creation."""
+        return [param for block in self.blocks for param in block.all_parameters()]
+
+    def role_guard(self, role: Role, role_vars: Sequence[Variable | str] = ()) -> AbstractContextManager[None]:
+        """Operators made inside have this role and serve these (parameter, gradient) names."""
+        names = map(name_of, role_vars)
+        return _RoleGuard(self, role, tuple([self._stands_for.get(name, name) for name in names]))
+
+    @contextmanager
+    def _optimized_guard(self, param_and_grads: Sequence[Variable | str]) -> Iterator[None]:
+        """Operators made inside update, or prepare updates; within a clip or a decay they are part of that."""
+        role = self.current_role if self.current_role & Role.OPTIMIZE else Role.OPTIMIZE
+        with self.role_guard(role, param_and_grads):
+            yield
+
+    @contextmanager
+    def _lr_schedule_guard(self, is_with_opt: bool = False) -> Iterator[None]:
+        """Operators made inside compute a learning rate."""
+        with self.role_guard(Role.LR_SCHED | Role.OPTIMIZE if is_with_opt else Role.LR_SCHED):
+            yield
+
+    @contextmanager
+    def _backward_role_guard(self) -> Iterator[None]:
+        """Operators made inside are part of the backward pass."""
+        with self.role_guard(Role.BACKWARD):
+            yield
+
+    @contextmanager
+    def standing_for(self, names: Mapping[str, str]) -> Iterator[None]:
+        """Inside, what serves a name among the keys is said to serve the value, as with a gradient changed in steps."""
+        old = self._stands_for
+        self._stands_for = {**old, **{name: old.get(original, original) for name, original in names.items()}}
+        try:
+            yield
+        finally:
+            self._stands_for = old
+
+    @without_collector
+    def clone(self, for_test: bool = False) -> Program:
+        """A copy that shares no object with this program and keeps every field and order.
+
+        Parameters
+        ----------
+        for_test : bool
+            Leave out backward and optimize operators and the variables that only they use, and set ``is_test`` on the
+            operators that have it. Take such a clone before or after ``minimize``.
+        """
+        if not isinstance(for_test, int | np.bool_):
+            raise WrongTypeError(
+                f"clone: for_test must be True or False, got {for_test!r:.80}", site=caller_site(),
+                hint="Give True for a program that only tests.",
+            )  # fmt: skip
+        twin = Program()
+        twin._random_seed = self._random_seed
+        twin.backward_passes = self.backward_passes
+        twin.roots = self.roots
+        twin.loaders = list(self.loaders)
+        twin.current_block_idx = self.current_block_idx
+        for block in self.blocks:
+            copied = twin.blocks[0]
+            if block.idx:
+                copied = Block(twin, block.idx, block.parent_idx, block.forward_block_idx)
+                twin.blocks.append(copied)
+            copied.vars = {name: var._copy_to(copied) for name, var in block.vars.items()}
+            ops = block.ops[:]
+            if for_test:
+                ops = [op for op in ops if not op.role & (Role.BACKWARD | Role.OPTIMIZE)]
+            copied.append_copies(ops)
+        if for_test:
+            drop_unused_blocks(twin)
+            _drop_unused(self, twin)
+            for block in twin.blocks:
+                for op in block.ops:
+                    if "is_test" in op.definition.attrs:
+                        op.set_attr("is_test", True)
+        return twin
+
+    def __copy__(self) -> Program:
+        return self.clone()
+
+    def __deepcopy__(self, memo: Any) -> Program:
+        return self.clone()
+
+    def __reduce__(self) -> Any:
+        """Pickled as text, which source lines are no part of."""
+        return Program.parse, (str(self),)
+
+    def structure(self) -> tuple[Any, ...]:
+        """All there is to the program but source lines; equal for equal programs.
+
+        The order of variables does not count, but for that of parameters, which other orders derive from.
+        """
+        return (
+            self._random_seed,
+            self.backward_passes,
+            tuple(
+                (
+                    block.idx, block.parent_idx, block.forward_block_idx, [p.name for p in block.all_parameters()],
+                    {name: var.structure() for name, var in block.vars.items()}, [op.structure() for op in block.ops],
+                )
+                for block in self.blocks
+            ),
+        )  # fmt: skip
+
+    def equals(self, other: Program) -> bool:
+        """Whether both describe the same computation in the same words."""
+        return self.structure() == other.structure()
+
+    def graph(self) -> networkx.DiGraph:
+        """A networkx graph of operators and variables; see `minigraph.ir.graph.program_graph`."""
+        from minigraph.ir.graph import program_graph
+
+        return program_graph(self)
+
+    def serialize_to_string(self) -> bytes:
+        """The bytes of fluid's description of the program; see `minigraph.io.serialize_program`."""
+        from minigraph.io.program_desc import serialize_program
+
+        return serialize_program(self)
+
+    @staticmethod
+    def parse_from_string(binary_str: bytes) -> Program:
+        """The program of a description; see `minigraph.io.deserialize_program`."""
+        from minigraph.io.program_reading import deserialize_program
+
+        return deserialize_program(binary_str)
+
+    @staticmethod
+    def parse(text: str) -> Program:
+        """The program that `text`, as ``str(program)`` gives it, describes."""
+        from minigraph.ir.text.printer import parse
+
+        return parse(text)
+
+    def __str__(self) -> str:
+        from minigraph.ir.text.printer import program_text
+
+        return program_text(self)
+
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return f"<Program of {sum(len(b.ops) for b in self.blocks)} operators>"
+
+
+class _RoleGuard(AbstractContextManager[None]):
+    """What `Program.role_guard` returns; a class, because clips enter one for each gradient."""
+
+    __slots__ = ("_inside", "_outside", "_program")
+
+    def __init__(self, program: Program, role: Role, role_vars: tuple[str, ...]) -> None:
+        self._program = program
+        self._inside = role, role_vars
+
+    def __enter__(self) -> None:
+        program = self._program
+        self._outside = program.current_role, program._role_vars
+        program.current_role, program._role_vars = self._inside
+
+    def __exit__(self, *_: object) -> None:
+        self._program.current_role, self._program._role_vars = self._outside
+
+
+def _drop_unused(original: Program, twin: Program) -> None:
+    """Drop the variables that only operators left out of the clone have used."""
+    was_used = {
+        name for block in original.blocks for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)
+    }
+    is_used = {
+        name for block in twin.blocks for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)
+    }
+    for block in twin.blocks:
+        block.vars = {name: var for name, var in block.vars.items() if name in is_used or name not in was_used}

@@ -1,0 +1,200 @@
+"""Types of an operator's results, and errors that say which operator they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from minigraph.errors import (
+    ExecutionError,
+    MemoryUseError,
+    MinigraphError,
+    NonfiniteError,
+    NotFoundError,
+    OpError,
+    suggest,
+)
+from minigraph.ir.operator import Operator
+from minigraph.ir.variable import Variable
+from minigraph.opdef import EMPTY, SUB_BLOCK
+from minigraph.support.undo import note
+from minigraph.types import TensorType, VarKind
+
+if TYPE_CHECKING:
+    from minigraph.ir.program import Block
+
+
+def infer_outputs(op: Operator, block: Block) -> None:
+    """Run the operator's inference and write the result to its output variables.
+
+    Raises
+    ------
+    NotFoundError
+        If the operator names a variable that does not exist.
+    OpError
+        If the inputs do not fit, or an output variable is declared otherwise.
+    """
+    if SUB_BLOCK in op.attrs:
+        from minigraph.runtime.control_flow import call_of
+
+        index, blocks = op.attrs[SUB_BLOCK], block.program.blocks
+        if not 0 < index < len(blocks) or blocks[index].parent_idx != block.idx:
+            raise OpError(
+                f"{op.type}: block {index} is no sub-block of block {block.idx}",
+                hint="Make one with program.create_block().",
+            )
+        op._block = block
+        call_of(op).settle_types()
+        return
+    local = block.vars.get
+    inputs = []
+    for slot, names in op.inputs.items():
+        types = []
+        for name in names:
+            var = local(name)
+            tensor_type = None if var is None else var.tensor_type
+            types.append(tensor_type or _type_read(op, block, slot, name))
+        inputs.append((slot, tuple(types)))
+    inferred = op.definition.inferred(tuple(inputs), op.attrs)
+    for slot, names in op.outputs.items():
+        found = inferred[slot]
+        if len(names) != len(found):
+            raise OpError(f"{op.type}: {slot} takes {len(found)} variables here, got {len(names)}")
+        for name, tensor_type in zip(names, found, strict=True):
+            var = local(name)
+            if var is not None and var.tensor_type is None:
+                var.tensor_type = tensor_type
+            elif name != EMPTY and (var is None or var.tensor_type != tensor_type):
+                _write_type(op, block, name, tensor_type)
+
+
+def _type_read(op: Operator, block: Block, slot: str, name: str) -> TensorType | None:
+    """The type of an input, None where it is left out."""
+    if name == EMPTY:
+        return None
+    var = block.find_var(name)
+    if var is None:
+        raise NotFoundError(f"{op.type}: {slot} names {name!r}, which does not exist", hint=suggest(name, block.vars))
+    if var.tensor_type is None:
+        raise OpError(f"{op.type}: {slot} reads {name}, which nothing has written yet")
+    return var.tensor_type
+
+
+def _write_type(op: Operator, block: Block, name: str, tensor_type: TensorType) -> None:
+    var = block.find_var(name)
+    if var is None:
+        block.create_var(name=name, shape=tensor_type.shape, dtype=tensor_type.dtype, type=tensor_type.kind)
+        return
+    declared = var.tensor_type
+    note(setattr, var, "tensor_type", declared)
+    if declared is not None and (var.kind is VarKind.LOD_TENSOR_ARRAY or var.block is not block):
+        var.tensor_type = _in_common(op, var, declared, tensor_type)
+        return
+    if declared is not None and declared != tensor_type:
+        is_bound = var.persistable or var.is_data
+        if declared.dtype is not tensor_type.dtype or (is_bound and not declared.fits(tensor_type)):
+            raise OpError(
+                f"{op.type}: the result is {tensor_type} but {name} is declared {declared}",
+                hint="Write to another variable, or declare this one accordingly.",
+            )
+        if is_bound:
+            return
+    var.tensor_type = tensor_type
+
+
+def _in_common(op: Operator, var: Variable, declared: TensorType, written: TensorType) -> TensorType:
+    """The type of a variable that holds now this and now that: of an array, or written by a sub-block from inside."""
+    is_array = var.kind is VarKind.LOD_TENSOR_ARRAY
+    if is_array and declared.dtype is written.dtype and not (declared.shape and written.shape):
+        return declared if declared.shape else written  # nothing has been written to one of them before
+    if (declared.dtype, declared.rank, declared.kind) != (written.dtype, written.rank, written.kind):
+        if is_array and written.is_array:
+            declared, written = declared.held_as(VarKind.LOD_TENSOR), written.held_as(VarKind.LOD_TENSOR)
+        what = f"the array {var.name} holds" if is_array else f"outside of the sub-block {var.name} is"
+        raise OpError(
+            f"{op.type}: the result is {written} but {what} {declared}",
+            hint="A variable keeps its element type and its number of dimensions; write to another one.",
+        )
+    if not is_array and not declared.fits(written):
+        raise OpError(
+            f"{op.type}: the result is {written} but outside of the sub-block {var.name} is {declared}",
+            hint="What a sub-block writes keeps its shape. Collect results of different shapes in an array.",
+        )
+    if var.persistable:
+        return declared
+    shape = (a if a == b else -1 for a, b in zip(declared.shape, written.shape, strict=True))
+    return declared.with_shape(shape).held_as(declared.kind)
+
+
+def types_in_order(block: Block) -> Iterator[tuple[Operator, dict[str, TensorType]]]:
+    """Each operator with the types that it writes where those are not the types that its variables are declared with.
+
+    A variable is declared with the type of the value that it has in the end; before, it may have others.
+
+    Raises
+    ------
+    MinigraphError
+        If an operator does not accept what it reads.
+    """
+    current: dict[str, TensorType] = {}
+    for op in block.ops:
+        if SUB_BLOCK in op.attrs:  # what a block writes outside keeps its type
+            yield op, {name: current[name] for name in op.output_arg_names if name in current}
+            continue
+        inputs = {slot: [_type_in(block, name, current) for name in names] for slot, names in op.inputs.items()}
+        try:
+            inferred = op.definition.infer_types(inputs, op.attrs)
+        except MinigraphError as error:
+            raise explain(error, op, block) from error
+        written: dict[str, TensorType] = {}
+        for slot, names in op.outputs.items():
+            if len(names) != len(inferred[slot]):
+                message = f"{slot} has {len(names)} variables for {len(inferred[slot])}"
+                raise explain(OpError(message), op, block)
+            for name, tensor_type in zip(names, inferred[slot], strict=True):
+                current.pop(name, None)
+                declared = _type_in(block, name, current)
+                if name != EMPTY and (declared is None or not declared.fits(tensor_type)):
+                    written[name] = tensor_type
+        current.update(written)
+        yield op, written
+
+
+def _type_in(block: Block, name: str, current: Mapping[str, TensorType]) -> TensorType | None:
+    if name in current:
+        return current[name]
+    var = block.find_var(name) if name != EMPTY else None
+    return None if var is None else var.tensor_type
+
+
+def explain(error: MinigraphError, op: Operator, block: Block) -> MinigraphError:
+    """`error` with the operator's type, the types of its inputs and the user's line filled in."""
+    if not error.message.startswith(op.type + ":"):
+        error.message = f"{op.type}: {error.message}"
+    if not error.details:
+        error.details = tuple(
+            f"{slot} = {name if (var := block.find_var(name)) is None else var}"
+            for slot, names in op.inputs.items()
+            for name in names
+        )
+    if error.site is None:
+        error.site, error.is_of_other_line = op.site, True
+    return error
+
+
+def blame(error: Exception, op: Operator | None) -> MinigraphError:
+    """An `ExecutionError` that says which operator, on which values' names, made by which line, failed.
+
+    One that knows its line already, because it was made in a sub-block of `op`, stays as it is.
+    """
+    if isinstance(error, MemoryUseError) or (isinstance(error, ExecutionError) and error.site is not None):
+        return error
+    message = error.message if isinstance(error, MinigraphError) else f"{type(error).__name__}: {error}"
+    hint = error.hint if isinstance(error, MinigraphError) else ""
+    if not isinstance(error, MinigraphError) and "NoneType" in message:
+        hint = hint or "If a branch or loop writes one of these, it did not run: assign it a value before."
+    if isinstance(error, NonfiniteError):
+        found: ExecutionError = NonfiniteError(message, error.param, details=error.details, hint=hint)
+    else:
+        found = ExecutionError(message, hint=hint)
+    return explain(found, op, op.block) if op is not None else found

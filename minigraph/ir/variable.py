@@ -1,0 +1,321 @@
+"""Variables: the named values of a block."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.opdef import GRAD_SUFFIX
+from minigraph.types import DType, TensorType, VarKind
+
+if TYPE_CHECKING:
+    from minigraph.ir.program import Block
+
+
+class Variable:
+    """A named value of a block.
+
+    Attributes
+    ----------
+    name : str
+    tensor_type : TensorType or None
+        Element type, shape and kind; None until the operator that makes the value is appended.
+    kind : VarKind
+        A dense array, or selected rows.
+    persistable : bool
+        Lives in the scope from run to run.
+    stop_gradient : bool
+        No gradient flows to or through it.
+    is_data : bool
+        Must be fed.
+    need_check_feed : bool
+        Its declared shape and dtype bind what is fed.
+    error_clip : object or None
+        How the gradient of this value is clipped inside the backward pass.
+    """
+
+    __slots__ = (
+        "_kind", "_persistable", "block", "error_clip", "is_data", "name", "need_check_feed", "stop_gradient",
+        "tensor_type",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        block: Block,
+        name: str,
+        tensor_type: TensorType | None = None,
+        *,
+        kind: VarKind = VarKind.LOD_TENSOR,
+        persistable: bool = False,
+        stop_gradient: bool = False,
+        is_data: bool = False,
+        need_check_feed: bool = False,
+        error_clip: Any = None,
+    ) -> None:
+        self.block = block
+        self.name = name
+        if tensor_type is not None and tensor_type.kind is not kind:
+            tensor_type = tensor_type.held_as(kind)
+        self.tensor_type = tensor_type
+        self._kind = kind
+        self._persistable = persistable
+        self.stop_gradient = stop_gradient
+        self.is_data = is_data
+        self.need_check_feed = need_check_feed
+        self.error_clip = error_clip
+
+    @property
+    def persistable(self) -> bool:
+        """Whether the value lives in the scope from run to run; changing it changes what a run of the program does."""
+        return self._persistable
+
+    @persistable.setter
+    def persistable(self, value: bool) -> None:
+        self._persistable = value
+        self.block.program.version += 1
+
+    @property
+    def kind(self) -> VarKind:
+        return self._kind if self.tensor_type is None else self.tensor_type.kind
+
+    @kind.setter
+    def kind(self, kind: VarKind) -> None:
+        self._kind = kind
+        if self.tensor_type is not None:
+            self.tensor_type = self.tensor_type.held_as(kind)
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Dimensions, -1 where unknown; None as long as nothing is known."""
+        return self.tensor_type.shape if self.tensor_type else None
+
+    @property
+    def dtype(self) -> DType:
+        """Element type; float32 as long as nothing is known, as in fluid."""
+        return self.tensor_type.dtype if self.tensor_type else DType.FP32
+
+    @property
+    def type(self) -> VarKind:
+        return self.kind
+
+    @property
+    def lod_level(self) -> int:
+        """Always 0: sequences of different lengths in one tensor are out of scope."""
+        return 0
+
+    @property
+    def grad_name(self) -> str:
+        return self.name + GRAD_SUFFIX
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.tensor_type or 'unknown'}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self}>"
+
+    def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
+        return str(self)
+
+    def __bool__(self) -> bool:
+        raise ProgramError(
+            f"the value of {self.name} is not known while the program is built, so it cannot decide an `if`",
+            site=caller_site(),
+            hint="Write `is None` to test for absence, `is` for identity (`in` a list asks ==, which is an operator: "
+            "compare names, or use a set); fetch the variable to see its value.",
+        )
+
+    # Methods that need a value, which the tensors of the imperative mode have
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        raise self._no_value("cannot become an array")
+
+    def __float__(self) -> float:
+        raise self._no_value("cannot become a number")
+
+    __int__: Any = __float__
+    __complex__: Any = __float__
+    __index__: Any = __float__
+
+    def __len__(self) -> int:
+        raise self._no_value("has no len()", f"Its shape is {self.shape}; layers.shape gives it while running.")
+
+    def __setitem__(self, item: Any, value: Any) -> None:
+        raise self._no_value("cannot be written to in parts", "Use layers.scatter, or layers.assign for the whole.")
+
+    def numpy(self) -> Any:
+        """Of a tensor of the imperative mode: its value. A variable of a program has none: fetch it."""
+        raise self._no_value("has no value to show")
+
+    def backward(self, *args: Any, **kwargs: Any) -> None:
+        """Of a tensor of the imperative mode: find gradients. A program is given them by `append_backward`."""
+        raise self._no_value(
+            "cannot be differentiated by backward()", "Call optimizer.minimize(loss) or fluid.append_backward(loss)."
+        )
+
+    def _no_value(self, what: str, hint: str = "Fetch it: executor.run(program, feed, fetch_list=[variable]).") -> Any:
+        return WrongTypeError(
+            f"{self.name} {what}: a variable of a program gets its value when the program runs", details=[str(self)],
+            site=caller_site(), hint=hint,
+        )  # fmt: skip
+
+    if TYPE_CHECKING:
+        # Given by minigraph.ir.variable_operators.
+        def __add__(self, other: Any) -> Variable: ...
+        def __radd__(self, other: Any) -> Variable: ...
+        def __sub__(self, other: Any) -> Variable: ...
+        def __rsub__(self, other: Any) -> Variable: ...
+        def __mul__(self, other: Any) -> Variable: ...
+        def __rmul__(self, other: Any) -> Variable: ...
+        def __truediv__(self, other: Any) -> Variable: ...
+        def __rtruediv__(self, other: Any) -> Variable: ...
+        def __neg__(self) -> Variable: ...
+        def __pow__(self, other: Any) -> Variable: ...
+        def __rpow__(self, other: Any) -> Variable: ...
+        def __mod__(self, other: Any) -> Variable: ...
+        def __rmod__(self, other: Any) -> Variable: ...
+        def __floordiv__(self, other: Any) -> Variable: ...
+        def __rfloordiv__(self, other: Any) -> Variable: ...
+        def __eq__(self, other: Any) -> Any: ...
+        def __ne__(self, other: Any) -> Any: ...
+        def __hash__(self) -> int: ...
+        def __lt__(self, other: Any) -> Variable: ...
+        def __le__(self, other: Any) -> Variable: ...
+        def __gt__(self, other: Any) -> Variable: ...
+        def __ge__(self, other: Any) -> Variable: ...
+        def __and__(self, other: Any) -> Variable: ...
+        def __or__(self, other: Any) -> Variable: ...
+        def __xor__(self, other: Any) -> Variable: ...
+        def __invert__(self) -> Variable: ...
+        def astype(self, dtype: Any) -> Variable: ...
+
+        # Given by minigraph.ir.variable_subscripts.
+        def __getitem__(self, item: Any) -> Variable: ...
+        def __iter__(self) -> Iterator[Variable]: ...
+
+    def structure(self) -> tuple[Any, ...]:
+        """Every field but the block; equal for equal variables."""
+        return (
+            type(self).__name__, self.name, self.tensor_type, self.kind, self.persistable, self.stop_gradient,
+            self.is_data, self.need_check_feed, self.error_clip,
+        )  # fmt: skip
+
+    def _copy_to(self, block: Block) -> Variable:
+        twin = Variable.__new__(Variable)
+        twin.block = block
+        twin._take_fields(self)
+        return twin
+
+    def _take_fields(self, original: Variable) -> None:
+        """Be like `original` but for the block; copies are made for whole programs, so nothing is worked out again."""
+        self.name = original.name
+        self.tensor_type = original.tensor_type
+        self._kind = original._kind
+        self._persistable = original._persistable
+        self.stop_gradient = original.stop_gradient
+        self.is_data = original.is_data
+        self.need_check_feed = original.need_check_feed
+        self.error_clip = None if original.error_clip is None else copy.copy(original.error_clip)
+
+
+class Parameter(Variable):
+    """A persistable variable that training updates.
+
+    Attributes
+    ----------
+    trainable : bool
+    optimize_attr : dict
+        ``{"learning_rate": factor}``.
+    regularizer : object or None
+        Wins over the optimizer's.
+    do_model_average : bool
+    need_clip : bool
+        Whether an optimizer's clip concerns it (Paddle 2).
+    gradient_clip : object or None
+        The clip strategy that `minigraph.clip.set_gradient_clip` gave it.
+    creation : int
+        Grows from parameter to parameter; a copy has that of its original.
+    """
+
+    __slots__ = (
+        "_optimize_attr", "creation", "do_model_average", "gradient_clip", "need_clip", "regularizer", "trainable",
+    )  # fmt: skip
+
+    _creations = itertools.count()
+
+    def __init__(
+        self,
+        block: Block,
+        name: str,
+        tensor_type: TensorType,
+        *,
+        trainable: bool = True,
+        optimize_attr: Mapping[str, Any] | None = None,
+        regularizer: Any = None,
+        do_model_average: bool = True,
+        need_clip: bool = True,
+        gradient_clip: Any = None,
+        stop_gradient: bool = False,
+        error_clip: Any = None,
+    ) -> None:
+        super().__init__(
+            block, name, tensor_type, persistable=True, stop_gradient=stop_gradient, error_clip=error_clip
+        )  # fmt: skip
+        self.trainable = trainable
+        self._optimize_attr = dict(optimize_attr) if optimize_attr else None
+        self.regularizer = regularizer
+        self.do_model_average = do_model_average
+        self.need_clip = need_clip
+        self.gradient_clip = gradient_clip
+        self.creation = next(Parameter._creations)
+
+    @property
+    def optimize_attr(self) -> dict[str, Any]:
+        if self._optimize_attr is None:
+            self._optimize_attr = {"learning_rate": 1.0}
+        return self._optimize_attr
+
+    @optimize_attr.setter
+    def optimize_attr(self, value: Mapping[str, Any]) -> None:
+        self._optimize_attr = dict(value)
+
+    @property
+    def gradient_clip_attr(self) -> Any:
+        """Fluid's name of `gradient_clip`."""
+        return self.gradient_clip
+
+    def structure(self) -> tuple[Any, ...]:
+        return (
+            *super().structure(), self.trainable, tuple(sorted(self.optimize_attr.items())), self.regularizer,
+            self.do_model_average, self.need_clip, self.gradient_clip,
+        )  # fmt: skip
+
+    def _copy_to(self, block: Block) -> Parameter:
+        twin = Parameter.__new__(Parameter)
+        twin.block = block
+        twin._take_fields(self)
+        twin.trainable = self.trainable
+        twin._optimize_attr = None if self._optimize_attr is None else self._optimize_attr.copy()
+        twin.regularizer = None if self.regularizer is None else copy.copy(self.regularizer)
+        twin.do_model_average = self.do_model_average
+        twin.need_clip = self.need_clip
+        twin.gradient_clip = None if self.gradient_clip is None else copy.copy(self.gradient_clip)
+        twin.creation = self.creation
+        return twin
+
+
+def is_eager(var: Any) -> bool:
+    """Whether a variable has a value of its own, as in the imperative mode."""
+    return hasattr(var, "value")
+
+
+def name_of(value: Any) -> str:
+    if isinstance(value, Variable):
+        return value.name
+    if isinstance(value, str):
+        return value
+    raise WrongTypeError(
+        f"a Variable or its name is needed, got {type(value).__name__}: {value!r:.80}", site=caller_site()
+    )

@@ -1,0 +1,282 @@
+"""Python's operators on variables: ``x + y``, ``2 * x``, ``-x``, ``x ** 2``, ``x < y``, ``a & ~b``.
+
+With a Python number, addition, subtraction, multiplication and division become one ``scale`` operator. Results have
+bare names ``tmp_<n>``, as in fluid. Importing this module gives `minigraph.ir.program.Variable` its operators.
+
+``x == y`` is an operator of the program too, as in fluid, and no answer to whether two variables are the same: ask
+``x is y``. Variables are hashed by identity, so that sets and dictionaries of them work as ever. A list is searched
+with ``==``: ``x in variables`` is an error unless the first one found is `x` itself, since a variable of a program
+cannot decide it (in fluid it is always true). Minigraph itself compares variables by identity or by name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+from typing import Any
+
+import numpy as np
+
+from minigraph.errors import MinigraphError, OpError, WrongTypeError, caller_site, is_ours
+from minigraph.ir.program import Variable
+from minigraph.ir.variable import is_eager
+from minigraph.support.undo import all_or_nothing
+from minigraph.types import DType, as_dtype
+from minigraph.unique_name import generate
+
+
+def _append(x: Variable, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> Variable:
+    block = x.block.program.current_block()
+    out = block.create_var(name=generate("tmp"))
+    block.append_op(op_type, inputs, {"Out": out}, attrs)
+    return out
+
+
+def _affine(x: Variable, scale: float, bias: float) -> Variable:
+    if not x.dtype.is_floating and (scale != int(scale) or bias != int(bias)):
+        raise WrongTypeError(f"{x} holds integers, which a number with a fraction would not stay", site=caller_site())
+    return _append(x, "scale", {"X": x}, {"scale": scale, "bias": bias})
+
+
+def _binary(op_type: str, x: Variable, y: Variable) -> Variable:
+    if y.dtype is not x.dtype:
+        y = astype(y, x.dtype)
+    # A leading -1 is a batch dimension, to be laid over the other's first.
+    axis = 0 if y.shape and y.shape[0] == -1 else -1
+    return _append(x, op_type, {"X": x, "Y": y}, {"axis": axis})
+
+
+def _constant_like(x: Variable, value: float) -> Variable:
+    """A tensor of `x`'s shape filled with `value`."""
+    assert x.shape is not None
+    if not x.shape:  # in the imperative mode
+        filled = _append(x, "fill_any_like", {"X": x}, {"dtype": int(x.dtype), "value": float(value)})
+    elif -1 not in x.shape:
+        filled = _append(x, "fill_constant", {}, {"shape": x.shape, **_number(x, value)})
+    else:
+        batch = x.shape.index(-1)
+        shape = [1 if dim < 0 and i != batch else dim for i, dim in enumerate(x.shape)]
+        attrs = {"shape": shape, **_number(x, value), "input_dim_idx": batch, "output_dim_idx": batch}
+        filled = _append(x, "fill_constant_batch_size_like", {"Input": x}, attrs)
+    filled.stop_gradient = True
+    return filled
+
+
+def _scalar(x: Variable, value: float) -> Variable:
+    if x.shape == ():
+        return _constant_like(x, value)
+    filled = _append(x, "fill_constant", {}, {"shape": [1], **_number(x, value)})
+    filled.stop_gradient = True
+    return filled
+
+
+def _number(x: Variable, value: float) -> dict[str, Any]:
+    """Attributes that fill a tensor of `x`'s type with `value`; as text where a float32 would not hold it."""
+    if not x.dtype.is_floating and not float(value).is_integer():
+        raise WrongTypeError(
+            f"{x} holds integers, {value!r} is none", site=caller_site(), hint="Convert it with layers.cast first."
+        )
+    attrs: dict[str, Any] = {"dtype": int(x.dtype), "value": float(value)}
+    if x.dtype not in (DType.FP16, DType.FP32) and math.isfinite(value) and _rounded(value) != value:
+        attrs["str_value"] = str(value if x.dtype.is_floating else int(value))
+    return attrs
+
+
+def _rounded(value: float) -> float:
+    """As the attribute ``value`` holds it."""
+    return ctypes.c_float(value).value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) or (getattr(value, "shape", None) == () and not isinstance(value, Variable))
+
+
+def add(x: Variable, y: Any) -> Variable:
+    if _is_number(y):
+        return _affine(x, 1.0, float(y))
+    return _binary("elementwise_add", x, y) if isinstance(y, Variable) else NotImplemented
+
+
+def subtract(x: Variable, y: Any) -> Variable:
+    if _is_number(y):
+        return _affine(x, 1.0, -float(y))
+    return _binary("elementwise_sub", x, y) if isinstance(y, Variable) else NotImplemented
+
+
+def subtract_from(x: Variable, y: Any) -> Variable:
+    return _affine(x, -1.0, float(y)) if _is_number(y) else NotImplemented
+
+
+def multiply(x: Variable, y: Any) -> Variable:
+    if _is_number(y):
+        return _affine(x, float(y), 0.0)
+    return _binary("elementwise_mul", x, y) if isinstance(y, Variable) else NotImplemented
+
+
+def divide(x: Variable, y: Any) -> Variable:
+    if _is_number(y):
+        # Integers are divided by the operator, which truncates; as a factor 1/y they would lose that.
+        return _affine(x, 1.0 / y, 0.0) if x.dtype.is_floating else _binary("elementwise_div", x, _scalar(x, y))
+    return _binary("elementwise_div", x, y) if isinstance(y, Variable) else NotImplemented
+
+
+def divide_into(x: Variable, y: Any) -> Variable:
+    return _binary("elementwise_div", _constant_like(x, y), x) if _is_number(y) else NotImplemented
+
+
+def _operand(x: Variable, y: Any) -> Any:
+    """`y` as a variable, None if it is neither that nor a number."""
+    return _scalar(x, y) if _is_number(y) else y if isinstance(y, Variable) else None
+
+
+def _with_number(op_type: str) -> Any:
+    """``x op y`` where a number becomes a tensor of shape [1], as in fluid."""
+
+    def operator(x: Variable, y: Any) -> Variable:
+        other = _operand(x, y)
+        return NotImplemented if other is None else _binary(op_type, x, other)
+
+    return operator
+
+
+def _from_number(op_type: str) -> Any:
+    """``y op x`` for a number `y`, which becomes a tensor in the shape of `x`, as in fluid."""
+
+    def operator(x: Variable, y: Any) -> Variable:
+        return _binary(op_type, _constant_like(x, y), x) if _is_number(y) else NotImplemented
+
+    return operator
+
+
+to_power, power_of = _with_number("elementwise_pow"), _from_number("elementwise_pow")
+rest, rest_of = _with_number("elementwise_mod"), _from_number("elementwise_mod")
+floor_divide, floor_divide_into = _with_number("elementwise_floordiv"), _from_number("elementwise_floordiv")
+
+
+def _compare(op_type: str) -> Any:
+    def operator(x: Variable, y: Any) -> Variable:
+        if isinstance(y, np.ndarray) and y.ndim:
+            raise WrongTypeError(
+                f"{x} cannot be compared with an array",
+                site=caller_site(),
+                hint="Make it a variable with layers.assign.",
+            )
+        other = _operand(x, y)
+        if other is None:
+            return NotImplemented
+        if other.dtype.is_floating and not x.dtype.is_floating:
+            x = astype(x, other.dtype)  # the other way round 2 < 2.5 would be 2 < 2
+        try:
+            result = _binary(op_type, x, other)
+        except OpError as error:
+            error.hint = f"{error.hint} To ask whether two variables are the same, write `is`.".strip()
+            raise
+        result.stop_gradient = True
+        return result
+
+    return operator
+
+
+equal, not_equal = _compare("equal"), _compare("not_equal")
+less_than, less_equal = _compare("less_than"), _compare("less_equal")
+greater_than, greater_equal = _compare("greater_than"), _compare("greater_equal")
+
+
+def _combine(op_type: str) -> Any:
+    def operator(x: Variable, y: Any) -> Variable:
+        return _append(x, op_type, {"X": x, "Y": y}, {}) if isinstance(y, Variable) else NotImplemented
+
+    return operator
+
+
+def invert(x: Variable) -> Variable:
+    return _append(x, "logical_not", {"X": x}, {})
+
+
+def negate(x: Variable) -> Variable:
+    return _affine(x, -1.0, 0.0)
+
+
+def astype(x: Variable, dtype: Any) -> Variable:
+    """`x` converted to `dtype`."""
+    return _append(x, "cast", {"X": x}, {"in_dtype": int(x.dtype), "out_dtype": int(as_dtype(dtype))})
+
+
+_METHODS = {
+    "__add__": add, "__radd__": add, "__sub__": subtract, "__rsub__": subtract_from, "__mul__": multiply,
+    "__rmul__": multiply, "__truediv__": divide, "__rtruediv__": divide_into, "__neg__": negate,
+    "__pow__": to_power, "__rpow__": power_of, "__mod__": rest, "__rmod__": rest_of, "__floordiv__": floor_divide,
+    "__rfloordiv__": floor_divide_into, "__eq__": equal, "__ne__": not_equal, "__lt__": less_than,
+    "__le__": less_equal, "__gt__": greater_than, "__ge__": greater_equal, "__and__": _combine("logical_and"),
+    "__or__": _combine("logical_or"), "__xor__": _combine("logical_xor"), "__invert__": invert, "astype": astype,
+}  # fmt: skip
+_SIGNS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**", "mod": "%", "floordiv": "//", "eq": "==",
+    "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^",
+}  # fmt: skip
+
+
+def _complaining(name: str, method: Any) -> Any:
+    """`method`, which complains of an operand of Python's or NumPy's that it does not take, in our words."""
+    bare = name.strip("_")
+    sign = _SIGNS.get(bare) or _SIGNS.get(bare.removeprefix("r"), bare)
+
+    def operator(x: Variable, y: Any) -> Any:
+        try:
+            if is_eager(x):
+                result = method(x, y)
+            else:
+                with all_or_nothing():
+                    result = method(x, y)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            if isinstance(error, MinigraphError) or is_ours(sys._getframe(1)):
+                raise  # a layer, which the user has called, is at fault
+            raise _no_operand(sign, x, y, str(error)) from error
+        # Containers compare tensors with None and with names: those are never equal.
+        if (
+            result is NotImplemented
+            and type(y).__module__ in ("builtins", "numpy")
+            and (sign not in ("==", "!=") or isinstance(y, list | tuple))
+        ):
+            raise _no_operand(sign, x, y)
+        return result
+
+    return operator
+
+
+def _no_operand(sign: str, x: Variable, y: Any, why: str = "") -> WrongTypeError:
+    hint = "Give a variable or a number."
+    if isinstance(y, np.ndarray | list | tuple):
+        hint = "Make it a variable with layers.assign."
+    shown = f"{y!r:.80}" if not isinstance(y, np.ndarray) else f"an array, {y.dtype}{list(y.shape)}"
+    return WrongTypeError(
+        f"{sign} takes a variable and another one or a number, got {shown}" + (f": {why}" if why else ""),
+        details=[str(x)], site=caller_site(), hint=hint,
+    )  # fmt: skip
+
+
+_BY_UFUNC = {
+    "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__",
+    "true_divide": "__rtruediv__", "power": "__rpow__", "remainder": "__rmod__", "floor_divide": "__rfloordiv__",
+    "equal": "__eq__", "not_equal": "__ne__", "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__",
+    "greater_equal": "__le__",
+}  # fmt: skip
+"""Operators of a variable on the right of a NumPy scalar or array, by ufunc."""
+
+
+def _array_function(x: Variable, ufunc: Any, how: str, *operands: Any, **options: Any) -> Any:
+    """Do what NumPy's scalars ask for on the left of an operator; nothing else is computed by NumPy."""
+    method = _BY_UFUNC.get(ufunc.__name__)
+    if how == "__call__" and method is not None and not options and operands[1] is x:
+        return getattr(x, method)(operands[0])
+    raise WrongTypeError(
+        f"np.{ufunc.__name__} computes arrays, and a program knows its values only when it runs",
+        details=[str(x)], site=caller_site(),
+        hint=f"Append an operator, such as layers.{ufunc.__name__} if there is one, or fetch the variable first.",
+    )  # fmt: skip
+
+
+for _name, _method in _METHODS.items():
+    setattr(Variable, _name, _method if _name in ("__neg__", "__invert__") else _complaining(_name, _method))
+Variable.__array_ufunc__ = _array_function  # type: ignore[attr-defined]

@@ -1,0 +1,257 @@
+"""Subscripts of variables: ``x[0]``, ``x[1:-1, ::2]``, ``x[..., None]``, ``x[::-1]``.
+
+They become the operators that fluid appends, ``slice``, ``strided_slice`` and ``reverse``, with its attributes where
+these mean what Python means; ``None`` becomes ``unsqueeze2``. Importing this module gives
+`minigraph.ir.program.Variable` its subscripts.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from minigraph.errors import SubscriptError, WrongTypeError, caller_site
+from minigraph.ir.program import Block, Variable
+from minigraph.ir.variable import is_eager
+from minigraph.support.slice_rules import TO_THE_END
+from minigraph.support.undo import all_or_nothing
+from minigraph.unique_name import generate
+
+
+@dataclass
+class _Plan:
+    """What a subscript asks of each dimension."""
+
+    axes: list[int] = field(default_factory=list)
+    starts: list[Any] = field(default_factory=list)
+    ends: list[Any] = field(default_factory=list)
+    strides: list[int] = field(default_factory=list)
+    dropped: list[int] = field(default_factory=list)
+    """Dimensions of which one element is taken."""
+    reversed: list[int] = field(default_factory=list)
+    thinned: dict[int, int] = field(default_factory=dict)
+    """Dimension to the step to take once it is cut and reversed."""
+    added: list[int] = field(default_factory=list)
+    """Where the result gets dimensions of size 1."""
+
+    def take(self, axis: int, start: Any, end: Any, stride: int = 1) -> None:
+        self.axes.append(axis)
+        self.starts.append(start)
+        self.ends.append(end)
+        self.strides.append(stride)
+
+    def after_dropping(self, axis: int) -> int:
+        return axis - sum(dropped < axis for dropped in self.dropped)
+
+
+def subscript(x: Variable, item: Any) -> Variable:
+    """``x[item]``, as Python and NumPy read it.
+
+    Parameters
+    ----------
+    item : int, slice, None, Ellipsis, Variable of one integer, or a tuple of these
+        A Variable must not be negative where a program is built.
+
+    Raises
+    ------
+    WrongTypeError
+        For any other subscript.
+    SubscriptError
+        If there are more subscripts than dimensions, or a number lies outside of its dimension.
+    OpError
+        If a slice is empty.
+
+    Notes
+    -----
+    As in fluid, what has no dimension left has shape [1].
+
+    Examples
+    --------
+    >>> import minigraph as paddle
+    >>> x = paddle.to_tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
+    >>> x[1].numpy(), x[:, ::-2].numpy().tolist()
+    (array([3., 4., 5.], dtype=float32), [[2.0, 0.0], [5.0, 3.0]])
+    """
+    if is_eager(x):
+        return _subscript(x, item)
+    with all_or_nothing():
+        return _subscript(x, item)
+
+
+def _subscript(x: Variable, item: Any) -> Variable:
+    shape = x.shape or ()
+    plan, axis = _Plan(), 0
+    for each in _spelled_out(item if isinstance(item, tuple) else (item,), x):
+        if each is None:
+            plan.added.append(plan.after_dropping(axis) + len(plan.added))
+            continue
+        if isinstance(each, slice):
+            _plan_slice(plan, axis, shape[axis], each)
+        else:
+            _plan_element(plan, axis, shape[axis], each, x)
+        axis += 1
+    if plan.dropped and len(plan.dropped) == len(shape):
+        plan.added = plan.added[1:]  # the operator leaves one dimension of size 1
+    return _apply(plan, x)
+
+
+def _iterate(x: Variable) -> Iterator[Variable]:
+    """``x[0], x[1], ...``, if the program knows how many there are."""
+    if not x.shape or x.shape[0] < 0:
+        raise SubscriptError(
+            f"{x} has no known number of elements to iterate over", site=caller_site(),
+            hint="Give its first dimension a size, or loop with layers.while_loop or layers.StaticRNN.",
+        )  # fmt: skip
+    return (subscript(x, i) for i in range(x.shape[0]))
+
+
+def _spelled_out(items: tuple[Any, ...], x: Variable) -> tuple[Any, ...]:
+    """`items` with slices in place of an Ellipsis."""
+    rank = len(x.shape or ())
+    named = sum(1 for each in items if each is not None and each is not Ellipsis)
+    if named > rank:
+        raise SubscriptError(f"{x} has {rank} dimensions but {named} subscripts", site=caller_site())
+    places = [i for i, each in enumerate(items) if each is Ellipsis]
+    if len(places) > 1:
+        raise SubscriptError(f"{x}: only one subscript may be an Ellipsis", site=caller_site())
+    if not places:
+        return items
+    return (*items[: places[0]], *[slice(None)] * (rank - named), *items[places[0] + 1 :])
+
+
+def _plan_element(plan: _Plan, axis: int, length: int, given: Any, x: Variable) -> None:
+    index = _number(given)
+    if isinstance(index, Variable):
+        plan.take(axis, index, _successor(index))
+    else:
+        if length != -1 and not -length <= index < length:
+            raise SubscriptError(
+                f"{x}: dimension {axis} has {length} elements, none is number {index!r:.60}", site=caller_site(),
+                hint=f"Give a number from {-length} to {length - 1}." if length else "Give a slice.",
+            )  # fmt: skip
+        plan.take(axis, index, TO_THE_END if index == -1 else index + 1)
+    plan.dropped.append(axis)
+
+
+def _plan_slice(plan: _Plan, axis: int, length: int, given: slice) -> None:
+    start, stop, step = (None if n is None else _number(n) for n in (given.start, given.stop, given.step))
+    if isinstance(step, Variable) or step == 0:
+        raise WrongTypeError(
+            f"a step must be an integer other than 0, got {given.step!r:.60}", site=caller_site(), hint="Give 1 or -1."
+        )
+    step = 1 if step is None else step
+    if start is None and stop is None and step in (1, -1):
+        if step == -1:
+            plan.reversed.append(axis)
+    elif step > 0:
+        plan.take(axis, 0 if start is None else start, TO_THE_END if stop is None else stop, step)
+    elif length != -1 and not isinstance(start, Variable) and not isinstance(stop, Variable):
+        _plan_backwards(plan, axis, length, slice(start, stop, step))
+    else:
+        if stop == -1:
+            raise SubscriptError(
+                f"there is nothing behind the last element by {step}", site=caller_site(), hint="Leave out the stop."
+            )
+        # Where a dimension ends is not known, so neither is which elements a longer step hits when counted from there.
+        plan.take(axis, -1 if start is None else start, -1 if stop is None else stop, -1)
+        if step != -1:
+            plan.thinned[axis] = -step
+
+
+def _plan_backwards(plan: _Plan, axis: int, length: int, part: slice) -> None:
+    """Bounds with which ``strided_slice``, which counts from the far end, hits the elements that Python means."""
+    places = range(*part.indices(length))
+    if not places:
+        raise SubscriptError(
+            f"there is nothing in {part} of {length} elements", site=caller_site(), hint="Give a start above the stop."
+        )
+    plan.take(axis, places[0], places[-1] - 1, part.step)
+
+
+def _number(given: Any) -> int | Variable:
+    value: Any = given
+    if isinstance(given, Variable) and not is_eager(given):
+        if given.dtype.numpy.kind in "iu" and given.shape in ((1,), ()):
+            return given
+    elif not isinstance(given, bool):
+        try:
+            return operator.index(value.item() if isinstance(given, Variable) else value)
+        except (TypeError, ValueError):
+            pass
+    raise WrongTypeError(
+        f"a subscript must be an integer, a slice, None or Ellipsis, got {given!r:.60}", site=caller_site(),
+        hint="To pick several elements by their numbers use layers.gather or layers.gather_nd.",
+    )  # fmt: skip
+
+
+def _block_of(x: Variable) -> Block:
+    return x.block.program.current_block()
+
+
+def _constant(x: Variable, number: int, dtype: Any) -> Variable:
+    """`number` as a tensor of one element."""
+    block = _block_of(x)
+    out = block.create_var(name=generate("_generated_var"), stop_gradient=True)
+    attrs = {"shape": [1], "dtype": int(dtype), "value": float(number), "force_cpu": True}
+    block.append_op("fill_constant", {}, {"Out": out}, attrs)
+    return out
+
+
+def _successor(index: Variable) -> Variable:
+    block = _block_of(index)
+    one = _constant(index, 1, index.dtype)
+    out = block.create_var(name=generate("_generated_var"), stop_gradient=True)
+    block.append_op("elementwise_add", {"X": index, "Y": one}, {"Out": out}, {"axis": -1})
+    return out
+
+
+def _apply(plan: _Plan, x: Variable) -> Variable:
+    if plan.axes:
+        x = _cut(plan, x)
+    if plan.reversed:
+        x = _emit(x, "_slice_reverse", "reverse", {"X": x}, {"axis": [plan.after_dropping(i) for i in plan.reversed]})
+    if plan.thinned:
+        axes = [plan.after_dropping(i) for i in plan.thinned]
+        attrs = {
+            "axes": axes, "starts": [0] * len(axes), "ends": [TO_THE_END] * len(axes),
+            "strides": list(plan.thinned.values()), "infer_flags": [1] * len(axes),
+        }  # fmt: skip
+        x = _emit(x, "_strided_slice", "strided_slice", {"Input": x}, attrs)
+    return _with_dimensions(plan, x)
+
+
+def _cut(plan: _Plan, x: Variable) -> Variable:
+    attrs: dict[str, Any] = {"axes": plan.axes, "decrease_axis": plan.dropped, "infer_flags": [1] * len(plan.axes)}
+    inputs: dict[str, Any] = {"Input": x}
+    for name, slot, numbers in (("starts", "StartsTensorList", plan.starts), ("ends", "EndsTensorList", plan.ends)):
+        attrs[name] = [-1 if isinstance(n, Variable) else n for n in numbers]
+        if any(isinstance(n, Variable) for n in numbers):
+            inputs[slot] = [n if isinstance(n, Variable) else _constant(x, n, 2) for n in numbers]
+            flags = zip(attrs["infer_flags"], numbers, strict=True)
+            attrs["infer_flags"] = [-1 if isinstance(n, Variable) else flag for flag, n in flags]
+    if all(stride == 1 for stride in plan.strides):
+        return _emit(x, "_slice", "slice", inputs, attrs)
+    return _emit(x, "_strided_slice", "strided_slice", inputs, {**attrs, "strides": plan.strides})
+
+
+def _with_dimensions(plan: _Plan, x: Variable) -> Variable:
+    if not plan.added:
+        return x
+    block = _block_of(x)
+    out, x_shape = (block.create_var(name=generate("unsqueeze2.tmp")) for _ in range(2))
+    block.append_op("unsqueeze2", {"X": x}, {"Out": out, "XShape": x_shape}, {"axes": plan.added})
+    return out
+
+
+def _emit(x: Variable, suffix: str, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> Variable:
+    block = _block_of(x)
+    # Names of tensors are many and soon forgotten: none is made of another.
+    out = block.create_var(name=generate("tmp" if is_eager(x) else x.name + suffix))
+    block.append_op(op_type, inputs, {"Out": out}, attrs)
+    return out
+
+
+Variable.__getitem__ = subscript  # type: ignore[method-assign]
+Variable.__iter__ = _iterate  # type: ignore[method-assign]

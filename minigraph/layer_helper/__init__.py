@@ -1,0 +1,270 @@
+"""What every layer function does: take a name, make parameters and temporaries, append operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.initializer import Constant, Initializer, Xavier
+from minigraph.ir import Block, Operator, Parameter, Program, Variable
+from minigraph.ir.default_programs import default_main_program, default_startup_program
+from minigraph.layer_helper.weight_norm import normalized_parameter
+from minigraph.param_attr import ParamAttr, WeightNormParamAttr, as_param_attr
+from minigraph.types import DType, as_dtype
+from minigraph.unique_name import generate
+
+_ZERO, _XAVIER = Constant(0.0), Xavier()
+
+
+class LayerHelper:
+    """One call of a layer function.
+
+    A layer takes one name, ``<type>_<n>`` unless given; its temporaries are ``<name>.tmp_<k>``, its parameters
+    ``<name>.w_<k>`` and ``<name>.b_<k>``.
+
+    Parameters
+    ----------
+    layer_type : str
+    name : str, optional
+    **kwargs
+        The other arguments of the layer, for the methods in fluid's words, which layers of users are written with:
+        ``LayerHelper("my_layer", **locals())``.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> def doubled(input, act=None, name=None):
+    ...     helper = LayerHelper("doubled", **locals())
+    ...     out = helper.create_variable_for_type_inference(dtype=input.dtype)
+    ...     helper.append_op(type="scale", inputs={"X": input}, outputs={"Out": out}, attrs={"scale": 2.0})
+    ...     return helper.append_activation(out)
+    >>> with fluid.program_guard(fluid.Program()), fluid.unique_name.guard():
+    ...     doubled(fluid.data("x", [None, 3]), act="relu")
+    <Variable doubled_0.tmp_1: float32[-1, 3]>
+    """
+
+    def __init__(self, layer_type: str, name: str | None = None, **kwargs: Any) -> None:
+        if name is not None and not isinstance(name, str):
+            raise WrongTypeError(f"{layer_type}: name must be a str, got {name!r:.80}", site=caller_site())
+        self.layer_type = layer_type
+        self.name = generate(layer_type) if name is None else name
+        kwargs["name"] = self.name
+        self.kwargs = kwargs
+
+    @property
+    def block(self) -> Block:
+        return default_main_program().current_block()
+
+    def temporary(self, dtype: Any = None, stop_gradient: bool = False) -> Variable:
+        """A fresh variable for the output of an operator."""
+        return self.block.create_var(name=generate(f"{self.name}.tmp"), dtype=dtype, stop_gradient=stop_gradient)
+
+    def append(
+        self,
+        op_type: str,
+        inputs: Mapping[str, Any],
+        outputs: Mapping[str, Any],
+        attrs: Mapping[str, Any] | None = None,
+    ) -> Operator:
+        return self.block.append_op(op_type, inputs, outputs, attrs)
+
+    def unary(self, op_type: str, inputs: Mapping[str, Any], out: str = "Out", **attrs: Any) -> Variable:
+        """Append an operator with one output and return that."""
+        block = self.block
+        result = block.create_var(generate(f"{self.name}.tmp"))
+        block.append_op(op_type, inputs, {out: result}, attrs)
+        return result
+
+    def parameter(
+        self,
+        attr: Any,
+        shape: Sequence[int],
+        dtype: Any,
+        is_bias: bool = False,
+        default_initializer: Initializer | None = None,
+    ) -> Parameter | None:
+        """The parameter that `attr` describes, made in the main and the startup program; None when `attr` is False."""
+        attr = as_param_attr(attr)
+        if attr is None:
+            return None
+        name = attr.name or generate(f"{self.name}.{'b' if is_bias else 'w'}")
+        initializer = attr.initializer or default_initializer or self._default_initializer(dtype, is_bias)
+        shape = tuple(shape)
+        if 0 in shape and self.layer_type != "create_parameter":  # which takes what it is given, as in fluid
+            raise ProgramError(
+                f"{self.layer_type}: the parameter {name} of shape {list(shape)} would have no elements",
+                site=caller_site(), hint="Give sizes of at least 1.",
+            )  # fmt: skip
+        if isinstance(attr, WeightNormParamAttr):
+            return normalized_parameter(self.name, attr, name, shape, dtype, initializer)
+        fields = attr.parameter_fields()
+        main, startup = default_main_program().global_block(), default_startup_program().global_block()
+        # A name used again shares the parameter: it has its start value already.
+        if startup is not main:
+            is_shared = startup.has_var(name)
+            startup.create_parameter(name, shape, dtype, initializer=None if is_shared else initializer, **fields)
+            initializer = None
+        return main.create_parameter(name, shape, dtype, initializer=initializer, **fields)
+
+    def _default_initializer(self, dtype: Any, is_bias: bool) -> Initializer:
+        if not as_dtype(dtype).is_floating:
+            raise WrongTypeError(
+                f"{self.layer_type}: a parameter of {as_dtype(dtype)} has no default start values", site=caller_site(),
+                hint="Give an initializer.",
+            )  # fmt: skip
+        return _ZERO if is_bias else _XAVIER
+
+    def bias(self, x: Variable, attr: Any, dim_start: int = 1, dim_end: int | None = None) -> Variable:
+        """`x` plus a bias over its dimensions from `dim_start` to before `dim_end`; `x` itself when `attr` is False."""
+        assert x.shape is not None
+        param = self.parameter(attr, x.shape[dim_start:dim_end], x.dtype, is_bias=True)
+        if param is None:
+            return x
+        return self.unary("elementwise_add", {"X": x, "Y": param}, axis=dim_start)
+
+    def activation(self, x: Variable, act: str | None) -> Variable:
+        """The operator named `act` applied to `x`; `x` itself when it is None."""
+        if act is None:
+            return x
+        if not isinstance(act, str):
+            raise WrongTypeError(
+                f"{self.layer_type}: act must be the name of an activation, got {act!r:.80}", site=caller_site()
+            )
+        return self.unary(act, {"X": x})
+
+    # Fluid's words, for layers of users
+
+    @property
+    def main_program(self) -> Program:
+        return default_main_program()
+
+    @property
+    def startup_program(self) -> Program:
+        return default_startup_program()
+
+    def append_op(self, *args: Any, **kwargs: Any) -> Operator:
+        """`Block.append_op` of the current block."""
+        return self.block.append_op(*args, **kwargs)
+
+    def create_variable_for_type_inference(self, dtype: Any = None, stop_gradient: bool = False) -> Variable:
+        """A variable for what an operator computes, which says the dtype, whatever `dtype` is."""
+        return self.temporary(stop_gradient=stop_gradient)
+
+    create_tmp_variable = create_variable_for_type_inference
+
+    create_parameter = parameter
+
+    def create_variable(self, *args: Any, **kwargs: Any) -> Variable:
+        """`Block.create_var` of the current block."""
+        return self.block.create_var(*args, **kwargs)
+
+    def create_global_variable(self, persistable: bool = False, **kwargs: Any) -> Variable:
+        """A variable of the global block, by default with a name after the layer's."""
+        name = kwargs.pop("name", None) or generate(f"{self.name}.tmp")
+        return self.main_program.global_block().create_var(name=name, persistable=persistable, **kwargs)
+
+    def create_or_get_global_variable(self, name: str, **kwargs: Any) -> tuple[Variable, bool]:
+        """The variable of the global block with this name, and whether it was made just now."""
+        block = self.main_program.global_block()
+        if block.has_var(name):
+            return block.var(name), False
+        return self.create_global_variable(name=name, **kwargs), True
+
+    def set_variable_initializer(self, var: Variable, initializer: Initializer) -> Variable:
+        """Let the startup program give `var`, of the global block, its first value."""
+        block = self.startup_program.global_block()
+        return block.create_var(
+            name=var.name, shape=var.shape, dtype=var.dtype, persistable=True, initializer=initializer
+        )
+
+    def get_parameter(self, name: str) -> Parameter:
+        """The parameter of the main program with this name."""
+        param = self.main_program.global_block().var(name)
+        if not isinstance(param, Parameter):
+            raise WrongTypeError(f"{param} is not a parameter", site=caller_site())
+        return param
+
+    @property
+    def param_attr(self) -> ParamAttr | None:
+        return as_param_attr(self.kwargs.get("param_attr"))
+
+    @property
+    def bias_attr(self) -> ParamAttr | None:
+        return as_param_attr(self.kwargs.get("bias_attr"))
+
+    def multiple_input(self, input_param_name: str = "input") -> list[Variable]:
+        """The variables of the argument with this name."""
+        given = self.kwargs.get(input_param_name, ())
+        listed = list(given) if isinstance(given, list | tuple) else [given]
+        return [check_variable(each, f"{self.layer_type}: {input_param_name}") for each in listed]
+
+    def input(self, input_param_name: str = "input") -> Variable:
+        """The one variable of the argument with this name."""
+        found = self.multiple_input(input_param_name)
+        if len(found) != 1:
+            raise WrongTypeError(
+                f"{self.layer_type} takes one {input_param_name}, got {len(found)}", site=caller_site()
+            )
+        return found[0]
+
+    def iter_inputs_and_params(self, input_param_name: str = "input") -> Iterator[tuple[Variable, Any]]:
+        """Each variable of an argument, with the attributes of its parameter: those of all, or its own."""
+        inputs, attrs = self.multiple_input(input_param_name), self.kwargs.get("param_attr")
+        listed = list(attrs) if isinstance(attrs, list | tuple) else [attrs]
+        if len(listed) not in (1, len(inputs)):
+            raise WrongTypeError(
+                f"{self.layer_type}: {len(listed)} param_attr for {len(inputs)} {input_param_name}", site=caller_site()
+            )
+        for i, var in enumerate(inputs):
+            yield var, as_param_attr(listed[i if len(listed) > 1 else 0])
+
+    def input_dtype(self, input_param_name: str = "input") -> DType:
+        """The dtype that all variables of an argument have."""
+        found = {each.dtype for each in self.multiple_input(input_param_name)}
+        if len(found) != 1:
+            raise WrongTypeError(
+                f"{self.layer_type}: {input_param_name} must have one dtype, got {', '.join(map(str, sorted(found)))}",
+                site=caller_site(),
+            )
+        return found.pop()
+
+    def append_bias_op(self, input_var: Variable, dim_start: int = 1, dim_end: int | None = None) -> Variable:
+        """`input_var` plus the bias that the argument ``bias_attr`` describes, over some of its dimensions."""
+        return self.bias(input_var, self.kwargs.get("bias_attr"), dim_start, dim_end)
+
+    def append_activation(self, input_var: Variable) -> Variable:
+        """The activation that the argument ``act`` names, of `input_var`."""
+        return self.activation(input_var, self.kwargs.get("act"))
+
+
+def check_variable(x: Any, what: str) -> Variable:
+    """`x`, if it is a Variable.
+
+    Raises
+    ------
+    WrongTypeError
+        Otherwise; `what` names the layer and the argument.
+    """
+    if not isinstance(x, Variable):
+        raise WrongTypeError(f"{what} must be a Variable, got {type(x).__name__}: {x!r:.60}", site=caller_site())
+    return x
+
+
+def check_floating(x: Any, what: str) -> Variable:
+    """`x`, if it is a floating-point Variable.
+
+    Raises
+    ------
+    WrongTypeError
+        Otherwise.
+    """
+    check_variable(x, what)
+    if not x.dtype.is_floating:
+        raise WrongTypeError(
+            f"{what} must be floating point, got {x}", site=caller_site(), hint="Convert it with layers.cast."
+        )
+    return x
+
+
+__all__ = ["LayerHelper", "ParamAttr", "check_floating", "check_variable"]

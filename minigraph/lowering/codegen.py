@@ -1,0 +1,316 @@
+"""From instructions to one Python function of straight-line kernel calls.
+
+A plan walks through its table of instructions when it is run for the first time; the function is written and compiled
+when the plan is run again, or when somebody asks to see it. Its source is registered with `linecache`, so tracebacks
+and debuggers show it. Its lines map back to steps, and by these to operators and to the user's lines.
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import Any
+
+from minigraph.ir.type_inference import blame
+from minigraph.lowering.instructions import (
+    DROPPED,
+    NOTHING,
+    RNG,
+    XP,
+    Function,
+    Instruction,
+    Instructions,
+    Operand,
+    assemble,
+)
+from minigraph.lowering.memory_plan import Blocks, Buffers, Layout, place_values
+from minigraph.lowering.steps import Step, Steps
+from minigraph.runtime.place import Place
+from minigraph.support.gc_pause import without_collector
+from minigraph.support.interrupts import Saved, hold, is_interrupt
+
+_NUMBERS = itertools.count()
+
+
+class Compiled:
+    """What runs steps: their instructions, and the function that these are written as.
+
+    Attributes
+    ----------
+    instructions : Instructions
+    state : list of Value or Joined
+        What a run takes as its state, in order.
+    replaces : list of str
+        Names of the new state that a run returns.
+    ticks : list of int or None
+        When it was made to be timed: nanoseconds at which the latest run began and each of its steps ended.
+    bodies : list of (Step, Compiled)
+        What runs sub-blocks, each with the step that calls it.
+    """
+
+    def __init__(self, steps: Steps, place: Place, layout: Layout, timed: bool, jit: bool, blocks: Blocks) -> None:
+        self.bodies: list[tuple[Step, Compiled]] = []
+        self.instructions = assemble(steps, place, layout, jit, self._calling(place, jit, blocks))
+        self.state = self.instructions.state_values
+        self.replaces = list(steps.replaced_state)
+        self.ticks: list[int] | None = [] if timed else None
+        self._place = place
+        self._was_run = False
+
+    def run(
+        self, feeds: Iterable[Any], state: Iterable[Any], rng: Any, buffers: Iterable[Any], saved: Saved
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return the fetches and the new state; the first run compiles nothing.
+
+        Before state is written over, it goes to `saved`, or signals wait until the caller's `release`.
+        """
+        if self._was_run:
+            fetched: tuple[Sequence[Any], Sequence[Any]] = self.function(feeds, state, rng, buffers, saved)
+            return fetched
+        self._was_run = True
+        return self.instructions.run(self._place, feeds, state, rng, buffers, saved, self.ticks)
+
+    @cached_property
+    def _written(self) -> _Written:
+        return _Written(self.instructions, self._place, self.ticks)
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """The generated function ``(feeds, state, rng, buffers, saved) -> (fetches, new state)``."""
+        return self._written.function
+
+    @property
+    def source(self) -> str:
+        return self._written.source
+
+    @property
+    def filename(self) -> str:
+        """What tracebacks call the source."""
+        return self._written.filename
+
+    @property
+    def step_of_line(self) -> dict[int, Step]:
+        """By number of a line of the source, as linecache counts."""
+        return self._written.step_of_line
+
+    def listing(self) -> str:
+        """The source, and behind it that of the sub-blocks."""
+        parts = [
+            f"# block {step.call.body.idx}, of {step.op.type}\n{body.listing()}"
+            for step, body in self.bodies
+            if step.call is not None
+        ]
+        return "\n".join([self.source, *parts])
+
+    def failing_step(self, traceback: TracebackType | None) -> Step | None:
+        """The step at which an exception passed through a run."""
+        written: _Written | None = self.__dict__.get("_written")
+        while traceback is not None:
+            frame = traceback.tb_frame
+            if written is not None and frame.f_code.co_filename == written.filename:
+                return written.step_of_line.get(traceback.tb_lineno)
+            step = self.instructions.step_in(frame)
+            if step is not None:
+                return step
+            traceback = traceback.tb_next
+        return None
+
+    def _calling(self, place: Place, jit: bool, blocks: Blocks) -> Callable[[Step], Callable[..., Any]]:
+        """Gives the function for an operator of control flow, whose sub-block is run like a plan."""
+        bodies = self.bodies
+
+        def calling(step: Step) -> Callable[..., Any]:
+            assert step.body is not None
+            layout = place_values(step.body)
+            body = type(self)(step.body, place, layout, False, jit, blocks)
+            bodies.append((step, body))
+            return bind_body(step, body, Buffers(layout), blocks)
+
+        return calling
+
+
+def generate(
+    steps: Steps,
+    place: Place,
+    layout: Layout | None = None,
+    timed: bool = False,
+    jit: bool = False,
+    blocks: Blocks | None = None,
+    kind: type[Compiled] = Compiled,
+) -> Compiled:
+    """What runs `steps` on `place`, with values at their places in `layout`, those of sub-blocks in some of `blocks`.
+
+    If `timed`, it notes when each step ends. With `jit` it calls loops that numba compiles where they are offered.
+    """
+    return kind(steps, place, layout or Layout(), timed, jit, blocks or Blocks(place))
+
+
+class _Written:
+    """Instructions as source and as the function that it defines."""
+
+    filename = ""
+
+    @without_collector
+    def __init__(self, instructions: Instructions, place: Place, ticks: list[int] | None) -> None:
+        self.filename = f"<minigraph plan {next(_NUMBERS)}>"
+        writer = _Writer(instructions, place, ticks)
+        self.source = writer.source()
+        self.step_of_line = writer.step_of_line
+        code = compile(self.source, self.filename, "exec")
+        exec(code, writer.namespace)
+        self.function: Callable[..., Any] = writer.namespace["run"]
+        linecache.cache[self.filename] = (
+            len(self.source), None, self.source.splitlines(keepends=True), self.filename,
+        )  # fmt: skip
+
+    def __del__(self) -> None:
+        linecache.cache.pop(self.filename, None)
+
+
+class _Writer:
+    def __init__(self, instructions: Instructions, place: Place, ticks: list[int] | None) -> None:
+        self.instructions = instructions
+        self.namespace: dict[str, Any] = {"xp": place.xp, "hold": hold}
+        self.step_of_line: dict[int, Step] = {}
+        self.timed = ticks is not None
+        if ticks is not None:
+            self.namespace.update(ticks=ticks, now=place.now)
+        taken = ("feeds", "state", "rng", "buffers", "saved", "xp", "ticks", "now", "hold", "_")
+        self._taken = dict.fromkeys(taken, 1)
+        self._buffers = [self._unused(f"buffer_{i}") for i in range(instructions.buffers)]
+        # An underscore in front keeps clear of kernels, keywords and builtins.
+        locals_ = [self._unused("_" + re.sub(r"\W", "_", value.name)) for value in instructions.values]
+        fixed = {NOTHING: "None", XP: "xp", RNG: "rng", DROPPED: "_"}
+        self._names = [*(fixed[i] for i in range(len(fixed))), *self._buffers, *locals_]
+        """By register."""
+        self._functions: dict[int, str] = {}
+        self._constants: dict[int, list[str]] = {}
+
+    def source(self) -> str:
+        rows = self.instructions
+        lines = ["def run(feeds, state, rng, buffers, saved):"]
+        lines += _unpack([self._names[i] for i in rows.feeds], "feeds")
+        lines += _unpack([self._names[i] for i in rows.state], "state")
+        lines += _unpack(self._buffers, "buffers")
+        if self.timed:
+            lines.append("    ticks[:] = [now()]")
+        for row in rows.rows:
+            if row is rows.first_in_place:
+                copies = [f"({name}, {name}.copy())" for name in (self._names[i] for i in rows.short_state)]
+                lines.append(f"    saved += [{', '.join(copies)}]" if copies else "    hold()")
+            self._write(row, lines)
+        returned = ["".join(f"{self._names[i]}, " for i in which) for which in (rows.fetches, rows.new_state)]
+        lines.append(f"    return ({returned[0]}), ({returned[1]})")
+        return "\n".join(lines) + "\n"
+
+    def _write(self, row: Instruction, lines: list[str]) -> None:
+        names = self._names
+        for buffer, value in row.copies:
+            lines.append(f"    {names[buffer]}[...] = {names[value]}")
+            self.step_of_line[len(lines)] = row.step
+        if row.function is not None:
+            lines.append(f"    {self._call(row, row.function)}")
+            self.step_of_line[len(lines)] = row.step
+        if row.released:
+            lines.append(f"    del {', '.join([names[register] for register in row.released])}")
+        if self.timed:
+            lines.append("    ticks.append(now())")
+
+    def _call(self, row: Instruction, function: Function) -> str:
+        words = [*map(self._text, row.arguments), *self._literals(function.constants)]
+        words += [f"{word}={self._text(operand)}" for word, operand in (row.keywords or {}).items()]
+        call = f"{self._name(function)}({', '.join(words)})"
+        if row.target is None:
+            return call
+        target = self._text(row.target)
+        return f"{target[1:-1] if isinstance(row.target, tuple) else target} = {call}"
+
+    def _text(self, operand: Operand) -> str:
+        if isinstance(operand, int):
+            return self._names[operand]
+        text = ", ".join(map(self._text, operand))
+        return f"[{text}]" if isinstance(operand, list) else f"({text})"
+
+    def _name(self, function: Function) -> str:
+        name = self._functions.get(id(function.call))
+        if name is None:
+            name = self._functions[id(function.call)] = self._unused(function.name)
+            self.namespace[name] = function.call
+        return name
+
+    def _literals(self, constants: dict[str, Any]) -> list[str]:
+        found = self._constants.get(id(constants))
+        if found is None:
+            found = self._constants[id(constants)] = [f"{word}={_literal(each)}" for word, each in constants.items()]
+        return found
+
+    def _unused(self, name: str) -> str:
+        while name in self._taken:
+            self._taken[name] += 1
+            name = f"{name}__{self._taken[name]}"
+        self._taken[name] = 1
+        return name
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"float('{value}')"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"
+    return repr(value)
+
+
+def _unpack(names: Sequence[str], source: str) -> list[str]:
+    return [f"    {''.join(f'{name}, ' for name in names)} = {source}"] if names else []
+
+
+def bind_body(step: Step, compiled: Compiled, buffers: Buffers, blocks: Blocks) -> Callable[..., Any]:
+    """The kernel of an operator of control flow from what runs its sub-block, with memory that all runs work in."""
+    call, steps = step.call, step.body
+    assert call is not None and steps is not None
+    shared = fetches_to_copy(steps, call.private)
+
+    def kernel(xp: Any, values: Any, *, rng: Any) -> list[Any]:
+        with blocks.lent(buffers) as arrays:
+
+            def body(given: Sequence[Any]) -> Sequence[Any]:
+                try:
+                    taken, _ = compiled.run(given, (), rng, arrays, [])
+                except Exception as error:
+                    if is_interrupt(error):
+                        raise
+                    raise _blame(compiled, error) from error
+                return [value.copy() if copy else value for value, copy in zip(taken, shared, strict=True)]
+
+            return _distinct(call.run(body, values, xp))
+
+    return kernel
+
+
+def fetches_to_copy(steps: Steps, private: Collection[str]) -> list[bool]:
+    """Which fetches may share memory with a feed that is not private."""
+    shared = {id(value) for value in steps.feeds if value.name not in private}
+    return [id(value.root) in shared for value in steps.fetches]
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    """Copies of the arrays whose memory one before them has."""
+    seen: set[int] = set()
+    for i, value in enumerate(values):
+        if hasattr(value, "base"):
+            root = id(value if value.base is None else value.base)
+            if root in seen:
+                values[i] = value.copy()
+            seen.add(root)
+    return values
+
+
+def _blame(compiled: Compiled, error: Exception) -> Exception:
+    """The error with the operator of the sub-block that it is about."""
+    step = compiled.failing_step(error.__traceback__)
+    return error if step is None else blame(error, step.op)

@@ -1,0 +1,87 @@
+"""What of a program a run needs, as a private copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from minigraph.errors import NotFoundError, suggest
+from minigraph.ir import Block, Operator, Program
+from minigraph.ir.dataflow import backward_slice, is_persistable
+from minigraph.ir.effects import copy_blocks, drop_unused_blocks, reachable_blocks
+from minigraph.kernels import find_kernel
+from minigraph.opdef import definition_of
+
+if TYPE_CHECKING:
+    from minigraph.passes.base import Insertion, Pass
+
+
+def prune(
+    program: Program, feed_names: Sequence[str], fetch_names: Sequence[str], first: Pass | None = None
+) -> Program:
+    """A copy of the global block's operators that a run needs: what is fetched or persisted depends on them.
+
+    Parameters
+    ----------
+    first : Pass, optional
+        A pass that is to be applied to the copy. What it removes is not copied in the first place.
+
+    Raises
+    ------
+    NotFoundError
+        If a fetched name does not exist.
+    """
+    block = program.global_block()
+    for name in fetch_names:
+        if block.find_var(name) is None:
+            raise NotFoundError(f"fetch: the program has no variable {name!r}", hint=suggest(name, block.vars))
+    smaller: dict[Operator, dict[str, tuple[str, ...]]] = {}
+
+    def note(op: Operator, wanted: set[str]) -> None:
+        used = _outputs_in_use(op, block, wanted)
+        if len(used) < len(op.outputs):
+            smaller[op] = used
+
+    kept: Sequence[Operator] = backward_slice(block, fetch_names, lambda type: definition_of(type).has_effect, note)
+    inserted: Sequence[Insertion] = ()
+    if first is not None and (edits := first.edits(kept, block, fetch_names)) is not None:
+        kept, inserted = edits.kept, edits.inserted
+    private = Program()
+    private.roots = tuple(fetch_names)
+    target = private.global_block()
+    names = {*feed_names, *fetch_names}
+    for op in kept:
+        names.update(*op.inputs.values(), *op.outputs.values())
+        if op.definition.has_hidden_names:
+            names.update(*op.hidden_names)
+    for new in inserted:
+        names.update(new.names())
+    target.vars = {name: var._copy_to(target) for name, var in block.vars.items() if name in names}
+    if program.num_blocks > 1:
+        copy_blocks(reachable_blocks(kept), private)
+    copies = target.append_copies(kept, private=True)
+    if smaller:
+        for op, copy in zip(kept, copies, strict=True):
+            copy.outputs = smaller.get(op, op.outputs)
+    copy_of = dict(zip(kept, copies, strict=True)) if inserted else {}
+    for new in inserted:
+        new._replace(before=copy_of[new.before]).insert()
+    drop_unused_blocks(private)
+    return private
+
+
+def _outputs_in_use(op: Operator, block: Block, wanted: set[str]) -> dict[str, tuple[str, ...]]:
+    """The output slots of `op` without those of a gradient that is neither wanted later nor persisted."""
+    if not any(map(wanted.isdisjoint, op.outputs.values())):
+        return op.outputs
+    kernel, slots = find_kernel(op.type, "cpu"), op.definition.output_slots
+    if kernel is None or not kernel.takes_wanted:
+        return op.outputs
+    return {
+        slot: names
+        for slot, names in op.outputs.items()
+        if not wanted.isdisjoint(names)
+        or slots[slot].duplicable
+        or not slots[slot].dispensable
+        or any([is_persistable(block.find_var(name)) for name in names])
+    }

@@ -1,0 +1,44 @@
+"""Operator definitions: the signature is the schema.
+
+A definition is a function decorated with `op`. Its positional parameters are the input slots in order, its keyword-only
+parameters are the attributes with their defaults, its body infers the output types. The annotations complete the
+schema: ``list[TensorType]`` is a slot that takes several variables, ``TensorType | None`` one that may be left out.
+Everything else that is known about an operator derives from this: the checks of ``append_op``, the gradient operator,
+shape inference, printing, the documentation.
+"""
+
+from minigraph.opdef.definition import (
+    EMPTY,
+    GRAD_SUFFIX,
+    HINT_ATTRS,
+    REQUIRED,
+    SUB_BLOCK,
+    Attr,
+    OpDef,
+    OperatorRule,
+    Slot,
+    all_definitions,
+    define,
+    definition_of,
+    is_update,
+    op,
+    takes_rows,
+)
+
+__all__ = [
+    "EMPTY",
+    "GRAD_SUFFIX",
+    "HINT_ATTRS",
+    "REQUIRED",
+    "SUB_BLOCK",
+    "Attr",
+    "OpDef",
+    "OperatorRule",
+    "Slot",
+    "all_definitions",
+    "define",
+    "definition_of",
+    "is_update",
+    "op",
+    "takes_rows",
+]

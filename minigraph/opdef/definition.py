@@ -1,0 +1,363 @@
+"""Operator definitions: the signature is the schema.
+
+A definition is a function decorated with `op`. Its positional parameters are the input slots in order, its keyword-only
+parameters are the attributes with their defaults, its body infers the output types. The annotations complete the
+schema: ``list[TensorType]`` is a slot that takes several variables, ``TensorType | None`` one that may be left out.
+Everything else that is known about an operator derives from this: the checks of ``append_op``, the gradient operator,
+shape inference, printing, the documentation.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from minigraph.errors import NotFoundError, OpError, suggest
+from minigraph.opdef.attr_types import CONVERTERS
+from minigraph.types import TensorType
+
+if TYPE_CHECKING:
+    from minigraph.opdef.gradient_rules import BlockGrad, GradRule
+
+GRAD_SUFFIX = "@GRAD"
+SUB_BLOCK = "sub_block"
+"""The attribute that holds the index of the block that an operator of control flow runs."""
+EMPTY = "@EMPTY@"
+"""Stands in a list slot where a gradient is absent."""
+
+
+class _Required:
+    """The default of an attribute that has none."""
+
+    def __repr__(self) -> str:
+        return "required"
+
+
+REQUIRED: Any = _Required()
+
+HINT_ATTRS = frozenset({"use_cudnn", "use_mkldnn", "op_device", "op_callstack"})
+"""Attributes of every fluid operator that choose or describe an implementation and never change a result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One input or output of an operator: a name and how many variables it takes."""
+
+    name: str
+    duplicable: bool = False
+    """Takes a list of variables."""
+    dispensable: bool = False
+    """May be left out."""
+    intermediate: bool = False
+    """An output kept only for the gradient."""
+    takes_rows: bool = False
+    """An input that may be selected rows."""
+    takes_arrays: bool = False
+    """An input that may be an array of tensors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """One attribute: its type (a key of `minigraph.opdef.attr_types.CONVERTERS`) and its default."""
+
+    name: str
+    type: str
+    default: Any = REQUIRED
+
+
+class OperatorRule(ABC):
+    """A gradient rule that appends an operator of its own, which is defined together with the forward operator."""
+
+    @abstractmethod
+    def define(self, forward: OpDef) -> OpDef:
+        """The definition of the gradient operator of `forward`, which is asked for once."""
+
+
+@dataclass(frozen=True, eq=False)
+class OpDef:
+    """All that is known about an operator type, but for its arithmetic."""
+
+    type: str
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    attrs: Mapping[str, Attr]
+    infer: Callable[..., Any]
+    grad: GradRule | BlockGrad | None
+    backend_attrs: Mapping[str, Any]
+    """Attributes that only served another backend, with the one value that is accepted."""
+    doc: str
+    forward: str | None = None
+    """For a gradient operator, the type it is the gradient of."""
+    has_effect: bool = False
+    """Whether operators do something besides computing their results, and run though nobody reads these."""
+    updates: tuple[str, ...] = ()
+    """Output slots whose variables may keep what they held before, or a part of it; so the operator reads them too."""
+    input_slots: Mapping[str, Slot] = field(init=False)
+    output_slots: Mapping[str, Slot] = field(init=False)
+    _inferred: dict[Any, dict[str, tuple[Any, ...]]] = field(init=False, repr=False)
+    """What was inferred before, by what it was inferred from: programs have many operators on equal types."""
+    _conversions: Mapping[str, tuple[Callable[[Any], Any], Any]] = field(init=False, repr=False)
+    """How each attribute is converted, and its default."""
+    _required_attrs: tuple[str, ...] = field(init=False, repr=False)
+    required_inputs: tuple[str, ...] = field(init=False)
+    required_outputs: tuple[str, ...] = field(init=False)
+    has_hidden_names: bool = field(init=False)
+    """Whether operators may read, write or do what their slots do not say, so that rewrites leave them alone."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "input_slots", {slot.name: slot for slot in self.inputs})
+        object.__setattr__(self, "_inferred", {})
+        required = tuple(attr.name for attr in self.attrs.values() if attr.default is REQUIRED)
+        object.__setattr__(self, "_required_attrs", required)
+        conversions = {attr.name: (CONVERTERS[attr.type], attr.default) for attr in self.attrs.values()}
+        object.__setattr__(self, "_conversions", conversions)
+        object.__setattr__(self, "required_inputs", _required(self.inputs))
+        object.__setattr__(self, "required_outputs", _required(self.outputs))
+        object.__setattr__(self, "output_slots", {slot.name: slot for slot in self.outputs})
+        object.__setattr__(self, "has_hidden_names", bool(self.updates) or SUB_BLOCK in self.attrs or self.has_effect)
+
+    def convert_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes that differ from their defaults, checked and converted to the declared types.
+
+        Raises
+        ------
+        OpError
+            For an unknown attribute, a missing required one, a value of the wrong type, or a backend attribute that
+            is not at its default.
+        """
+        attrs: dict[str, Any] = {}
+        for name, value in given.items():
+            if name not in self._conversions:
+                self._check_foreign_attr(name, value)
+                continue
+            convert, default = self._conversions[name]
+            try:
+                value = convert(value)
+            except (TypeError, ValueError, OverflowError):
+                raise OpError(f"{self.type}: attribute {name} must be {self.attrs[name].type}, got {value!r}") from None
+            if value != default or default is REQUIRED:
+                attrs[name] = value
+        for name in self._required_attrs:
+            if name not in attrs:
+                raise OpError(f"{self.type}: attribute {name} is missing", hint=f"Give attrs={{'{name}': ...}}.")
+        return attrs
+
+    def _check_foreign_attr(self, name: str, value: Any) -> None:
+        if name in HINT_ATTRS:
+            return
+        if name in self.backend_attrs:
+            expected = self.backend_attrs[name]
+            if value != expected:
+                raise OpError(
+                    f"{self.type}: attribute {name} serves a backend that minigraph does not have",
+                    details=[f"{name} = {value!r}"],
+                    hint=f"Leave it at {expected!r}.",
+                )
+            return
+        raise OpError(
+            f"{self.type}: unknown attribute {name}", details=[f"{name} = {value!r}"],
+            hint=suggest(name, self.attrs) or f"It has {', '.join(self.attrs) or 'none'}.",
+        )  # fmt: skip
+
+    def _no_rows(self, slot: Slot) -> OpError:
+        """The error for an input that is selected rows where a dense tensor is needed."""
+        hint = "Look the rows up with is_sparse=False for a dense gradient."
+        if is_update(self):
+            takers = ", ".join(each.type for each in all_definitions() if is_update(each) and takes_rows(each))
+            hint = f"Updates that take it: {takers}. {hint}"
+        return OpError(f"{self.type}: {slot.name} must be dense, got selected rows", hint=hint)
+
+    def infer_types(
+        self, inputs: Mapping[str, Sequence[TensorType | None]], attrs: Mapping[str, Any]
+    ) -> dict[str, list[Any]]:
+        """Output types by slot, from the input types by slot and the attributes that differ from their defaults."""
+        found = self.inferred(tuple([(slot, tuple(types)) for slot, types in inputs.items()]), attrs)
+        return {slot: list(types) for slot, types in found.items()}
+
+    def inferred(
+        self, inputs: tuple[tuple[str, tuple[TensorType | None, ...]], ...], attrs: Mapping[str, Any]
+    ) -> Mapping[str, tuple[Any, ...]]:
+        """`infer_types` of slots with their types; what it returns is shared by all that ask the same."""
+        key = inputs, tuple(attrs.items())
+        found = self._inferred.get(key)
+        if found is None:
+            found = self._infer_types(dict(inputs), attrs)
+            if len(self._inferred) >= _MOST_INFERRED:
+                self._inferred.clear()
+            self._inferred[key] = found
+        return found
+
+    def _infer_types(
+        self, inputs: Mapping[str, Sequence[TensorType | None]], attrs: Mapping[str, Any]
+    ) -> dict[str, tuple[Any, ...]]:
+        args: list[Any] = []
+        for slot in self.inputs:
+            types = inputs.get(slot.name)
+            if types and not slot.takes_rows and any([t is not None and t.is_rows for t in types]):
+                raise self._no_rows(slot)
+            if types and not slot.takes_arrays and any([t is not None and t.is_array for t in types]):
+                raise OpError(
+                    f"{self.type}: {slot.name} must be a tensor, got an array of tensors",
+                    hint="Take an element with layers.array_read, or join them with layers.tensor_array_to_tensor.",
+                )
+            if slot.duplicable:
+                args.append(list(types) if types else ([] if not slot.dispensable else None))
+            else:
+                args.append(types[0] if types else None)
+        full = {name: attr.default for name, attr in self.attrs.items()}
+        full.update(attrs)
+        if "lambda" in full:  # a word of Python's; see `op`
+            full["lambda_"] = full.pop("lambda")
+        result = self.infer(*args, **full)
+        results = result if type(result) is tuple else (result,)
+        return {
+            slot.name: tuple(value) if slot.duplicable else (value,)
+            for slot, value in zip(self.outputs, results, strict=True)
+        }
+
+
+def _required(slots: Sequence[Slot]) -> tuple[str, ...]:
+    return tuple(slot.name for slot in slots if not slot.dispensable and not slot.intermediate)
+
+
+_MOST_INFERRED = 256
+"""Kinds of inputs that a definition remembers."""
+
+_DEFINITIONS: dict[str, OpDef] = {}
+
+
+def op(
+    type: str,
+    *,
+    inputs: str = "",
+    outputs: str,
+    grad: GradRule | BlockGrad | None,
+    rows: str = "",
+    arrays: str = "",
+    backend_attrs: Mapping[str, Any] | None = None,
+    forward: str | None = None,
+    updates: str = "",
+    has_effect: bool = False,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Define an operator type; the decorated function infers the output types.
+
+    The attribute ``lambda``, which no parameter can be called, is the parameter ``lambda_`` there and of the kernel.
+
+    Parameters
+    ----------
+    type : str
+        The type's name.
+    inputs, outputs : str
+        Slot names in order, separated by spaces. An output ``Out*`` takes several variables, ``Out~`` is intermediate
+        (kept only for the gradient), ``Out?`` may be left out.
+    grad : callable, BlockGrad or None
+        `fused(...)`, or a function from a `GradContext` to `OpSpec`, or a `BlockGrad` for an operator that runs a
+        sub-block (`minigraph.opdef.gradient_rules`), or None for one without a gradient.
+    rows : str
+        Input slots that may be selected rows; elsewhere these are refused.
+    arrays : str
+        Input slots that may be arrays of tensors; elsewhere these are refused.
+    backend_attrs : mapping
+        Attributes accepted only at the given value.
+    forward : str, optional
+        The type that this one is the gradient of, if `fused` did not make it.
+    updates : str
+        Output slots whose variables may keep what they held; see `OpDef`. A kernel gets the values before the
+        operator, None where there are none, behind the inputs.
+    has_effect : bool
+        It does something besides computing its results.
+    """
+
+    def decorate(infer: Callable[..., Any]) -> Callable[..., Any]:
+        parameters = list(inspect.signature(infer).parameters.values())
+        slots = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        names = inputs.split()
+        if len(slots) != len(names):
+            raise TypeError(f"{type}: {len(names)} input slots but {len(slots)} positional parameters")
+        definition = OpDef(
+            type=type,
+            inputs=tuple(
+                _input_slot(name, p, name in rows.split(), name in arrays.split())
+                for name, p in zip(names, slots, strict=True)
+            ),
+            outputs=tuple(Slot(n.rstrip("*~?"), "*" in n, "?" in n, "~" in n) for n in outputs.split()),
+            attrs={attr.name: attr for attr in (_attr(p) for p in parameters if p.kind is p.KEYWORD_ONLY)},
+            infer=infer,
+            grad=grad,
+            backend_attrs=dict(backend_attrs or {}),
+            doc=inspect.cleandoc(infer.__doc__ or ""),
+            forward=forward,
+            updates=tuple(updates.split()),
+            has_effect=has_effect,
+        )
+        define(definition)
+        if isinstance(grad, OperatorRule):
+            define(grad.define(definition))
+        return infer
+
+    return decorate
+
+
+def define(definition: OpDef) -> None:
+    """Register a definition that was made of another one; `op` makes them of functions.
+
+    Raises
+    ------
+    TypeError
+        If the type is defined already.
+    """
+    if definition.type in _DEFINITIONS:
+        raise TypeError(f"operator {definition.type} is defined twice")
+    _DEFINITIONS[definition.type] = definition
+
+
+def _input_slot(name: str, parameter: inspect.Parameter, takes_rows: bool, takes_arrays: bool) -> Slot:
+    annotation = str(parameter.annotation)
+    return Slot(
+        name, duplicable="list[" in annotation, dispensable="None" in annotation, takes_rows=takes_rows,
+        takes_arrays=takes_arrays,
+    )  # fmt: skip
+
+
+def _attr(parameter: inspect.Parameter) -> Attr:
+    kind = str(parameter.annotation)
+    if kind not in CONVERTERS:
+        raise TypeError(f"attribute {parameter.name}: no attribute type {kind}")
+    default = REQUIRED if parameter.default is parameter.empty else parameter.default
+    name = parameter.name.removesuffix("_")
+    return Attr(name, kind, default if default is REQUIRED else CONVERTERS[kind](default))
+
+
+def definition_of(type: str) -> OpDef:
+    """The definition of an operator type.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none; the message suggests similar names.
+    """
+    found = _DEFINITIONS.get(type)
+    if found is None:
+        raise NotFoundError(
+            f"there is no operator type {type!r:.80}",
+            hint=suggest(type, _DEFINITIONS) or "Run `python -m minigraph operators` for a list.",
+        )
+    return found
+
+
+def is_update(definition: OpDef) -> bool:
+    """Whether operators of this type update a parameter by its gradient."""
+    return "Param" in definition.input_slots and "Grad" in definition.input_slots
+
+
+def takes_rows(definition: OpDef) -> bool:
+    """Whether an input of operators of this type may be selected rows."""
+    return any(slot.takes_rows for slot in definition.inputs)
+
+
+def all_definitions() -> list[OpDef]:
+    """Every definition, in order of their names."""
+    return [_DEFINITIONS[name] for name in sorted(_DEFINITIONS)]

@@ -1,0 +1,299 @@
+"""Gradient rules: from an operator to the operators that compute its gradient.
+
+A definition has a rule (`minigraph.opdef.definition.OpDef`), and `minigraph.autodiff.backward_pass` asks it. Most
+gradients are one operator that reads some slots of the forward operator (`fused`); that of a gradient operator may be
+one again (`Twice`). Any other function from a `GradContext` to operators to append, each an `OpSpec`, is a rule, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from minigraph.opdef.definition import EMPTY, GRAD_SUFFIX, OpDef, OperatorRule, Slot, definition_of
+from minigraph.types import TensorType
+
+
+class OpSpec(NamedTuple):
+    """An operator yet to be appended: what a gradient rule returns."""
+
+    type: str
+    inputs: Mapping[str, Sequence[str]]
+    outputs: Mapping[str, Sequence[str]]
+    attrs: Mapping[str, Any]
+
+
+class GradName(str):
+    """A name ``v@GRAD`` that means the gradient of ``v`` in the backward pass at hand, whatever it is called there."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, variable: str) -> GradName:
+        """The gradient of a variable."""
+        return cls(variable + GRAD_SUFFIX)
+
+    @property
+    def variable(self) -> str:
+        """What it is the gradient of."""
+        return self.removesuffix(GRAD_SUFFIX)
+
+
+class GradContext:
+    """What a gradient rule sees of the forward operator: names of values and of their gradients.
+
+    `d_output` names the gradients that flow in, `d_input` those to compute, ``@EMPTY@`` where one is not wanted.
+    """
+
+    __slots__ = ("_no_grad", "op")
+
+    def __init__(self, op: Any, no_grad: Callable[[str], bool]) -> None:
+        self.op = op
+        self._no_grad = no_grad
+
+    def input(self, slot: str) -> list[str]:
+        return list(self.op.input(slot))
+
+    def output(self, slot: str) -> list[str]:
+        return list(self.op.output(slot))
+
+    def attr(self, name: str) -> Any:
+        return self.op.attr(name)
+
+    def d_output(self, slot: str) -> list[str]:
+        return [GradName.of(name) for name in self.op.output(slot)]
+
+    def d_input(self, slot: str) -> list[str]:
+        return [EMPTY if self._no_grad(name) else GradName.of(name) for name in self.op.input(slot)]
+
+    def holds_array(self, slot: str) -> bool:
+        """Whether what is in an input slot is an array of tensors, which the imperative mode does not have."""
+        var = self.op.block.find_var(self.op.input(slot)[0])
+        return var is not None and var.tensor_type is not None and var.tensor_type.is_array
+
+    def temporary(self) -> str:
+        """A new name, for a value that one `OpSpec` writes and another one reads."""
+        name: str = self.op.block.free_name(f"{self.op.type}.tmp")
+        return name
+
+
+GradRule = Callable[[GradContext], Iterable[OpSpec]]
+
+
+class BlockGrad:
+    """In the place of a rule: the operator runs a sub-block, and its gradient runs the block of that one's gradients.
+
+    `minigraph.autodiff.block_gradients` makes that block, by the rules of the operators inside.
+    """
+
+
+class FusedRecipe(NamedTuple):
+    """What a `FusedGrad` comes to for operators of its type; gradients are also made of it without asking the rule."""
+
+    type: str
+    reads: tuple[tuple[str, bool], ...]
+    """Slots that the gradient reads, and whether each is an input of the forward operator or an output."""
+    d_outputs: tuple[tuple[str, str], ...]
+    """Output slots whose gradients it reads, and its slots for them."""
+    d_inputs: tuple[tuple[str, str, bool], ...]
+    """Input slots that get a gradient, its slots for them, and whether they take lists, where each keeps its place."""
+    reads_all: bool
+    """Whether there is no other output slot."""
+
+
+class FusedGrad(OperatorRule):
+    """The gradient rule that appends one operator of its own, such as ``relu_grad``.
+
+    Parameters
+    ----------
+    reads : tuple of str
+        Slots of the forward operator that the gradient reads.
+    to : tuple of str
+        Input slots that get a gradient. Default: all that must be given.
+    d_outputs : tuple of str
+        Output slots whose gradients are read. Default: the first output that is not intermediate.
+    type : str
+        Default: the forward type and ``_grad``.
+    like : mapping
+        Input slot to the slot whose type its gradient has, or a function of that type, for inputs that are not read.
+    infer : callable, optional
+        The types of the gradients from the types that are read and the attributes, where they follow from those only.
+    grad : callable, optional
+        The gradient rule of the gradient operator itself, where one is easier to say than ordinary operators that
+        compute the same (`minigraph.autodiff.decompositions`).
+    linear : bool or mapping
+        The operator is linear in the slots `to`: of these its gradient needs the types only, and without `grad` the
+        gradient of its gradient is the operator itself. A mapping holds the attributes that make it so.
+    check : callable, optional
+        Takes the operator and raises an `OpError` if its attributes do not go with a gradient.
+    """
+
+    def __init__(
+        self,
+        reads: Sequence[str],
+        to: Sequence[str] = (),
+        d_outputs: Sequence[str] = (),
+        type: str = "",
+        like: Mapping[str, str | tuple[str, Callable[[TensorType], TensorType]]] | None = None,
+        infer: Callable[..., Any] | None = None,
+        grad: GradRule | None = None,
+        linear: bool | Mapping[str, Any] = False,
+        check: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.reads, self.to, self.d_outputs, self.type, self.like = reads, to, d_outputs, type, dict(like or {})
+        self.infer = infer
+        self.grad, self.linear, self.check = grad, linear, check
+        self.recipe = FusedRecipe(type, (), (), (), False)
+        """Filled in by `define`."""
+
+    def needs_value(self, slot: str) -> bool:
+        """Whether the gradient depends on more than the type of what is in a slot."""
+        return self.linear is not True or slot not in self.to
+
+    def _complete(self, forward: OpDef) -> None:
+        """Fill in the defaults from the operator that the rule belongs to."""
+        self.type = self.type or f"{forward.type}_grad"
+        self.to = self.to or [s.name for s in forward.inputs if not s.dispensable]
+        self.d_outputs = self.d_outputs or [next(s.name for s in forward.outputs if not s.intermediate)]
+        self.recipe = FusedRecipe(
+            self.type,
+            tuple((slot, slot in forward.input_slots) for slot in self.reads),
+            tuple((slot, slot + GRAD_SUFFIX) for slot in self.d_outputs),
+            tuple((slot, slot + GRAD_SUFFIX, forward.input_slots[slot].duplicable) for slot in self.to),
+            len(self.d_outputs) == len(forward.outputs),
+        )
+
+    def __call__(self, ctx: GradContext) -> Iterator[OpSpec]:
+        if self.check is not None:
+            self.check(ctx.op)
+        recipe = self.recipe
+        inputs = {}
+        for slot, is_input in recipe.reads:
+            names = ctx.input(slot) if is_input else ctx.output(slot)
+            if names:
+                inputs[slot] = names
+        inputs.update({d_slot: ctx.d_output(slot) for slot, d_slot in recipe.d_outputs})
+        outputs = {d_slot: ctx.d_input(slot) for slot, d_slot, _ in recipe.d_inputs}
+        yield OpSpec(recipe.type, inputs, outputs, dict(ctx.op.attrs))
+
+    def define(self, forward: OpDef) -> OpDef:
+        """The definition of the gradient operator; a gradient has the type of what it is the gradient of."""
+        self._complete(forward)
+        slots = {**forward.input_slots, **forward.output_slots}
+        reads = [replace(slots[name], takes_rows=False) for name in self.reads]
+        d_outs = [Slot(name + GRAD_SUFFIX, slots[name].duplicable) for name in self.d_outputs]
+        inputs = tuple(reads + d_outs)
+        names = [slot.name for slot in inputs]
+
+        def infer(*types: Any, **_attrs: Any) -> tuple[Any, ...]:
+            given = dict(zip(names, types, strict=True))
+            return tuple(self._type_of(slot, given) for slot in self.to)
+
+        return OpDef(
+            type=self.type,
+            inputs=inputs,
+            outputs=tuple(Slot(name + GRAD_SUFFIX, slots[name].duplicable, dispensable=True) for name in self.to),
+            attrs=forward.attrs,
+            infer=self.infer or infer,
+            grad=self._forward_again if self.linear is not False and self.grad is None else self.grad,
+            backend_attrs=forward.backend_attrs,
+            doc=f"Gradient of `{forward.type}`.",
+            forward=forward.type,
+        )
+
+    def _forward_again(self, ctx: GradContext) -> Iterator[OpSpec]:
+        """The gradient of the gradient operator of a linear one, with respect to what flows into that."""
+        forward = definition_of(ctx.op.definition.forward or "")
+        inputs: dict[str, list[str]] = {}
+        for slot in forward.inputs:
+            if slot.name in self.to:
+                flowing = ctx.d_output(slot.name + GRAD_SUFFIX) or [EMPTY]
+                names = inputs[slot.name] = []
+                for i, name in enumerate(flowing):
+                    if name == EMPTY + GRAD_SUFFIX or name == EMPTY:
+                        names.append(ctx.temporary())
+                        yield OpSpec("fill_zeros_like", {"X": [ctx.input(slot.name)[i]]}, {"Out": [names[-1]]}, {})
+                    else:
+                        names.append(name)
+            elif slot.name in self.reads and ctx.input(slot.name):
+                inputs[slot.name] = ctx.input(slot.name)
+        (d_out,) = self.d_outputs
+        changed = self.linear if isinstance(self.linear, Mapping) else {}
+        outputs = {d_out: ctx.d_input(d_out + GRAD_SUFFIX)}
+        yield OpSpec(forward.type, inputs, outputs, {**ctx.op.attrs, **changed})
+
+    def _type_of(self, slot: str, given: Mapping[str, Any]) -> Any:
+        like = self.like.get(slot, slot)
+        source, change = like if isinstance(like, tuple) else (like, None)
+        found = given.get(source)
+        if found is None:
+            found = given[self.d_outputs[0] + GRAD_SUFFIX]
+        return change(found) if change else found
+
+
+@dataclass(frozen=True)
+class Twice:
+    """The gradient rule of a gradient operator whose gradient is one operator again, such as ``square_grad_grad``.
+
+    The slots of that say by their names what they are: ``DX`` is the value of ``X@GRAD`` or, as an output, the gradient
+    of ``X``, as is ``X@GRAD``; ``DDX`` is the gradient of ``X@GRAD``, which flows in or out; others are values.
+
+    Parameters
+    ----------
+    needs : mapping
+        Output slot to the input slot without which it would be zero, and is left out.
+    """
+
+    needs: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, ctx: GradContext) -> Iterator[OpSpec]:
+        own, definition = ctx.op.definition, definition_of(f"{ctx.op.type}_grad")
+        inputs, outputs = {}, {}
+        for slot in definition.input_slots:
+            source = source_slot(slot, own)
+            if differentiated(slot)[1] == 2:
+                names = ctx.d_output(source)
+            else:
+                names = ctx.input(source) if source in own.input_slots else ctx.output(source)
+            if names:
+                inputs[slot] = names
+        for slot in definition.output_slots:
+            name, times = differentiated(slot)
+            if self.needs.get(slot, slot) in (slot, *inputs):
+                outputs[slot] = ctx.d_input(name if times == 1 else name + GRAD_SUFFIX)
+        yield OpSpec(definition.type, inputs, outputs, dict(ctx.op.attrs))
+
+
+def differentiated(slot: str) -> tuple[str, int]:
+    """What a slot of the gradient of a gradient operator belongs to, and how often that is differentiated (`Twice`)."""
+    if slot.endswith(GRAD_SUFFIX):
+        return slot.removesuffix(GRAD_SUFFIX), 1
+    if slot.startswith("DD"):
+        return slot[2:], 2
+    return (slot[1:], 1) if slot.startswith("D") else (slot, 0)
+
+
+def source_slot(slot: str, definition: OpDef) -> str:
+    """The slot of an operator that the input slot `slot` of its gradient has to do with."""
+    if slot in definition.input_slots or slot in definition.output_slots:
+        return slot
+    return differentiated(slot)[0] + GRAD_SUFFIX
+
+
+def fused(
+    *reads: str,
+    to: str = "",
+    d_out: str = "",
+    type: str = "",
+    like: Mapping[str, Any] | None = None,
+    infer: Callable[..., Any] | None = None,
+    grad: GradRule | None = None,
+    linear: bool | Mapping[str, Any] = False,
+    check: Callable[[Any], None] | None = None,
+) -> FusedGrad:
+    """The gradient is one operator of its own that reads the slots `reads` and the output's gradient.
+
+    `to` and `d_out` are slot names separated by spaces; see `FusedGrad`.
+    """
+    return FusedGrad(reads, to.split(), d_out.split(), type, like, infer, grad, linear, check)

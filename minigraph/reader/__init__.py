@@ -1,0 +1,462 @@
+"""Readers, and the functions that decorate them.
+
+A reader is a function without arguments; each call of it starts one run over the same samples. Always true here:
+decorating a reader reads nothing (`cache` is the exception, and says so), runs of one reader do not disturb each
+other, an error in a reader or a mapper is raised at the consumer, and an abandoned run takes its threads with it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+
+from minigraph.errors import DataError, WrongTypeError
+from minigraph.support.interrupts import deferred
+
+__all__ = [
+    "ComposeNotAligned",
+    "Reader",
+    "batch",
+    "buffered",
+    "cache",
+    "chain",
+    "compose",
+    "firstn",
+    "map_readers",
+    "multiprocess_reader",
+    "shuffle",
+    "xmap_readers",
+]
+
+T = TypeVar("T")
+S = TypeVar("S")
+Reader: TypeAlias = Callable[[], Iterable[T]]
+
+_END: Final[Any] = object()
+
+
+class ComposeNotAligned(DataError):
+    """One of the readers given to `compose` ended before the others."""
+
+
+def batch(reader: Reader[T], batch_size: int, drop_last: bool = False) -> Reader[list[T]]:
+    """Group consecutive samples into lists of `batch_size`.
+
+    Parameters
+    ----------
+    reader : callable
+    batch_size : int
+        At least 1.
+    drop_last : bool
+        Whether to leave out a last batch that is smaller than the others.
+
+    Raises
+    ------
+    ValueError
+        If `batch_size` is not a positive whole number.
+
+    Examples
+    --------
+    >>> list(batch(lambda: range(5), batch_size=2)())
+    [[0, 1], [2, 3], [4]]
+    >>> list(batch(lambda: range(5), batch_size=2, drop_last=True)())
+    [[0, 1], [2, 3]]
+    """
+    size = int(batch_size)
+    if size != batch_size or size < 1:
+        raise ValueError(f"batch: batch_size must be a positive whole number, got {batch_size!r}")
+
+    def batch_reader() -> Iterator[list[T]]:
+        samples = _run(reader)
+        while group := list(itertools.islice(samples, size)):
+            if len(group) == size or not drop_last:
+                yield group
+
+    return batch_reader
+
+
+def shuffle(reader: Reader[T], buf_size: int) -> Reader[T]:
+    """Collect `buf_size` samples at a time and pass on each collection in random order.
+
+    Notes
+    -----
+    The order comes from Python's global `random` state, so that `random.seed` makes it reproducible, and equal to
+    fluid's for the same seed. A sample never moves further than its own collection: for a uniform shuffle let
+    `buf_size` be at least the number of samples.
+
+    Examples
+    --------
+    >>> random.seed(0)
+    >>> list(shuffle(lambda: range(6), buf_size=3)())
+    [0, 2, 1, 5, 4, 3]
+    """
+
+    def shuffled_reader() -> Iterator[T]:
+        samples = _run(reader)
+        while collected := list(itertools.islice(samples, max(buf_size, 1))):
+            random.shuffle(collected)
+            yield from collected
+
+    return shuffled_reader
+
+
+def map_readers(func: Callable[..., S], *readers: Reader[Any]) -> Reader[S]:
+    """Apply `func` to one sample of each reader, until the shortest reader ends.
+
+    Examples
+    --------
+    >>> list(map_readers(lambda x, y: x * y, lambda: [1, 2, 3], lambda: [10, 20, 30])())
+    [10, 40, 90]
+    """
+
+    def mapped_reader() -> Iterator[S]:
+        yield from map(func, *[_run(reader) for reader in readers])
+
+    return mapped_reader
+
+
+def chain(*readers: Reader[T]) -> Reader[T]:
+    """Pass on all samples of the first reader, then all of the second, and so on.
+
+    Examples
+    --------
+    >>> list(chain(lambda: [1, 2], lambda: [3])())
+    [1, 2, 3]
+    """
+
+    def chained_reader() -> Iterator[T]:
+        yield from itertools.chain(*[_run(reader) for reader in readers])
+
+    return chained_reader
+
+
+def compose(*readers: Reader[Any], check_alignment: bool = True) -> Reader[tuple[Any, ...]]:
+    """Join one sample of each reader into one flat tuple.
+
+    Parameters
+    ----------
+    *readers : callable
+        A sample that is a tuple contributes its fields, any other sample is one field.
+    check_alignment : bool
+        Whether it is an error when one reader ends before another. If not, what the longer ones still hold is dropped.
+
+    Raises
+    ------
+    ComposeNotAligned
+        While reading, if `check_alignment` and the readers differ in length.
+
+    Notes
+    -----
+    A sample that is None counts as a sample; in fluid it is taken for a missing one.
+
+    Examples
+    --------
+    >>> list(compose(lambda: [(1, 2), (6, 7)], lambda: [3, 8])())
+    [(1, 2, 3), (6, 7, 8)]
+    """
+
+    def composed_reader() -> Iterator[tuple[Any, ...]]:
+        runs = [_run(reader) for reader in readers]
+        rows = itertools.zip_longest(*runs, fillvalue=_END) if check_alignment else zip(*runs, strict=False)
+        for count, row in enumerate(rows):
+            ended = [position for position, sample in enumerate(row) if sample is _END]
+            if ended:
+                raise ComposeNotAligned(
+                    f"compose: readers {ended} (counted from 0) ended after {count} samples and the others did not",
+                    hint="check_alignment=False drops what is left over.",
+                )
+            yield tuple(itertools.chain.from_iterable(s if isinstance(s, tuple) else (s,) for s in row))
+
+    return composed_reader
+
+
+def firstn(reader: Reader[T], n: int) -> Reader[T]:
+    """Pass on at most the first `n` samples, and ask the reader for no more than those.
+
+    A negative `n` sets no limit, as in fluid.
+
+    Examples
+    --------
+    >>> list(firstn(lambda: range(100), 3)())
+    [0, 1, 2]
+    """
+
+    def firstn_reader() -> Iterator[T]:
+        yield from itertools.islice(_run(reader), n if n >= 0 else None)
+
+    return firstn_reader
+
+
+def cache(reader: Reader[T]) -> Reader[T]:
+    """Read every sample now, once, and serve all later runs from memory.
+
+    Examples
+    --------
+    >>> samples = cache(lambda: print("reading") or range(3))
+    reading
+    >>> list(samples()), list(samples())
+    ([0, 1, 2], [0, 1, 2])
+    """
+    samples = tuple(_run(reader))
+    return lambda: iter(samples)
+
+
+def buffered(reader: Reader[T], size: int) -> Reader[T]:
+    """Read ahead in a thread, up to `size` samples (0 or less: without limit), in the reader's order.
+
+    Examples
+    --------
+    >>> list(buffered(lambda: range(5), size=2)())
+    [0, 1, 2, 3, 4]
+    """
+    return xmap_readers(lambda sample: sample, reader, process_num=1, buffer_size=size)
+
+
+def xmap_readers(
+    mapper: Callable[[T], S], reader: Reader[T], process_num: int, buffer_size: int, order: bool = False
+) -> Reader[S]:
+    """Apply `mapper` to the samples of a reader in `process_num` threads.
+
+    Parameters
+    ----------
+    mapper : callable
+        Runs in several threads at once. It speeds reading up where it waits (files, network) or computes outside the
+        interpreter's lock (NumPy, decompression).
+    reader : callable
+        Read by one thread at a time.
+    process_num : int
+        Number of threads (fluid's name for them), at least 1.
+    buffer_size : int
+        How many results may wait for the consumer; 0 or less sets no limit.
+    order : bool
+        Whether results keep the reader's order. If not, they come as they are ready.
+
+    Raises
+    ------
+    ValueError
+        If `process_num` is less than 1.
+
+    Notes
+    -----
+    An error in `mapper` or `reader` is raised at the consumer. With `order` it comes exactly after the results of
+    the samples before it.
+
+    Examples
+    --------
+    >>> list(xmap_readers(lambda x: x * x, lambda: range(5), process_num=3, buffer_size=2, order=True)())
+    [0, 1, 4, 9, 16]
+    """
+    if process_num < 1:
+        raise ValueError(f"xmap_readers: process_num must be at least 1, got {process_num!r}")
+
+    def work(samples: Iterator[T], reading: threading.Lock, turns: Iterator[int], results: _Channel[S]) -> None:
+        try:
+            serving = True
+            while serving:
+                with reading:
+                    turn = next(turns)
+                    sample = _attempt(next, samples, _END)
+                if sample is _END:
+                    break
+                result = sample if isinstance(sample, _Failure) else _attempt(mapper, sample)
+                serving = results.put(result, turn if order else None) and not isinstance(result, _Failure)
+        finally:
+            results.leave()
+
+    def begin() -> _Channel[S]:
+        results: _Channel[S] = _Channel(buffer_size, producers=process_num)
+        of_all = _run(reader), threading.Lock(), itertools.count(), results
+        for _ in range(process_num):
+            threading.Thread(target=work, args=of_all, name="minigraph-reader", daemon=True).start()
+        return results
+
+    return lambda: ReadAhead(begin)
+
+
+def multiprocess_reader(readers: Sequence[Reader[Any]], use_pipe: bool = True, queue_size: int = 1000) -> Reader[Any]:
+    """Read several readers at once, each in a process of its own.
+
+    Parameters
+    ----------
+    readers : sequence of callable
+        Their samples must be such as can be pickled.
+    use_pipe : bool
+        Take samples from the readers in turn; else as they come.
+    queue_size : int
+        Accepted because fluid has it; a process waits once its pipe is full.
+
+    Raises
+    ------
+    WrongTypeError
+        If `readers` is no list or tuple of functions, or empty.
+    DataError
+        When a reader has raised an error, or its process has ended otherwise.
+    """
+    if not isinstance(readers, list | tuple) or not readers or not all(map(callable, readers)):
+        raise WrongTypeError(f"multiprocess_reader takes a list of readers, got {readers!r:.80}")
+
+    def merged_reader() -> Iterator[Any]:
+        from minigraph.reader.worker_processes import samples_of
+
+        return samples_of(readers, in_turn=use_pipe)
+
+    return merged_reader
+
+
+def _run(reader: Reader[T]) -> Iterator[T]:
+    """Start one run of `reader`, and say what a reader is if it is none."""
+    if not callable(reader):
+        raise WrongTypeError(
+            f"a reader is a function without arguments that returns an iterable, got {type(reader).__name__}",
+            hint="Pass the function itself, not what it returns.",
+        )
+    samples = reader()
+    try:
+        return iter(samples)
+    except TypeError:
+        raise WrongTypeError(
+            f"a reader returns an iterable, but {reader!r} returned {type(samples).__name__}",
+            hint="If it makes readers, as mnist.train does, pass what a call of it returns.",
+        ) from None
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """An error on its way from a worker thread to the consumer."""
+
+    error: BaseException
+
+
+def _attempt(function: Callable[..., T], *arguments: Any) -> T | _Failure:
+    try:
+        return function(*arguments)
+    except BaseException as error:  # whatever it is, the consumer must hear of it rather than wait for ever
+        return _Failure(error)
+
+
+class ReadAhead(Iterator[T]):
+    """A run of a reader that threads read ahead for; they begin when the first sample is asked for.
+
+    An interrupt that comes while a sample is waited for loses none.
+
+    Parameters
+    ----------
+    begin : callable
+        Starts the threads.
+    """
+
+    def __init__(self, begin: Callable[[], _Channel[T]]) -> None:
+        self._begin = begin
+        self._results: _Channel[T] | None = None
+        self._own = threading.local()
+        """The sample that a thread has peeked at."""
+
+    def __next__(self) -> T:
+        sample = self.peek()
+        self.go_on()
+        return sample
+
+    def peek(self) -> T:
+        """The next sample, which the next call in the same thread returns, too, unless `go_on` is called.
+
+        Raises
+        ------
+        StopIteration
+            If there is none.
+        """
+        if self._results is None:
+            with deferred():
+                self._results = self._begin()
+        if not hasattr(self._own, "sample"):
+            self._results.take(self._own)
+        sample = self._own.sample
+        if isinstance(sample, _Failure) or sample is _END:
+            self.close()
+            if sample is _END:
+                raise StopIteration
+            if isinstance(sample.error, StopIteration):  # which would say that all is well
+                raise RuntimeError("a reader or mapper raised StopIteration") from sample.error
+            raise sample.error
+        return cast("T", sample)
+
+    def go_on(self) -> None:
+        """Leave the sample behind that `peek` has returned."""
+        self._own.__dict__.clear()
+
+    def close(self) -> None:
+        """End the threads; there are no more samples then."""
+        self.go_on()
+        if self._results is None:
+            self._results = _Channel(1, producers=0)
+        self._results.close()
+
+    __del__ = close
+
+
+class _Channel(Generic[T]):
+    """A bounded queue from several producers to consumers, each of which may leave at any time."""
+
+    def __init__(self, size: int, producers: int) -> None:
+        self._items: deque[T | _Failure] = deque()
+        self._size = size if size > 0 else math.inf
+        self._producers = producers
+        self._turn = 0
+        self._closed = False
+        # Re-entrant, because the garbage collector can close an abandoned run in the middle of any call here.
+        self._changed = threading.Condition(threading.RLock())
+        self._bell = threading.Lock()
+        """Locked while consumers wait; who makes a change unlocks it."""
+
+    def put(self, item: T | _Failure, turn: int | None) -> bool:
+        """Wait for room, and for `turn` if given, then append `item`; False if the consumer has left."""
+
+        def may_go_on() -> bool:
+            return self._closed or (len(self._items) < self._size and turn in (None, self._turn))
+
+        with self._changed:
+            self._changed.wait_for(may_go_on)
+            if self._closed:
+                return False
+            self._items.append(item)
+            self._turn += 1
+            self._changed.notify_all()
+            self._ring()
+            return True
+
+    def take(self, into: Any) -> None:
+        """Wait for an item and set ``into.sample`` to it; to `_END` when all have left and nothing is waiting."""
+        while True:
+            with deferred(), self._changed:
+                if self._items or self._closed or not self._producers:
+                    into.sample = self._items.popleft() if self._items else _END
+                    self._changed.notify_all()
+                    self._ring()  # another consumer may wait, too
+                    return
+                self._bell.acquire(blocking=False)
+            # An interrupt may end this wait, but not that of a condition, which has to take its lock again.
+            self._bell.acquire()
+
+    def leave(self) -> None:
+        """Tell the consumer that one producer has nothing more."""
+        with self._changed:
+            self._producers -= 1
+            self._changed.notify_all()
+            self._ring()
+
+    def close(self) -> None:
+        """Tell the producers that nobody takes items any more, and wake those that wait."""
+        with deferred(), self._changed:
+            self._closed = True
+            self._items.clear()
+            self._changed.notify_all()
+            self._ring()
+
+    def _ring(self) -> None:
+        if self._bell.locked():
+            self._bell.release()

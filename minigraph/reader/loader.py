@@ -1,0 +1,354 @@
+"""Loaders: batches that a thread reads ahead, for a loop over them or for an executor to take.
+
+What is always true: batches come in the order of the reader, each is a copy that nothing else writes to, and an error
+in a reader is raised where its batch was to be taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from minigraph.eager.guard import to_variable
+from minigraph.errors import DataError, EOFException, ProgramError, WrongTypeError, caller_site, warn
+from minigraph.ir import Variable
+from minigraph.ir.default_programs import default_main_program, is_imperative
+from minigraph.reader import Reader, batch, buffered
+from minigraph.reader.feeder import DataFeeder
+from minigraph.runtime.place import as_places
+from minigraph.runtime.scope import LoDTensor, ScopeVariable
+
+__all__ = ["DataLoader", "PyReader", "default_collate_fn"]
+
+Batch = list[Any]
+"""An array for each variable."""
+
+
+class DataLoader:
+    """Batches for the variables of `feed_list`, which a thread reads ahead; `from_generator` makes one.
+
+    An iterable loader is looped over, and what it gives is fed. One that is not iterable feeds the program that was
+    the default one when it was made, and its clones: between `start` and `reset` each run takes a batch.
+
+    Raises
+    ------
+    ProgramError
+        When it is used in another way than it was made for.
+
+    Examples
+    --------
+    >>> import minigraph as fluid, numpy as np
+    >>> def samples():
+    ...     for number in range(3):
+    ...         yield np.full(2, number, "float32"), [number]
+    >>> with fluid.program_guard(fluid.Program()):
+    ...     x, y = fluid.data("x", [None, 2]), fluid.data("y", [None, 1], "int64")
+    ...     total = fluid.layers.reduce_sum(x)
+    ...     loader = fluid.io.DataLoader.from_generator(feed_list=[x, y], capacity=4)
+    ...     loader.set_sample_generator(samples, batch_size=2, drop_last=False, places=fluid.CPUPlace())
+    ...     exe = fluid.Executor()
+    ...     for data in loader():
+    ...         print(exe.run(feed=data, fetch_list=[total]))
+    <DataLoader of x, y, iterable>
+    [array([2.], dtype=float32)]
+    [array([4.], dtype=float32)]
+    """
+
+    def __init__(
+        self,
+        feed_list: Sequence[Variable] | None,
+        capacity: int | None,
+        iterable: bool = True,
+        return_list: bool = False,
+    ) -> None:
+        what = type(self).__name__
+        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
+            raise ProgramError(
+                f"{what}: capacity must be how many batches to read ahead, at least 1, got {capacity!r:.60}",
+                site=caller_site(),
+            )
+        self._is_eager = is_imperative()
+        if not self._is_eager and not feed_list:
+            raise ProgramError(f"{what}: feed_list must name the variables to feed", site=caller_site())
+        for var in feed_list or ():
+            if not isinstance(var, Variable):
+                raise WrongTypeError(f"{what}: feed_list holds variables, got {var!r:.60}", site=caller_site())
+        if self._is_eager and not (iterable and return_list):
+            warn(f"in the imperative mode a {what} is iterable and gives lists, whatever iterable and return_list say")
+        self._variables = list(feed_list or ())
+        self._capacity = capacity
+        self._iterable = iterable or self._is_eager
+        self._return_list = return_list or self._is_eager
+        self._reader: Reader[Batch] | None = None
+        self._run: Any = None
+        if not self._iterable:
+            default_main_program().loaders.append(self)
+
+    @staticmethod
+    def from_generator(
+        feed_list: Sequence[Variable] | None = None,
+        capacity: int | None = None,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
+        use_multiprocess: bool = False,
+        drop_last: bool = True,
+    ) -> DataLoader:
+        """A loader, whose data is then set by one of its methods ``set_...``.
+
+        Parameters
+        ----------
+        feed_list : sequence of Variable
+            What to feed; in the imperative mode none are needed.
+        capacity : int
+            How many batches are read ahead.
+        iterable : bool
+            Whether to loop over the loader; else it feeds the default main program.
+        return_list : bool
+            Whether an iteration gives ``[[tensor, ...]]``, else ``[{name: tensor, ...}]``: a list with one entry for
+            the one place. In the imperative mode it gives the tensors, ``[tensor, ...]``.
+        use_double_buffer, use_multiprocess, drop_last : bool
+            Accepted because fluid has them: a thread reads ahead in any case, and with one place no batch is left over.
+        """
+        return DataLoader(feed_list, capacity, iterable, return_list)
+
+    @property
+    def iterable(self) -> bool:
+        return self._iterable
+
+    # What is read
+
+    def set_sample_generator(
+        self, reader: Reader[Any], batch_size: int, drop_last: bool = True, places: Any = None
+    ) -> DataLoader:
+        """Read samples, one field for each variable, and make batches of them.
+
+        Parameters
+        ----------
+        reader : callable
+            Returns an iterable of samples.
+        batch_size : int
+        drop_last : bool
+            Leave out a last batch that is not full.
+        places : Place or sequence of one
+            Needed for a loader that is iterable, as in fluid; the executor takes batches to its own place.
+        """
+        return self.set_sample_list_generator(batch(reader, batch_size, drop_last), places)
+
+    def set_sample_list_generator(self, reader: Reader[Iterable[Sequence[Any]]], places: Any = None) -> DataLoader:
+        """Read lists of samples, each of which is a batch; see `set_sample_generator`."""
+        if self._is_eager:
+            return self.set_batch_generator(lambda: map(_columns, reader()), places)
+        feeder = DataFeeder(self._variables, None)
+        return self.set_batch_generator(lambda: (list(feeder.feed(rows).values()) for rows in reader()), places)
+
+    def set_batch_generator(self, reader: Reader[Sequence[Any]], places: Any = None) -> DataLoader:
+        """Read batches, an array or `LoDTensor` for each variable; see `set_sample_generator`."""
+        _check_places(places, self._iterable and not self._is_eager)
+        if not callable(reader):
+            raise WrongTypeError(
+                f"a generator is set as a function that returns it, got {type(reader).__name__}", site=caller_site(),
+                hint="Pass the function itself, not what it returns.",
+            )  # fmt: skip
+        self._reader = buffered(lambda: map(self._checked, reader()), self._capacity)
+        return self
+
+    def _checked(self, arrays: Any) -> Batch:
+        """A copy of each array of a batch; runs in the thread."""
+        given = list(arrays)
+        found = [np.array(each) for each in given]
+        if any(isinstance(each, LoDTensor) and each.lod() for each in given):
+            raise DataError("a batch has a tensor with sequences, which no operator would heed", hint="Pad them.")
+        if self._variables and len(found) != len(self._variables):
+            raise DataError(
+                f"a batch has {len(found)} fields for {len(self._variables)} variables: {', '.join(self._names)}",
+                hint="A reader of lists of samples is set by set_sample_list_generator.",
+            )
+        for index, array in enumerate(found):
+            if array.dtype.kind not in "biuf":
+                field = self._names[index] if self._variables else f"field {index}"
+                raise DataError(f"{field}: a batch holds {array.dtype} in place of numbers")
+        return found
+
+    # Iterating
+
+    def __call__(self) -> DataLoader:
+        return self
+
+    def __iter__(self) -> Iterator[Any]:
+        self._must_be(True, "loop over")
+        run = self._run = map(self._given_out, self._begin())
+        return run
+
+    def __next__(self) -> Any:
+        self._must_be(True, "take from")
+        if self._run is None:
+            raise ProgramError(f"{self!r} was not iterated over yet", site=caller_site(), hint="Use iter(loader).")
+        return next(self._run)
+
+    def next(self) -> Any:
+        """The next item of the last iteration that was begun."""
+        return next(self)
+
+    def _given_out(self, arrays: Batch) -> Any:
+        if self._is_eager:
+            return [to_variable(array) for array in arrays]
+        tensors = [LoDTensor(ScopeVariable("the tensor", array)) for array in arrays]
+        return [tensors if self._return_list else dict(zip(self._names, tensors, strict=True))]
+
+    # Feeding a program
+
+    def start(self) -> None:
+        """Begin to read; from now on each run of the program takes a batch."""
+        self._must_be(False, "start")
+        if self._run is not None:
+            raise ProgramError(f"{self!r} is running already", site=caller_site(), hint="reset() it first.")
+        self._run = self._begin()
+
+    def reset(self) -> None:
+        """Stop reading; what was read ahead is lost."""
+        self._must_be(False, "reset")
+        self._run = None
+
+    def fill(self, feed: Any) -> Any:
+        """`feed` and the next batch; the executor calls this for each run of the program.
+
+        Raises
+        ------
+        EOFException
+            If there is no batch left.
+        ProgramError
+            If the loader was not started and its variables are not fed, or if they are fed although it was.
+        """
+        if isinstance(feed, list | tuple) and len(feed) == 1:
+            feed = feed[0]
+        given = [name for name in self._names if name in (feed or {})]
+        if self._run is None:
+            if len(given) == len(self._names):
+                return feed
+            raise ProgramError(
+                f"the program is fed by {self!r}, which was not started", site=caller_site(),
+                hint=f"Call its start(), or feed {', '.join(self._names)}.",
+            )  # fmt: skip
+        if given:
+            raise ProgramError(
+                f"{', '.join(given)} is fed although {self!r} is running", site=caller_site(),
+                hint="reset() the loader to feed the program yourself.",
+            )  # fmt: skip
+        try:
+            arrays = self._run.peek()
+        except StopIteration:
+            raise EOFException(
+                f"{self!r} has no batch left", site=caller_site(), hint="reset() it, and start() it for another epoch."
+            ) from None
+        return {**(feed or {}), **dict(zip(self._names, arrays, strict=True))}
+
+    def go_on(self) -> None:
+        """Leave the batch behind that `fill` gave; the executor calls this when a run has succeeded or failed.
+
+        A run that an interrupt ends has not taken its batch: the next one gets it.
+        """
+        if self._run is not None:
+            self._run.go_on()
+
+    def _begin(self) -> Any:
+        if self._reader is None:
+            raise ProgramError(
+                f"{self!r} has nothing to read", site=caller_site(),
+                hint="Set it by set_sample_generator, set_sample_list_generator or set_batch_generator.",
+            )  # fmt: skip
+        return iter(self._reader())
+
+    def _must_be(self, iterable: bool, wanted: str) -> None:
+        if self._iterable is not iterable:
+            raise ProgramError(
+                f"cannot {wanted} {self!r}", site=caller_site(), hint=f"Make it with iterable={iterable}."
+            )
+
+    @property
+    def _names(self) -> list[str]:
+        return [var.name for var in self._variables]
+
+    def __repr__(self) -> str:
+        of = f" of {', '.join(self._names)}" if self._variables else ""
+        return f"<{type(self).__name__}{of}, {'iterable' if self._iterable else 'not iterable'}>"
+
+
+class PyReader(DataLoader):
+    """`DataLoader` with the names of its methods that fluid had before, ``decorate_...``.
+
+    Parameters
+    ----------
+    feed_list : sequence of Variable
+    capacity : int
+    use_double_buffer : bool
+    iterable, return_list : bool
+        As in `DataLoader.from_generator`.
+    """
+
+    def __init__(
+        self,
+        feed_list: Sequence[Variable] | None = None,
+        capacity: int | None = None,
+        use_double_buffer: bool = True,
+        iterable: bool = True,
+        return_list: bool = False,
+    ) -> None:
+        super().__init__(feed_list, capacity, iterable, return_list)
+
+    def decorate_sample_generator(
+        self, sample_generator: Reader[Any], batch_size: int, drop_last: bool = True, places: Any = None
+    ) -> None:
+        """`set_sample_generator`."""
+        self.set_sample_generator(sample_generator, batch_size, drop_last, places)
+
+    def decorate_sample_list_generator(self, reader: Reader[Any], places: Any = None) -> None:
+        """`set_sample_list_generator`."""
+        self.set_sample_list_generator(reader, places)
+
+    def decorate_batch_generator(self, reader: Reader[Any], places: Any = None) -> None:
+        """`set_batch_generator`."""
+        self.set_batch_generator(reader, places)
+
+    # What `minigraph.layers.py_reader` returns in fluid has these.
+    decorate_paddle_reader = decorate_sample_list_generator
+    decorate_tensor_provider = decorate_batch_generator
+
+    @property
+    def variables(self) -> list[Variable]:
+        """What it feeds."""
+        return list(self._variables)
+
+
+def default_collate_fn(batch: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    """The fields of samples, each stacked.
+
+    Parameters
+    ----------
+    batch : sequence of samples
+        A sample is a sequence of fields, or an array, which is the only field.
+
+    Examples
+    --------
+    >>> default_collate_fn([[np.zeros(2), 1], [np.ones(2), 2]])
+    [array([[0., 0.],
+           [1., 1.]]), array([1, 2])]
+    """
+    if isinstance(batch[0], np.ndarray):
+        return [np.stack(batch)]
+    return [np.stack(column) for column in _columns(batch)]
+
+
+def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _check_places(places: Any, needed: bool) -> None:
+    given = as_places(places)
+    if len(given) > 1 or (needed and not given):
+        raise ProgramError(
+            f"a DataLoader gives batches to one place, got {len(given)} places", site=caller_site(),
+            hint="Write places=fluid.CPUPlace(); a program runs on one device.",
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Places, scopes, and running one operator or one block; imports the IR and what lies below it."""

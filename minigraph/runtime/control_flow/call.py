@@ -1,0 +1,128 @@
+"""What all operators of control flow have in common, as plans and the interpreter see them.
+
+A call reads variables by name, gives values to the sub-block before each of its runs, takes values from it afterwards,
+and writes variables. How the sub-block itself is computed is the affair of the executor.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from minigraph.ir import Operator, VarKind
+from minigraph.ir.effects import body_of, outer_names, slot_names
+from minigraph.kernels.reduce import sum as sum_of
+from minigraph.kernels.sparse_rows import SparseRows, joined, no_rows
+from minigraph.types import TensorType
+
+Body: TypeAlias = "Callable[[Sequence[Any]], Sequence[Any]]"
+"""Computes a sub-block: the values of `Call.given` to those of `Call.taken`."""
+
+
+class Call(ABC):
+    """One operator of control flow.
+
+    Attributes
+    ----------
+    reads, writes : list of str
+        Variables of the operator's block, those it reads and writes; a name is read even where it may not have a value.
+    given, taken : list of str
+        Variables of the sub-block, or seen from it: what it gets before each run, and what is wanted of it.
+    """
+
+    def __init__(self, op: Operator) -> None:
+        self.op = op
+        self.body = body_of(op)
+        self.touched, self.written = outer_names(self.body)
+        self.reads: list[str] = []
+        self.writes: list[str] = []
+        self.given: list[str] = []
+        self.taken: list[str] = []
+        self.private: set[str] = set()
+        """Of what is given, values whose memory nobody else writes to as long as what is taken is used."""
+
+    def must_have(self, name: str) -> bool:
+        """Whether a variable has to have a value for the operator to run."""
+        return name in set(slot_names(self.op.inputs))
+
+    @abstractmethod
+    def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
+        """The values of `writes` from those of `reads`."""
+
+    # Types
+
+    @abstractmethod
+    def bind_types(self) -> None:
+        """Set the types of the sub-block's variables that the operator gives it."""
+
+    @abstractmethod
+    def settle_types(self) -> None:
+        """Set the types of what the operator writes, once those of the sub-block are known; raise if they misfit."""
+
+    def _slot(self, name: str) -> tuple[str, ...]:
+        return self.op.inputs.get(name, ())
+
+    def _type(self, name: str) -> TensorType | None:
+        var = self.op.block.find_var(name)
+        return None if var is None else var.tensor_type
+
+    def _is_array(self, name: str) -> bool:
+        """Whether what the operator calls `name` is an array of tensors."""
+        var = self.op.block.find_var(name)
+        return var is not None and var.kind is VarKind.LOD_TENSOR_ARRAY
+
+    def _inner_type(self, name: str) -> TensorType | None:
+        var = self.body.find_var(name)
+        return None if var is None else var.tensor_type
+
+    def _gradient_type(self, source: str, name: str) -> TensorType | None:
+        """The type of a gradient of `source`, which the sub-block calls `name` and may compute as selected rows."""
+        whole, inner = self._type(source), self._inner_type(name)
+        return whole.held_as(inner.kind) if whole is not None and inner is not None and inner.is_rows else whole
+
+    def _set_type(self, name: str, tensor_type: TensorType | None) -> None:
+        var = self.op.block.find_var(name)
+        if var is not None and tensor_type is not None and not var.persistable:
+            var.tensor_type = tensor_type
+
+
+def own(value: Any) -> Any:
+    """A copy that shares no memory with `value`, which may be gone before the copy is read."""
+    return value.copy() if hasattr(value, "copy") else value
+
+
+def zeros_like(value: Any, xp: Any) -> Any:
+    return [] if isinstance(value, list) else xp.zeros_like(value)
+
+
+class Sum:
+    """The gradients that runs of a sub-block find: added up as they come, selected rows all at the end."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+        self._total: Any = None
+        self._is_own = False
+        """Whether the memory of the total is nobody else's."""
+        self._rows: list[SparseRows] = []
+
+    def add(self, part: Any) -> None:
+        if isinstance(part, SparseRows):
+            self._rows.append(part)
+        elif isinstance(part, list):
+            self._total = part if self._total is None else sum_of(self._xp, [self._total, part])
+        elif self._is_own:
+            self._total += part
+        else:
+            self._is_own = self._total is not None
+            self._total = self._total + part if self._is_own else part
+
+    def total(self, tensor_type: TensorType | None, like: Any) -> Any:
+        """The sum; if there was no run, zeros like the array `like`, or no rows of it if that is the type."""
+        if self._rows:
+            return joined(self._xp, self._rows)
+        if self._total is None and like is None:
+            return None  # what has no value, in a branch that was not taken, has no gradient
+        if tensor_type is not None and tensor_type.is_rows:
+            return no_rows(self._xp, like)
+        return zeros_like(like, self._xp) if self._total is None else self._total

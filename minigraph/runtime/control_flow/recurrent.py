@@ -1,0 +1,185 @@
+"""Recurrent networks: a block for each entry of sequences, with states that go from one to the next.
+
+A sequence may also be an array: its elements are the entries, which may be arrays themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minigraph.errors import ExecutionError, OpError
+from minigraph.ir import Operator, VarKind
+from minigraph.ir.effects import slot_names
+from minigraph.opdef import EMPTY, GRAD_SUFFIX
+from minigraph.runtime.control_flow.call import Body, Call, Sum, own, zeros_like
+from minigraph.runtime.control_flow.scopes import Saved, saved_by, unique
+from minigraph.types import same_dim
+
+
+class Recurrent(Call):
+    """A block for each entry of the first dimension of sequences; states go from one entry to the next."""
+
+    def __init__(self, op: Operator) -> None:
+        super().__init__(op)
+        self.sequences, self.initial = self._slot("inputs"), self._slot("initial_states")
+        self.ex_states, self.states = op.attr("ex_states"), op.attr("states")
+        self.results = op.outputs["outputs"]
+        self.reads = unique(slot_names(op.inputs), self.touched)
+        self.writes = [*self.results, *op.outputs["step_scopes"]]
+        self.given = [*self.sequences, *self.ex_states, *self.touched]
+        saved = saved_by(self.body) if op.attr("is_train") else Saved()
+        self.saved = saved.local
+        self.taken = [*self.states, *self.results, *self.saved]
+        # The gradient reads sequences and first states too, so they are there as long as the scopes are.
+        self.private = {*self.sequences, *self.ex_states}
+
+    def bind_types(self) -> None:
+        for name in self.sequences:
+            whole, entry = self._type(name), self.body.vars[name]
+            assert whole is not None
+            entry.tensor_type = (
+                whole.held_as(entry.kind) if whole.is_array else whole.with_shape(whole.shape[1:])
+            )  # fmt: skip
+        for inner, outer in zip(self.ex_states, self.initial, strict=True):
+            self.body.vars[inner].tensor_type = self._type(outer)
+
+    def settle_types(self) -> None:
+        for before, after in zip(self.ex_states, self.states, strict=True):
+            old, new = self._inner_type(before), self._inner_type(after)
+            if old is None or new is None or not old.fits(new):
+                raise OpError(
+                    f"a state starts as {old} and is updated to {new}",
+                    hint="A state keeps its shape and element type from step to step.",
+                )
+        length = self._length()
+        for name in self.results:
+            inner = self._inner_type(name)
+            if inner is None:
+                continue
+            if self._is_array(name):
+                self._set_type(name, inner.held_as(VarKind.LOD_TENSOR_ARRAY))
+            else:
+                self._set_type(name, inner.with_shape((length, *inner.shape)))
+
+    def _length(self) -> int:
+        types = [tensor_type for name in self.sequences if (tensor_type := self._type(name)) is not None]
+        lengths = [tensor_type.shape[0] for tensor_type in types if not tensor_type.is_array]
+        known = [length for length in lengths if length >= 0]
+        if known and any(not same_dim(length, known[0]) for length in lengths):
+            raise OpError(f"sequences differ in length: {', '.join(map(str, lengths))}")
+        return known[0] if known else -1
+
+    def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
+        found = dict(zip(self.reads, values, strict=True))
+        length = len(found[self.sequences[0]])
+        for name in self.sequences:
+            if len(found[name]) != length:
+                raise ExecutionError(
+                    f"sequences differ in length: {self.sequences[0]} has {length}, {name} {len(found[name])}"
+                )
+        states = [found[name] for name in self.initial]
+        touched = [found[name] for name in self.touched]
+        count = len(self.states)
+        rows: list[list[Any]] = []
+        scopes = []
+        for step in _order(length, self.op):
+            results = list(body([*(found[name][step] for name in self.sequences), *states, *touched]))
+            states = results[:count]
+            rows.append(results[count : count + len(self.results)])
+            scopes.append(tuple(results[count + len(self.results) :]))
+        if self.op.attr("reverse"):
+            rows.reverse()
+        stacked = [self._stacked(name, [row[i] for row in rows], xp) for i, name in enumerate(self.results)]
+        return [*stacked, scopes]
+
+    def _stacked(self, name: str, rows: list[Any], xp: Any) -> Any:
+        if self._is_array(name):
+            return [own(row) for row in rows]
+        if rows:
+            return xp.stack(rows)
+        inner = self._inner_type(name)
+        assert inner is not None
+        return xp.zeros((0, *(max(dim, 0) for dim in inner.shape)), inner.dtype.numpy)
+
+
+def _order(length: int, op: Operator) -> range:
+    return range(length - 1, -1, -1) if op.attr("reverse") else range(length)
+
+
+class RecurrentGrad(Call):
+    """The gradient's block for each step, the last one first; the gradients of states go from one to the one before."""
+
+    def __init__(self, op: Operator) -> None:
+        super().__init__(op)
+        forward = self.body.forward_block
+        assert forward is not None
+        given = zip(self._slot("outputs"), self._slot("outputs" + GRAD_SUFFIX), strict=True)
+        self.incoming = {name: grad for name, grad in given if grad != EMPTY}
+        self.results = [name + GRAD_SUFFIX for name in self.incoming]
+        self.state_grads = [name + GRAD_SUFFIX for name in op.attr("states")]
+        self.ex_state_grads = [name + GRAD_SUFFIX for name in op.attr("ex_states")]
+        self.sequences = self._wanted("inputs", self._slot("inputs"))
+        self.initial = self._wanted("initial_states", op.attr("ex_states"))
+        self.parameters = self._wanted("parameters", self._slot("parameters"))
+        self.saved = saved_by(forward).local
+        self.outer = [name for name in self.touched if name not in self.saved]
+        self.reads = unique(slot_names(op.inputs), self.touched)
+        self.writes = [*self.sequences.values(), *self.initial.values(), *self.parameters.values()]
+        self.given = [*self.saved, *self.results, *self.state_grads, *self.outer]
+        # What the forward block does not compute are the entries of sequences, and the states that it began with.
+        self.private = {name for each in forward.ops for name in each.output_arg_names}.intersection(self.saved)
+        self.carried = [name for name in self.ex_state_grads if name in self.body.vars]
+        self.taken = [*self.carried, *self.sequences, *self.parameters]
+
+    def _wanted(self, slot: str, inner: Sequence[str]) -> dict[str, str]:
+        """Names of gradients in the sub-block and outside, of those that are wanted."""
+        outer = self.op.outputs.get(slot + GRAD_SUFFIX, ())
+        return {n + GRAD_SUFFIX: grad for n, grad in zip(inner, outer, strict=False) if grad != EMPTY}
+
+    def bind_types(self) -> None:
+        for name in (*self.results, *self.state_grads):
+            self.body.vars[name].tensor_type = self._inner_type(name.removesuffix(GRAD_SUFFIX))
+
+    def settle_types(self) -> None:
+        for slot in ("inputs", "initial_states", "parameters"):
+            for source, grad in zip(self._slot(slot), self.op.outputs.get(slot + GRAD_SUFFIX, ()), strict=False):
+                if grad != EMPTY:
+                    self._set_type(grad, self._gradient_type(source, source + GRAD_SUFFIX))
+
+    def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
+        found = dict(zip(self.reads, values, strict=True))
+        scopes = found[self._slot("step_scopes")[0]]
+        sources = dict(zip((n + GRAD_SUFFIX for n in self._slot("inputs")), self._slot("inputs"), strict=True))
+        rows: list[Any] = [None] * len(scopes)
+        sums = {name: Sum(xp) for name in self.parameters}
+        states = [zeros_like(found[initial], xp) for initial in self._slot("initial_states")]
+        by_name = dict(zip(self.ex_state_grads, states, strict=True))
+        order = list(_order(len(scopes), self.op))
+        outer = [found[name] for name in self.outer]
+        for step, scope in zip(reversed(order), reversed(scopes), strict=True):
+            flowing = [self._flowing(name, found, step, xp) for name in self.incoming]
+            results = list(body([*scope, *flowing, *(by_name[name] for name in self.ex_state_grads), *outer]))
+            by_name.update(zip(self.carried, results, strict=False))
+            rows[step] = results[len(self.carried) : len(self.carried) + len(self.sequences)]
+            for name, part in zip(self.parameters, results[len(self.carried) + len(self.sequences) :], strict=True):
+                sums[name].add(part)
+        stacked = [
+            self._stacked([row[i] for row in rows], found[sources[name]], xp) for i, name in enumerate(self.sequences)
+        ]
+        parameters = dict(
+            zip((n + GRAD_SUFFIX for n in self._slot("parameters")), self._slot("parameters"), strict=True)
+        )
+        totals = [total.total(self._inner_type(n), found[parameters[n]]) for n, total in sums.items()]
+        return [*stacked, *(by_name[name] for name in self.initial), *totals]
+
+    def _flowing(self, name: str, found: Mapping[str, Any], step: int, xp: Any) -> Any:
+        """The gradient that flows into the entry of an output; an array of gradients need not have an element."""
+        grad = found[self.incoming[name]]
+        entry = grad[step] if step < len(grad) else None
+        return zeros_like(found[name][step], xp) if entry is None else entry
+
+    def _stacked(self, rows: list[Any], source: Any, xp: Any) -> Any:
+        if isinstance(source, list):
+            return [own(row) for row in rows]
+        return xp.stack(rows) if rows else xp.zeros_like(source)

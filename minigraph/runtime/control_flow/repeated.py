@@ -1,0 +1,193 @@
+"""Loops and branches: blocks that run as long as a condition holds, or at most once."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minigraph.errors import ExecutionError, OpError
+from minigraph.ir import Operator
+from minigraph.ir.effects import outer_names, slot_names
+from minigraph.opdef import EMPTY, GRAD_SUFFIX
+from minigraph.runtime.control_flow.call import Body, Call, Sum, own, zeros_like
+from minigraph.runtime.control_flow.scopes import Saved, saved_by, unique
+from minigraph.types import product
+
+
+class _Repeated(Call):
+    """Forward: ``while`` runs its block as long as the condition holds, ``conditional_block`` at most once."""
+
+    condition: str
+    scopes: str
+    given_slot: str
+
+    def __init__(self, op: Operator) -> None:
+        super().__init__(op)
+        self.conditions = self._slot(self.condition)
+        self.reads = unique(self.conditions, self._slot(self.given_slot), self.touched)
+        (self.scope_name,) = op.outputs[self.scopes]
+        self.writes = [*self.written, self.scope_name]
+        self.saved = Saved() if op.attrs.get("is_test") else saved_by(self.body)
+        self.given = self.touched
+        self.taken = [*self.written, *self.saved.local]
+        self.private = set(self.written)
+
+    @abstractmethod
+    def _has_scalar_condition(self) -> bool:
+        """Whether the condition is one boolean."""
+
+    def bind_types(self) -> None:
+        """None: the block sees the variables themselves."""
+
+    def settle_types(self) -> None:
+        if len(self.conditions) == 1:
+            tensor_type = self._type(self.conditions[0])
+            is_one = tensor_type is not None and product(tensor_type.shape) in (1, -1)
+            if self._has_scalar_condition() and not is_one:
+                raise OpError(f"the condition must be one boolean, got {tensor_type}")
+
+    def _once(self, body: Body, values: dict[str, Any]) -> tuple[Any, ...]:
+        """Run the sub-block, bring `values` up to date and return the scope."""
+        before = tuple([values[name] for name in self.saved.before])
+        results = list(body([values[name] for name in self.given]))
+        values.update(zip(self.written, results, strict=False))
+        return (*before, *results[len(self.written) :])
+
+    def _start(self, given: Sequence[Any]) -> dict[str, Any]:
+        values = dict(zip(self.reads, given, strict=True))
+        # What is kept in a scope, or passed on as it is, may live in memory that is reused.
+        values.update({name: own(values[name]) for name in self.written})
+        return values
+
+
+class While(_Repeated):
+    condition, scopes, given_slot = "Condition", "StepScopes", "X"
+
+    def _has_scalar_condition(self) -> bool:
+        return True
+
+    def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
+        found, scopes = self._start(values), []
+        (condition,) = self.conditions
+        while _holds(found[condition], condition):
+            scopes.append(self._once(body, found))
+        return [*(found[name] for name in self.written), scopes]
+
+
+class Conditional(_Repeated):
+    condition, scopes, given_slot = "Cond", "Scope", "Input"
+
+    def _has_scalar_condition(self) -> bool:
+        return bool(self.op.attr("is_scalar_condition"))
+
+    def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
+        found = self._start(values)
+        if self._has_scalar_condition():
+            (condition,) = self.conditions
+            runs = _holds(found[condition], condition)
+        else:
+            runs = all(found[name].size for name in self._slot("Input"))
+        scopes = [self._once(body, found)] if runs else []
+        return [*(found[name] for name in self.written), scopes]
+
+
+class _RepeatedGrad(Call):
+    """Backward: the gradient's block runs once for each scope, the last one first.
+
+    The gradient of what the forward block overwrites goes from run to run; that of what it only reads is summed.
+    """
+
+    scopes: str
+    inputs: str
+
+    def __init__(self, op: Operator) -> None:
+        super().__init__(op)
+        forward = self.body.forward_block
+        assert forward is not None
+        self.sources = self._slot(self.inputs)
+        wanted = {
+            source + GRAD_SUFFIX: (source, outer)
+            for source, outer in zip(self.sources, op.outputs.get(self.inputs + GRAD_SUFFIX, ()), strict=False)
+            if outer != EMPTY
+        }
+        given = zip(self._inner_incoming(), self._slot("Out" + GRAD_SUFFIX), strict=True)
+        self.incoming = {name: outer for name, outer in given if outer != EMPTY}
+        _, changed = outer_names(forward)
+        self.carried = unique(
+            (name for name in self.incoming if name in self.body.vars),
+            (name for name, (source, _) in wanted.items() if source in changed or self._is_array(source)),
+        )
+        # The forward block overwrites these, whatever they were: nothing flows to what they were.
+        kept = {name for each in self.body.ops for name in each.output_arg_names}
+        self.overwritten = [name for name in self.carried if name not in kept]
+        self.summed = [name for name in wanted if name not in self.carried]
+        self.wanted = wanted
+        self.saved = saved_by(forward)
+        self.outer = [name for name in self.touched if name not in self.saved.names]
+        self.reads = unique(slot_names(op.inputs), self.touched)
+        self.writes = [*self.written, *(outer for _, outer in wanted.values())]
+        self.given = [*self.saved.names, *self.carried, *self.outer]
+        self.private = {*self.saved.names, *self.carried, *self.written}
+        self.taken = [*self.written, *self.carried, *self.summed]
+
+    def _inner_incoming(self) -> Sequence[str]:
+        """What the gradients in the slot ``Out@GRAD`` are called in the sub-block."""
+        return [name + GRAD_SUFFIX for name in self._slot("Out")]
+
+    def must_have(self, name: str) -> bool:
+        return name in self._slot("Out" + GRAD_SUFFIX) or name in self._slot(self.scopes)
+
+    def bind_types(self) -> None:
+        for name in self.carried:
+            self.body.vars[name].tensor_type = self._inner_type(name.removesuffix(GRAD_SUFFIX))
+
+    def settle_types(self) -> None:
+        for name, (source, outer) in self.wanted.items():
+            self._set_type(outer, self._gradient_type(source, name))
+
+    def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
+        found = dict(zip(self.reads, values, strict=True))
+        found.update({name: own(found[name]) for name in self.written})
+        grads: dict[str, Any] = {name: self._first(name, found, xp) for name in self.carried}
+        sums = {name: Sum(xp) for name in self.summed}
+        for scope in reversed(found[self._slot(self.scopes)[0]]):
+            outer = [found[name] for name in self.outer]
+            results = list(body([*scope, *(grads[name] for name in self.carried), *outer]))
+            counted, parts = len(self.written), len(self.written) + len(self.carried)
+            found.update(zip(self.written, results, strict=False))
+            grads.update(zip(self.carried, results[counted:], strict=False))
+            grads.update({name: zeros_like(grads[name], xp) for name in self.overwritten})
+            for name, part in zip(self.summed, results[parts:], strict=True):
+                sums[name].add(part)
+        for name in self.summed:
+            grads[name] = sums[name].total(self._inner_type(name), found[self.wanted[name][0]])
+        return [*(found[name] for name in self.written), *(grads[name] for name in self.wanted)]
+
+    def _first(self, name: str, found: Mapping[str, Any], xp: Any) -> Any:
+        """The gradient that flows into the last run: from the operators behind, none at all if they do not use it."""
+        outer = self.incoming.get(name)
+        value = None if outer is None else found[outer]
+        if value is not None:
+            return own(value)
+        source = name.removesuffix(GRAD_SUFFIX)
+        return [] if self._is_array(source) else xp.zeros_like(found[source])
+
+
+class WhileGrad(_RepeatedGrad):
+    scopes, inputs = "StepScopes", "X"
+
+    def _inner_incoming(self) -> Sequence[str]:
+        names: Sequence[str] = self.op.attr("original_output_grad")
+        return names
+
+
+class ConditionalGrad(_RepeatedGrad):
+    scopes, inputs = "Scope", "Input"
+
+
+def _holds(value: Any, name: str) -> bool:
+    if value is None or value.size != 1:
+        found = "no value" if value is None else f"{value.size} elements"
+        raise ExecutionError(f"the condition {name} must be one boolean, it has {found}")
+    return bool(value.item())

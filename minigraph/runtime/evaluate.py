@@ -1,0 +1,105 @@
+"""One operator computed by its kernel, outside of any plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minigraph.errors import ExecutionError
+from minigraph.ir import Operator
+from minigraph.ir.type_inference import blame
+from minigraph.kernels import find_kernel
+from minigraph.kernels.numbers import are_numbers, on_numbers
+from minigraph.opdef import EMPTY, SUB_BLOCK
+from minigraph.runtime.control_flow import Call, call_of
+from minigraph.runtime.kernel_call import attrs_for_kernel, has_rows, wanted_outputs
+from minigraph.runtime.place import Place
+from minigraph.runtime.scope import is_rows, type_of
+from minigraph.support.interrupts import is_interrupt
+
+
+def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -> dict[str, Any]:
+    """Output values of `op` by name, its inputs read through `read`.
+
+    Raises
+    ------
+    ExecutionError
+        If the operator has no kernel for the place, or its kernel refuses the values.
+    """
+    if SUB_BLOCK in op.attrs:
+        return _evaluate_call(call_of(op), read, place, rng)
+    arguments: list[Any] = []
+    for slot in op.definition.inputs:
+        found = [read(name) if name != EMPTY else None for name in op.inputs.get(slot.name, ())]
+        if slot.duplicable:
+            arguments.append(found if found or not slot.dispensable else None)
+        else:
+            arguments.append(found[0] if found else None)
+    kernel = find_kernel(op.type, place.kind, _takes_or_gives_rows(op, arguments))
+    if kernel is None:
+        raise ExecutionError(f"{op.type} has no kernel for {place.kind}")
+    arguments += [_previous(op.outputs[slot][0], read) for slot in op.definition.updates]
+    keywords = attrs_for_kernel(op, kernel)
+    if kernel.takes_rng:
+        keywords["rng"] = rng
+    if kernel.takes_wanted:
+        keywords["wanted"] = wanted_outputs(op)
+    function = on_numbers(kernel.function) if _has_no_dimensions(op) else kernel.function
+    result = function(place.xp, *arguments, **keywords)
+    slots = op.definition.outputs
+    by_slot = result if len(slots) > 1 else (result,)
+    values = {}
+    for slot, value in zip(slots, by_slot, strict=True):
+        names = op.outputs.get(slot.name, ())
+        for name, each in zip(names, value if slot.duplicable else (value,), strict=False):
+            if name != EMPTY:
+                values[name] = each
+    return values
+
+
+def _has_no_dimensions(op: Operator) -> bool:
+    """Whether all that `op` reads and writes is without dimensions."""
+    used = [op.block.find_var(name) for name in (*op.input_arg_names, *op.output_arg_names) if name != EMPTY]
+    return are_numbers(var.tensor_type.shape for var in used if var is not None and var.tensor_type is not None)
+
+
+def _takes_or_gives_rows(op: Operator, arguments: Sequence[Any]) -> bool:
+    """Whether a value that `op` reads or writes is selected rows; variables may hold another kind of value later."""
+    slots = op.definition.inputs
+    given = [each if slot.duplicable else [each] for slot, each in zip(slots, arguments, strict=True)]
+    if any([is_rows(value) for values in given for value in values or ()]):
+        return True
+    if not has_rows(op, op.block):
+        return False
+    inputs = tuple(
+        (slot.name, tuple(type_of(value) for value in values or () if value is not None))
+        for slot, values in zip(slots, given, strict=True)
+    )
+    written = op.definition.inferred(inputs, op.attrs)
+    return any(each is not None and each.is_rows for types in written.values() for each in types)
+
+
+def _evaluate_call(call: Call, read: Callable[[str], Any], place: Place, rng: Any) -> dict[str, Any]:
+    """An operator of control flow, whose sub-block is computed operator by operator too."""
+
+    def body(given: Sequence[Any]) -> list[Any]:
+        values = dict(zip(call.given, given, strict=True))
+        for op in call.body.ops:
+            try:
+                values.update(evaluate(op, values.__getitem__, place, rng))
+            except Exception as error:
+                if is_interrupt(error):
+                    raise
+                raise blame(error, op) from error
+        return [values[name] for name in call.taken]
+
+    given = [read(name) if call.must_have(name) else _previous(name, read) for name in call.reads]
+    return dict(zip(call.writes, call.run(body, given, place.xp), strict=True))
+
+
+def _previous(name: str, read: Callable[[str], Any]) -> Any:
+    """The value of a variable, None if it has none yet."""
+    try:
+        return read(name)
+    except (ExecutionError, KeyError):
+        return None

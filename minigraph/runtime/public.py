@@ -1,0 +1,284 @@
+"""Public functions: a call that fails leaves nothing behind, and ends in an error of `minigraph.errors`.
+
+`publish` gives the functions and classes of a module this, by `public`. A call of a user's that ends in a built-in
+error from inside the library, such as a TypeError, ends in one of `minigraph.errors` instead, which derives from the
+same built-in type and names the arguments that do not fit their annotations. An error of the user's own function, which
+the library has called, stays as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from minigraph.errors import (
+    EOFException,
+    MinigraphError,
+    NotFoundError,
+    ProgramError,
+    SubscriptError,
+    UnknownNameError,
+    VerifyError,
+    WrongTypeError,
+    caller_site,
+    is_ours,
+    suggest,
+)
+from minigraph.ir import Block, Operator, Variable
+from minigraph.ir.default_programs import CURRENT
+from minigraph.runtime.annotations import advice, misfits, shown
+from minigraph.runtime.scope import Scope
+from minigraph.support.undo import JOURNAL, undo
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_BUILT_IN = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, AssertionError, RecursionError)
+_OWN: dict[type[Exception], type[MinigraphError]] = {
+    TypeError: WrongTypeError,
+    AttributeError: WrongTypeError,
+    KeyError: NotFoundError,
+    IndexError: SubscriptError,
+}
+
+
+def public(function: F) -> F:
+    """`function`, all or nothing, with errors that say what was wrong with a call of a user's.
+
+    The types of what is given to a constructor or a generator are checked first, because it uses them only later.
+    """
+    keeps = function.__name__ == "__init__" or inspect.isgeneratorfunction(function)
+
+    @functools.wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        # As `all_or_nothing` does; a context manager takes as long as some operators of the imperative mode.
+        outer = journal = JOURNAL.get()
+        # The imperative mode appends nothing to a program; the programs that it makes to compute are kept.
+        if journal is None and not CURRENT.get()[0].computes_at_once:
+            journal = []
+        mark = 0 if journal is None else len(journal)
+        try:
+            if journal is not outer:
+                JOURNAL.set(journal)
+            if keeps and not is_ours(sys._getframe(1)):
+                _check_types(function, args, kwargs)
+            return function(*args, **kwargs)
+        except BaseException as error:
+            if journal is not None:
+                undo(journal, mark)
+            if (own := _in_our_words(error, function, args, kwargs)) is not error:
+                raise own from error
+            raise
+        finally:
+            if journal is not outer:
+                JOURNAL.set(outer)
+
+    return cast(F, guarded)
+
+
+def explained(function: F) -> F:
+    """`function`, whose errors say what was wrong; for single steps, which are all or nothing by themselves."""
+
+    @functools.wraps(function)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            if (own := _in_our_words(error, function, args, kwargs)) is not error:
+                raise own from error
+            raise
+
+    return cast(F, guarded)
+
+
+def _in_our_words(error: BaseException, function: Callable[..., Any], args: Any, kwargs: Any) -> BaseException:
+    """The error to raise for `error`: one of `minigraph.errors`, if a user's call failed inside the library."""
+    if is_ours(sys._getframe(2)):  # a user's call is further out
+        return error
+    if isinstance(error, MinigraphError):
+        _complete(error, function, args, kwargs)
+        return error
+    if not isinstance(error, _BUILT_IN) or not _is_from_library(error):
+        return error
+    return _explained(error, function, args, kwargs)
+
+
+def _complete(error: MinigraphError, function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    """Give an error the arguments and the line that it is about and something to do, unless it has them."""
+    name, given = _call(function, args, kwargs)
+    wrong = misfits(function, given) if given is not None and isinstance(error, WrongTypeError) else []
+    if wrong and not error.message.startswith(name):
+        error.message, error.details = f"{name}: {'; '.join(wrong)}", (error.message, *error.details)
+        error.hint = _what_to_do(function, error.message)
+    if not isinstance(error, VerifyError | EOFException):
+        error.hint = error.hint or _what_to_do(function, error.message)
+    if not isinstance(error, EOFException):
+        error.site = error.site or caller_site()
+
+
+def _is_from_library(error: Exception) -> bool:
+    """Whether a built-in error comes from the library, or from what that calls in others, and not from the user."""
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    inner = list(frames)
+    while inner and not is_ours(inner[-1]):
+        inner.pop()
+    beyond = frames[len(inner) :]
+    if not beyond:
+        return True
+    origin = beyond[0].f_globals.get("__name__", "").partition(".")[0]
+    return origin in sys.stdlib_module_names or origin in ("numpy", "networkx", "numba", "cupy")
+
+
+def _call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The name by which a user knows `function`, and the arguments by name; None if they do not fit its signature."""
+    signature = inspect.signature(function)
+    name = _name(function, args[0] if args and "self" in signature.parameters else None)
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return name, None
+    given.pop("self", None)
+    return name, given
+
+
+def _explained(
+    error: Exception, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> MinigraphError:
+    """The error that says what was wrong with the arguments."""
+    name, given = _call(function, args, kwargs)
+    if given is None:
+        known = [each for each in inspect.signature(function).parameters if each != "self"]
+        near = [suggest(key, known) for key in kwargs if key not in known]
+        hint = " ".join(near) or f"Give it {', '.join(known) or 'nothing'}."
+        return WrongTypeError(f"{name}: {str(error).partition('() ')[2] or error}", site=caller_site(), hint=hint)
+    wrong = misfits(function, given)
+    details = [f"{key} = {shown(value)}" for key, value in given.items()]
+    message = "; ".join(wrong) or str(error) or type(error).__name__
+    hint = _what_to_do(function, message)
+    own = next((own for kind, own in _OWN.items() if isinstance(error, kind)), ProgramError)
+    return own(f"{name}: {message}", details=details, site=caller_site(), hint=hint)
+
+
+def _check_types(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    given = inspect.signature(function).bind(*args, **kwargs).arguments
+    wrong = misfits(function, given)
+    if wrong:
+        message = "; ".join(wrong)
+        raise WrongTypeError(
+            f"{_name(function, args[0])}: {message}", site=caller_site(), hint=_what_to_do(function, message)
+        )
+
+
+def _name(function: Callable[..., Any], instance: Any = None) -> str:
+    """The name that a user writes: the class of `instance` in place of the one that defines a method."""
+    owner, dot, name = function.__qualname__.rpartition(".")
+    owner = owner if instance is None else type(instance).__name__
+    return owner if name in ("__init__", "__call__") else owner + dot + name
+
+
+def _full_name(function: Callable[..., Any]) -> str:
+    """As a user writes it who calls the package fluid."""
+    name, package = _name(function), function.__module__.split(".")[1]
+    in_face = hasattr(sys.modules["minigraph"], name.partition(".")[0])
+    in_package = hasattr(sys.modules[f"minigraph.{package}"], name.partition(".")[0])
+    return f"fluid.{package}.{name}" if in_package and (package == "layers" or not in_face) else f"fluid.{name}"
+
+
+def _what_to_do(function: Callable[..., Any], message: str) -> str:
+    """Say what to give the arguments that a message names."""
+    blamed = set(re.findall(r"(\w+) (?:must|has|is|takes|cannot)\b", message))
+    advices = [advice(function, name) for name in inspect.signature(function).parameters if name in blamed]
+    return " ".join(filter(None, advices)) or f"Read help({_full_name(function)}) for what each argument may be."
+
+
+_MADE: dict[Any, Any] = {}
+"""Functions of the library, and what `public` made of each; what it made stands for itself."""
+_CHECKED_WITHIN = (Block, Operator, Variable, Scope)
+"""Classes whose methods run for each operator that is built, or in each run."""
+_OFTEN_CALLED = {
+    "Executor.run", "Executor.compute", "Program.role_guard", "Program.standing_for", "Program.block",
+    "Initializer.__call__", "GradientClipBase.wants",
+}  # fmt: skip
+"""Methods that run for each operator, parameter or step."""
+_SPECIAL = ("__init__", "__call__", "__getitem__", "__setitem__", "__delitem__")
+"""Special methods that users give arguments to."""
+
+
+def publish(module: types.ModuleType) -> None:
+    """Make what a module offers `public`: its functions, and the methods of its classes.
+
+    A function is replaced in the module that defines it too; classes are changed in place. What is called for each
+    operator or each run checks its arguments itself.
+    """
+    namespace = vars(module)
+    namespace["__getattr__"] = functools.partial(_unknown, module)
+    for name in getattr(module, "__all__", own_names(module)):
+        value: Any = namespace[name]
+        if isinstance(value, types.FunctionType) and _takes(value) > 0:
+            namespace[name] = made = _made(value)
+            home = vars(sys.modules[made.__module__])
+            if home.get(made.__name__) is value:
+                home[made.__name__] = made
+        elif isinstance(value, type) and not issubclass(value, _CHECKED_WITHIN):
+            for each in value.__mro__:
+                if each.__module__.startswith("minigraph."):
+                    _publish_class(each)
+
+
+def own_names(module: types.ModuleType) -> list[str]:
+    """The names of what a module defines itself, for others to use."""
+    return [
+        name for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]  # fmt: skip
+
+
+def _unknown(module: types.ModuleType, name: str) -> Any:
+    """Complain that a module has no such name."""
+    if name.startswith("__"):  # Python asks for these, and goes on without them
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+    known = getattr(module, "__all__", None) or own_names(module)
+    raise UnknownNameError(
+        f"{module.__name__} has no {name!r}", site=caller_site(),
+        hint=suggest(name, known) or f"Read dir({module.__name__}) for what there is.",
+    )  # fmt: skip
+
+
+def _takes(function: types.FunctionType) -> int:
+    """Number of parameters; reading the signatures of all functions would take a sixth of the import."""
+    while (wrapped := getattr(function, "__wrapped__", None)) is not None:
+        function = wrapped
+    code = function.__code__
+    has_rest = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    return code.co_argcount + code.co_kwonlyargcount + has_rest.bit_count()
+
+
+def _made(function: Any) -> Any:
+    if function.__module__.partition(".")[0] != "minigraph":
+        return function
+    if function not in _MADE:
+        made = public(function)
+        _MADE[function] = _MADE[made] = made
+    return _MADE[function]
+
+
+def _publish_class(cls: type) -> None:
+    for name, method in list(vars(cls).items()):
+        if name in _SPECIAL or not name.startswith("_"):
+            if name in ("op_for", "forward") or f"{cls.__name__}.{name}" in _OFTEN_CALLED:
+                continue
+            if isinstance(method, types.FunctionType) and _takes(method) > 1:
+                setattr(cls, name, _made(method))
+            elif isinstance(method, classmethod | staticmethod):
+                setattr(cls, name, type(method)(_made(method.__func__)))
+
+
+for _method in ("set_attr", "set_input", "set_output", "replace_input", "replace_output"):
+    setattr(Operator, _method, explained(getattr(Operator, _method)))

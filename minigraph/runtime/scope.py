@@ -1,0 +1,357 @@
+"""Where persistable variables live between runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from minigraph.errors import ProgramError, WrongTypeError, caller_site, not_a_name
+from minigraph.kernels.sparse_rows import SparseRows, dense
+from minigraph.runtime.lod import Levels, as_levels, check_levels, is_valid, lengths_of, offsets_of
+from minigraph.runtime.place import CPUPlace, Place
+from minigraph.support.interrupts import deferred
+from minigraph.types import TensorType, VarKind, as_dtype
+
+
+class LoDTensor:
+    """A handle on an array: reads and writes go through to where it lives.
+
+    One that is made without a variable has an array of its own, none at first. It may note how its rows are grouped
+    into sequences (fluid's LoD), which no operator of minigraph heeds: `Executor.run` does not take such a tensor.
+
+    Examples
+    --------
+    >>> tensor = LoDTensor()
+    >>> tensor.set([[1.0], [2.0], [3.0]], CPUPlace())
+    >>> tensor.set_recursive_sequence_lengths([[2, 1]])
+    >>> tensor.shape(), tensor.lod()
+    ([3, 1], [[0, 2, 3]])
+    """
+
+    def __init__(self, holder: ScopeVariable | _ValuesOfRows | None = None) -> None:
+        self._holder = ScopeVariable("the tensor", np.zeros(0, np.float32)) if holder is None else holder
+
+    def set(self, array: Any, place: Place | None = None) -> None:
+        """Replace the value by a copy of `array`, kept on `place` (default: where the value is now)."""
+        target = place or self._holder.place
+        # A fresh array of our own: updates are made in place and must not reach the caller's.
+        value = target.xp.array(array)
+        if value.dtype.kind not in "biuf":
+            raise WrongTypeError(
+                f"a tensor holds numbers or booleans, got {value.dtype}: {array!r:.80}", site=caller_site(),
+                hint="Set an array of numbers.",
+            )  # fmt: skip
+        lod = self._holder.lod
+        with deferred():
+            self._holder.value = value
+            self._holder.place = target
+            self._holder.lod = lod
+
+    def shape(self) -> list[int]:
+        return list(self._value().shape)
+
+    def lod(self) -> list[list[int]]:
+        """Where sequences begin and end: for each level, outermost first, their offsets."""
+        return [list(level) for level in self._holder.lod]
+
+    def set_lod(self, lod: Any) -> None:
+        """Note how rows are grouped into sequences, as offsets.
+
+        Raises
+        ------
+        ProgramError
+            If they do not fit each other or the number of rows. Nothing is changed then.
+        """
+        self._group(as_levels(lod, "the offsets of sequences"))
+
+    def recursive_sequence_lengths(self) -> list[list[int]]:
+        """`lod` as lengths."""
+        return [list(level) for level in lengths_of(self._holder.lod)]
+
+    def set_recursive_sequence_lengths(self, recursive_sequence_lengths: Any) -> None:
+        """`set_lod` with lengths."""
+        self._group(offsets_of(as_levels(recursive_sequence_lengths, "the lengths of sequences")))
+
+    def has_valid_recursive_sequence_lengths(self) -> bool:
+        """Whether `lod` fits the number of rows, which `set` may have changed."""
+        return is_valid(self._holder.lod, self._rows())
+
+    def _group(self, offsets: Levels) -> None:
+        if offsets:
+            check_levels(offsets, self._rows())
+        self._holder.lod = offsets
+
+    def _rows(self) -> int:
+        shape = self._value().shape
+        return int(shape[0]) if shape else 0
+
+    def _value(self) -> Any:
+        if is_rows(self._holder.value):
+            raise ProgramError(
+                f"{self._holder.name} holds selected rows", site=caller_site(),
+                hint="Read them with get_selected_rows().",
+            )  # fmt: skip
+        if self._holder.value is None:
+            raise ProgramError(
+                f"{self._holder.name} holds no value yet", site=caller_site(), hint="Run the startup program."
+            )
+        return self._holder.value
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        # Always a copy: the live array changes with the next run.
+        return np.array(self._holder.place.to_host(self._value()), dtype=dtype, order="C")
+
+    def __repr__(self) -> str:
+        return f"LoDTensor({np.asarray(self)!r})"
+
+
+class SelectedRows:
+    """A handle on some rows of an array whose other rows are zero, such as the gradient of a sparse embedding.
+
+    A row may be there several times; the array then has their sum in that row. `numpy` gives the whole array.
+
+    Examples
+    --------
+    >>> gradient = Scope().var("w@GRAD").get_selected_rows()
+    >>> gradient.set_height(4)
+    >>> gradient.set_rows([2, 0, 2])
+    >>> gradient.get_tensor().set(np.array([[1.0], [2.0], [3.0]]), CPUPlace())
+    >>> gradient.rows(), gradient.numpy().tolist()
+    ([2, 0, 2], [[2.0], [0.0], [4.0], [0.0]])
+    """
+
+    def __init__(self, holder: ScopeVariable) -> None:
+        self._holder = holder
+
+    def rows(self) -> list[int]:
+        """The numbers of the rows, as they stand."""
+        numbers: list[int] = self._held().rows.tolist()
+        return numbers
+
+    def height(self) -> int:
+        """How many rows the whole array has."""
+        return self._held().height
+
+    def set_height(self, height: int) -> None:
+        value = self._held(or_empty=True)
+        self._holder.value = SparseRows(value.rows, value.value, int(height))
+
+    def set_rows(self, rows: Any) -> None:
+        """Replace the numbers of the rows; their values are set by ``get_tensor().set``."""
+        value = self._held(or_empty=True)
+        self._holder.value = SparseRows(self._holder.place.xp.array(rows, np.int64), value.value, value.height)
+
+    def sync_index(self) -> None:
+        """Accepted because fluid has it; there is no index apart from the rows."""
+
+    def get_tensor(self) -> LoDTensor:
+        """A handle on the values of the rows, one below the other."""
+        self._held(or_empty=True)
+        return LoDTensor(_ValuesOfRows(self._holder))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the whole array."""
+        return self._held().shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._held().dtype
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """The whole array, dense, of the caller's own."""
+        place = self._holder.place
+        return place.to_host(dense(place.xp, self._held()))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.asarray(self.numpy(), dtype=dtype)
+
+    def _held(self, or_empty: bool = False) -> SparseRows:
+        value = self._holder.value
+        if value is None and or_empty:
+            xp = self._holder.place.xp
+            value = self._holder.value = SparseRows(xp.zeros(0, np.int64), xp.zeros((0, 0), np.float32), 0)
+        if not is_rows(value):
+            what = "no value yet" if value is None else f"a dense tensor, {type_of(value)}"
+            raise ProgramError(
+                f"{self._holder.name} holds {what}, not selected rows", site=caller_site(),
+                hint="" if value is None else "Read it with get_tensor().",
+            )  # fmt: skip
+        held: SparseRows = value
+        return held
+
+    def __repr__(self) -> str:
+        return f"SelectedRows(rows={self.rows()}, height={self.height()}, value={np.asarray(self.get_tensor())!r})"
+
+
+def is_rows(value: Any) -> bool:
+    """Whether a value that a kernel takes or gives is selected rows."""
+    return type(value) is SparseRows
+
+
+def type_of(value: Any) -> TensorType:
+    """The type of an array or of selected rows."""
+    kind = VarKind.SELECTED_ROWS if is_rows(value) else VarKind.LOD_TENSOR
+    return TensorType(as_dtype(value.dtype), tuple(value.shape), kind)
+
+
+def moved(value: Any, source: Place, target: Place) -> Any:
+    """An array or selected rows of one place, on another."""
+    if not is_rows(value):
+        return target.to_device(source.to_host(value))
+    rows, values = (target.to_device(source.to_host(each)) for each in (value.rows, value.value))
+    return SparseRows(rows, values, value.height, value.is_merged)
+
+
+class Changes:
+    """Counts how often a variable of a family of scopes was given another array."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def add(self) -> None:
+        self._count += 1
+
+
+class ScopeVariable:
+    """A named slot of a scope; `value` is None until something is stored."""
+
+    __slots__ = ("_changes", "_value", "lod", "name", "place")
+
+    def __init__(
+        self, name: str, value: Any = None, place: Place | None = None, changes: Changes | None = None
+    ) -> None:
+        self.name = name
+        self._value = value
+        self.lod: Levels = ()
+        """How rows are grouped into sequences; nothing is known of that once there is another value."""
+        self.place: Place = place or CPUPlace()
+        self._changes = changes or Changes()
+
+    @property
+    def value(self) -> Any:
+        return self._value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self._value = value
+        self.lod = ()
+        self._changes.add()
+
+    def get_tensor(self) -> LoDTensor:
+        return LoDTensor(self)
+
+    def get_selected_rows(self) -> SelectedRows:
+        return SelectedRows(self)
+
+
+class _ValuesOfRows:
+    """The values of the selected rows that a variable holds, as if they were a variable."""
+
+    def __init__(self, holder: ScopeVariable) -> None:
+        self._holder = holder
+        self.name = holder.name
+        self.lod: Levels = ()
+
+    @property
+    def value(self) -> Any:
+        return self._holder.value.value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        held = self._holder.value
+        self._holder.value = SparseRows(held.rows, value, held.height)
+
+    @property
+    def place(self) -> Place:
+        return self._holder.place
+
+    @place.setter
+    def place(self, place: Place) -> None:
+        self._holder.value = moved(self._holder.value, self._holder.place, place)
+        self._holder.place = place
+
+
+class Scope:
+    """Names to values; a name not found here is looked up in the parent.
+
+    Examples
+    --------
+    >>> scope = Scope()
+    >>> scope.var("w").get_tensor().set(np.ones(2), CPUPlace())
+    >>> np.array(scope.find_var("w").get_tensor())
+    array([1., 1.])
+    """
+
+    def __init__(self, parent: Scope | None = None) -> None:
+        self._parent = parent
+        self.changes: Changes = parent.changes if parent is not None else Changes()
+        self._variables: dict[str, ScopeVariable] = {}
+        self._kids: list[Scope] = []
+
+    def var(self, name: str) -> ScopeVariable:
+        """The variable with this name, found here or in a parent, else made here."""
+        if not isinstance(name, str):
+            raise not_a_name(name)
+        return self.find_var(name) or self._variables.setdefault(name, ScopeVariable(name, changes=self.changes))
+
+    def find_var(self, name: str) -> ScopeVariable | None:
+        """The variable with this name here or in a parent, or None."""
+        scope: Scope | None = self
+        try:
+            while scope is not None:
+                found = scope._variables.get(name)
+                if found is not None:
+                    return found
+                scope = scope._parent
+        except TypeError:
+            raise not_a_name(name) from None
+        return None
+
+    def note_written(self, names: Sequence[str]) -> None:
+        """Called when the arrays of these variables were written over."""
+
+    def local_var_names(self) -> list[str]:
+        return list(self._variables)
+
+    def new_scope(self) -> Scope:
+        """A child scope."""
+        kid = Scope(self)
+        self._kids.append(kid)
+        return kid
+
+    def drop_kids(self) -> None:
+        """Forget the child scopes."""
+        self._kids.clear()
+
+
+_GLOBAL = Scope()
+_CURRENT: ContextVar[Scope] = ContextVar("scope", default=_GLOBAL)
+
+
+def global_scope() -> Scope:
+    """The scope that executors use by default: that of the innermost `scope_guard`, else the process-wide one."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def scope_guard(scope: Scope) -> Iterator[None]:
+    """Make `scope` the global one inside."""
+    if not isinstance(scope, Scope):
+        raise WrongTypeError(f"scope_guard needs a Scope, got {type(scope).__name__}", site=caller_site())
+    before = _CURRENT.get()
+    try:
+        _CURRENT.set(scope)
+        yield
+    finally:
+        _CURRENT.set(before)

@@ -1,0 +1,1 @@
+"""Paddle 2's functions on tensors."""
