@@ -329,7 +329,8 @@ __all__ = [
 ]  # fmt: skip
 
 for _module in (
-    average, clip, dygraph, initializer, io, layers, metrics, nets, nn, nn.functional, optimizer, profiler, reader,
+    average, clip, dataset.digits, dataset.mnist, dygraph, initializer, io, layers, metrics, nets, nn, nn.functional,
+    optimizer, profiler, reader,
     regularizer,
 ):  # fmt: skip
     publish(_module)

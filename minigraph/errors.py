@@ -43,7 +43,7 @@ _LINE: ContextVar[Site | None] = ContextVar("line", default=None)
 
 
 def caller_site() -> Site | None:
-    """The innermost line on the call stack that is not minigraph's own, nor of Python's ``with``.
+    """The innermost line on the call stack that is not minigraph's own, nor of Python's ``with``, nor of NumPy.
 
     What one line makes, one after the other, shares one object.
     """
@@ -55,7 +55,8 @@ def caller_site() -> Site | None:
     while frame is not None:
         filename = frame.f_code.co_filename
         ours = _IS_OURS.get(filename)
-        if not (is_ours(frame) if ours is None else ours):
+        is_theirs = not (is_ours(frame) if ours is None else ours)
+        if is_theirs and not frame.f_globals.get("__name__", "").startswith("numpy."):
             site, line = _LAST_SITE, frame.f_lineno
             if site.line != line or site.filename != filename:
                 site = _LAST_SITE = Site(filename, line)

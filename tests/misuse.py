@@ -31,8 +31,8 @@ class Rollback(Exception):
 class Recording:
     """A module whose functions are called with wrong arguments before each first right call."""
 
-    def __init__(self, module, faults, done, wrong=WRONG):
-        self._module, self._faults, self._done, self._wrong = module, faults, done, wrong
+    def __init__(self, module, faults, done, wrong=WRONG, check=lambda result: None):
+        self._module, self._faults, self._done, self._wrong, self._check = module, faults, done, wrong, check
 
     def __getattr__(self, name):
         value = getattr(self._module, name)
@@ -42,19 +42,23 @@ class Recording:
 
     def recorded(self, thing):
         """Like this for the methods of an object."""
-        return Recording(thing, self._faults, self._done, self._wrong)
+        return Recording(thing, self._faults, self._done, self._wrong, self._check)
 
     def _guarded(self, function, name):
         def call(*args, **kwargs):
-            if name not in self._done:
-                self._done.add(name)
-                misuse(function, args, kwargs, self._faults, self._wrong)
+            key = name, function.__module__, function.__qualname__
+            if key not in self._done:
+                self._done.add(key)
+                misuse(function, args, kwargs, self._faults, self._wrong, self._check)
             return function(*args, **kwargs)
 
         return call
 
 
-USERS = {"initializer": ("function", "type"), "error_clip": ("array",)}
+USERS = {
+    "initializer": ("function", "type"), "error_clip": ("array",),
+    **dict.fromkeys(("reader", "readers", "mapper", "func", "sample_generator"), ("function", "type")),
+}  # fmt: skip
 """Arguments with which the library does what the user says: it calls a function, or keeps an object for later."""
 
 
@@ -63,13 +67,13 @@ def misuse(function, args, kwargs, faults, wrong=WRONG, check=lambda result: Non
     signature = inspect.signature(function)
     right = signature.bind(*args, **kwargs).arguments
     for name, parameter in signature.parameters.items():
-        if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+        if parameter.kind is parameter.VAR_KEYWORD:
             continue
         for what, value in wrong.items():
             if what in USERS.get(name, ()):
                 continue
             given = dict(right)
-            given[name] = value
+            given[name] = (value,) if parameter.kind is parameter.VAR_POSITIONAL else value
             bound = inspect.BoundArguments(signature, given)
             try_out(
                 lambda b=bound: check(function(*b.args, **b.kwargs)), f"{function.__qualname__} {name}={what}", faults
@@ -108,7 +112,9 @@ def fault_of(error):
 
 
 def state_of(*programs):
-    """What a call that fails must leave as it was."""
+    """What a call that fails must leave as it was; nothing in the imperative mode, which keeps what it has computed."""
+    if programs[0].computes_at_once:
+        return ()
     return (
         {key: number for key, number in unique_name.current()._next.items() if number},
         [

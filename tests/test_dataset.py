@@ -228,6 +228,7 @@ def test_a_bad_header_shows_what_was_expected_and_what_was_found(data):
         f"  file: {data / mnist.TRAIN_IMAGES}",
         "  expected: 0x00000803",
         "  found: 0x00000804",
+        f"  at {caught.value.site}",
         "  Replace the file by an intact copy, or delete it to have it downloaded again.",
     ]
 

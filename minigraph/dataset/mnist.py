@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from minigraph.dataset import digits
 from minigraph.errors import DataError, warn
-from minigraph.reader import Reader
+from minigraph.reader import Reader, count
 from minigraph.support.atomic_files import read_file, replacing
 
 __all__ = ["BundledDigitsWarning", "fetch", "reader_creator", "test", "train"]
@@ -117,6 +117,7 @@ def reader_creator(
     DataError
         If a file is damaged or the two do not belong together.
     """
+    size = count("buffer_size", buffer_size)
     images = _read_idx(Path(image_filename), (_SIDE, _SIDE)).reshape(-1, _SIDE * _SIDE)
     labels = _read_idx(Path(label_filename), ())
     if len(images) != len(labels):
@@ -128,8 +129,8 @@ def reader_creator(
         raise _bad_file(Path(label_filename), "not labels of digits", "labels from 0 to 9", f"label {labels.max()}")
 
     def mnist_reader() -> Iterator[Sample]:
-        for start in range(0, len(images), buffer_size):
-            block = slice(start, start + buffer_size)
+        for start in range(0, len(images), size):
+            block = slice(start, start + size)
             # In this order every pixel has the bits that fluid's reader gives it.
             pixels = images[block].astype(np.float32) / 255.0 * 2.0 - 1.0
             yield from zip(pixels, labels[block].tolist(), strict=True)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigraph.errors import DataError, MissingExtraError, WrongTypeError, caller_site
+from minigraph.runtime.annotations import shown
 from minigraph.support.atomic_files import as_path, read_file, write_files
 from minigraph.support.interrupts import is_interrupt
 from minigraph.types import as_dtype
@@ -53,8 +54,13 @@ def save_safetensors(
     {'w': array([1., 1.], dtype=float32)}
     """
     library = _library()
+    texts = dict(metadata or {})
+    if not all(isinstance(text, str) for pair in texts.items() for text in pair):
+        raise WrongTypeError(
+            f"metadata must map str to str, got {shown(metadata)}", site=caller_site(), hint="Give texts by name."
+        )
     arrays = {name: _array(name, value) for name, value in state_dict.items()}
-    write_files({as_path(path, "path"): [library.save(arrays, metadata=dict(metadata) if metadata else None)]})
+    write_files({as_path(path, "path"): [library.save(arrays, metadata=texts or None)]})
 
 
 def load_safetensors(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
-from minigraph.errors import DataError, WrongTypeError
+from minigraph.errors import DataError, ProgramError, WrongTypeError, caller_site
+from minigraph.runtime.annotations import shown
 from minigraph.support.interrupts import deferred
 
 __all__ = [
@@ -39,27 +41,28 @@ S = TypeVar("S")
 Reader: TypeAlias = Callable[[], Iterable[T]]
 
 _END: Final[Any] = object()
+_MOST_THREADS = 1000
 
 
 class ComposeNotAligned(DataError):
     """One of the readers given to `compose` ended before the others."""
 
 
-def batch(reader: Reader[T], batch_size: int, drop_last: bool = False) -> Reader[list[T]]:
+def batch(reader: Reader[T], batch_size: float, drop_last: bool = False) -> Reader[list[T]]:
     """Group consecutive samples into lists of `batch_size`.
 
     Parameters
     ----------
     reader : callable
     batch_size : int
-        At least 1.
+        At least 1; fluid takes 2.0, too.
     drop_last : bool
         Whether to leave out a last batch that is smaller than the others.
 
     Raises
     ------
     ValueError
-        If `batch_size` is not a positive whole number.
+        If `batch_size` is less than 1 or no whole number.
 
     Examples
     --------
@@ -68,9 +71,7 @@ def batch(reader: Reader[T], batch_size: int, drop_last: bool = False) -> Reader
     >>> list(batch(lambda: range(5), batch_size=2, drop_last=True)())
     [[0, 1], [2, 3]]
     """
-    size = int(batch_size)
-    if size != batch_size or size < 1:
-        raise ValueError(f"batch: batch_size must be a positive whole number, got {batch_size!r}")
+    size = count("batch_size", batch_size)
 
     def batch_reader() -> Iterator[list[T]]:
         samples = _run(reader)
@@ -81,7 +82,7 @@ def batch(reader: Reader[T], batch_size: int, drop_last: bool = False) -> Reader
     return batch_reader
 
 
-def shuffle(reader: Reader[T], buf_size: int) -> Reader[T]:
+def shuffle(reader: Reader[T], buf_size: float) -> Reader[T]:
     """Collect `buf_size` samples at a time and pass on each collection in random order.
 
     Notes
@@ -96,10 +97,11 @@ def shuffle(reader: Reader[T], buf_size: int) -> Reader[T]:
     >>> list(shuffle(lambda: range(6), buf_size=3)())
     [0, 2, 1, 5, 4, 3]
     """
+    size = count("buf_size", buf_size, at_least=0)
 
     def shuffled_reader() -> Iterator[T]:
         samples = _run(reader)
-        while collected := list(itertools.islice(samples, max(buf_size, 1))):
+        while collected := list(itertools.islice(samples, max(size, 1))):
             random.shuffle(collected)
             yield from collected
 
@@ -188,7 +190,7 @@ def firstn(reader: Reader[T], n: int) -> Reader[T]:
     """
 
     def firstn_reader() -> Iterator[T]:
-        yield from itertools.islice(_run(reader), n if n >= 0 else None)
+        yield from itertools.islice(_run(reader), min(n, sys.maxsize) if n >= 0 else None)
 
     return firstn_reader
 
@@ -240,7 +242,7 @@ def xmap_readers(
     Raises
     ------
     ValueError
-        If `process_num` is less than 1.
+        If `process_num` is less than 1, or more than 1,000.
 
     Notes
     -----
@@ -252,8 +254,11 @@ def xmap_readers(
     >>> list(xmap_readers(lambda x: x * x, lambda: range(5), process_num=3, buffer_size=2, order=True)())
     [0, 1, 4, 9, 16]
     """
-    if process_num < 1:
-        raise ValueError(f"xmap_readers: process_num must be at least 1, got {process_num!r}")
+    if count("process_num", process_num) > _MOST_THREADS:
+        raise ProgramError(
+            f"process_num must be at most {_MOST_THREADS}, got {shown(process_num)}", site=caller_site(),
+            hint="Give the number of threads.",
+        )  # fmt: skip
 
     def work(samples: Iterator[T], reading: threading.Lock, turns: Iterator[int], results: _Channel[S]) -> None:
         try:
@@ -307,6 +312,16 @@ def multiprocess_reader(readers: Sequence[Reader[Any]], use_pipe: bool = True, q
         return samples_of(readers, in_turn=use_pipe)
 
     return merged_reader
+
+
+def count(name: str, value: float, at_least: int = 1) -> int:
+    """`value`, cut to what an iterator can count, if it is a whole number not below `at_least`."""
+    if not value >= at_least or value % 1:
+        raise ProgramError(
+            f"{name} must be a whole number, at least {at_least}, got {shown(value)}", site=caller_site(),
+            hint=f"Give {name} such a number.",
+        )  # fmt: skip
+    return min(int(value), sys.maxsize)
 
 
 def _run(reader: Reader[T]) -> Iterator[T]:

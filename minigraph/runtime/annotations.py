@@ -30,9 +30,15 @@ def misfits(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]
     >>> misfits(fc, {"size": "a", "act": None})
     ["size must be an int, got 'a'"]
     """
+    parameters = inspect.signature(function).parameters
+    each = [
+        (name, item)
+        for name, value in given.items()
+        for item in (value if parameters[name].kind is inspect.Parameter.VAR_POSITIONAL else [value])
+    ]
     return [
         f"{name} must be {_in_words(hint)}, got {shown(value)}"
-        for name, value in given.items()
+        for name, value in each
         if not fits(value, hint := _annotation(function, name))
     ]
 
@@ -130,5 +136,6 @@ def _in_words(hint: Any) -> str:
         elements = [_in_words(each).removeprefix("a ").removeprefix("an ") for each in within if each is not ...]
         return f"{_in_words(origin)} of {' and '.join(elements)}"
     name = getattr(hint, "__name__", str(hint))
+    name = "Tensor" if name == "Eager" else name
     name = name.lower() if name in ("Sequence", "Mapping", "Iterable") else name
     return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"

@@ -49,9 +49,11 @@ _OWN: dict[type[Exception], type[MinigraphError]] = {
 def public(function: F) -> F:
     """`function`, all or nothing, with errors that say what was wrong with a call of a user's.
 
-    The types of what is given to a constructor or a generator are checked first, because it uses them only later.
+    The types of what is given to a constructor, a generator, or what makes or takes a reader are checked first, because
+    it uses them only later.
     """
     keeps = function.__name__ == "__init__" or inspect.isgeneratorfunction(function)
+    keeps = keeps or any("Reader[" in str(each) for each in function.__annotations__.values())
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -167,13 +169,13 @@ def _explained(
 
 
 def _check_types(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    given = inspect.signature(function).bind(*args, **kwargs).arguments
-    wrong = misfits(function, given)
+    name, given = _call(function, args, kwargs)
+    wrong = misfits(function, given) if given is not None else []
     if wrong:
         message = "; ".join(wrong)
-        raise WrongTypeError(
-            f"{_name(function, args[0])}: {message}", site=caller_site(), hint=_what_to_do(function, message)
-        )
+        is_about_function = "must be a function" in message
+        hint = "Pass the function itself, not what it returns." if is_about_function else _what_to_do(function, message)
+        raise WrongTypeError(f"{name}: {message}", site=caller_site(), hint=hint)
 
 
 def _name(function: Callable[..., Any], instance: Any = None) -> str:
@@ -185,10 +187,11 @@ def _name(function: Callable[..., Any], instance: Any = None) -> str:
 
 def _full_name(function: Callable[..., Any]) -> str:
     """As a user writes it who calls the package fluid."""
-    name, package = _name(function), function.__module__.split(".")[1]
-    in_face = hasattr(sys.modules["minigraph"], name.partition(".")[0])
-    in_package = hasattr(sys.modules[f"minigraph.{package}"], name.partition(".")[0])
-    return f"fluid.{package}.{name}" if in_package and (package == "layers" or not in_face) else f"fluid.{name}"
+    name, path = _name(function), function.__module__.split(".")
+    shortest = 2 if path[1] in ("layers", "compat", "dataset") else 1
+    homes = (".".join(path[:length]) for length in range(shortest, len(path) + 1))
+    home = next((each for each in homes if hasattr(sys.modules[each], name.partition(".")[0])), "minigraph")
+    return f"fluid{home.removeprefix('minigraph')}.{name}"
 
 
 def _what_to_do(function: Callable[..., Any], message: str) -> str:

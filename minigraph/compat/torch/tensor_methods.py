@@ -16,6 +16,7 @@ from minigraph.dygraph import EagerParameter, Tensor, no_grad
 from minigraph.eager.tensor import Eager
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Variable
+from minigraph.runtime.public import public
 from minigraph.unique_name import generate
 
 
@@ -79,7 +80,7 @@ def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], boo
 
 
 _METHODS = {
-    "data": property(Data), "norm": norm, "mul_": mul_,
+    "data": property(Data), "norm": public(norm), "mul_": public(mul_),
     "__lt__": _comparison(operator.lt), "__le__": _comparison(operator.le),
     "__gt__": _comparison(operator.gt), "__ge__": _comparison(operator.ge),
 }  # fmt: skip
