@@ -38,3 +38,22 @@ def test_everything_that_takes_arguments_is_misused():
         "BackwardStrategy", "enabled", "disable_dygraph",  # without arguments
         "disable_imperative", "enable_imperative",  # other names
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda layer, x: layer.register_forward_pre_hook(5), "hook must be a function, got 5"),
+        (lambda layer, x: layer.parameters(include_sublayers="no"), "include_sublayers must be a bool, got 'no'"),
+        (lambda layer, x: fluid.to_tensor([1.0], stop_gradient="no"), "stop_gradient must be a bool, got 'no'"),
+        (lambda layer, x: fluid.seed(2.5), "seed must be an int, got 2.5"),
+        (lambda layer, x: x.nonzero("yes"), "as_tuple must be a bool, got 'yes'"),
+        (lambda layer, x: fluid.mean(x, name=5), "name must be a str or None, got 5"),
+        (lambda layer, x: fluid.optimizer.SGD(0.1, parameter_list=[]).set_lr(float("nan")), "must be finite, got nan"),
+    ],
+)
+def test_what_was_taken_by_its_truth_or_kept_for_later_is_refused(call, message):
+    with pytest.raises(fluid.MinigraphError, match=message) as caught:
+        call(fluid.dygraph.Linear(3, 2), misuse_imperative.matrix())
+    assert caught.value.site.filename == __file__
+    assert caught.value.hint

@@ -387,6 +387,8 @@ class Hook:
     """A function that a layer calls; `remove` ends that."""
 
     def __init__(self, hooks: dict[Hook, Callable[..., Any]], function: Callable[..., Any]) -> None:
+        if not callable(function):
+            raise WrongTypeError(f"hook must be a function, got {function!r:.60}", site=caller_site())
         self._hooks = hooks
         hooks[self] = function
 

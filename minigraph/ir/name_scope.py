@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 from minigraph import unique_name
 from minigraph.errors import ProgramError, caller_site
@@ -18,7 +19,7 @@ def current_name_scope() -> str:
 
 
 @contextmanager
-def name_scope(prefix: str) -> Iterator[None]:
+def name_scope(prefix: Any) -> Iterator[None]:
     """Label the operators made inside; a label used again under the same parent gets a number, ``prefix_1``.
 
     Like the names of variables, labels are counted afresh inside a `minigraph.unique_name.guard`.

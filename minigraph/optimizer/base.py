@@ -279,8 +279,7 @@ class Optimizer:
             If the optimizer has updated a program, where the learning rate is a variable of the scope, or follows a
             `LearningRateDecay`.
         """
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise WrongTypeError(f"the learning rate must be a number, got {value!r:.60}", site=caller_site())
+        rate = number(value, "the learning rate")
         if self._rates and not self._updates.has_programs:
             raise ProgramError(
                 "set_lr works in the imperative mode; here the learning rate is a variable of the program",
@@ -291,7 +290,7 @@ class Optimizer:
                 f"the learning rate follows a {type(self._decay).__name__}", site=caller_site(),
                 hint="Make the optimizer with a float to set it.",
             )  # fmt: skip
-        self._follow(float(value))
+        self._follow(rate)
 
     def _follow(self, rate: float) -> None:
         self._learning_rate = rate

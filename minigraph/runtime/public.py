@@ -50,10 +50,11 @@ def public(function: F) -> F:
     """`function`, all or nothing, with errors that say what was wrong with a call of a user's.
 
     The types of what is given to a constructor, a generator, or what makes or takes a reader are checked first, because
-    it uses them only later.
+    it uses them only later; so are switches and names, which Python would take by their truth or only keep.
     """
     keeps = function.__name__ == "__init__" or inspect.isgeneratorfunction(function)
     keeps = keeps or any("Reader[" in str(each) for each in function.__annotations__.values())
+    plain = [] if keeps else _plain_parameters(function)
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -68,6 +69,13 @@ def public(function: F) -> F:
                 JOURNAL.set(journal)
             if keeps and not is_ours(sys._getframe(1)):
                 _check_types(function, args, kwargs)
+            for place, name, kinds in plain:
+                if place < len(args):
+                    is_plain = type(args[place]) in kinds
+                else:
+                    is_plain = name not in kwargs or type(kwargs[name]) in kinds
+                if not is_plain and not is_ours(sys._getframe(1)):
+                    _check_types(function, args, kwargs, name)
             return function(*args, **kwargs)
         except BaseException as error:
             if journal is not None:
@@ -168,14 +176,39 @@ def _explained(
     return own(f"{name}: {message}", details=details, site=caller_site(), hint=hint)
 
 
-def _check_types(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _check_types(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], only: str | None = None
+) -> None:
+    """Refuse arguments, or `only` one of them, that do not fit their annotations."""
     name, given = _call(function, args, kwargs)
-    wrong = misfits(function, given) if given is not None else []
+    if given is None:
+        return  # calling the function says why
+    wrong = misfits(function, given if only is None else {only: given[only]})
     if wrong:
         message = "; ".join(wrong)
         is_about_function = "must be a function" in message
         hint = "Pass the function itself, not what it returns." if is_about_function else _what_to_do(function, message)
         raise WrongTypeError(f"{name}: {message}", site=caller_site(), hint=hint)
+
+
+_PLAIN: dict[str, tuple[type, ...]] = {"bool": (bool,), "str": (str,)}
+"""Annotations that are checked in every call, and the types that fit them beyond doubt."""
+
+
+def _plain_parameters(function: Callable[..., Any]) -> list[tuple[int, str, tuple[type, ...]]]:
+    """Places, names and types of the parameters with annotations in `_PLAIN`, or one of these or None."""
+    # What takes no place of its own hands all arguments on as they are.
+    innermost: Any = inspect.unwrap(function, stop=lambda each: bool(each.__code__.co_argcount))
+    code, found = innermost.__code__, []
+    places = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    for name, annotation in innermost.__annotations__.items():
+        kind = str(annotation).removesuffix(" | None")
+        kinds = _PLAIN.get(kind)
+        if kinds is not None and name in places:
+            place = places.index(name)
+            kinds = kinds if kind == annotation else (*kinds, type(None))
+            found.append((place if place < code.co_argcount else sys.maxsize, name, kinds))
+    return found
 
 
 def _name(function: Callable[..., Any], instance: Any = None) -> str:

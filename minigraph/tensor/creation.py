@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from minigraph import layers
+from minigraph.runtime.annotations import fits
 from minigraph.eager.guard import eager_block, enabled, imperative, in_dynamic_mode, on_tensors
 from minigraph.eager.tensor import EagerParameter, Tensor
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
@@ -198,6 +199,8 @@ def seed(seed: int) -> None:
     >>> bool((rand([2]).numpy() == first).all())
     True
     """
+    if not fits(seed, int):
+        raise WrongTypeError(f"seed must be an int, got {seed!r:.60}", site=caller_site(), hint="Give it seed=1.")
     block = eager_block()
     block.rng = block.place.rng(int(seed))
 
