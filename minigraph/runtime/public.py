@@ -196,7 +196,7 @@ _PLAIN: dict[str, tuple[type, ...]] = {"bool": (bool,), "str": (str,)}
 
 
 def _plain_parameters(function: Callable[..., Any]) -> list[tuple[int, str, tuple[type, ...]]]:
-    """Places, names and types of the parameters with annotations in `_PLAIN`, or one of these or None."""
+    """Places, names and types of the switches, and of `name`; other texts are checked by what reads them."""
     # What takes no place of its own hands all arguments on as they are.
     innermost: Any = inspect.unwrap(function, stop=lambda each: bool(each.__code__.co_argcount))
     code, found = innermost.__code__, []
@@ -204,7 +204,7 @@ def _plain_parameters(function: Callable[..., Any]) -> list[tuple[int, str, tupl
     for name, annotation in innermost.__annotations__.items():
         kind = str(annotation).removesuffix(" | None")
         kinds = _PLAIN.get(kind)
-        if kinds is not None and name in places:
+        if kinds is not None and name in places and (kind == "bool" or name == "name"):
             place = places.index(name)
             kinds = kinds if kind == annotation else (*kinds, type(None))
             found.append((place if place < code.co_argcount else sys.maxsize, name, kinds))

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from minigraph import layers
-from minigraph.runtime.annotations import fits
 from minigraph.eager.guard import eager_block, enabled, imperative, in_dynamic_mode, on_tensors
 from minigraph.eager.tensor import EagerParameter, Tensor
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.initializer import Initializer
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_variable
+from minigraph.runtime.annotations import fits
 from minigraph.runtime.place import Place
 from minigraph.runtime.public import public
 from minigraph.types import TensorType, as_dtype, product
