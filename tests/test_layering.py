@@ -46,12 +46,12 @@ EXCEPTIONS = {
 """Imports against the direction, each with its reason."""
 
 TO_CUT = {
-    ("eager.updates", "optimizer"), ("ir.type_inference", "runtime.control_flow"),
+    ("ir.type_inference", "runtime.control_flow"),
     ("ir.verifier", "runtime.control_flow"), ("unique_name", "support.undo"),
 }  # fmt: skip
 """Imports against the direction that are still to be cut."""
 
-CIRCLES_TO_CUT = {"autodiff", "comparison", "eager", "io", "ir", "opdef", "optimizer", "runtime"}
+CIRCLES_TO_CUT = {"autodiff", "comparison", "eager", "io", "ir", "opdef", "runtime"}
 """Layers whose circles are still to be cut."""
 
 PUBLIC = [

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.eager.guard import to_variable
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, warn
 from minigraph.support.arguments import number
 
@@ -66,8 +67,6 @@ class LearningRateDecay:
 
     def create_lr_var(self, lr: float) -> Any:
         """A tensor, of shape [1], that holds `lr` (imperative mode)."""
-        from minigraph.eager.guard import to_variable
-
         return to_variable(np.array([lr], self.dtype))
 
     def state_dict(self) -> dict[str, Any]:

@@ -6,12 +6,13 @@ same code as in the static mode, and that program is run on their values. So bot
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from minigraph import unique_name
+from minigraph.eager.tape import with_origin
 from minigraph.errors import NonfiniteError, NotFoundError, ProgramError, caller_site, suggest
 from minigraph.executor import Executor
 from minigraph.ir import Block, Parameter, Program, Variable
@@ -20,16 +21,19 @@ from minigraph.runtime.scope import Scope
 from minigraph.support.interrupts import deferred
 from minigraph.types import TensorType, as_dtype
 
-if TYPE_CHECKING:
-    from minigraph.optimizer import Optimizer
-
-
 count = 0
-"""Updates of parameters in the imperative mode so far: what was saved at one count belongs together."""
+"""Updates in the imperative mode so far in this process. Files saved at one count belong together."""
 
 
 class EagerUpdates:
     """The programs of one optimizer, and the state that they share.
+
+    Parameters
+    ----------
+    append_updates : callable
+        Appends the updates of (parameter, gradient) pairs to the default main program, and returns the learning rate.
+    settings : callable
+        Returns the settings of the optimizer that the programs depend on.
 
     Attributes
     ----------
@@ -37,8 +41,8 @@ class EagerUpdates:
         Learning rate and accumulators, by the names they have in the static mode.
     """
 
-    def __init__(self, optimizer: Optimizer) -> None:
-        self.optimizer = optimizer
+    def __init__(self, append_updates: Callable[[Any], Variable], settings: Callable[[], Hashable]) -> None:
+        self._append_updates, self._settings = append_updates, settings
         self.scope = Scope()
         self._programs: dict[Any, Program] = {}
         self._state: dict[str, TensorType] = {}
@@ -67,8 +71,6 @@ class EagerUpdates:
         try:
             executor.compute(program, {_grad_name(p): grad._held() for p, grad in pairs}, (), self.scope, then=update)
         except NonfiniteError as error:
-            from minigraph.eager.tape import with_origin
-
             raise with_origin(error, *next(pair for pair in pairs if pair[0].name == error.param)) from error
 
     # State
@@ -125,8 +127,7 @@ class EagerUpdates:
         """The program that updates these parameters, and what runs it."""
         if self._executor is None:
             self._executor = Executor(pairs[0][0].block.place)
-        asked = self.optimizer.regularization, self.optimizer._grad_clip
-        key = (asked, *[(_asked_for(param), grad.kind) for param, grad in pairs])
+        key = (self._settings(), *[(_asked_for(param), grad.kind) for param, grad in pairs])
         program = self._programs.get(key)
         if program is None:
             program = self._programs[key] = self._build(pairs, self._executor)
@@ -141,9 +142,8 @@ class EagerUpdates:
             )  # fmt: skip
         main, startup = Program(), Program()
         with program_guard(main, startup), unique_name.guard():
-            self.optimizer._dtype = pairs[0][0].dtype
-            self.optimizer.append_updates([_mirrored(main.global_block(), p, g) for p, g in pairs])
-        self._rate_name = self.optimizer._rates[main.serial].name
+            rate = self._append_updates([_mirrored(main.global_block(), p, g) for p, g in pairs])
+        self._rate_name = rate.name
         fresh = Scope()
         executor.run(startup, scope=fresh)
         with deferred():
@@ -156,7 +156,7 @@ class EagerUpdates:
 
 
 def _asked_for(param: Any) -> Any:
-    """What the update of a parameter depends on, besides the optimizer."""
+    """The settings of a parameter that its update depends on."""
     factor = param.optimize_attr["learning_rate"]
     return param.name, param.tensor_type, param.need_clip, param.gradient_clip, param.regularizer, factor
 

@@ -97,7 +97,7 @@ class Optimizer:
         """The learning rate variable of each program, by the program's serial number."""
         self._accumulators: dict[tuple[int, str, str], Variable] = {}
         """State by program, kind and parameter."""
-        self._updates = EagerUpdates(self)
+        self._updates = EagerUpdates(self._append_eager_updates, self._eager_settings)
 
     def minimize(
         self,
@@ -291,6 +291,15 @@ class Optimizer:
                 hint="Make the optimizer with a float to set it.",
             )  # fmt: skip
         self._follow(rate)
+
+    def _append_eager_updates(self, pairs: ParamsGrads) -> Variable:
+        """`append_updates` for the copies of eager parameters in a program; returns the learning rate."""
+        self._dtype = pairs[0][0].dtype
+        self.append_updates(pairs)
+        return self._rates[default_main_program().serial]
+
+    def _eager_settings(self) -> tuple[Any, ...]:
+        return self.regularization, self._grad_clip
 
     def _follow(self, rate: float) -> None:
         self._learning_rate = rate
