@@ -14,10 +14,11 @@ is another one. Keyword parameters with a meaning of their own, each optional:
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from minigraph.support.signatures import parameter_names
 
 SPECIAL_PARAMETERS = frozenset({"out", "rng", "wanted"})
 
@@ -72,9 +73,7 @@ def kernel(
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        parameters = inspect.signature(function).parameters.values()
-        keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
-        inputs = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY][1:]
+        inputs, keywords = parameter_names(function)
         table = _ROWS_KERNELS if rows else _KERNELS
         if (type, place) in table:
             raise TypeError(f"kernel {type} for {place or 'every place'} is defined twice")
@@ -84,7 +83,7 @@ def kernel(
             takes_out="out" in keywords,
             takes_rng="rng" in keywords,
             takes_wanted="wanted" in keywords,
-            view_of=None if view is None else inputs.index(view),
+            view_of=None if view is None else inputs.index(view) - 1,
             joins=joins,
         )
         return function

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from minigraph.errors import NotFoundError, OpError, suggest
 from minigraph.opdef.attr_types import CONVERTERS
+from minigraph.support.signatures import parameter_names
 from minigraph.types import TensorType
 
 if TYPE_CHECKING:
@@ -272,19 +273,18 @@ def op(
     """
 
     def decorate(infer: Callable[..., Any]) -> Callable[..., Any]:
-        parameters = list(inspect.signature(infer).parameters.values())
-        slots = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        slots, attrs = parameter_names(infer)
         names = inputs.split()
         if len(slots) != len(names):
             raise TypeError(f"{type}: {len(names)} input slots but {len(slots)} positional parameters")
         definition = OpDef(
             type=type,
             inputs=tuple(
-                _input_slot(name, p, name in rows.split(), name in arrays.split())
+                _input_slot(name, str(infer.__annotations__[p]), name in rows.split(), name in arrays.split())
                 for name, p in zip(names, slots, strict=True)
             ),
             outputs=tuple(Slot(n.rstrip("*~?"), "*" in n, "?" in n, "~" in n) for n in outputs.split()),
-            attrs={attr.name: attr for attr in (_attr(p) for p in parameters if p.kind is p.KEYWORD_ONLY)},
+            attrs={attr.name: attr for attr in (_attr(infer, name) for name in attrs)},
             infer=infer,
             grad=grad,
             backend_attrs=dict(backend_attrs or {}),
@@ -314,21 +314,19 @@ def define(definition: OpDef) -> None:
     _DEFINITIONS[definition.type] = definition
 
 
-def _input_slot(name: str, parameter: inspect.Parameter, takes_rows: bool, takes_arrays: bool) -> Slot:
-    annotation = str(parameter.annotation)
+def _input_slot(name: str, annotation: str, takes_rows: bool, takes_arrays: bool) -> Slot:
     return Slot(
         name, duplicable="list[" in annotation, dispensable="None" in annotation, takes_rows=takes_rows,
         takes_arrays=takes_arrays,
     )  # fmt: skip
 
 
-def _attr(parameter: inspect.Parameter) -> Attr:
-    kind = str(parameter.annotation)
+def _attr(infer: Callable[..., Any], parameter: str) -> Attr:
+    kind = str(infer.__annotations__[parameter])
     if kind not in CONVERTERS:
-        raise TypeError(f"attribute {parameter.name}: no attribute type {kind}")
-    default = REQUIRED if parameter.default is parameter.empty else parameter.default
-    name = parameter.name.removesuffix("_")
-    return Attr(name, kind, default if default is REQUIRED else CONVERTERS[kind](default))
+        raise TypeError(f"attribute {parameter}: no attribute type {kind}")
+    default = (infer.__kwdefaults__ or {}).get(parameter, REQUIRED)
+    return Attr(parameter.removesuffix("_"), kind, default if default is REQUIRED else CONVERTERS[kind](default))
 
 
 def definition_of(type: str) -> OpDef:
