@@ -10,7 +10,7 @@ from typing import TypeAlias
 from minigraph.ir import Block, Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Values, redirect
+from minigraph.passes.rewriting import ReachingDefs, redirect
 from minigraph.types import DType
 
 _MAKE_ROWS = frozenset({"assign", "assign_value", "fill_constant", "mul", "mul_grad"})
@@ -90,8 +90,8 @@ class _Now:
         self._rearranged: dict[Operator, _Value] = {}
 
     @cached_property
-    def values(self) -> Values:
-        return Values(self.program)
+    def values(self) -> ReachingDefs:
+        return ReachingDefs(self.program)
 
     def value(self, name: str) -> _Value:
         return name, self._writer.get(name)
@@ -103,7 +103,7 @@ class _Now:
     def lies_in_rows(self, name: str) -> bool:
         return name not in self._scattered
 
-    def maker(self, name: str, *types: str) -> Operator | None:
+    def defining_op(self, name: str, *types: str) -> Operator | None:
         """The operator that wrote the value of `name`, if it is of one of these types."""
         op = self._writer.get(name)
         return op if op is not None and op.type in types else None
@@ -206,7 +206,7 @@ def _before_transposes(op: Operator, now: _Now) -> _Value | None:
     last, name = _permutation(op), op.inputs[_slot(op)][0]
     if list(last) == sorted(last):
         return now.value(name)
-    before = now.maker(name, *_TRANSPOSES)
+    before = now.defining_op(name, *_TRANSPOSES)
     if before is None or not _makes_first(before, name):
         return None
     first = _permutation(before)
@@ -221,7 +221,7 @@ def _makes_first(op: Operator, name: str) -> bool:
 def _skip_reshape(op: Operator, now: _Now) -> bool:
     """Let a reshape read what the reshape before it reads, unless its gradient needs the shape in between."""
     middle, wanted = op.inputs[_slot(op)][0], _shape(op, "out", now.block)
-    before = now.maker(middle, *_RESHAPES)
+    before = now.defining_op(middle, *_RESHAPES)
     if before is None or not _makes_first(before, middle) or wanted is None or len(op.inputs) > 2:
         return False
     source = now.rearranged_by(before)
@@ -236,6 +236,6 @@ def _skip_reshape(op: Operator, now: _Now) -> bool:
     return True
 
 
-def _is_read(values: Values, name: str, op: Operator) -> bool:
+def _is_read(values: ReachingDefs, name: str, op: Operator) -> bool:
     value = values.written(name, op)
-    return bool(values.readers[value]) or values.outlives(value)
+    return bool(values.readers[value]) or values.is_live_out(value)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from minigraph.ir import Operator, Program, Role
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Value, Values, is_random, redirect
+from minigraph.passes.rewriting import ReachingDefs, Value, is_random, redirect
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ShareCommonSubexpressions(Pass):
     def apply(self, program: Program) -> bool:
         if not _has_twins(program):
             return False
-        values, same = Values(program), dict[Value, Value]()
+        values, same = ReachingDefs(program), dict[Value, Value]()
         first_of: dict[Hashable, Operator] = {}
         changed = False
         for op in program.global_block().ops:
@@ -50,7 +50,7 @@ def _has_twins(program: Program) -> bool:
     return False
 
 
-def _key(op: Operator, values: Values, same: dict[Value, Value]) -> Hashable:
+def _key(op: Operator, values: ReachingDefs, same: dict[Value, Value]) -> Hashable:
     """What operators that compute the same agree in."""
     parts: list[Hashable] = [op.type]
     for slot, names in op.inputs.items():
@@ -62,7 +62,7 @@ def _key(op: Operator, values: Values, same: dict[Value, Value]) -> Hashable:
     return tuple(parts)
 
 
-def _read_first(op: Operator, values: Values, same: dict[Value, Value]) -> bool:
+def _read_first(op: Operator, values: ReachingDefs, same: dict[Value, Value]) -> bool:
     names: dict[str, str] = {}
     for name in () if op.definition.has_hidden_names else op.input_arg_names:
         first = same.get(values.read(name, op))
@@ -72,7 +72,7 @@ def _read_first(op: Operator, values: Values, same: dict[Value, Value]) -> bool:
     return bool(names)
 
 
-def _is_shareable(op: Operator, values: Values) -> bool:
+def _is_shareable(op: Operator, values: ReachingDefs) -> bool:
     return (
         not op.definition.has_hidden_names
         and not is_random(op.type)
@@ -81,7 +81,7 @@ def _is_shareable(op: Operator, values: Values) -> bool:
     )
 
 
-def _are_alike(first: Operator, op: Operator, values: Values) -> bool:
+def _are_alike(first: Operator, op: Operator, values: ReachingDefs) -> bool:
     """Whether attributes are the same to the bit (0.0 equals -0.0), and results are declared alike."""
     variables = values.block.vars
     return repr(sorted(first.attrs.items())) == repr(sorted(op.attrs.items())) and all(

@@ -13,7 +13,7 @@ from minigraph.errors import MinigraphError
 from minigraph.ir import Operator, Program
 from minigraph.ops.tensor import VALUES_OF
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Value, Values, insert_for, is_random
+from minigraph.passes.rewriting import ReachingDefs, Value, insert_for, is_random
 from minigraph.runtime.evaluate import evaluate
 from minigraph.runtime.place import CPUPlace
 from minigraph.types import DType, VarKind, as_dtype
@@ -61,7 +61,7 @@ def _may_fold(program: Program) -> bool:
 class _Constants:
     def __init__(self, program: Program, max_elements: int) -> None:
         self.block = program.global_block()
-        self.values = Values(program)
+        self.values = ReachingDefs(program)
         self.max_elements = max_elements
         self._sources: dict[Value, Operator] = {}
         self._arrays: dict[Value, Any] = {}

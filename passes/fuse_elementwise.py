@@ -13,7 +13,7 @@ from minigraph.kernels.formulas import TYPES
 from minigraph.opdef import EMPTY
 from minigraph.ops.fused import MOST_RESULTS
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Value, Values, insert_for
+from minigraph.passes.rewriting import ReachingDefs, Value, insert_for
 from minigraph.runtime.kernel_call import attrs_for_kernel, has_rows
 from minigraph.support.fused_calls import Argument, Call
 from minigraph.types import TensorType
@@ -49,13 +49,13 @@ class FuseElementwise(Pass):
         kinds = {op: kind for op in block.ops[:] if op.type in TYPES and (kind := self._kind(op, block)) is not None}
         if len(kinds) < 2:
             return False
-        values = Values(program)
+        values = ReachingDefs(program)
         groups = self._groups(kinds, values)
         for group in groups:
             group.replace(values)
         return bool(groups)
 
-    def _groups(self, kinds: Mapping[Operator, TensorType], values: Values) -> list[_Group]:
+    def _groups(self, kinds: Mapping[Operator, TensorType], values: ReachingDefs) -> list[_Group]:
         group_of: dict[Operator, _Group] = {}
         for op, kind in kinds.items():
             group = _Group(kind)
@@ -92,7 +92,7 @@ def _is_plain(op: Operator) -> bool:
     return not any(isinstance(value, float) and isnan(value) for value in op.attrs.values())
 
 
-def _makers(op: Operator, values: Values) -> list[Operator]:
+def _makers(op: Operator, values: ReachingDefs) -> list[Operator]:
     made = [values.writer.get(values.read(name, op)) for name in op.input_arg_names if name != EMPTY]
     return list(dict.fromkeys(maker for maker in made if maker is not None))
 
@@ -106,12 +106,12 @@ class _Group:
     read: dict[Value, None] = field(default_factory=dict)
     written: dict[Value, None] = field(default_factory=dict)
 
-    def add(self, op: Operator, values: Values) -> None:
+    def add(self, op: Operator, values: ReachingDefs) -> None:
         self.ops.append(op)
         self.read.update(dict.fromkeys(values.read(name, op) for name in op.input_arg_names if name != EMPTY))
         self.written.update(dict.fromkeys(values.written(name, op) for name in op.output_arg_names if name != EMPTY))
 
-    def may_join(self, later: _Group, last: Operator, values: Values) -> bool:
+    def may_join(self, later: _Group, last: Operator, values: ReachingDefs) -> bool:
         """Whether these operators may move to `last`, the end of `later`, and become one group with it."""
         if self.kind != later.kind or len(self.ops) + len(later.ops) > _MOST_OPERATORS:
             return False
@@ -142,12 +142,12 @@ class _Group:
         for op in later.ops:
             group_of[op] = self
 
-    def results(self, values: Values) -> list[Value]:
+    def results(self, values: ReachingDefs) -> list[Value]:
         """What others want of it."""
         members = set(self.ops)
         return [value for value in self.written if _is_needed(value, members, values)]
 
-    def replace(self, values: Values) -> None:
+    def replace(self, values: ReachingDefs) -> None:
         """Put one operator in the place of the last, and remove all."""
         self.ops.sort(key=values.position.__getitem__)
         last, results = self.ops[-1], self.results(values)
@@ -163,12 +163,12 @@ class _Group:
             op.block.remove(op)
 
 
-def _is_needed(value: Value, members: set[Operator], values: Values) -> bool:
+def _is_needed(value: Value, members: set[Operator], values: ReachingDefs) -> bool:
     """Whether anyone but `members` wants the value; the last name that nobody reads is not wanted either."""
-    return values.outlives(value) or any(reader not in members for reader in values.readers.get(value, ()))
+    return values.is_live_out(value) or any(reader not in members for reader in values.readers.get(value, ()))
 
 
-def _call(op: Operator, names: dict[Value, str], values: Values) -> Call:
+def _call(op: Operator, names: dict[Value, str], values: ReachingDefs) -> Call:
     kernel = find_kernel(op.type, "cpu")
     assert kernel is not None
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Values, insert_for
+from minigraph.passes.rewriting import ReachingDefs, insert_for
 from minigraph.types import DType
 
 
@@ -27,7 +27,7 @@ class FuseMeanLoss(Pass):
     def apply(self, program: Program) -> bool:
         if not program.global_block().ops.of_type("softmax_grad"):
             return False
-        values = Values(program)
+        values = ReachingDefs(program)
         chains = list(_chains(values))
         for chain in chains:
             _fuse(chain, values)
@@ -46,31 +46,31 @@ class _Chain(NamedTuple):
     softmax_grad: Operator
 
 
-def _chains(values: Values) -> Iterator[_Chain]:
+def _chains(values: ReachingDefs) -> Iterator[_Chain]:
     for last in values.block.ops.of_type("softmax_grad"):
         chain = _chain_before(last, values)
         if chain is not None and _may_be_one(chain, values):
             yield chain
 
 
-def _chain_before(last: Operator, values: Values) -> _Chain | None:
+def _chain_before(last: Operator, values: ReachingDefs) -> _Chain | None:
     """The chain that ends with the gradient `last`, as far as single operators read what others make."""
-    softmax = values.maker(values.input(last, "Out"), "softmax")
-    loss_grad = values.maker(values.input(last, "Out@GRAD"), "cross_entropy_grad2")
+    softmax = values.defining_op(values.input(last, "Out"), "softmax")
+    loss_grad = values.defining_op(values.input(last, "Out@GRAD"), "cross_entropy_grad2")
     if softmax is None or loss_grad is None:
         return None
-    loss = values.maker(values.input(loss_grad, "MatchX"), "cross_entropy2")
-    mean_grad = values.maker(values.input(loss_grad, "Y@GRAD"), "mean_grad")
+    loss = values.defining_op(values.input(loss_grad, "MatchX"), "cross_entropy2")
+    mean_grad = values.defining_op(values.input(loss_grad, "Y@GRAD"), "mean_grad")
     if loss is None or mean_grad is None:
         return None
-    seed = values.maker(values.input(mean_grad, "Out@GRAD"), "fill_constant")
+    seed = values.defining_op(values.input(mean_grad, "Out@GRAD"), "fill_constant")
     means = [op for op in values.readers[values.output(loss, "Y")] if op is not mean_grad]
     if seed is None or len(means) != 1 or means[0].type != "mean":
         return None
     return _Chain(softmax, loss, means[0], seed, mean_grad, loss_grad, last)
 
 
-def _may_be_one(chain: _Chain, values: Values) -> bool:
+def _may_be_one(chain: _Chain, values: ReachingDefs) -> bool:
     softmax, loss, mean, seed, mean_grad, loss_grad, last = chain
     p, x, label = values.output(softmax, "Out"), values.input(softmax, "X"), values.input(loss, "Label")
     shape, dtype = values.block.vars[x[0]].shape or (), values.block.vars[x[0]].dtype
@@ -93,7 +93,7 @@ def _may_be_one(chain: _Chain, values: Values) -> bool:
         values.output(loss, "MatchX"), values.output(loss, "XShape"), values.output(mean_grad, "X@GRAD"),
         values.output(loss_grad, "X@GRAD"), values.output(seed, "Out"),
     ]  # fmt: skip
-    if not all(values.is_used_once(value) for value in inner) or values.outlives(values.output(loss, "Y")):
+    if not all(values.is_used_once(value) for value in inner) or values.is_live_out(values.output(loss, "Y")):
         return False
     behind = all(op is loss or values.position[op] > values.position[loss] for op in values.readers[p])
     results = [values.output(mean, "Out"), values.output(last, "X@GRAD")]
@@ -101,9 +101,9 @@ def _may_be_one(chain: _Chain, values: Values) -> bool:
     return behind and all(number == 1 and not values.readers[name, 0] for name, number in results)
 
 
-def _fuse(chain: _Chain, values: Values) -> None:
+def _fuse(chain: _Chain, values: ReachingDefs) -> None:
     p = values.output(chain.softmax, "Out")
-    is_wanted = values.outlives(p) or any(op not in chain for op in values.readers[p])
+    is_wanted = values.is_live_out(p) or any(op not in chain for op in values.readers[p])
     outputs = {"Loss": chain.mean.outputs["Out"], "Gradient": chain.softmax_grad.outputs["X@GRAD"]}
     if is_wanted:
         outputs["Out"] = chain.softmax.outputs["Out"]

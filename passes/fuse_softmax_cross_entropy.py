@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Value, Values, insert_for
+from minigraph.passes.rewriting import ReachingDefs, Value, insert_for
 from minigraph.types import DType
 
 _FORWARD_OF = {"cross_entropy_grad": "cross_entropy", "cross_entropy_grad2": "cross_entropy2"}
@@ -36,7 +36,7 @@ class FuseSoftmaxCrossEntropy(Pass):
     rounds_otherwise: ClassVar[bool] = True
 
     def apply(self, program: Program) -> bool:
-        values = Values(program)
+        values = ReachingDefs(program)
         matches = [
             (op, grad) for op in program.global_block().ops
             if op.type == "softmax_grad" and (grad := _loss_gradient(op, values)) is not None
@@ -50,10 +50,10 @@ class FuseSoftmaxCrossEntropy(Pass):
         return bool(matches)
 
 
-def _loss_gradient(op: Operator, values: Values) -> Operator | None:
+def _loss_gradient(op: Operator, values: ReachingDefs) -> Operator | None:
     """The gradient of a cross entropy that `op`, and nobody else, takes on through the softmax."""
     incoming, p = values.input(op, "Out@GRAD"), values.input(op, "Out")
-    grad = values.maker(incoming, *_FORWARD_OF)
+    grad = values.defining_op(incoming, *_FORWARD_OF)
     if grad is None or not values.is_used_once(incoming) or not _has_hard_labels(grad, values, p):
         return None
     shape = values.block.vars[p[0]].shape or ()
@@ -63,7 +63,7 @@ def _loss_gradient(op: Operator, values: Values) -> Operator | None:
     return grad
 
 
-def _has_hard_labels(grad: Operator, values: Values, p: Value) -> bool:
+def _has_hard_labels(grad: Operator, values: ReachingDefs, p: Value) -> bool:
     """Whether a loss of `p`, computed and used, has this gradient, in the shapes that the one operator wants."""
     variables = values.block.vars
     shape, dtype = variables[p[0]].shape or (), variables[p[0]].dtype
@@ -77,14 +77,14 @@ def _has_hard_labels(grad: Operator, values: Values, p: Value) -> bool:
     if forward is None:
         return False
     loss = values.output(forward, "Y")
-    return values.outlives(loss) or any(reader is not grad for reader in values.readers[loss])
+    return values.is_live_out(loss) or any(reader is not grad for reader in values.readers[loss])
 
 
-def _forward(grad: Operator, values: Values, p: Value) -> Operator | None:
+def _forward(grad: Operator, values: ReachingDefs, p: Value) -> Operator | None:
     """The loss of `p` and these labels that `grad` is the gradient of."""
     label = values.input(grad, "Label")
     if grad.type == "cross_entropy_grad2":
-        candidates = [values.maker(values.input(grad, "MatchX"), "cross_entropy2")]
+        candidates = [values.defining_op(values.input(grad, "MatchX"), "cross_entropy2")]
     elif values.input(grad, "X") == p:
         candidates = [op for op in values.readers[p] if op.type == "cross_entropy"]
     else:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Values, join_rows, parts_of, replace_parts, sums_of
+from minigraph.passes.rewriting import ReachingDefs, join_rows, parts_of, replace_parts, sums_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class MergeColumnSums(Pass):
         totals = sums_of(program, "elementwise_add_grad", self.least)
         if not totals:
             return False
-        values = Values(program)
+        values = ReachingDefs(program)
         changed = False
         for op in totals:
             found = parts_of(op, "elementwise_add_grad", values)
@@ -40,7 +40,7 @@ class MergeColumnSums(Pass):
                 changed = True
         return changed
 
-    def _sums_columns_at(self, total: Operator, name: str, grad: Operator, values: Values) -> bool:
+    def _sums_columns_at(self, total: Operator, name: str, grad: Operator, values: ReachingDefs) -> bool:
         """Whether `grad` sums the columns of a small matrix to `name`, and that is still there at `total`."""
         d_out = values.input(grad, "Out@GRAD")
         columns, shape = (values.block.vars[each].shape or () for each in (name, d_out[0]))

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Value, Values, join_rows, parts_of, replace_parts, sums_of
+from minigraph.passes.rewriting import ReachingDefs, Value, join_rows, parts_of, replace_parts, sums_of
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class MergeMatmuls(Pass):
         totals = sums_of(program, "mul_grad", self.least)
         if not totals:
             return False
-        values = Values(program)
+        values = ReachingDefs(program)
         changed = False
         for op in totals:
             for parts in self._groups(op, values):
@@ -43,7 +43,7 @@ class MergeMatmuls(Pass):
                 changed = True
         return changed
 
-    def _groups(self, total: Operator, values: Values) -> list[dict[str, Operator]]:
+    def _groups(self, total: Operator, values: ReachingDefs) -> list[dict[str, Operator]]:
         """The parts of a sum that are to be one product, by name: gradients of one weight, in forward order."""
         groups: dict[Value, dict[str, Operator]] = {}
         for name, grad in parts_of(total, "mul_grad", values):
@@ -51,7 +51,7 @@ class MergeMatmuls(Pass):
                 groups.setdefault(values.input(grad, "Y"), {})[name] = grad
         return [group for group in groups.values() if len(group) >= self.least]
 
-    def _can_be_done_at(self, total: Operator, grad: Operator, values: Values) -> bool:
+    def _can_be_done_at(self, total: Operator, grad: Operator, values: ReachingDefs) -> bool:
         """Whether `grad` reads small matrices, and a weight of any size, that are still there at `total`."""
         given = {slot: values.input(grad, slot) for slot in ("X", "Y", "Out@GRAD")}
         are_small = all(

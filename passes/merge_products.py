@@ -8,7 +8,7 @@ from typing import ClassVar
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Value, Values, insert_for, is_read_by_many, join_rows
+from minigraph.passes.rewriting import ReachingDefs, Value, insert_for, is_read_by_many, join_rows
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class MergeProducts(Pass):
     def apply(self, program: Program) -> bool:
         if not is_read_by_many(program, "mul", self.least):
             return False
-        values = Values(program)
+        values = ReachingDefs(program)
         groups: list[list[Operator]] = []
         latest: dict[Value, list[Operator]] = {}
         for op in program.global_block().ops.of_type("mul"):
@@ -47,12 +47,12 @@ class MergeProducts(Pass):
             _merge(group)
         return bool(several)
 
-    def _is_small(self, op: Operator, values: Values) -> bool:
+    def _is_small(self, op: Operator, values: ReachingDefs) -> bool:
         x, y = op.inputs["X"][0], op.inputs["Y"][0]
         return values.is_matrix(x, self.most_elements) and values.is_matrix(y)
 
 
-def _can_be_done_at(first: Operator, op: Operator, values: Values) -> bool:
+def _can_be_done_at(first: Operator, op: Operator, values: ReachingDefs) -> bool:
     """Whether what `op` reads is there at `first`, and nobody would mind to find its result already there."""
     name = op.outputs["Out"][0]
     is_there = all(values.is_there(values.input(op, slot), first) for slot in "XY")

@@ -11,7 +11,7 @@ from minigraph.ir import Operator, Program, VarKind
 from minigraph.opdef import definition_of
 from minigraph.ops.merged_updates import MERGED, own_slots
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Values, insert_for
+from minigraph.passes.rewriting import ReachingDefs, insert_for
 
 _MERGED_TYPE = {update: merged for merged, update in MERGED.items()}
 _OWN = {update: own_slots(definition_of(update)) for update in _MERGED_TYPE}
@@ -33,7 +33,7 @@ class MergeUpdates(Pass):
         by_type = program.global_block().ops.by_type
         if all(len(by_type.get(type, ())) < 2 for type in _MERGED_TYPE):
             return False
-        values = Values(program)
+        values = ReachingDefs(program)
         groups = _Groups()
         for op in program.global_block().ops:
             groups.pass_by(op)
@@ -46,7 +46,7 @@ class MergeUpdates(Pass):
         return bool(several)
 
 
-def _key(op: Operator, values: Values) -> Any:
+def _key(op: Operator, values: ReachingDefs) -> Any:
     """What updates that may be merged have in common; None if `op` is not one that may be."""
     if op.type not in _MERGED_TYPE:
         return None
@@ -55,7 +55,7 @@ def _key(op: Operator, values: Values) -> Any:
     if any(var.kind is not VarKind.LOD_TENSOR or -1 in (var.shape or (-1,)) for var in variables):
         return None
     common = tuple((slot, names) for slot, names in op.inputs.items() if slot not in own)
-    clip = values.maker(values.input(op, "Grad"), "clip_by_global_norm")
+    clip = values.defining_op(values.input(op, "Grad"), "clip_by_global_norm")
     dtypes = tuple(var.dtype for var in variables)
     return op.type, common, tuple(sorted(op.attrs.items())), dtypes, tuple(own), tuple(op.outputs), id(clip)
 

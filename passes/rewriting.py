@@ -21,7 +21,7 @@ Value: TypeAlias = "tuple[str, int]"
 """A name, and how often it has been written until then; 0 stands for what comes from outside."""
 
 
-class Values:
+class ReachingDefs:
     """The values of a program's global block as it stands when this is made.
 
     Operators may be removed and their inputs replaced meanwhile, and operators may be inserted that write names of
@@ -64,7 +64,7 @@ class Values:
         """What `op` writes to a slot of one variable."""
         return self.written(op.outputs[slot][0], op)
 
-    def maker(self, value: Value, *types: str) -> Operator | None:
+    def defining_op(self, value: Value, *types: str) -> Operator | None:
         """The operator that writes `value`, if it is of one of these types."""
         op = self.writer.get(value)
         return op if op is not None and op.type in types else None
@@ -73,7 +73,7 @@ class Values:
         """Whether the name of `value` still means that value where `op` reads."""
         return self.read(value[0], op) == value
 
-    def outlives(self, value: Value) -> bool:
+    def is_live_out(self, value: Value) -> bool:
         """Whether someone outside of the block may want the value: it is a name's last, fetched or persistable."""
         name, number = value
         if number < len(self._writes.get(name, ())):
@@ -83,7 +83,7 @@ class Values:
 
     def is_used_once(self, value: Value) -> bool:
         """Whether one operator reads the value and nobody else wants it."""
-        return len(self.readers[value]) == 1 and not self.outlives(value)
+        return len(self.readers[value]) == 1 and not self.is_live_out(value)
 
     def is_matrix(self, name: str, most_elements: float = inf) -> bool:
         """Whether a variable is a matrix of known shape with at most so many elements."""
@@ -130,7 +130,7 @@ def sums_of(program: Program, type: str, least: int) -> list[Operator]:
     return [op for op in sums if sum(name in parts for name in op.inputs["X"]) >= least]
 
 
-def parts_of(total: Operator, type: str, values: Values) -> Iterator[tuple[str, Operator]]:
+def parts_of(total: Operator, type: str, values: ReachingDefs) -> Iterator[tuple[str, Operator]]:
     """The parts of a sum that operators of this type give in ``Y@GRAD``, with these, in forward order.
 
     Those that somebody else reads stay what they are, and those that are added twice, which count twice.
@@ -138,7 +138,7 @@ def parts_of(total: Operator, type: str, values: Values) -> Iterator[tuple[str, 
     counts = Counter(total.inputs["X"])
     for name in reversed(total.inputs["X"]):
         part = values.read(name, total)
-        grad = values.maker(part, type)
+        grad = values.defining_op(part, type)
         is_own = counts[name] == 1 and values.is_used_once(part)
         if is_own and grad is not None and grad.outputs.get("Y@GRAD") == (name,):
             yield name, grad

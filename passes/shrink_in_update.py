@@ -8,7 +8,7 @@ from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.ops.merged_updates import MERGED
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Values, insert_for
+from minigraph.passes.rewriting import ReachingDefs, insert_for
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ShrinkInUpdate(Pass):
         clips = [op for op in ops.of_type("clip_by_global_norm") if not op.attr("strict")]
         if not clips or MERGED.keys().isdisjoint(ops.by_type):
             return False
-        values = Values(program)
+        values = ReachingDefs(program)
         changed = False
         for op in clips:
             updates = _updates(op, values)
@@ -37,7 +37,7 @@ class ShrinkInUpdate(Pass):
         return changed
 
 
-def _updates(clip: Operator, values: Values) -> list[Operator]:
+def _updates(clip: Operator, values: ReachingDefs) -> list[Operator]:
     """The merged updates that read all that `clip` writes, and no other gradients; empty if that is not so."""
     sources = dict(zip(clip.outputs["Out"], clip.inputs["X"], strict=True))
     sources.pop(EMPTY, None)

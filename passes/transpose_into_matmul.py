@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Value, Values, insert_for
+from minigraph.passes.rewriting import ReachingDefs, Value, insert_for
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class TransposeIntoMatmul(Pass):
     """
 
     def apply(self, program: Program) -> bool:
-        values = Values(program)
+        values = ReachingDefs(program)
         changed = False
         for op in program.global_block().ops:
             if op.type == "matmul" or (op.type == "mul" and _multiplies_matrices(op, values)):
@@ -33,13 +33,13 @@ class TransposeIntoMatmul(Pass):
         return changed
 
 
-def _multiplies_matrices(op: Operator, values: Values) -> bool:
+def _multiplies_matrices(op: Operator, values: ReachingDefs) -> bool:
     return all(len(values.block.vars[op.inputs[slot][0]].shape or ()) == 2 for slot in "XY")
 
 
-def _transposed(values: Values, op: Operator, slot: str) -> Value | None:
+def _transposed(values: ReachingDefs, op: Operator, slot: str) -> Value | None:
     """What the operand in `slot` is the transpose of."""
-    transpose = values.maker(values.input(op, slot), "transpose2")
+    transpose = values.defining_op(values.input(op, slot), "transpose2")
     if transpose is None:
         return None
     axis, source = list(transpose.attr("axis")), values.input(transpose, "X")

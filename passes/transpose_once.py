@@ -10,7 +10,7 @@ from minigraph import unique_name
 from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Value, Values, insert_for, is_read_by_many
+from minigraph.passes.rewriting import ReachingDefs, Value, insert_for, is_read_by_many
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class TransposeOnce(Pass):
     def apply(self, program: Program) -> bool:
         if not is_read_by_many(program, "mul_grad", self.least):
             return False
-        values = Values(program)
+        values = ReachingDefs(program)
         groups: defaultdict[Value, list[Operator]] = defaultdict(list)
         for op in program.global_block().ops.of_type("mul_grad"):
             if self._fits(op, values):
@@ -42,7 +42,7 @@ class TransposeOnce(Pass):
             _rewrite(group)
         return bool(several)
 
-    def _fits(self, op: Operator, values: Values) -> bool:
+    def _fits(self, op: Operator, values: ReachingDefs) -> bool:
         wants_x_only = op.outputs.get("Y@GRAD", (EMPTY,)) == (EMPTY,) and op.outputs.get("X@GRAD", (EMPTY,)) != (EMPTY,)
         return wants_x_only and all(
             values.is_matrix(op.inputs[slot][0], self.most_elements) for slot in ("X", "Y", "Out@GRAD")

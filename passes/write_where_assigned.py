@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import Value, Values
+from minigraph.passes.rewriting import ReachingDefs, Value
 
 _CLIPS = frozenset({"clip", "clip_by_norm", "clip_by_global_norm"})
 
@@ -27,7 +27,7 @@ class WriteWhereAssigned(Pass):
         assigns = ops.of_type("assign")
         if not assigns or not any(ops.of_type(type) for type in _CLIPS):
             return False
-        values = Values(program)
+        values = ReachingDefs(program)
         found = [(assign, clip) for assign in assigns if (clip := _clip_for(assign, values)) is not None]
         for assign, clip in found:
             clip.replace_output(assign.inputs["X"][0], assign.outputs["Out"][0])
@@ -37,10 +37,10 @@ class WriteWhereAssigned(Pass):
         return bool(found)
 
 
-def _clip_for(assign: Operator, values: Values) -> Operator | None:
+def _clip_for(assign: Operator, values: ReachingDefs) -> Operator | None:
     """The clip whose result `assign` copies over what is clipped, if it may as well write there."""
     source, target = values.input(assign, "X"), assign.outputs["Out"][0]
-    clip = values.maker(source, *_CLIPS)
+    clip = values.defining_op(source, *_CLIPS)
     if clip is None or not values.is_used_once(source):
         return None
     old = values.read(target, assign)
@@ -57,8 +57,8 @@ def _clipped(clip: Operator, name: str) -> str | None:
     return dict(zip(clip.outputs["Out"], clip.inputs["X"], strict=True)).get(name)
 
 
-def _drop_norm(clip: Operator, values: Values) -> None:
+def _drop_norm(clip: Operator, values: ReachingDefs) -> None:
     for name in clip.outputs.get("Norm", ()):
         norm: Value = values.written(name, clip)
-        if name != EMPTY and not values.readers[norm] and not values.outlives(norm):
+        if name != EMPTY and not values.readers[norm] and not values.is_live_out(norm):
             clip.replace_output(name, EMPTY)

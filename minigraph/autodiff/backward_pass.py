@@ -14,13 +14,13 @@ from typing import Any
 from minigraph import unique_name
 from minigraph.autodiff.block_gradients import differentiate_call
 from minigraph.autodiff.decompositions import has_rule, rewrite
-from minigraph.autodiff.overwritten import Overwriting, separate_types
+from minigraph.autodiff.overwritten import Overwritten, separate_types
 from minigraph.autodiff.path import operators_between, warn_of_stopped_loops
 from minigraph.errors import ProgramError, Site, caller_site, warn
 from minigraph.ir import Block, Operator, Parameter, Role, Variable, infer_outputs
 from minigraph.ir.effects import is_count, rename
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, definition_of
-from minigraph.opdef.gradient_rules import BlockGrad, FusedGrad, FusedRecipe, GradContext, GradName, OpSpec, Twice
+from minigraph.opdef.gradient_rules import BlockGrad, DoubleGrad, FusedGrad, FusedRecipe, GradContext, GradName, OpSpec
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.support.undo import note
 
@@ -87,7 +87,7 @@ class BackwardPass:
         self._grad_to_var: dict[str, Any] = {}
         """What callbacks get to see."""
         self._appended: list[Operator] = []
-        self._overwriting = Overwriting(block)
+        self._overwritten = Overwritten(block)
         self._asks_for_inputs = False
 
     # Names
@@ -139,7 +139,7 @@ class BackwardPass:
         self._asks_for_inputs = inputs is not None
         path = self._path(targets, inputs)
         warn_of_stopped_loops(self.block, path, targets)
-        if self._overwriting.names:
+        if self._overwritten.names:
             self._walk_over_all(set(path))
         else:
             for op in reversed(path):
@@ -170,7 +170,7 @@ class BackwardPass:
         # The gradient of fluid's chain for a global norm is NaN at zero, that of the one operator is not.
         has_chain = any(op.type == "sqrt" and op.role & Role.CLIP for op in path)
         has_blocks = any(SUB_BLOCK in op.attrs for op in path)
-        separates = self._overwriting.names and (gradient_ops or has_blocks)
+        separates = self._overwritten.names and (gradient_ops or has_blocks)
         if not separates and not gradient_ops and not has_chain:
             return path
         if separates:
@@ -178,7 +178,7 @@ class BackwardPass:
         rewrite(gradient_ops)
         if has_chain:
             FuseGlobalNorm().apply(self.program)
-        self._overwriting = Overwriting(self.block)
+        self._overwritten = Overwritten(self.block)
         return find()
 
     def _differentiate(self, op: Operator) -> None:
@@ -187,15 +187,15 @@ class BackwardPass:
             differentiate_call(self, op)
             return
         assert rule is not None
-        if isinstance(rule, FusedGrad) and not self._overwriting.names and self._differentiate_fused(op, rule):
+        if isinstance(rule, FusedGrad) and not self._overwritten.names and self._differentiate_fused(op, rule):
             return
         found = list(rule(GradContext(op, self.is_no_grad)))
         specs = [spec for spec in found if self._is_wanted(spec)]
-        if isinstance(rule, Twice) and self._asks_for_inputs:  # otherwise fluid makes zeros
+        if isinstance(rule, DoubleGrad) and self._asks_for_inputs:  # otherwise fluid makes zeros
             specs = [self._without_absent(spec) for spec in specs]
         self._complete(_flowing_into(*specs), op)
         self._refuse_to_lose(op, _flowing_into(*found))
-        self._plan([self._overwriting.checked(spec, op) for spec in specs], op)
+        self._plan([self._overwritten.checked(spec, op) for spec in specs], op)
 
     def _differentiate_fused(self, op: Operator, rule: FusedGrad) -> bool:
         """Plan the one operator of a fused rule without asking the rule for it: most operators have such a gradient.
@@ -255,7 +255,7 @@ class BackwardPass:
     def _plan(self, specs: Sequence[OpSpec], op: Operator) -> None:
         for name in self._overwritten_by(op):
             self._parts[name] = []  # used up; what is found from here on belongs to the value before
-        self._seeds.difference_update(self._overwriting.ended_by(op))
+        self._seeds.difference_update(self._overwritten.ended_by(op))
         for spec in specs:
             self._plan_spec(spec, op)
 
@@ -291,7 +291,7 @@ class BackwardPass:
 
     def _overwritten_by(self, op: Operator) -> list[str]:
         """Gradients (in the program's words) of the outputs of `op` that are not the variable's first value."""
-        ended = self._overwriting.ended_by(op)
+        ended = self._overwritten.ended_by(op)
         return [grad for name in op.output_arg_names if name in ended and (grad := self._actual.get(name)) is not None]
 
     def _leave(self, op: Operator, is_on_path: bool) -> None:
@@ -410,10 +410,10 @@ class BackwardPass:
 
     def has_value_before(self, name: str, op: Operator) -> bool:
         """Whether a variable has a value where `op` stands."""
-        var, overwriting = self.variable(name), self._overwriting
+        var, overwritten = self.variable(name), self._overwritten
         if var.block is not self.block or var.persistable or var.is_data:
             return True
-        return any(overwriting.position[each] < overwriting.position[op] for each in overwriting.writers.get(name, ()))
+        return any(overwritten.position[each] < overwritten.position[op] for each in overwritten.writers.get(name, ()))
 
     def plan_call(
         self, op: Operator, spec: OpSpec, gradients: Block, needed: Iterable[str], counters: Iterable[str] = ()
@@ -422,13 +422,13 @@ class BackwardPass:
 
         It reads `needed` besides, and among them counts `counters` back, from what `op` has counted to.
         """
-        overwriting, back = self._overwriting, set(counters)
+        overwritten, back = self._overwritten, set(counters)
         for name in needed:
-            kept = overwriting.kept(name, op, is_result=name in back)
+            kept = overwritten.kept(name, op, is_result=name in back)
             if kept != name:
                 rename(gradients, {name: kept})
             elif name in back:
-                overwriting.restored.add((op, name))
+                overwritten.restored.add((op, name))
         self._complete(_flowing_into(spec), op)
         self._plan([spec], op)
 

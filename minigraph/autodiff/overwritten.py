@@ -17,7 +17,7 @@ _SUFFIX = "@KEPT"
 
 
 def is_copy(op: Operator) -> bool:
-    """Whether `Overwriting` has inserted an operator, to keep a value."""
+    """Whether `Overwritten` has inserted an operator, to keep a value."""
     return op.type == "assign" and op.outputs["Out"][0].startswith(op.inputs["X"][0] + _SUFFIX)
 
 
@@ -40,7 +40,7 @@ def separate_types(block: Block) -> None:
     separate(changes)
 
 
-class Overwriting:
+class Overwritten:
     """Which variables get a second value, and where they are written.
 
     In a sub-block the variables outside of it have a value before; a gradient finds them as they were then, counters as

@@ -1,8 +1,9 @@
 """Gradient rules: from an operator to the operators that compute its gradient.
 
-A definition has a rule (`minigraph.opdef.definition.OpDef`), and `minigraph.autodiff.backward_pass` asks it. Most
-gradients are one operator that reads some slots of the forward operator (`fused`); that of a gradient operator may be
-one again (`Twice`). Any other function from a `GradContext` to operators to append, each an `OpSpec`, is a rule, too.
+A definition has a rule (`minigraph.opdef.definition.OpDef`), and `minigraph.autodiff.backward_pass` applies it. Most
+gradients are one operator that reads some slots of the forward operator (`fused`); the gradient of a gradient operator
+may be one operator, too (`DoubleGrad`). Every other rule is a function from a `GradContext` to the operators to append,
+each an `OpSpec`.
 """
 
 from __future__ import annotations
@@ -233,7 +234,7 @@ class FusedGrad(OperatorRule):
 
 
 @dataclass(frozen=True)
-class Twice:
+class DoubleGrad:
     """The gradient rule of a gradient operator whose gradient is one operator again, such as ``square_grad_grad``.
 
     The slots of that say by their names what they are: ``DX`` is the value of ``X@GRAD`` or, as an output, the gradient
@@ -266,7 +267,7 @@ class Twice:
 
 
 def differentiated(slot: str) -> tuple[str, int]:
-    """What a slot of the gradient of a gradient operator belongs to, and how often that is differentiated (`Twice`)."""
+    """The slot that a slot of a `DoubleGrad` belongs to, and how often that is differentiated."""
     if slot.endswith(GRAD_SUFFIX):
         return slot.removesuffix(GRAD_SUFFIX), 1
     if slot.startswith("DD"):

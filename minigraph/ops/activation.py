@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minigraph.opdef import op
-from minigraph.opdef.gradient_rules import GradContext, OpSpec, Twice, fused
+from minigraph.opdef.gradient_rules import DoubleGrad, GradContext, OpSpec, fused
 from minigraph.ops.tensor import require_one_element
 from minigraph.types import (
     TensorType,
@@ -25,7 +25,7 @@ def floating(x: TensorType) -> TensorType:
     return x
 
 
-@op("relu", inputs="X", outputs="Out", grad=fused("Out", grad=Twice()))
+@op("relu", inputs="X", outputs="Out", grad=fused("Out", grad=DoubleGrad()))
 def relu(x: TensorType) -> TensorType:
     """Rectifier, ``Out = max(X, 0)``; the gradient at 0 is 0."""
     return floating(x)
@@ -61,7 +61,7 @@ def log1p(x: TensorType) -> TensorType:
     return floating(x)
 
 
-@op("sqrt", inputs="X", outputs="Out", grad=fused("Out", grad=Twice()))
+@op("sqrt", inputs="X", outputs="Out", grad=fused("Out", grad=DoubleGrad()))
 def sqrt(x: TensorType) -> TensorType:
     """Square root of X; the gradient at 0 is infinite."""
     return floating(x)
@@ -73,7 +73,7 @@ def abs(x: TensorType) -> TensorType:
     return _numeric(x)
 
 
-@op("square", inputs="X", outputs="Out", grad=fused("X", grad=Twice()))
+@op("square", inputs="X", outputs="Out", grad=fused("X", grad=DoubleGrad()))
 def square(x: TensorType) -> TensorType:
     """``Out = X ** 2``."""
     return _numeric(x)
@@ -218,7 +218,7 @@ def swish(x: TensorType, *, beta: float = 1.0) -> TensorType:
     return floating(x)
 
 
-@op("elu", inputs="X", outputs="Out", grad=fused("X", grad=Twice()))
+@op("elu", inputs="X", outputs="Out", grad=fused("X", grad=DoubleGrad()))
 def elu(x: TensorType, *, alpha: float = 1.0) -> TensorType:
     """Exponential linear unit: X where it is positive, else ``alpha * (exp(X) - 1)``.
 

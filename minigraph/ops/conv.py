@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minigraph.opdef import op
-from minigraph.opdef.gradient_rules import GradContext, OpSpec, Twice, fused
+from minigraph.opdef.gradient_rules import DoubleGrad, GradContext, OpSpec, fused
 from minigraph.support.window_rules import CHANNELS_LAST, lay_transposed, lay_windows, require_layout, spatial_dims
 from minigraph.types import TensorType, product, require, require_floating, require_same_dtype, same_dim
 
@@ -40,12 +40,12 @@ def _gradient_of_gradient(ctx: GradContext) -> Iterator[OpSpec]:
         yield OpSpec("elementwise_add", {"X": zeros, "Y": flowing}, {"Out": to_d_out}, {"axis": axis})
 
 
-_twice = Twice({"DInput": "DDFilter", "DFilter": "DDInput"})
+_double = DoubleGrad({"DInput": "DDFilter", "DFilter": "DDInput"})
 
 
 def _gradient_of_conv2d_grad(ctx: GradContext) -> Iterator[OpSpec]:
     """One operator; that of fluid, which knows of no Bias."""
-    yield from _gradient_of_gradient(ctx) if ctx.input("Bias") else _twice(ctx)
+    yield from _gradient_of_gradient(ctx) if ctx.input("Bias") else _double(ctx)
 
 
 @op(

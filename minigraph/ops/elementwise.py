@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.opdef import op
-from minigraph.opdef.gradient_rules import FusedGrad, Twice, fused
+from minigraph.opdef.gradient_rules import DoubleGrad, FusedGrad, fused
 from minigraph.ops.tensor import require_integers
 from minigraph.types import TensorType, broadcast_shapes, product, require, require_number, require_same_dtype
 
@@ -25,7 +25,7 @@ def _binary(x: TensorType, y: TensorType, axis: int) -> TensorType:
 
 
 def _of_sum() -> FusedGrad:
-    return fused("X", "Y", grad=Twice(), linear=True)
+    return fused("X", "Y", grad=DoubleGrad(), linear=True)
 
 
 @op("elementwise_add", inputs="X Y", outputs="Out", grad=_of_sum(), backend_attrs=_ONEDNN)
@@ -41,7 +41,7 @@ def elementwise_sub(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
 
 
 @op(
-    "elementwise_mul", inputs="X Y", outputs="Out", rows="X", grad=fused("X", "Y", grad=Twice()),
+    "elementwise_mul", inputs="X Y", outputs="Out", rows="X", grad=fused("X", "Y", grad=DoubleGrad()),
     backend_attrs=_ONEDNN,
 )  # fmt: skip
 def elementwise_mul(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
@@ -53,7 +53,13 @@ def elementwise_mul(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     return _binary(x, y, axis)
 
 
-@op("elementwise_div", inputs="X Y", outputs="Out", grad=fused("X", "Y", "Out", grad=Twice()), backend_attrs=_ONEDNN)
+@op(
+    "elementwise_div",
+    inputs="X Y",
+    outputs="Out",
+    grad=fused("X", "Y", "Out", grad=DoubleGrad()),
+    backend_attrs=_ONEDNN,
+)
 def elementwise_div(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """``Out = X / Y``; integers are divided toward zero."""
     return _binary(x, y, axis)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from minigraph.opdef import op
-from minigraph.opdef.gradient_rules import Twice, fused
+from minigraph.opdef.gradient_rules import DoubleGrad, fused
 from minigraph.types import TensorType, product, require, require_floating, require_same_dtype, same_dim
 
 
 @op(
-    "mul", inputs="X Y", outputs="Out", grad=fused("X", "Y", grad=Twice({"DX": "DDY", "DY": "DDX"})),
+    "mul", inputs="X Y", outputs="Out", grad=fused("X", "Y", grad=DoubleGrad({"DX": "DDY", "DY": "DDX"})),
     backend_attrs={"scale_x": 1.0, "scale_y": [1.0], "scale_out": 1.0, "force_fp32_output": False},
 )  # fmt: skip
 def mul(x: TensorType, y: TensorType, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> TensorType:

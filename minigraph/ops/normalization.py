@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minigraph.opdef import op
-from minigraph.opdef.gradient_rules import Twice, fused
+from minigraph.opdef.gradient_rules import DoubleGrad, fused
 from minigraph.ops.tensor import require_one_element
 from minigraph.support.window_rules import CHANNELS_LAST, require_layout
 from minigraph.types import (
@@ -166,7 +166,7 @@ def group_norm(
 @op(
     "instance_norm", inputs="X Scale Bias", outputs="Y SavedMean~ SavedVariance~",
     grad=fused(
-        "X", "Scale", "SavedMean", "SavedVariance", to="X Scale Bias", like={"Bias": "Scale"}, grad=Twice(),
+        "X", "Scale", "SavedMean", "SavedVariance", to="X Scale Bias", like={"Bias": "Scale"}, grad=DoubleGrad(),
     ),
 )  # fmt: skip
 def instance_norm(

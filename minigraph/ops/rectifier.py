@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.opdef import op
-from minigraph.opdef.gradient_rules import Twice, fused
+from minigraph.opdef.gradient_rules import DoubleGrad, fused
 from minigraph.ops.activation import floating
 from minigraph.ops.tensor import require_one_element
 from minigraph.types import (
@@ -26,7 +26,7 @@ def _tells_the_sign(op: Any) -> None:
     require(alpha >= 0, f"alpha must not be negative where a gradient is taken, got {alpha:g}")
 
 
-@op("leaky_relu", inputs="X", outputs="Out", grad=fused("Out", grad=Twice(), check=_tells_the_sign))
+@op("leaky_relu", inputs="X", outputs="Out", grad=fused("Out", grad=DoubleGrad(), check=_tells_the_sign))
 def leaky_relu(x: TensorType, *, alpha: float = 0.02) -> TensorType:
     """Leaky rectifier: X where it is positive, else ``alpha * X``. The gradient at 0 is `alpha`.
 

@@ -1,8 +1,8 @@
 """The gradients of gradient operators for which fluid has operators, such as ``square_grad_grad``.
 
-A slot says by its name what it is (`minigraph.opdef.gradient_rules.Twice`): DX is the gradient of X, DDX what flows
-into that or, as a result, out of it. Of several that flow in some may be left out, and count as zero. A result has
-the type of what it belongs to.
+The name of a slot says what it holds (`minigraph.opdef.gradient_rules.DoubleGrad`): DX is the gradient of X, DDX the
+gradient of DX, which flows in or, as a result, out. Of several that flow in some may be left out, and count as zero.
+A result has the type of what it belongs to.
 """
 
 from __future__ import annotations

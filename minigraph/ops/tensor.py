@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.opdef import op
-from minigraph.opdef.gradient_rules import GradContext, OpSpec, Twice, fused
+from minigraph.opdef.gradient_rules import DoubleGrad, GradContext, OpSpec, fused
 from minigraph.support.shape_rules import constant_of, reshaped
 from minigraph.types import (
     DType,
@@ -149,7 +149,12 @@ def shape_of_x(x_shape: TensorType) -> TensorType:
 _LIKE_X = {"X": ("XShape", shape_of_x)}
 
 
-@op("reshape2", inputs="X Shape ShapeTensor", outputs="Out XShape~", grad=fused("XShape", like=_LIKE_X, grad=Twice()))
+@op(
+    "reshape2",
+    inputs="X Shape ShapeTensor",
+    outputs="Out XShape~",
+    grad=fused("XShape", like=_LIKE_X, grad=DoubleGrad()),
+)
 def reshape2(
     x: TensorType, shape_vector: TensorType | None, shape_tensor: list[TensorType] | None, *, shape: list[int] = _NONE
 ) -> tuple[TensorType, TensorType]:

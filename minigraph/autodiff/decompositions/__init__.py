@@ -15,6 +15,7 @@ from __future__ import annotations
 import minigraph.autodiff.decompositions.activation
 import minigraph.autodiff.decompositions.branches
 import minigraph.autodiff.decompositions.clip
+import minigraph.autodiff.decompositions.double_gradients
 import minigraph.autodiff.decompositions.elementwise
 import minigraph.autodiff.decompositions.indexing
 import minigraph.autodiff.decompositions.loops
@@ -27,8 +28,7 @@ import minigraph.autodiff.decompositions.products
 import minigraph.autodiff.decompositions.rectifier
 import minigraph.autodiff.decompositions.recurrent
 import minigraph.autodiff.decompositions.reduce
-import minigraph.autodiff.decompositions.reshaping
-import minigraph.autodiff.decompositions.twice  # noqa: F401
+import minigraph.autodiff.decompositions.reshaping  # noqa: F401
 from minigraph.autodiff.decompositions.rewriting import RULES, Rewriting, has_rule, rewrite, rewritten_as
 
 __all__ = ["RULES", "Rewriting", "has_rule", "rewrite", "rewritten_as"]

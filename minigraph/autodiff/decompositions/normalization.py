@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from minigraph.autodiff.decompositions.double_gradients import added, results_of, times
 from minigraph.autodiff.decompositions.rewriting import Rewriting, rewritten_as
-from minigraph.autodiff.decompositions.twice import added, results_of, times
 from minigraph.ir import Variable
 from minigraph.support.window_rules import CHANNELS_LAST
 from minigraph.types import DType, product
@@ -104,7 +104,7 @@ def _group_norm(g: Rewriting) -> Mapping[str, Any]:
 
 
 @rewritten_as("instance_norm_grad_grad")
-def _instance_norm_twice(g: Rewriting) -> Mapping[str, Any]:
+def _instance_norm_double(g: Rewriting) -> Mapping[str, Any]:
     """As the kernel says it."""
     x = g["X"]
     shape = x.shape or ()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.autodiff.overwritten import Overwriting, is_copy
+from minigraph.autodiff.overwritten import Overwritten, is_copy
 from minigraph.errors import ProgramError
 from minigraph.ir import Block, Operator, Variable
 from minigraph.opdef import EMPTY
@@ -66,7 +66,7 @@ class Forward:
         self._blocks = [block] if block.forward_block is None else [block.forward_block, block]
         self._places: dict[Operator, int] = {}
         self._writers: dict[str, list[Operator]] = {}
-        self._overwriting: dict[Block, Overwriting] = {}
+        self._overwritten: dict[Block, Overwritten] = {}
         for each in self._blocks:
             for op in each.ops:
                 self._places[op] = len(self._places)
@@ -85,10 +85,10 @@ class Forward:
 
     def input(self, maker: Operator, slot: str) -> str:
         """A variable that has the value that `maker` has read in a slot of one variable."""
-        if maker.block not in self._overwriting:
-            self._overwriting[maker.block] = Overwriting(maker.block)
+        if maker.block not in self._overwritten:
+            self._overwritten[maker.block] = Overwritten(maker.block)
         (name,) = maker.inputs[slot]
-        return self._overwriting[maker.block].kept(name, maker, (name,))
+        return self._overwritten[maker.block].kept(name, maker, (name,))
 
 
 class Rewriting:
