@@ -7,7 +7,7 @@ returned as it is, and what is scaled is multiplied with the rounded factor, as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -25,13 +25,12 @@ from minigraph.kernels.norm import norm, short_joined
 from minigraph.kernels.registry import specialize
 from minigraph.kernels.sums import add_exactly
 
-_LOOPS, _STREAMS = Loops("norms"), Loops("streams")
+_LOOPS = Loops("norms")
 _FEW = 8
-"""Up to so many short arrays take a call each."""
+"""Maximum arrays that are not joined with their neighbors before their squares are added."""
+
 _WORTH_A_THREAD = 16_384
-"""Arrays of so many elements on average keep a thread busy long enough."""
-_PAST_CACHES = 2**24
-"""Results of so many bytes are written past the caches, which they would fill."""
+"""Minimum mean size of the arrays, in elements, for more than one thread."""
 
 
 def _loops_for(types: Sequence[Any]) -> _Norm | None:
@@ -45,7 +44,7 @@ class _Norm:
     """Norms and products of arrays of one type that have so many elements together."""
 
     def __init__(self, kind: str, size: int) -> None:
-        self._kind, self._size, self._is_wide = kind, size, kind == "float64"
+        self._size, self._is_wide = size, kind == "float64"
         self._parts = _LOOPS.compiled("parts_of_squares", f"UniTuple(float64, 2)({kind}[::1])")
 
     def _shares(self, xs: Sequence[Any]) -> list[list[tuple[int, int, int]]]:
@@ -77,27 +76,20 @@ class _Norm:
             return norm(np, xs)
         return 1.0, total**0.5
 
-    def multiply(self, xs: Sequence[Any], number: Any, outs: Sequence[Any], times: Any = np.multiply) -> list[Any]:
-        """Every array times a number of its type, by ``times(x, number, out)`` of vectors where it is not NumPy's."""
+    def multiply(self, xs: Sequence[Any], number: Any, outs: Sequence[Any]) -> list[Any]:
+        """Every array times a number of its type."""
         parts = self._shares(xs)
-        if not parts and times is np.multiply:
+        if not parts:
             return [np.multiply(x, number, out=out) for x, out in zip(xs, outs, strict=True)]
         results = [np.empty(x.shape, x.dtype) if out is None else out for x, out in zip(xs, outs, strict=True)]
         sources, targets = vectors(*xs), vectors(*results)
 
         def scale(part: Sequence[tuple[int, int, int]]) -> None:
             for i, start, end in part:
-                times(sources[i][start:end], number, targets[i][start:end])
+                np.multiply(sources[i][start:end], number, out=targets[i][start:end])
 
-        # NumPy gives up the interpreter's lock, too.
-        run_together([partial(scale, part) for part in parts or [[(i, 0, x.size) for i, x in enumerate(xs)]]])
+        run_together([partial(scale, part) for part in parts])  # NumPy releases the interpreter's lock
         return results
-
-    def writer(self) -> Callable[..., Any]:
-        """What multiplies into memory that is not read soon, as `multiply` takes it."""
-        if self._size * np.dtype(self._kind).itemsize < _PAST_CACHES:
-            return np.multiply
-        return _STREAMS.compiled("write_products", f"void({self._kind}[::1], {self._kind}, {self._kind}[::1])")
 
 
 @specialize("clip_factor", jit=True)
@@ -143,7 +135,6 @@ def clip_by_global_norm_to_keep(xp, xs, clip_norm, *, p, strict):
     loops = _loops_for(xs) if p == 2 else None
     if loops is None:
         return None
-    writer = loops.writer()
 
     def norm_of(arrays, joined):
         try:
@@ -153,7 +144,7 @@ def clip_by_global_norm_to_keep(xp, xs, clip_norm, *, p, strict):
 
     def scale_all(xs, number, outs):
         try:
-            return loops.multiply(xs, number, outs, writer)
+            return loops.multiply(xs, number, outs)
         except TypeError:
             return [np.multiply(x, number, out=out) for x, out in zip(xs, outs, strict=True)]
 
