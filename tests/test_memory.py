@@ -15,7 +15,7 @@ from minigraph.executor.explain import memory_plan
 from minigraph.executor.interpreter import Interpreter
 from minigraph.executor.plan import lower
 from minigraph.lowering import memory_plan as memory
-from minigraph.lowering.flat_buffers import IN_PLACE, is_state
+from minigraph.lowering.flat_buffers import is_state
 from minigraph.runtime.place import CPUPlace
 from minigraph.types import TensorType, as_dtype
 
@@ -50,7 +50,6 @@ def spans(steps, layout):
         id(v): v for v in (*steps.feeds, *steps.state, *(v for step in steps.steps for v in step.values_written()))
     }
     vectors = {id(vector) for vector in steps.vectors}
-    over = {id(step.values_written()[0]): step.inputs[0] for step in steps.steps if step.op.type in IN_PLACE}
     for number, place in layout.place_of.items():
         if number in vectors:
             continue
@@ -60,10 +59,7 @@ def spans(steps, layout):
         ]
         read = [i for i, step in enumerate(steps.steps) if any(v.root is value.root for v in step.values_read())]
         offset, dtype, shape = layout.places[place]
-        assert offset % (dtype.itemsize if number in {*arenas, *layout.guests} else 64) == 0
-        source = over.get(number)
-        if id(source) in layout.guests and layout.places[layout.place_of[id(source)]] == layout.places[place]:
-            written = [step + 1 for step in written]  # the step writes over what it reads
+        assert offset % (dtype.itemsize if number in arenas else 64) == 0
         if value in steps.fetches:
             read.append(len(steps.steps))
         yield (

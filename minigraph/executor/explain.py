@@ -10,7 +10,6 @@ from minigraph.ir import Program
 from minigraph.ir.text.printer import diff
 from minigraph.lowering.costs import Cost, cost, size_in_bytes
 from minigraph.lowering.liveness import Lifetimes
-from minigraph.lowering.memory_plan import Layout
 from minigraph.lowering.steps import Step, Steps, Value
 from minigraph.passes.base import Pass, Pipeline
 from minigraph.runtime.place import Place
@@ -143,16 +142,13 @@ def explain_run(
 
     plan: Plan = lower(program, feed_types, fetch_names, place, replace(passes, hook=hook), watch, jit)
     costs = tuple(map(cost, plan.steps.steps))
-    memory = memory_plan(plan.steps, plan.buffers.layout)
+    memory = memory_plan(plan.steps)
     return RunExplanation(tuple(stages), tuple(plan.steps.steps), memory, plan.compiled.listing(), costs)
 
 
-def memory_plan(steps: Steps, layout: Layout | None = None) -> MemoryPlan:
-    """Which values are alive at the step where they need the most memory together.
-
-    `layout` knows which values lie in an arena of others for a while.
-    """
-    lifetimes = Lifetimes(steps, guests=layout.guests if layout is not None else None)
+def memory_plan(steps: Steps) -> MemoryPlan:
+    """Find the values that are alive at the step where they need the most memory together."""
+    lifetimes = Lifetimes(steps)
     peak, at = lifetimes.peak()
     alive = list(lifetimes.at(at))
     listed = sorted(((value.name, size_in_bytes(value)) for value in alive), key=lambda pair: -pair[1])

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from minigraph.executor import profiler
 from minigraph.executor.checking import Checked
 from minigraph.executor.state_binding import Binding
 from minigraph.ir import Program
-from minigraph.lowering.buffer_overlay import find_guests
 from minigraph.lowering.codegen import Compiled, generate
 from minigraph.lowering.flat_buffers import form_arenas
-from minigraph.lowering.liveness import peak_as_written
 from minigraph.lowering.memory_plan import Blocks, Buffers, place_values
 from minigraph.lowering.output_buffers import hand_out, write_over_inputs
 from minigraph.lowering.prune import prune
@@ -86,23 +83,14 @@ def lower(
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
     write_over_inputs(steps, place)
     form_arenas(steps)
-    guests = find_guests(steps, partial(_limit, program, private, feed_types, fetch_names))
     hand_out(steps, place, jit)
-    layout = place_values(steps, guests)
+    layout = place_values(steps)
     kind = Checked if check else Compiled
     compiled = generate(steps, place, layout, profiler.is_active(place), jit, blocks, kind)
     replaced = set(compiled.replaces)
     written_over = tuple(name for name in steps.new_state if name not in replaced)
     binding = Binding(steps, compiled.state, place)
     return Plan(private, steps, Buffers(layout), compiled, binding, *_copies(steps), written_over, _draws(steps))
-
-
-def _limit(program: Program, private: Program, feeds: Iterable[str], fetch_names: Sequence[str]) -> int:
-    """Maximum bytes of a run: those of the operators as they are written."""
-    as_written, as_run = program.global_block().vars, private.global_block().vars
-    types = {name: tensor_type for name, var in as_written.items() if (tensor_type := var.tensor_type) is not None}
-    types |= {name: tensor_type for name, var in as_run.items() if (tensor_type := var.tensor_type) is not None}
-    return peak_as_written(program, types, feeds, fetch_names)
 
 
 def _draws(steps: Steps) -> bool:

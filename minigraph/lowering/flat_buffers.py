@@ -45,15 +45,6 @@ def form_arenas(steps: Steps) -> None:
         builder.note_copies()
 
 
-def take_apart(steps: Steps) -> None:
-    """Undo `form_arenas`."""
-    for step in steps.steps:
-        step.joined, step.is_free, step.targets = {}, False, None
-    for value, storage in steps.apart:
-        value.storage = storage
-    steps.arenas, steps.covers, steps.vectors, steps.copied, steps.apart = [], [], [], {}, []
-
-
 def is_state(arena: Sequence[Value]) -> bool:
     return arena[0].origin == "state"
 
@@ -176,7 +167,6 @@ class _Builder:
         if id(values[0]) not in self._at:
             for value in values:
                 if id(value) in self._sharing:  # it need not share the argument's memory
-                    self.steps.apart.append((value, value.storage))
                     value.storage = None
                     self._writable.add(id(value))
             self._at.update({id(value): (len(self.steps.arenas), i) for i, value in enumerate(values)})

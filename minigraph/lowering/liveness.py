@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
-from minigraph.ir import Program
-from minigraph.ir.dataflow import backward_slice
 from minigraph.lowering.costs import PASSES_ON, VIEWS, size_in_bytes
 from minigraph.lowering.flat_buffers import is_state
 from minigraph.lowering.steps import Joined, Step, Steps, Value
@@ -28,13 +26,11 @@ class Lifetimes:
     steps : Steps
     with_arenas : bool
         Without, every value has memory of its own until its last use.
-    guests : mapping
-        By identity of values that lie in an arena besides its own, the arena; see `minigraph.lowering.buffer_overlay`.
     """
 
-    def __init__(self, steps: Steps, with_arenas: bool = True, guests: Mapping[int, list[Value]] | None = None) -> None:
+    def __init__(self, steps: Steps, with_arenas: bool = True) -> None:
         self._count = len(steps.steps)
-        homes = _homes(steps, guests or {}) if with_arenas else {}
+        homes = _homes(steps) if with_arenas else {}
         owners = _owners(steps, homes)
         self._span: dict[int, list[int]] = {}
         """By identity of an owner, the first step that needs its memory, -1 for what is there before, and the last."""
@@ -75,7 +71,7 @@ class Lifetimes:
         return (owner for owner in self._owners if self._span[id(owner)][0] <= number <= self._span[id(owner)][1])
 
 
-def _homes(steps: Steps, guests: Mapping[int, list[Value]]) -> dict[int, Joined]:
+def _homes(steps: Steps) -> dict[int, Joined]:
     """By identity of each value that lies in an arena of temporaries, or covers one, the whole arena."""
     found: dict[int, Joined] = {}
     for arena in steps.arenas:
@@ -85,11 +81,7 @@ def _homes(steps: Steps, guests: Mapping[int, list[Value]]) -> dict[int, Joined]
                 f"{arena[0].name} and {len(arena) - 1} more", TensorType(arena[0].tensor_type.dtype, (size,)), arena
             )
             found.update({id(value): whole for value in arena})
-    return (
-        found
-        | {id(whole): found[id(parts[0])] for whole, parts in steps.covers}
-        | {guest: found[id(arena[0])] for guest, arena in guests.items()}
-    )
+    return found | {id(whole): found[id(parts[0])] for whole, parts in steps.covers}
 
 
 def _owners(steps: Steps, homes: Mapping[int, Joined]) -> dict[int, Owner]:
@@ -118,43 +110,6 @@ def last_uses(steps: Steps) -> list[list[int]]:
                 seen.add(root)
                 leaving[index].append(root)
     return leaving
-
-
-def peak_as_written(
-    program: Program, types: Mapping[str, TensorType], feeds: Iterable[str], fetches: Sequence[str]
-) -> int:
-    """The most bytes that a run needs which does one operator after the other and releases each value at its last use.
-
-    Views need no memory, and state is updated in place. Where that is not certain less is counted.
-
-    Parameters
-    ----------
-    types : mapping
-        By name, with the shapes of the run.
-    """
-    ops = backward_slice(program.global_block(), fetches)
-    lasting = {name for name, var in program.global_block().vars.items() if var.persistable}
-    last_use = {name: i for i, op in enumerate(ops) for name in (*op.input_arg_names, *op.output_arg_names)}
-    alive = {*feeds, *(name for name in last_use if name in lasting)}
-    size = most = sum(_bytes_of(types.get(name)) for name in alive)
-    last_use = {name: i for name, i in last_use.items() if name not in alive and name not in fetches}
-    for i, op in enumerate(ops):
-        is_view = op.type in VIEWS or op.type in PASSES_ON
-        new = [] if is_view else [name for name in op.output_arg_names if name not in alive]
-        alive.update(new)
-        size += sum(_bytes_of(types.get(name)) for name in new)
-        most = max(most, size)
-        for name in {*op.input_arg_names, *op.output_arg_names}:
-            if last_use.get(name) == i and name in alive:
-                alive.remove(name)
-                size -= _bytes_of(types.get(name))
-    return most
-
-
-def _bytes_of(tensor_type: TensorType | None) -> int:
-    if tensor_type is None or tensor_type.is_rows:
-        return 0
-    return product([max(dim, 0) for dim in tensor_type.shape]) * tensor_type.dtype.numpy.itemsize
 
 
 def _passes_on(step: Step, value: Value) -> bool:

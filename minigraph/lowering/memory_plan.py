@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from minigraph.lowering.buffer_overlay import Guest
 from minigraph.lowering.flat_buffers import can_be_placed, is_state
 from minigraph.lowering.liveness import last_uses
 from minigraph.lowering.steps import Joined, Step, Steps, Value
@@ -38,14 +37,11 @@ class Layout:
     places : list of (offset, dtype, shape)
     place_of : dict
         Identity of a value to the number of its place.
-    guests : dict
-        By identity of a value that lies in an arena of others, the arena, see `minigraph.lowering.buffer_overlay`.
     """
 
     size: int = 0
     places: list[tuple[int, Any, tuple[int, ...]]] = field(default_factory=list)
     place_of: dict[int, int] = field(default_factory=dict)
-    guests: dict[int, list[Value]] = field(default_factory=dict)
 
     def arrays(self, block: Any) -> list[Any]:
         """The places as arrays, views of `block`."""
@@ -55,11 +51,11 @@ class Layout:
         ]
 
 
-def place_values(steps: Steps, guests: Mapping[int, Guest] | None = None) -> Layout:
-    """A layout for the values of `steps` that kernels can write to given memory, `guests` in arenas of others."""
+def place_values(steps: Steps) -> Layout:
+    """A layout for the values of `steps` that kernels can write to given memory."""
     if not steps.arenas and not any(_size(tensor_type) >= LEAST_BYTES for tensor_type in _types_written(steps)):
         return Layout()
-    placer = _Placer(steps, guests or {})
+    placer = _Placer(steps)
     for number, (step, gone) in enumerate(zip(steps.steps, last_uses(steps), strict=True)):
         placer.place(step, steps.copied.get(number, []))
         # Given back only now: no kernel writes over what it reads.
@@ -70,12 +66,10 @@ def place_values(steps: Steps, guests: Mapping[int, Guest] | None = None) -> Lay
 class _Placer:
     """Gives values their places while the steps pass by."""
 
-    def __init__(self, steps: Steps, guests: Mapping[int, Guest]) -> None:
+    def __init__(self, steps: Steps) -> None:
         self.layout = Layout()
         self._free = _Free()
         self._kept = {id(v.root) for v in (*steps.fetches, *steps.new_state.values())}
-        self._guests = guests
-        self.layout.guests.update({number: guest.arena for number, guest in guests.items()})
         self._taken: dict[int, tuple[int, int]] = {}
         """By identity of a value or of an arena the piece of the block."""
         arenas = [arena for arena in steps.arenas if not is_state(arena)]
@@ -97,12 +91,9 @@ class _Placer:
 
     def place(self, step: Step, copied: Sequence[Value]) -> None:
         for value in (*step.values_written(), *copied):
-            guest = self._guests.get(id(value))
-            arena = self._arena_of.get(id(value)) if guest is None else guest.arena
+            arena = self._arena_of.get(id(value))
             if arena is not None and id(arena) not in self._taken:
                 self._place_arena(arena)
-            if guest is not None:
-                self._set(value, self._taken[id(guest.arena)][0] + guest.offset)
         rest = [value for value in step.values_written() if id(value) not in self.layout.place_of]
         can = [value for value in can_be_placed(step) if id(value) not in self._kept]
         if all(value in can for value in rest) and any(_bytes(value) >= LEAST_BYTES for value in rest):

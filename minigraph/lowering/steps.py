@@ -154,8 +154,6 @@ class Steps:
     """Values in the memory of others, which lie side by side."""
     vectors: list[Joined] = field(default_factory=list)
     """All vectors over parts of arenas."""
-    apart: list[tuple[Value, Value | None]] = field(default_factory=list)
-    """Values in arenas that would share the memory of others elsewhere, and those others."""
     copied: dict[int, list[Value]] = field(default_factory=dict)
     """By position of a step, the values that must be copied to their places in an arena before it."""
 
