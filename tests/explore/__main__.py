@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # tests import each other by bare names
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests import each other by bare names
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "common"))
 
 from explore import EXPLORATIONS, case_of
 

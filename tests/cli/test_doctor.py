@@ -1,0 +1,202 @@
+"""The BLAS that NumPy uses, when minigraph tells it the processor, and the command that reports on all of it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minigraph.__main__ import main
+from minigraph.cli import doctor
+from minigraph.support import blas
+
+ROOT = Path(__file__).resolve().parents[2]
+AVX512 = "avx512f avx512dq avx512cd avx512bw avx512vl"
+
+
+def processor(family=26, vendor="AuthenticAMD", flags=f"fpu sse avx2 {AVX512} avx512_bf16"):
+    """What Linux says of a processor with two cores."""
+    one = f"vendor_id\t: {vendor}\ncpu family\t: {family}\nmodel\t\t: 2\nmodel name\t: EPYC\nflags\t\t: {flags}\n"
+    return f"processor\t: 0\n{one}\nprocessor\t: 1\n{one}"
+
+
+# When OpenBLAS is told
+
+
+def test_a_processor_newer_than_openblas_knows_gets_the_kernels_of_its_instructions():
+    assert blas.core_type_to_set(processor(), {}) == "SkylakeX"
+    assert blas.core_type_to_set(processor(family=27), {}) == "SkylakeX"
+
+
+@pytest.mark.parametrize("missing", AVX512.split())
+def test_it_is_never_told_without_every_instruction_that_those_kernels_use(missing):
+    flags = " ".join(flag for flag in AVX512.split() if flag != missing)
+    assert blas.core_type_to_set(processor(flags=f"fpu avx2 {flags} {missing}_other"), {}) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [processor(family=25), processor(family=23), processor(vendor="GenuineIntel"), processor(family="x"), "", "junk"],
+    ids=["Zen 4", "Zen 2", "Intel", "no number", "no Linux", "junk"],
+)
+def test_what_openblas_knows_or_nobody_knows_is_left_alone(text):
+    assert blas.core_type_to_set(text, {}) is None
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"OPENBLAS_CORETYPE": "Zen"}, {"OPENBLAS_CORETYPE": ""}, {"MINIGRAPH_BLAS_CORETYPE": "off"},
+     {"MINIGRAPH_BLAS_CORETYPE": " OFF "}],
+)  # fmt: skip
+def test_the_user_decides(environment):
+    assert blas.core_type_to_set(processor(), environment) is None
+
+
+def loaded_on(tmp_path, text, before="", **environment):
+    """What a NumPy that only looks at the environment sees, and what is left of it, on a Linux with this processor."""
+    (tmp_path / "numpy.py").write_text("import os\nseen = os.environ.get('OPENBLAS_CORETYPE')\n")
+    (tmp_path / "cpuinfo").write_text(text)
+    program = f"""
+import os, pathlib, platform, runpy, sys
+{before}
+sys.platform, platform.machine = "linux", lambda: "x86_64"
+read = pathlib.Path.read_text
+pathlib.Path.read_text = lambda path, **how: read(pathlib.Path({str(tmp_path / "cpuinfo")!r}), **how)
+runpy.run_path({str(ROOT / "minigraph" / "support" / "blas.py")!r}, run_name="minigraph.support.blas")
+import numpy
+print(numpy.seen, os.environ.get("OPENBLAS_CORETYPE"))
+"""
+    own = {name: value for name, value in os.environ.items() if name not in (blas.CORETYPE, blas.SWITCH)}
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**own, **environment},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+    assert ended.stderr == ""
+    return ended.stdout.split()
+
+
+def test_numpy_sees_the_core_type_and_the_environment_is_put_back(tmp_path):
+    assert loaded_on(tmp_path, processor()) == ["SkylakeX", "None"]
+
+
+def test_other_processors_and_choices_of_the_user_leave_the_environment_alone(tmp_path):
+    assert loaded_on(tmp_path, processor(family=25)) == ["None", "None"]
+    assert loaded_on(tmp_path, processor(), OPENBLAS_CORETYPE="Zen") == ["Zen", "Zen"]
+    assert loaded_on(tmp_path, processor(), MINIGRAPH_BLAS_CORETYPE="off") == ["None", "None"]
+
+
+def test_it_is_too_late_when_numpy_was_imported_first(tmp_path):
+    assert loaded_on(tmp_path, processor(), before="import numpy") == ["None", "None"]
+
+
+def test_one_thread_computes_inside_and_as_many_as_before_afterwards(monkeypatch):
+    count = blas.thread_counter()
+    if count is None:
+        pytest.skip("NumPy has no OpenBLAS of its own")
+    before = count()
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(KeyboardInterrupt), blas.one_thread():
+        assert count() == 1
+        raise KeyboardInterrupt
+    assert count() == before
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    with blas.one_thread():
+        assert count() == before
+
+
+def test_importing_minigraph_looks_before_anything_loads_numpy():
+    program = """
+import sys
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy":
+            print("minigraph.support.blas" in sys.modules, [n for n in sys.modules if n.startswith("minigraph.") ])
+sys.meta_path.insert(0, Watch())
+import minigraph
+"""
+    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, encoding="utf-8", timeout=60)
+    assert (
+        ended.stdout.splitlines()[0]
+        == "True ['minigraph.support', 'minigraph.support.interrupted_import', 'minigraph.support.blas']"
+    )
+
+
+# What is found
+
+
+def test_threads_are_those_that_openblas_was_given():
+    if blas.numpy_blas().threads is None:
+        pytest.skip("this NumPy has no OpenBLAS of its own to ask")
+    program = "from minigraph.support import blas; print(blas.numpy_blas().threads)"
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+    assert ended.stdout == "1\n"
+
+
+def finding(monkeypatch, subject, library=None, text="", **environment):
+    """What the examination says of a subject on a machine with this BLAS and processor."""
+    for name in (blas.CORETYPE, blas.SWITCH):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(blas, "read_processor", lambda: text)
+    if library is not None:
+        monkeypatch.setattr(blas, "numpy_blas", lambda: library)
+    return next(each for each in doctor.examine() if each.subject == subject)
+
+
+def openblas(core_type, threads=1):
+    return blas.Blas("openblas", "0.3.31", core_type, threads)
+
+
+def test_slow_kernels_because_numpy_came_first_are_told_in_one_line(monkeypatch):
+    found = finding(monkeypatch, "BLAS kernels", openblas("Haswell"), processor())
+    assert found.state == "Haswell"
+    assert "set OPENBLAS_CORETYPE=SkylakeX, or import minigraph before NumPy" in found.advice
+    assert "\n" not in found.advice
+
+
+def test_the_switch_is_named_where_it_is_what_keeps_kernels_slow(monkeypatch):
+    found = finding(monkeypatch, "BLAS kernels", openblas("Haswell"), processor(), MINIGRAPH_BLAS_CORETYPE="off")
+    assert "unset MINIGRAPH_BLAS_CORETYPE" in found.advice
+
+
+def test_good_kernels_need_no_advice(monkeypatch):
+    found = finding(monkeypatch, "BLAS kernels", openblas("SkylakeX"), processor())
+    assert (found.state.split(",")[0], found.advice) == ("SkylakeX", "")
+    assert finding(monkeypatch, "BLAS kernels", openblas("Zen"), processor(family=23)).advice == ""
+    own = finding(monkeypatch, "BLAS kernels", openblas("Zen"), processor(), OPENBLAS_CORETYPE="Zen")
+    assert (own.state, own.advice) == ("Zen; you have set OPENBLAS_CORETYPE=Zen", "")
+
+
+def test_more_threads_than_cores_are_told(monkeypatch):
+    monkeypatch.setattr(doctor, "_cores", lambda: 2)
+    assert "set OPENBLAS_NUM_THREADS=2" in finding(monkeypatch, "BLAS threads", openblas("Zen", 8)).advice
+    assert finding(monkeypatch, "BLAS threads", openblas("Zen", 1)).advice == ""
+
+
+def test_what_is_not_installed_comes_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    assert "pip install 'minigraph[jit]'" in finding(monkeypatch, "compiler").advice
+    assert "pip install 'minigraph[cuda12]'" in finding(monkeypatch, "GPU").advice
+
+
+def test_the_command_prints_every_finding(capsys):
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    for found in doctor.examine():
+        assert f"{found}\n" in out
+    assert f"NumPy {np.__version__}" in out

@@ -1,0 +1,62 @@
+"""Norms against exact rational arithmetic: 2 units of the last place at most, sums of squares to 1e-8."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from explore.norms import EDGES, ROADS, VALUES, Problem, case
+from jit_support import needs_numba
+
+from minigraph.support import blas
+
+pytestmark = pytest.mark.numbers
+
+SIZES = [1, 2, 3, 7, 20, *[edge + more for edge in EDGES for more in (-1, 0, 1)], 300_000]
+
+
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=needs_numba)], ids=["plain", "jit"])
+@pytest.mark.parametrize("values", VALUES)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_norm_of_any_size_is_within_two_units_of_the_exact_one(dtype, values, jit):
+    for seed, size in enumerate(SIZES):
+        assert not Problem(dtype, (size,), values, 0.0, seed, "joint 2", jit).wrong()
+
+
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=needs_numba)], ids=["plain", "jit"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("road", ROADS)
+def test_every_road_leads_to_the_exact_norm(road, dtype, jit):
+    for seed, values in enumerate(VALUES):
+        assert not Problem(dtype, (3, 8193, 20_000), values, 0.0, seed, road, jit).wrong()
+
+
+def test_random_norms_are_exact():
+    for seed in range(150):
+        case(seed)
+
+
+KERNELS = {
+    "Nehalem": {"sse4_2"},
+    "Sandybridge": {"avx"},
+    "Haswell": {"avx2", "fma"},
+    "Zen": {"avx2", "fma"},
+    "SkylakeX": {"avx512f", "avx512vl", "avx512dq", "avx512bw"},
+    "Cooperlake": {"avx512_bf16"},
+}
+"""Core types of OpenBLAS and what a processor must have for them."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("core_type", "threads"), [*zip(KERNELS, (1, 2, 1, 4, 2, 1), strict=True)])
+def test_norms_are_exact_whatever_the_kernels_of_blas(core_type, threads):
+    flags = {word for line in blas.read_processor().splitlines() if line.startswith("flags") for word in line.split()}
+    if not flags >= KERNELS[core_type]:
+        pytest.skip(f"the processor has no {core_type} kernels")
+    environment = os.environ | {
+        "OPENBLAS_CORETYPE": core_type, "OPENBLAS_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": str(threads),
+    }  # fmt: skip
+    words = [sys.executable, "-m", "tests.explore", "--only", "norms", "--seed", "0", "--cases", "100"]
+    result = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[2])
+    assert result.returncode == 0, result.stdout + result.stderr

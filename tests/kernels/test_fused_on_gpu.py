@@ -1,0 +1,151 @@
+"""The CUDA source of fused operators: compiled by nvcc where there is one, and run on the processor as C++."""
+
+import ctypes
+import functools
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from test_fuse_elementwise import CASES, as_steps, given, operands, plain, single_calls
+
+from minigraph.kernels import find_kernel, find_specializer, fused
+from minigraph.kernels.fused_on_gpu import PREAMBLE, operation
+
+pytestmark = pytest.mark.usefixtures("like_an_executor")
+
+CTYPES = {"float16": "_Float16", "float32": "float", "float64": "double"}
+HEAD = """
+#include <cmath>
+#define __device__
+typedef _Float16 float16;
+"""
+
+
+@functools.cache
+def compile_for_the_processor(folder, text):
+    path = folder / f"{abs(hash(text))}.cpp"
+    path.write_text(text)
+    library = path.with_suffix(".so")
+    command = ["g++", "-O1", "-ffp-contract=off", "-shared", "-fPIC", str(path), "-o", str(library)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return ctypes.CDLL(str(library))
+
+
+class OnTheProcessor:
+    """NumPy with CuPy's way to make a kernel of an operation on one element, compiled as C++."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __getattr__(self, name):
+        return getattr(np, name)
+
+    def ElementwiseKernel(self, inputs, outputs, body, name, preamble="", options=()):
+        names = [parameter.split() for parameter in f"{inputs}, {outputs}".split(", ")]
+        assert all(kind == "T" for kind, _ in names)
+        assert options == ("--fmad=false",)
+
+        def launch(*arrays):
+            shape = np.broadcast_shapes(*(x.shape for x in arrays))
+            kind = CTYPES[arrays[0].dtype.name]
+            wide = [np.ascontiguousarray(np.broadcast_to(x, shape)) for x in arrays]
+            loads = "".join(f"T& {each} = p{i}[i];\n" for i, (_, each) in enumerate(names))
+            pointers = ", ".join(f"T* p{i}" for i in range(len(names)))
+            loop = f"for (long i = 0; i < n; ++i) {{\n{loads}{body}\n}}"
+            text = f"{HEAD}{preamble}\ntemplate <typename T> void run(long n, {pointers}) {{\n{loop}\n}}\n"
+            given = ", ".join(f"{kind}* p{i}" for i in range(len(names)))
+            handed = ", ".join(f"p{i}" for i in range(len(names)))
+            text += f'extern "C" void entry(long n, {given}) {{ run<{kind}>(n, {handed}); }}\n'
+            library = compile_for_the_processor(self.folder, text)
+            library.entry(ctypes.c_long(int(np.prod(shape))), *[ctypes.c_void_p(x.ctypes.data) for x in wide])
+            for array, result in zip(arrays, wide, strict=True):
+                if array.shape == shape:
+                    array[...] = result
+
+        return launch
+
+
+@pytest.fixture(scope="module")
+def processor(tmp_path_factory):
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++")
+    return OnTheProcessor(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_kernel_computes_what_the_single_kernels_do(case, dtype, processor):
+    shapes, steps = CASES[case]
+    xs = operands(shapes, dtype)
+    expected = plain(xs, steps)
+    buffers = tuple(None if x is None else np.full_like(x, 77) for x in expected)
+    types = [fused.ArrayType(x.shape, x.dtype) for x in xs]
+    quicker = find_specializer("fused_elementwise")(processor, types, steps=steps)
+    kernel = find_kernel("fused_elementwise", "cuda").function
+    for found in (kernel(processor, xs, steps=steps), quicker(xs, out=buffers)):
+        for value, other in zip(found, expected, strict=True):
+            assert (value is None) == (other is None)
+            if other is not None:
+                assert (value.dtype, value.shape) == (other.dtype, other.shape)
+                assert np.allclose(value, other, rtol=4 * np.finfo(dtype).eps, atol=0, equal_nan=True)
+    assert all(value is buffer for value, buffer in zip(found, buffers, strict=True))
+
+
+def in_one(dtype):
+    """One kernel of the formulas of all operators, the arrays it takes and what comes out."""
+    body, arrays, expected = [], [], []
+    for call in single_calls(dtype):
+        steps = [renumbered(step, {"x": ("a", len(arrays)), "y": ("b", len(expected))}) for step in as_steps(call)]
+        views = [f"a{len(arrays) + i}" for i in range(len(given(call)))]
+        wanted = [x for x in call.expected if x is not None]
+        body.append("{" + operation(steps, views, [f"b{len(expected) + i}" for i in range(len(wanted))]) + "}")
+        arrays += given(call)
+        expected += wanted
+    return "\n".join(body), arrays, expected
+
+
+def renumbered(step, names):
+    """A step with other names, by their letters, and with their numbers moved on."""
+
+    def other(match):
+        letter, first = names[match[1]]
+        return f"{letter}{first + int(match[2])}"
+
+    return re.sub(r"\b([xy])(\d+)", other, step)
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc, of the CUDA toolkit")
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_every_formula_compiles_for_a_gpu(dtype, tmp_path):
+    body, arrays, expected = in_one("float32")
+    kind = {"float16": "float16", "float32": "float", "float64": "double"}[dtype]
+    names = [*(f"a{i}" for i in range(len(arrays))), *(f"b{i}" for i in range(len(expected)))]
+    loads = "".join(f"T& {name} = p[{i}];\n" for i, name in enumerate(names))
+    text = "#include <cuda_fp16.h>\n#include <cmath>\ntypedef __half float16;\n"
+    text += f"{PREAMBLE}\ntemplate <typename T> __device__ void run(T* p) {{\n{loads}{body}\n}}\n"
+    text += f"__global__ void entry({kind}* p) {{ run<{kind}>(p); }}\n"
+    path = tmp_path / "formulas.cu"
+    path.write_text(text)
+    done = subprocess.run(
+        ["nvcc", "-ptx", "--fmad=false", str(path), "-o", str(tmp_path / "formulas.ptx")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ".entry" in (tmp_path / "formulas.ptx").read_text()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_gpu_computes_what_the_single_kernels_do(case, dtype, cuda_place):
+    shapes, steps = CASES[case]
+    tiny = 0 if dtype == "float16" else np.finfo(dtype).tiny  # CuPy compiles kernels that flush smaller numbers to zero
+    xs = [np.where(np.abs(x) < tiny, x.dtype.type(0), x) for x in operands(shapes, dtype)]
+    kernel = find_kernel("fused_elementwise", "cuda").function
+    found = kernel(cuda_place.xp, [cuda_place.to_device(x) for x in xs], steps=steps)
+    for value, other in zip(found, plain(xs, steps), strict=True):
+        if other is not None:
+            assert np.allclose(cuda_place.to_host(value), other, 16 * np.finfo(dtype).eps, tiny, equal_nan=True)

@@ -1,0 +1,114 @@
+"""What the pages under docs/ say of files and tests is true."""
+
+import re
+from pathlib import Path
+
+import operators_page
+import pytest
+
+import minigraph as fluid
+from minigraph.__main__ import main
+from minigraph.errors import WrongTypeError
+
+ROOT = Path(__file__).parents[2]
+NAMED_TEST = re.compile(r"`(?:(test_\w+\.py))?::(test_\w+)`")
+NAMED_FILE = re.compile(r"`((?:minigraph|kernels|passes|tests|examples|benchmarks|docs)/[\w/]+(?:\.\w+|/))`")
+
+
+ENTRY = re.compile(r"^(?:\|(?!---).*|- (?:.*\n)(?:  .*\n?)*|Also: (?:.+\n?)*)", flags=re.MULTILINE)
+"""A row of a table, an item of a list, or a paragraph of what is to be said besides."""
+
+
+def entries():
+    found = ENTRY.findall((ROOT / "docs/differences.md").read_text())
+    return [entry for entry in found if not entry.endswith("| test |")]
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: re.sub(r"\W+", " ", entry)[:60])
+def test_every_difference_is_held_by_a_test_that_exists(entry):
+    named = list(NAMED_TEST.finditer(entry))
+    assert named, "name a test that holds it"
+    file = ""
+    for found in named:
+        file = found[1] or file
+        assert f"def {found[2]}(" in next((ROOT / "tests").rglob(file)).read_text(), found[0]
+
+
+def test_every_section_on_differences_has_entries():
+    sections = re.split(r"^## ", (ROOT / "docs/differences.md").read_text(), flags=re.MULTILINE)[1:]
+    assert len(entries()) > 150
+    assert [section.splitlines()[0] for section in sections if not ENTRY.search(section)] == ["Out of scope"]
+
+
+@pytest.mark.parametrize(
+    "page", ["docs/architecture.md", "docs/clipping.md", "docs/differences.md", "README.md", "CONTRIBUTING.md"]
+)
+def test_every_file_that_is_named_exists(page):
+    for name in NAMED_FILE.findall((ROOT / page).read_text()):
+        assert (ROOT / name).exists(), name
+
+
+def test_the_programs_on_clipping_run(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/clipping.md").read_text(), flags=re.DOTALL)
+    names = {"__name__": "user"}
+    for block in blocks:
+        exec(block, names)
+    printed = capsys.readouterr().out
+    assert "joint L2 norm of 4 gradients at most 1" in printed
+    assert "elementwise_mul: mean magnitude at most 0.05 (ClipByMean, a strategy of your own)" in printed
+    assert names["before"].item() > 1
+    assert abs(names["after"].item() - 1) < 1e-6
+    assert names["gradients"]["mean 0.05"].total.factor.max() < 1
+    assert set(names["clips"]) == set(names["training"].strategies)
+
+
+def test_what_the_page_on_clipping_says_is_refused_is_refused():
+    def halve(pairs):
+        return [(param, fluid.layers.scale(grad, 0.5)) for param, grad in pairs]
+
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        fluid.layers.create_parameter([2], "float32")
+        for give in (
+            lambda: fluid.optimizer.SGD(0.1, grad_clip=halve),
+            lambda: fluid.clip.set_gradient_clip(halve),
+            lambda: fluid.clip.ClipPipeline([halve]),
+        ):
+            with pytest.raises(WrongTypeError):
+                give()
+
+
+def test_every_strategy_is_on_the_page_on_clipping():
+    from minigraph import clip
+
+    page = (ROOT / "docs/clipping.md").read_text()
+    strategies = {
+        name
+        for name in clip.__all__
+        if isinstance(getattr(clip, name), type)
+        and issubclass(getattr(clip, name), clip.GradientClipBase)
+        and getattr(clip, name).__name__ == name
+    }
+    assert len(strategies) > 8
+    assert all(f"`{name}(" in page for name in strategies - {"GradientClipBase"})
+
+
+def test_the_page_on_operators_is_what_the_definitions_say():
+    """After a change: python tests/operators_page.py."""
+    assert operators_page.PAGE.read_text() == operators_page.text()
+
+
+def test_every_operator_is_tested_and_says_where():
+    types = re.findall(r"^### (\w+)$", operators_page.PAGE.read_text(), flags=re.MULTILINE)
+    tested = operators_page.where_tested()
+    assert len(types) > 200
+    assert all(tested.get(type) for type in types)
+
+
+def test_the_command_describes_one_operator(capsys):
+    assert main(["operators", "elu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "- Attributes: `alpha: float = 1.0`" in lines
+    assert "- Gradient: `elu_grad`, from `X`, `Out@GRAD` to `X@GRAD`; that has a gradient, too" in lines
+    assert "- Places: CPU and GPU" in lines
+    assert main(["operators", "ell"]) == 1
+    assert "Did you mean elu?" in capsys.readouterr().err

@@ -1,0 +1,74 @@
+"""The explorations: that they find and report what they are for, and some cases of each of those that have no test."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from explore import EXPLORATIONS, case_of, gradients, programs
+from explore.__main__ import explore, main
+from explore.shrinking import smallest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# As of examples that hypothesis draws: always the same, or new ones, see conftest.py.
+EXPLORES = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
+START = time.time_ns() % 10**9 if EXPLORES else 0
+
+
+@pytest.mark.parametrize("first", range(0, 20_000 if EXPLORES else 300, 20))
+def test_programs_run_as_in_the_interpreter(first):
+    for seed in range(START + first, START + first + 20):
+        programs.case(seed)
+
+
+@pytest.mark.parametrize("first", range(0, 60, 20))
+def test_gradients_of_programs_that_overwrite_are_slopes(first):
+    for seed in range(first, first + 20):
+        gradients.case(seed)
+
+
+def test_the_command_runs_from_the_checkout():
+    command = [sys.executable, "-m", "tests.explore", "--only", "programs", "--cases", "2", "--seed", "5"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("seed 5; programs: 2 cases, 0 failures, ")
+
+
+@pytest.mark.parametrize("name", EXPLORATIONS)
+def test_every_name_is_a_module_with_a_case(name):
+    assert callable(case_of(name))
+
+
+def test_a_failure_is_shown_with_the_seed_that_repeats_it(monkeypatch, capsys):
+    def case(seed):
+        assert seed % 10 != 7, "long " * (100 - seed)
+
+    monkeypatch.setattr("explore.import_module", lambda name: SimpleNamespace(case=case))
+    assert main(["--only", "programs", "--seed", "5", "--cases", "20"]) == 1
+    printed = capsys.readouterr().out
+    assert "--only programs --seed 17 --cases 1\n" in printed  # the shorter of two
+    assert "seed 5; programs: 20 cases, 2 failures, " in printed
+
+
+def test_an_error_of_another_type_is_a_failure_with_its_traceback(monkeypatch):
+    monkeypatch.setattr("explore.import_module", lambda name: SimpleNamespace(case=lambda seed: 1 // seed))
+    (found,) = explore(["programs"], 0, 60.0, cases=3)
+    assert (found.cases, found.failures) == (3, 1)
+    assert "ZeroDivisionError" in found.smallest
+
+
+def test_equal_seeds_draw_equal_cases():
+    first, second, other = (programs.draw(random.Random(seed)) for seed in (3, 3, 4))
+    assert first == second != other
+
+
+def test_what_is_not_needed_for_a_failure_is_left_out():
+    def simpler(numbers):
+        return (numbers[:i] + numbers[i + 1 :] for i in range(len(numbers)))
+
+    assert smallest([5, 3, 8, 1], lambda numbers: sum(numbers) > 10, simpler) == [3, 8]

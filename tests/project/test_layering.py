@@ -1,0 +1,148 @@
+"""The direction of imports: each layer imports only what lies below it, and nothing imports in a circle.
+
+Imports inside functions and those for annotations only count as well.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import networkx
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+LAYERS = (
+    ("errors types unique_name version", "The vocabulary imports nothing of the project."),
+    ("support", "Shape rules and plain Python know arrays' shapes and no programs."),
+    ("opdef", "What a definition and a gradient rule are; imports the vocabulary and support."),
+    ("ops", "Definitions of operators; imports opdef and what lies below it."),
+    ("kernels", "Arithmetic on arrays; imports the vocabulary and support, and nothing of programs."),
+    ("ir", "Programs, blocks, their text and their verifier; never imports ops or kernels."),
+    ("runtime", "Places, scopes, the run of one operator, control flow; imports the IR and what lies below it."),
+    ("passes", "From program to program; may evaluate constants."),
+    ("autodiff", "Differentiates programs; may use passes."),
+    ("lowering", "From a program to a plan."),
+    ("executor", "Runs plans: feeds, state, caches, graphs of a GPU, profiler."),
+    ("eager", "The imperative engine, without layers."),
+    (
+        "average backward clip compiler core data_feeder dataset dygraph framework initializer io layer_helper layers"
+        " lod_tensor metrics nets nn optimizer parallel_executor param_attr profiler reader regularizer tensor",
+        "Faces: fluid's names. The engine below never imports them.",
+    ),
+    ("comparison compat cli", "Applications; nothing imports them but the package itself and its command."),
+    ("__init__ __main__", "The package."),
+)
+LEVEL = {name: level for level, (names, _) in enumerate(LAYERS) for name in names.split()}
+SIBLINGS = {("kernels", "opdef"), ("kernels", "ops"), ("ir", "ops"), ("ir", "kernels")}
+"""Layers of which the first never imports the second, though that lies below it."""
+
+EXCEPTIONS = {
+    ("ir.program", "io.program_desc"): "Program.serialize_to_string is fluid's method; the format belongs to io",
+    ("ir.program", "io.program_reading"): "Program.parse_from_string is fluid's method; the format belongs to io",
+    ("support.linked_folders", "kernels"): "looks whether the folder can be imported at all",
+}
+"""Imports against the direction, each with its reason."""
+
+TO_CUT = {
+    ("ir.type_inference", "runtime.control_flow"),
+    ("ir.verifier", "runtime.control_flow"), ("unique_name", "support.undo"),
+}  # fmt: skip
+"""Imports against the direction that are still to be cut."""
+
+CIRCLES_TO_CUT = {"autodiff", "comparison", "eager", "io", "ir", "opdef", "runtime"}
+"""Layers whose circles are still to be cut."""
+
+PUBLIC = [
+    "average", "backward", "clip", "compiler", "core", "data_feeder", "dataset", "dataset.mnist", "dataset.digits",
+    "dygraph", "errors", "executor", "framework", "initializer", "io", "layer_helper", "layers", "lod_tensor",
+    "metrics", "nets", "nn", "optimizer", "parallel_executor", "param_attr", "passes", "kernels", "profiler",
+    "reader", "regularizer", "unique_name", "ir", "opdef", "types", "compat.torch", "compat.tensorflow",
+    "comparison",
+]  # fmt: skip
+"""Modules that programs import; they stay where they are."""
+
+
+def module_name(path: Path) -> str:
+    """Name inside of the package: ``kernels/conv.py`` is ``kernels.conv``, ``minigraph/__init__.py`` ``__init__``."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts[1:] if parts[0] == "minigraph" else parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+@cache
+def modules() -> dict[str, Path]:
+    folders = [ROOT / "kernels", ROOT / "passes"]
+    folders += [p for p in (ROOT / "minigraph").iterdir() if p.is_dir() and p.name not in ("kernels", "passes")]
+    files = [*(ROOT / "minigraph").glob("*.py"), *(file for folder in folders for file in folder.rglob("*.py"))]
+    return {module_name(file): file for file in files}
+
+
+def imported(module: str, path: Path) -> Iterator[tuple[str, int]]:
+    """Modules of the package that a module imports anywhere, with the line."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            first, _, rest = name.partition(".")
+            if first != "minigraph":
+                continue
+            while rest and rest not in modules():
+                rest = rest.rpartition(".")[0]
+            if (rest or "__init__") != module:
+                yield rest or "__init__", node.lineno
+
+
+@cache
+def imports() -> dict[tuple[str, str], int]:
+    return {(module, name): line for module, path in modules().items() for name, line in imported(module, path)}
+
+
+def layer(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def test_every_module_has_its_layer():
+    assert sorted({layer(module) for module in modules()} - LEVEL.keys()) == []
+
+
+def test_imports_go_down():
+    wrong = []
+    for (module, name), line in imports().items():
+        above, below = layer(module), layer(name)
+        if (LEVEL[below] > LEVEL[above] or (above, below) in SIBLINGS) and (
+            module,
+            name,
+        ) not in EXCEPTIONS.keys() | TO_CUT:
+            wrong.append(f"{modules()[module].relative_to(ROOT)}:{line} imports {name}. {LAYERS[LEVEL[above]][1]}")
+    assert wrong == []
+
+
+def test_no_import_circles():
+    graph = networkx.DiGraph(edge for edge in imports() if edge not in EXCEPTIONS and "__init__" not in edge)
+    circles = [sorted(group) for group in networkx.strongly_connected_components(graph) if len(group) > 1]
+    assert [group for group in circles if not {layer(module) for module in group} <= CIRCLES_TO_CUT] == []
+
+
+def test_the_exceptions_are_needed():
+    assert sorted(EXCEPTIONS.keys() - imports().keys()) == []
+
+
+def test_a_package_says_what_lives_there():
+    for module, path in modules().items():
+        if path.name == "__init__.py":
+            assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), module
+
+
+def test_few_modules_lie_beside_the_packages():
+    assert len(list((ROOT / "minigraph").glob("*.py"))) <= 20
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_paths_stay(name):
+    __import__(f"minigraph.{name}")

@@ -1,0 +1,28 @@
+"""Every stage between building a program and its later runs takes time linear in its operators."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+SIZES = {
+    "many_operators": 500, "many_parameters": 500, "one_weight": 1000, "many_branches": 1000, "many_loops": 500,
+    "a_long_block": 500,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", SIZES)
+def test_four_times_the_operators_take_less_than_six_times_the_time(make):
+    command = [sys.executable, str(Path(__file__).parents[1] / "common" / "stage_times.py"), make, str(SIZES[make])]
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    run = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    ratios = json.loads(run.stdout)
+    assert ratios
+    assert {stage: ratio for stage, ratio in ratios.items() if ratio >= 6} == {}
