@@ -2,9 +2,10 @@
 
 import gc
 import time
+from functools import partial
 
 import numpy as np
-from measuring import CONSOLE
+from measuring import CONSOLE, report
 from rich.table import Table
 
 import minigraph as fluid
@@ -33,6 +34,10 @@ def bench(settings):
                 row = {"workload": workload, "engine": engine, "median_s": value, "lowest_s": value}
                 settings.results.append(row)
     CONSOLE.print(table)
+    for size in settings.sizes[:2]:  # whole lives of larger programs take seconds each
+        title = f"(h) whole life of a program of {size:,} operators"
+        times = settings.turns(title, {"minigraph": partial(minigraph_stages, size)}, settings.rounds)
+        report(title, times, settings)
 
 
 def minigraph_stages(count):

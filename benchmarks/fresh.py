@@ -6,11 +6,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 
-from measuring import CONSOLE
+from measuring import CONSOLE, report
 from rich.table import Table
 
 FIRST, STEPS = "(b) first step, seconds", 5
+IMPORT = "(k) import, in a process of its own"
 
 
 def first_steps(settings):
@@ -25,6 +27,17 @@ def first_steps(settings):
         table.add_row(name, f"{found['first'] * 1e3:,.0f}", f"{found['later'] * 1e6:,.0f}")
         settings.results.append({"workload": FIRST, "engine": name, "median_s": found["first"], "lowest_s": None})
     CONSOLE.print(table)
+
+
+def imports(settings):
+    """Seconds that Python takes to start, to import minigraph, and to import NumPy."""
+    codes = {"minigraph": "import minigraph", "numpy": "import numpy", "nothing": "pass"}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    functions = {
+        name: partial(subprocess.run, [sys.executable, "-c", code], check=True, env=environment)
+        for name, code in codes.items()
+    }
+    report(IMPORT, settings.turns(IMPORT, functions, 2 * settings.rounds), settings)
 
 
 def peaks(settings):

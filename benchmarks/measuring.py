@@ -6,6 +6,8 @@ import os
 import platform
 import statistics
 import time
+from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,6 +18,42 @@ from rich.table import Table
 CONSOLE = Console()
 
 
+def take_turns(title, functions, rounds):
+    """Seconds of single calls of each function, in turns of some 50 ms over several rounds."""
+    times = {name: [] for name in functions}
+    with frozen():
+        repeats = repeats_of(functions)
+        for _ in range(rounds):
+            for name, seconds in one_round(functions, repeats).items():
+                times[name] += seconds
+    return times
+
+
+def repeats_of(functions, turn=0.05):
+    """Number of calls of each function that take `turn` seconds, from 1 to 50."""
+    once = {name: min(_seconds(function) for _ in range(3)) for name, function in functions.items()}
+    return {name: max(1, min(50, int(turn / seconds))) for name, seconds in once.items()}
+
+
+def one_round(functions, repeats):
+    return {name: [_seconds(function) for _ in range(repeats[name])] for name, function in functions.items()}
+
+
+@contextmanager
+def frozen():
+    """Keep the collector from looking at what the engines keep alive, whichever of them allocates."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def _seconds(function):
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
 @dataclass
 class Settings:
     """Which engines, how long, and where the results are collected."""
@@ -24,28 +62,8 @@ class Settings:
     rounds: int = 10
     device: str = "cpu"
     sizes: tuple[int, ...] = (1_000, 10_000, 100_000)
+    turns: Callable = take_turns
     results: list[dict] = field(default_factory=list)
-
-
-def take_turns(functions, rounds, turn=0.05):
-    """Seconds of single calls of each function, in turns of about `turn` seconds over several rounds."""
-    times = {name: [] for name in functions}
-    once = {name: min(_seconds(function) for _ in range(3)) for name, function in functions.items()}
-    repeats = {name: max(1, min(50, int(turn / seconds))) for name, seconds in once.items()}
-    gc.collect()
-    gc.freeze()  # what the engines keep alive is not looked at again and again, whichever of them allocates
-    for _ in range(rounds):
-        for name, function in functions.items():
-            for _ in range(repeats[name]):
-                times[name].append(_seconds(function))
-    gc.unfreeze()
-    return times
-
-
-def _seconds(function):
-    start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
 
 
 PRODUCTS = "products alone"
@@ -69,7 +87,7 @@ def compare(title, makers, settings, unit=1, rtol=1e-3, atol=1e-5, products=None
             np.testing.assert_allclose(actual, expected, rtol=rtol, atol=atol, err_msg=f"{title}: {name}, {reference}")
     if products is not None:
         functions[PRODUCTS] = products
-    times = take_turns(functions, settings.rounds)
+    times = settings.turns(title, functions, settings.rounds)
     report(title, {name: [t / unit for t in each] for name, each in times.items()}, settings)
 
 
@@ -77,7 +95,7 @@ def added_cost(title, without, makers, settings):
     """How much longer the calls of `makers` take than those of `without`, which take turns with them."""
     pairs = [(name, kind) for name in makers if name in settings.engines for kind in (without, makers)]
     functions = {(name, kind is makers): kind[name]() for name, kind in pairs}
-    times = take_turns(functions, 2 * settings.rounds)
+    times = settings.turns(title, functions, 2 * settings.rounds)
     medians = {key: statistics.median(each) for key, each in times.items()}
     table = Table("engine", "us without", "us with", "added")
     for name, is_with in medians:

@@ -156,6 +156,12 @@ def first_steps(settings):
     fresh.first_steps(settings)
 
 
+def imports(settings):
+    import fresh
+
+    fresh.imports(settings)
+
+
 def memory(settings):
     import fresh
 
@@ -176,8 +182,13 @@ WORKLOADS = {
     "clip-cost": clip_cost,
     "first": first_steps,
     "memory": memory,
+    "import": imports,
     "lookups": lookups,
 }
+
+
+NOT_AGAINST = ("first", "memory")
+"""Workloads whose processes see one checkout only."""
 
 
 def options():
@@ -189,6 +200,8 @@ def options():
     parser.add_argument("--cores", type=int, default=1, help="processor cores and threads of each engine (default: 1)")
     parser.add_argument("--sizes", default="1000,10000,100000", help="numbers of forward operators for build")
     parser.add_argument("--json", metavar="FILE", help="write the figures there too")
+    parser.add_argument("--against", metavar="PATH", help="compare minigraph here with another checkout, without peers")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)  # a side of --against
     return parser.parse_args()
 
 
@@ -197,23 +210,41 @@ def main():
     use_cores(given.cores)
     import measuring
 
+    engines = installed(given.engines.split(","))
+    if given.against or given.serve:
+        engines = [name for name in engines if name.startswith("minigraph")]
+        given.only = ",".join(name for name in given.only.split(",") if name not in NOT_AGAINST)
+    machine = measuring.describe_machine(engines, given.device)
     settings = measuring.Settings(
-        engines=installed(given.engines.split(",")),
-        rounds=given.rounds,
-        device=given.device,
-        sizes=tuple(int(size) for size in given.sizes.split(",")),
+        engines, given.rounds, given.device, tuple(int(size) for size in given.sizes.split(","))
     )
+    if given.against:
+        import against
+
+        measuring.CONSOLE.print(machine)
+        arguments = [f"--{name}={getattr(given, name)}" for name in ("only", "rounds", "cores", "sizes", "device")]
+        arguments.append(f"--engines={','.join(engines)}")
+        write(given, machine, against.compare(given.against, arguments))
+        return
+    if given.serve:
+        import against
+
+        settings.turns, measuring.CONSOLE.quiet = against.serve, True
     if any(name.startswith("torch") for name in settings.engines):
         import torch
 
         torch.set_num_threads(given.cores)
-    machine = measuring.describe_machine(settings.engines, given.device)
     measuring.CONSOLE.print(machine)
     for name in given.only.split(","):
         WORKLOADS[name](settings)
+    write(given, machine, settings.results)
+
+
+def write(given, machine, results):
+    """Write the figures to the file of ``--json``, if there is one."""
     if given.json:
         with open(given.json, "w") as file:
-            json.dump({"machine": machine, "results": settings.results}, file, indent=1)
+            json.dump({"machine": machine, "results": results}, file, indent=1)
 
 
 if __name__ == "__main__":
