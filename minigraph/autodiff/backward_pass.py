@@ -20,7 +20,8 @@ from minigraph.errors import ProgramError, Site, caller_site, warn
 from minigraph.ir import Block, Operator, Parameter, Role, Variable, infer_outputs
 from minigraph.ir.effects import is_count, rename
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, definition_of
-from minigraph.opdef.gradient_rules import BlockGrad, DoubleGrad, FusedGrad, FusedRecipe, GradContext, GradName, OpSpec
+from minigraph.opdef.gradient_context import BlockGrad, GradContext, GradName, OpSpec
+from minigraph.opdef.gradient_rules import DoubleGrad, FusedGrad, FusedRecipe
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.support.undo import note
 

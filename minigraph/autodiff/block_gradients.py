@@ -14,7 +14,7 @@ from minigraph.errors import ProgramError
 from minigraph.ir import Block, Operator, VarKind
 from minigraph.ir.effects import body_of, is_counter, outer_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
-from minigraph.opdef.gradient_rules import GradName, OpSpec
+from minigraph.opdef.gradient_context import GradName, OpSpec
 from minigraph.runtime.control_flow import saved_by
 
 if TYPE_CHECKING:

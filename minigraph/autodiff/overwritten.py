@@ -10,7 +10,8 @@ from minigraph.ir import Block, Operator, Role
 from minigraph.ir.effects import is_count, is_counter, outer_names
 from minigraph.ir.type_inference import types_in_order
 from minigraph.ir.versions import Changes, separate
-from minigraph.opdef.gradient_rules import FusedGrad, GradName, OpSpec, source_slot
+from minigraph.opdef.gradient_context import GradName, OpSpec
+from minigraph.opdef.gradient_rules import FusedGrad, source_slot
 from minigraph.types import TensorType
 
 _SUFFIX = "@KEPT"

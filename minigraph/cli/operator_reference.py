@@ -15,7 +15,8 @@ from typing import Any
 import minigraph.autodiff.decompositions as second_order
 from minigraph.kernels import find_kernel
 from minigraph.opdef import REQUIRED, Attr, OpDef, Slot, all_definitions, definition_of
-from minigraph.opdef.gradient_rules import BlockGrad, FusedGrad
+from minigraph.opdef.gradient_context import BlockGrad
+from minigraph.opdef.gradient_rules import FusedGrad
 
 _SECTION = re.compile(r"\n\n(?:Parameters|Returns|Raises|Notes|References|Examples)\n-+\n", re.MULTILINE)
 

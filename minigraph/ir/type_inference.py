@@ -35,8 +35,6 @@ def infer_outputs(op: Operator, block: Block) -> None:
         If the inputs do not fit, or an output variable is declared otherwise.
     """
     if SUB_BLOCK in op.attrs:
-        from minigraph.runtime.control_flow import call_of
-
         index, blocks = op.attrs[SUB_BLOCK], block.program.blocks
         if not 0 < index < len(blocks) or blocks[index].parent_idx != block.idx:
             raise OpError(
@@ -44,7 +42,7 @@ def infer_outputs(op: Operator, block: Block) -> None:
                 hint="Make one with program.create_block().",
             )
         op._block = block
-        call_of(op).settle_types()
+        op.definition.call(op).settle_types()
         return
     local = block.vars.get
     inputs = []

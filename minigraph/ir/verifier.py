@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from minigraph.errors import MinigraphError, VerifyError
 from minigraph.ir.clip_order import check_clip_order
-from minigraph.ir.effects import outer_names, slot_names
+from minigraph.ir.effects import body_of, outer_names, slot_names
 from minigraph.ir.program import Block, Operator, Program, VarKind
 from minigraph.ir.type_inference import types_in_order
 from minigraph.opdef import SUB_BLOCK
-from minigraph.runtime.control_flow import call_of
 
 
 def verify(program: Program) -> None:
@@ -60,7 +59,7 @@ def _check_blocks(program: Program) -> dict[int, set[str]]:
                 )
             if index in given:
                 raise VerifyError(f"{op.type} runs block {index}, which another operator runs", site=op.site)
-            given[index] = set(call_of(op).given)
+            given[index] = set(op.definition.call(op).given)
     return given
 
 
@@ -69,7 +68,7 @@ def _check_call(op: Operator) -> None:
     if op.definition.forward is not None:
         return
     named = {*slot_names(op.inputs), *slot_names(op.outputs)}
-    for name in outer_names(call_of(op).body)[0]:
+    for name in outer_names(body_of(op))[0]:
         if name not in named:
             raise VerifyError(f"{op.type}: block {op.attrs[SUB_BLOCK]} uses {name}, which no slot names", site=op.site)
 

@@ -16,7 +16,7 @@ from minigraph.ir import Block, Operator, Program, VarKind
 from minigraph.ir.versions import Changes, separate
 from minigraph.kernels import Kernel, find_kernel
 from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, Slot
-from minigraph.runtime.control_flow import Call, call_of, forget_types, infer_again
+from minigraph.runtime.control_flow import BlockCall, call_of, forget_types, infer_again
 from minigraph.runtime.kernel_call import has_rows
 from minigraph.types import DType, TensorType
 
@@ -86,7 +86,7 @@ class Step:
     """What stands in for the kernel because all results go to the caller, see `minigraph.lowering.output_buffers`."""
     writes_over: bool = False
     """Its result may take over the memory of its input, see `minigraph.lowering.output_buffers`."""
-    call: Call | None = None
+    call: BlockCall | None = None
     """For an operator of control flow, what it does with its sub-block."""
     body: Steps | None = None
     """The sub-block as steps, whose feeds are what the call gives and whose fetches what it takes."""
@@ -273,7 +273,7 @@ class _StepBuilder:
             _share_storage(step, inputs[kernel.view_of])
         return step
 
-    def _call_step(self, call: Call) -> Step:
+    def _call_step(self, call: BlockCall) -> Step:
         """A step that has the values of all that the call reads and writes in one list each."""
         op = call.op
         body = _StepBuilder(call.body, call.given, self.place_kind, self.has_rows).build(call.taken)

@@ -8,8 +8,6 @@ shape inference, printing, the documentation.
 """
 
 from minigraph.opdef.definition import (
-    EMPTY,
-    GRAD_SUFFIX,
     HINT_ATTRS,
     REQUIRED,
     SUB_BLOCK,
@@ -22,8 +20,10 @@ from minigraph.opdef.definition import (
     definition_of,
     is_update,
     op,
+    register_sub_block_rule,
     takes_rows,
 )
+from minigraph.opdef.gradient_context import EMPTY, GRAD_SUFFIX
 
 __all__ = [
     "EMPTY",
@@ -40,5 +40,6 @@ __all__ = [
     "definition_of",
     "is_update",
     "op",
+    "register_sub_block_rule",
     "takes_rows",
 ]

@@ -13,21 +13,16 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from minigraph.errors import NotFoundError, OpError, suggest
 from minigraph.opdef.attr_types import CONVERTERS
+from minigraph.opdef.gradient_context import BlockGrad, GradRule
 from minigraph.support.signatures import parameter_names
 from minigraph.types import TensorType
 
-if TYPE_CHECKING:
-    from minigraph.opdef.gradient_rules import BlockGrad, GradRule
-
-GRAD_SUFFIX = "@GRAD"
 SUB_BLOCK = "sub_block"
 """The attribute that holds the index of the block that an operator of control flow runs."""
-EMPTY = "@EMPTY@"
-"""Stands in a list slot where a gradient is absent."""
 
 
 class _Required:
@@ -77,6 +72,25 @@ class OperatorRule(ABC):
         """The definition of the gradient operator of `forward`, which is asked for once."""
 
 
+class SubBlockRule(Protocol):
+    """What the IR asks of an operator that runs a sub-block."""
+
+    given: list[str]
+    """Variables of the sub-block, or seen from it, that the operator gives it before each run."""
+
+    def settle_types(self) -> None:
+        """Set the types of what the operator writes; raise if those of the sub-block do not fit."""
+
+
+_SUB_BLOCK_RULES: dict[str, Callable[[Any], SubBlockRule]] = {}
+"""By operator type; `minigraph.runtime.control_flow` registers them."""
+
+
+def register_sub_block_rule(type: str, rule: Callable[[Any], SubBlockRule]) -> None:
+    """Have `OpDef.call` apply `rule` to operators of this type."""
+    _SUB_BLOCK_RULES[type] = rule
+
+
 @dataclass(frozen=True, eq=False)
 class OpDef:
     """All that is known about an operator type, but for its arithmetic."""
@@ -119,6 +133,10 @@ class OpDef:
         object.__setattr__(self, "required_outputs", _required(self.outputs))
         object.__setattr__(self, "output_slots", {slot.name: slot for slot in self.outputs})
         object.__setattr__(self, "has_hidden_names", bool(self.updates) or SUB_BLOCK in self.attrs or self.has_effect)
+
+    def call(self, op: Any) -> SubBlockRule:
+        """What an operator of this type does with its sub-block."""
+        return _SUB_BLOCK_RULES[self.type](op)
 
     def convert_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes that differ from their defaults, checked and converted to the declared types.

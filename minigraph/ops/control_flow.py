@@ -11,7 +11,8 @@ from typing import Any
 
 from minigraph.opdef import op
 from minigraph.opdef.attr_types import BlockIndex
-from minigraph.opdef.gradient_rules import BlockGrad, GradContext, OpSpec, fused
+from minigraph.opdef.gradient_context import BlockGrad, GradContext, OpSpec
+from minigraph.opdef.gradient_rules import fused
 from minigraph.ops.tensor import require_integers, require_one_element
 from minigraph.types import DType, TensorType, merge_shapes, require, require_same_dtype, same_dim, same_shape
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minigraph.opdef import op
-from minigraph.opdef.gradient_rules import DoubleGrad, GradContext, OpSpec, fused
+from minigraph.opdef.gradient_context import GradContext, OpSpec
+from minigraph.opdef.gradient_rules import DoubleGrad, fused
 from minigraph.support.window_rules import CHANNELS_LAST, lay_transposed, lay_windows, require_layout, spatial_dims
 from minigraph.types import TensorType, product, require, require_floating, require_same_dtype, same_dim
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minigraph.opdef import op
-from minigraph.opdef.gradient_rules import GradContext, OpSpec, fused
+from minigraph.opdef.gradient_context import GradContext, OpSpec
+from minigraph.opdef.gradient_rules import fused
 from minigraph.ops.tensor import require_integers, require_one_element
 from minigraph.support.slice_rules import count, span, strided_span
 from minigraph.types import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minigraph.opdef import op
-from minigraph.opdef.gradient_rules import GradContext, OpSpec
+from minigraph.opdef.gradient_context import GradContext, OpSpec
 from minigraph.types import TensorType, require
 
 PHASES = ("FORWARD", "BACKWARD", "BOTH")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from minigraph.opdef import op
-from minigraph.opdef.gradient_rules import GradContext, OpSpec
+from minigraph.opdef.gradient_context import GradContext, OpSpec
 from minigraph.types import TensorType, parse_type, require
 
 _NONE: Any = ()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from minigraph.opdef import op
-from minigraph.opdef.gradient_rules import GradContext, OpSpec, fused
+from minigraph.opdef.gradient_context import GradContext, OpSpec
+from minigraph.opdef.gradient_rules import fused
 from minigraph.types import (
     DType,
     TensorType,

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minigraph.opdef import op
-from minigraph.opdef.gradient_rules import GradContext, OpSpec, fused
+from minigraph.opdef.gradient_context import GradContext, OpSpec
+from minigraph.opdef.gradient_rules import fused
 from minigraph.ops.tensor import require_integers, require_one_element, shape_from, shape_of_x
 from minigraph.support.shape_rules import split_lengths, unsqueezed
 from minigraph.types import TensorType, merge_shapes, normalize_axis, product, require, require_same_dtype, same_dim

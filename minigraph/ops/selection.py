@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minigraph.opdef import op
-from minigraph.opdef.gradient_rules import GradContext, OpSpec, fused
+from minigraph.opdef.gradient_context import GradContext, OpSpec
+from minigraph.opdef.gradient_rules import fused
 from minigraph.ops.tensor import require_integers
 from minigraph.types import (
     DType,

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from minigraph.opdef import op
-from minigraph.opdef.gradient_rules import DoubleGrad, GradContext, OpSpec, fused
+from minigraph.opdef.gradient_context import GradContext, OpSpec
+from minigraph.opdef.gradient_rules import DoubleGrad, fused
 from minigraph.support.shape_rules import constant_of, reshaped
 from minigraph.types import (
     DType,

@@ -11,7 +11,7 @@ from minigraph.ir.type_inference import blame
 from minigraph.kernels import find_kernel
 from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.opdef import EMPTY, SUB_BLOCK
-from minigraph.runtime.control_flow import Call, call_of
+from minigraph.runtime.control_flow import BlockCall, call_of
 from minigraph.runtime.kernel_call import attrs_for_kernel, has_rows, wanted_outputs
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import is_rows, type_of
@@ -79,7 +79,7 @@ def _takes_or_gives_rows(op: Operator, arguments: Sequence[Any]) -> bool:
     return any(each is not None and each.is_rows for types in written.values() for each in types)
 
 
-def _evaluate_call(call: Call, read: Callable[[str], Any], place: Place, rng: Any) -> dict[str, Any]:
+def _evaluate_call(call: BlockCall, read: Callable[[str], Any], place: Place, rng: Any) -> dict[str, Any]:
     """An operator of control flow, whose sub-block is computed operator by operator too."""
 
     def body(given: Sequence[Any]) -> list[Any]:

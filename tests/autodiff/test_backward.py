@@ -17,7 +17,7 @@ from minigraph.errors import NotFoundError, ProgramError, WrongTypeError
 from minigraph.ir import Role
 from minigraph.kernels import find_kernel, registry
 from minigraph.opdef import definition as opdef
-from minigraph.opdef.gradient_rules import OpSpec
+from minigraph.opdef.gradient_context import OpSpec
 from minigraph.types import TensorType
 
 pytestmark = [pytest.mark.numbers, pytest.mark.usefixtures("new_program")]

@@ -1,15 +1,22 @@
 """What operators of control flow do: what their sub-block is given, how often it runs, what becomes of its results.
 
-A `Call` describes one operator, for plans and for the interpreter alike (`minigraph.runtime.control_flow.call`). A
+A `BlockCall` describes one operator, for plans and for the interpreter alike (`minigraph.runtime.control_flow.call`). A
 run that a gradient will need leaves a scope behind, in the variable ``StepScopes``
 (`minigraph.runtime.control_flow.scopes`).
 """
 
-from minigraph.runtime.control_flow.call import Body, Call
-from minigraph.runtime.control_flow.calls import call_of
+from minigraph.runtime.control_flow import recurrent, repeated  # noqa: F401  # describe their operators
+from minigraph.runtime.control_flow.call import BlockCall, Body, call_of
 from minigraph.runtime.control_flow.inference import forget_types, infer_again
 from minigraph.runtime.control_flow.scopes import Saved, saved_by, saved_for
 
 __all__ = [
-    "Body", "Call", "Saved", "call_of", "forget_types", "infer_again", "saved_by", "saved_for"
+    "BlockCall",
+    "Body",
+    "Saved",
+    "call_of",
+    "forget_types",
+    "infer_again",
+    "saved_by",
+    "saved_for"
 ]  # fmt: skip

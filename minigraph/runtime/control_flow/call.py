@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from minigraph.ir import Operator, VarKind
 from minigraph.ir.effects import body_of, outer_names, slot_names
 from minigraph.kernels.reduce import sum as sum_of
 from minigraph.kernels.sparse_rows import SparseRows, joined, no_rows
+from minigraph.opdef import register_sub_block_rule
 from minigraph.types import TensorType
 
 Body: TypeAlias = "Callable[[Sequence[Any]], Sequence[Any]]"
-"""Computes a sub-block: the values of `Call.given` to those of `Call.taken`."""
+"""Computes a sub-block: the values of `BlockCall.given` to those of `BlockCall.taken`."""
 
 
-class Call(ABC):
-    """One operator of control flow.
+class BlockCall(ABC):
+    """One operator of control flow; a subclass describes the operators of the type that it is declared with.
 
     Attributes
     ----------
@@ -30,6 +31,10 @@ class Call(ABC):
     given, taken : list of str
         Variables of the sub-block, or seen from it: what it gets before each run, and what is wanted of it.
     """
+
+    def __init_subclass__(cls, type: str = "") -> None:
+        if type:
+            register_sub_block_rule(type, cls)
 
     def __init__(self, op: Operator) -> None:
         self.op = op
@@ -85,6 +90,11 @@ class Call(ABC):
         var = self.op.block.find_var(name)
         if var is not None and tensor_type is not None and not var.persistable:
             var.tensor_type = tensor_type
+
+
+def call_of(op: Operator) -> BlockCall:
+    """What an operator of control flow does."""
+    return cast(BlockCall, op.definition.call(op))
 
 
 def own(value: Any) -> Any:

@@ -8,8 +8,7 @@ from minigraph.ir.effects import body_of, outer_names
 from minigraph.ir.type_inference import explain, infer_outputs
 from minigraph.ir.versions import Changes
 from minigraph.opdef import SUB_BLOCK
-from minigraph.runtime.control_flow.call import Call
-from minigraph.runtime.control_flow.calls import call_of
+from minigraph.runtime.control_flow.call import BlockCall, call_of
 
 
 def infer_again(block: Block, changes: Changes) -> None:
@@ -43,7 +42,7 @@ def infer_again(block: Block, changes: Changes) -> None:
                 changes[op, name] = tensor_type
 
 
-def _infer_call(call: Call, changes: Changes) -> None:
+def _infer_call(call: BlockCall, changes: Changes) -> None:
     while True:
         # A dimension that differs from run to run becomes unknown, and what is computed from it too.
         before = [call._type(name) for name in call.written]

@@ -12,12 +12,12 @@ from minigraph.errors import ExecutionError, OpError
 from minigraph.ir import Operator, VarKind
 from minigraph.ir.effects import slot_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX
-from minigraph.runtime.control_flow.call import Body, Call, Sum, own, zeros_like
+from minigraph.runtime.control_flow.call import BlockCall, Body, Sum, own, zeros_like
 from minigraph.runtime.control_flow.scopes import Saved, saved_by, unique
 from minigraph.types import same_dim
 
 
-class Recurrent(Call):
+class Recurrent(BlockCall, type="recurrent"):
     """A block for each entry of the first dimension of sequences; states go from one entry to the next."""
 
     def __init__(self, op: Operator) -> None:
@@ -107,7 +107,7 @@ def _order(length: int, op: Operator) -> range:
     return range(length - 1, -1, -1) if op.attr("reverse") else range(length)
 
 
-class RecurrentGrad(Call):
+class RecurrentGrad(BlockCall, type="recurrent_grad"):
     """The gradient's block for each step, the last one first; the gradients of states go from one to the one before."""
 
     def __init__(self, op: Operator) -> None:

@@ -10,12 +10,12 @@ from minigraph.errors import ExecutionError, OpError
 from minigraph.ir import Operator
 from minigraph.ir.effects import outer_names, slot_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX
-from minigraph.runtime.control_flow.call import Body, Call, Sum, own, zeros_like
+from minigraph.runtime.control_flow.call import BlockCall, Body, Sum, own, zeros_like
 from minigraph.runtime.control_flow.scopes import Saved, saved_by, unique
 from minigraph.types import product
 
 
-class _Repeated(Call):
+class _Repeated(BlockCall):
     """Forward: ``while`` runs its block as long as the condition holds, ``conditional_block`` at most once."""
 
     condition: str
@@ -61,7 +61,7 @@ class _Repeated(Call):
         return values
 
 
-class While(_Repeated):
+class While(_Repeated, type="while"):
     condition, scopes, given_slot = "Condition", "StepScopes", "X"
 
     def _has_scalar_condition(self) -> bool:
@@ -75,7 +75,7 @@ class While(_Repeated):
         return [*(found[name] for name in self.written), scopes]
 
 
-class Conditional(_Repeated):
+class Conditional(_Repeated, type="conditional_block"):
     condition, scopes, given_slot = "Cond", "Scope", "Input"
 
     def _has_scalar_condition(self) -> bool:
@@ -92,7 +92,7 @@ class Conditional(_Repeated):
         return [*(found[name] for name in self.written), scopes]
 
 
-class _RepeatedGrad(Call):
+class _RepeatedGrad(BlockCall):
     """Backward: the gradient's block runs once for each scope, the last one first.
 
     The gradient of what the forward block overwrites goes from run to run; that of what it only reads is summed.
@@ -174,7 +174,7 @@ class _RepeatedGrad(Call):
         return [] if self._is_array(source) else xp.zeros_like(found[source])
 
 
-class WhileGrad(_RepeatedGrad):
+class WhileGrad(_RepeatedGrad, type="while_grad"):
     scopes, inputs = "StepScopes", "X"
 
     def _inner_incoming(self) -> Sequence[str]:
@@ -182,7 +182,7 @@ class WhileGrad(_RepeatedGrad):
         return names
 
 
-class ConditionalGrad(_RepeatedGrad):
+class ConditionalGrad(_RepeatedGrad, type="conditional_block_grad"):
     scopes, inputs = "Scope", "Input"
 
 
