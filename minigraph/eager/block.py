@@ -151,9 +151,15 @@ class EagerBlock(Block):
             )  # fmt: skip
         return given if given is None else self.var(given)
 
-    def tensor(self, array: Any) -> Tensor:
+    def tensor(self, array: Any, name: str | None = None, stop_gradient: bool = True) -> Tensor:
         """A tensor that holds `array`."""
-        return Tensor.of(self, array)
+        name = name or generate("generated_tensor")
+        while name in self.vars:
+            name = generate(name)
+        tensor_type = type_of(array)
+        tensor = self.vars[name] = Tensor(self, name, tensor_type, kind=tensor_type.kind, stop_gradient=stop_gradient)
+        tensor.value = array
+        return tensor
 
     # Calls
 
@@ -221,7 +227,7 @@ class EagerBlock(Block):
         for i, (param, _) in enumerate(pairs):
             scope.var(f"param_{i}").value = param._held()
         try:
-            return [Tensor.of(self, value) for value in self._executor.compute(program, feed, names, scope)]
+            return [self.tensor(value) for value in self._executor.compute(program, feed, names, scope)]
         except NonfiniteError as error:
             raise with_origin(error, *pairs[int(error.param.removeprefix("param_"))]) from error
         finally:

@@ -133,7 +133,7 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
     if array.dtype.kind not in "biuf":
         raise WrongTypeError(f"a tensor cannot be made from {type(value).__name__}: {value!r:.60}", site=caller_site())
     block = eager_block()
-    return Tensor.of(block, block.place.xp.array(array.reshape(1) if array.ndim == 0 else array), name=name)
+    return block.tensor(block.place.xp.array(array.reshape(1) if array.ndim == 0 else array), name=name)
 
 
 def no_grad(func: Callable[..., Any] | None = None) -> Any:
@@ -217,7 +217,7 @@ def grad(
             found = tape.gradient_tensors(block, sources, seeds, constants)
     else:
         arrays = tape.gradients(block.gradient_plans, sources, [seed.value for seed in seeds], constants)
-        found = [None if array is None else Tensor.of(block, array) for array in arrays]
+        found = [None if array is None else block.tensor(array) for array in arrays]
     for source, gradient in zip(sources, found, strict=True):
         if gradient is None and not allow_unused:
             raise ProgramError(
@@ -231,7 +231,7 @@ def grad(
 def _ones_for(target: Tensor) -> Tensor:
     """What flows into an output by default; dense, also into selected rows."""
     held = target._held()
-    return Tensor.of(target.block, target.block.place.xp.ones(held.shape, held.dtype))
+    return target.block.tensor(target.block.place.xp.ones(held.shape, held.dtype))
 
 
 def _seed(target: Tensor, seed: Any) -> Any:

@@ -20,12 +20,8 @@ from minigraph.kernels.sparse_gradients import added
 from minigraph.kernels.sparse_rows import SparseRows, dense
 from minigraph.opdef import GRAD_SUFFIX
 from minigraph.runtime.public import explained
-from minigraph.runtime.scope import is_rows, type_of
+from minigraph.runtime.scope import is_rows
 from minigraph.types import TensorType, VarKind
-from minigraph.unique_name import generate
-
-if TYPE_CHECKING:
-    from minigraph.eager.block import EagerBlock
 
 
 class BackwardStrategy:
@@ -141,7 +137,8 @@ class Eager:
 
     def detach(self) -> Tensor:
         """A tensor with the same value that no gradient flows through."""
-        return Tensor.of(self.block, self._held(), stop_gradient=True)
+        detached: Tensor = self.block.tensor(self._held(), stop_gradient=True)
+        return detached
 
     def gradient(self) -> Any:
         """The gradient as a NumPy array, None if there is none.
@@ -183,7 +180,7 @@ class Eager:
         if self._grad is not None:
             old, xp = self._grad.value, self.block.place.xp
             zeros = SparseRows(old.rows[:0], old.value[:0], old.height) if is_rows(old) else xp.zeros_like(old)
-            self._grad = Tensor.of(self.block, zeros, name=self._grad.name) if set_to_zero else None
+            self._grad = self.block.tensor(zeros, name=self._grad.name) if set_to_zero else None
 
     clear_grad = clear_gradient
 
@@ -245,7 +242,7 @@ class Eager:
     def _receive(self, grad: Any, adds_up: bool) -> None:
         total = added(self.block.place.xp, self._grad.value, grad) if adds_up and self._grad is not None else grad
         self._grad = None  # so that its name is free
-        self._grad = Tensor.of(self.block, total, name=self.name + GRAD_SUFFIX)
+        self._grad = self.block.tensor(total, name=self.name + GRAD_SUFFIX)
 
 
 for _name in ("set_value", "clear_gradient", "clear_grad", "backward"):
@@ -264,17 +261,6 @@ class Tensor(Eager, Variable):
         self._target: Any = None
         self._grad = None
         self._origin = None
-
-    @staticmethod
-    def of(block: EagerBlock, array: Any, name: str | None = None, stop_gradient: bool = True) -> Tensor:
-        """A tensor of `block` that holds `array`."""
-        name = name or generate("generated_tensor")
-        while name in block.vars:
-            name = generate(name)
-        tensor_type = type_of(array)
-        tensor = block.vars[name] = Tensor(block, name, tensor_type, kind=tensor_type.kind, stop_gradient=stop_gradient)
-        tensor.value = array
-        return tensor
 
 
 class EagerParameter(Eager, Parameter):

@@ -91,7 +91,7 @@ def to_tensor(data: Any, dtype: Any = None, place: Place | None = None, stop_gra
         array = array.astype(as_dtype(dtype).numpy)
     elif array.dtype == np.float64 and not _has_element_type(data):
         array = array.astype(np.float32)
-    return Tensor.of(block, block.place.xp.asarray(array), stop_gradient=stop_gradient)
+    return block.tensor(block.place.xp.asarray(array), stop_gradient=stop_gradient)
 
 
 def _has_element_type(data: Any) -> bool:

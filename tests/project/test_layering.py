@@ -45,7 +45,7 @@ EXCEPTIONS = {
 }
 """Imports against the direction, each with its reason."""
 
-CIRCLES_TO_CUT = {"autodiff", "comparison", "eager", "ir"}
+CIRCLES_TO_CUT = {"autodiff", "comparison", "ir"}
 """Layers whose circles are still to be cut."""
 
 PUBLIC = [

@@ -90,4 +90,4 @@ def as_number(value: Any, what: str) -> float:
 def number(block: Any, value: float, dtype: DType) -> Tensor:
     """A tensor float[1]. An attribute of an operator would round the number to float32."""
     with np.errstate(over="ignore"):
-        return Tensor.of(block, block.place.xp.array([value], dtype.numpy))
+        return block.tensor(block.place.xp.array([value], dtype.numpy))
