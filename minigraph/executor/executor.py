@@ -12,13 +12,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from minigraph.errors import (
-    MinigraphError,
-    NonfiniteError,
-    ProgramError,
-    WrongTypeError,
-    caller_site,
-)
+from minigraph.errors import MinigraphError, NonfiniteError
 from minigraph.executor import profiler
 from minigraph.executor.call_cache import Key, Recall, names_in
 from minigraph.executor.checking import Checked
@@ -27,16 +21,16 @@ from minigraph.executor.compiled_program import CompiledProgram
 from minigraph.executor.feeds import prepare_feed
 from minigraph.executor.fetches import fetch_names, own, results_of
 from minigraph.executor.plan import Plan, lower
+from minigraph.executor.runner import Runner, check_program
 from minigraph.ir import Program
-from minigraph.ir.default_programs import default_main_program
 from minigraph.ir.type_inference import blame, explain
 from minigraph.kernels.jit import is_available as is_jit_available
 from minigraph.kernels.jit import require as require_jit
 from minigraph.lowering.memory_plan import Blocks
 from minigraph.passes import LOWERING
 from minigraph.passes.base import Pipeline
-from minigraph.runtime.place import CPUPlace, Place
-from minigraph.runtime.scope import Scope, global_scope, type_of
+from minigraph.runtime.place import Place
+from minigraph.runtime.scope import Scope, type_of
 from minigraph.support.interrupts import Saved, deferred, hold, is_held, is_interrupt, put_back, release
 from minigraph.types import TensorType
 
@@ -46,7 +40,7 @@ if TYPE_CHECKING:
     from minigraph.executor.explain import RunExplanation
 
 
-class Executor:
+class Executor(Runner):
     """Runs programs on a place.
 
     A program is lowered on its first run with given feed shapes, dtypes and fetches; later runs reuse the plan as long
@@ -96,11 +90,7 @@ class Executor:
         cuda_graph: bool = True,
         check: bool | None = None,
     ) -> None:
-        if place is not None and not isinstance(place, Place):
-            raise WrongTypeError(f"an Executor needs a Place, got {place!r:.80}", site=caller_site())
-        self.place = place or CPUPlace()
-        # Touching xp now reports a missing GPU here and not in the first run.
-        self._rng = self.place.rng()
+        super().__init__(place)
         self.passes = passes
         self.cache_size = cache_size
         if jit:
@@ -112,95 +102,7 @@ class Executor:
         self.cuda_graph = cuda_graph and self.place.kind == "cuda" and not self.check
         self._others: dict[tuple[Pipeline, bool, bool], Executor] = {}
         self._blocks = Blocks(self.place)
-        self._closed = False
         self._graphs: WeakKeyDictionary[Plan, GraphRuns] = WeakKeyDictionary()
-
-    def run(
-        self,
-        program: Program | CompiledProgram | None = None,
-        feed: Any = None,
-        fetch_list: Any = None,
-        feed_var_name: str = "feed",
-        fetch_var_name: str = "fetch",
-        scope: Scope | None = None,
-        return_numpy: bool = True,
-        use_program_cache: bool = True,
-        return_merged: bool = True,
-        use_prune: bool = True,
-    ) -> list[Any]:
-        """Run a program once.
-
-        Only what is fetched or persisted is computed. `feed_var_name`, `fetch_var_name`, `use_program_cache` and
-        `use_prune` are accepted because fluid has them; they change nothing here.
-
-        Parameters
-        ----------
-        program : Program, optional
-            Default: the default main program.
-        feed : dict, optional
-            Variable name to array.
-        fetch_list : list of Variable or str, optional
-            What to return.
-        scope : Scope, optional
-            Where persistable variables live. Default: the global scope.
-        return_numpy : bool
-            Return NumPy arrays; otherwise `LoDTensor`. Selected rows are returned as `SelectedRows` in any case.
-        return_merged : bool
-            Of a program compiled `with_data_parallel`, False returns a list for each entry, with that of each place.
-
-        Returns
-        -------
-        list
-            One array (or `SelectedRows`) per entry of `fetch_list`, each the caller's own; for an array of tensors a
-            list of arrays, None where nothing was written.
-
-        Raises
-        ------
-        FeedError
-            What is fed does not fit, or something is missing.
-        NotFoundError
-            A fetched name is unknown.
-        ExecutionError
-            A persistable variable has no value (was the startup program run?), or a kernel failed.
-        EOFException
-            A `minigraph.io.DataLoader` that feeds the program has no batch left.
-
-        Notes
-        -----
-        A run that an error or an interrupt ends, such as Ctrl-C or what the handler of another signal raises, has
-        changed nothing: neither the scope nor the generator of random numbers, and a loader still has its batch, unless
-        it was an error of the run itself. An interrupt that comes while what was computed is stored is raised when all
-        is stored.
-        """
-        self._check_open()
-        if isinstance(program, CompiledProgram):
-            other = self._with(program.passes, self.jit and program.jit, self.cuda_graph and program.cuda_graph)
-            scope = program.scope_for(self.place, scope or global_scope())
-            values = other.run(program.program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
-            return [[value] for value in values] if program.is_data_parallel and not return_merged else values
-        program = _check_program(program)
-        scope = scope or global_scope()
-        if not isinstance(scope, Scope):
-            raise WrongTypeError(
-                f"scope must be a Scope, got {scope!r:.80}",
-                site=caller_site(),
-                hint="Leave it out for the global scope.",
-            )
-        if not program.loaders:
-            return self._run_fed(program, feed, fetch_list, scope, return_numpy)
-        for loader in program.loaders:
-            feed = loader.fill(feed)
-
-        def go_on() -> None:
-            for loader in program.loaders:
-                loader.go_on()
-
-        try:
-            return self._run_fed(program, feed, fetch_list, scope, return_numpy, then=go_on)
-        except Exception as error:
-            if not is_interrupt(error):
-                go_on()
-            raise
 
     def _run_fed(
         self,
@@ -227,36 +129,17 @@ class Executor:
             values = self._run(program, self._prepare_feed(program, feed, names), names, scope, then)
         return results_of(values, self.place, return_numpy, names)
 
-    def _with(self, passes: Pipeline, jit: bool, cuda_graph: bool) -> Executor:
-        """The executor that runs with other rewrites on the same place, with the same random numbers."""
-        cuda_graph = cuda_graph and self.place.kind == "cuda" and not self.check
-        if (passes, jit, cuda_graph) == (self.passes, self.jit, self.cuda_graph):
+    def _for_compiled(self, program: CompiledProgram) -> Executor:
+        """Return the executor that runs with the rewrites of `program` on the same place, with the same generator."""
+        jit, cuda_graph = self.jit and program.jit, self.cuda_graph and program.cuda_graph
+        key = program.passes, jit, cuda_graph
+        if key == (self.passes, self.jit, self.cuda_graph):
             return self
-        key = passes, jit, cuda_graph
         if key not in self._others:
-            self._others[key] = type(self)(self.place, passes, self.cache_size, jit, cuda_graph, self.check)
+            self._others[key] = Executor(self.place, program.passes, self.cache_size, jit, cuda_graph, self.check)
         other = self._others[key]
         other._rng = self._rng
         return other
-
-    def compute(
-        self,
-        program: Program,
-        feed: dict[str, Any],
-        fetch: Sequence[str],
-        scope: Scope,
-        then: Callable[[], None] | None = None,
-    ) -> list[Any]:
-        """Like `run` for arrays of the place by name, which are not checked; returns arrays of the place.
-
-        `then` is called when the scope changes; no interrupt comes between the two.
-        """
-        self._check_open()
-        return self._run(program, feed, tuple(fetch), scope, then)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ProgramError("this Executor was closed", site=caller_site(), hint="Make a new one.")
 
     def explain(self, program: Program | None = None, feed: Any = None, fetch_list: Any = None) -> RunExplanation:
         """Tell what `run` would make of the arguments, without running: every stage, steps, memory, source and costs.
@@ -284,7 +167,7 @@ class Executor:
         """
         from minigraph.executor.explain import explain_run
 
-        program = _check_program(program)
+        program = check_program(program)
         names = fetch_names(program, fetch_list)
         feeds = prepare_feed(program, feed, self.place)
         return explain_run(program, _types_of(feeds), names, self.place, self.passes, self.jit)
@@ -395,19 +278,6 @@ class Executor:
         if then is not None:
             then()
 
-    def _store(self, scope: Scope, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
-            holder = scope.var(name)
-            holder.value, holder.place = value, self.place
-
-    def _draws_so_far(self) -> Any:
-        """State of the generator for `_draw_again`; None on a GPU."""
-        return self._rng.bit_generator.state if self.place.kind == "cpu" else None
-
-    def _draw_again(self, drawn: Any) -> None:
-        if drawn is not None:
-            self._rng.bit_generator.state = drawn
-
     def _run_graph(
         self, plan: Plan, fed: Mapping[str, Any], feeds: dict[str, Any], state: list[Any], scope: Scope
     ) -> list[Any] | None:
@@ -496,7 +366,7 @@ class Executor:
         self._plans.clear()
         self._recall.clear()
         self._others.clear()
-        self._closed = True
+        super().close()
 
 
 def _name_and_kind(fed: tuple[str, Any]) -> tuple[str, Any, Any]:
@@ -506,11 +376,3 @@ def _name_and_kind(fed: tuple[str, Any]) -> tuple[str, Any, Any]:
 
 def _types_of(feeds: dict[str, Any]) -> dict[str, TensorType]:
     return {name: type_of(array) for name, array in feeds.items()}
-
-
-def _check_program(program: Program | None) -> Program:
-    if program is None:
-        return default_main_program()
-    if not isinstance(program, Program):
-        raise WrongTypeError(f"an Executor runs Programs, got {type(program).__name__}", site=caller_site())
-    return program

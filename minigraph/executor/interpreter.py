@@ -1,4 +1,4 @@
-"""The specification of what an executor does: operators evaluated one by one, in order, by name."""
+"""Specification of what a run computes: operators evaluated one by one, in order, by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ExecutionError
-from minigraph.executor.executor import Executor
+from minigraph.executor.runner import Runner
 from minigraph.ir import Program
 from minigraph.ir.type_inference import blame
 from minigraph.lowering.prune import prune
@@ -20,8 +20,8 @@ from minigraph.support.interrupts import deferred, is_interrupt
 __all__ = ["Interpreter", "evaluate"]
 
 
-class Interpreter(Executor):
-    """An executor without lowering, for debugging and as the truth that plans are tested against.
+class Interpreter(Runner):
+    """Evaluate the operators of a program one by one, for debugging and as the truth that plans are tested against.
 
     Its only rewrites are those in `minigraph.passes.LEGALIZE`, which say what a program means where the arithmetic of
     single operators would overflow or underflow.

@@ -143,3 +143,8 @@ def test_a_failing_kernel_is_reported_like_an_executor_does():
             errors.append(str(caught.value))
     assert errors[0] == errors[1]
     assert "loss = layers.cross_entropy(layers.softmax(x), label)" in errors[0]
+
+
+def test_the_specification_inherits_nothing_from_the_executor():
+    assert not issubclass(Interpreter, fluid.Executor)
+    assert not issubclass(fluid.Executor, Interpreter)

@@ -1,0 +1,191 @@
+"""Base of the executors: checks the arguments of a run and hands out its results."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.executor.compiled_program import CompiledProgram
+from minigraph.executor.feeds import prepare_feed
+from minigraph.executor.fetches import fetch_names, results_of
+from minigraph.ir import Program
+from minigraph.ir.default_programs import default_main_program
+from minigraph.runtime.place import CPUPlace, Place
+from minigraph.runtime.scope import Scope, global_scope
+from minigraph.support.interrupts import is_interrupt
+
+
+class Runner(ABC):
+    """Check the arguments of a run; a subclass computes it in `_run`."""
+
+    def __init__(self, place: Place | None = None) -> None:
+        if place is not None and not isinstance(place, Place):
+            raise WrongTypeError(f"an {type(self).__name__} needs a Place, got {place!r:.80}", site=caller_site())
+        self.place = place or CPUPlace()
+        # Touching xp now reports a missing GPU here and not in the first run.
+        self._rng = self.place.rng()
+        self._closed = False
+
+    def run(
+        self,
+        program: Program | CompiledProgram | None = None,
+        feed: Any = None,
+        fetch_list: Any = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: Scope | None = None,
+        return_numpy: bool = True,
+        use_program_cache: bool = True,
+        return_merged: bool = True,
+        use_prune: bool = True,
+    ) -> list[Any]:
+        """Run a program once.
+
+        Only what is fetched or persisted is computed. `feed_var_name`, `fetch_var_name`, `use_program_cache` and
+        `use_prune` are accepted because fluid has them; they change nothing here.
+
+        Parameters
+        ----------
+        program : Program, optional
+            Default: the default main program.
+        feed : dict, optional
+            Variable name to array.
+        fetch_list : list of Variable or str, optional
+            What to return.
+        scope : Scope, optional
+            Where persistable variables live. Default: the global scope.
+        return_numpy : bool
+            Return NumPy arrays; otherwise `LoDTensor`. Selected rows are returned as `SelectedRows` in any case.
+        return_merged : bool
+            Of a program compiled `with_data_parallel`, False returns a list for each entry, with that of each place.
+
+        Returns
+        -------
+        list
+            One array (or `SelectedRows`) per entry of `fetch_list`, each the caller's own; for an array of tensors a
+            list of arrays, None where nothing was written.
+
+        Raises
+        ------
+        FeedError
+            What is fed does not fit, or something is missing.
+        NotFoundError
+            A fetched name is unknown.
+        ExecutionError
+            A persistable variable has no value (was the startup program run?), or a kernel failed.
+        EOFException
+            A `minigraph.io.DataLoader` that feeds the program has no batch left.
+
+        Notes
+        -----
+        A run that an error or an interrupt ends, such as Ctrl-C or what the handler of another signal raises, has
+        changed nothing: neither the scope nor the generator of random numbers, and a loader still has its batch, unless
+        it was an error of the run itself. An interrupt that comes while what was computed is stored is raised when all
+        is stored.
+        """
+        self._check_open()
+        if isinstance(program, CompiledProgram):
+            scope = program.scope_for(self.place, scope or global_scope())
+            runner = self._for_compiled(program)
+            values = runner.run(program.program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
+            return [[value] for value in values] if program.is_data_parallel and not return_merged else values
+        program = check_program(program)
+        scope = scope or global_scope()
+        if not isinstance(scope, Scope):
+            raise WrongTypeError(
+                f"scope must be a Scope, got {scope!r:.80}",
+                site=caller_site(),
+                hint="Leave it out for the global scope.",
+            )
+        if not program.loaders:
+            return self._run_fed(program, feed, fetch_list, scope, return_numpy)
+        for loader in program.loaders:
+            feed = loader.fill(feed)
+
+        def go_on() -> None:
+            for loader in program.loaders:
+                loader.go_on()
+
+        try:
+            return self._run_fed(program, feed, fetch_list, scope, return_numpy, then=go_on)
+        except Exception as error:
+            if not is_interrupt(error):
+                go_on()
+            raise
+
+    def _run_fed(
+        self,
+        program: Program,
+        feed: Any,
+        fetch_list: Any,
+        scope: Scope,
+        return_numpy: bool,
+        then: Callable[[], None] | None = None,
+    ) -> list[Any]:
+        names = fetch_names(program, fetch_list)
+        values = self._run(program, prepare_feed(program, feed, self.place), names, scope, then)
+        return results_of(values, self.place, return_numpy, names)
+
+    @abstractmethod
+    def _run(
+        self,
+        program: Program,
+        feeds: dict[str, Any],
+        names: tuple[str, ...],
+        scope: Scope,
+        then: Callable[[], None] | None = None,
+    ) -> list[Any]:
+        """Compute the fetches `names` from checked arrays and store the new state; an error leaves all as it was.
+
+        `then` is called when the scope changes.
+        """
+
+    def _for_compiled(self, program: CompiledProgram) -> Runner:
+        """Return the runner for the options of a compiled program."""
+        return self
+
+    def compute(
+        self,
+        program: Program,
+        feed: dict[str, Any],
+        fetch: Sequence[str],
+        scope: Scope,
+        then: Callable[[], None] | None = None,
+    ) -> list[Any]:
+        """Like `run` for arrays of the place by name, which are not checked; returns arrays of the place.
+
+        `then` is called when the scope changes; no interrupt comes between the two.
+        """
+        self._check_open()
+        return self._run(program, feed, tuple(fetch), scope, then)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ProgramError("this Executor was closed", site=caller_site(), hint="Make a new one.")
+
+    def close(self) -> None:
+        """Refuse further runs."""
+        self._closed = True
+
+    def _store(self, scope: Scope, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            holder = scope.var(name)
+            holder.value, holder.place = value, self.place
+
+    def _draws_so_far(self) -> Any:
+        """Return the state of the generator for `_draw_again`; None on a GPU."""
+        return self._rng.bit_generator.state if self.place.kind == "cpu" else None
+
+    def _draw_again(self, drawn: Any) -> None:
+        if drawn is not None:
+            self._rng.bit_generator.state = drawn
+
+
+def check_program(program: Program | None) -> Program:
+    if program is None:
+        return default_main_program()
+    if not isinstance(program, Program):
+        raise WrongTypeError(f"an Executor runs Programs, got {type(program).__name__}", site=caller_site())
+    return program
