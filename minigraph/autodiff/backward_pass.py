@@ -8,34 +8,34 @@ operators.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from minigraph import unique_name
 from minigraph.autodiff.block_gradients import differentiate_call
-from minigraph.autodiff.decompositions import has_rule, rewrite
+from minigraph.autodiff.decompositions import needs_rewriting, rewrite
 from minigraph.autodiff.overwritten import Overwritten, separate_types
 from minigraph.autodiff.path import operators_between, warn_of_stopped_loops
 from minigraph.errors import ProgramError, Site, caller_site, warn
 from minigraph.ir import Block, Operator, Parameter, Role, Variable, infer_outputs
 from minigraph.ir.effects import is_count, rename
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, definition_of
-from minigraph.opdef.gradient_context import BlockGrad, GradContext, GradName, OpSpec
+from minigraph.opdef.gradient_context import BlockGrad, GradContext, GradName, GradRule, OpSpec
 from minigraph.opdef.gradient_rules import DoubleGrad, FusedGrad, FusedRecipe
-from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.support.undo import note
 
 ParamsGrads = list[tuple[Parameter, Variable]]
 Callback = Callable[..., None]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Planned:
-    """An operator to append; its outputs may still be renamed."""
+    """An operator to append; parts among its outputs may still be renamed."""
 
     type: str
     inputs: dict[str, Any]
-    outputs: dict[str, list[str]]
+    outputs: dict[str, list[Any]]
+    """Names, and a `_Part` for each gradient."""
     attrs: dict[str, Any]
     site: Site | None
     namescope: str = "/"
@@ -43,20 +43,39 @@ class _Planned:
     """Slots and attributes are those of an operator that was checked, so they need not be again."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Part:
-    """One of the values that add up to a gradient: what it is called, and where it is written."""
+    """One of the values that add up to a gradient."""
 
     name: str
-    places: list[tuple[_Planned, str, int]]
-    """Operator, slot and position; none for what a sub-block is given, whose name is fixed."""
+    writer: _Planned | None
+    """The last operator that writes it; None for what a sub-block is given, whose name is fixed."""
+
+
+@dataclass(slots=True, eq=False)
+class _Gradient:
+    """The gradient of one variable, as far as the walk has come."""
+
+    name: str
+    """What the program calls it."""
+    parts: list[_Part] = field(default_factory=list)
+    renames: int = 0
+    """Parts that were renamed until now."""
+    is_ready: bool = False
+    """It has a value."""
+    was_ready: bool = False
+    """It had a value until the walk came to where the variable gets its own."""
+    is_seed: bool = False
+    """It flows in from outside."""
+    computed: _Gradient | None = None
+    """Where what flows back to a target goes if the caller gave the gradient of that, which is never written to."""
 
 
 class BackwardPass:
     """One walk backward over a block.
 
-    A rule speaks of the gradient of ``v`` as ``v@GRAD`` (a `GradName`). What that is called in the program is kept in
-    `_actual`: an earlier pass may have taken the name, and a seed has the name that the caller gave.
+    A rule speaks of the gradient of ``v`` as ``v@GRAD`` (a `GradName`). Its `_Gradient` knows what it is called in the
+    program: an earlier pass may have taken the name, and a seed has the name that the caller gave.
     """
 
     def __init__(
@@ -71,20 +90,11 @@ class BackwardPass:
             self.program.backward_passes += 1
         self.no_grad = no_grad
         self.callbacks = callbacks
-        self._given: set[str] = set()
-        """Variables the value of whose gradient the caller gave."""
-        self._seeds: set[str] = set()
-        """Variables that a gradient flows into from outside."""
-        self._actual: dict[str, str] = {}
-        """Variable -> name of its gradient in the program."""
+        self._gradients: dict[str, _Gradient] = {}
+        """By variable."""
         self._planned: list[_Planned] = []
-        self._parts: dict[str, list[_Part]] = {}
-        """Gradient name in the program -> its parts."""
-        self._renames: dict[str, int] = {}
-        self._ready: set[str] = set()
-        """Gradients (in the program's words) that have a value, as far as the walk has come."""
-        self._left: set[str] = set()
-        """Gradients that have had one until the walk came to where the variable gets its value."""
+        self._added_up: dict[_Gradient, None] = {}
+        """Gradients that have had parts, in the order of the sums at the end of the walk."""
         self._grad_to_var: dict[str, Any] = {}
         """What callbacks get to see."""
         self._appended: list[Operator] = []
@@ -103,29 +113,24 @@ class BackwardPass:
 
     def seed(self, var_name: str, grad_name: str, given: bool = False) -> None:
         """The gradient that flows into `var_name` is the variable `grad_name`; `given` by the caller or made here."""
-        self._actual[var_name] = grad_name
-        if given:
-            self._given.add(var_name)
-        self._seeds.add(var_name)
-        self._ready.add(grad_name)
+        gradient = _Gradient(grad_name, is_ready=True, is_seed=True)
+        if given and grad_name != var_name + GRAD_SUFFIX:
+            gradient.computed = _Gradient(var_name + GRAD_SUFFIX)
+        self._gradients[var_name] = gradient
         if self.callbacks:
             self._grad_to_var[grad_name] = var_name
 
-    def _resolve(self, name: str) -> str:
-        """The program's name for a name in a rule's spec."""
-        return self._gradient(name.variable) if isinstance(name, GradName) else name
-
-    def _gradient(self, name: str) -> str:
-        """What the gradient of the variable `name` is called in the program."""
-        actual = self._actual.get(name)
-        if actual is None:
+    def _gradient(self, name: str) -> _Gradient:
+        """The gradient of the variable `name`."""
+        found = self._gradients.get(name)
+        if found is None:
             actual = name + GRAD_SUFFIX
             if actual in self.target.vars:
                 actual = "grad/" * self.program.backward_passes + actual
                 if actual in self.target.vars:
                     actual = unique_name.generate(actual)
-            self._actual[name] = actual
-        return actual
+            found = self._gradients[name] = _Gradient(actual)
+        return found
 
     def is_no_grad(self, name: str) -> bool:
         """Whether no gradient flows to a variable."""
@@ -145,8 +150,8 @@ class BackwardPass:
         else:
             for op in reversed(path):
                 self._differentiate(op)
-        for grad_name in list(self._parts):
-            self._add_up(grad_name)
+        for gradient in self._added_up:
+            self._add_up(gradient)
         with self.program.role_guard(Role.BACKWARD):
             for planned in self._planned:
                 self._append_planned(planned)
@@ -167,29 +172,27 @@ class BackwardPass:
             return operators_between(self.block, {t.name for t in targets}, inputs, self.is_no_grad)
 
         path = find()
-        gradient_ops = [op for op in path if has_rule(op)]
-        # The gradient of fluid's chain for a global norm is NaN at zero, that of the one operator is not.
-        has_chain = any(op.type == "sqrt" and op.role & Role.CLIP for op in path)
+        has_rewrites = any(map(needs_rewriting, path))
         has_blocks = any(SUB_BLOCK in op.attrs for op in path)
-        separates = self._overwritten.names and (gradient_ops or has_blocks)
-        if not separates and not gradient_ops and not has_chain:
-            return path
-        if separates:
+        if self._overwritten.names and (has_rewrites or has_blocks):
             separate_types(self.block)
-        rewrite(gradient_ops)
-        if has_chain:
-            FuseGlobalNorm().apply(self.program)
+        elif not has_rewrites:
+            return path
+        rewrite(self.block, path)
         self._overwritten = Overwritten(self.block)
         return find()
 
     def _differentiate(self, op: Operator) -> None:
         rule = op.definition.grad
-        if isinstance(rule, BlockGrad):
-            differentiate_call(self, op)
-            return
-        assert rule is not None
-        if isinstance(rule, FusedGrad) and not self._overwritten.names and self._differentiate_fused(op, rule):
-            return
+        if isinstance(rule, FusedGrad):
+            self._differentiate_fused(op, rule)
+        elif isinstance(rule, BlockGrad):
+            differentiate_call(self, op, rule)
+        else:
+            assert callable(rule)
+            self._differentiate_by_specs(op, rule)
+
+    def _differentiate_by_specs(self, op: Operator, rule: GradRule) -> None:
         found = list(rule(GradContext(op, self.is_no_grad)))
         specs = [spec for spec in found if self._is_wanted(spec)]
         if isinstance(rule, DoubleGrad) and self._asks_for_inputs:  # otherwise fluid makes zeros
@@ -198,39 +201,33 @@ class BackwardPass:
         self._refuse_to_lose(op, _flowing_into(*found))
         self._plan([self._overwritten.checked(spec, op) for spec in specs], op)
 
-    def _differentiate_fused(self, op: Operator, rule: FusedGrad) -> bool:
-        """Plan the one operator of a fused rule without asking the rule for it: most operators have such a gradient.
-
-        False if it has to be asked after all, because some results are left out.
-        """
+    def _differentiate_fused(self, op: Operator, rule: FusedGrad) -> None:
+        """Plan the one operator of a fused rule, straight from its recipe: most gradients are made here."""
         if rule.check is not None:
             rule.check(op)
         recipe = rule.recipe
-        results = [name for slot, _ in recipe.d_outputs for name in op.outputs.get(slot, (EMPTY,))]
-        if not results or EMPTY in results:
-            return False
-        wanted = self._wanted_of(op, recipe)
+        read = [name for slot, _ in recipe.d_outputs for name in op.outputs.get(slot, ())]
         if not recipe.reads_all:
-            self._refuse_to_lose(op, results)
-        if not wanted or self._ready.isdisjoint(map(self._gradient, results)):
-            return True
-        self._complete(results, op)
-        inputs = {}
+            self._refuse_to_lose(op, read)
+        wanted = self._wanted_of(op, recipe)
+        is_reached = wanted and any(self._gradient(name).is_ready for name in read)
+        if is_reached:
+            self._complete(read, op)
+        self._end_values(op)
+        if not is_reached:
+            return
+        inputs: dict[str, Any] = {}
         for slot, is_input in recipe.reads:
-            read = (op.inputs if is_input else op.outputs).get(slot)
-            if read:
-                inputs[slot] = read
+            names = (op.inputs if is_input else op.outputs).get(slot)
+            if names:
+                inputs[slot] = self._overwritten.kept_in_slot(slot, names, op) if self._overwritten.names else names
         for slot, d_slot in recipe.d_outputs:
-            inputs[d_slot] = tuple([self._actual[name] for name in op.outputs[slot]])
-        planned = _Planned(recipe.type, inputs, {}, op.attrs.copy(), op.site, op.namescope, is_checked=True)
-        for d_slot, names in wanted.items():
-            planned.outputs[d_slot] = [EMPTY if name == EMPTY else self._gradient_to_write(name) for name in names]
-        self._planned.append(planned)
-        for d_slot, grads in sorted(planned.outputs.items()):  # fluid's order, in which sums follow in the end
-            for position, grad in enumerate(grads):
-                if grad != EMPTY:
-                    self._note_part(grad, planned, d_slot, position)
-        return True
+            inputs[d_slot] = tuple([self._gradients[name].name for name in op.outputs[slot]])
+        results = {
+            d_slot: [EMPTY if name == EMPTY else self._gradient_to_write(name) for name in names]
+            for d_slot, names in wanted.items()
+        }
+        self._plan_one(_Planned(recipe.type, inputs, results, op.attrs.copy(), op.site, op.namescope, is_checked=True))
 
     def _wanted_of(self, op: Operator, recipe: FusedRecipe) -> dict[str, list[str]]:
         """By slot of the gradient operator, the variables whose gradients it is to compute; empty if there are none."""
@@ -246,26 +243,31 @@ class BackwardPass:
 
     def _complete(self, names: Sequence[str], op: Operator) -> None:
         """See to it that the gradients of these variables, which `op` has to do with, are added up, or zero."""
-        grads = list(map(self._gradient, names))
-        for grad in grads:
-            self._add_up(grad)
-        for name, grad in zip(names, grads, strict=True):
-            if grad not in self._ready:
-                self._plan_zeros(name, grad, op)
+        gradients = list(map(self._gradient, names))
+        for gradient in gradients:
+            self._add_up(gradient)
+        for name, gradient in zip(names, gradients, strict=True):
+            if not gradient.is_ready:
+                self._plan_zeros(name, gradient, op)
 
     def _plan(self, specs: Sequence[OpSpec], op: Operator) -> None:
-        for name in self._overwritten_by(op):
-            self._parts[name] = []  # used up; what is found from here on belongs to the value before
-        self._seeds.difference_update(self._overwritten.ended_by(op))
+        self._end_values(op)
         for spec in specs:
             self._plan_spec(spec, op)
+
+    def _end_values(self, op: Operator) -> None:
+        """The gradients of what `op` overwrites are used up; what is found from here on belongs to the value before."""
+        for gradient in self._overwritten_by(op):
+            gradient.parts = []
+            gradient.is_seed = False
+            self._added_up.setdefault(gradient)
 
     def _is_wanted(self, spec: OpSpec) -> bool:
         """Whether `spec` computes something from a gradient that there is."""
         if all(name == EMPTY for names in spec.outputs.values() for name in names):
             return False
         flowing = _flowing_into(spec)
-        return not flowing or any(self._gradient(name) in self._ready for name in flowing)
+        return not flowing or any(self._gradient(name).is_ready for name in flowing)
 
     def _without_absent(self, spec: OpSpec) -> OpSpec:
         """Leave out what may be left out and has no gradient flowing in."""
@@ -274,7 +276,7 @@ class BackwardPass:
             slot: names
             for slot, names in spec.inputs.items()
             if not slots[slot].dispensable
-            or not all(isinstance(name, GradName) and self._resolve(name) not in self._ready for name in names)
+            or not all(isinstance(name, GradName) and not self._gradient(name.variable).is_ready for name in names)
         }
         return spec._replace(inputs=inputs)
 
@@ -283,101 +285,108 @@ class BackwardPass:
         if all(map(self.is_no_grad, op.input_arg_names)):
             return
         for name in op.output_arg_names:
-            if name not in read and self._actual.get(name) in self._ready:
+            gradient = self._gradients.get(name)
+            if gradient is not None and gradient.is_ready and name not in read:
                 raise ProgramError(
                     f"{op.type} passes no gradient on from its output {name}",
                     site=op.site,
                     hint=f"Set stop_gradient=True on {name} if it is to count as a constant.",
                 )
 
-    def _overwritten_by(self, op: Operator) -> list[str]:
-        """Gradients (in the program's words) of the outputs of `op` that are not the variable's first value."""
-        ended = self._overwritten.ended_by(op)
-        return [grad for name in op.output_arg_names if name in ended and (grad := self._actual.get(name)) is not None]
+    def _overwritten_by(self, op: Operator) -> list[_Gradient]:
+        """The gradients of the outputs of `op` that are not the variable's first value."""
+        ended = self._overwritten.ended_by(op) if self._overwritten.names else ()
+        return [self._gradients[name] for name in op.output_arg_names if name in ended and name in self._gradients]
 
     def _leave(self, op: Operator, is_on_path: bool) -> None:
         """Before `op` its outputs have another value or none: their gradients are those of that value."""
-        for grad in self._overwritten_by(op):
+        for gradient in self._overwritten_by(op):
             if not is_on_path:
-                self._parts[grad] = []
-            if not self._parts.get(grad):
-                self._ready.discard(grad)
-                self._left.add(grad)
+                gradient.parts = []
+            if not gradient.parts:
+                gradient.is_ready, gradient.was_ready = False, True
 
-    def _plan_zeros(self, name: str, grad: str, op: Operator) -> None:
-        """An output `name` that the targets do not use has gradient zero."""
-        self._declare(grad, name)
+    def _plan_zeros(self, name: str, gradient: _Gradient, op: Operator) -> None:
+        """Plan the gradient zero of an output `name` that the targets do not use."""
+        self._declare(gradient.name, name)
         like = self.block.find_var(name.partition(GRAD_SUFFIX)[0])  # of a gradient fluid takes what it belongs to
         if like is None or like.tensor_type != self.variable(name).tensor_type:
             like = self.variable(name)
-        self._planned.append(_Planned("fill_zeros_like", {"X": [like.name]}, {"Out": [grad]}, {}, op.site))
-        self._ready.add(grad)
+        self._planned.append(_Planned("fill_zeros_like", {"X": [like.name]}, {"Out": [gradient.name]}, {}, op.site))
+        gradient.is_ready = True
 
     def _plan_spec(self, spec: OpSpec, forward: Operator) -> None:
-        inputs = {slot: [self._resolve(n) for n in names] for slot, names in spec.inputs.items()}
-        planned = _Planned(spec.type, inputs, {}, dict(spec.attrs), forward.site, forward.namescope)
+        inputs = {
+            slot: [self._gradient(name.variable).name if isinstance(name, GradName) else name for name in names]
+            for slot, names in spec.inputs.items()
+        }
         slots = definition_of(spec.type).output_slots
-        for slot, names in spec.outputs.items():
-            # A slot of one variable without a gradient is left out; in a list its place must be kept.
-            if names and (slots[slot].duplicable or names[0] != EMPTY):
-                planned.outputs[slot] = [self._result(name) for name in names]
-        self._planned.append(planned)
-        for slot, names in sorted(spec.outputs.items()):
-            for position, name in enumerate(names):
-                if isinstance(name, GradName):
-                    self._note_part(planned.outputs[slot][position], planned, slot, position)
+        # A slot of one variable without a gradient is left out; in a list its place must be kept.
+        results = {
+            slot: list(map(self._result, names))
+            for slot, names in spec.outputs.items()
+            if names and (slots[slot].duplicable or names[0] != EMPTY)
+        }
+        self._plan_one(_Planned(spec.type, inputs, results, dict(spec.attrs), forward.site, forward.namescope))
 
-    def _result(self, name: str) -> str:
-        """The program's name for a result in a rule's spec, where there is a variable of that name now."""
+    def _plan_one(self, planned: _Planned) -> None:
+        """Plan an operator, in whose outputs the gradients stand that it computes."""
+        self._planned.append(planned)
+        for slot, results in sorted(planned.outputs.items()):  # fluid's order, in which sums follow in the end
+            for position, gradient in enumerate(results):
+                if isinstance(gradient, _Gradient):
+                    results[position] = self._new_part(gradient, planned, slot)
+
+    def _result(self, name: str) -> str | _Gradient:
+        """What a name in a rule's spec stands for, where there is a variable of that name now."""
         if name == EMPTY:
             return EMPTY
         if isinstance(name, GradName):
             return self._gradient_to_write(name.variable)
         return self.target.create_var(name=name).name
 
-    def _gradient_to_write(self, name: str) -> str:
-        """What the gradient of the variable `name` is called where it is written, where it is declared now."""
-        if name in self._seeds:
+    def _gradient_to_write(self, name: str) -> _Gradient:
+        """The gradient of the variable `name` where it is written, where it is declared now."""
+        gradient = self._gradient(name)
+        if gradient.is_seed:
             _warn_dependent_target(name)
-        # What the caller gave is never written to.
-        grad = name + GRAD_SUFFIX if name in self._given else self._gradient(name)
-        self._declare(grad, name)
-        return grad
+        gradient = gradient.computed or gradient
+        self._declare(gradient.name, name)
+        return gradient
 
-    def _note_part(self, grad: str, op: _Planned, slot: str, position: int) -> None:
-        parts = self._parts.setdefault(grad, [])
-        self._ready.add(grad)
-        place = op, slot, position
-        if parts and slot in definition_of(op.type).updates:  # it adds to what an array holds already
-            op.outputs[slot][position] = parts[-1].name
-            parts[-1].places.append(place)
-            return
-        parts.append(_Part(grad, [place]))
+    def _new_part(self, gradient: _Gradient, writer: _Planned, slot: str) -> _Part:
+        """What `writer` writes to `slot`, as a part of a gradient."""
+        parts = gradient.parts
+        gradient.is_ready = True
+        self._added_up.setdefault(gradient)
+        if parts and slot in definition_of(writer.type).updates:  # it adds to what an array holds already
+            parts[-1].writer = writer
+            return parts[-1]
+        parts.append(_Part(gradient.name, writer))
         if len(parts) == 2:
-            self._rename_part(grad, parts[0])
+            self._rename_part(gradient, parts[0])
         if len(parts) > 1:
-            self._rename_part(grad, parts[-1])
+            self._rename_part(gradient, parts[-1])
+        return parts[-1]
 
-    def _rename_part(self, grad: str, part: _Part) -> None:
-        if not part.places:
+    def _rename_part(self, gradient: _Gradient, part: _Part) -> None:
+        if part.writer is None:
             return
-        number = self._renames.get(grad, 0)
-        self._renames[grad] = number + 1
-        part.name = f"{grad}@RENAME@block{self.block.idx}@{number}"
-        whole = self.target.var(grad).tensor_type
+        part.name = f"{gradient.name}@RENAME@block{self.block.idx}@{gradient.renames}"
+        gradient.renames += 1
+        whole = self.target.var(gradient.name).tensor_type
         assert whole is not None
         self.target.create_var(name=part.name, shape=whole.shape, dtype=whole.dtype, type=whole.kind)
-        for op, slot, position in part.places:
-            op.outputs[slot][position] = part.name
 
-    def _add_up(self, grad: str) -> None:
+    def _add_up(self, gradient: _Gradient) -> None:
         """Plan the sum of a gradient's parts, if it has several."""
-        parts = self._parts.get(grad, ())
+        parts = gradient.parts
         if len(parts) > 1:
-            last = [part for part in parts if part.places][-1].places[-1][0]
-            planned = _Planned("sum", {"X": [part.name for part in parts]}, {"Out": [grad]}, {}, last.site)
-            self._planned.append(planned)
-            self._parts[grad] = [_Part(grad, [(planned, "Out", 0)])]
+            last = [part.writer for part in parts if part.writer is not None][-1]
+            total = _Part(gradient.name, None)
+            total.writer = _Planned("sum", {"X": [part.name for part in parts]}, {"Out": [total]}, {}, last.site)
+            self._planned.append(total.writer)
+            gradient.parts = [total]
 
     # Sub-blocks
 
@@ -388,7 +397,7 @@ class BackwardPass:
 
     def has_gradient(self, name: str) -> bool:
         """Whether a variable has a gradient, as far as the walk has come."""
-        return self._gradient(name) in self._ready
+        return self._gradient(name).is_ready
 
     def inside(self, forward: Block) -> BackwardPass:
         """A walk over a sub-block, whose gradients go to a new block."""
@@ -404,10 +413,11 @@ class BackwardPass:
 
     def seed_inside(self, name: str) -> None:
         """The operator that runs the block gives the gradient of `name`, one of its parts, to it."""
-        grad = self._gradient(name)
-        self._declare(grad, name)
-        self._parts[grad] = [_Part(grad, [])]
-        self._ready.add(grad)
+        gradient = self._gradient(name)
+        self._declare(gradient.name, name)
+        gradient.parts = [_Part(gradient.name, None)]
+        gradient.is_ready = True
+        self._added_up.setdefault(gradient)
 
     def has_value_before(self, name: str, op: Operator) -> bool:
         """Whether a variable has a value where `op` stands."""
@@ -454,12 +464,13 @@ class BackwardPass:
         return self._link(op)
 
     def _append_planned(self, planned: _Planned) -> None:
+        outputs = {
+            slot: tuple([name if isinstance(name, str) else name.name for name in names])
+            for slot, names in planned.outputs.items()
+        }
         if not planned.is_checked:
-            made = self.append(
-                planned.type, planned.inputs, planned.outputs, planned.attrs, planned.site, planned.namescope
-            )
+            made = self.append(planned.type, planned.inputs, outputs, planned.attrs, planned.site, planned.namescope)
         else:
-            outputs = {slot: tuple(names) for slot, names in planned.outputs.items()}
             role, role_vars = self.program.current_role, self.program._role_vars
             definition = definition_of(planned.type)
             made = self._link(
@@ -493,9 +504,11 @@ class BackwardPass:
 
     def gradient_of(self, var: Variable) -> Variable | None:
         """The gradient by the first value that has one; of what comes from outside, by the value that it comes with."""
-        actual = self._actual.get(var.name, "")
-        is_there = actual in self._ready or (actual in self._left and not (var.persistable or var.is_data))
-        return self.target.vars[actual] if is_there else None
+        gradient = self._gradients.get(var.name)
+        if gradient is None:
+            return None
+        is_there = gradient.is_ready or (gradient.was_ready and not (var.persistable or var.is_data))
+        return self.target.vars[gradient.name] if is_there else None
 
     def params_grads(self, params: Sequence[Parameter]) -> ParamsGrads:
         pairs = [(param, grad) for param in params if (grad := self.gradient_of(param)) is not None]

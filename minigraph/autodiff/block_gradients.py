@@ -7,24 +7,36 @@ variable of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from minigraph.errors import ProgramError
-from minigraph.ir import Block, Operator, VarKind
+from minigraph.ir import Block, Operator, Variable, VarKind
 from minigraph.ir.effects import body_of, is_counter, outer_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
-from minigraph.opdef.gradient_context import GradName, OpSpec
+from minigraph.opdef.gradient_context import BlockGrad, GradName, OpSpec
 from minigraph.runtime.control_flow import saved_by
 
-if TYPE_CHECKING:
-    from minigraph.autodiff.backward_pass import BackwardPass
 
-_SLOTS = {"while": ("X", "StepScopes"), "conditional_block": ("Input", "Scope")}
-"""Where an operator names what its block reads, and what runs of it leave behind."""
+class Walk(Protocol):
+    """The walk over a block, as far as the gradients of its sub-blocks need it."""
+
+    target: Block
+
+    def is_no_grad(self, name: str) -> bool: ...
+    def has_gradient(self, name: str) -> bool: ...
+    def has_value_before(self, name: str, op: Operator) -> bool: ...
+    def variable(self, name: str) -> Variable: ...
+    def inside(self, forward: Block) -> Walk: ...
+    def inside_needs(self, forward: Block, targets: Sequence[str]) -> set[str]: ...
+    def seed_inside(self, name: str) -> None: ...
+    def run(self, targets: Sequence[Variable], inputs: set[str] | None) -> None: ...
+    def plan_call(
+        self, op: Operator, spec: OpSpec, gradients: Block, needed: Iterable[str], counters: Iterable[str] = ()
+    ) -> None: ...
 
 
-def differentiate_call(outer: BackwardPass, op: Operator) -> None:
+def differentiate_call(outer: Walk, op: Operator, rule: BlockGrad) -> None:
     """Plan the gradient of `op` in the pass over the operators around it.
 
     Raises
@@ -38,17 +50,17 @@ def differentiate_call(outer: BackwardPass, op: Operator) -> None:
             hint="Differentiate the program that clone(for_test=True) was called on, or leave is_test out.",
         )  # fmt: skip
     if op.type == "recurrent":
-        _differentiate_recurrent(outer, op)
+        _differentiate_recurrent(outer, op, rule)
     else:
-        _differentiate_repeated(outer, op)
+        _differentiate_repeated(outer, op, rule)
 
 
 # Loops and branches
 
 
-def _differentiate_repeated(outer: BackwardPass, op: Operator) -> None:
+def _differentiate_repeated(outer: Walk, op: Operator, rule: BlockGrad) -> None:
     forward = body_of(op)
-    slot, scopes = _SLOTS[op.type]
+    (slot,), scopes = rule.reads, rule.runs
     _, written = outer_names(forward)
     counters = [name for name in written if is_counter(forward, name)]
     carried = [name for name in written if name not in counters and not outer.is_no_grad(name)]
@@ -84,9 +96,7 @@ def _differentiate_repeated(outer: BackwardPass, op: Operator) -> None:
     outer.plan_call(op, spec, inner.target, list(_needed(inner.target, forward)), counters)
 
 
-def _reached_in_a_loop(
-    outer: BackwardPass, forward: Block, carried: Sequence[str], reached: Sequence[str]
-) -> list[str]:
+def _reached_in_a_loop(outer: Walk, forward: Block, carried: Sequence[str], reached: Sequence[str]) -> list[str]:
     """Which of the variables that go from run to run get a gradient: from behind the loop, or from a later run."""
     found = list(reached)
     while True:
@@ -100,7 +110,7 @@ def _reached_in_a_loop(
 # Recurrent networks
 
 
-def _differentiate_recurrent(outer: BackwardPass, op: Operator) -> None:
+def _differentiate_recurrent(outer: Walk, op: Operator, rule: BlockGrad) -> None:
     forward = body_of(op)
     results = list(op.outputs["outputs"])
     if not any(outer.has_gradient(name) for name in results):
@@ -111,7 +121,7 @@ def _differentiate_recurrent(outer: BackwardPass, op: Operator) -> None:
     for name in seeded:
         inner.seed_inside(name)
     inner.run([forward.vars[name] for name in seeded], None)
-    inputs: dict[str, list[str]] = {slot: list(op.inputs.get(slot, ())) for slot in _RECURRENT_SLOTS}
+    inputs: dict[str, list[str]] = {slot: list(op.inputs.get(slot, ())) for slot in rule.reads}
     inner_names = {**inputs, "initial_states": list(op.attr("ex_states"))}
     outputs = {}
     for slot, names in inputs.items():
@@ -120,23 +130,20 @@ def _differentiate_recurrent(outer: BackwardPass, op: Operator) -> None:
             for name, inside in zip(names, inner_names[slot], strict=True)
         ]
         outputs[slot + GRAD_SUFFIX] = _grads(wanted)
-    scopes = list(op.outputs["step_scopes"])
+    scopes = list(op.outputs[rule.runs])
     d_results = [GradName.of(name) if name in flowing else EMPTY for name in results]
     slots: dict[str, Sequence[str]] = {
-        **inputs, "outputs": results, "step_scopes": scopes, "outputs" + GRAD_SUFFIX: d_results,
-        "step_scopes" + GRAD_SUFFIX: scopes,
+        **inputs, "outputs": results, rule.runs: scopes, "outputs" + GRAD_SUFFIX: d_results,
+        rule.runs + GRAD_SUFFIX: scopes,
     }  # fmt: skip
     spec = OpSpec("recurrent_grad", slots, outputs, dict(op.attrs) | {SUB_BLOCK: inner.target.idx})
     outer.plan_call(op, spec, inner.target, list(_needed(inner.target, forward)))
 
 
-_RECURRENT_SLOTS = ("inputs", "initial_states", "parameters")
-
-
 # What they share
 
 
-def _is_array(outer: BackwardPass, name: str) -> bool:
+def _is_array(outer: Walk, name: str) -> bool:
     return outer.variable(name).kind is VarKind.LOD_TENSOR_ARRAY
 
 

@@ -104,16 +104,16 @@ class Overwritten:
         """`spec`, a gradient of `op`, reading copies of the values that it needs and that are overwritten."""
         if not self.names:
             return spec
-        rule, inputs = op.definition.grad, {}
-        for slot, names in spec.inputs.items():
-            source = source_slot(slot, op.definition)
-            read, is_result = op.inputs.get(source, ()), source in op.definition.output_slots
-            needs_value = not isinstance(rule, FusedGrad) or rule.needs_value(slot)
-            inputs[slot] = [
-                name if isinstance(name, GradName) else self.kept(name, op, read, is_result, needs_value)
-                for name in names
-            ]
-        return spec._replace(inputs=inputs)
+        return spec._replace(inputs={slot: self.kept_in_slot(slot, names, op) for slot, names in spec.inputs.items()})
+
+    def kept_in_slot(self, slot: str, names: Sequence[str], op: Operator) -> tuple[str, ...]:
+        """Variables that have the values of `names` that a gradient of `op` reads in its input slot."""
+        rule, source = op.definition.grad, source_slot(slot, op.definition)
+        read, is_result = op.inputs.get(source, ()), source in op.definition.output_slots
+        needs_value = not isinstance(rule, FusedGrad) or rule.needs_value(slot)
+        return tuple(
+            name if isinstance(name, GradName) else self.kept(name, op, read, is_result, needs_value) for name in names
+        )
 
     def kept(
         self, name: str, op: Operator, read: Sequence[str] = (), is_result: bool = False, needs_value: bool = True

@@ -100,7 +100,7 @@ class OpDef:
     outputs: tuple[Slot, ...]
     attrs: Mapping[str, Attr]
     infer: Callable[..., Any]
-    grad: GradRule | BlockGrad | None
+    grad: GradRule | OperatorRule | BlockGrad | None
     backend_attrs: Mapping[str, Any]
     """Attributes that only served another backend, with the one value that is accepted."""
     doc: str
@@ -253,7 +253,7 @@ def op(
     *,
     inputs: str = "",
     outputs: str,
-    grad: GradRule | BlockGrad | None,
+    grad: GradRule | OperatorRule | BlockGrad | None,
     rows: str = "",
     arrays: str = "",
     backend_attrs: Mapping[str, Any] | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 GRAD_SUFFIX = "@GRAD"
@@ -74,10 +75,22 @@ class GradContext:
 
 
 GradRule: TypeAlias = Callable[[GradContext], Iterable[OpSpec]]
+"""A rule that says in full what is to be appended."""
 
 
+@dataclass(frozen=True)
 class BlockGrad:
-    """Marks an operator that runs a sub-block: its gradient runs the block of the gradients.
+    """The rule of an operator that runs a sub-block: its gradient is an operator that runs a block of gradients.
 
     `minigraph.autodiff.block_gradients` makes that block, by the rules of the operators inside.
+
+    Attributes
+    ----------
+    reads : tuple of str
+        Input slots that name the outer variables that the block reads; these get gradients.
+    runs : str
+        Output slot for what the runs leave behind.
     """
+
+    reads: tuple[str, ...]
+    runs: str

@@ -18,7 +18,7 @@ from minigraph.types import TensorType
 
 
 class FusedRecipe(NamedTuple):
-    """What a `FusedGrad` comes to for operators of its type; gradients are also made of it without asking the rule."""
+    """What a `FusedGrad` comes to for operators of its type."""
 
     type: str
     reads: tuple[tuple[str, bool], ...]
@@ -32,7 +32,7 @@ class FusedRecipe(NamedTuple):
 
 
 class FusedGrad(OperatorRule):
-    """The gradient rule that appends one operator of its own, such as ``relu_grad``.
+    """The gradient rule that appends one operator of its own, such as ``relu_grad``, as its `recipe` says.
 
     Parameters
     ----------
@@ -92,19 +92,6 @@ class FusedGrad(OperatorRule):
             tuple((slot, slot + GRAD_SUFFIX, forward.input_slots[slot].duplicable) for slot in self.to),
             len(self.d_outputs) == len(forward.outputs),
         )
-
-    def __call__(self, ctx: GradContext) -> Iterator[OpSpec]:
-        if self.check is not None:
-            self.check(ctx.op)
-        recipe = self.recipe
-        inputs = {}
-        for slot, is_input in recipe.reads:
-            names = ctx.input(slot) if is_input else ctx.output(slot)
-            if names:
-                inputs[slot] = names
-        inputs.update({d_slot: ctx.d_output(slot) for slot, d_slot in recipe.d_outputs})
-        outputs = {d_slot: ctx.d_input(slot) for slot, d_slot, _ in recipe.d_inputs}
-        yield OpSpec(recipe.type, inputs, outputs, dict(ctx.op.attrs))
 
     def define(self, forward: OpDef) -> OpDef:
         """The definition of the gradient operator; a gradient has the type of what it is the gradient of."""

@@ -19,7 +19,7 @@ from minigraph.types import DType, TensorType, merge_shapes, require, require_sa
 _NONE: Any = ()
 
 
-@op("while", inputs="X Condition", outputs="Out*? StepScopes", updates="Out", grad=BlockGrad())
+@op("while", inputs="X Condition", outputs="Out*? StepScopes", updates="Out", grad=BlockGrad(("X",), "StepScopes"))
 def while_(
     x: list[TensorType] | None, condition: list[TensorType], *, sub_block: BlockIndex, is_test: bool = False
 ) -> Any:
@@ -49,7 +49,7 @@ def while_grad(
     """
 
 
-@op("conditional_block", inputs="Cond Input", outputs="Out*? Scope", updates="Out", grad=BlockGrad())
+@op("conditional_block", inputs="Cond Input", outputs="Out*? Scope", updates="Out", grad=BlockGrad(("Input",), "Scope"))
 def conditional_block(
     cond: list[TensorType], input: list[TensorType] | None, *, sub_block: BlockIndex, is_scalar_condition: bool = False
 ) -> Any:
@@ -76,7 +76,10 @@ def conditional_block_grad(
     """Gradient of `conditional_block`: run the block `sub_block` if that has run its own; else gradients are zero."""
 
 
-@op("recurrent", inputs="inputs initial_states parameters", outputs="outputs* step_scopes", grad=BlockGrad())
+@op(
+    "recurrent", inputs="inputs initial_states parameters", outputs="outputs* step_scopes",
+    grad=BlockGrad(("inputs", "initial_states", "parameters"), "step_scopes"),
+)  # fmt: skip
 def recurrent(
     inputs: list[TensorType],
     initial_states: list[TensorType] | None,

@@ -9,7 +9,6 @@ from one_op import central_difference
 from op_samples import ROWS_ONLY, SAMPLES, WITHOUT_SAMPLES
 
 import minigraph as fluid
-from minigraph.autodiff.backward_pass import BackwardPass
 from minigraph.errors import NotFoundError
 from minigraph.kernels import find_kernel
 from minigraph.opdef import all_definitions, definition_of
@@ -149,27 +148,6 @@ def test_types_are_inferred_from_unknown_dimensions(sample):
         slot, _, i = name.rpartition("_out_")
         shape = inferred[slot][int(i)].shape
         assert len(shape) == value.ndim and all(map(same_dim, shape, value.shape)), name
-
-
-def text_with_gradients(sample, stopped):
-    """A program and its gradients, where no gradient flows to the variable `stopped`."""
-    with fluid.unique_name.guard():
-        built = Built(sample, sample.dtypes[0])
-        block = built.program.global_block()
-        if stopped is not None:
-            block.var(stopped).stop_gradient = True
-        read = sample.definition.grad.d_outputs
-        targets = [v for v in built.outputs if v.name.rpartition("_out_")[0] in read and v.dtype.is_floating]
-        fluid.gradients(targets, [block.var(f"{slot}_0") for slot in sample.wrt])
-        return str(built.program)
-
-
-@each([s for s in SAMPLES if s.wrt and isinstance(s.definition.grad, FusedGrad)])
-def test_a_gradient_made_straight_from_the_operator_is_that_of_its_rule(sample, monkeypatch):
-    cases = [None, *(f"{slot}_0" for slot in sample.wrt)]
-    made = [text_with_gradients(sample, stopped) for stopped in cases]
-    monkeypatch.setattr(BackwardPass, "_differentiate_fused", lambda *_: False)
-    assert made == [text_with_gradients(sample, stopped) for stopped in cases]
 
 
 @each(DIFFERENTIABLE)

@@ -45,7 +45,7 @@ EXCEPTIONS = {
 }
 """Imports against the direction, each with its reason."""
 
-CIRCLES_TO_CUT = {"autodiff", "comparison", "ir"}
+CIRCLES_TO_CUT = {"comparison", "ir"}
 """Layers whose circles are still to be cut."""
 
 PUBLIC = [

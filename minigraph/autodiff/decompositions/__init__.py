@@ -29,6 +29,13 @@ import minigraph.autodiff.decompositions.rectifier
 import minigraph.autodiff.decompositions.recurrent
 import minigraph.autodiff.decompositions.reduce
 import minigraph.autodiff.decompositions.reshaping  # noqa: F401
-from minigraph.autodiff.decompositions.rewriting import RULES, Rewriting, has_rule, rewrite, rewritten_as
+from minigraph.autodiff.decompositions.rewriting import (
+    RULES,
+    Rewriting,
+    has_rule,
+    needs_rewriting,
+    rewrite,
+    rewritten_as,
+)
 
-__all__ = ["RULES", "Rewriting", "has_rule", "rewrite", "rewritten_as"]
+__all__ = ["RULES", "Rewriting", "has_rule", "needs_rewriting", "rewrite", "rewritten_as"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from minigraph.autodiff.decompositions.rewriting import Rewriting, has_rule, rewrite
+from minigraph.autodiff.decompositions.rewriting import Rewriting, rewrite
 from minigraph.errors import ProgramError
 from minigraph.ir import Block, Variable, VarKind
 from minigraph.ir.effects import outer_names, rename, slot_names
@@ -47,7 +47,7 @@ class Gradients:
         assert body is not None and body.forward_block is not None
         self.g, self.body, self.forward, self.maker = g, body, body.forward_block, g.maker(scopes)
         self._refuse_rows()
-        rewrite([op for op in body.ops if has_rule(op)])
+        rewrite(body, body.ops[:])
         saved = saved_for([body], self.forward)
         self.local, self.before = saved.local, saved.before
         written = {name for op in body.ops for name in op.output_arg_names}

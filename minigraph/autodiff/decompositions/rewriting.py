@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from minigraph.autodiff.overwritten import Overwritten, is_copy
 from minigraph.errors import ProgramError
-from minigraph.ir import Block, Operator, Variable
+from minigraph.ir import Block, Operator, Role, Variable
 from minigraph.opdef import EMPTY
+from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.types import DType, product
 
 Rule = Callable[["Rewriting"], Mapping[str, Any]]
@@ -46,17 +47,31 @@ def has_rule(op: Operator) -> bool:
     return where is None or where(op)
 
 
-def rewrite(ops: Iterable[Operator]) -> None:
-    """Put ordinary operators in the place of gradient operators that have a rule; they are in one block, in order."""
-    ops = list(ops)
-    if not ops:
-        return
-    block = ops[0].block
-    forward = Forward(block)
-    for op in ops:
-        with block.inserting_before(op, role=op.role):
-            Rewriting(op, forward).write(RULES[op.type])
-        block.remove(op)
+def needs_rewriting(op: Operator) -> bool:
+    """Whether the operator is not differentiated as it stands."""
+    return has_rule(op) or _is_norm_of_clip(op)
+
+
+def _is_norm_of_clip(op: Operator) -> bool:
+    """Whether this is the root in fluid's chain for a global norm, whose gradient is NaN at zero."""
+    return op.type == "sqrt" and bool(op.role & Role.CLIP)
+
+
+def rewrite(block: Block, ops: Sequence[Operator]) -> None:
+    """Replace those of `ops`, which are in `block` in order, that need it.
+
+    Ordinary operators replace gradient operators; one operator, whose gradient is finite everywhere, replaces the chain
+    for a global norm.
+    """
+    has_norm = any(map(_is_norm_of_clip, ops))
+    if gradient_ops := list(filter(has_rule, ops)):
+        forward = Forward(block)
+        for op in gradient_ops:
+            with block.inserting_before(op, role=op.role):
+                Rewriting(op, forward).write(RULES[op.type])
+            block.remove(op)
+    if has_norm:
+        FuseGlobalNorm().apply(block.program)
 
 
 class Forward:
