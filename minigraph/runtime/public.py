@@ -239,7 +239,7 @@ _MADE: dict[Any, Any] = {}
 _CHECKED_WITHIN = (Block, Operator, Variable, Scope)
 """Classes whose methods run for each operator that is built, or in each run."""
 _OFTEN_CALLED = {
-    "Executor.run", "Executor.compute", "Program.role_guard", "Program.standing_for", "Program.block",
+    "Runner.run", "Runner.compute", "Program.role_guard", "Program.standing_for", "Program.block",
     "Initializer.__call__", "GradientClipBase.wants",
 }  # fmt: skip
 """Methods that run for each operator, parameter or step."""
