@@ -3,7 +3,7 @@ import sys
 
 import numpy as np
 import pytest
-from host_cuda import Blas, HostCupy, RawModule, launches
+from host_cuda import Blas, HostCupy, OnTheProcessor, RawModule, launches
 from hypothesis import settings
 
 import minigraph as fluid
@@ -85,7 +85,6 @@ def host_cuda(monkeypatch, tmp_path_factory):
 @pytest.fixture
 def host_cuda_fused(host_cuda):
     """`host_cuda` with kernels of a body for one element, as `minigraph.kernels.fused_on_gpu` makes them."""
-    from test_fused_on_gpu import OnTheProcessor
 
     def elementwise_kernel(*args, **words):
         launch = OnTheProcessor(RawModule.folder).ElementwiseKernel(*args, **words)

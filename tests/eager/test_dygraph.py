@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from asserting import assert_same_bits
 from op_samples import SAMPLES
-from test_ops import Built, assert_same_bits, each, with_gradients
+from sampled import Built, each, with_gradients
 
 import minigraph as fluid
 from minigraph import clip, layers, optimizer

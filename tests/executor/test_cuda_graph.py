@@ -8,12 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from host_cuda import Stream, launches, ndarray, needs_compiler
-from test_cuda_kernels import on_device
-from test_cuda_plan import assert_close
-from test_flat_buffers import CLIPS, OPTIMIZERS, Network
-from test_kernels import calls
-from test_ops import DETERMINISTIC
+from asserting import assert_close
+from host_cuda import Stream, launches, ndarray, needs_compiler, on_device
+from kernel_calls import calls
+from networks import CLIPS, OPTIMIZERS, Network
+from sampled import DETERMINISTIC
 
 import minigraph as fluid
 from minigraph import layers

@@ -4,10 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from asserting import assert_close
 from host_cuda import launches, needs_compiler
-from test_flat_buffers import CLIPS, OPTIMIZERS, Network
-from test_write_where_assigned import CLIPS as IN_SCOPE
-from test_write_where_assigned import SHAPES, Gradients
+from networks import CLIPS, CLIPS_IN_SCOPE, OPTIMIZERS, SHAPES, GradientsInScope, Network
 
 import minigraph as fluid
 from minigraph.runtime.place import CUDAPlace
@@ -26,13 +25,6 @@ def trained(network, executor, start, dtype=None):
     for name in start.local_var_names():
         scope.var(name).get_tensor().set(np.array(start.find_var(name).get_tensor(), dtype), fluid.CPUPlace())
     return network.run(executor, scope)
-
-
-def assert_close(found, expected, tolerance=2e-5):
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        assert found[name].dtype == value.dtype
-        np.testing.assert_allclose(found[name], value, rtol=tolerance, atol=tolerance, err_msg=str(name))
 
 
 def assert_as_close_as_the_processor(found, start, optimizer, clip, dtype):
@@ -88,9 +80,9 @@ def test_training_on_a_gpu_agrees_with_the_processor(optimizer, clip, dtype, cud
 
 
 @needs_compiler
-@pytest.mark.parametrize("clip", IN_SCOPE)
+@pytest.mark.parametrize("clip", CLIPS_IN_SCOPE)
 def test_gradients_of_the_scope_are_clipped_as_on_the_processor(clip, host_cuda):
-    gradients = Gradients(SHAPES, IN_SCOPE[clip])
+    gradients = GradientsInScope(SHAPES, CLIPS_IN_SCOPE[clip])
     found, expected = gradients.run(fluid.Executor(CUDAPlace(0))), gradients.run(fluid.Executor(jit=False))
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(np.frombuffer(a, "float32"), np.frombuffer(b, "float32"), rtol=2e-6)

@@ -1,12 +1,11 @@
 """Trainings at the same time, in threads and in forked processes, get what they get one after the other."""
 
 import multiprocessing
-import threading
 
 import numpy as np
 import pytest
 from jit_support import needs_numba
-from test_flat_buffers import Network
+from networks import Network, at_the_same_time
 
 import minigraph as fluid
 from minigraph.runtime.place import CPUPlace
@@ -22,22 +21,6 @@ def training(network, executor, number):
         scope.find_var(param.name).get_tensor().set(start, CPUPlace())
     losses = [executor.run(network.main, network.feed, [network.loss], scope=scope)[0] for _ in range(STEPS)]
     return b"".join([*map(bytes, losses), *(bytes(scope.find_var(p.name).value) for p, _ in network.params_grads)])
-
-
-def at_the_same_time(works):
-    """What each of the functions returns, all of them begun together in threads."""
-    found, begin = {}, threading.Barrier(len(works))
-
-    def work(number):
-        begin.wait()
-        found[number] = works[number]()
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(works))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [found.get(number) for number in range(len(works))]
 
 
 WITH_AND_WITHOUT_JIT = pytest.mark.parametrize("jit", [False, pytest.param(True, marks=needs_numba)])

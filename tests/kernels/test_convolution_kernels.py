@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from test_image_ops import convolved, integers
+from convolutions import convolved, integers
 
 from minigraph.kernels import find_kernel
 from minigraph.kernels.buffers import Scratch

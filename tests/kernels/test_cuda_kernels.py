@@ -8,9 +8,9 @@ import host_cuda as stand_in
 import numpy as np
 import pytest
 from exact_norms import exact_norm, units_away
-from host_cuda import needs_compiler
-from test_kernels import calls, flat
-from test_ops import DETERMINISTIC, ids
+from host_cuda import needs_compiler, on_device
+from kernel_calls import calls, flat
+from sampled import DETERMINISTIC, ids
 
 from minigraph.kernels import find_kernel
 from minigraph.kernels.cuda import launching, updates
@@ -20,12 +20,6 @@ DTYPES = ["float32", "float64"]
 
 
 pytestmark = pytest.mark.usefixtures("like_an_executor")
-
-
-def on_device(cupy, entry):
-    if isinstance(entry, list):
-        return [on_device(cupy, each) for each in entry]
-    return cupy.asarray(entry) if isinstance(entry, np.ndarray) else entry
 
 
 def both(cupy, type, *inputs, **attrs):

@@ -1,70 +1,19 @@
 """The CUDA source of fused operators: compiled by nvcc where there is one, and run on the processor as C++."""
 
-import ctypes
-import functools
 import re
 import shutil
 import subprocess
 
 import numpy as np
 import pytest
-from test_fuse_elementwise import CASES, as_steps, given, operands, plain, single_calls
+from fused_groups import CASES, as_steps, operands, plain, single_calls
+from host_cuda import OnTheProcessor
+from kernel_calls import flat
 
 from minigraph.kernels import find_kernel, find_specializer, fused
 from minigraph.kernels.fused_on_gpu import PREAMBLE, operation
 
 pytestmark = pytest.mark.usefixtures("like_an_executor")
-
-CTYPES = {"float16": "_Float16", "float32": "float", "float64": "double"}
-HEAD = """
-#include <cmath>
-#define __device__
-typedef _Float16 float16;
-"""
-
-
-@functools.cache
-def compile_for_the_processor(folder, text):
-    path = folder / f"{abs(hash(text))}.cpp"
-    path.write_text(text)
-    library = path.with_suffix(".so")
-    command = ["g++", "-O1", "-ffp-contract=off", "-shared", "-fPIC", str(path), "-o", str(library)]
-    subprocess.run(command, check=True, capture_output=True, text=True)
-    return ctypes.CDLL(str(library))
-
-
-class OnTheProcessor:
-    """NumPy with CuPy's way to make a kernel of an operation on one element, compiled as C++."""
-
-    def __init__(self, folder):
-        self.folder = folder
-
-    def __getattr__(self, name):
-        return getattr(np, name)
-
-    def ElementwiseKernel(self, inputs, outputs, body, name, preamble="", options=()):
-        names = [parameter.split() for parameter in f"{inputs}, {outputs}".split(", ")]
-        assert all(kind == "T" for kind, _ in names)
-        assert options == ("--fmad=false",)
-
-        def launch(*arrays):
-            shape = np.broadcast_shapes(*(x.shape for x in arrays))
-            kind = CTYPES[arrays[0].dtype.name]
-            wide = [np.ascontiguousarray(np.broadcast_to(x, shape)) for x in arrays]
-            loads = "".join(f"T& {each} = p{i}[i];\n" for i, (_, each) in enumerate(names))
-            pointers = ", ".join(f"T* p{i}" for i in range(len(names)))
-            loop = f"for (long i = 0; i < n; ++i) {{\n{loads}{body}\n}}"
-            text = f"{HEAD}{preamble}\ntemplate <typename T> void run(long n, {pointers}) {{\n{loop}\n}}\n"
-            given = ", ".join(f"{kind}* p{i}" for i in range(len(names)))
-            handed = ", ".join(f"p{i}" for i in range(len(names)))
-            text += f'extern "C" void entry(long n, {given}) {{ run<{kind}>(n, {handed}); }}\n'
-            library = compile_for_the_processor(self.folder, text)
-            library.entry(ctypes.c_long(int(np.prod(shape))), *[ctypes.c_void_p(x.ctypes.data) for x in wide])
-            for array, result in zip(arrays, wide, strict=True):
-                if array.shape == shape:
-                    array[...] = result
-
-        return launch
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +47,10 @@ def in_one(dtype):
     body, arrays, expected = [], [], []
     for call in single_calls(dtype):
         steps = [renumbered(step, {"x": ("a", len(arrays)), "y": ("b", len(expected))}) for step in as_steps(call)]
-        views = [f"a{len(arrays) + i}" for i in range(len(given(call)))]
+        views = [f"a{len(arrays) + i}" for i in range(len(flat(call.inputs)))]
         wanted = [x for x in call.expected if x is not None]
         body.append("{" + operation(steps, views, [f"b{len(expected) + i}" for i in range(len(wanted))]) + "}")
-        arrays += given(call)
+        arrays += flat(call.inputs)
         expected += wanted
     return "\n".join(body), arrays, expected
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 from jit_support import few_pieces, needs_numba
-from test_kernels import array_type, calls, each_array, flat
-from test_ops import DETERMINISTIC, ids
+from kernel_calls import array_type, calls, each_array, flat
+from sampled import DETERMINISTIC, ids
 
 from minigraph.errors import ExecutionError
 from minigraph.kernels import find_kernel, find_specializer

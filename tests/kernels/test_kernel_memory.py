@@ -14,10 +14,10 @@ from itertools import count, product
 
 import numpy as np
 import pytest
+from kernel_calls import OTHER, Call, array_type, each_array, flat
 from op_samples import SAMPLES
+from sampled import Built
 from sampling import sample
-from test_kernels import OTHER, Call, array_type, each_array, flat
-from test_ops import Built
 
 import minigraph as fluid
 from minigraph.errors import MinigraphError

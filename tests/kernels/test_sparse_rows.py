@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from test_kernels import OTHER
+from kernel_calls import OTHER
 
 from minigraph.kernels import find_kernel
 from minigraph.kernels.indexing import added_rows

@@ -2,62 +2,13 @@
 
 import numpy as np
 import pytest
+from networks import CLIPS, OPTIMIZERS, Network
 from pass_laws import assert_same_bits
 
 import minigraph as fluid
 from minigraph import layers
 from minigraph.executor.interpreter import Interpreter
 from minigraph.runtime.place import CPUPlace
-
-OPTIMIZERS = {
-    "sgd": lambda clip: fluid.optimizer.SGD(0.1, grad_clip=clip),
-    "momentum": lambda clip: fluid.optimizer.Momentum(0.1, 0.9, grad_clip=clip),
-    "adam": lambda clip: fluid.optimizer.Adam(0.1, grad_clip=clip),
-    "adamw": lambda clip: fluid.optimizer.AdamW(0.1, grad_clip=clip),
-    "adamax": lambda clip: fluid.optimizer.Adamax(0.1, grad_clip=clip),
-    "adagrad": lambda clip: fluid.optimizer.Adagrad(0.1, grad_clip=clip),
-    "decayed_adagrad": lambda clip: fluid.optimizer.DecayedAdagrad(0.1, grad_clip=clip),
-    "adadelta": lambda clip: fluid.optimizer.Adadelta(0.1, grad_clip=clip),
-    "rmsprop": lambda clip: fluid.optimizer.RMSProp(0.1, centered=True, grad_clip=clip),
-    "ftrl": lambda clip: fluid.optimizer.Ftrl(0.1, grad_clip=clip),
-}
-CLIPS = {
-    "no clip": None,
-    "value": fluid.clip.GradientClipByValue(0.01),
-    "norm": fluid.clip.GradientClipByNorm(0.01),
-    "global norm": fluid.clip.GradientClipByGlobalNorm(0.01),
-    "global norm, never reached": fluid.clip.GradientClipByGlobalNorm(1e6),
-}
-
-
-class Network:
-    """A program that trains, and a scope for each executor."""
-
-    def __init__(self, optimizer="adam", clip="global norm", sizes=(5, 7, 300, 3), dtype="float32"):
-        self.main, self.startup = fluid.Program(), fluid.Program()
-        self.startup.random_seed = 3
-        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
-            x = h = fluid.data("x", [None, sizes[0]], dtype)
-            for size in sizes[1:]:
-                h = layers.fc(h, size, act="tanh")
-            self.output = h
-            self.loss = layers.mean(layers.square(h))
-            self.test = self.main.clone(for_test=True)
-            _, self.params_grads = OPTIMIZERS[optimizer](CLIPS[clip]).minimize(self.loss)
-        self.feed = {x.name: np.random.default_rng(0).uniform(-1, 1, (4, sizes[0])).astype(dtype)}
-
-    def scope(self):
-        scope = fluid.Scope()
-        fluid.Executor().run(self.startup, scope=scope)
-        return scope
-
-    def run(self, executor, scope, fetch=(), steps=3):
-        for _ in range(steps):
-            found = executor.run(self.main, self.feed, [self.loss, *fetch], scope=scope)
-        return dict(enumerate(found)) | {n: np.array(scope.find_var(n).get_tensor()) for n in scope.local_var_names()}
-
-    def plan(self, executor):
-        return list(executor._plans.values())[-1]
 
 
 @pytest.mark.parametrize("clip", CLIPS)

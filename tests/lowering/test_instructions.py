@@ -6,8 +6,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from op_samples import SAMPLES
 from pass_laws import assert_same_bits
-from test_ops import EVERY, each, with_gradients
+from sampled import each, with_gradients
 
 import minigraph as fluid
 from minigraph import layers
@@ -23,7 +24,7 @@ def the_plan(executor):
     return plan
 
 
-@each(EVERY)
+@each(SAMPLES)
 def test_the_first_run_gives_the_bits_of_the_compiled_one(sample):
     for dtype in sample.dtypes:
         built, executor = with_gradients(sample, dtype), fluid.Executor()

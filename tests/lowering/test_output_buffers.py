@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jit_support import few_pieces, needs_numba
+from networks import at_the_same_time
 from pass_laws import assert_same_bits
-from test_threads import at_the_same_time
 
 import minigraph as fluid
 from minigraph.errors import ExecutionError

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from test_ops import assert_same_bits
+from asserting import assert_same_bits
 
 import minigraph as paddle
 from minigraph import layers

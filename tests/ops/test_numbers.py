@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from op_samples import SAMPLES
-from test_ops import Built
+from sampled import Built
 
 import minigraph as fluid
 from minigraph import layers

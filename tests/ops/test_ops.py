@@ -1,12 +1,12 @@
 """What every operator gets for free from its row in `op_samples`."""
 
-from collections import defaultdict
-from itertools import count
 
 import numpy as np
 import pytest
+from asserting import assert_same_bits
 from one_op import central_difference
 from op_samples import ROWS_ONLY, SAMPLES, WITHOUT_SAMPLES
+from sampled import DETERMINISTIC, Built, differentiated, each, with_gradients
 
 import minigraph as fluid
 from minigraph.errors import NotFoundError
@@ -18,87 +18,9 @@ from minigraph.types import TensorType, as_dtype, same_dim
 FORWARD = [each for each in all_definitions() if each.forward is None and each.type not in WITHOUT_SAMPLES]
 
 
-def ids(samples):
-    numbers = defaultdict(count)
-    return [f"{each.op}-{next(numbers[each.op])}" for each in samples]
-
-
-def each(samples):
-    return pytest.mark.parametrize("sample", samples, ids=ids(samples))
-
-
-EVERY = SAMPLES
-DETERMINISTIC = [s for s in SAMPLES if not s.is_random]
 DIFFERENTIABLE = [
     s for s in DETERMINISTIC if s.wrt and "float64" in s.dtypes and all(a.size for a in s.inputs[s.wrt[0]])
 ]
-
-
-class Built:
-    """The program of one operator and, with `cotangents`, of its gradients."""
-
-    def __init__(self, sample, dtype, cotangents=None):
-        definition = sample.definition
-        self.program = fluid.Program()
-        block = self.program.global_block()
-        self.feed, inputs, self.outputs, outputs = {}, {}, {}, {}
-        for slot, arrays in sample.inputs_as(dtype).items():
-            inputs[slot] = [
-                block.create_var(name=f"{slot}_{i}", shape=a.shape, dtype=a.dtype, stop_gradient=a.dtype.kind != "f")
-                for i, a in enumerate(arrays)
-            ]
-            self.feed |= {f"{slot}_{i}": a for i, a in enumerate(arrays)}
-        several = max((len(v) for slot, v in inputs.items() if definition.input_slots[slot].duplicable), default=1)
-        for slot in definition.outputs:
-            count = sample.outputs.get(slot.name, several if slot.duplicable else 0 if slot.dispensable else 1)
-            outputs[slot.name] = [block.create_var(name=f"{slot.name}_out_{i}") for i in range(count)]
-        self.op = block.append_op(sample.op, inputs, outputs, sample.attrs)
-        self.outputs = [var for slot in outputs.values() for var in slot]
-        self.gradients = []
-        if cotangents is not None:
-            self._differentiate(sample, inputs, outputs, cotangents)
-
-    def _differentiate(self, sample, inputs, outputs, cotangents):
-        targets = [var for var in self.outputs if var.name in cotangents]
-        given = []
-        for target in targets:
-            array = cotangents[target.name]
-            name = f"cotangent_of_{target.name}"
-            given.append(self.program.global_block().create_var(name=name, shape=target.shape, dtype=array.dtype))
-            self.feed[name] = array
-        wrt = [var for slot in sample.wrt for var in inputs[slot]]
-        self.gradients = list(zip(wrt, fluid.gradients(targets, wrt, given), strict=True))
-
-    def run(self, executor=None, feed=None):
-        """Outputs and gradients, by name."""
-        fetched = [*self.outputs, *(grad for _, grad in self.gradients)]
-        with np.errstate(all="ignore"):
-            values = (executor or fluid.Executor()).run(self.program, feed=feed or self.feed, fetch_list=fetched)
-        # Of selected rows, which test_selected_rows.py looks at, only what they add up to.
-        return {var.name: np.asarray(value) for var, value in zip(fetched, values, strict=True)}
-
-
-def differentiated(sample, dtype):
-    """A program with the gradients of the outputs that the rule reads, for random gradients of those."""
-    results = Built(sample, dtype).run()
-    rule = sample.definition.grad
-    slots = rule.d_outputs if isinstance(rule, FusedGrad) else [s.name for s in sample.definition.outputs]
-    rng = np.random.default_rng(1)
-    cotangents = {
-        name: rng.uniform(-1, 1, value.shape).astype(value.dtype)
-        for name, value in results.items()
-        if name.rpartition("_out_")[0] in slots and value.dtype.kind == "f"
-    }
-    return Built(sample, dtype, cotangents)
-
-
-def with_gradients(sample, dtype):
-    return differentiated(sample, dtype) if sample.wrt else Built(sample, dtype)
-
-
-def assert_same_bits(found, expected):
-    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
-    assert found.tobytes() == expected.tobytes(), f"{found} is not {expected}"
 
 
 @pytest.mark.parametrize("definition", FORWARD, ids=lambda definition: definition.type)
@@ -124,7 +46,7 @@ def test_a_misspelt_operator_is_answered_with_the_right_name():
         fluid.Program().global_block().append_op("rellu", {}, {}, {})
 
 
-@each(EVERY)
+@each(SAMPLES)
 def test_the_inferred_types_are_the_actual_ones(sample):
     for dtype in sample.dtypes:
         built = with_gradients(sample, dtype)
@@ -137,7 +59,7 @@ def test_the_inferred_types_are_the_actual_ones(sample):
             assert (grad.dtype, grad.shape) == (var.dtype, var.shape)
 
 
-@each(EVERY)
+@each(SAMPLES)
 def test_types_are_inferred_from_unknown_dimensions(sample):
     unknown = {
         slot: [TensorType(as_dtype(a.dtype), a.shape if slot in sample.known else (-1,) * a.ndim) for a in arrays]
@@ -190,7 +112,7 @@ def test_a_plan_gives_the_bits_of_the_interpreter(sample):
             assert_same_bits(value, expected[name])
 
 
-@each(EVERY)
+@each(SAMPLES)
 def test_the_text_of_the_program_parses_to_the_same_program(sample):
     program = with_gradients(sample, sample.dtypes[0]).program
     assert fluid.Program.parse(str(program)).equals(program)

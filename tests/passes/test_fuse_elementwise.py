@@ -5,9 +5,11 @@ import importlib.util
 import hypothesis
 import numpy as np
 import pytest
+from fused_groups import CASES, as_steps, operands, plain, single_calls
 from hypothesis import settings
 from hypothesis import strategies as st
 from jit_support import needs_numba
+from kernel_calls import flat
 from pass_laws import (
     assert_linear,
     history,
@@ -17,15 +19,13 @@ from pass_laws import (
     rewritten,
 )
 from random_programs import SMOOTH_STEPS, Clip, Training, build, recipes
-from test_kernels import calls
-from test_ops import DETERMINISTIC
 
 import minigraph as fluid
 from minigraph.errors import OpError
 from minigraph.executor.interpreter import Interpreter
-from minigraph.kernels import find_kernel, find_specializer, formulas, fused
+from minigraph.kernels import find_specializer, formulas, fused
 from minigraph.passes import FuseElementwise
-from minigraph.support.fused_calls import Call, parse_calls
+from minigraph.support.fused_calls import parse_calls
 
 pytestmark = [pytest.mark.numbers, pytest.mark.usefixtures("like_an_executor")]
 
@@ -224,48 +224,10 @@ def test_steps_that_do_not_fit_are_refused(steps, message):
 
 # Pieces
 
-CASES = {
-    "vectors": (
-        [(1000,), (1000,)],
-        ["t0 = elementwise_mul(x0, x1, axis=-1)", "y0 = relu(t0)", "t1 = tanh(y0)", "y1 = scale(t1, None, scale=2.0, "
-         "bias=1.0, bias_after_scale=False)"],
-    ),
-    "a row over rows": ([(37, 9), (9,)], ["t0 = elementwise_add(x0, x1, axis=1)", "y0 = sigmoid(t0)"]),
-    "a column over columns": ([(37, 9), (37,)], ["t0 = elementwise_sub(x0, x1, axis=0)", "y0 = square(t0)"]),
-    "channels": (
-        [(6, 5, 4, 3), (5,), (6, 5, 4, 3)],
-        ["t0 = elementwise_add(x0, x1, axis=1)", "t1 = relu(t0)", "y0 = sum([t1, x2, t0])"],
-    ),
-    "a number": ([(50, 3), (1,)], ["t0 = elementwise_div(x0, x1, axis=-1)", "y0 = elementwise_max(t0, x1, axis=-1)"]),
-    "one operand twice, differently": (
-        [(9, 9), (9,)], ["t0 = elementwise_add(x0, x1, axis=0)", "y0 = elementwise_mul(t0, x1, axis=1)"],
-    ),
-    "gradients of both": (
-        [(300,), (300,), (300,)],
-        ["t0 = relu_grad(x0, x2)", "y0, y1 = elementwise_mul_grad(x0, x1, t0, axis=-1)",
-         "_, y2 = elementwise_div_grad(x0, x1, t0, y0, axis=-1)"],
-    ),
-    "one row": ([(1, 600), (600,)], ["t0 = elementwise_add(x0, x1, axis=1)", "y0 = exp(t0)"]),
-}  # fmt: skip
-
-
-def operands(shapes, dtype="float32"):
-    rng = np.random.default_rng(2)
-    found = [rng.normal(size=shape).astype(dtype) for shape in shapes]
-    special = [np.nan, -0.0, np.inf, 0.0, -np.inf, 1e-40, 3e38]
-    for array in found:
-        places = array.reshape(-1)[:: max(array.size // 7, 1)]
-        places[...] = np.resize(special, places.shape)
-    return found
-
 
 def offered(xs, steps, jit=False):
     types = [fused.ArrayType(x.shape, x.dtype) for x in xs]
     return find_specializer("fused_elementwise", jit)(np, types, steps=steps)
-
-
-def plain(xs, steps):
-    return find_kernel("fused_elementwise", "cpu").function(np, xs, steps=steps)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 1000])
@@ -305,43 +267,6 @@ def test_operands_that_do_not_lie_row_by_row_go_to_the_kernels(monkeypatch):
 # Formulas
 
 
-def single_calls(dtype):
-    """A call for each operator with a formula that some sample makes."""
-    seen = {}
-    for sample in DETERMINISTIC:
-        for call in calls(sample, dtype) if dtype in sample.dtypes else ():
-            if call.op.type in formulas.TYPES and has_formula(call, np.dtype(dtype)):
-                seen.setdefault((call.op.type, str(call.keywords)), call)
-    return list(seen.values())
-
-
-def has_formula(call, dtype):
-    """Whether the pass would let the call be part of a group."""
-    xs, wanted = given(call), [x for x in call.expected if x is not None]
-    if not all(isinstance(a, np.ndarray) and a.dtype == dtype for a in [*xs, *wanted]) or not xs[0].size:
-        return False
-    if call.op.type in ("scale", "clip", "clip_grad"):  # with tensors for their attributes
-        return len(xs) == 1 + call.op.type.endswith("_grad")
-    return all(x.shape == xs[0].shape for x in wanted)
-
-
-def given(call):
-    """The arrays that a call reads."""
-    return [a for entry in call.inputs for a in (entry if isinstance(entry, list) else [entry]) if a is not None]
-
-
-def as_steps(call):
-    names = iter(f"x{i}" for i in range(99))
-    inputs = tuple(
-        tuple(next(names) for _ in entry) if isinstance(entry, list) else None if entry is None else next(names)
-        for entry in call.inputs
-    )
-    results = iter(f"y{i}" for i in range(9))
-    outputs = tuple(None if each is None else next(results) for each in call.expected)
-    attrs = {name: value for name, value in call.keywords.items() if name != "wanted"}
-    return [str(Call(call.op.type, inputs, outputs, attrs))]
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_formula_says_what_the_kernel_computes(dtype):
     """Element by element, by the functions that loops are compiled with, as Python runs them."""
@@ -350,7 +275,7 @@ def test_every_formula_says_what_the_kernel_computes(dtype):
     module = importlib.import_module(f"minigraph.kernels.jit.loops.functions{dtype[-2:]}")
     seen = set()
     for call in single_calls(dtype):
-        xs = given(call)
+        xs = flat(call.inputs)
         steps = as_steps(call)
         types = {f"x{i}": fused.ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
         nest = _Nest(fused.Layout(parse_calls(tuple(steps)), types))

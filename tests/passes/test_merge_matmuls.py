@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from networks import rnn
 from pass_laws import assert_linear, keeps_trainings, op_lines, pipeline
 
 import minigraph as fluid
@@ -67,19 +68,6 @@ def test_large_parts_are_left_alone():
     assert any("concat" in line for line in lines)
     lines = op_lines(MergeMatmuls(least=2, most_elements=14), TEXT, ["w@GRAD"])
     assert not any("concat" in line for line in lines)
-
-
-def rnn(steps, rows=6, inputs=4, hidden=5, bias_attr=False):
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
-        layers = fluid.layers
-        state = layers.fill_constant([rows, hidden], "float32", 0.0)
-        for t in range(steps):
-            given = layers.fc(fluid.data(f"x{t}", [rows, inputs]), hidden, param_attr="w", bias_attr=False)
-            state = layers.tanh(given + layers.fc(state, hidden, param_attr="u", bias_attr=bias_attr))
-        loss = layers.mean(layers.square(state))
-        grads = [grad for _, grad in fluid.append_backward(loss)]
-    return main, startup, loss, grads
 
 
 def test_the_gradients_of_a_network_differ_by_the_rounding_that_is_stated():

@@ -3,8 +3,8 @@
 import re
 
 import pytest
+from networks import rnn
 from pass_laws import assert_linear, keeps_trainings, op_lines
-from test_merge_matmuls import rnn
 
 from minigraph.passes import MergeProducts
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from jit_support import needs_numba
+from networks import CLIPS_IN_SCOPE, SHAPES, GradientsInScope
 from pass_laws import assert_linear, keeps_the_bits, op_lines
 
 import minigraph as fluid
 from minigraph.executor.interpreter import Interpreter
 from minigraph.passes import WriteWhereAssigned
-from minigraph.runtime.place import CPUPlace
 
 test_training, test_overwriting = keeps_the_bits(WriteWhereAssigned())
 
@@ -65,45 +65,10 @@ def test_results_that_change_places_are_assigned():
     assert len(op_lines(WriteWhereAssigned(), JOINT.format(size=2, a="y", b="x"), [])) == 3
 
 
-class Gradients:
-    """Gradients in the scope, clipped there again and again."""
-
-    def __init__(self, shapes, clip, dtype="float32"):
-        self.main = fluid.Program()
-        self.names = [f"g{i}" for i in range(len(shapes))]
-        rng = np.random.default_rng(0)
-        self.start = {n: rng.uniform(-1, 1, s).astype(dtype) for n, s in zip(self.names, shapes, strict=True)}
-        with fluid.program_guard(self.main, fluid.Program()), fluid.unique_name.guard():
-            block = self.main.global_block()
-            grads = [block.create_var(n, list(x.shape), dtype, persistable=True) for n, x in self.start.items()]
-            params = [fluid.layers.create_parameter(list(x.shape), dtype) for x in self.start.values()]
-            pairs = clip(list(zip(params, grads, strict=True)))
-            for grad, (_, clipped) in zip(grads, pairs, strict=True):
-                fluid.layers.assign(clipped, output=grad)
-
-    def run(self, executor, fetch=(), steps=3):
-        scope, found = fluid.Scope(), []
-        for name, array in self.start.items():
-            scope.var(name).get_tensor().set(array, CPUPlace())
-        for _ in range(steps):
-            found += [x.tobytes() for x in executor.run(self.main, {}, list(fetch), scope=scope)]
-            found += [np.array(scope.find_var(name).get_tensor()).tobytes() for name in self.names]
-        return found
-
-
-CLIPS = {
-    "value": fluid.clip.GradientClipByValue(0.1),
-    "norm": fluid.clip.GradientClipByNorm(0.1),
-    "global norm": fluid.clip.GradientClipByGlobalNorm(0.1),
-    "never reached": fluid.clip.GradientClipByGlobalNorm(1e6),
-}
-SHAPES = [(3,), (2, 2), (9000,), (5,), (1,), (100, 100), (0, 3), (4,), (4,)]
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("clip", CLIPS)
+@pytest.mark.parametrize("clip", CLIPS_IN_SCOPE)
 def test_gradients_in_the_scope_have_the_bits_of_the_interpreter(clip, dtype):
-    gradients, executor = Gradients(SHAPES, CLIPS[clip], dtype), fluid.Executor(jit=False)
+    gradients, executor = GradientsInScope(SHAPES, CLIPS_IN_SCOPE[clip], dtype), fluid.Executor(jit=False)
     assert gradients.run(executor) == gradients.run(Interpreter())
     (plan,) = executor._plans.values()
     assert set(plan.written_over) == set(gradients.names)
@@ -111,7 +76,7 @@ def test_gradients_in_the_scope_have_the_bits_of_the_interpreter(clip, dtype):
 
 
 def test_a_gradient_may_be_fetched_as_well():
-    gradients = Gradients(SHAPES, CLIPS["global norm"])
+    gradients = GradientsInScope(SHAPES, CLIPS_IN_SCOPE["global norm"])
     fetch = gradients.names[:3]
     assert gradients.run(fluid.Executor(jit=False), fetch) == gradients.run(Interpreter(), fetch)
 
@@ -119,14 +84,14 @@ def test_a_gradient_may_be_fetched_as_well():
 @needs_numba
 @pytest.mark.parametrize("clip", ["global norm", "never reached"])
 def test_compiled_sums_clip_in_the_scope(clip):
-    gradients = Gradients(SHAPES, CLIPS[clip])
+    gradients = GradientsInScope(SHAPES, CLIPS_IN_SCOPE[clip])
     found, expected = gradients.run(fluid.Executor(jit=True)), gradients.run(Interpreter())
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(np.frombuffer(a, "float32"), np.frombuffer(b, "float32"), rtol=1e-6)
 
 
 def test_many_gradients_are_a_few_calls():
-    gradients, executor = Gradients([(7,)] * 200, CLIPS["global norm"]), fluid.Executor(jit=False)
+    gradients, executor = GradientsInScope([(7,)] * 200, CLIPS_IN_SCOPE["global norm"]), fluid.Executor(jit=False)
     gradients.run(executor)
     (plan,) = executor._plans.values()
     assert len(plan.compiled.state) == 1
@@ -136,6 +101,6 @@ def test_many_gradients_are_a_few_calls():
 
 def test_applying_takes_linear_time():
     def clips(count):
-        return Gradients([(2,)] * count, CLIPS["norm"]).main
+        return GradientsInScope([(2,)] * count, CLIPS_IN_SCOPE["norm"]).main
 
     assert_linear(WriteWhereAssigned(), clips)
