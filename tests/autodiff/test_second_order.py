@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from op_samples import SAMPLES
+from sampled import TWICE_DIFFERENTIABLE, WITHOUT_SECOND_GRADIENT, Twice, each, with_gradients
 
 import minigraph as fluid
 from minigraph.autodiff.decompositions import RULES
@@ -12,119 +12,21 @@ from minigraph.errors import ProgramError
 from minigraph.opdef import all_definitions, definition_of
 from minigraph.opdef.gradient_rules import FusedGrad
 
-WITHOUT = {
-    "print": "its gradient is one of it",
-    "py_func": "nothing says what the gradient of a backward function is",
-    "merge_lod_tensor": "how many rows a branch has is known only when it runs",
-    **dict.fromkeys(
-        ("write_to_array", "read_from_array", "tensor_array_to_tensor"),
-        "they serve loops; a loop over arrays has no second gradient",
-    ),
-}
-"""Operators with a gradient that has none, with the reason."""
 
-ROWS = [s for s in SAMPLES if s.wrt and not s.is_random and "float64" in s.dtypes and s.op not in WITHOUT]
-
-
-def ids(samples):
-    return [f"{each.op}-{sum(other.op == each.op for other in samples[:i])}" for i, each in enumerate(samples)]
-
-
-def each(samples):
-    return pytest.mark.parametrize("sample", samples, ids=ids(samples))
-
-
-class Gradients:
-    """An operator and its gradients for given cotangents and, once asked, the gradients of a sum of those."""
-
-    def __init__(self, sample, dtype="float64"):
-        self.dtype = dtype
-        self.program, self.feed = fluid.Program(), {}
-        self.block = self.program.global_block()
-        definition = sample.definition
-        inputs = {slot: self.declare(slot, arrays) for slot, arrays in sample.inputs_as(dtype).items()}
-        several = max((len(v) for slot, v in inputs.items() if definition.input_slots[slot].duplicable), default=1)
-        outs = {
-            slot.name: [
-                self.block.create_var(name=f"{slot.name}_out_{i}")
-                for i in range(
-                    sample.outputs.get(slot.name, several if slot.duplicable else 0 if slot.dispensable else 1)
-                )
-            ]
-            for slot in definition.outputs
-        }
-        self.op = self.block.append_op(sample.op, inputs, outs, sample.attrs)
-        rule = definition.grad
-        slots = rule.d_outputs if isinstance(rule, FusedGrad) else list(outs)
-        self.targets = [var for slot in slots for var in outs[slot] if var.dtype.is_floating]
-        rng = np.random.default_rng(3)
-        self.cotangents = [
-            self.declare(f"cotangent_{i}", [rng.uniform(-1, 1, value.shape).astype(value.dtype)])[0]
-            for i, value in enumerate(self.run(self.targets))
-        ]
-        self.sources = [var for slot in sample.wrt for var in inputs[slot]]
-        found = fluid.gradients(self.targets, self.sources, self.cotangents)
-        self.first = [grad for grad in found if grad is not None]
-        self.second = []
-        # The gradient is linear in the cotangents, and these are inputs of it like any other.
-        self.wanted = [*self.sources, *self.cotangents]
-
-    def declare(self, name, arrays):
-        found = []
-        for i, array in enumerate(arrays):
-            is_constant = array.dtype.kind != "f"
-            var = self.block.create_var(
-                name=f"{name}_{i}", shape=array.shape, dtype=array.dtype, stop_gradient=is_constant, is_data=True
-            )
-            self.feed[var.name] = array
-            found.append(var)
-        return found
-
-    def run(self, fetch, feed=None, executor=None):
-        """Values from the interpreter, which has nothing to prepare, or from another executor."""
-        with np.errstate(all="ignore"):
-            return (executor or fluid.Interpreter()).run(self.program, feed=feed or self.feed, fetch_list=fetch)
-
-    def differentiate(self, weights):
-        """Append the gradients of the sum of the gradients times `weights`."""
-        given = [self.declare(f"weight_{i}", [weight])[0] for i, weight in enumerate(weights)]
-        self.second = fluid.gradients(self.first, self.wanted, given)
-
-    def results(self, executor=None):
-        """The second gradients by the name of what they are for."""
-        there = [grad for grad in self.second if grad is not None]
-        values = iter(self.run(there, executor=executor))
-        return {
-            var.name: next(values) if grad is not None else np.zeros(self.feed[var.name].shape, self.dtype)
-            for var, grad in zip(self.wanted, self.second, strict=True)
-        }
-
-
-def weights_for(values):
-    rng = np.random.default_rng(4)
-    return [rng.uniform(-1, 1, value.shape).astype(value.dtype) for value in values]
-
-
-def twice(sample, dtype="float64"):
-    """The gradients, and those of their sum with random weights."""
-    built = Gradients(sample, dtype)
-    built.differentiate(weights_for(built.run(built.first)))
-    return built
-
-
-@each(ROWS)
+@each(TWICE_DIFFERENTIABLE)
 def test_the_gradient_of_the_gradient_is_its_central_difference(sample):
-    plain = Gradients(sample)
-    before = plain.run(plain.first)
-    weights = weights_for(before)
-    built = Gradients(sample)
-    built.differentiate(weights)
+    plain = with_gradients(sample, "float64")
+    before = plain.fetch(plain.first, fluid.Interpreter())
+    built = Twice(sample)
     fluid.verify(built.program)
-    for value, old in zip(built.run(built.first), before, strict=True):
+    for value, old in zip(built.fetch(built.first, fluid.Interpreter()), before, strict=True):
         assert np.allclose(value, old, rtol=1e-11, atol=1e-13), "rewriting changed the first gradient"
 
     def function(feed):
-        return sum(np.vdot(v, w) for v, w in zip(plain.run(plain.first, feed), weights, strict=True))
+        return sum(
+            np.vdot(v, w)
+            for v, w in zip(plain.fetch(plain.first, fluid.Interpreter(), feed), built.weights, strict=True)
+        )
 
     rng, step = np.random.default_rng(5), 1e-5
     planned = built.results(fluid.Executor())
@@ -142,7 +44,7 @@ def test_the_gradient_of_the_gradient_is_its_central_difference(sample):
 def test_every_differentiable_operator_has_a_second_gradient_or_a_reason_why_not():
     for definition in all_definitions():
         rule = definition.grad
-        if isinstance(rule, FusedGrad) and definition.type not in WITHOUT:
+        if isinstance(rule, FusedGrad) and definition.type not in WITHOUT_SECOND_GRADIENT:
             assert rule.type in RULES or definition_of(rule.type).grad is not None, definition.type
     differentiable = {
         each.type
@@ -151,16 +53,16 @@ def test_every_differentiable_operator_has_a_second_gradient_or_a_reason_why_not
     }
     # test_second_order_blocks.py has these.
     elsewhere = {"conditional_block", "recurrent", "select_input", "select_output", "while"}
-    assert differentiable == {sample.op for sample in ROWS} | set(WITHOUT) | elsewhere
+    assert differentiable == {sample.op for sample in TWICE_DIFFERENTIABLE} | set(WITHOUT_SECOND_GRADIENT) | elsewhere
 
 
-@each(ROWS)
+@each(TWICE_DIFFERENTIABLE)
 def test_narrower_types_give_the_same_up_to_rounding(sample):
-    wide = twice(sample)
+    wide = Twice(sample)
     for dtype, tolerance in (("float32", 1e-3), ("float16", 0.2)):
         if dtype not in sample.dtypes:
             continue
-        narrow = twice(sample, dtype)
+        narrow = Twice(sample, dtype)
         wide.feed |= {name: array.astype(wide.feed[name].dtype) for name, array in narrow.feed.items()}
         expected = wide.results()
         for name, value in narrow.results().items():

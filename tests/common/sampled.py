@@ -5,6 +5,7 @@ from itertools import count
 
 import numpy as np
 import pytest
+from one_op import OneOp
 from op_samples import SAMPLES
 
 import minigraph as fluid
@@ -23,63 +24,81 @@ def each(samples):
 DETERMINISTIC = [s for s in SAMPLES if not s.is_random]
 
 
-class Built:
-    """The program of one operator and, with `cotangents`, of its gradients."""
+class Built(OneOp):
+    """The program of a row."""
 
-    def __init__(self, sample, dtype, cotangents=None):
-        definition = sample.definition
-        self.program = fluid.Program()
-        block = self.program.global_block()
-        self.feed, inputs, self.outputs, outputs = {}, {}, {}, {}
-        for slot, arrays in sample.inputs_as(dtype).items():
-            inputs[slot] = [
-                block.create_var(name=f"{slot}_{i}", shape=a.shape, dtype=a.dtype, stop_gradient=a.dtype.kind != "f")
-                for i, a in enumerate(arrays)
-            ]
-            self.feed |= {f"{slot}_{i}": a for i, a in enumerate(arrays)}
-        several = max((len(v) for slot, v in inputs.items() if definition.input_slots[slot].duplicable), default=1)
-        for slot in definition.outputs:
-            count = sample.outputs.get(slot.name, several if slot.duplicable else 0 if slot.dispensable else 1)
-            outputs[slot.name] = [block.create_var(name=f"{slot.name}_out_{i}") for i in range(count)]
-        self.op = block.append_op(sample.op, inputs, outputs, sample.attrs)
-        self.outputs = [var for slot in outputs.values() for var in slot]
-        self.gradients = []
-        if cotangents is not None:
-            self._differentiate(sample, inputs, outputs, cotangents)
+    def __init__(self, sample, dtype):
+        super().__init__(sample.op, sample.inputs_as(dtype), sample.attrs, sample.outputs)
+        self.sample = sample
 
-    def _differentiate(self, sample, inputs, outputs, cotangents):
-        targets = [var for var in self.outputs if var.name in cotangents]
-        given = []
-        for target in targets:
-            array = cotangents[target.name]
-            name = f"cotangent_of_{target.name}"
-            given.append(self.program.global_block().create_var(name=name, shape=target.shape, dtype=array.dtype))
-            self.feed[name] = array
-        wrt = [var for slot in sample.wrt for var in inputs[slot]]
-        self.gradients = list(zip(wrt, fluid.gradients(targets, wrt, given), strict=True))
+    @property
+    def targets(self):
+        """The floating-point outputs whose gradients the rule reads."""
+        rule = self.sample.definition.grad
+        slots = rule.d_outputs if isinstance(rule, FusedGrad) else self.outputs_of
+        return [var for slot in slots for var in self.outputs_of[slot] if var.dtype.is_floating]
 
-    def run(self, executor=None, feed=None):
-        """Outputs and gradients, by name."""
-        fetched = [*self.outputs, *(grad for _, grad in self.gradients)]
-        with np.errstate(all="ignore"):
-            values = (executor or fluid.Executor()).run(self.program, feed=feed or self.feed, fetch_list=fetched)
-        # Of selected rows, which test_selected_rows.py looks at, only what they add up to.
-        return {var.name: np.asarray(value) for var, value in zip(fetched, values, strict=True)}
+    @property
+    def first(self):
+        """The gradients that there are."""
+        return [grad for _, grad in self.gradients if grad is not None]
+
+    def differentiate_row(self):
+        """Append the gradients of the targets, for random gradients of those."""
+        values = self.fetch(self.targets, fluid.Interpreter())
+        self.differentiate(
+            dict(zip([var.name for var in self.targets], drawn_like(values), strict=True)), self.sample.wrt
+        )
 
 
-def differentiated(sample, dtype):
-    """A program with the gradients of the outputs that the rule reads, for random gradients of those."""
-    results = Built(sample, dtype).run()
-    rule = sample.definition.grad
-    slots = rule.d_outputs if isinstance(rule, FusedGrad) else [s.name for s in sample.definition.outputs]
-    rng = np.random.default_rng(1)
-    cotangents = {
-        name: rng.uniform(-1, 1, value.shape).astype(value.dtype)
-        for name, value in results.items()
-        if name.rpartition("_out_")[0] in slots and value.dtype.kind == "f"
-    }
-    return Built(sample, dtype, cotangents)
+def drawn_like(values, seed=1):
+    rng = np.random.default_rng(seed)
+    return [rng.uniform(-1, 1, value.shape).astype(value.dtype) for value in values]
 
 
 def with_gradients(sample, dtype):
-    return differentiated(sample, dtype) if sample.wrt else Built(sample, dtype)
+    """The program of a row and, if its operator has any, of its gradients."""
+    built = Built(sample, dtype)
+    if sample.wrt:
+        built.differentiate_row()
+    return built
+
+
+WITHOUT_SECOND_GRADIENT = {
+    "print": "its gradient is one of it",
+    "py_func": "nothing says what the gradient of a backward function is",
+    "merge_lod_tensor": "how many rows a branch has is known only when it runs",
+    **dict.fromkeys(
+        ("write_to_array", "read_from_array", "tensor_array_to_tensor"),
+        "they serve loops; a loop over arrays has no second gradient",
+    ),
+}
+"""Operators with a gradient that has none, with the reason."""
+
+TWICE_DIFFERENTIABLE = [
+    s for s in SAMPLES if s.wrt and not s.is_random and "float64" in s.dtypes and s.op not in WITHOUT_SECOND_GRADIENT
+]
+
+
+class Twice(Built):
+    """The program of a row, its gradients, and the gradients of their sum with random weights."""
+
+    def __init__(self, sample, dtype="float64"):
+        super().__init__(sample, dtype)
+        self.differentiate_row()
+        self.sources = [var for var, _ in self.gradients]
+        self.cotangents = [self.block.var(f"cotangent_of_{var.name}") for var in self.targets]
+        # The gradient is linear in the cotangents, and these are inputs of it like any other.
+        self.wanted = [*self.sources, *self.cotangents]
+        self.weights = drawn_like(self.fetch(self.first, fluid.Interpreter()), seed=4)
+        given = [self.declare(f"weight_{i}", weight) for i, weight in enumerate(self.weights)]
+        self.second = fluid.gradients(self.first, self.wanted, given)
+
+    def results(self, executor=None):
+        """The second gradients by the name of what they are for, from the interpreter or another executor."""
+        there = [grad for grad in self.second if grad is not None]
+        values = iter(self.fetch(there, executor or fluid.Interpreter()))
+        return {
+            var.name: next(values) if grad is not None else np.zeros(self.feed[var.name].shape, var.dtype.numpy)
+            for var, grad in zip(self.wanted, self.second, strict=True)
+        }

@@ -19,9 +19,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from one_op import OneOp
 
 import minigraph as fluid
 from minigraph.errors import MinigraphError
+from minigraph.opdef import definition_of
 
 pytestmark = pytest.mark.numbers
 
@@ -98,34 +100,22 @@ def make_cotangents(case):
 
 def run(case, place=None):
     """Results by the names that they are recorded under."""
-    program = fluid.Program()
-    block, feed = program.global_block(), {}
-
-    def declare(name, array, stop_gradient=True):
-        feed[name] = array
-        return block.create_var(name=name, shape=array.shape, dtype=array.dtype, stop_gradient=stop_gradient)
-
-    inputs = {
-        slot: [declare(f"in_{slot}_{i}", a, stop_gradient=a.dtype.kind != "f") for i, a in enumerate(arrays)]
-        for slot, arrays in make_inputs(case).items()
-    }
-    outputs = {
-        slot: inputs[case["inplace"][slot]]
-        if slot in case.get("inplace", {})
-        else [
-            block.create_var(name=f"out_{slot}_{i}", dtype=case.get("out_dtypes", {}).get(slot)) for i in range(count)
-        ]
-        for slot, count in case["outputs"].items()
-    }
-    block.append_op(case["op"], inputs, outputs, case["attrs"])
-    results = {f"out/{slot}/{i}": var for slot in case["compare"] for i, var in enumerate(outputs[slot])}
+    built = OneOp(
+        case["op"],
+        make_inputs(case),
+        case["attrs"],
+        {slot: 0 for slot in definition_of(case["op"]).output_slots} | case["outputs"],
+        case.get("inplace"),
+        case.get("out_dtypes"),
+    )
+    results = {f"out/{slot}/{i}": var for slot in case["compare"] for i, var in enumerate(built.outputs_of[slot])}
     if "grad" in case:
         cotangents = make_cotangents(case)
-        targets = [outputs[slot][int(i)] for slot, i in (key.split("/") for key in cotangents)]
-        given = [declare(f"cotangent_{target.name}", a) for target, a in zip(targets, cotangents.values(), strict=True)]
-        wrt = {f"grad/{slot}/{i}": var for slot in case["grad"] for i, var in enumerate(inputs[slot])}
-        results |= zip(wrt, fluid.gradients(targets, list(wrt.values()), given), strict=True)
-    values = fluid.Executor(place).run(program, feed=feed, fetch_list=list(results.values()), scope=fluid.Scope())
+        names = [built.outputs_of[slot][int(i)].name for slot, i in (key.split("/") for key in cotangents)]
+        built.differentiate(dict(zip(names, cotangents.values(), strict=True)), case["grad"])
+        numbered = [f"grad/{slot}/{i}" for slot in case["grad"] for i, _ in enumerate(built.inputs[slot])]
+        results |= zip(numbered, (grad for _, grad in built.gradients), strict=True)
+    values = built.fetch(results.values(), fluid.Executor(place), scope=fluid.Scope())
     return dict(zip(results, values, strict=True))
 
 

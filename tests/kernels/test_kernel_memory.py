@@ -19,7 +19,6 @@ from op_samples import SAMPLES
 from sampled import Built
 from sampling import sample
 
-import minigraph as fluid
 from minigraph.errors import MinigraphError
 from minigraph.executor.interpreter import evaluate
 from minigraph.kernels import find_specializer
@@ -99,12 +98,11 @@ def with_one(value, size):
 def calls(row, dtype):
     """The calls of the operator and of the one that is its gradient."""
     built, rule = Built(row, dtype), row.definition.grad
-    block, values, types = built.program.global_block(), dict(built.feed), {row.op}
+    values, types = dict(built.feed), {row.op}
     if row.wrt and isinstance(rule, FusedGrad) and as_dtype(dtype).is_floating:
         types.add(rule.type)
-        targets = [var for var in built.outputs if var.name.rpartition("_out_")[0] in rule.d_outputs]
-        fluid.gradients(targets, [block.var(f"{slot}_{i}") for slot in row.wrt for i in range(len(row.inputs[slot]))])
-    for op in block.ops:
+        built.differentiate({var.name: None for var in built.targets}, row.wrt)
+    for op in built.block.ops:
         values.update(evaluate(op, values.__getitem__, CPUPlace(), np.random.default_rng(0)))
         if op.type in types:
             yield Call(op, values)

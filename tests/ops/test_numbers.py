@@ -11,7 +11,6 @@ import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import MinigraphError, OpError
 from minigraph.executor.interpreter import Interpreter
-from minigraph.opdef.gradient_rules import FusedGrad
 from minigraph.passes import EXACT
 
 
@@ -24,12 +23,7 @@ def first_elements(sample, shape):
 def with_gradient(sample, shape):
     built = Built(first_elements(sample, shape), "float32")
     if sample.wrt and not sample.op.endswith("_grad_grad"):  # a third gradient is made of several operators
-        rule = sample.definition.grad
-        slots = rule.d_outputs if isinstance(rule, FusedGrad) else [slot.name for slot in sample.definition.outputs]
-        targets = [var for var in built.outputs if var.dtype.is_floating and var.name.rpartition("_out_")[0] in slots]
-        wrt = [built.program.global_block().var(f"{slot}_0") for slot in sample.wrt]
-        found = zip(wrt, fluid.gradients(targets, wrt), strict=True)
-        built.gradients = [(var, grad) for var, grad in found if grad is not None]
+        built.differentiate({var.name: None for var in built.targets}, sample.wrt)
     return built
 
 

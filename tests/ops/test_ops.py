@@ -1,12 +1,11 @@
 """What every operator gets for free from its row in `op_samples`."""
 
-
 import numpy as np
 import pytest
 from asserting import assert_same_bits
 from one_op import central_difference
 from op_samples import ROWS_ONLY, SAMPLES, WITHOUT_SAMPLES
-from sampled import DETERMINISTIC, Built, differentiated, each, with_gradients
+from sampled import DETERMINISTIC, Built, each, with_gradients
 
 import minigraph as fluid
 from minigraph.errors import NotFoundError
@@ -74,7 +73,7 @@ def test_types_are_inferred_from_unknown_dimensions(sample):
 
 @each(DIFFERENTIABLE)
 def test_the_gradient_is_the_central_difference(sample):
-    built = differentiated(sample, "float64")
+    built = with_gradients(sample, "float64")
     found = built.run()
     forward, executor = Built(sample, "float64"), fluid.Executor()
 
