@@ -17,8 +17,6 @@ import minigraph.support.linked_folders
 
 # isort: split
 # For what importing them does: variables get their arithmetic and subscripts, operators and kernels are registered.
-import minigraph.ir.variable_operators
-import minigraph.ir.variable_subscripts
 import minigraph.ops
 from minigraph import (
     average,
@@ -67,7 +65,7 @@ from minigraph.io.state_dicts import load_dygraph, save_dygraph
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
 from minigraph.ir.name_scope import name_scope
-from minigraph.ir.text.printer import diff
+from minigraph.ir.text.diff import diff
 from minigraph.ir.verifier import verify
 from minigraph.layers.io import fluid_data as data
 from minigraph.layers.nn import fluid_embedding as embedding

@@ -17,7 +17,7 @@ from minigraph.autodiff.decompositions import needs_rewriting, rewrite
 from minigraph.autodiff.overwritten import Overwritten, separate_types
 from minigraph.autodiff.path import operators_between, warn_of_stopped_loops
 from minigraph.errors import ProgramError, Site, caller_site, warn
-from minigraph.ir import Block, Operator, Parameter, Role, Variable, infer_outputs
+from minigraph.ir import Block, Operator, Parameter, Role, Variable
 from minigraph.ir.effects import is_count, rename
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, definition_of
 from minigraph.opdef.gradient_context import BlockGrad, GradContext, GradName, GradRule, OpSpec
@@ -482,7 +482,7 @@ class BackwardPass:
             self._finish(made)
 
     def _link(self, op: Operator) -> Operator:
-        infer_outputs(op, self.target)
+        self.target.infer(op)
         self.target._link(None, op)
         self._appended.append(op)
         return op

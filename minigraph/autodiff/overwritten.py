@@ -8,8 +8,7 @@ from functools import cached_property
 from minigraph import unique_name
 from minigraph.ir import Block, Operator, Role
 from minigraph.ir.effects import is_count, is_counter, outer_names
-from minigraph.ir.type_inference import types_in_order
-from minigraph.ir.versions import Changes, separate
+from minigraph.ir.versions import Changes, separate, types_in_order
 from minigraph.opdef.gradient_context import GradName, OpSpec
 from minigraph.opdef.gradient_rules import FusedGrad, source_slot
 from minigraph.types import TensorType

@@ -16,7 +16,7 @@ from minigraph.ir import Block, Parameter, Role, Variable
 from minigraph.ir.default_programs import default_startup_program, program_guard
 from minigraph.ir.name_scope import name_scope
 from minigraph.ir.printable import Strategy
-from minigraph.ir.variable import is_eager
+from minigraph.ir.variable_operators import is_eager
 from minigraph.passes.gradient_clip import clip_pairs
 from minigraph.support.gc_pause import without_collector
 from minigraph.types import DType, same_shape

@@ -8,7 +8,7 @@ from typing import Any, Final
 from minigraph.clip import GradientClipBase, GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 from minigraph.errors import ClipError, NotFoundError, ParseError, suggest
 from minigraph.ir.text.lexer import Line
-from minigraph.ir.text.printer import value_text
+from minigraph.ir.text.notation import value_text
 
 CLIP_KINDS: Final[dict[str, type[Any]]] = {
     "norm": GradientClipByNorm,

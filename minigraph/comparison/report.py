@@ -11,7 +11,7 @@ from minigraph.comparison.statistics import GradientStatistics
 from minigraph.comparison.wording import counted
 from minigraph.errors import NotFoundError, caller_site, suggest
 from minigraph.ir import Program
-from minigraph.ir.text.printer import diff
+from minigraph.ir.text.diff import diff
 from minigraph.runtime.place import Place
 from minigraph.support.atomic_files import replacing
 

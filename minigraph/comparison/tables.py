@@ -18,7 +18,7 @@ from minigraph.comparison.report import Report, StrategyResult
 from minigraph.comparison.statistics import GradientStatistics
 from minigraph.comparison.wording import counted, estimate_text, number, share
 from minigraph.ir import Parameter, Program, Role
-from minigraph.ir.text.printer import diff
+from minigraph.ir.text.diff import diff
 from minigraph.types import product
 
 if TYPE_CHECKING:

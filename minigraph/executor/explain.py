@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from minigraph.executor.plan import Plan, lower
 from minigraph.ir import Program
-from minigraph.ir.text.printer import diff
+from minigraph.ir.text.diff import diff
 from minigraph.lowering.costs import Cost, cost, size_in_bytes
 from minigraph.lowering.liveness import Lifetimes
 from minigraph.lowering.steps import Step, Steps, Value

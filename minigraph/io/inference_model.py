@@ -21,7 +21,7 @@ from minigraph.io.variables import (
 )
 from minigraph.io.wire import encode
 from minigraph.ir import Program, Variable
-from minigraph.ir.effects import drop_unused_blocks, slot_names
+from minigraph.ir.operator import slot_names
 from minigraph.support.atomic_files import inside, write_files
 
 MODEL_FILENAME = "__model__"
@@ -223,7 +223,7 @@ def _keep_needed(program: Program, feeds: set[str], fetches: Sequence[str]) -> s
         required.difference_update(op.output_arg_names)
         needed.update(name for name in op.input_arg_names if name not in feeds)
         required.update(name for name in slot_names(op.inputs) if name not in feeds)
-    drop_unused_blocks(program)
+    program.drop_unused_blocks()
     used = {name for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)} | feeds
     block.vars = {name: var for name, var in block.vars.items() if name in used}
     return required

@@ -30,7 +30,7 @@ from minigraph.io.framework_proto import (
 )
 from minigraph.io.wire import encode
 from minigraph.ir import Block, Operator, Program, Variable, VarKind
-from minigraph.ir.effects import slot_names
+from minigraph.ir.operator import slot_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, OpDef
 
 PADDLE_VERSION = 1008005

@@ -14,7 +14,7 @@ from minigraph.io import pickles
 from minigraph.io.marks import Mark, Reading, moment
 from minigraph.io.safetensors_files import SUFFIX, load_safetensors, save_safetensors
 from minigraph.ir import Parameter
-from minigraph.ir.variable import is_eager
+from minigraph.ir.variable_operators import is_eager
 from minigraph.support.atomic_files import as_path, read_file, write_files
 
 PARAMS_SUFFIX, OPTIMIZER_SUFFIX, MODEL_SUFFIX, MARK_SUFFIX = ".pdparams", ".pdopt", ".pdmodel", ".pdmark"

@@ -6,18 +6,14 @@ order of creation. Programs change through a few verbs: append, insert, remove, 
 program's `version`, by which executors know that what they compiled is outdated.
 """
 
-from minigraph.ir.program import (
-    Block,
-    Names,
-    Operator,
-    Parameter,
-    Program,
-    Role,
-    Variable,
-    VarKind,
-    explain,
-    infer_outputs,
-)
+from minigraph.ir.block import Block
+from minigraph.ir.block_arguments import Names
+from minigraph.ir.operator import Operator
+from minigraph.ir.program import Program
+from minigraph.ir.role import Role
+from minigraph.ir.type_inference import explain, infer_outputs
+from minigraph.ir.variable import Parameter, Variable
+from minigraph.types import VarKind
 
 __all__ = [
     "Block",

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
 
 from minigraph import unique_name
 from minigraph.errors import (
@@ -21,20 +18,29 @@ from minigraph.errors import (
     not_a_name,
     suggest,
 )
+from minigraph.ir.block_arguments import (
+    Names,
+    as_dims,
+    bind_slots,
+    check_flags,
+    declared_type,
+    each_of,
+    refuse_lod,
+    require_initializer,
+)
 from minigraph.ir.name_scope import current_name_scope
 from minigraph.ir.op_list import OpList
-from minigraph.ir.operator import Operator, Role
+from minigraph.ir.operator import NO_OUTER_NAMES, Operator, OuterNames, slot_names
+from minigraph.ir.role import Role
 from minigraph.ir.type_inference import explain, infer_outputs
-from minigraph.ir.variable import Parameter, Variable, name_of
-from minigraph.opdef import Slot, definition_of
+from minigraph.ir.variable import Parameter, Variable
+from minigraph.opdef import SUB_BLOCK, definition_of
 from minigraph.support.undo import note
 from minigraph.types import TensorType, VarKind, as_dtype, dense_type
 
 if TYPE_CHECKING:
-    from minigraph.ir.effects import OuterNames
     from minigraph.ir.program import Program
 
-Names: TypeAlias = "Variable | str | Sequence[Variable | str]"
 Pairs: TypeAlias = "Sequence[tuple[Parameter, Variable]]"
 
 
@@ -55,15 +61,15 @@ class Block:
         self._forward_block_idx = -1
         self.forward_block_idx = forward_block_idx
         self.vars: dict[str, Variable] = {}
-        self.ops = OpList()
+        self.ops: OpList[Operator] = OpList()
         self.first_names: dict[str, str] = {}
         """Variables that hold the first values of those that change their type, see `minigraph.ir.versions`."""
         self._anchor: Operator | None = None
         self._outer: tuple[int, OuterNames] | None = None
-        """What `minigraph.ir.effects.outer_names` has found, and at which of the changes that blocks do not note."""
+        """Cached `outer_names`, and the `Program.unnoted_changes` that they belong to."""
 
     def _changed(self) -> None:
-        """Note a change here: what this block, and those around it, use of the variables outside may differ now."""
+        """Invalidate the cached outer names of this block and of those around it."""
         self.program.version += 1
         self.program.noted_changes += 1
         block: Block | None = self
@@ -71,6 +77,31 @@ class Block:
         while block is not None and block._outer is not None:
             block._outer = None
             block = block.parent_block
+
+    @property
+    def outer_names(self) -> OuterNames:
+        """What the block uses of the variables outside, found anew only if it has changed, or a block inside of it."""
+        changes = self.program.unnoted_changes
+        if self._outer is None or self._outer[0] != changes:
+            self._outer = changes, self._find_outer_names()
+        return self._outer[1]
+
+    def _find_outer_names(self) -> OuterNames:
+        local = set(self.vars)
+        if self.forward_block is not None:
+            local.update(self.forward_block.vars)
+        touched: dict[str, None] = {}
+        written: dict[str, bool] = {}
+        for op in self.ops:
+            touched.update((name, None) for name in op.input_arg_names if name not in local)
+            inside = NO_OUTER_NAMES if op.sub_block is None else op.sub_block.outer_names
+            is_step = op.is_in_place_increment
+            for name in op.output_arg_names:
+                if name not in local:
+                    touched[name] = None
+                    written[name] = written.get(name, True) and (is_step or name in inside.incremented)
+        incremented = frozenset(name for name, is_only_incremented in written.items() if is_only_incremented)
+        return OuterNames(tuple(touched), tuple(written), incremented)
 
     @property
     def forward_block_idx(self) -> int:
@@ -186,12 +217,10 @@ class Block:
         if not (
             persistable.__class__ is stop_gradient.__class__ is is_data.__class__ is need_check_feed.__class__ is bool
         ):
-            _check_flags(name, persistable, stop_gradient, is_data, need_check_feed)
-        if initializer is not None and not callable(initializer):
-            raise _not_an_initializer(initializer)
-        tensor_type = None if shape is None and dtype is None else _tensor_type(name, shape, dtype)
-        if lod_level is not None and (not isinstance(lod_level, int) or lod_level):
-            _refuse_lod(name, lod_level)
+            check_flags(name, persistable, stop_gradient, is_data, need_check_feed)
+        require_initializer(initializer)
+        tensor_type = None if shape is None and dtype is None else declared_type(name, shape, dtype)
+        refuse_lod(name, lod_level)
         if type is not None and not isinstance(type, VarKind):
             raise WrongTypeError(
                 f"{name}: type must be a VarKind, got {type!r:.80}",
@@ -221,9 +250,8 @@ class Block:
         """
         if not isinstance(name, str):
             raise not_a_name(name)
-        if initializer is not None and not callable(initializer):
-            raise _not_an_initializer(initializer)
-        dims = _dims(shape)
+        require_initializer(initializer)
+        dims = as_dims(shape)
         if min(dims, default=0) < 0:
             raise ProgramError(
                 f"parameter {name}: every dimension must be known, got {list(shape)}", site=caller_site(),
@@ -337,16 +365,38 @@ class Block:
                 site=site, hint="Give the type as a str, and inputs, outputs and attrs as dicts by name.",
             ) from error  # fmt: skip
         try:
-            infer_outputs(op, self)
+            self.infer(op)
         except MinigraphError as error:
             self._note_strangers(error, inputs or {}, outputs or {})
             raise explain(error, op, self) from None
         self._link(before, op)
         return op
 
+    def infer(self, op: Operator) -> None:
+        """Set the types of what an operator writes, which need not be linked in yet.
+
+        Raises
+        ------
+        NotFoundError
+            If the operator names a variable that does not exist.
+        OpError
+            If the inputs do not fit, or an output variable is declared otherwise.
+        """
+        if SUB_BLOCK not in op.attrs:
+            infer_outputs(op, self)
+            return
+        index, blocks = op.attrs[SUB_BLOCK], self.program.blocks
+        if not 0 < index < len(blocks) or blocks[index].parent_idx != self.idx:
+            raise OpError(
+                f"{op.type}: block {index} is no sub-block of block {self.idx}",
+                hint="Make one with program.create_block().",
+            )
+        op._block = self
+        op.definition.call(op).settle_types()
+
     def _note_strangers(self, error: MinigraphError, *slots: Mapping[str, Names]) -> None:
         """Say of an error which of the variables given, that are not known here, belong to another program."""
-        given = [each for by_slot in slots for names in by_slot.values() for each in _each(names)]
+        given = [each for by_slot in slots for names in by_slot.values() for each in each_of(names)]
         strangers = [
             var for var in given
             if isinstance(var, Variable) and var.block.program is not self.program and self.find_var(var.name) is None
@@ -458,8 +508,8 @@ class Block:
             definition = definition_of(type)
             return Operator(
                 definition,
-                _bind_slots(type, definition.input_slots, definition.required_inputs, inputs, "input"),
-                _bind_slots(type, definition.output_slots, definition.required_outputs, outputs, "output"),
+                bind_slots(type, definition.input_slots, definition.required_inputs, inputs, "input"),
+                bind_slots(type, definition.output_slots, definition.required_outputs, outputs, "output"),
                 definition.convert_attrs(attrs),
                 role, role_vars, namescope, site,
             )  # fmt: skip
@@ -498,115 +548,17 @@ class Block:
     _remove_var = remove_var
 
     def __str__(self) -> str:
-        from minigraph.ir.text.printer import block_text
-
-        return block_text(self)
+        """A heading, the declarations, the operators."""
+        heading = f"block {self.idx}"
+        heading += f" parent {self.parent_idx}" if self.parent_idx >= 0 else ""
+        heading += f" forward {self.forward_block_idx}" if self.forward_block_idx >= 0 else ""
+        written = {name for op in self.ops for name in slot_names(op.outputs)}
+        pending = {name: var for name, var in self.vars.items() if name in written and var.keyword == "var"}
+        declared = [f"{var.keyword} {var.declaration()}" for name, var in self.vars.items() if name not in pending]
+        return "\n  ".join([heading, *declared, *(op.line(pending) for op in self.ops)])
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
         return str(self)
 
     def __repr__(self) -> str:
         return f"<Block {self.idx}: {len(self.vars)} variables, {len(self.ops)} operators>"
-
-
-def _bind_slots(
-    op_type: str, slots: Mapping[str, Slot], required: Sequence[str], given: Mapping[str, Names], what: str
-) -> dict[str, tuple[str, ...]]:
-    """Names by slot in the definition's order, checked; slots left out or empty are not in the result."""
-    for name in given:
-        if name not in slots:
-            raise OpError(
-                f"{op_type}: unknown {what} slot {name!r}",
-                hint=suggest(name, slots) or f"It has {', '.join(slots) or 'none'}.",
-            )
-    bound = {}
-    for name in given if len(given) < 2 else slots:
-        value = given.get(name)
-        names = (value.name,) if isinstance(value, Variable) else _names(value)
-        if len(names) > 1 and not slots[name].duplicable:
-            raise OpError(f"{op_type}: {what} {name} takes one variable, got {len(names)}: {', '.join(names)}")
-        if names:
-            bound[name] = names
-    for name in required:
-        if name not in bound:
-            raise OpError(f"{op_type}: {what} {name} is missing", hint=f"Give {what}s={{'{name}': ...}}.")
-    return bound
-
-
-_SEVERAL = (list, tuple)
-
-
-def _each(given: Any) -> Any:
-    return given if isinstance(given, _SEVERAL) else (given,)
-
-
-def _names(given: Names | None) -> tuple[str, ...]:
-    if given is None:
-        return ()
-    if isinstance(given, _SEVERAL):
-        return tuple(map(name_of, given))
-    return (name_of(given),)
-
-
-def _check_flags(name: str, *flags: Any) -> None:
-    for flag in flags:
-        if not isinstance(flag, int | np.bool_):
-            raise WrongTypeError(
-                f"{name}: persistable, stop_gradient, is_data and need_check_feed must be bools, got {flag!r:.80}",
-                site=caller_site(), hint="Give True or False.",
-            )  # fmt: skip
-
-
-def _not_an_initializer(given: Any) -> WrongTypeError:
-    return WrongTypeError(
-        f"an initializer must be callable, got {given!r:.80}", site=caller_site(),
-        hint="Give one such as fluid.initializer.Constant(0.0).",
-    )  # fmt: skip
-
-
-def _dims(shape: Sequence[int | None]) -> tuple[int, ...]:
-    try:
-        return tuple([-1 if dim is None else dim if type(dim) is int and dim < _MOST else _dim(dim) for dim in shape])
-    except TypeError as error:
-        if isinstance(error, WrongTypeError):
-            raise
-        raise WrongTypeError(
-            f"a shape must be a list of ints, got {shape!r:.80}",
-            site=caller_site(),
-            hint="Write [n] for one dimension.",
-        ) from None
-
-
-_MOST = 1 << 63
-"""Above the largest dimension, which is held in 64 bits."""
-
-
-def _dim(given: Any) -> int:
-    try:
-        dim = operator.index(given)
-        if isinstance(given, bool) or abs(dim) >= _MOST:
-            raise ValueError
-    except (TypeError, ValueError):
-        raise WrongTypeError(
-            f"a dimension must be an int of 64 bits, got {given!r:.80}", site=caller_site(),
-            hint="Give whole numbers as int, such as n // 2 or int(n); None stands for an unknown size.",
-        ) from None  # fmt: skip
-    return dim
-
-
-def _tensor_type(name: str, shape: Sequence[int | None] | None, dtype: Any) -> TensorType | None:
-    if shape is None:
-        return None if dtype is None else TensorType(as_dtype(dtype), ())
-    dims = _dims(shape)
-    if min(dims, default=0) < -1:
-        raise ProgramError(
-            f"{name}: a dimension must be at least 0, or -1 for unknown, got {list(shape)}", site=caller_site()
-        )
-    return dense_type(as_dtype("float32" if dtype is None else dtype), dims)
-
-
-def _refuse_lod(name: str, lod_level: int) -> None:
-    raise ProgramError(
-        f"{name}: lod_level={lod_level}, but LoD tensors are out of scope", site=caller_site(),
-        hint="Pad the sequences to one length and feed their lengths beside them.",
-    )  # fmt: skip

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minigraph.errors import VerifyError
-from minigraph.ir.program import Block, Operator, Role
+from minigraph.ir.block import Block
+from minigraph.ir.operator import Operator
+from minigraph.ir.role import Role
 
 
 def check_clip_order(block: Block) -> None:

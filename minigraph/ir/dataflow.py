@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from minigraph.ir.program import Block, Operator, Variable
+from minigraph.ir.block import Block
+from minigraph.ir.operator import Operator
+from minigraph.ir.variable import Variable
 from minigraph.opdef import EMPTY
 
 

@@ -13,7 +13,11 @@ from typing import Any, NamedTuple
 import networkx as nx
 
 from minigraph.errors import NotFoundError, caller_site, suggest
-from minigraph.ir.program import Block, Operator, Parameter, Program, Role, Variable
+from minigraph.ir.block import Block
+from minigraph.ir.operator import Operator
+from minigraph.ir.program import Program
+from minigraph.ir.role import Role
+from minigraph.ir.variable import Parameter, Variable
 from minigraph.opdef import EMPTY, SUB_BLOCK
 
 

@@ -7,28 +7,43 @@ so does asking for the operators of a type.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, overload
-
-if TYPE_CHECKING:
-    from minigraph.ir.program import Operator
+from typing import Any, TypeVar, overload
 
 
-class OpList(Sequence["Operator"]):
+class Node:
+    """A link of an `OpList`."""
+
+    __slots__ = ("_block", "_next", "_prev")
+
+    _block: Any
+    """The block that it is in; None once it is removed."""
+    _next: Any
+    _prev: Any
+
+    @property
+    def type(self) -> str:
+        raise NotImplementedError
+
+
+N = TypeVar("N", bound=Node)
+
+
+class OpList(Sequence[N]):
     """Operators linked through their fields ``_prev`` and ``_next``."""
 
     __slots__ = ("_array", "_by_type", "_head", "_length", "_tail")
 
     def __init__(self) -> None:
-        self._head: Operator | None = None
-        self._tail: Operator | None = None
+        self._head: N | None = None
+        self._tail: N | None = None
         self._length = 0
-        self._array: list[Operator] | None = None
-        self._by_type: dict[str, list[Operator]] | None = None
+        self._array: list[N] | None = None
+        self._by_type: dict[str, list[N]] | None = None
 
     def __len__(self) -> int:
         return self._length
 
-    def __iter__(self) -> Iterator[Operator]:
+    def __iter__(self) -> Iterator[N]:
         """In order; operators may be removed and inserted meanwhile, and what is inserted behind is visited too."""
         op = self._head
         while op is not None:
@@ -38,7 +53,7 @@ class OpList(Sequence["Operator"]):
             while op is not None and op._block is None:
                 op = op._next
 
-    def __reversed__(self) -> Iterator[Operator]:
+    def __reversed__(self) -> Iterator[N]:
         op = self._tail
         while op is not None:
             yield op
@@ -47,35 +62,35 @@ class OpList(Sequence["Operator"]):
                 op = op._prev
 
     @overload
-    def __getitem__(self, index: int) -> Operator: ...
+    def __getitem__(self, index: int) -> N: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Operator]: ...
-    def __getitem__(self, index: int | slice) -> Operator | list[Operator]:
+    def __getitem__(self, index: slice) -> list[N]: ...
+    def __getitem__(self, index: int | slice) -> N | list[N]:
         if self._array is None:
             self._array = list(self)
         return self._array[index]
 
     @property
-    def by_type(self) -> Mapping[str, Sequence[Operator]]:
+    def by_type(self) -> Mapping[str, Sequence[N]]:
         """The operators of each type that there is, in order, as they stand now.
 
         What looks for operators of a few types finds them here without a walk through all.
         """
         if self._by_type is None:
-            found: dict[str, list[Operator]] = {}
+            found: dict[str, list[N]] = {}
             for op in self[:]:
                 found.setdefault(op.type, []).append(op)
             self._by_type = found
         return self._by_type
 
-    def of_type(self, type: str) -> Sequence[Operator]:
+    def of_type(self, type: str) -> Sequence[N]:
         """The operators of a type, in order, as they stand now."""
         return self.by_type.get(type, ())
 
     def __repr__(self) -> str:
         return f"<{self._length} operators>"
 
-    def insert_before(self, anchor: Operator | None, op: Operator) -> None:
+    def insert_before(self, anchor: N | None, op: N) -> None:
         """Link `op` in before `anchor`, at the end when that is None."""
         before = self._tail if anchor is None else anchor._prev
         op._prev, op._next = before, anchor
@@ -96,7 +111,7 @@ class OpList(Sequence["Operator"]):
             else:
                 self._array = None
 
-    def extend(self, ops: Iterable[Operator]) -> None:
+    def extend(self, ops: Iterable[N]) -> None:
         """Link `ops`, which are in no list, in at the end."""
         before = self._tail
         for op in ops:
@@ -110,7 +125,7 @@ class OpList(Sequence["Operator"]):
         self._tail = before
         self._array = self._by_type = None
 
-    def unlink(self, op: Operator) -> None:
+    def unlink(self, op: N) -> None:
         """Take `op` out; it keeps its links, by which an iteration that stands at it goes on."""
         if op._prev is None:
             self._head = op._next
@@ -124,9 +139,9 @@ class OpList(Sequence["Operator"]):
         self._array = self._by_type = None
 
     @property
-    def first(self) -> Operator | None:
+    def first(self) -> N | None:
         return self._head
 
     @property
-    def last(self) -> Operator | None:
+    def last(self) -> N | None:
         return self._tail

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minigraph.errors import NotFoundError, ProgramError, Site, WrongTypeError, caller_site, suggest
+from minigraph.ir.op_list import Node
+from minigraph.ir.role import Role
+from minigraph.ir.text.notation import attr_text, braces, name_text, names_text, quoted, role_text
 from minigraph.ir.variable import Variable, name_of
 from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef
 from minigraph.support.undo import note
 
 if TYPE_CHECKING:
-    from minigraph.ir.program import Block
-
-
-class Role(enum.IntFlag):
-    """What an operator is for, with fluid's numbers for ``op_role``."""
-
-    FORWARD = 0
-    BACKWARD = 1
-    OPTIMIZE = 2
-    RPC = 4
-    DIST = 8
-    LR_SCHED = 16
-    LOSS = 256
-    # Finer than fluid, whose ``op_role`` leaves them out.
-    CLIP = 1 << 16
-    REGULARIZE = 1 << 17
-    RECOMPUTE = 1 << 18
-
-    __and__ = int.__and__  # type: ignore[assignment]  # asked of every operator; that of enum makes a Role, in Python
+    from minigraph.ir.block import Block
 
 
 class HiddenNames(NamedTuple):
@@ -38,6 +22,18 @@ class HiddenNames(NamedTuple):
 
     read: list[str]
     written: list[str]
+
+
+class OuterNames(NamedTuple):
+    """What a sub-block uses of the variables outside, by first use."""
+
+    touched: tuple[str, ...]
+    written: tuple[str, ...]
+    incremented: frozenset[str]
+    """What is incremented in place, and written by nothing else."""
+
+
+NO_OUTER_NAMES = OuterNames((), (), frozenset())
 
 
 class Attrs(dict[str, Any]):
@@ -52,7 +48,7 @@ class Attrs(dict[str, Any]):
         )  # fmt: skip
 
 
-class Operator:
+class Operator(Node):
     """One operator of a block: a type, variable names by slot, attributes, a role, the user's line that made it.
 
     `attrs` holds the attributes that differ from their defaults; `attr` knows the defaults too. `role_vars` names the
@@ -60,8 +56,7 @@ class Operator:
     """
 
     __slots__ = (
-        "_block", "_hidden", "_next", "_prev", "attrs", "definition", "inputs", "namescope", "outputs", "role",
-        "role_vars", "site",
+        "_hidden", "attrs", "definition", "inputs", "namescope", "outputs", "role", "role_vars", "site",
     )  # fmt: skip
 
     def __init__(
@@ -149,10 +144,26 @@ class Operator:
 
     @property
     def hidden_names(self) -> HiddenNames:
-        """What the operator reads and writes that stands in no slot of that side."""
-        from minigraph.ir.effects import hidden_names
+        """What the operator reads and writes that stands in no slot of that side.
 
-        return hidden_names(self)
+        Whatever a sub-block writes outside of itself may also be left as it was, because the block does not run, or
+        runs several times: the operator counts as reading it.
+        """
+        sub_block = None if self._block is None else self.sub_block
+        changes = -1 if self._block is None else self._block.program.unnoted_changes
+        outer = NO_OUTER_NAMES if sub_block is None else sub_block.outer_names
+        if self._hidden is not None and self._hidden[0] == changes >= 0 and self._hidden[1] is outer:
+            return self._hidden[2]
+        kept = [name for slot in self.definition.updates for name in self.outputs.get(slot, ()) if name != EMPTY]
+        found = HiddenNames(
+            _beyond((*outer.touched, *kept), slot_names(self.inputs)), _beyond(outer.written, slot_names(self.outputs))
+        )
+        self._hidden = changes, outer, found
+        return found
+
+    @property
+    def is_in_place_increment(self) -> bool:
+        return self.type == "increment" and self.inputs["X"] == self.outputs["Out"]
 
     @property
     def sub_block(self) -> Block | None:
@@ -255,9 +266,37 @@ class Operator:
         )  # fmt: skip
 
     def __str__(self) -> str:
-        from minigraph.ir.text.printer import operator_line
+        known = [] if self._block is None else [self._block.vars.get(name) for name in self.output_arg_names]
+        return self.line({var.name: var for var in known if var is not None and var.keyword == "var"})
 
-        return operator_line(self)
+    def line(self, pending: dict[str, Variable]) -> str:
+        """The operator in a program's text; variables in `pending` are declared here, and taken out."""
+
+        def written(name: str) -> str:
+            return pending.pop(name).declaration() if name in pending else name_text(name)
+
+        slots = self.definition.output_slots
+        outputs = ", ".join(
+            ("" if len(slots) == 1 else f"{name_text(slot)}=")
+            + names_text(map(written, names), slots.get(slot), len(names))
+            for slot, names in self.outputs.items()
+        )
+        inputs = ", ".join(
+            f"{name_text(slot)}={names_text(map(name_text, names), self.definition.input_slots.get(slot), len(names))}"
+            for slot, names in self.inputs.items()
+        )
+        return f"{outputs}{' = ' if outputs else ''}{name_text(self.type)}({inputs}){braces(self._fields())}"
+
+    def _fields(self) -> dict[str, str]:
+        declared = self.definition.attrs
+        fields = {name: attr_text(attr, self.attrs[name]) for name, attr in declared.items() if name in self.attrs}
+        if self.role != Role.FORWARD:
+            fields["role"] = role_text(self.role)
+        if self.role_vars:
+            fields["role_vars"] = f"[{', '.join(map(name_text, self.role_vars))}]"
+        if self.namescope != "/":
+            fields["namescope"] = quoted(self.namescope, "'")
+        return fields
 
     def to_string(self, throw_on_error: bool = False) -> str:
         return str(self)
@@ -300,3 +339,13 @@ _FIELD_ATTRS = {
 def renamed(slots: dict[str, tuple[str, ...]], names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Slots that hold `names[name]` in the place of each name there."""
     return {slot: tuple([names.get(name, name) for name in given]) for slot, given in slots.items()}
+
+
+def slot_names(slots: dict[str, tuple[str, ...]]) -> Iterator[str]:
+    """The names that stand in the slots of an operator."""
+    return (name for names in slots.values() for name in names if name != EMPTY)
+
+
+def _beyond(names: Iterable[str], known: Iterable[str]) -> list[str]:
+    there = set(known)
+    return [name for name in dict.fromkeys(names) if name not in there]

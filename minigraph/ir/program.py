@@ -9,37 +9,25 @@ program's `version`, by which executors know that what they compiled is outdated
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from minigraph.errors import NotFoundError, WrongTypeError, caller_site, warn
-from minigraph.ir.block import Block, Names
-from minigraph.ir.effects import drop_unused_blocks
-from minigraph.ir.operator import Operator, Role
-from minigraph.ir.type_inference import explain, infer_outputs
+from minigraph.ir.block import Block
+from minigraph.ir.effects import reachable_blocks
+from minigraph.ir.operator import Attrs, Operator
+from minigraph.ir.role import Role
+from minigraph.ir.text.notation import PROGRAM_DEFAULTS, braces, fields_text
 from minigraph.ir.variable import Parameter, Variable, name_of
+from minigraph.opdef import SUB_BLOCK
 from minigraph.support.gc_pause import without_collector
 from minigraph.support.undo import note
-from minigraph.types import VarKind
 
 if TYPE_CHECKING:
     import networkx
-
-__all__ = [
-    "Block",
-    "Names",
-    "Operator",
-    "Parameter",
-    "Program",
-    "Role",
-    "VarKind",
-    "Variable",
-    "explain",
-    "infer_outputs",
-]
 
 
 class Program:
@@ -71,7 +59,7 @@ class Program:
         self.version = 0
         """Grows with every change."""
         self.noted_changes = 0
-        """How many of the changes the blocks that were changed have noted; any other may concern all blocks."""
+        """Number of changes that invalidated the caches of the changed blocks only."""
         self.serial = next(Program._serials)
         """Tells programs apart where their identity cannot (it may be reused once one is gone)."""
         self.current_role = Role.FORWARD
@@ -84,6 +72,11 @@ class Program:
         """In an executor's private copy: whose values are fetched. None: a later run may fetch any variable."""
         self.loaders: list[Any] = []
         """What feeds variables in each run; see `minigraph.io.DataLoader`. It is no part of the computation."""
+
+    @property
+    def unnoted_changes(self) -> int:
+        """Number of changes that may concern any block."""
+        return self.version - self.noted_changes
 
     @property
     def num_blocks(self) -> int:
@@ -225,23 +218,54 @@ class Program:
         twin.loaders = list(self.loaders)
         twin.current_block_idx = self.current_block_idx
         for block in self.blocks:
-            copied = twin.blocks[0]
-            if block.idx:
-                copied = Block(twin, block.idx, block.parent_idx, block.forward_block_idx)
-                twin.blocks.append(copied)
-            copied.vars = {name: var._copy_to(copied) for name, var in block.vars.items()}
-            ops = block.ops[:]
-            if for_test:
-                ops = [op for op in ops if not op.role & (Role.BACKWARD | Role.OPTIMIZE)]
-            copied.append_copies(ops)
+            twin._copy_block(block, (Role.BACKWARD | Role.OPTIMIZE) if for_test else Role.FORWARD)
         if for_test:
-            drop_unused_blocks(twin)
+            twin.drop_unused_blocks()
             _drop_unused(self, twin)
             for block in twin.blocks:
                 for op in block.ops:
                     if "is_test" in op.definition.attrs:
                         op.set_attr("is_test", True)
         return twin
+
+    def _copy_block(self, block: Block, left_out: Role = Role.FORWARD) -> None:
+        """Add a copy of a block of another program under its index, without operators of the roles `left_out`."""
+        copied = self.blocks[0]
+        if block.idx:
+            copied = Block(self, block.idx, block.parent_idx, block.forward_block_idx)
+            self.blocks.append(copied)
+        copied.vars = {name: var._copy_to(copied) for name, var in block.vars.items()}
+        copied.append_copies([op for op in block.ops[:] if not op.role & left_out])
+
+    def copy_blocks(self, blocks: Iterable[Block]) -> None:
+        """Copy sub-blocks to this program, which has only a global block yet; their indices stay what they were."""
+        for block in blocks:
+            while len(self.blocks) < block.idx:
+                self.blocks.append(Block(self, len(self.blocks), 0))  # nothing runs it, and it goes later
+            self._copy_block(block)
+
+    def drop_unused_blocks(self) -> None:
+        """Remove the sub-blocks that no operator runs any more, and number the others anew."""
+        if len(self.blocks) == 1:
+            return
+        used = [self.blocks[0], *reachable_blocks(list(self.blocks[0].ops))]
+        if len(used) == len(self.blocks):
+            return
+        index_of = {block.idx: new for new, block in enumerate(used)}
+        for block in self.blocks:
+            if block.idx not in index_of:
+                block.forward_block_idx = -1
+        for block in used:
+            for op in block.ops:
+                if SUB_BLOCK in op.attrs:
+                    op.attrs = Attrs({**op.attrs, SUB_BLOCK: index_of[op.attrs[SUB_BLOCK]]})
+            block.parent_idx = index_of.get(block.parent_idx, -1 if block.idx == 0 else 0)
+            block.forward_block_idx = index_of.get(block.forward_block_idx, -1)
+        for block in used:
+            block.idx = index_of[block.idx]
+        self.blocks[:] = used
+        self.current_block_idx = index_of.get(self.current_block_idx, 0)
+        self.version += 1
 
     def __copy__(self) -> Program:
         return self.clone()
@@ -296,14 +320,13 @@ class Program:
     @staticmethod
     def parse(text: str) -> Program:
         """The program that `text`, as ``str(program)`` gives it, describes."""
-        from minigraph.ir.text.printer import parse
+        from minigraph.ir.text.parser import parse
 
         return parse(text)
 
     def __str__(self) -> str:
-        from minigraph.ir.text.printer import program_text
-
-        return program_text(self)
+        header = braces(fields_text(self, PROGRAM_DEFAULTS))
+        return "\n".join([f"program{header}", *map(str, self.blocks)] if header else map(str, self.blocks))
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
         return str(self)

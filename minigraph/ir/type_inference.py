@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from minigraph.errors import (
     ExecutionError,
@@ -16,16 +15,23 @@ from minigraph.errors import (
 )
 from minigraph.ir.operator import Operator
 from minigraph.ir.variable import Variable
-from minigraph.opdef import EMPTY, SUB_BLOCK
+from minigraph.opdef import EMPTY
 from minigraph.support.undo import note
 from minigraph.types import TensorType, VarKind
 
-if TYPE_CHECKING:
-    from minigraph.ir.program import Block
+
+class Namespace(Protocol):
+    """What inference asks of a block."""
+
+    vars: dict[str, Variable]
+
+    def find_var(self, name: str) -> Variable | None: ...
+
+    def create_var(self, *, name: str, shape: Any, dtype: Any, type: VarKind) -> Variable: ...
 
 
-def infer_outputs(op: Operator, block: Block) -> None:
-    """Run the operator's inference and write the result to its output variables.
+def infer_outputs(op: Operator, block: Namespace) -> None:
+    """Run the inference of an operator without a sub-block and write the result to its output variables.
 
     Raises
     ------
@@ -34,16 +40,6 @@ def infer_outputs(op: Operator, block: Block) -> None:
     OpError
         If the inputs do not fit, or an output variable is declared otherwise.
     """
-    if SUB_BLOCK in op.attrs:
-        index, blocks = op.attrs[SUB_BLOCK], block.program.blocks
-        if not 0 < index < len(blocks) or blocks[index].parent_idx != block.idx:
-            raise OpError(
-                f"{op.type}: block {index} is no sub-block of block {block.idx}",
-                hint="Make one with program.create_block().",
-            )
-        op._block = block
-        op.definition.call(op).settle_types()
-        return
     local = block.vars.get
     inputs = []
     for slot, names in op.inputs.items():
@@ -66,7 +62,7 @@ def infer_outputs(op: Operator, block: Block) -> None:
                 _write_type(op, block, name, tensor_type)
 
 
-def _type_read(op: Operator, block: Block, slot: str, name: str) -> TensorType | None:
+def _type_read(op: Operator, block: Namespace, slot: str, name: str) -> TensorType | None:
     """The type of an input, None where it is left out."""
     if name == EMPTY:
         return None
@@ -78,7 +74,7 @@ def _type_read(op: Operator, block: Block, slot: str, name: str) -> TensorType |
     return var.tensor_type
 
 
-def _write_type(op: Operator, block: Block, name: str, tensor_type: TensorType) -> None:
+def _write_type(op: Operator, block: Namespace, name: str, tensor_type: TensorType) -> None:
     var = block.find_var(name)
     if var is None:
         block.create_var(name=name, shape=tensor_type.shape, dtype=tensor_type.dtype, type=tensor_type.kind)
@@ -124,48 +120,7 @@ def _in_common(op: Operator, var: Variable, declared: TensorType, written: Tenso
     return declared.with_shape(shape).held_as(declared.kind)
 
 
-def types_in_order(block: Block) -> Iterator[tuple[Operator, dict[str, TensorType]]]:
-    """Each operator with the types that it writes where those are not the types that its variables are declared with.
-
-    A variable is declared with the type of the value that it has in the end; before, it may have others.
-
-    Raises
-    ------
-    MinigraphError
-        If an operator does not accept what it reads.
-    """
-    current: dict[str, TensorType] = {}
-    for op in block.ops:
-        if SUB_BLOCK in op.attrs:  # what a block writes outside keeps its type
-            yield op, {name: current[name] for name in op.output_arg_names if name in current}
-            continue
-        inputs = {slot: [_type_in(block, name, current) for name in names] for slot, names in op.inputs.items()}
-        try:
-            inferred = op.definition.infer_types(inputs, op.attrs)
-        except MinigraphError as error:
-            raise explain(error, op, block) from error
-        written: dict[str, TensorType] = {}
-        for slot, names in op.outputs.items():
-            if len(names) != len(inferred[slot]):
-                message = f"{slot} has {len(names)} variables for {len(inferred[slot])}"
-                raise explain(OpError(message), op, block)
-            for name, tensor_type in zip(names, inferred[slot], strict=True):
-                current.pop(name, None)
-                declared = _type_in(block, name, current)
-                if name != EMPTY and (declared is None or not declared.fits(tensor_type)):
-                    written[name] = tensor_type
-        current.update(written)
-        yield op, written
-
-
-def _type_in(block: Block, name: str, current: Mapping[str, TensorType]) -> TensorType | None:
-    if name in current:
-        return current[name]
-    var = block.find_var(name) if name != EMPTY else None
-    return None if var is None else var.tensor_type
-
-
-def explain(error: MinigraphError, op: Operator, block: Block) -> MinigraphError:
+def explain(error: MinigraphError, op: Operator, block: Namespace) -> MinigraphError:
     """`error` with the operator's type, the types of its inputs and the user's line filled in."""
     if not error.message.startswith(op.type + ":"):
         error.message = f"{op.type}: {error.message}"

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.ir.text.notation import DEFAULTS, braces, fields_text, name_text
+from minigraph.ir.variable_operators import Arithmetic
+from minigraph.ir.variable_subscripts import Subscripts
 from minigraph.opdef import GRAD_SUFFIX
 from minigraph.types import DType, TensorType, VarKind
 
 if TYPE_CHECKING:
-    from minigraph.ir.program import Block
+    from minigraph.ir.block import Block
 
 
-class Variable:
+class Variable(Arithmetic, Subscripts):
     """A named value of a block.
 
     Attributes
@@ -110,6 +113,17 @@ class Variable:
     def grad_name(self) -> str:
         return self.name + GRAD_SUFFIX
 
+    @property
+    def keyword(self) -> str:
+        """The word that the variable is declared with in text."""
+        return "data" if self.is_data else "persist" if self._persistable else "var"
+
+    def declaration(self) -> str:
+        """Name, type and unusual fields, as they stand in text."""
+        # The kind is one of the fields.
+        type_text = "unknown" if self.tensor_type is None else str(self.tensor_type.held_as(VarKind.LOD_TENSOR))
+        return f"{name_text(self.name)}: {type_text}{braces(fields_text(self, DEFAULTS[self.keyword]))}"
+
     def __str__(self) -> str:
         return f"{self.name}: {self.tensor_type or 'unknown'}"
 
@@ -161,40 +175,6 @@ class Variable:
             site=caller_site(), hint=hint,
         )  # fmt: skip
 
-    if TYPE_CHECKING:
-        # Given by minigraph.ir.variable_operators.
-        def __add__(self, other: Any) -> Variable: ...
-        def __radd__(self, other: Any) -> Variable: ...
-        def __sub__(self, other: Any) -> Variable: ...
-        def __rsub__(self, other: Any) -> Variable: ...
-        def __mul__(self, other: Any) -> Variable: ...
-        def __rmul__(self, other: Any) -> Variable: ...
-        def __truediv__(self, other: Any) -> Variable: ...
-        def __rtruediv__(self, other: Any) -> Variable: ...
-        def __neg__(self) -> Variable: ...
-        def __pow__(self, other: Any) -> Variable: ...
-        def __rpow__(self, other: Any) -> Variable: ...
-        def __mod__(self, other: Any) -> Variable: ...
-        def __rmod__(self, other: Any) -> Variable: ...
-        def __floordiv__(self, other: Any) -> Variable: ...
-        def __rfloordiv__(self, other: Any) -> Variable: ...
-        def __eq__(self, other: Any) -> Any: ...
-        def __ne__(self, other: Any) -> Any: ...
-        def __hash__(self) -> int: ...
-        def __lt__(self, other: Any) -> Variable: ...
-        def __le__(self, other: Any) -> Variable: ...
-        def __gt__(self, other: Any) -> Variable: ...
-        def __ge__(self, other: Any) -> Variable: ...
-        def __and__(self, other: Any) -> Variable: ...
-        def __or__(self, other: Any) -> Variable: ...
-        def __xor__(self, other: Any) -> Variable: ...
-        def __invert__(self) -> Variable: ...
-        def astype(self, dtype: Any) -> Variable: ...
-
-        # Given by minigraph.ir.variable_subscripts.
-        def __getitem__(self, item: Any) -> Variable: ...
-        def __iter__(self) -> Iterator[Variable]: ...
-
     def structure(self) -> tuple[Any, ...]:
         """Every field but the block; equal for equal variables."""
         return (
@@ -209,7 +189,7 @@ class Variable:
         return twin
 
     def _take_fields(self, original: Variable) -> None:
-        """Be like `original` but for the block; copies are made for whole programs, so nothing is worked out again."""
+        """Copy every field except `block`; clones copy all variables, so nothing is checked again."""
         self.name = original.name
         self.tensor_type = original.tensor_type
         self._kind = original._kind
@@ -243,6 +223,7 @@ class Parameter(Variable):
         "_optimize_attr", "creation", "do_model_average", "gradient_clip", "need_clip", "regularizer", "trainable",
     )  # fmt: skip
 
+    keyword = "param"
     _creations = itertools.count()
 
     def __init__(
@@ -304,11 +285,6 @@ class Parameter(Variable):
         twin.gradient_clip = None if self.gradient_clip is None else copy.copy(self.gradient_clip)
         twin.creation = self.creation
         return twin
-
-
-def is_eager(var: Any) -> bool:
-    """Whether a variable has a value of its own, as in the imperative mode."""
-    return hasattr(var, "value")
 
 
 def name_of(value: Any) -> str:

@@ -1,7 +1,7 @@
 """Python's operators on variables: ``x + y``, ``2 * x``, ``-x``, ``x ** 2``, ``x < y``, ``a & ~b``.
 
 With a Python number, addition, subtraction, multiplication and division become one ``scale`` operator. Results have
-bare names ``tmp_<n>``, as in fluid. Importing this module gives `minigraph.ir.program.Variable` its operators.
+bare names ``tmp_<n>``, as in fluid. `Arithmetic` gives a class these operators.
 
 ``x == y`` is an operator of the program too, as in fluid, and no answer to whether two variables are the same: ask
 ``x is y``. Variables are hashed by identity, so that sets and dictionaries of them work as ever. A list is searched
@@ -14,32 +14,57 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from minigraph.errors import MinigraphError, OpError, WrongTypeError, caller_site, is_ours
-from minigraph.ir.program import Variable
-from minigraph.ir.variable import is_eager
 from minigraph.support.undo import all_or_nothing
 from minigraph.types import DType, as_dtype
 from minigraph.unique_name import generate
 
 
-def _append(x: Variable, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> Variable:
+class Operand:
+    """What operators and subscripts ask of a variable."""
+
+    __slots__ = ()
+
+    name: str
+    block: Any
+    stop_gradient: bool
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> DType:
+        raise NotImplementedError
+
+
+V = TypeVar("V", bound=Operand)
+
+
+def is_eager(var: Any) -> bool:
+    """Whether a variable has a value of its own, as in the imperative mode."""
+    return hasattr(var, "value")
+
+
+def _append(x: V, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> V:
     block = x.block.program.current_block()
-    out = block.create_var(name=generate("tmp"))
+    out: V = block.create_var(name=generate("tmp"))
     block.append_op(op_type, inputs, {"Out": out}, attrs)
     return out
 
 
-def _affine(x: Variable, scale: float, bias: float) -> Variable:
+def _affine(x: V, scale: float, bias: float) -> V:
     if not x.dtype.is_floating and (scale != int(scale) or bias != int(bias)):
         raise WrongTypeError(f"{x} holds integers, which a number with a fraction would not stay", site=caller_site())
     return _append(x, "scale", {"X": x}, {"scale": scale, "bias": bias})
 
 
-def _binary(op_type: str, x: Variable, y: Variable) -> Variable:
+def _binary(op_type: str, x: V, y: V) -> V:
     if y.dtype is not x.dtype:
         y = astype(y, x.dtype)
     # A leading -1 is a batch dimension, to be laid over the other's first.
@@ -47,7 +72,7 @@ def _binary(op_type: str, x: Variable, y: Variable) -> Variable:
     return _append(x, op_type, {"X": x, "Y": y}, {"axis": axis})
 
 
-def _constant_like(x: Variable, value: float) -> Variable:
+def _constant_like(x: V, value: float) -> V:
     """A tensor of `x`'s shape filled with `value`."""
     assert x.shape is not None
     if not x.shape:  # in the imperative mode
@@ -63,7 +88,7 @@ def _constant_like(x: Variable, value: float) -> Variable:
     return filled
 
 
-def _scalar(x: Variable, value: float) -> Variable:
+def _scalar(x: V, value: float) -> V:
     if x.shape == ():
         return _constant_like(x, value)
     filled = _append(x, "fill_constant", {}, {"shape": [1], **_number(x, value)})
@@ -71,7 +96,7 @@ def _scalar(x: Variable, value: float) -> Variable:
     return filled
 
 
-def _number(x: Variable, value: float) -> dict[str, Any]:
+def _number(x: V, value: float) -> dict[str, Any]:
     """Attributes that fill a tensor of `x`'s type with `value`; as text where a float32 would not hold it."""
     if not x.dtype.is_floating and not float(value).is_integer():
         raise WrongTypeError(
@@ -89,73 +114,122 @@ def _rounded(value: float) -> float:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) or (getattr(value, "shape", None) == () and not isinstance(value, Variable))
+    return isinstance(value, int | float) or (getattr(value, "shape", None) == () and not isinstance(value, Operand))
 
 
-def add(x: Variable, y: Any) -> Variable:
+def _operator(sign: str) -> Callable[[Callable[[V, Any], V]], Callable[[V, Any], V]]:
+    """Have a method, all or nothing, complain in our words of an operand of Python's or NumPy's."""
+
+    def decorate(method: Callable[[V, Any], V]) -> Callable[[V, Any], V]:
+        def operator(x: V, y: Any) -> V:
+            try:
+                if is_eager(x):
+                    result = method(x, y)
+                else:
+                    with all_or_nothing():
+                        result = method(x, y)
+            except (TypeError, ValueError, ArithmeticError) as error:
+                if isinstance(error, MinigraphError) or is_ours(sys._getframe(1)):
+                    raise  # a layer, which the user has called, is at fault
+                raise _no_operand(sign, x, y, str(error)) from error
+            # Containers compare tensors with None and with names: those are never equal.
+            if (
+                result is NotImplemented
+                and type(y).__module__ in ("builtins", "numpy")
+                and (sign not in ("==", "!=") or isinstance(y, list | tuple))
+            ):
+                raise _no_operand(sign, x, y)
+            return result
+
+        return operator
+
+    return decorate
+
+
+def _no_operand(sign: str, x: V, y: Any, why: str = "") -> WrongTypeError:
+    hint = "Give a variable or a number."
+    if isinstance(y, np.ndarray | list | tuple):
+        hint = "Make it a variable with layers.assign."
+    shown = f"{y!r:.80}" if not isinstance(y, np.ndarray) else f"an array, {y.dtype}{list(y.shape)}"
+    return WrongTypeError(
+        f"{sign} takes a variable and another one or a number, got {shown}" + (f": {why}" if why else ""),
+        details=[str(x)], site=caller_site(), hint=hint,
+    )  # fmt: skip
+
+
+@_operator("+")
+def add(x: V, y: Any) -> Any:
     if _is_number(y):
         return _affine(x, 1.0, float(y))
-    return _binary("elementwise_add", x, y) if isinstance(y, Variable) else NotImplemented
+    return _binary("elementwise_add", x, y) if isinstance(y, Operand) else NotImplemented
 
 
-def subtract(x: Variable, y: Any) -> Variable:
+@_operator("-")
+def subtract(x: V, y: Any) -> Any:
     if _is_number(y):
         return _affine(x, 1.0, -float(y))
-    return _binary("elementwise_sub", x, y) if isinstance(y, Variable) else NotImplemented
+    return _binary("elementwise_sub", x, y) if isinstance(y, Operand) else NotImplemented
 
 
-def subtract_from(x: Variable, y: Any) -> Variable:
+@_operator("-")
+def subtract_from(x: V, y: Any) -> V:
     return _affine(x, -1.0, float(y)) if _is_number(y) else NotImplemented
 
 
-def multiply(x: Variable, y: Any) -> Variable:
+@_operator("*")
+def multiply(x: V, y: Any) -> Any:
     if _is_number(y):
         return _affine(x, float(y), 0.0)
-    return _binary("elementwise_mul", x, y) if isinstance(y, Variable) else NotImplemented
+    return _binary("elementwise_mul", x, y) if isinstance(y, Operand) else NotImplemented
 
 
-def divide(x: Variable, y: Any) -> Variable:
+@_operator("/")
+def divide(x: V, y: Any) -> Any:
     if _is_number(y):
         # Integers are divided by the operator, which truncates; as a factor 1/y they would lose that.
         return _affine(x, 1.0 / y, 0.0) if x.dtype.is_floating else _binary("elementwise_div", x, _scalar(x, y))
-    return _binary("elementwise_div", x, y) if isinstance(y, Variable) else NotImplemented
+    return _binary("elementwise_div", x, y) if isinstance(y, Operand) else NotImplemented
 
 
-def divide_into(x: Variable, y: Any) -> Variable:
+@_operator("/")
+def divide_into(x: V, y: Any) -> V:
     return _binary("elementwise_div", _constant_like(x, y), x) if _is_number(y) else NotImplemented
 
 
-def _operand(x: Variable, y: Any) -> Any:
+def _operand(x: V, y: Any) -> Any:
     """`y` as a variable, None if it is neither that nor a number."""
-    return _scalar(x, y) if _is_number(y) else y if isinstance(y, Variable) else None
+    return _scalar(x, y) if _is_number(y) else y if isinstance(y, Operand) else None
 
 
-def _with_number(op_type: str) -> Any:
+def _with_number(sign: str, op_type: str) -> Callable[[V, Any], V]:
     """``x op y`` where a number becomes a tensor of shape [1], as in fluid."""
 
-    def operator(x: Variable, y: Any) -> Variable:
+    @_operator(sign)
+    def operator(x: V, y: Any) -> V:
         other = _operand(x, y)
         return NotImplemented if other is None else _binary(op_type, x, other)
 
     return operator
 
 
-def _from_number(op_type: str) -> Any:
+def _from_number(sign: str, op_type: str) -> Callable[[V, Any], V]:
     """``y op x`` for a number `y`, which becomes a tensor in the shape of `x`, as in fluid."""
 
-    def operator(x: Variable, y: Any) -> Variable:
+    @_operator(sign)
+    def operator(x: V, y: Any) -> V:
         return _binary(op_type, _constant_like(x, y), x) if _is_number(y) else NotImplemented
 
     return operator
 
 
-to_power, power_of = _with_number("elementwise_pow"), _from_number("elementwise_pow")
-rest, rest_of = _with_number("elementwise_mod"), _from_number("elementwise_mod")
-floor_divide, floor_divide_into = _with_number("elementwise_floordiv"), _from_number("elementwise_floordiv")
+to_power = _with_number("**", "elementwise_pow")
 
 
-def _compare(op_type: str) -> Any:
-    def operator(x: Variable, y: Any) -> Variable:
+def _compare(sign: str, op_type: str) -> Callable[[V, Any], V]:
+    """``x op y`` as booleans that no gradient flows through."""
+
+    @_operator(sign)
+    def operator(x: V, y: Any) -> V:
         if isinstance(y, np.ndarray) and y.ndim:
             raise WrongTypeError(
                 f"{x} cannot be compared with an array",
@@ -178,82 +252,23 @@ def _compare(op_type: str) -> Any:
     return operator
 
 
-equal, not_equal = _compare("equal"), _compare("not_equal")
-less_than, less_equal = _compare("less_than"), _compare("less_equal")
-greater_than, greater_equal = _compare("greater_than"), _compare("greater_equal")
+equal, less_than = _compare("==", "equal"), _compare("<", "less_than")
 
 
-def _combine(op_type: str) -> Any:
-    def operator(x: Variable, y: Any) -> Variable:
-        return _append(x, op_type, {"X": x, "Y": y}, {}) if isinstance(y, Variable) else NotImplemented
+def _combine(sign: str, op_type: str) -> Callable[[V, Any], V]:
+    """``x op y`` of two variables of booleans."""
+
+    @_operator(sign)
+    def operator(x: V, y: Any) -> V:
+        return _append(x, op_type, {"X": x, "Y": y}, {}) if isinstance(y, Operand) else NotImplemented
 
     return operator
 
 
-def invert(x: Variable) -> Variable:
-    return _append(x, "logical_not", {"X": x}, {})
-
-
-def negate(x: Variable) -> Variable:
-    return _affine(x, -1.0, 0.0)
-
-
-def astype(x: Variable, dtype: Any) -> Variable:
+@_operator("astype")
+def astype(x: V, dtype: Any) -> V:
     """`x` converted to `dtype`."""
     return _append(x, "cast", {"X": x}, {"in_dtype": int(x.dtype), "out_dtype": int(as_dtype(dtype))})
-
-
-_METHODS = {
-    "__add__": add, "__radd__": add, "__sub__": subtract, "__rsub__": subtract_from, "__mul__": multiply,
-    "__rmul__": multiply, "__truediv__": divide, "__rtruediv__": divide_into, "__neg__": negate,
-    "__pow__": to_power, "__rpow__": power_of, "__mod__": rest, "__rmod__": rest_of, "__floordiv__": floor_divide,
-    "__rfloordiv__": floor_divide_into, "__eq__": equal, "__ne__": not_equal, "__lt__": less_than,
-    "__le__": less_equal, "__gt__": greater_than, "__ge__": greater_equal, "__and__": _combine("logical_and"),
-    "__or__": _combine("logical_or"), "__xor__": _combine("logical_xor"), "__invert__": invert, "astype": astype,
-}  # fmt: skip
-_SIGNS = {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**", "mod": "%", "floordiv": "//", "eq": "==",
-    "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^",
-}  # fmt: skip
-
-
-def _complaining(name: str, method: Any) -> Any:
-    """`method`, which complains of an operand of Python's or NumPy's that it does not take, in our words."""
-    bare = name.strip("_")
-    sign = _SIGNS.get(bare) or _SIGNS.get(bare.removeprefix("r"), bare)
-
-    def operator(x: Variable, y: Any) -> Any:
-        try:
-            if is_eager(x):
-                result = method(x, y)
-            else:
-                with all_or_nothing():
-                    result = method(x, y)
-        except (TypeError, ValueError, ArithmeticError) as error:
-            if isinstance(error, MinigraphError) or is_ours(sys._getframe(1)):
-                raise  # a layer, which the user has called, is at fault
-            raise _no_operand(sign, x, y, str(error)) from error
-        # Containers compare tensors with None and with names: those are never equal.
-        if (
-            result is NotImplemented
-            and type(y).__module__ in ("builtins", "numpy")
-            and (sign not in ("==", "!=") or isinstance(y, list | tuple))
-        ):
-            raise _no_operand(sign, x, y)
-        return result
-
-    return operator
-
-
-def _no_operand(sign: str, x: Variable, y: Any, why: str = "") -> WrongTypeError:
-    hint = "Give a variable or a number."
-    if isinstance(y, np.ndarray | list | tuple):
-        hint = "Make it a variable with layers.assign."
-    shown = f"{y!r:.80}" if not isinstance(y, np.ndarray) else f"an array, {y.dtype}{list(y.shape)}"
-    return WrongTypeError(
-        f"{sign} takes a variable and another one or a number, got {shown}" + (f": {why}" if why else ""),
-        details=[str(x)], site=caller_site(), hint=hint,
-    )  # fmt: skip
 
 
 _BY_UFUNC = {
@@ -265,18 +280,40 @@ _BY_UFUNC = {
 """Operators of a variable on the right of a NumPy scalar or array, by ufunc."""
 
 
-def _array_function(x: Variable, ufunc: Any, how: str, *operands: Any, **options: Any) -> Any:
-    """Do what NumPy's scalars ask for on the left of an operator; nothing else is computed by NumPy."""
-    method = _BY_UFUNC.get(ufunc.__name__)
-    if how == "__call__" and method is not None and not options and operands[1] is x:
-        return getattr(x, method)(operands[0])
-    raise WrongTypeError(
-        f"np.{ufunc.__name__} computes arrays, and a program knows its values only when it runs",
-        details=[str(x)], site=caller_site(),
-        hint=f"Append an operator, such as layers.{ufunc.__name__} if there is one, or fetch the variable first.",
-    )  # fmt: skip
+class Arithmetic(Operand):
+    """Gives variables Python's operators, and NumPy's scalars what they ask for on the left of one."""
 
+    __slots__ = ()
 
-for _name, _method in _METHODS.items():
-    setattr(Variable, _name, _method if _name in ("__neg__", "__invert__") else _complaining(_name, _method))
-Variable.__array_ufunc__ = _array_function  # type: ignore[attr-defined]
+    __add__ = __radd__ = add
+    __sub__, __rsub__ = subtract, subtract_from
+    __mul__ = __rmul__ = multiply
+    __truediv__, __rtruediv__ = divide, divide_into
+    __floordiv__, __rfloordiv__ = _with_number("//", "elementwise_floordiv"), _from_number("//", "elementwise_floordiv")
+    __mod__, __rmod__ = _with_number("%", "elementwise_mod"), _from_number("%", "elementwise_mod")
+    __pow__, __rpow__ = to_power, _from_number("**", "elementwise_pow")
+    __eq__ = equal  # type: ignore[assignment]  # that of object answers with a bool
+    __ne__ = _compare("!=", "not_equal")  # type: ignore[assignment]
+    __lt__, __le__ = less_than, _compare("<=", "less_equal")
+    __gt__, __ge__ = _compare(">", "greater_than"), _compare(">=", "greater_equal")
+    __and__, __or__ = _combine("&", "logical_and"), _combine("|", "logical_or")
+    __xor__ = _combine("^", "logical_xor")
+    __hash__ = object.__hash__
+    astype = astype
+
+    def __neg__(self: V) -> V:
+        return _affine(self, -1.0, 0.0)
+
+    def __invert__(self: V) -> V:
+        return _append(self, "logical_not", {"X": self}, {})
+
+    def __array_ufunc__(self, ufunc: Any, how: str, *operands: Any, **options: Any) -> Any:
+        """Do what NumPy's scalars ask for on the left of an operator; nothing else is computed by NumPy."""
+        method = _BY_UFUNC.get(ufunc.__name__)
+        if how == "__call__" and method is not None and not options and operands[1] is self:
+            return getattr(self, method)(operands[0])
+        raise WrongTypeError(
+            f"np.{ufunc.__name__} computes arrays, and a program knows its values only when it runs",
+            details=[str(self)], site=caller_site(),
+            hint=f"Append an operator, such as layers.{ufunc.__name__} if there is one, or fetch the variable first.",
+        )  # fmt: skip

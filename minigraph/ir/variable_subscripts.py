@@ -1,8 +1,7 @@
 """Subscripts of variables: ``x[0]``, ``x[1:-1, ::2]``, ``x[..., None]``, ``x[::-1]``.
 
 They become the operators that fluid appends, ``slice``, ``strided_slice`` and ``reverse``, with its attributes where
-these mean what Python means; ``None`` becomes ``unsqueeze2``. Importing this module gives
-`minigraph.ir.program.Variable` its subscripts.
+these mean what Python means; ``None`` becomes ``unsqueeze2``. `Subscripts` gives a class these subscripts.
 """
 
 from __future__ import annotations
@@ -10,11 +9,10 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from minigraph.errors import SubscriptError, WrongTypeError, caller_site
-from minigraph.ir.program import Block, Variable
-from minigraph.ir.variable import is_eager
+from minigraph.ir.variable_operators import Operand, V, is_eager
 from minigraph.support.slice_rules import TO_THE_END
 from minigraph.support.undo import all_or_nothing
 from minigraph.unique_name import generate
@@ -46,41 +44,7 @@ class _Plan:
         return axis - sum(dropped < axis for dropped in self.dropped)
 
 
-def subscript(x: Variable, item: Any) -> Variable:
-    """``x[item]``, as Python and NumPy read it.
-
-    Parameters
-    ----------
-    item : int, slice, None, Ellipsis, Variable of one integer, or a tuple of these
-        A Variable must not be negative where a program is built.
-
-    Raises
-    ------
-    WrongTypeError
-        For any other subscript.
-    SubscriptError
-        If there are more subscripts than dimensions, or a number lies outside of its dimension.
-    OpError
-        If a slice is empty.
-
-    Notes
-    -----
-    As in fluid, what has no dimension left has shape [1].
-
-    Examples
-    --------
-    >>> import minigraph as paddle
-    >>> x = paddle.to_tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
-    >>> x[1].numpy(), x[:, ::-2].numpy().tolist()
-    (array([3., 4., 5.], dtype=float32), [[2.0, 0.0], [5.0, 3.0]])
-    """
-    if is_eager(x):
-        return _subscript(x, item)
-    with all_or_nothing():
-        return _subscript(x, item)
-
-
-def _subscript(x: Variable, item: Any) -> Variable:
+def _subscript(x: V, item: Any) -> V:
     shape = x.shape or ()
     plan, axis = _Plan(), 0
     for each in _spelled_out(item if isinstance(item, tuple) else (item,), x):
@@ -97,17 +61,7 @@ def _subscript(x: Variable, item: Any) -> Variable:
     return _apply(plan, x)
 
 
-def _iterate(x: Variable) -> Iterator[Variable]:
-    """``x[0], x[1], ...``, if the program knows how many there are."""
-    if not x.shape or x.shape[0] < 0:
-        raise SubscriptError(
-            f"{x} has no known number of elements to iterate over", site=caller_site(),
-            hint="Give its first dimension a size, or loop with layers.while_loop or layers.StaticRNN.",
-        )  # fmt: skip
-    return (subscript(x, i) for i in range(x.shape[0]))
-
-
-def _spelled_out(items: tuple[Any, ...], x: Variable) -> tuple[Any, ...]:
+def _spelled_out(items: tuple[Any, ...], x: Operand) -> tuple[Any, ...]:
     """`items` with slices in place of an Ellipsis."""
     rank = len(x.shape or ())
     named = sum(1 for each in items if each is not None and each is not Ellipsis)
@@ -121,9 +75,9 @@ def _spelled_out(items: tuple[Any, ...], x: Variable) -> tuple[Any, ...]:
     return (*items[: places[0]], *[slice(None)] * (rank - named), *items[places[0] + 1 :])
 
 
-def _plan_element(plan: _Plan, axis: int, length: int, given: Any, x: Variable) -> None:
+def _plan_element(plan: _Plan, axis: int, length: int, given: Any, x: Operand) -> None:
     index = _number(given)
-    if isinstance(index, Variable):
+    if isinstance(index, Operand):
         plan.take(axis, index, _successor(index))
     else:
         if length != -1 and not -length <= index < length:
@@ -137,7 +91,7 @@ def _plan_element(plan: _Plan, axis: int, length: int, given: Any, x: Variable) 
 
 def _plan_slice(plan: _Plan, axis: int, length: int, given: slice) -> None:
     start, stop, step = (None if n is None else _number(n) for n in (given.start, given.stop, given.step))
-    if isinstance(step, Variable) or step == 0:
+    if isinstance(step, Operand) or step == 0:
         raise WrongTypeError(
             f"a step must be an integer other than 0, got {given.step!r:.60}", site=caller_site(), hint="Give 1 or -1."
         )
@@ -147,7 +101,7 @@ def _plan_slice(plan: _Plan, axis: int, length: int, given: slice) -> None:
             plan.reversed.append(axis)
     elif step > 0:
         plan.take(axis, 0 if start is None else start, TO_THE_END if stop is None else stop, step)
-    elif length != -1 and not isinstance(start, Variable) and not isinstance(stop, Variable):
+    elif length != -1 and not isinstance(start, Operand) and not isinstance(stop, Operand):
         _plan_backwards(plan, axis, length, slice(start, stop, step))
     else:
         if stop == -1:
@@ -170,14 +124,14 @@ def _plan_backwards(plan: _Plan, axis: int, length: int, part: slice) -> None:
     plan.take(axis, places[0], places[-1] - 1, part.step)
 
 
-def _number(given: Any) -> int | Variable:
+def _number(given: Any) -> Any:
     value: Any = given
-    if isinstance(given, Variable) and not is_eager(given):
+    if isinstance(given, Operand) and not is_eager(given):
         if given.dtype.numpy.kind in "iu" and given.shape in ((1,), ()):
             return given
     elif not isinstance(given, bool):
         try:
-            return operator.index(value.item() if isinstance(given, Variable) else value)
+            return operator.index(value.item() if isinstance(given, Operand) else value)
         except (TypeError, ValueError):
             pass
     raise WrongTypeError(
@@ -186,28 +140,24 @@ def _number(given: Any) -> int | Variable:
     )  # fmt: skip
 
 
-def _block_of(x: Variable) -> Block:
-    return x.block.program.current_block()
-
-
-def _constant(x: Variable, number: int, dtype: Any) -> Variable:
+def _constant(x: V, number: int, dtype: Any) -> V:
     """`number` as a tensor of one element."""
-    block = _block_of(x)
-    out = block.create_var(name=generate("_generated_var"), stop_gradient=True)
+    block = x.block.program.current_block()
+    out: V = block.create_var(name=generate("_generated_var"), stop_gradient=True)
     attrs = {"shape": [1], "dtype": int(dtype), "value": float(number), "force_cpu": True}
     block.append_op("fill_constant", {}, {"Out": out}, attrs)
     return out
 
 
-def _successor(index: Variable) -> Variable:
-    block = _block_of(index)
+def _successor(index: V) -> V:
+    block = index.block.program.current_block()
     one = _constant(index, 1, index.dtype)
-    out = block.create_var(name=generate("_generated_var"), stop_gradient=True)
+    out: V = block.create_var(name=generate("_generated_var"), stop_gradient=True)
     block.append_op("elementwise_add", {"X": index, "Y": one}, {"Out": out}, {"axis": -1})
     return out
 
 
-def _apply(plan: _Plan, x: Variable) -> Variable:
+def _apply(plan: _Plan, x: V) -> V:
     if plan.axes:
         x = _cut(plan, x)
     if plan.reversed:
@@ -222,36 +172,83 @@ def _apply(plan: _Plan, x: Variable) -> Variable:
     return _with_dimensions(plan, x)
 
 
-def _cut(plan: _Plan, x: Variable) -> Variable:
+def _cut(plan: _Plan, x: V) -> V:
     attrs: dict[str, Any] = {"axes": plan.axes, "decrease_axis": plan.dropped, "infer_flags": [1] * len(plan.axes)}
     inputs: dict[str, Any] = {"Input": x}
     for name, slot, numbers in (("starts", "StartsTensorList", plan.starts), ("ends", "EndsTensorList", plan.ends)):
-        attrs[name] = [-1 if isinstance(n, Variable) else n for n in numbers]
-        if any(isinstance(n, Variable) for n in numbers):
-            inputs[slot] = [n if isinstance(n, Variable) else _constant(x, n, 2) for n in numbers]
+        attrs[name] = [-1 if isinstance(n, Operand) else n for n in numbers]
+        if any(isinstance(n, Operand) for n in numbers):
+            inputs[slot] = [n if isinstance(n, Operand) else _constant(x, n, 2) for n in numbers]
             flags = zip(attrs["infer_flags"], numbers, strict=True)
-            attrs["infer_flags"] = [-1 if isinstance(n, Variable) else flag for flag, n in flags]
+            attrs["infer_flags"] = [-1 if isinstance(n, Operand) else flag for flag, n in flags]
     if all(stride == 1 for stride in plan.strides):
         return _emit(x, "_slice", "slice", inputs, attrs)
     return _emit(x, "_strided_slice", "strided_slice", inputs, {**attrs, "strides": plan.strides})
 
 
-def _with_dimensions(plan: _Plan, x: Variable) -> Variable:
+def _with_dimensions(plan: _Plan, x: V) -> V:
     if not plan.added:
         return x
-    block = _block_of(x)
+    block = x.block.program.current_block()
     out, x_shape = (block.create_var(name=generate("unsqueeze2.tmp")) for _ in range(2))
     block.append_op("unsqueeze2", {"X": x}, {"Out": out, "XShape": x_shape}, {"axes": plan.added})
     return out
 
 
-def _emit(x: Variable, suffix: str, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> Variable:
-    block = _block_of(x)
+def _emit(x: V, suffix: str, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> V:
+    block = x.block.program.current_block()
     # Names of tensors are many and soon forgotten: none is made of another.
-    out = block.create_var(name=generate("tmp" if is_eager(x) else x.name + suffix))
+    out: V = block.create_var(name=generate("tmp" if is_eager(x) else x.name + suffix))
     block.append_op(op_type, inputs, {"Out": out}, attrs)
     return out
 
 
-Variable.__getitem__ = subscript  # type: ignore[method-assign]
-Variable.__iter__ = _iterate  # type: ignore[method-assign]
+S = TypeVar("S", bound="Subscripts")
+
+
+class Subscripts(Operand):
+    """Gives variables subscripts."""
+
+    __slots__ = ()
+
+    def __getitem__(self: V, item: Any) -> V:
+        """``self[item]``, as Python and NumPy read it.
+
+        Parameters
+        ----------
+        item : int, slice, None, Ellipsis, Variable of one integer, or a tuple of these
+            A Variable must not be negative where a program is built.
+
+        Raises
+        ------
+        WrongTypeError
+            For any other subscript.
+        SubscriptError
+            If there are more subscripts than dimensions, or a number lies outside of its dimension.
+        OpError
+            If a slice is empty.
+
+        Notes
+        -----
+        As in fluid, what has no dimension left has shape [1].
+
+        Examples
+        --------
+        >>> import minigraph as paddle
+        >>> x = paddle.to_tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
+        >>> x[1].numpy(), x[:, ::-2].numpy().tolist()
+        (array([3., 4., 5.], dtype=float32), [[2.0, 0.0], [5.0, 3.0]])
+        """
+        if is_eager(self):
+            return _subscript(self, item)
+        with all_or_nothing():
+            return _subscript(self, item)
+
+    def __iter__(self: S) -> Iterator[S]:
+        """``self[0], self[1], ...``, if the program knows how many there are."""
+        if not self.shape or self.shape[0] < 0:
+            raise SubscriptError(
+                f"{self} has no known number of elements to iterate over", site=caller_site(),
+                hint="Give its first dimension a size, or loop with layers.while_loop or layers.StaticRNN.",
+            )  # fmt: skip
+        return (self[i] for i in range(self.shape[0]))

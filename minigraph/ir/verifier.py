@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from minigraph.errors import MinigraphError, VerifyError
+from minigraph.ir.block import Block
 from minigraph.ir.clip_order import check_clip_order
-from minigraph.ir.effects import body_of, outer_names, slot_names
-from minigraph.ir.program import Block, Operator, Program, VarKind
-from minigraph.ir.type_inference import types_in_order
+from minigraph.ir.effects import body_of, outer_names
+from minigraph.ir.operator import Operator, slot_names
+from minigraph.ir.program import Program
+from minigraph.ir.versions import types_in_order
 from minigraph.opdef import SUB_BLOCK
+from minigraph.types import VarKind
 
 
 def verify(program: Program) -> None:

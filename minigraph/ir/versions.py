@@ -6,13 +6,15 @@ another shape. In the program that an executor makes its plan of, a variable has
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
+from minigraph.errors import MinigraphError, OpError
+from minigraph.ir.block import Block
 from minigraph.ir.effects import body_of, rename_in
-from minigraph.ir.operator import renamed
-from minigraph.ir.program import Block, Operator
-from minigraph.opdef import SUB_BLOCK
+from minigraph.ir.operator import Operator, renamed
+from minigraph.ir.type_inference import explain
+from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.types import TensorType
 
 Changes: TypeAlias = "dict[tuple[Operator, str], TensorType]"
@@ -60,3 +62,44 @@ def _version(block: Block, name: str, number: int, tensor_type: TensorType) -> s
     version.name, version.tensor_type = new, tensor_type
     block.vars[new] = version
     return new
+
+
+def types_in_order(block: Block) -> Iterator[tuple[Operator, dict[str, TensorType]]]:
+    """Each operator with the types that it writes where those are not the types that its variables are declared with.
+
+    A variable is declared with the type of the value that it has in the end; before, it may have others.
+
+    Raises
+    ------
+    MinigraphError
+        If an operator does not accept what it reads.
+    """
+    current: dict[str, TensorType] = {}
+    for op in block.ops:
+        if SUB_BLOCK in op.attrs:  # what a block writes outside keeps its type
+            yield op, {name: current[name] for name in op.output_arg_names if name in current}
+            continue
+        inputs = {slot: [_type_in(block, name, current) for name in names] for slot, names in op.inputs.items()}
+        try:
+            inferred = op.definition.infer_types(inputs, op.attrs)
+        except MinigraphError as error:
+            raise explain(error, op, block) from error
+        written: dict[str, TensorType] = {}
+        for slot, names in op.outputs.items():
+            if len(names) != len(inferred[slot]):
+                message = f"{slot} has {len(names)} variables for {len(inferred[slot])}"
+                raise explain(OpError(message), op, block)
+            for name, tensor_type in zip(names, inferred[slot], strict=True):
+                current.pop(name, None)
+                declared = _type_in(block, name, current)
+                if name != EMPTY and (declared is None or not declared.fits(tensor_type)):
+                    written[name] = tensor_type
+        current.update(written)
+        yield op, written
+
+
+def _type_in(block: Block, name: str, current: Mapping[str, TensorType]) -> TensorType | None:
+    if name in current:
+        return current[name]
+    var = block.find_var(name) if name != EMPTY else None
+    return None if var is None else var.tensor_type

@@ -16,8 +16,7 @@ from minigraph.errors import WrongTypeError, caller_site
 from minigraph.initializer import Constant
 from minigraph.ir import Role, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, is_imperative
-from minigraph.ir.variable import is_eager
-from minigraph.ir.variable_operators import equal, less_than, to_power
+from minigraph.ir.variable_operators import equal, is_eager, less_than, to_power
 from minigraph.layer_helper import LayerHelper
 from minigraph.layers.branches import Switch
 from minigraph.layers.elementwise import elementwise_min

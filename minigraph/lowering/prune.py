@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from minigraph.errors import NotFoundError, suggest
 from minigraph.ir import Block, Operator, Program
 from minigraph.ir.dataflow import backward_slice, is_persistable
-from minigraph.ir.effects import copy_blocks, drop_unused_blocks, reachable_blocks
+from minigraph.ir.effects import reachable_blocks
 from minigraph.kernels import find_kernel
 from minigraph.opdef import definition_of
 
@@ -58,7 +58,7 @@ def prune(
         names.update(new.names())
     target.vars = {name: var._copy_to(target) for name, var in block.vars.items() if name in names}
     if program.num_blocks > 1:
-        copy_blocks(reachable_blocks(kept), private)
+        private.copy_blocks(reachable_blocks(kept))
     copies = target.append_copies(kept, private=True)
     if smaller:
         for op, copy in zip(kept, copies, strict=True):
@@ -66,7 +66,7 @@ def prune(
     copy_of = dict(zip(kept, copies, strict=True)) if inserted else {}
     for new in inserted:
         new._replace(before=copy_of[new.before]).insert()
-    drop_unused_blocks(private)
+    private.drop_unused_blocks()
     return private
 
 

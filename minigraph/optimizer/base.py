@@ -18,7 +18,7 @@ from minigraph.initializer import Constant
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
 from minigraph.ir.name_scope import name_scope
-from minigraph.ir.variable import is_eager
+from minigraph.ir.variable_operators import is_eager
 from minigraph.layers.tensor import create_global_var
 from minigraph.passes.gradient_clip import skip_updates
 from minigraph.regularizer import L2DecayRegularizer, WeightDecayRegularizer, append_regularization_ops

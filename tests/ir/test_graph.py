@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from minigraph.errors import NotFoundError
 from minigraph.ir import Operator
 from minigraph.ir.graph import Value, ancestors_of, descendants_of, program_graph, to_dot
-from minigraph.ir.text.printer import parse
+from minigraph.ir.text.parser import parse
 
 TRAINING = """
     block 0

@@ -17,7 +17,7 @@ from minigraph.errors import NotFoundError, OpError, ProgramError, WrongTypeErro
 from minigraph.ir import Block, Parameter, Program, Role, Variable, VarKind
 from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
 from minigraph.ir.name_scope import current_name_scope, name_scope
-from minigraph.ir.text.printer import parse
+from minigraph.ir.text.parser import parse
 from minigraph.ir.verifier import verify
 from minigraph.opdef import OpDef
 from minigraph.types import DType, TensorType

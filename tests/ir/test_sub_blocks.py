@@ -8,6 +8,7 @@ import minigraph as fluid
 from minigraph import layers
 from minigraph.backward import append_backward
 from minigraph.errors import OpError, ProgramError, VerifyError
+from minigraph.ir import block as blocks
 from minigraph.ir import effects as sub_blocks
 from minigraph.ir.graph import ancestors_of
 from minigraph.ir.verifier import verify
@@ -299,11 +300,11 @@ def test_an_operator_runs_a_sub_block_of_its_own_block(index):
 def test_what_nested_blocks_use_is_worked_out_in_proportion_to_their_number(monkeypatch):
     found = []
 
-    def counted(*names, original=sub_blocks.OuterNames):
+    def counted(*names, original=blocks.OuterNames):
         found.append(1)
         return original(*names)
 
-    monkeypatch.setattr(sub_blocks, "OuterNames", counted)
+    monkeypatch.setattr(blocks, "OuterNames", counted)
     work = {}
     for depth in (10, 20, 40):
         with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():

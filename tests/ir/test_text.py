@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from minigraph.errors import MinigraphError, ParseError, WrongTypeError
 from minigraph.ir import Program, Role
 from minigraph.ir.printable import printable
-from minigraph.ir.text.diff import diff_lines, matching_lines
-from minigraph.ir.text.printer import block_text, diff, name_text, operator_line, parse, value_text
+from minigraph.ir.text.diff import diff, diff_lines, matching_lines
+from minigraph.ir.text.notation import name_text, value_text
+from minigraph.ir.text.parser import parse
 from minigraph.ir.verifier import verify
 from minigraph.types import DType
 
@@ -127,7 +128,7 @@ def test_a_variable_is_declared_where_it_is_first_written():
         "y: float32[4] = relu(X=x)",
         "y: float32[4] = relu(X=y)",  # alone, a line shows its types
     ]
-    assert block_text(program.global_block()) == str(program)
+    assert str(program.global_block()) == str(program)
     assert_round_trip(program)
 
 
@@ -135,7 +136,7 @@ def test_an_operator_that_left_its_block_still_prints():
     program = parse("block 0\n  data x: float32[4]\n  y: float32[4] = relu(X=x)")
     op = program.global_block().ops[0]
     program.global_block().remove(op)
-    assert operator_line(op) == "y = relu(X=x)"
+    assert str(op) == "y = relu(X=x)"
     assert str(program) == "block 0\n  data x: float32[4]\n  var y: float32[4]"
 
 

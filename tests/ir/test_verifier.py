@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from minigraph.errors import VerifyError
 from minigraph.ir import Program
-from minigraph.ir.text.printer import parse
+from minigraph.ir.text.parser import parse
 from minigraph.ir.verifier import verify
 from minigraph.types import DType, TensorType
 

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from minigraph.autodiff.decompositions.rewriting import Rewriting, rewrite
 from minigraph.errors import ProgramError
 from minigraph.ir import Block, Variable, VarKind
-from minigraph.ir.effects import outer_names, rename, slot_names
+from minigraph.ir.effects import outer_names, rename
+from minigraph.ir.operator import slot_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX
 from minigraph.runtime.control_flow import saved_for
 from minigraph.types import DType

@@ -8,7 +8,6 @@ from typing import Any
 from minigraph.autodiff.decompositions.blocks import Gradients, is_array, number, outer_reads
 from minigraph.autodiff.decompositions.rewriting import Rewriting, rewritten_as
 from minigraph.ir import Variable, VarKind
-from minigraph.ir.type_inference import infer_outputs
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
 
 
@@ -76,7 +75,7 @@ class _Backward:
                 name=entry.name, shape=like.shape, dtype=like.dtype, type=VarKind.LOD_TENSOR_ARRAY
             )
         maker.set_output("outputs", [*maker.outputs["outputs"], *arrays.values()])
-        infer_outputs(maker, maker.block)
+        maker.block.infer(maker)
         return arrays
 
     def _incoming(self) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from minigraph.errors import ClipError, ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Block, Program, Role, Variable
-from minigraph.ir.variable import is_eager
+from minigraph.ir.variable_operators import is_eager
 from minigraph.layer_helper import check_floating
 from minigraph.opdef import GRAD_SUFFIX
 from minigraph.types import DType, product

@@ -26,7 +26,7 @@ from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Operator, Parameter, Role, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
 from minigraph.ir.name_scope import name_scope
-from minigraph.ir.variable import is_eager
+from minigraph.ir.variable_operators import is_eager
 from minigraph.types import product
 
 GradsAndVars = list[tuple[Variable | None, Parameter]]

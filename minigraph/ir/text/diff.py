@@ -12,6 +12,9 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from html import escape
 
+from minigraph.errors import WrongTypeError, caller_site
+from minigraph.ir.program import Program
+
 Pair = tuple[int, int]
 
 
@@ -37,6 +40,34 @@ class Difference(str):
         for tag, color in (("ins", "#1a7f37"), ("del", "#cf222e")):
             lines = lines.replace(f"<{tag}>", f'<{tag} style="color: {color}; text-decoration: none">')
         return f"<pre>{lines}</pre>"
+
+
+def diff(a: Program, b: Program, context: int = 3) -> Difference:
+    """What turns the text of `a` into that of `b`: lines behind ``-`` go, lines behind ``+`` come.
+
+    Around each change stand `context` lines and the heading of its block; ``...`` stands for lines left out. The
+    empty string if the texts are equal.
+
+    Examples
+    --------
+    >>> from minigraph.ir import Role
+    >>> before = Program.parse('''
+    ...     block 0
+    ...       data x: float32[-1, 4]
+    ...       y: float32[-1, 4] = relu(X=x)
+    ... ''')
+    >>> after = before.clone()
+    >>> after.global_block().ops[0].role |= Role.LOSS
+    >>> print(diff(before, after))
+      block 0
+        data x: float32[-1, 4]
+    -   y: float32[-1, 4] = relu(X=x)
+    +   y: float32[-1, 4] = relu(X=x) {role='forward|loss'}
+    """
+    for each in (a, b):
+        if not isinstance(each, Program):
+            raise WrongTypeError(f"a Program is needed, got {each!r:.80}", site=caller_site())
+    return Difference("\n".join(diff_lines(str(a).split("\n"), str(b).split("\n"), context)))
 
 
 def diff_lines(old: Sequence[str], new: Sequence[str], context: int) -> Iterator[str]:

@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 from minigraph.errors import MinigraphError, ParseError, suggest
 from minigraph.ir.printable import STRATEGIES
-from minigraph.ir.program import Role, VarKind
-from minigraph.ir.text.printer import PLAIN_NAME
-from minigraph.types import DType, TensorType
+from minigraph.ir.role import Role
+from minigraph.ir.text.notation import PLAIN_NAME
+from minigraph.types import DType, TensorType, VarKind
 
 _STRING = r"""(?:"[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*')"""
 # A string without an end is one token up to the end of the line, so that nothing is looked at twice.

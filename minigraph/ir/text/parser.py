@@ -1,4 +1,4 @@
-"""The way from text to program: a descent through the statements of `minigraph.ir.text.printer`.
+"""The way from text to program: a descent through the statements of `minigraph.ir.text`.
 
 A statement is one line, read from left to right once; what decides how to read on is at most four tokens ahead.
 """
@@ -9,19 +9,42 @@ import copy
 from typing import Any
 
 from minigraph.errors import MinigraphError, Site, WrongTypeError, caller_site, suggest
+from minigraph.ir.block import Block
 from minigraph.ir.effects import DEEPEST
-from minigraph.ir.program import Block, Parameter, Program, Role, Variable
+from minigraph.ir.program import Program
+from minigraph.ir.role import Role
 from minigraph.ir.text.lexer import Line
-from minigraph.ir.text.printer import DEFAULTS, PROGRAM_DEFAULTS
+from minigraph.ir.text.notation import DEFAULTS, PROGRAM_DEFAULTS
+from minigraph.ir.variable import Parameter, Variable
 from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, definition_of
+from minigraph.support.gc_pause import without_collector
 
 _SHAPE_OF_A_LINE = "An operator reads `y: float32[4] = relu(X=x) {attribute=value}`."
 _FIELDS = {"op_role": "role", "op_role_var": "role_vars", "op_namescope": "namescope"}
 """Fluid's attributes for the fields of an operator, and what the fields are called."""
 
 
-def read_program(text: str) -> Program:
-    """See `minigraph.ir.text.printer.parse`."""
+@without_collector
+def parse(text: str) -> Program:
+    """The program that `text` describes.
+
+    Slots and attributes are checked against the operator definitions; the types of variables are those written.
+
+    Raises
+    ------
+    ParseError
+        With the line, the place in it, and the nearest known word where one is unknown.
+
+    Examples
+    --------
+    >>> program = parse('''
+    ...     block 0
+    ...       data x: float32[-1, 4]
+    ...       y: float32[-1, 4] = relu(X=x)
+    ... ''')
+    >>> program.global_block().var("y").shape
+    (-1, 4)
+    """
     if not isinstance(text, str):
         raise WrongTypeError(f"a program's text must be a str, got {type(text).__name__}", site=caller_site())
     reader = _Reader(caller_site())

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 from minigraph.ir import Operator, VarKind
-from minigraph.ir.effects import body_of, outer_names, slot_names
+from minigraph.ir.effects import body_of, outer_names
+from minigraph.ir.operator import slot_names
 from minigraph.kernels.reduce import sum as sum_of
 from minigraph.kernels.sparse_rows import SparseRows, joined, no_rows
 from minigraph.opdef import register_sub_block_rule

@@ -10,7 +10,7 @@ from typing import Any
 
 from minigraph.errors import ExecutionError, OpError
 from minigraph.ir import Operator, VarKind
-from minigraph.ir.effects import slot_names
+from minigraph.ir.operator import slot_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX
 from minigraph.runtime.control_flow.call import BlockCall, Body, Sum, own, zeros_like
 from minigraph.runtime.control_flow.scopes import Saved, saved_by, unique

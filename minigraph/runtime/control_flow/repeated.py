@@ -8,7 +8,8 @@ from typing import Any
 
 from minigraph.errors import ExecutionError, OpError
 from minigraph.ir import Operator
-from minigraph.ir.effects import outer_names, slot_names
+from minigraph.ir.effects import outer_names
+from minigraph.ir.operator import slot_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX
 from minigraph.runtime.control_flow.call import BlockCall, Body, Sum, own, zeros_like
 from minigraph.runtime.control_flow.scopes import Saved, saved_by, unique

@@ -1,0 +1,21 @@
+"""What an operator is for: forward, backward, optimization, clipping."""
+
+import enum
+
+
+class Role(enum.IntFlag):
+    """What an operator is for, with fluid's numbers for ``op_role``."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    OPTIMIZE = 2
+    RPC = 4
+    DIST = 8
+    LR_SCHED = 16
+    LOSS = 256
+    # Finer than fluid, whose ``op_role`` leaves them out.
+    CLIP = 1 << 16
+    REGULARIZE = 1 << 17
+    RECOMPUTE = 1 << 18
+
+    __and__ = int.__and__  # type: ignore[assignment]  # asked of every operator; that of enum makes a Role, in Python
