@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-import time
 
 import numpy as np
 from drawn_programs import overwriting_programs
+from growth import assert_grows
 from hypothesis import given
 from hypothesis import strategies as st
 from random_programs import SMOOTH_STEPS, Clip, Training, build, recipes, trainings
@@ -87,23 +87,13 @@ def rewritten(rewrite, program, fetch):
 
 
 def assert_linear(rewrite, make, size=400):
-    """Time for `make(4 * size)` operators is less than 6 times that for `make(size)`; the best of several tries."""
+    """Applying a pass to `make(4 * size)` operators takes less than 6 times as long as to `make(size)`."""
 
-    def seconds(count):
-        programs = [make(count) for _ in range(4)]
-        times = []
-        for program in programs:
-            start = time.process_time()
-            rewrite.apply(program)
-            times.append(time.process_time() - start)
-        return min(times)
+    def work(count):
+        program = make(count)
+        return lambda: rewrite.apply(program)
 
-    ratios = []
-    for _ in range(4):
-        ratios.append(seconds(4 * size) / seconds(size))
-        if ratios[-1] < 6:
-            return
-    raise AssertionError(f"4 times the operators take {min(ratios):.1f} times the time")
+    assert_grows(work, size, factor=4, limit=6)
 
 
 def keeps_trainings(*passes):

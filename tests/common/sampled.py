@@ -18,7 +18,11 @@ def ids(samples):
 
 
 def each(samples):
-    return pytest.mark.parametrize("sample", samples, ids=ids(samples))
+    """A law, tried on each of the rows."""
+    cases = [
+        pytest.param(sample, id=id, marks=pytest.mark.laws) for sample, id in zip(samples, ids(samples), strict=True)
+    ]
+    return pytest.mark.parametrize("sample", cases)
 
 
 DETERMINISTIC = [s for s in SAMPLES if not s.is_random]

@@ -10,6 +10,7 @@ import sys
 import time
 
 import numpy as np
+from growth import ratios
 
 import minigraph as fluid
 from minigraph import layers
@@ -135,20 +136,7 @@ MAKERS = {
 }
 
 
-def ratios(make, size, rounds=20):
-    """By stage, of the lowest times of as many rounds as it takes until all are below 6."""
-    lowest, found = {}, {}
-    for _ in range(rounds):
-        for count in (size, 4 * size):
-            for stage, taken in seconds(make, count).items():
-                lowest[stage, count] = min(taken, lowest.get((stage, count), taken))
-        # Where nothing is to be done the clock says nothing.
-        stages = [stage for stage, count in lowest if count == size and lowest[stage, 4 * size] > 2e-3]
-        found = {stage: lowest[stage, 4 * size] / lowest[stage, size] for stage in stages}
-        if all(ratio < 6 for ratio in found.values()):
-            break
-    return found
-
-
 if __name__ == "__main__":
-    print(json.dumps(ratios(MAKERS[sys.argv[1]], int(sys.argv[2]))))
+    make = MAKERS[sys.argv[1]]
+    # Where nothing is to be done the clock says nothing.
+    print(json.dumps(ratios(lambda count: seconds(make, count), int(sys.argv[2]), factor=4, limit=6, least=2e-3)))

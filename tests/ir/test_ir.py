@@ -4,11 +4,11 @@ import enum
 import gc
 import linecache
 import threading
-import time
 import types
 
 import pytest
 from drawn_programs import PretendClip, any_programs, trained_programs
+from growth import assert_grows
 from hypothesis import HealthCheck, given, settings
 
 import minigraph as fluid
@@ -141,17 +141,19 @@ def test_replacing_each_operator_while_iterating_visits_each_once():
     assert written(block) == ["new t0", "new t1", "new t2", "new t3"]
 
 
-@pytest.mark.slow
+@pytest.mark.timing
 def test_inserting_and_removing_take_constant_time():
-    def seconds(count):
+    def work(count):
         block = a_block(count)
         anchor = block.ops[count // 2]
-        start = time.perf_counter()
-        for _ in range(300):
-            block.remove(block.insert(anchor, "relu", {"X": "x"}, {"Out": "a"}))
-        return time.perf_counter() - start
 
-    assert min(seconds(20_000) for _ in range(3)) < 8 * max(seconds(200), 0.002)
+        def insert_and_remove():
+            for _ in range(300):
+                block.remove(block.insert(anchor, "relu", {"X": "x"}, {"Out": "a"}))
+
+        return insert_and_remove
+
+    assert_grows(work, 200, factor=100, limit=8)
 
 
 def test_every_change_raises_the_version():

@@ -1,7 +1,6 @@
 """The text of a program: printing and parsing are inverse; errors and differences."""
 
 import math
-import time
 from dataclasses import dataclass
 from itertools import pairwise
 from textwrap import dedent
@@ -9,6 +8,7 @@ from textwrap import dedent
 import pytest
 from asserting import assert_text
 from drawn_programs import PretendClip, any_programs, trained_programs
+from growth import assert_grows
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -483,16 +483,18 @@ def chain(length):
     return program
 
 
-@pytest.mark.slow
+@pytest.mark.timing
 def test_printing_parsing_and_comparing_take_linear_time():
-    def seconds(length):
+    def work(length):
         before = chain(length)
         after = before.clone()
         for op in list(after.global_block().ops)[::5]:
             op.role = Role.LOSS
-        start = time.perf_counter()
-        parse(str(before))
-        diff(before, after)
-        return time.perf_counter() - start
 
-    assert min(seconds(8000) for _ in range(2)) < 25 * max(seconds(1000), 0.01)
+        def print_parse_and_compare():
+            parse(str(before))
+            diff(before, after)
+
+        return print_parse_and_compare
+
+    assert_grows(work, 1000, factor=8, limit=25)

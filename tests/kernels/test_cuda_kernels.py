@@ -10,7 +10,7 @@ import pytest
 from exact_norms import exact_norm, units_away
 from host_cuda import needs_compiler, on_device
 from kernel_calls import calls, flat
-from sampled import DETERMINISTIC, ids
+from sampled import DETERMINISTIC, each
 
 from minigraph.kernels import find_kernel
 from minigraph.kernels.cuda import launching, updates
@@ -209,7 +209,7 @@ def same_bits(found, expected):
 
 
 @needs_compiler
-@pytest.mark.parametrize("sample", MERGED, ids=ids(MERGED))
+@each(MERGED)
 def test_an_update_has_the_bits_of_the_shared_kernel(sample, host_cuda):
     for dtype in sample.dtypes:
         for call in calls(sample, dtype):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jit_support import few_pieces, needs_numba
 from kernel_calls import array_type, calls, each_array, flat
-from sampled import DETERMINISTIC, ids
+from sampled import DETERMINISTIC, each
 
 from minigraph.errors import ExecutionError
 from minigraph.kernels import find_kernel, find_specializer
@@ -51,7 +51,7 @@ def assert_close(call, found, ulps=16):
 COMPILED = [s for s in DETERMINISTIC if any(find_specializer(s.op + end, jit=True) for end in ("", "_grad"))]
 
 
-@pytest.mark.parametrize("sample", COMPILED, ids=ids(COMPILED))
+@each(COMPILED)
 def test_a_compiled_loop_agrees_with_the_kernel(sample, always_compiled):
     for dtype in sample.dtypes:
         for call in calls(sample, dtype):
@@ -72,7 +72,7 @@ def test_a_compiled_loop_agrees_with_the_kernel(sample, always_compiled):
                     assert buffer is None or all(a is b for a, b in zip(flat([entry]), flat([buffer]), strict=True))
 
 
-@pytest.mark.parametrize("sample", COMPILED, ids=ids(COMPILED))
+@each(COMPILED)
 def test_arrays_that_no_loop_was_compiled_for_go_to_the_kernel(sample, always_compiled):
     """Every second element of a larger array, which in addition must not be written to."""
     for call in calls(sample, "float32"):

@@ -187,6 +187,7 @@ def assert_lawful(found):
     return len(alike)
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("type", BY_OPERATOR)
 def test_results_share_no_memory_that_is_not_declared(type):
     rows = BY_OPERATOR[type]
@@ -194,6 +195,7 @@ def test_results_share_no_memory_that_is_not_declared(type):
     assert_lawful(call for row in rows for dtype in OTHER_TYPES for call in accepted(row, dtype))
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("type", [type for type, rows in BY_OPERATOR.items() if any(map(any, map(with_ones, rows)))])
 def test_results_of_dimensions_of_one_share_no_memory_that_is_not_declared(type):
     rows = {facts(row): row for each in BY_OPERATOR[type] for row in with_ones(each)}
@@ -206,6 +208,7 @@ def facts(row):
     return repr((inputs, row.attrs, row.outputs))
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("type", sorted(FUSIBLE))
 def test_results_of_fused_operators_share_no_memory(type, monkeypatch):
     rows = {facts(row): row for each in BY_OPERATOR[type.removesuffix("_grad")] for row in (each, *with_ones(each))}

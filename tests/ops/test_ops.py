@@ -5,7 +5,7 @@ import pytest
 from asserting import assert_same_bits
 from one_op import central_difference
 from op_samples import ROWS_ONLY, SAMPLES, WITHOUT_SAMPLES
-from sampled import DETERMINISTIC, Built, each, with_gradients
+from sampled import DETERMINISTIC, Built, each, ids, with_gradients
 
 import minigraph as fluid
 from minigraph.errors import NotFoundError
@@ -90,11 +90,24 @@ def test_the_gradient_is_the_central_difference(sample):
         assert np.allclose(found[grad.name], expected, rtol=sample.tolerance, atol=sample.tolerance)
 
 
-@each([s for s in DETERMINISTIC if "float64" in s.dtypes])
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 1e-2)])
-def test_a_narrower_type_gives_the_same_up_to_rounding(sample, dtype, tolerance):
-    if dtype not in sample.dtypes:
-        return
+NARROWER = {"float32": 1e-5, "float16": 1e-2}
+"""Types and how far their results may be from those of float64."""
+
+WIDE = [s for s in DETERMINISTIC if "float64" in s.dtypes]
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize(
+    ("sample", "dtype"),
+    [
+        pytest.param(sample, dtype, id=f"{id}-{dtype}")
+        for sample, id in zip(WIDE, ids(WIDE), strict=True)
+        for dtype in NARROWER
+        if dtype in sample.dtypes
+    ],
+)
+def test_a_narrower_type_gives_the_same_up_to_rounding(sample, dtype):
+    tolerance = NARROWER[dtype]
     narrow = with_gradients(sample, dtype)
     wide = with_gradients(sample, "float64")
     expected = wide.run(feed={name: narrow.feed[name].astype(array.dtype) for name, array in wide.feed.items()})

@@ -143,6 +143,7 @@ def test_the_gradient_of_a_reshape_keeps_the_shape_that_it_needs():
     np.testing.assert_allclose(found, (1 - np.tanh(value) ** 2) / 12, rtol=1e-5)
 
 
+@pytest.mark.timing
 def test_time_is_linear():
     def make(count):
         program = fluid.Program()

@@ -92,6 +92,7 @@ def test_persistable_variables_are_written_each():
     assert op_lines(ShareCommonSubexpressions(), text, ["a"])[-1] == "a = elementwise_add(X=v, Y=w)"
 
 
+@pytest.mark.timing
 def test_time_is_linear():
     def make(count):
         program = fluid.Program()

@@ -125,6 +125,7 @@ def test_every_array_is_written_down_to_the_bit_or_not_at_all(array, is_uniform)
     assert_same_bits({"out": result}, {"out": array})
 
 
+@pytest.mark.timing
 def test_time_is_linear():
     def make(count):
         program = fluid.Program()

@@ -2,6 +2,7 @@
 
 import inspect
 
+import pytest
 from pass_laws import assert_linear, keeps_the_bits
 
 import minigraph as fluid
@@ -38,6 +39,7 @@ def test_nothing_is_removed_where_any_variable_may_be_fetched():
     assert len(left_of(TEXT, None)) == 6
 
 
+@pytest.mark.timing
 def test_time_is_linear():
     def make(count):
         program = fluid.Program()

@@ -55,6 +55,7 @@ def test_a_product_is_released_once_its_bias_is_added():
     assert peaks[0] - peaks[1] >= 2 * 64 * 16 * 4
 
 
+@pytest.mark.timing
 def test_applying_takes_linear_time():
     def sums(count):
         main = fluid.Program()

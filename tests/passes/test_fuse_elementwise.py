@@ -169,6 +169,7 @@ def test_a_build_strategy_turns_it_off():
     assert "FuseElementwise" not in [each.name for each in strategy.pipeline()]
 
 
+@pytest.mark.timing
 def test_time_is_linear():
     def make(count):
         program = fluid.Program()

@@ -101,6 +101,7 @@ def test_numbers_are_those_of_numpy():
     np.testing.assert_allclose(q, np.full((2, 2), 0.6), rtol=1e-6)
 
 
+@pytest.mark.timing
 def test_time_is_linear():
     def make(count):
         program = fluid.Program()

@@ -146,6 +146,7 @@ def test_a_wrong_label_is_an_error_at_the_line_of_the_loss():
     assert "cross_entropy(p, label)" in str(caught.value)
 
 
+@pytest.mark.timing
 def test_time_is_linear():
     def make(count):
         text = HEAD + "".join(CHAIN.replace("#", f"_{i}") for i in range(count // 7))

@@ -94,6 +94,7 @@ def test_labels_are_checked_as_before():
         )
 
 
+@pytest.mark.timing
 def test_time_is_linear():
     def make(count):
         program = fluid.Program()

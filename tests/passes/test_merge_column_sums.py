@@ -63,6 +63,7 @@ def test_what_cannot_be_merged_stays(what):
     assert not any("concat" in line for line in merged(text, fetch, **options))
 
 
+@pytest.mark.timing
 def test_time_is_linear():
     def make(count):
         main, _, loss, grads = rnn(count // 12, bias_attr="b")

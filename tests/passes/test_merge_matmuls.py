@@ -94,6 +94,7 @@ def test_the_gradients_of_a_network_differ_by_the_rounding_that_is_stated():
         assert (abs(sum(x.T @ d for x, d in pairs) - merged_values[grad.name]) <= bound).all()
 
 
+@pytest.mark.timing
 def test_time_is_linear():
     def make(count):
         main, _, loss, grads = rnn(count // 12)

@@ -69,6 +69,7 @@ def test_each_step_that_reads_the_one_before_is_left_alone():
     assert not any("concat" in line for line in merged(text, ["x6"]))
 
 
+@pytest.mark.timing
 def test_time_is_linear():
     def make(count):
         main, _, loss, grads = rnn(count // 12)

@@ -45,6 +45,7 @@ def test_updates_stay_apart(what):
     assert sum(" sgd(" in line for line in lines) == 2
 
 
+@pytest.mark.timing
 def test_time_is_linear():
     def make(count):
         program = fluid.Program()

@@ -144,6 +144,7 @@ def test_applying_it_again_changes_nothing():
     assert rewrite(once).equals(once)
 
 
+@pytest.mark.timing
 def test_time_is_linear_in_the_operators():
     def differentiated(depth):
         main, startup, loss, _ = deep(depth, width=4)

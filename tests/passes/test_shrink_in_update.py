@@ -51,6 +51,7 @@ def test_a_part_that_is_not_updated_may_stay_empty():
     assert "clip_factor(X=[g, h]" in op_lines(ShrinkInUpdate(), text, [])[0]
 
 
+@pytest.mark.timing
 def test_time_is_linear():
     def make(count):
         program = fluid.Program()

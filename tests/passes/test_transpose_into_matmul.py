@@ -60,6 +60,7 @@ def test_an_operand_that_was_written_again_stays():
     assert op_lines(TransposeIntoMatmul(), text, ["z"])[-1] == "z = matmul(X=s, Y=y) {transpose_Y=True}"
 
 
+@pytest.mark.timing
 def test_time_is_linear():
     def make(count):
         program = fluid.Program()

@@ -49,6 +49,7 @@ def test_what_gains_nothing_stays(what):
     assert not any("transpose2" in line for line in rewritten(text, **options))
 
 
+@pytest.mark.timing
 def test_time_is_linear():
     def make(count):
         main, _, loss, grads = rnn(count // 12)

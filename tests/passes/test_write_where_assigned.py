@@ -99,6 +99,7 @@ def test_many_gradients_are_a_few_calls():
     assert step.in_place and len(step.joined[0]) == len(step.targets[0]) == 1
 
 
+@pytest.mark.timing
 def test_applying_takes_linear_time():
     def clips(count):
         return GradientsInScope([(2,)] * count, CLIPS_IN_SCOPE["norm"]).main

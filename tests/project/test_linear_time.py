@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from growth import assert_grows
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -16,7 +17,7 @@ SIZES = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.timing
 @pytest.mark.parametrize("make", SIZES)
 def test_four_times_the_operators_take_less_than_six_times_the_time(make):
     command = [sys.executable, str(Path(__file__).parents[1] / "common" / "stage_times.py"), make, str(SIZES[make])]
@@ -26,3 +27,12 @@ def test_four_times_the_operators_take_less_than_six_times_the_time(make):
     ratios = json.loads(run.stdout)
     assert ratios
     assert {stage: ratio for stage, ratio in ratios.items() if ratio >= 6} == {}
+
+
+@pytest.mark.timing
+def test_quadratic_time_is_noticed():
+    def pairs(count):
+        return lambda: sum(1 for i in range(count) for j in range(i))
+
+    with pytest.raises(AssertionError, match="4 times the size takes 1"):
+        assert_grows(pairs, 200, factor=4, limit=6)
