@@ -11,6 +11,7 @@ import numpy as np
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.integer_power import integer_power
+from minigraph.kernels.primitives import Primitives
 from minigraph.kernels.registry import kernel, specialize
 from minigraph.kernels.widening import widened
 
@@ -32,6 +33,8 @@ def _array_of(number, dtype) -> np.ndarray:
 
 def logistic(xp, x) -> Any:
     """``1 / (1 + exp(-x))``, which becomes 0 where ``exp(-x)`` is infinite."""
+    if isinstance(xp, Primitives):
+        return xp.logistic(x)
     y = xp.negative(x)
     xp.exp(y, out=y)
     y += 1
@@ -309,6 +312,8 @@ def atan_grad(xp, x, d_out, *, out=None):
 
 def log_of_one_plus_exp(xp, x) -> Any:
     """``log(1 + exp(x))``, without overflow."""
+    if isinstance(xp, Primitives):
+        return xp.log_of_one_plus_exp(x)
     y = xp.absolute(x)
     xp.negative(y, out=y)
     xp.exp(y, out=y)

@@ -18,6 +18,7 @@ import numpy as np
 
 from minigraph.kernels.activation import at_least, logistic
 from minigraph.kernels.buffers import deliver
+from minigraph.kernels.primitives import Primitives
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.widening import widened
 
@@ -74,6 +75,8 @@ def erf(xp, x) -> Any:
 
 def erfc(xp, x) -> Any:
     """``1 - erf(x)``, with a relative error of a few ulps also where it is small."""
+    if isinstance(xp, Primitives):
+        return xp.erfc(x)
     return _in_pieces(xp, _erfc_of_single if xp is np and x.dtype == np.float32 else _erfc, x)
 
 

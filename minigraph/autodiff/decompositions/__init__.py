@@ -17,6 +17,7 @@ import minigraph.autodiff.decompositions.branches
 import minigraph.autodiff.decompositions.clip
 import minigraph.autodiff.decompositions.double_gradients
 import minigraph.autodiff.decompositions.elementwise
+import minigraph.autodiff.decompositions.from_kernels
 import minigraph.autodiff.decompositions.indexing
 import minigraph.autodiff.decompositions.loops
 import minigraph.autodiff.decompositions.loss
@@ -25,7 +26,6 @@ import minigraph.autodiff.decompositions.networks
 import minigraph.autodiff.decompositions.norm
 import minigraph.autodiff.decompositions.normalization
 import minigraph.autodiff.decompositions.products
-import minigraph.autodiff.decompositions.rectifier
 import minigraph.autodiff.decompositions.recurrent
 import minigraph.autodiff.decompositions.reduce
 import minigraph.autodiff.decompositions.reshaping  # noqa: F401

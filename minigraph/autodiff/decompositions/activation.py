@@ -1,63 +1,18 @@
-"""Gradients of functions of one element."""
+"""Gradients of functions of one element, as far as their kernels do not serve (`from_kernels`)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from minigraph.autodiff.decompositions.rewriting import Rewriting, rewritten_as
 from minigraph.ir import Variable
-
-Slope = Callable[[Rewriting], Variable]
-
-
-def by_slope(*types: str) -> Callable[[Slope], Slope]:
-    """Register a function that gives what the gradient of Out is multiplied by."""
-
-    def decorate(slope: Slope) -> Slope:
-        rewritten_as(*types)(lambda g: {"X@GRAD": g.mul(g["Out@GRAD"], slope(g))})
-        return slope
-
-    return decorate
+from minigraph.types import DType, normalize_axis
 
 
 @rewritten_as("floor_grad", "ceil_grad", "round_grad")
 def _nothing(g: Rewriting) -> Mapping[str, Any]:
     return {"X@GRAD": g.zeros(g["Out@GRAD"])}
-
-
-# Smooth functions
-
-
-@by_slope("tanh_grad")
-def _tanh(g: Rewriting) -> Variable:
-    return g.scale(g.square(g["Out"]), -1.0, 1.0)
-
-
-@by_slope("sigmoid_grad")
-def _sigmoid(g: Rewriting) -> Variable:
-    return g.mul(g["Out"], g.scale(g["Out"], -1.0, 1.0))
-
-
-@by_slope("exp_grad")
-def _exp(g: Rewriting) -> Variable:
-    return g["Out"]
-
-
-@rewritten_as("log_grad")
-def _log(g: Rewriting) -> Mapping[str, Any]:
-    return {"X@GRAD": g.div(g["Out@GRAD"], g["X"])}
-
-
-@by_slope("rsqrt_grad")
-def _rsqrt(g: Rewriting) -> Variable:
-    return g.scale(g.mul(g.square(g["Out"]), g["Out"]), -0.5)
-
-
-@by_slope("reciprocal_grad")
-def _reciprocal(g: Rewriting) -> Variable:
-    return g.negative(g.square(g["Out"]))
 
 
 @rewritten_as("pow_grad")
@@ -75,116 +30,10 @@ def _pow(g: Rewriting) -> Mapping[str, Any]:
     return {"X@GRAD": g.mul(d_out, g.mul(g.emit("pow", X=x, FactorTensor=exponent), factor))}
 
 
-@by_slope("sin_grad")
-def _sin(g: Rewriting) -> Variable:
-    return g.emit("cos", X=g["X"])
-
-
-@by_slope("cos_grad")
-def _cos(g: Rewriting) -> Variable:
-    return g.negative(g.emit("sin", X=g["X"]))
-
-
-@rewritten_as("log1p_grad")
-def _log1p(g: Rewriting) -> Mapping[str, Any]:
-    return {"X@GRAD": g.div(g["Out@GRAD"], g.scale(g["X"], 1.0, 1.0))}
-
-
-def _arc(g: Rewriting) -> Variable:
-    """``1 / sqrt(1 - x ** 2)``."""
-    return g.emit("rsqrt", X=g.scale(g.square(g["X"]), -1.0, 1.0))
-
-
-@by_slope("asin_grad")
-def _asin(g: Rewriting) -> Variable:
-    return _arc(g)
-
-
-@by_slope("acos_grad")
-def _acos(g: Rewriting) -> Variable:
-    return g.negative(_arc(g))
-
-
-@by_slope("atan_grad")
-def _atan(g: Rewriting) -> Variable:
-    return g.emit("reciprocal", X=g.scale(g.square(g["X"]), 1.0, 1.0))
-
-
-@by_slope("softplus_grad")
-def _softplus(g: Rewriting) -> Variable:
-    return g.emit("sigmoid", X=g["X"])
-
-
-@by_slope("logsigmoid_grad")
-def _logsigmoid(g: Rewriting) -> Variable:
-    return g.emit("sigmoid", X=g.negative(g["X"]))
-
-
-@by_slope("softsign_grad")
-def _softsign(g: Rewriting) -> Variable:
-    return g.square(g.emit("reciprocal", X=g.scale(g.emit("abs", X=g["X"]), 1.0, 1.0)))
-
-
-@by_slope("swish_grad")
-def _swish(g: Rewriting) -> Variable:
-    scaled = g.scale(g["X"], g.attr("beta"))
-    share = g.emit("sigmoid", X=scaled)
-    return g.add(share, g.mul(scaled, g.mul(share, g.scale(share, -1.0, 1.0))))
-
-
-@by_slope("erf_grad")
-def _erf(g: Rewriting) -> Variable:
-    return g.scale(_bell(g, g["X"], 1.0), 2 / math.sqrt(math.pi))
-
-
-def _bell(g: Rewriting, x: Variable, width: float) -> Variable:
-    """``exp(-width * x ** 2)``."""
-    return g.emit("exp", X=g.scale(g.square(x), -width))
-
-
-@by_slope("gelu_grad")
-def _gelu(g: Rewriting) -> Variable:
-    x = g["X"]
-    if not g.attr("approximate"):
-        share = g.scale(g.emit("erf", X=g.scale(x, math.sqrt(0.5))), 0.5, 0.5)
-        return g.add(share, g.scale(g.mul(x, _bell(g, x, 0.5)), 1 / math.sqrt(2 * math.pi)))
-    factor, square = math.sqrt(2 / math.pi), g.square(x)
-    curve = g.emit("tanh", X=g.mul(x, g.scale(square, 0.044715 * factor, factor)))
-    slope = g.mul(g.scale(g.square(curve), -1.0, 1.0), g.scale(square, 3 * 0.044715 * factor, factor))
-    return g.scale(g.add(g.mul(x, slope), g.scale(curve, 1.0, 1.0)), 0.5)
-
-
-# Functions of several pieces
-
-
-@by_slope("abs_grad")
-def _abs(g: Rewriting) -> Variable:
-    return g.sign(g["X"])
-
-
 def between(g: Rewriting, x: Variable, low: Variable | float, high: Variable | float) -> Variable:
     """Where ``low < x < high``."""
     above, below = g.compare("greater_than", x, low), g.compare("less_than", x, high)
     return g.emit("logical_and", X=above, Y=below)
-
-
-@by_slope("relu6_grad")
-def _relu6(g: Rewriting) -> Variable:
-    return g.mask(between(g, g["Out"], 0.0, g.attr("threshold")), g["Out"])
-
-
-@by_slope("hard_sigmoid_grad")
-def _hard_sigmoid(g: Rewriting) -> Variable:
-    return g.scale(g.mask(between(g, g["Out"], 0.0, 1.0), g["Out"]), g.attr("slope"))
-
-
-@by_slope("hard_swish_grad")
-def _hard_swish(g: Rewriting) -> Variable:
-    x, scale, offset = g["X"], g.attr("scale"), g.attr("offset")
-    end = g.attr("threshold") - offset
-    steady = g.scale(g.mask(g.compare("greater_equal", x, end), x), g.attr("threshold") / scale)
-    inner = g.scale(x, 2 / scale, offset / scale)
-    return g.where(between(g, x, -offset, end), inner, steady)
 
 
 @rewritten_as("prelu_grad")
@@ -207,11 +56,14 @@ def _prelu(g: Rewriting) -> Mapping[str, Any]:
     return results
 
 
-@rewritten_as("dropout_grad")
-def _dropout(g: Rewriting) -> Mapping[str, Any]:
-    d_out, p = g["Out@GRAD"], g.attr("dropout_prob")
-    scales_up = g.attr("dropout_implementation") == "upscale_in_train"
-    if g.attr("is_test"):
-        return {"X@GRAD": d_out if scales_up else g.scale(d_out, 1 - p)}
-    kept = g.emit("cast", X=g["Mask"], in_dtype=int(g["Mask"].dtype), out_dtype=int(d_out.dtype), stop_gradient=True)
-    return {"X@GRAD": g.scale(g.mul(d_out, kept), 1 / (1 - p) if scales_up and p < 1 else 1.0)}
+@rewritten_as("maxout_grad")
+def _maxout(g: Rewriting) -> Mapping[str, Any]:
+    """The first of a group that is its largest gets all."""
+    x, shape, groups = g["X"], g["X"].shape or (), g.attr("groups")
+    at = normalize_axis(g.attr("axis"), len(shape))
+    split = g.like(x, (*shape[:at], shape[at] // groups if shape[at] >= 0 else -1, groups, *shape[at + 1 :]))
+    hits = g.cast(g.compare("equal", split, g.emit("unsqueeze2", X=g["Out"], axes=[at + 1])), DType.INT32)
+    counted = g.emit("cumsum", X=hits, axis=at + 1)
+    is_first = g.emit("elementwise_mul", X=hits, Y=g.cast(g.compare("equal", counted, 1), DType.INT32))
+    chosen = g.constant(g.cast(is_first, x.dtype))
+    return {"X@GRAD": g.like(g.mul(chosen, g.emit("unsqueeze2", X=g["Out@GRAD"], axes=[at + 1])), shape, x)}

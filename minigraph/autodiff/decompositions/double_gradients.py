@@ -44,45 +44,6 @@ def _negative(g: Rewriting, x: Variable | None) -> Variable | None:
     return None if x is None else g.negative(x)
 
 
-# Functions of one element
-
-
-@rewritten_as("square_grad_grad")
-def _square(g: Rewriting) -> Mapping[str, Any]:
-    doubled = g.scale(g["DDX"], 2.0)
-    return results_of(g, DX=lambda: g.mul(doubled, g["DOut"]), DDOut=lambda: g.mul(doubled, g["X"]))
-
-
-@rewritten_as("sqrt_grad_grad")
-def _sqrt(g: Rewriting) -> Mapping[str, Any]:
-    quotient = g.div(g["DDX"], g["Out"])
-    return results_of(g, DOut=lambda: g.negative(g.mul(g["DX"], quotient)), DDOut=lambda: g.scale(quotient, 0.5))
-
-
-@rewritten_as("relu_grad_grad")
-def _relu(g: Rewriting) -> Mapping[str, Any]:
-    return {"DDOut": g.mul(g["DDX"], g.mask(g.compare("greater_than", g["Out"], 0.0), g["Out"]))}
-
-
-@rewritten_as("leaky_relu_grad_grad")
-def _leaky_relu(g: Rewriting) -> Mapping[str, Any]:
-    is_positive = g.compare("greater_than", g["Out"], 0.0)
-    return {"DDOut": g.where(is_positive, g["DDX"], g.scale(g["DDX"], g.attr("alpha")))}
-
-
-@rewritten_as("elu_grad_grad")
-def _elu(g: Rewriting) -> Mapping[str, Any]:
-    x, dd_x = g["X"], g["DDX"]
-    is_positive = g.compare("greater_than", x, 0.0)
-    curve = g.emit("exp", X=g.emit("elementwise_min", X=x, Y=g.number(0.0, x)))
-    bent = g.mul(dd_x, g.scale(curve, g.attr("alpha")))
-    return results_of(
-        g,
-        DX=lambda: g.where(is_positive, g.zeros(x), g.mul(bent, g["DOut"])),
-        DDOut=lambda: g.where(is_positive, dd_x, bent),
-    )
-
-
 # Functions of two tensors
 
 

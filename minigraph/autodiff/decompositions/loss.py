@@ -111,13 +111,6 @@ def _smooth_l1(g: Rewriting) -> Mapping[str, Any]:
     return {"X@GRAD": slope, "Y@GRAD": g.negative(slope)}
 
 
-@rewritten_as("log_loss_grad")
-def _log_loss(g: Rewriting) -> Mapping[str, Any]:
-    p, label, epsilon = g["Predicted"], g["Labels"], g.attr("epsilon")
-    against = g.div(g.scale(label, -1.0, 1.0), g.scale(p, -1.0, 1 + epsilon))
-    return {"Predicted@GRAD": g.mul(g.sub(against, g.div(label, g.scale(p, 1.0, epsilon))), g["Loss@GRAD"])}
-
-
 @rewritten_as("kldiv_loss_grad")
 def _kldiv_loss(g: Rewriting) -> Mapping[str, Any]:
     x, target, reduction = g["X"], g["Target"], g.attr("reduction")
@@ -129,16 +122,3 @@ def _kldiv_loss(g: Rewriting) -> Mapping[str, Any]:
         count = g.emit("elementwise_max", X=count, Y=g.number(1.0, count))
         share = g.div(share, g.cast(count, x.dtype))
     return {"X@GRAD": g.mul(g.mul(target, counts), share)}
-
-
-@rewritten_as("label_smooth_grad")
-def _label_smooth(g: Rewriting) -> Mapping[str, Any]:
-    return {"X@GRAD": g.scale(g["Out@GRAD"], 1.0 - g.attr("epsilon"))}
-
-
-@rewritten_as("bce_loss_grad")
-def _bce_loss(g: Rewriting) -> Mapping[str, Any]:
-    x, label = g["X"], g["Label"]
-    spread = g.mul(x, g.scale(x, -1.0, 1.0))
-    divisor = g.emit("elementwise_max", X=spread, Y=g.number(1e-12, x))
-    return {"X@GRAD": g.mul(g["Out@GRAD"], g.div(g.sub(x, label), divisor))}

@@ -267,7 +267,7 @@ class Rewriting:
     def mask(self, condition: Variable, like: Variable) -> Variable:
         """1 where the condition holds and 0 elsewhere, in the type of `like`."""
         return self.emit(
-            "cast", X=condition, in_dtype=int(DType.BOOL), out_dtype=int(like.dtype), stop_gradient=True
+            "cast", X=condition, in_dtype=int(condition.dtype), out_dtype=int(like.dtype), stop_gradient=True
         )  # fmt: skip
 
     def not_zero(self, x: Variable, condition: Variable) -> Variable:

@@ -1,0 +1,165 @@
+"""Gradient operators on elements, rewritten by running their kernels on variables instead of arrays.
+
+A kernel is a function of an array module and arrays. Here each function that it calls appends an operator, so that the
+kernel is the only place where the slope is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from minigraph.autodiff.decompositions.rewriting import Rewriting, rewritten_as
+from minigraph.ir import Variable
+from minigraph.kernels import find_kernel
+from minigraph.kernels.primitives import Primitives
+from minigraph.runtime.kernel_call import attrs_for_kernel, wanted_outputs
+from minigraph.types import as_dtype
+
+Operand = Variable | float
+
+_TYPES = (
+    "abs", "acos", "asin", "atan", "bce_loss", "brelu", "cos", "dropout", "elu_grad", "erf", "exp", "gelu",
+    "hard_shrink", "hard_sigmoid", "hard_swish", "label_smooth", "leaky_relu_grad", "log", "log1p", "log_loss",
+    "logsigmoid", "mish", "reciprocal", "relu6", "relu_grad", "rsqrt", "selu", "sigmoid", "sin", "soft_relu",
+    "softplus", "softshrink", "softsign", "sqrt_grad", "square_grad", "stanh", "swish", "tanh", "tanh_shrink",
+    "thresholded_relu",
+)  # fmt: skip
+
+
+@rewritten_as(*(f"{type}_grad" for type in _TYPES))
+def _run_kernel(g: Rewriting) -> Mapping[str, Any]:
+    kernel = find_kernel(g.op.type, "cpu")
+    assert kernel is not None
+    given = (g.given(slot.name) for slot in g.op.definition.inputs)
+    attrs = attrs_for_kernel(g.op, kernel)
+    if kernel.takes_wanted:
+        attrs["wanted"] = wanted_outputs(g.op)
+    found = kernel.function(_Module(), *(None if var is None else _Array(g, var) for var in given), **attrs)
+    results = found if isinstance(found, tuple) else (found,)
+    slots = (slot.name for slot in g.op.definition.outputs)
+    return {slot: array and array.variable for slot, array in zip(slots, results, strict=True)}
+
+
+class _Module(Primitives):
+    """An array module for `_Array`: NumPy, whose functions ask the class of their arguments what to do."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    def logistic(self, x: Any) -> Any:
+        return x.emit("sigmoid")
+
+    def log_of_one_plus_exp(self, x: Any) -> Any:
+        return x.emit("softplus")
+
+    def erfc(self, x: Any) -> Any:
+        return 1.0 - x.emit("erf")
+
+
+class _Array(NDArrayOperatorsMixin):
+    """A variable where a kernel expects an array."""
+
+    def __init__(self, g: Rewriting, variable: Variable) -> None:
+        self.g, self.variable = g, variable
+        self.dtype, self.shape = variable.dtype.numpy, variable.shape
+
+    def emit(self, type: str, **attrs: Any) -> _Array:
+        return _Array(self.g, self.g.emit(type, X=self.variable, **attrs))
+
+    def copy(self) -> _Array:
+        return self
+
+    def clip(self, low: float, high: float, out: None = None) -> _Array:
+        return self.emit("clip", min=low, max=high)
+
+    def astype(self, dtype: Any, copy: bool = True) -> _Array:
+        return _Array(self.g, self.g.cast(self.variable, as_dtype(dtype)))
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: tuple[Any, ...] = (None,)) -> Any:
+        operands = [x.variable if isinstance(x, _Array) else float(x) for x in inputs]
+        result = _FUNCTIONS[ufunc.__name__](self.g, *operands)
+        if out[0] is None:
+            return _Array(self.g, result)
+        out[0].variable = result
+        return out[0]
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function is np.copyto:
+            target, source = args
+            target.variable = np.where(kwargs["where"], source, target).variable
+            return None
+        assert function is np.where, function
+        condition, x, y = (x.variable if isinstance(x, _Array) else float(x) for x in args)
+        like = next((each for each in (x, y) if isinstance(each, Variable)), self.variable)
+        assert isinstance(condition, Variable)
+        return _Array(self.g, self.g.where(condition, _filled(self.g, x, like), _filled(self.g, y, like)))
+
+
+def _filled(g: Rewriting, value: Operand, like: Variable) -> Variable:
+    if isinstance(value, Variable):
+        return value
+    return g.zeros(like) if value == 0 else g.scale(g.ones(like), value)
+
+
+def _add(g: Rewriting, x: Any, y: Any) -> Variable:
+    if isinstance(x, float):
+        x, y = y, x
+    return g.scale(x, 1.0, y) if isinstance(y, float) else g.add(x, y)
+
+
+def _subtract(g: Rewriting, x: Any, y: Any) -> Variable:
+    if isinstance(y, float):
+        return g.scale(x, 1.0, -y)
+    return g.scale(y, -1.0, x) if isinstance(x, float) else g.sub(x, y)
+
+
+def _multiply(g: Rewriting, x: Any, y: Any) -> Variable:
+    if isinstance(x, float):
+        x, y = y, x
+    if isinstance(y, float):
+        return g.scale(x, y)
+    if not x.dtype.is_floating:
+        x = g.mask(x, y)
+    elif not y.dtype.is_floating:
+        y = g.mask(y, x)
+    return g.mul(x, y)
+
+
+def _divide(g: Rewriting, x: Any, y: Any) -> Variable:
+    if isinstance(y, float):
+        return g.div(x, g.number(y, x))
+    return g.scale(g.emit("reciprocal", X=y), x) if isinstance(x, float) else g.div(x, y)
+
+
+def _of_one(type: str) -> Callable[[Rewriting, Variable], Variable]:
+    return lambda g, x: g.emit(type, X=x)
+
+
+def _extreme(type: str) -> Callable[[Rewriting, Variable, Operand], Variable]:
+    return lambda g, x, y: g.emit(type, X=x, Y=y if isinstance(y, Variable) else g.number(y, x))
+
+
+def _comparison(type: str) -> Callable[[Rewriting, Variable, Operand], Variable]:
+    return lambda g, x, y: g.compare(type, x, y)
+
+
+def _logical(type: str) -> Callable[[Rewriting, Variable, Variable], Variable]:
+    return lambda g, x, y: g.emit(type, X=x, Y=y)
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Variable]] = {
+    "add": _add, "subtract": _subtract, "multiply": _multiply, "divide": _divide, "true_divide": _divide,
+    "negative": Rewriting.negative, "positive": lambda _, x: x, "square": Rewriting.square, "sign": Rewriting.sign,
+    "expm1": lambda g, x: g.scale(g.emit("exp", X=x), 1.0, -1.0),
+    "maximum": _extreme("elementwise_max"), "minimum": _extreme("elementwise_min"),
+    "greater": _comparison("greater_than"), "greater_equal": _comparison("greater_equal"),
+    "less": _comparison("less_than"), "less_equal": _comparison("less_equal"), "equal": _comparison("equal"),
+    "bitwise_and": _logical("logical_and"), "bitwise_or": _logical("logical_or"),
+    **{name: _of_one(name) for name in ("cos", "exp", "log", "reciprocal", "sin", "sqrt", "tanh")},
+    "absolute": _of_one("abs"),
+}  # fmt: skip
+"""By NumPy function, what appends the same."""
