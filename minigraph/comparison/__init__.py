@@ -1,11 +1,11 @@
 """Comparing clipping strategies: on the gradients of one program, and over whole trainings."""
 
 from minigraph.comparison.clip_text import clip_text, parse_clip
-from minigraph.comparison.gradients import GradientReport, compare_gradients
-from minigraph.comparison.report import Interrupted, Report, StrategyResult
-from minigraph.comparison.statistics import GradientStatistics, Summary
+from minigraph.comparison.gradients import compare_gradients
+from minigraph.comparison.report import GradientReport, Interrupted, Report, TrainingReport
+from minigraph.comparison.results import StrategyResult, TrainingRun
+from minigraph.comparison.statistics import Estimate, GradientStatistics, Summary
 from minigraph.comparison.training import compare_training
-from minigraph.comparison.training_report import Estimate, TrainingReport, TrainingRun
 
 __all__ = [
     "Estimate", "GradientReport", "GradientStatistics", "Interrupted", "Report", "StrategyResult", "Summary",

@@ -310,7 +310,7 @@ def _write(report: Report[Any], partials: dict[str, Path], named: dict[str, str]
     if "json" in partials:
         write_json(report.to_json(), partials["json"])
     if "csv" in partials:
-        write_csv(report, partials["csv"])
+        write_csv(report.rows(), report.partial, partials["csv"])
     if "plot" in partials:
         from minigraph.comparison.plots import write_figure
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
+from minigraph.comparison.results import GradientResults, TrainingResults
+from minigraph.comparison.statistics import Estimate
 from minigraph.comparison.wording import counted, estimate_words, listed, share
-
-if TYPE_CHECKING:
-    from minigraph.comparison.gradients import GradientReport
-    from minigraph.comparison.training_report import Estimate, TrainingReport, TrainingRun
 
 MOST_NAMED: Final = 5
 """Maximum number of strategies that a sentence lists; of more it names the first and the last."""
@@ -21,7 +19,7 @@ MOST_NAMED: Final = 5
 # Gradients
 
 
-def gradient_finding(report: GradientReport) -> str:
+def gradient_finding(report: GradientResults) -> str:
     """Say which share of the gradients' norm each clip left."""
     batches = counted(len(report.loss), "batch", "batches")
     clips = {name: result.total for name, result in report.strategies.items() if result.strategy is not None}
@@ -47,7 +45,7 @@ def _finite_mean(series: np.ndarray[Any, Any]) -> float:
 # Training
 
 
-def training_finding(report: TrainingReport) -> str:
+def training_finding(report: TrainingResults) -> str:
     """Which strategies end lower or higher than the unclipped run by more than the spread of the seeds.
 
     Two differ by more than that where the intervals from ``mean - spread`` to ``mean + spread`` have nothing in common,
@@ -98,7 +96,7 @@ def _is_below(one: Estimate, other: Estimate) -> bool:
     return one.mean + one.spread < other.mean - other.spread
 
 
-def _seeds_change_nothing(report: TrainingReport) -> bool:
+def _seeds_change_nothing(report: TrainingResults) -> bool:
     return all(
         np.array_equal(run.loss, runs[0].loss, equal_nan=True)
         for name in report for rate in report.rates for runs in [report.at(name, rate)] for run in runs
@@ -112,7 +110,7 @@ def _named(names: Sequence[str]) -> str:
 # Beside the finding
 
 
-def gradient_warnings(report: GradientReport) -> list[str]:
+def gradient_warnings(report: GradientResults) -> list[str]:
     """That the comparison was interrupted, and which raw gradients are the first with NaN or infinity."""
     found = [report.partial] if report.partial else []
     for result in list(report.strategies.values())[:1]:  # before clipping all have the same
@@ -123,17 +121,17 @@ def gradient_warnings(report: GradientReport) -> list[str]:
     return found
 
 
-def training_warnings(report: TrainingReport) -> list[str]:
+def training_warnings(report: TrainingResults) -> list[str]:
     """That the comparison was interrupted, which runs diverged and where."""
     found = [report.partial] if report.partial else []
-    broken = [f"{run_label(run)} at step {run.diverged_at}" for run in report.runs if run.diverged_at]
+    broken = [f"{run.label} at step {run.diverged_at}" for run in report.runs if run.diverged_at]
     if broken:
         more = f" and {len(broken) - MOST_NAMED} more runs" if len(broken) > MOST_NAMED else ""
         found.append(f"the loss is no longer finite: {', '.join(broken[:MOST_NAMED])}{more}")
     return found
 
 
-def training_remarks(report: TrainingReport) -> list[str]:
+def training_remarks(report: TrainingResults) -> list[str]:
     """Limits of the finding."""
     found = []
     if report.strategies and len(report.rates) == 1:
@@ -153,9 +151,3 @@ def training_remarks(report: TrainingReport) -> list[str]:
     if idle:
         found.append(f"{_named(idle)} changed no gradient in any step{' at its best rate' if len(rates) > 1 else ''}")
     return found
-
-
-def run_label(run: TrainingRun) -> str:
-    """A run by its strategy and, where they were given, its rate and seed."""
-    at = "" if run.rate is None else f" at rate {run.rate:g}"
-    return f"{run.name}{at}" + ("" if run.seed is None else f" with seed {run.seed}")

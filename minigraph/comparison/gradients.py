@@ -6,12 +6,11 @@ same raw gradients, bit for bit, whatever random numbers the program draws, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from minigraph.autodiff.backward import ParamsGrads
 from minigraph.comparison.programs import (
@@ -32,81 +31,14 @@ from minigraph.comparison.programs import (
     start_values,
 )
 from minigraph.comparison.progress import ProgressBar
-from minigraph.comparison.report import Interrupted, Report, StrategyResult
-from minigraph.comparison.statistics import Measured, Recorder, Series
+from minigraph.comparison.report import GradientReport, Interrupted
+from minigraph.comparison.results import StrategyResult
+from minigraph.comparison.statistics import Measured, Recorder
 from minigraph.executor import Executor
 from minigraph.ir import Operator, Parameter, Program, Variable
 from minigraph.optimizer import Optimizer
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Scope
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from rich.console import RenderableType
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class GradientReport(Report[StrategyResult]):
-    """What several strategies did to the gradients of one program.
-
-    Attributes
-    ----------
-    forward : Program
-        The program without backward pass.
-    unclipped : Program
-        The same with its backward pass: what each strategy's own program is compared with.
-    program : Program
-        The one that ran: backward pass and all strategies.
-    strategies : dict of str to StrategyResult
-    loss : ndarray, float64[batches]
-    batch_sizes : ndarray, int64[batches]
-        The leading dimension of the arrays fed; -1 where they share none.
-    place : Place
-    settings : dict
-    partial : str
-        Where the comparison was interrupted; empty if it was not.
-    is_moving : bool
-        Whether an optimizer moves the parameters between batches.
-    """
-
-    program: Program = field(kw_only=True)
-    loss: Series = field(kw_only=True)
-    batch_sizes: NDArray[np.int64] = field(kw_only=True)
-    is_moving: bool = field(kw_only=True)
-
-    def finding(self) -> str:
-        """As `minigraph.comparison.findings.gradient_finding` says it."""
-        from minigraph.comparison.findings import gradient_finding
-
-        return gradient_finding(self)
-
-    def renderables(self, show_diff: bool) -> Iterator[RenderableType]:
-        from minigraph.comparison.tables import gradient_tables
-
-        return gradient_tables(self, show_diff)
-
-    def to_json(self) -> dict[str, Any]:
-        """As documented at `minigraph.comparison.records.gradient_json`."""
-        from minigraph.comparison.records import gradient_json
-
-        return gradient_json(self)
-
-    def rows(self) -> Iterator[Sequence[Any]]:
-        """One row per strategy, parameter and batch; see `minigraph.comparison.records.gradient_rows`."""
-        from minigraph.comparison.records import gradient_rows
-
-        return gradient_rows(self)
-
-    def figure(self) -> Figure:
-        """Norms after clipping, of all gradients together and of each parameter's, and how they changed."""
-        from minigraph.comparison.plots import overview
-
-        return overview(self)
-
-    def html(self) -> str:
-        from minigraph.comparison.page import gradient_page
-
-        return gradient_page(self)
 
 
 def compare_gradients(

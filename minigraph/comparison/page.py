@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib.util import find_spec
 from io import StringIO
@@ -18,31 +18,25 @@ from zlib import crc32
 
 from minigraph.comparison import plots
 from minigraph.comparison.clip_text import strategy_text
-from minigraph.comparison.findings import gradient_warnings, training_remarks, training_warnings
-from minigraph.comparison.page_style import NOTEBOOK_STYLE, STYLE
+from minigraph.comparison.findings import (
+    gradient_finding,
+    gradient_warnings,
+    training_finding,
+    training_remarks,
+    training_warnings,
+)
+from minigraph.comparison.html import frame, in_notebook, row, table
+from minigraph.comparison.page_style import STYLE
 from minigraph.comparison.panels import MOST_PARAMETERS, Panel, panels
 from minigraph.comparison.plots import Style, Theme
-from minigraph.comparison.records import ALL_TOGETHER, operator_count
-from minigraph.comparison.report import Report, StrategyResult
-from minigraph.comparison.statistics import GradientStatistics
-from minigraph.comparison.tables import (
-    NUMBERS,
-    epoch_tables,
-    gradient_facts,
-    number_cells,
-    rate_tables,
-    training_facts,
-    training_summary,
-)
-from minigraph.comparison.wording import counted, evenly, number
+from minigraph.comparison.results import GradientResults, Results, StrategyResult, TrainingResults, TrainingRun
+from minigraph.comparison.tables import epoch_tables, gradient_facts, rate_tables, training_facts, training_summary
+from minigraph.comparison.wording import NUMBERS, counted, evenly, number, number_cells
+from minigraph.ir.text.diff import Difference
 from minigraph.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from minigraph.comparison.gradients import GradientReport
-    from minigraph.comparison.training_report import TrainingReport
-    from minigraph.ir.text.diff import Difference
 
 MOST_COLUMNS: Final = 12
 """Maximum number of epochs that a table shows."""
@@ -72,7 +66,7 @@ _STROKES: Final = {"-": "none", "--": "6 3", "-.": "7 2 1.500 2", ":": "1.500 3"
 # Pages
 
 
-def gradient_page(report: GradientReport) -> str:
+def gradient_page(report: GradientResults) -> str:
     """Effect of the strategies on the gradients: pictures, tables, and each strategy's numbers and diff."""
     sections = {
         "figures": ("Figures", _figures(report)),
@@ -84,16 +78,16 @@ def gradient_page(report: GradientReport) -> str:
         "strategies": ("Strategies", [_section(report, result) for result in report.strategies.values()]),
     }
     title = "What clipping did to the gradients"
-    return _page(title, report.finding(), [], gradient_warnings(report), sections, gradient_facts(report))
+    return _page(title, gradient_finding(report), [], gradient_warnings(report), sections, gradient_facts(report))
 
 
-def training_page(report: TrainingReport) -> str:
+def training_page(report: TrainingResults) -> str:
     """How training went: pictures, metrics by rate and by epoch, and for each strategy its numbers and its diff."""
     at = " at its best rate" if len(report.rates) > 1 else ""
     of_seeds = "; means over the seeds" if len(report.seeds) > 1 else ""
-    summary = [_table(f"One row per strategy{at}{of_seeds}.", *training_summary(report))]
+    summary = [table(f"One row per strategy{at}{of_seeds}.", *training_summary(report))]
     if report.strategies:
-        summary += [_table(f"{title}: mean and spread over the seeds; * is best.", ["strategy", *headings], rows)
+        summary += [table(f"{title}: mean and spread over the seeds; * is best.", ["strategy", *headings], rows)
                     for title, headings, rows in rate_tables(report)]  # fmt: skip
     sections = {
         "figures": ("Figures", _figures(report)),
@@ -104,7 +98,7 @@ def training_page(report: TrainingReport) -> str:
     }
     title = "What clipping did to the training"
     remarks, warnings = training_remarks(report), training_warnings(report)
-    return _page(title, report.finding(), remarks, warnings, sections, training_facts(report))
+    return _page(title, training_finding(report), remarks, warnings, sections, training_facts(report))
 
 
 def _page(
@@ -161,14 +155,14 @@ def _facts(facts: Mapping[str, str]) -> str:
 # Pictures
 
 
-def _figures(report: Report[Any]) -> list[str]:
+def _figures(report: Results[Any]) -> list[str]:
     shown, looks = panels(report)[0], plots.styles(report)
     drawn = [_panel(panel, looks, f"total-{index}") for index, panel in enumerate(shown)]
     names = dict.fromkeys(curve.name for panel in shown for curve in panel.curves)
     return [_legend({name: looks[name] for name in names}), _grid(drawn)] if drawn else []
 
 
-def _parameter_figures(report: Report[Any], what: str) -> list[str]:
+def _parameter_figures(report: Results[Any], what: str) -> list[str]:
     looks = plots.styles(report)
     drawn = [_panel(panel, looks, f"parameter-{index}") for index, panel in enumerate(panels(report)[1])]
     hidden = len(report.unclipped.all_parameters()) > MOST_PARAMETERS
@@ -231,20 +225,18 @@ def _svg(figure: Figure, key: str, label: str) -> str:
 # Strategies
 
 
-def _section(report: Report[Any], result: StrategyResult) -> str:
-    inserted = operator_count(result.program) - operator_count(report.unclipped)
+def _section(report: Results[Any], result: StrategyResult) -> str:
     law = "Gradients are left as they are."
     if result.strategy is not None:
-        law = f"<code>{escape(strategy_text(result.strategy))}</code> inserts {counted(inserted, 'operator')}."
+        inserted = counted(report.inserted(result), "operator")
+        law = f"<code>{escape(strategy_text(result.strategy))}</code> inserts {inserted}."
     return (
         f"<section>\n<h3>{escape(result.name)}</h3>\n<p>{law}</p>\n{_heat_map(report, result)}"
-        f"{_statistics_table(result)}\n{_difference(report.diff(result.name), result.name)}</section>"
+        f"{result.table_html()}\n{_difference(report.diff(result.name), result.name)}</section>"
     )
 
 
 def _heat_map(report: Any, result: StrategyResult) -> str:
-    from minigraph.comparison.training_report import TrainingRun
-
     if not isinstance(result, TrainingRun):
         return ""
     figure, what = plots.heat_map(report, result.name, _THEME)
@@ -266,83 +258,23 @@ def _difference(text: Difference, name: str) -> str:
     )
 
 
-def _statistics_table(result: StrategyResult) -> str:
-    """Means by parameter; without a clip there is nothing but norms."""
-    from minigraph.comparison.training_report import TrainingRun
-
-    unit = "steps" if isinstance(result, TrainingRun) else "batches"
-    is_clipped = result.strategy is not None
-    numbers = [heading.replace("batches", unit) for heading in NUMBERS] if is_clipped else ["norm"]
-    block = result.program.global_block()
-    each = [tuple(block.var(name).shape or ()) for name in result.parameters]
-    shapes = [*(str(list(shape)) for shape in each), f"{sum(map(math.prod, each)):,} values"]
-    lines = zip([*result.parameters, ALL_TOGETHER], shapes, [*result.parameters.values(), result.total], strict=True)
-    body = "".join(
-        _row(
-            name,
-            [
-                _cell(shape),
-                *map(_cell, number_cells(statistics)[: len(numbers)]),
-                _cell(_range(statistics)),
-            ],
-            "together" if name == ALL_TOGETHER else "",
-        )
-        for name, shape, statistics in lines
-    )  # fmt: skip
-    range_of = "norm before\nmin to max" if is_clipped else "min to max"
-    return _frame(f"Means over {unit}.", ["parameter", "shape", *numbers, range_of], body)
-
-
-def _range(statistics: GradientStatistics) -> str:
-    summary = statistics.summary("norm_before")
-    return f"{summary.min:#.3g} to {summary.max:#.3g}"
-
-
-def _table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return _frame(caption, headings, "".join(_row(first, map(_cell, cells)) for first, *cells in rows))
-
-
-def _frame(caption: str, headings: Sequence[str], body: str) -> str:
-    columns = "".join(f'<th scope="col">{escape(heading).replace(chr(10), "<br>")}</th>' for heading in headings)
-    title = f"<caption><span>{escape(caption)}</span></caption>"
-    return (
-        f'<div class="scroll"><table>\n{title}\n<thead><tr>{columns}</tr></thead>\n'
-        f"<tbody>\n{body}</tbody>\n</table></div>"
-    )
-
-
-def _row(first: str, cells: Iterable[str], kind: str = "") -> str:
-    mark = f' class="{kind}"' if kind else ""
-    return f'<tr{mark}><th scope="row">{escape(first)}</th>{"".join(cells)}</tr>\n'
-
-
-def _cell(text: str) -> str:
-    return f"<td>{escape(text)}</td>"
-
-
 # Tables
 
 
-def _gradient_summary(report: GradientReport) -> str:
+def _gradient_summary(report: GradientResults) -> str:
     rows = [[result.name, *number_cells(result.total)] for result in report.strategies.values()]
-    return _table("All gradients as one vector; means over batches.", ["strategy", *NUMBERS], rows)
+    return table("All gradients as one vector; means over batches.", ["strategy", *NUMBERS], rows)
 
 
-def _factor_table(report: GradientReport) -> str:
+def _factor_table(report: GradientResults) -> str:
     names = [name for name, result in report.strategies.items() if result.strategy is not None]
     if not names:
         return ""
-    parameters = list(report[names[0]].parameters)
-    columns = [[*(report[name].parameters[p] for p in parameters), report[name].total] for name in names]
-    rows = zip([*parameters, ALL_TOGETHER], zip(*columns, strict=True), strict=True)
-    body = "".join(
-        _row(parameter, [_shaded(s.summary("factor").mean) for s in cells],
-             "together" if parameter == ALL_TOGETHER else "")
-        for parameter, cells in rows
-    )  # fmt: skip
+    found = [report[name].statistics for name in names]
+    body = "".join(row(column, [_shaded(each[column].summary("factor").mean) for each in found]) for column in found[0])
     scale = "".join(f"<span {_shade(factor)}>{factor:g}</span>" for factor in (1, 0.75, 0.5, 0.25, 0))
     legend = f'<p class="scale">Mean factor, norm after / norm before: {scale}</p>'
-    return legend + _frame("Mean factor by parameter.", ["parameter", *names], body)
+    return legend + frame("Mean factor by parameter.", ["parameter", *names], body)
 
 
 def _shaded(factor: float) -> str:
@@ -355,37 +287,31 @@ def _shade(factor: float) -> str:
     return f'class="shade" style="--share: {100 * min(max(taken, 0.0), 1.0) * 0.75:.0f}%"'
 
 
-def _metric_tables(report: TrainingReport) -> Iterator[str]:
+def _metric_tables(report: TrainingResults) -> Iterator[str]:
     for title, headings, rows in epoch_tables(report):
         shown = evenly(len(headings), MOST_COLUMNS)
         cells = [[row[0], *(row[1 + index] for index in shown)] for row in rows]
-        yield _table(title, ["strategy", *(headings[index] for index in shown)], cells)
+        yield table(title, ["strategy", *(headings[index] for index in shown)], cells)
 
 
 # In a notebook
 
 
-def report_in_notebook(report: Report[Any]) -> str:
+def gradients_in_notebook(report: GradientResults) -> str:
     """HTML of a report as the result of a cell: the finding, one row per strategy, and the first picture."""
-    from minigraph.comparison.training_report import TrainingReport
+    return _report_in_notebook(report, gradient_finding(report), _gradient_summary(report))
 
-    if isinstance(report, TrainingReport):
-        table = _table("One row per strategy.", *training_summary(report)) if report.strategies else ""
-    else:
-        gradients: Any = report
-        table = _gradient_summary(gradients)
+
+def training_in_notebook(report: TrainingResults) -> str:
+    """HTML of a report as the result of a cell: the finding, one row per strategy, and the first picture."""
+    summary = table("One row per strategy.", *training_summary(report)) if report.strategies else ""
+    return _report_in_notebook(report, training_finding(report), summary)
+
+
+def _report_in_notebook(report: Results[Any], finding: str, summary: str) -> str:
     shown = panels(report)[0][:1] if find_spec("matplotlib") else []
     looks = plots.styles(report)
-    key = f"cell-{crc32(report.finding().encode()):x}"  # unlike those of other reports in the notebook
+    key = f"cell-{crc32(finding.encode()):x}"  # unlike those of other reports in the notebook
     drawn = [_legend({curve.name: looks[curve.name] for curve in panel.curves}) + _panel(panel, looks, key)
              for panel in shown]  # fmt: skip
-    return _cell_of_notebook(f"<p>{escape(report.finding())}</p>{table}{''.join(drawn)}")
-
-
-def result_in_notebook(result: StrategyResult) -> str:
-    """HTML of a strategy's record as the result of a cell: one row per parameter."""
-    return _cell_of_notebook(f"<p>{escape(result.name)}</p>{_statistics_table(result)}")
-
-
-def _cell_of_notebook(body: str) -> str:
-    return f'<style>{NOTEBOOK_STYLE}</style><div class="minigraph-report">{body}</div>'
+    return in_notebook(finding, summary + "".join(drawn))

@@ -8,20 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from minigraph.clip import GradientClipByGlobalNorm, GradientClipByNorm
-from minigraph.comparison.records import ALL_TOGETHER
-from minigraph.comparison.report import Report, StrategyResult
-from minigraph.comparison.statistics import GradientStatistics, Series
-from minigraph.comparison.tables import metric_title
-from minigraph.comparison.wording import listed
-
-if TYPE_CHECKING:
-    from minigraph.comparison.gradients import GradientReport
-    from minigraph.comparison.training_report import TrainingReport
+from minigraph.comparison.results import GradientResults, Results, StrategyResult, TrainingResults
+from minigraph.comparison.statistics import Series
+from minigraph.comparison.wording import ALL_TOGETHER, listed
 
 MOST_PARAMETERS: Final = 12
 """Maximum number of parameters with a picture of their own: those with the largest gradients."""
@@ -118,7 +112,7 @@ def _are_near(a: Series, b: Series, tolerance: float) -> bool:
 # Gradients
 
 
-def gradient_panels(report: GradientReport) -> list[Panel]:
+def gradient_panels(report: GradientResults) -> list[Panel]:
     """All gradients together: what is left of their norm and direction, and how many elements changed."""
     if not report.strategies:
         return []
@@ -134,22 +128,22 @@ def gradient_panels(report: GradientReport) -> list[Panel]:
     ]
 
 
-def gradient_parameter_panels(report: GradientReport) -> list[Panel]:
+def gradient_parameter_panels(report: GradientResults) -> list[Panel]:
     """The norm after clipping of each parameter's gradient."""
     return [_norms_panel(report, name, name) for name in largest(report)]
 
 
-def _norms_panel(report: GradientReport, column: str, title: str) -> Panel:
+def _norms_panel(report: GradientResults, column: str, title: str) -> Panel:
     results = list(report.strategies.values())
-    clipped = [Curve(r.name, of(r, column).norm_after) for r in results if r.strategy is not None]
-    curves = [Curve(BEFORE, of(results[0], column).norm_before), *clipped]
+    clipped = [Curve(r.name, r.statistics[column].norm_after) for r in results if r.strategy is not None]
+    curves = [Curve(BEFORE, results[0].statistics[column].norm_before), *clipped]
     return Panel(title, "batch", curves, thresholds=_thresholds(report, column))
 
 
 # Training
 
 
-def training_panels(report: TrainingReport) -> list[Panel]:
+def training_panels(report: TrainingResults) -> list[Panel]:
     """Judged measure at each rate; loss, metrics, norm and factor over time at the best rate."""
     if not report.strategies:
         return []
@@ -165,22 +159,22 @@ def training_panels(report: TrainingReport) -> list[Panel]:
     return [panel for panel in shown if any(np.isfinite(curve.values).any() for curve in panel.curves)]
 
 
-def _metric_panel(report: TrainingReport, metric: str) -> Panel:
+def _metric_panel(report: TrainingResults, metric: str) -> Panel:
     curves = [_over_seeds(report, name, lambda run: run.metrics[metric]) for name in report]
-    return Panel(metric_title(report, metric), "epoch", curves, "level")
+    return Panel(report.metric_title(metric), "epoch", curves, "level")
 
 
-def training_parameter_panels(report: TrainingReport) -> list[Panel]:
+def training_parameter_panels(report: TrainingResults) -> list[Panel]:
     """The norm before clipping of each parameter's gradient."""
     return [_training_norms(report, name, name) for name in largest(report)]
 
 
-def _training_norms(report: TrainingReport, column: str, title: str) -> Panel:
-    curves = [_over_seeds(report, name, lambda run: of(run, column).norm_before) for name in report]
+def _training_norms(report: TrainingResults, column: str, title: str) -> Panel:
+    curves = [_over_seeds(report, name, lambda run: run.statistics[column].norm_before) for name in report]
     return Panel(title, "step", curves, thresholds=_thresholds(report, column))
 
 
-def _rate_panel(report: TrainingReport) -> Panel:
+def _rate_panel(report: TrainingResults) -> Panel:
     curves = []
     rates = sorted(rate for rate in report.rates if rate is not None)
     for name in report:
@@ -191,7 +185,7 @@ def _rate_panel(report: TrainingReport) -> Panel:
     return Panel(f"{report.judged_by} at each learning rate", "learning rate", curves, "level")
 
 
-def _over_seeds(report: TrainingReport, name: str, series: Any) -> Curve:
+def _over_seeds(report: TrainingResults, name: str, series: Any) -> Curve:
     """The mean over the seeds at the strategy's best rate, between the least and the largest."""
     found = [series(run) for run in report.at_best(name)]
     count = min(map(len, found))
@@ -204,11 +198,9 @@ def _over_seeds(report: TrainingReport, name: str, series: Any) -> Curve:
 # Both
 
 
-def panels(report: Report[Any]) -> tuple[list[Panel], list[Panel]]:
+def panels(report: Results[Any]) -> tuple[list[Panel], list[Panel]]:
     """The pictures of all gradients together, and those of one parameter each."""
-    from minigraph.comparison.training_report import TrainingReport
-
-    if isinstance(report, TrainingReport):
+    if isinstance(report, TrainingResults):
         return training_panels(report), training_parameter_panels(report)
     gradients: Any = report
     return gradient_panels(gradients), gradient_parameter_panels(gradients)
@@ -218,12 +210,7 @@ def _curve(result: StrategyResult, quantity: str) -> Curve:
     return Curve(result.name, getattr(result.total, quantity))
 
 
-def of(result: StrategyResult, column: str) -> GradientStatistics:
-    """The statistics of a parameter, or of all gradients together."""
-    return result.total if column == ALL_TOGETHER else result.parameters[column]
-
-
-def largest(report: Report[Any]) -> list[str]:
+def largest(report: Results[Any]) -> list[str]:
     """The parameters that are drawn, in the report's order."""
     results = list(report.strategies.values())
     if not results:
@@ -234,7 +221,7 @@ def largest(report: Report[Any]) -> list[str]:
     return [name for name in sizes if name in chosen]
 
 
-def _thresholds(report: Report[Any], column: str) -> dict[str, float]:
+def _thresholds(report: Results[Any], column: str) -> dict[str, float]:
     """The norms at which strategies begin to clip what the column has."""
     kind = GradientClipByGlobalNorm if column == ALL_TOGETHER else GradientClipByNorm
     clips = {name: result.strategy for name, result in report.strategies.items()}

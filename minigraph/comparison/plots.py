@@ -11,19 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from minigraph.comparison.panels import BEFORE, MOST_PARAMETERS, Panel, largest, of, panels
-from minigraph.comparison.records import ALL_TOGETHER
-from minigraph.comparison.report import Report
+from minigraph.comparison.panels import BEFORE, Panel, largest, panels
+from minigraph.comparison.results import Results, TrainingResults
 from minigraph.comparison.statistics import Series
-from minigraph.comparison.wording import shortened
+from minigraph.comparison.wording import ALL_TOGETHER, shortened
 from minigraph.errors import DataError, MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from minigraph.comparison.training_report import TrainingReport
-
-__all__ = ["MOST_PARAMETERS", "PLOT_SUFFIXES", "check_plotting", "draw", "heat_map", "overview", "write_figure"]
 
 PLOT_SUFFIXES: Final = (".png", ".svg", ".pdf")
 
@@ -61,7 +56,7 @@ class Style:
     marker: str
 
 
-def styles(report: Report[Any]) -> dict[str, Style]:
+def styles(report: Results[Any]) -> dict[str, Style]:
     """One look per strategy, the same in every picture, and in every report with the same names.
 
     Names in alphabetical order take colours, markers and dashes in turn: no two of the first 168 look alike.
@@ -85,7 +80,7 @@ def check_plotting() -> None:
         ) from None
 
 
-def write_figure(report: Report[Any], path: Path, suffix: str) -> None:
+def write_figure(report: Results[Any], path: Path, suffix: str) -> None:
     """Draw a report's figure to `path`, in the format that the suffix names.
 
     Raises
@@ -98,13 +93,13 @@ def write_figure(report: Report[Any], path: Path, suffix: str) -> None:
     if suffix.lower() not in PLOT_SUFFIXES:
         raise DataError(f"the name of a plot must end in {', '.join(PLOT_SUFFIXES)}, got {suffix!r}")
     with themed(LIGHT):
-        report.figure().savefig(path, format=suffix[1:].lower(), dpi=120)
+        overview(report).savefig(path, format=suffix[1:].lower(), dpi=120)
 
 
 # Figures
 
 
-def overview(report: Report[Any], theme: Theme = LIGHT) -> Figure:
+def overview(report: Results[Any], theme: Theme = LIGHT) -> Figure:
     """All pictures of a report in one, with one legend."""
     everything = [panel for group in panels(report) for panel in group]
     columns = min(4, max(len(everything), 1))
@@ -135,7 +130,7 @@ def draw(panel: Panel, looks: Mapping[str, Style], theme: Theme = LIGHT) -> Figu
     return figure
 
 
-def heat_map(report: TrainingReport, name: str, theme: Theme = LIGHT) -> tuple[Figure, str]:
+def heat_map(report: TrainingResults, name: str, theme: Theme = LIGHT) -> tuple[Figure, str]:
     """The gradients of each parameter over the steps of a strategy's run, and what is shown.
 
     Of a clip it is the factor, and without one the norm.
@@ -145,7 +140,8 @@ def heat_map(report: TrainingReport, name: str, theme: Theme = LIGHT) -> tuple[F
     columns = [*largest(report), ALL_TOGETHER]
     parts = np.array_split(np.arange(len(run.loss)), min(MOST_CELLS, len(run.loss)))
     series = [
-        np.where(np.isfinite(values), values, np.nan) for values in (getattr(of(run, c), quantity) for c in columns)
+        np.where(np.isfinite(values), values, np.nan)
+        for values in (getattr(run.statistics[c], quantity) for c in columns)
     ]
     cells = np.array([[_mean_of_finite(values[part]) for part in parts] for values in series])
     edges = [1, *(int(part[-1]) + 2 for part in parts)]

@@ -8,30 +8,31 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from minigraph.comparison.clip_text import strategy_text
-from minigraph.comparison.report import Report, StrategyResult
-from minigraph.comparison.statistics import QUANTITIES, GradientStatistics
-from minigraph.ir import Program
+from minigraph.comparison.findings import gradient_finding, training_finding
+from minigraph.comparison.results import (
+    GradientResults,
+    Results,
+    StrategyResult,
+    TrainingResults,
+    TrainingRun,
+    operator_count,
+)
+from minigraph.comparison.statistics import QUANTITIES, Estimate, GradientStatistics
 from minigraph.version import __version__
-
-if TYPE_CHECKING:
-    from minigraph.comparison.gradients import GradientReport
-    from minigraph.comparison.training_report import Estimate, TrainingReport, TrainingRun
 
 GRADIENT_FORMAT: Final = "minigraph-comparison"
 TRAINING_FORMAT: Final = "minigraph-training"
 GRADIENT_VERSION: Final = 1
 TRAINING_VERSION: Final = 2
-ALL_TOGETHER: Final = "all together"
-"""Stands in the place of a parameter's name for all gradients as one vector."""
 
 
 # JSON
 
 
-def gradient_json(report: GradientReport) -> dict[str, Any]:
+def gradient_json(report: GradientResults) -> dict[str, Any]:
     """A comparison of gradients as JSON's types; a number that is not finite is None.
 
     ::
@@ -56,7 +57,9 @@ def gradient_json(report: GradientReport) -> dict[str, Any]:
             batches     {norm_before, norm_after, factor, cosine, share_changed, clipped}, each a list
     """
     return {
-        **_head(report, GRADIENT_FORMAT, GRADIENT_VERSION, {"batches": len(report.loss)}),
+        "format": GRADIENT_FORMAT,
+        "version": GRADIENT_VERSION,
+        **_head(report, gradient_finding(report), batches=len(report.loss)),
         "batches": [
             {"size": int(size), "loss": _finite(loss)}
             for size, loss in zip(report.batch_sizes, report.loss, strict=True)
@@ -72,7 +75,7 @@ def gradient_json(report: GradientReport) -> dict[str, Any]:
     }
 
 
-def training_json(report: TrainingReport) -> dict[str, Any]:
+def training_json(report: TrainingResults) -> dict[str, Any]:
     """A comparison of training as JSON's types; a number that is not finite is None.
 
     ::
@@ -99,7 +102,9 @@ def training_json(report: TrainingReport) -> dict[str, Any]:
             parameters, total     as for a comparison of gradients, "steps" in place of "batches"
     """
     return {
-        **_head(report, TRAINING_FORMAT, TRAINING_VERSION, {"epochs": report.epochs, "steps": report.steps}),
+        "format": TRAINING_FORMAT,
+        "version": TRAINING_VERSION,
+        **_head(report, training_finding(report), epochs=report.epochs, steps=report.steps),
         "epoch_of_step": report.epoch_of_step.tolist(),
         "is_held_out": report.is_held_out,
         "judged_by": report.judged_by,
@@ -126,7 +131,7 @@ def training_json(report: TrainingReport) -> dict[str, Any]:
     }
 
 
-def _run(report: TrainingReport, run: TrainingRun) -> dict[str, Any]:
+def _run(report: TrainingResults, run: TrainingRun) -> dict[str, Any]:
     return {
         "seed": run.seed,
         "rate": run.rate,
@@ -143,13 +148,11 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
     return {**asdict(estimate), "mean": _finite(estimate.mean), "spread": _finite(estimate.spread)}
 
 
-def _head(report: Report[Any], format: str, version: int, counts: Mapping[str, int]) -> dict[str, Any]:
+def _head(report: Results[Any], finding: str, **counts: int) -> dict[str, Any]:
     return {
-        "format": format,
-        "version": version,
         "minigraph": __version__,
         "partial": report.partial or None,
-        "finding": report.finding(),
+        "finding": finding,
         "settings": {**report.settings, **counts, "place": repr(report.place)},
         "program": {
             "forward_operators": operator_count(report.forward),
@@ -161,20 +164,15 @@ def _head(report: Report[Any], format: str, version: int, counts: Mapping[str, i
     }
 
 
-def operator_count(program: Program) -> int:
-    """The operators of all blocks."""
-    return sum(len(block.ops) for block in program.blocks)
-
-
-def _strategy_head(report: Report[Any], result: StrategyResult) -> dict[str, Any]:
+def _strategy_head(report: Results[Any], result: StrategyResult) -> dict[str, Any]:
     return {
         "clip": result.name,
         "strategy": strategy_text(result.strategy),
-        "operators_inserted": operator_count(result.program) - operator_count(report.unclipped),
+        "operators_inserted": report.inserted(result),
     }
 
 
-def _parameters(report: Report[Any], result: StrategyResult, series_key: str = "batches") -> list[dict[str, Any]]:
+def _parameters(report: Results[Any], result: StrategyResult, series_key: str = "batches") -> list[dict[str, Any]]:
     return [
         {"name": name, "shape": list(report.shape(name)), **_statistics(statistics, series_key)}
         for name, statistics in result.parameters.items()
@@ -209,16 +207,16 @@ def write_json(record: Mapping[str, Any], path: Path) -> None:
 # CSV
 
 
-def gradient_rows(report: GradientReport) -> Iterator[Sequence[Any]]:
+def gradient_rows(report: GradientResults) -> Iterator[Sequence[Any]]:
     """A heading, then one row per strategy, parameter (last ``all together``) and batch, counted from 1."""
     yield ["strategy", "parameter", "batch", "loss", *QUANTITIES, "clipped"]
     for result in report.strategies.values():
-        for parameter, statistics in _by_parameter(result):
+        for parameter, statistics in result.statistics.items():
             for batch, (loss, values) in enumerate(zip(report.loss, _rows(statistics), strict=True), start=1):
                 yield [result.name, parameter, batch, float(loss), *values]
 
 
-def training_rows(report: TrainingReport) -> Iterator[Sequence[Any]]:
+def training_rows(report: TrainingResults) -> Iterator[Sequence[Any]]:
     """A heading, then one row per run, parameter (last ``all together``) and step.
 
     The columns of metrics are filled in the last row of each epoch, those of seed and rate where these were given.
@@ -234,14 +232,10 @@ def training_rows(report: TrainingReport) -> Iterator[Sequence[Any]]:
              for series in run.metrics.values()]
             for epoch, following in zip(epochs, [*epochs[1:], None], strict=True)
         ]  # fmt: skip
-        for parameter, statistics in _by_parameter(run):
+        for parameter, statistics in run.statistics.items():
             rows = zip(epochs, run.loss.tolist(), _rows(statistics), ends, strict=True)
             for step, (epoch, loss, values, end) in enumerate(rows, start=1):
                 yield [*labels, parameter, epoch, step, loss, *values, *end]
-
-
-def _by_parameter(result: StrategyResult) -> list[tuple[str, GradientStatistics]]:
-    return [*result.parameters.items(), (ALL_TOGETHER, result.total)]
 
 
 def _rows(statistics: GradientStatistics) -> Iterator[tuple[Any, ...]]:
@@ -249,10 +243,9 @@ def _rows(statistics: GradientStatistics) -> Iterator[tuple[Any, ...]]:
     yield from zip(*series, map(int, statistics.clipped), strict=True)
 
 
-def write_csv(report: Report[Any], path: Path) -> None:
-    """Write a report's rows as RFC 4180 has them, UTF-8; after an interrupt they have a last column that says so."""
+def write_csv(rows: Iterable[Sequence[Any]], partial: str, path: Path) -> None:
+    """Write rows as RFC 4180 has them, UTF-8; after an interrupt they have a last column that says so."""
     with path.open("w", encoding="utf-8", newline="") as file:
-        rows = report.rows()
-        if report.partial:
-            rows = ([*row, "partial" if number == 0 else report.partial] for number, row in enumerate(rows))
+        if partial:
+            rows = ([*row, "partial" if number == 0 else partial] for number, row in enumerate(rows))
         csv.writer(file).writerows(rows)

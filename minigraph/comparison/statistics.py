@@ -112,6 +112,28 @@ class GradientStatistics:
         return summarize(series[~np.isnan(series)] if quantity == "cosine" else series)
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """A number over several seeds, as ``mean (spread)``.
+
+    Attributes
+    ----------
+    mean : float
+        Of the runs that did not diverge; NaN if all did.
+    spread : float
+        Their standard deviation, with ``n - 1``; NaN with fewer than two.
+    seeds : int
+        Number of runs.
+    diverged : int
+        Number of runs whose number is not finite.
+    """
+
+    mean: float
+    spread: float
+    seeds: int
+    diverged: int
+
+
 def l2_norm(*arrays: Array) -> float:
     """``sqrt(sum(x**2))`` over all elements; neither overflows nor underflows on the way, and shows NaN and infinity.
 

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from minigraph.comparison.clip_text import strategy_text
-from minigraph.comparison.findings import gradient_warnings, training_remarks, training_warnings
+from minigraph.comparison.findings import (
+    gradient_finding,
+    gradient_warnings,
+    training_finding,
+    training_remarks,
+    training_warnings,
+)
 from minigraph.comparison.layout import Facts, NumberTable, Paragraph, Row
-from minigraph.comparison.records import ALL_TOGETHER, operator_count
-from minigraph.comparison.report import Report, StrategyResult
-from minigraph.comparison.statistics import GradientStatistics
-from minigraph.comparison.wording import counted, estimate_text, number, share
+from minigraph.comparison.results import GradientResults, Results, StrategyResult, TrainingResults, operator_count
+from minigraph.comparison.wording import ALL_TOGETHER, NUMBERS, counted, estimate_text, number, number_cells
 from minigraph.ir import Parameter, Program, Role
 from minigraph.ir.text.diff import diff
 from minigraph.types import product
-
-if TYPE_CHECKING:
-    from minigraph.comparison.gradients import GradientReport
-    from minigraph.comparison.training_report import TrainingReport
-
-NUMBERS: Final = ("norm\nbefore", "norm\nafter", "factor", "cosine", "batches\nclipped", "elements\nchanged")
-"""Headings of the columns with numbers; `number_cells` fills them."""
 
 MEANINGS: Final = {
     "norms": "L2, in float64, of the gradients before and after clipping",
@@ -39,7 +36,7 @@ MEANINGS: Final = {
 # Gradients
 
 
-def gradient_tables(report: GradientReport, show_diff: bool) -> Iterator[RenderableType]:
+def gradient_tables(report: GradientResults, show_diff: bool) -> Iterator[RenderableType]:
     """Settings, for each strategy its operators and their effect, and all strategies together."""
     yield Facts(gradient_facts(report))
     for result in report.strategies.values():
@@ -53,10 +50,10 @@ def gradient_tables(report: GradientReport, show_diff: bool) -> Iterator[Rendera
         yield ""
         rows = [Row(result.name, number_cells(result.total)) for result in report.strategies.values()]
         yield NumberTable(ALL_TOGETHER, NUMBERS, rows)
-    yield from _conclusion(report.finding(), gradient_warnings(report), [])
+    yield from _conclusion(gradient_finding(report), gradient_warnings(report), [])
 
 
-def gradient_facts(report: GradientReport) -> dict[str, str]:
+def gradient_facts(report: GradientResults) -> dict[str, str]:
     """What was compared, by heading."""
     batches = counted(len(report.loss), "batch", "batches")
     return {
@@ -70,14 +67,14 @@ def gradient_facts(report: GradientReport) -> dict[str, str]:
     }
 
 
-def _loss(report: GradientReport) -> str:
+def _loss(report: GradientResults) -> str:
     if report.is_moving:
         return f"{number(report.loss[0])} in the first batch, {number(report.loss[-1])} in the last"
     low, high = (number(float(end)) for end in (np.min(report.loss), np.max(report.loss)))
     return f"{low} to {high}; parameters do not move: differences between batches are those of the data"
 
 
-def _rows(report: GradientReport) -> str:
+def _rows(report: GradientResults) -> str:
     sizes = report.batch_sizes
     if (sizes < 0).any():
         return ""
@@ -85,7 +82,7 @@ def _rows(report: GradientReport) -> str:
     return same or f" of up to {max(sizes)} rows, {int(sizes.sum()):,} in all"
 
 
-def _statistics_table(report: Report[Any], result: StrategyResult) -> NumberTable:
+def _statistics_table(report: Results[Any], result: StrategyResult) -> NumberTable:
     rows = [
         Row(name, number_cells(statistics), str(list(report.shape(name))), "" if statistics.share_clipped else "dim")
         for name, statistics in result.parameters.items()
@@ -94,23 +91,10 @@ def _statistics_table(report: Report[Any], result: StrategyResult) -> NumberTabl
     return NumberTable("parameter", NUMBERS, rows)
 
 
-def number_cells(statistics: GradientStatistics) -> tuple[str, ...]:
-    """The means as they stand under `NUMBERS`."""
-    means = {name: statistics.summary(name).mean for name in ("norm_before", "norm_after", "factor", "cosine")}
-    return (
-        f"{means['norm_before']:#.4g}",
-        f"{means['norm_after']:#.4g}",
-        f"{means['factor']:.4f}",
-        f"{means['cosine']:.4f}",
-        f"{statistics.share_clipped:.0%}",
-        share(statistics.summary("share_changed").mean),
-    )
-
-
 # Training
 
 
-def training_tables(report: TrainingReport, show_diff: bool) -> Iterator[RenderableType]:
+def training_tables(report: TrainingResults, show_diff: bool) -> Iterator[RenderableType]:
     """Settings, one line per strategy at its best rate, metrics by rate and by epoch."""
     yield Facts(training_facts(report))
     if not report.strategies:
@@ -125,10 +109,10 @@ def training_tables(report: TrainingReport, show_diff: bool) -> Iterator[Rendera
             yield ""
             yield _strategy_heading(report, run)
             yield _InsertedOperators(report.unclipped, run.program)
-    yield from _conclusion(report.finding(), training_warnings(report), training_remarks(report))
+    yield from _conclusion(training_finding(report), training_warnings(report), training_remarks(report))
 
 
-def training_facts(report: TrainingReport) -> dict[str, str]:
+def training_facts(report: TrainingResults) -> dict[str, str]:
     """What was compared, by heading."""
     where = "held-out batches" if report.is_held_out else "the epoch's own batches, each before its step"
     length = f"{counted(report.epochs, 'epoch')}, {counted(report.steps, 'step')}"
@@ -144,7 +128,7 @@ def training_facts(report: TrainingReport) -> dict[str, str]:
     }
 
 
-def _trial_facts(report: TrainingReport) -> dict[str, str]:
+def _trial_facts(report: TrainingResults) -> dict[str, str]:
     facts = {}
     if report.rates != (None,):
         facts["learning rates"] = ", ".join(f"{rate:g}" for rate in report.rates)
@@ -157,11 +141,11 @@ def _trial_facts(report: TrainingReport) -> dict[str, str]:
     return facts
 
 
-def training_summary(report: TrainingReport) -> tuple[list[str], list[list[str]]]:
+def training_summary(report: TrainingResults) -> tuple[list[str], list[list[str]]]:
     """Headings and one row per strategy at its best rate; means over the seeds."""
     is_single = _is_single(report)
     has_diverged = any(run.diverged_at for name in report for run in report.at_best(name))
-    measured = [metric_title(report, name).replace(" ", "\n", 1) for name in report.metrics] if is_single else []
+    measured = [report.metric_title(name).replace(" ", "\n", 1) for name in report.metrics] if is_single else []
     headings = [
         "strategy", *(["best\nrate"] if len(report.rates) > 1 else []), "first\nloss", "last\nloss", *measured,
         "norm\nbefore", "norm\nafter", "factor", "steps\nclipped", *(["diverged\nat step"] if has_diverged else []),
@@ -182,7 +166,7 @@ def training_summary(report: TrainingReport) -> tuple[list[str], list[list[str]]
     return headings, rows
 
 
-def _is_single(report: TrainingReport) -> bool:
+def _is_single(report: TrainingResults) -> bool:
     return len(report.rates) == len(report.seeds) == 1
 
 
@@ -194,7 +178,7 @@ NamedTable = tuple[str, list[str], list[list[str]]]
 """Title, headings of the numbers, and rows that begin with a name."""
 
 
-def rate_tables(report: TrainingReport) -> Iterator[NamedTable]:
+def rate_tables(report: TrainingResults) -> Iterator[NamedTable]:
     """Judged measure and each metric, at each rate: mean and spread over the seeds."""
     if _is_single(report):
         return
@@ -208,22 +192,17 @@ def rate_tables(report: TrainingReport) -> Iterator[NamedTable]:
             if len(report.rates) == 1:
                 marks = [""]
             rows.append([name, *(mark + text for text, mark in zip(texts, marks, strict=True))])
-        yield report.judged_by if metric is None else metric_title(report, metric), headings, rows
+        yield report.judged_by if metric is None else report.metric_title(metric), headings, rows
 
 
-def epoch_tables(report: TrainingReport) -> Iterator[NamedTable]:
+def epoch_tables(report: TrainingResults) -> Iterator[NamedTable]:
     """Each metric after each epoch, at each strategy's best rate; means over the seeds."""
     for metric in report.metrics:
         series = {name: np.mean([run.metrics[metric] for run in report.at_best(name)], axis=0) for name in report}
         count = min(map(len, series.values()))
         if count:
             rows = [[name, *map(number, values[:count])] for name, values in series.items()]
-            yield f"{metric_title(report, metric)} after epoch", [str(epoch + 1) for epoch in range(count)], rows
-
-
-def metric_title(report: TrainingReport, name: str) -> str:
-    """The name of a metric that says on what it was measured."""
-    return f"held-out {name}" if report.is_held_out else f"mean {name}"
+            yield f"{report.metric_title(metric)} after epoch", [str(epoch + 1) for epoch in range(count)], rows
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], may_skip: bool = False) -> NumberTable:
@@ -242,7 +221,7 @@ def _conclusion(finding: str, warnings: Sequence[str], remarks: Sequence[str]) -
         yield Facts({"warning": warning}, style="red")
 
 
-def _program_facts(report: Report[Any], with_what: str) -> dict[str, str]:
+def _program_facts(report: Results[Any], with_what: str) -> dict[str, str]:
     params = report.unclipped.all_parameters()
     values = sum(product(param.shape or ()) for param in params)
     forward, whole = operator_count(report.forward), operator_count(report.unclipped)
@@ -256,9 +235,8 @@ def _noted(settings: Mapping[str, Any]) -> dict[str, str]:
     return {name.replace("_", " "): str(value) for name, value in settings.items() if value is not None}
 
 
-def _strategy_heading(report: Report[Any], result: StrategyResult) -> Paragraph:
-    inserted = operator_count(result.program) - operator_count(report.unclipped)
-    law = f"{strategy_text(result.strategy)} inserts {counted(inserted, 'operator')}"
+def _strategy_heading(report: Results[Any], result: StrategyResult) -> Paragraph:
+    law = f"{strategy_text(result.strategy)} inserts {counted(report.inserted(result), 'operator')}"
     return Paragraph(Text.assemble((result.name, "bold cyan"), "  ", "unclipped" if result.strategy is None else law))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Final, TypeVar
 
@@ -35,9 +35,9 @@ from minigraph.comparison.programs import (
     start_values,
 )
 from minigraph.comparison.progress import ProgressBar
-from minigraph.comparison.report import Interrupted
+from minigraph.comparison.report import Interrupted, TrainingReport
+from minigraph.comparison.results import TrainingRun
 from minigraph.comparison.statistics import Measured, Recorder
-from minigraph.comparison.training_report import Judged, TrainingReport, TrainingRun
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.executor import Executor
 from minigraph.ir import Program, Variable
@@ -162,11 +162,10 @@ def compare_training(
 
     def report(partial: str = "") -> TrainingReport:
         runs = tuple(run for trial in trials.values() for run in trial.runs())
-        judged = Judged(runs, evaluate is not None)
-        return TrainingReport(
+        every_run = TrainingReport(
             forward=forward,
             unclipped=unclipped,
-            strategies={name: judged.at(name, judged.best_rate(name))[0] for name in clips},
+            strategies={},
             place=place,
             settings=dict(settings or {}),
             partial=partial,
@@ -174,6 +173,7 @@ def compare_training(
             epoch_of_step=np.array(next(iter(trials.values())).epoch_of_step, np.int64),
             is_held_out=evaluate is not None,
         )
+        return replace(every_run, strategies={name: every_run.at_best(name)[0] for name in clips})
 
     count = feed_count(feeds)
     total = None if count is None else count * epochs * len(chosen_seeds)

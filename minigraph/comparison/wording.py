@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Final
 
-if TYPE_CHECKING:
-    from minigraph.comparison.training_report import Estimate
+from minigraph.comparison.statistics import Estimate, GradientStatistics
+
+ALL_TOGETHER: Final = "all together"
+"""Stands in the place of a parameter's name for all gradients as one vector."""
+
+NUMBERS: Final = ("norm\nbefore", "norm\nafter", "factor", "cosine", "batches\nclipped", "elements\nchanged")
+"""Headings of the columns with numbers; `number_cells` fills them."""
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
@@ -32,6 +37,19 @@ def share(value: float) -> str:
     if 0.999 < value < 1:
         return ">99.9%"
     return f"{value:.1%}".replace(".0%", "%")
+
+
+def number_cells(statistics: GradientStatistics) -> tuple[str, ...]:
+    """The means as they stand under `NUMBERS`."""
+    means = {name: statistics.summary(name).mean for name in ("norm_before", "norm_after", "factor", "cosine")}
+    return (
+        f"{means['norm_before']:#.4g}",
+        f"{means['norm_after']:#.4g}",
+        f"{means['factor']:.4f}",
+        f"{means['cosine']:.4f}",
+        f"{statistics.share_clipped:.0%}",
+        share(statistics.summary("share_changed").mean),
+    )
 
 
 def estimate_text(estimate: Estimate) -> str:

@@ -1,10 +1,11 @@
 """Reports with given numbers, without a run."""
 
+from dataclasses import replace
+
 import numpy as np
 
 import minigraph as fluid
 from minigraph.comparison import GradientReport, GradientStatistics, StrategyResult, TrainingReport, TrainingRun
-from minigraph.comparison.training_report import Judged
 
 
 def _program(parameters):
@@ -52,10 +53,8 @@ def training_report(losses, seeds=(None,), parameters=("w",), partial="", comple
                 loss=np.repeat(held_out, 2) + index, metrics={"loss": held_out}, values={}, seed=seed, rate=rate,
                 epoch_of_step=np.repeat(np.arange(1, len(held_out) + 1), 2), is_complete=complete,
             ))  # fmt: skip
-    judged = Judged(runs, is_held_out=True)
-    names = dict.fromkeys(name for name, _ in losses)
-    return TrainingReport(
-        forward=program, unclipped=program, place=fluid.CPUPlace(), partial=partial, runs=tuple(runs),
-        strategies={name: judged.at(name, judged.best_rate(name))[0] for name in names},
+    every_run = TrainingReport(
+        forward=program, unclipped=program, strategies={}, place=fluid.CPUPlace(), partial=partial, runs=tuple(runs),
         epoch_of_step=runs[0].epoch_of_step, is_held_out=True,
     )  # fmt: skip
+    return replace(every_run, strategies={name: every_run.at_best(name)[0] for name, _ in losses})

@@ -11,8 +11,8 @@ import pytest
 
 import minigraph as fluid
 from minigraph.clip import GradientClipByGlobalNorm, GradientClipByNorm
-from minigraph.comparison import plots
-from minigraph.comparison.records import ALL_TOGETHER
+from minigraph.comparison.panels import MOST_PARAMETERS
+from minigraph.comparison.wording import ALL_TOGETHER
 
 pytest.importorskip("matplotlib", reason="needs the extra [plot]")
 
@@ -187,7 +187,7 @@ def test_of_many_parameters_the_largest_are_drawn_and_all_are_listed():
     feeds = [{"x": np.ones((1, 2), "float32")}]
     report = fluid.compare_gradients(main, loss, {"norm": GradientClipByNorm(0.1)}, feeds, startup=startup)
     norms = {name: statistics.norm_before[0] for name, statistics in report["norm"].parameters.items()}
-    largest = sorted(norms, key=norms.get, reverse=True)[: plots.MOST_PARAMETERS]
+    largest = sorted(norms, key=norms.get, reverse=True)[:MOST_PARAMETERS]
     page = report.html()
     drawn = {name for name in norms if f"<figcaption>{name}" in page}
     assert drawn == set(largest)

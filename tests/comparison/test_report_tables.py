@@ -10,7 +10,7 @@ import pytest
 from report_samples import gradient_report, training_report
 
 from minigraph.comparison.layout import NumberTable, Row
-from minigraph.comparison.tables import number_cells
+from minigraph.comparison.wording import number_cells
 
 WIDTHS = (30, 60, 80, 100, 120)
 NAMES = ["unclipped", "norm=2", "GradientClipByGlobalPNorm(clip_norm=0.5, norm_type=3.0)", "夹" * 30, "a b " * 30]

@@ -50,9 +50,6 @@ EXCEPTIONS = {
 }
 """Imports against the direction, each with its reason."""
 
-CIRCLES_TO_CUT = {"comparison"}
-"""Layers whose circles are still to be cut."""
-
 PUBLIC = [
     "average", "backward", "clip", "compiler", "core", "data_feeder", "dataset", "dataset.mnist", "dataset.digits",
     "dygraph", "errors", "executor", "framework", "initializer", "io", "layer_helper", "layers", "lod_tensor",
@@ -122,7 +119,7 @@ def test_imports_go_down():
 def test_no_import_circles():
     graph = networkx.DiGraph(edge for edge in imports() if edge not in EXCEPTIONS and "__init__" not in edge)
     circles = [sorted(group) for group in networkx.strongly_connected_components(graph) if len(group) > 1]
-    assert [group for group in circles if not {layer(module) for module in group} <= CIRCLES_TO_CUT] == []
+    assert circles == []
 
 
 def test_the_exceptions_are_needed():
