@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from minigraph.errors import warn
@@ -18,7 +17,7 @@ NONFINITE_GUARD = "guard_nonfinite"
 
 Pair = tuple[Parameter, Variable]
 Strategy = Any
-"""What has ``emit(block, pairs) -> list of clipped gradients``; see `minigraph.clip.GradientClipBase`."""
+"""A `minigraph.clip.GradientClipBase`: its ``insert(block, pairs)`` returns the clipped gradients."""
 
 
 @without_collector
@@ -35,54 +34,31 @@ def clip_pairs(
     UserWarning
         If a gradient has been clipped already.
     """
-    blocks = {id(grad.block): grad.block for _, grad in pairs}
-    done = {number: clipped_gradients(block) for number, block in blocks.items()}
-    clipped = [grad for param, grad in pairs if grad.name in done[id(grad.block)] and strategy_of(param) is not None]
-    if clipped:
-        names = ", ".join(sorted(grad.name for grad in clipped))
-        warn(f"{names} {'have' if len(clipped) > 1 else 'has'} been clipped already and will not be clipped again")
-    todo = [position for position, (_, grad) in enumerate(pairs) if grad.name not in done[id(grad.block)]]
-    result = list(pairs)
-    for block in blocks.values():
-        positions = [position for position in todo if pairs[position][1].block is block]
-        with block.program.role_guard(Role.OPTIMIZE | Role.CLIP), name_scope("gradient_clip"):
-            found = insert_clips(block, [pairs[position] for position in positions], strategy_of, **emit_options)
-        for position, pair in zip(positions, found, strict=True):
-            result[position] = pair
-    return result
-
-
-@without_collector
-def insert_clips(
-    block: Block, pairs: Sequence[Pair], strategy_of: Callable[[Parameter], Strategy | None], **emit_options: Any
-) -> list[Pair]:
-    """`clip_pairs` for gradients of one block, clipped before or not, within the role and the scope at hand."""
-    result = list(pairs)
-    for strategy, positions in _groups(pairs, strategy_of):
-        group = [pairs[position] for position in positions]
-        clipped = block.together(strategy, partial(strategy.insert, **emit_options), group)
-        for position, (param, _), grad in zip(positions, group, clipped, strict=True):
-            result[position] = (param, grad)
-    return result
-
-
-def _groups(
-    pairs: Sequence[Pair], strategy_of: Callable[[Parameter], Strategy | None]
-) -> list[tuple[Strategy, list[int]]]:
-    """Positions of the pairs by strategy, in order of first appearance."""
-    groups: dict[Any, tuple[Strategy, list[int]]] = {}
-    others = []
-    for position, (param, _) in enumerate(pairs):
+    done = {block: clipped_gradients(block) for block in dict.fromkeys(grad.block for _, grad in pairs)}
+    groups: dict[Block, dict[Any, tuple[Strategy, list[int]]]] = {block: {} for block in done}
+    again = set()
+    for position, (param, grad) in enumerate(pairs):
         strategy = strategy_of(param)
         if strategy is None:
             continue
-        first, positions = groups.setdefault(strategy.group_key(), (strategy, []))
+        if grad.name in done[grad.block]:
+            again.add(grad.name)
+            continue
+        first, positions = groups[grad.block].setdefault(strategy.group_key(), (strategy, []))
         positions.append(position)
         if strategy is not first:
-            others.append((first, strategy, param))
-    for first, strategy, param in others:
-        first.check_group(strategy, param)
-    return list(groups.values())
+            first.check_group(strategy, param)
+    if again:
+        have = "have" if len(again) > 1 else "has"
+        warn(f"{', '.join(sorted(again))} {have} been clipped already and will not be clipped again")
+    result = list(pairs)
+    for block, by_key in groups.items():
+        with block.program.role_guard(Role.OPTIMIZE | Role.CLIP), name_scope("gradient_clip"):
+            for strategy, positions in by_key.values():
+                clipped = strategy.insert(block, [pairs[i] for i in positions], **emit_options)
+                for i, grad in zip(positions, clipped, strict=True):
+                    result[i] = (pairs[i][0], grad)
+    return result
 
 
 def skipping_guards(block: Block) -> list[Operator]:

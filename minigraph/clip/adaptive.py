@@ -69,12 +69,17 @@ class AdaptiveGradientClip(GradientClipBase):
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         final = set() if self.clip_final_layer else _final_layer([param for param, _ in pairs])
-        return [pair[1] if pair[0].name in final else self._emit_one(block, pair) for pair in pairs]
+        clipped = []
+        for param, grad in pairs:
+            attrs = {"axes": _unit_axes(len(param.shape or ())), "clipping": self.clipping, "eps": self.eps}
+            is_final = param.name in final
+            clipped.append(grad if is_final else emit_for(block, (param, grad), "adaptive_clip", Param=param, **attrs))
+        return clipped
 
-    def _emit_one(self, block: Block, pair: tuple[Parameter, Variable]) -> Variable:
-        rank = len(pair[0].shape or ())
-        axes = list(range(1, rank)) if rank > 3 else [0] if rank > 1 else []
-        return emit_for(block, pair, "adaptive_clip", Param=pair[0], axes=axes, clipping=self.clipping, eps=self.eps)
+
+def _unit_axes(rank: int) -> list[int]:
+    """Dimensions that a unit runs over: all but the first of a filter, the first of a matrix."""
+    return list(range(1, rank)) if rank > 3 else [0] if rank > 1 else []
 
 
 def _final_layer(params: list[Parameter]) -> set[str]:

@@ -1,4 +1,4 @@
-"""What all clipping strategies have in common."""
+"""Base of the clipping strategies, and the operators that several of them append."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import ctypes
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, ClassVar
 
 from minigraph.clip.labels import labelled
 from minigraph.clip.nonfinite import check_policy, guard
 from minigraph.clip.statistics import measure
+from minigraph.eager.block import EagerBlock
 from minigraph.errors import ClipError, OpError, WrongTypeError, caller_site
 from minigraph.ir import Block, Parameter, Role, Variable
 from minigraph.ir.default_programs import default_startup_program, program_guard
@@ -28,7 +30,7 @@ ParamsGrads = list[tuple[Parameter, Variable]]
 
 @dataclass(frozen=True, kw_only=True, init=False)
 class GradientClipBase(Strategy):
-    """What all strategies have in common.
+    """Base of the clipping strategies.
 
     Subclasses are frozen dataclasses with a field ``need_clip`` and a method `emit`. Those that were written for fluid
     work, too: they have an ``__init__`` that hands ``need_clip`` on, and a method ``_static_clip``, which takes and
@@ -50,6 +52,16 @@ class GradientClipBase(Strategy):
     is_joint: ClassVar[bool] = False
     """Whether the gradients of a group are clipped by one factor."""
 
+    _has_hooks: ClassVar[bool] = False
+    """Whether fluid's methods, and not `emit`, say how the strategy clips."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "emit" in cls.__dict__:
+            cls._has_hooks = False
+        elif "_static_clip" in cls.__dict__ or "_create_operators" in cls.__dict__:
+            cls._has_hooks = True
+
     def __init__(self, need_clip: NeedClip = None, *, nonfinite: str = "propagate", telemetry: bool = False) -> None:
         self._settle(need_clip=need_clip, nonfinite=nonfinite, telemetry=telemetry)
         self.__post_init__()
@@ -69,12 +81,14 @@ class GradientClipBase(Strategy):
 
         `emit_options` are passed on to `emit`. Returns the clipped gradients in order.
         """
+        if isinstance(block, EagerBlock):
+            return block.emit_group(self, partial(self.insert, **emit_options), pairs)
         guarded = guard(block, pairs, self.nonfinite)
         raw = {new.name: old.name for (_, new), (_, old) in zip(guarded, pairs, strict=True) if new is not old}
+        emit = self._emit_by_hooks if self._has_hooks else self.emit
         with block.program.standing_for(raw), labelled(self):
-            by_hooks = self._is_in_fluids_words()
             try:
-                clipped = (self._emit_by_hooks if by_hooks else self.emit)(block, guarded, **emit_options)
+                clipped = emit(block, guarded, **emit_options)
             except OpError as error:
                 raise self._in_its_name(error, guarded) from error
             self._check(clipped, guarded)
@@ -186,18 +200,8 @@ class GradientClipBase(Strategy):
         """The field ``need_clip``, which a strategy that was written for fluid may lack."""
         return getattr(self, "need_clip", None)
 
-    def _is_in_fluids_words(self) -> bool:
-        """Whether the subclass says by fluid's methods how to clip, and not by `emit`."""
-        own = type(self).__mro__
-        for cls in own[: own.index(GradientClipBase)]:
-            if "emit" in cls.__dict__:
-                return False
-            if "_static_clip" in cls.__dict__ or "_create_operators" in cls.__dict__:
-                return True
-        return False
-
     def _emit_by_hooks(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
-        """`emit` by fluid's methods: of those by parameter, if `set_gradient_clip` asks or there are no others."""
+        """Do what `emit` does by fluid's methods; `threshold_first` asks for those that take one parameter."""
         has_static = type(self)._static_clip is not GradientClipBase._static_clip
         has_single = type(self)._create_operators is not GradientClipBase._create_operators
         with program_guard(block.program, default_startup_program()):

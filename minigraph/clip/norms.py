@@ -20,7 +20,7 @@ from minigraph.clip.base import (
     emit_for,
 )
 from minigraph.errors import ClipError, WrongTypeError, caller_site
-from minigraph.ir import Block, Parameter, Variable
+from minigraph.ir import Block, Variable
 from minigraph.ir.printable import printable
 from minigraph.types import product
 
@@ -181,14 +181,15 @@ class GradientClipByBlockRMS(GradientClipBase):
         self._settle(threshold=check_threshold(self.threshold, "threshold"))
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
-        return [self._emit_one(block, pair) for pair in pairs]
-
-    def _emit_one(self, block: Block, pair: tuple[Parameter, Variable]) -> Variable:
-        size = product(pair[0].shape or ())
-        if not size:
-            return pair[1]
-        threshold = emit_constant(block, self.threshold * math.sqrt(size), pair)
-        return emit_clipped(block, [pair], threshold, 2.0)[0]
+        clipped = []
+        for param, grad in pairs:
+            size = product(param.shape or ())
+            if not size:
+                clipped.append(grad)
+                continue
+            threshold = emit_constant(block, self.threshold * math.sqrt(size), (param, grad))
+            clipped += emit_clipped(block, [(param, grad)], threshold, 2.0)
+        return clipped
 
 
 def _order(p: Any) -> float:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from minigraph.clip.base import GradientClipBase, NeedClip, ParamsGrads
 from minigraph.errors import ClipError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable
 from minigraph.ir.printable import printable
-from minigraph.passes.gradient_clip import insert_clips
 
 
 @printable
@@ -57,15 +55,16 @@ class ClipPipeline(GradientClipBase):
         self._settle(strategies=strategies)
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
-        program, current = block.program, list(pairs)
+        current = list(pairs)
         for strategy in self.strategies:
+            chosen = [i for i, (param, _) in enumerate(current) if strategy.wants(param)]
+            if not chosen:
+                continue
             raw = {
                 now.name: first.name for (_, now), (_, first) in zip(current, pairs, strict=True) if now is not first
             }
-            with program.standing_for(raw):
-                current = insert_clips(block, current, _chooser(strategy), threshold_first=threshold_first)
+            with block.program.standing_for(raw):
+                clipped = strategy.insert(block, [current[i] for i in chosen], threshold_first=threshold_first)
+            for i, grad in zip(chosen, clipped, strict=True):
+                current[i] = (current[i][0], grad)
         return [grad for _, grad in current]
-
-
-def _chooser(strategy: GradientClipBase) -> Any:
-    return lambda param: strategy if strategy.wants(param) else None

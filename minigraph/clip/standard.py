@@ -17,7 +17,7 @@ from minigraph.clip.base import (
     fits_attribute,
 )
 from minigraph.errors import ClipError, caller_site, on_one_line
-from minigraph.ir import Block, Parameter, Variable, VarKind
+from minigraph.ir import Block, Variable, VarKind
 from minigraph.ir.printable import printable
 
 
@@ -59,17 +59,14 @@ class GradientClipByValue(GradientClipBase):
 
     @on_one_line
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
-        return [self._emit_one(block, pair) for pair in pairs]
-
-    def _emit_one(self, block: Block, pair: tuple[Parameter, Variable]) -> Variable:
         assert self.min is not None
         if fits_attribute(self.min) and fits_attribute(self.max):
-            return emit_for(block, pair, "clip", min=self.min, max=self.max)
-        bounds = {
-            slot: emit_constant(block, value, pair, pair[1].dtype)
-            for slot, value in (("Min", self.min), ("Max", self.max))
-        }
-        return emit_for(block, pair, "clip", min=-1.0, max=1.0, **bounds)
+            return [emit_for(block, pair, "clip", min=self.min, max=self.max) for pair in pairs]
+        clipped = []
+        for pair in pairs:
+            low, high = (emit_constant(block, bound, pair, pair[1].dtype) for bound in (self.min, self.max))
+            clipped.append(emit_for(block, pair, "clip", min=-1.0, max=1.0, Min=low, Max=high))
+        return clipped
 
 
 @printable

@@ -207,10 +207,10 @@ class EagerBlock(Block):
             raise explain(error, op, self) from None
         return Call(op, input_types, output_types, kernel)
 
-    def together(self, key: Any, emit: Any, pairs: Any) -> list[Variable]:
-        """Compute what `emit` appends for (parameter, gradient) pairs as one program, so the meaning is the same.
+    def emit_group(self, key: Any, emit: Any, pairs: Any) -> list[Variable]:
+        """Compute what ``emit(block, pairs)`` appends for (parameter, gradient) pairs as one program.
 
-        State that the program has is kept as long as the block, by `key` and the parameters.
+        The block keeps the program and its state by `key` and the parameters.
         """
         # Strategies may look at the order of creation, and what has state is to have its own for other parameters.
         order = tuple(sorted(range(len(pairs)), key=lambda i: pairs[i][0].creation))

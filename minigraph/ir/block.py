@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from minigraph import unique_name
 from minigraph.errors import (
@@ -40,9 +40,6 @@ from minigraph.types import TensorType, VarKind, as_dtype, dense_type
 
 if TYPE_CHECKING:
     from minigraph.ir.program import Program
-
-Pairs: TypeAlias = "Sequence[tuple[Parameter, Variable]]"
-
 
 _FIELDS = frozenset({"op_role", "op_role_var", "op_namescope"})
 """Attributes of fluid that are fields of an `Operator`."""
@@ -469,13 +466,6 @@ class Block:
         while self.find_var(name) is not None:
             name = unique_name.generate(key)
         return name
-
-    def together(self, key: Any, emit: Callable[[Block, Pairs], list[Variable]], pairs: Pairs) -> list[Variable]:
-        """What ``emit(block, pairs)`` returns, once its operators are appended to the block.
-
-        A block that computes at once has them computed as one program instead, which it may keep under `key`.
-        """
-        return emit(self, pairs)
 
     @contextmanager
     def inserting_before(self, anchor: Operator | None, *, role: Role | None = None) -> Iterator[None]:
