@@ -13,7 +13,6 @@ from minigraph import unique_name
 from minigraph.eager.tape import Call, GradientPlans, Step, given, is_recording, with_origin
 from minigraph.eager.tensor import Eager, EagerParameter, Tensor
 from minigraph.errors import (
-    ExecutionError,
     MinigraphError,
     NonfiniteError,
     OpError,
@@ -25,8 +24,8 @@ from minigraph.executor import Executor
 from minigraph.ir import Block, Operator, Parameter, Program, Variable, explain
 from minigraph.ir.default_programs import program_guard
 from minigraph.ir.type_inference import blame
-from minigraph.kernels import find_kernel
 from minigraph.opdef import definition_of
+from minigraph.runtime.kernel_call import kernel_of
 from minigraph.runtime.place import CPUPlace, Place
 from minigraph.runtime.scope import Scope, type_of
 from minigraph.support.interrupts import deferred, is_interrupt
@@ -200,9 +199,7 @@ class EagerBlock(Block):
                     )
             input_types = [tensor_type for types in inputs.values() for tensor_type in types]
             output_types = [tensor_type for slot in op.outputs for tensor_type in inferred[slot]]
-            kernel = find_kernel(op.type, self.place.kind, any([t.is_rows for t in (*input_types, *output_types)]))
-            if kernel is None:
-                raise ExecutionError(f"{op.type} has no kernel for {self.place.kind}")
+            kernel = kernel_of(op, self.place.kind, any([t.is_rows for t in (*input_types, *output_types)]))
         except MinigraphError as error:
             raise explain(error, op, self) from None
         return Call(op, input_types, output_types, kernel)

@@ -28,7 +28,7 @@ from minigraph.ir import Operator, Parameter, Program, Variable
 from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.kernels.sparse_gradients import added
 from minigraph.opdef import OpDef
-from minigraph.runtime.kernel_call import attrs_for_kernel, wanted_outputs
+from minigraph.runtime.kernel_call import arguments_of, keywords_of, results_of
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Scope
 from minigraph.types import TensorType
@@ -65,7 +65,7 @@ class Call:
         By position. An output type may have unknown dimensions, where the shape depends on data.
     """
 
-    __slots__ = ("_function", "_kernel", "_keywords", "_slots", "input_types", "op", "output_types")
+    __slots__ = ("_arguments", "_function", "_kernel", "_keywords", "input_types", "op", "output_types")
 
     def __init__(
         self, op: Operator, input_types: Sequence[TensorType], output_types: Sequence[TensorType], kernel: Any
@@ -76,10 +76,9 @@ class Call:
         self._kernel = kernel
         has_dimensions = not are_numbers(each.shape for each in (*input_types, *output_types))
         self._function = kernel.function if has_dimensions else on_numbers(kernel.function)
-        self._keywords = attrs_for_kernel(self.op, kernel)
-        if kernel.takes_wanted:
-            self._keywords["wanted"] = wanted_outputs(self.op)
-        self._slots = _argument_slices(op.definition, op.inputs)
+        self._keywords = keywords_of(self.op, kernel)
+        self._arguments: list[Any] = arguments_of(self.op, lambda name: int(name[1:]))
+        """For each argument, where it stands among the inputs by position."""
 
     @property
     def definition(self) -> OpDef:
@@ -93,39 +92,16 @@ class Call:
     def compute(self, xp: Any, arrays: Sequence[Any], rng: Any) -> Sequence[Any]:
         """Arrays of the outputs by position, from those of the inputs."""
         arguments = [
-            None if where is None else arrays[where] if type(where) is int else list(arrays[where])
-            for where in self._slots
+            arrays[at] if type(at) is int else None if at is None else [arrays[i] for i in at] for at in self._arguments
         ]
         if self._kernel.takes_rng:
-            result = self._function(xp, *arguments, **self._keywords, rng=rng)
-        else:
-            result = self._function(xp, *arguments, **self._keywords)
-        slots = self.op.definition.outputs
-        if len(slots) == 1:
-            return result if slots[0].duplicable else (result,)
-        found: list[Any] = []
-        for slot, value in zip(slots, result, strict=True):
-            found.extend((value if slot.duplicable else (value,))[: len(self.op.outputs.get(slot.name, ()))])
-        return found
+            return results_of(self.op, self._function(xp, *arguments, **self._keywords, rng=rng))
+        return results_of(self.op, self._function(xp, *arguments, **self._keywords))
 
 
 def _by_position(slots: dict[str, tuple[str, ...]], letter: str) -> dict[str, tuple[str, ...]]:
     numbers = itertools.count()
     return {slot: tuple(f"{letter}{next(numbers)}" for _ in names) for slot, names in slots.items()}
-
-
-def _argument_slices(definition: OpDef, inputs: dict[str, tuple[str, ...]]) -> list[int | slice | None]:
-    """For each argument of the kernel where it stands among the inputs by position."""
-    found: list[int | slice | None] = []
-    first = 0
-    for slot in definition.inputs:
-        count = len(inputs.get(slot.name, ()))
-        if slot.duplicable:
-            found.append(slice(first, first + count) if count or not slot.dispensable else None)
-        else:
-            found.append(first if count else None)
-        first += count
-    return found
 
 
 def given(tensor: Any) -> tuple[Any, Any, Any]:

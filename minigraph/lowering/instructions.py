@@ -18,7 +18,7 @@ from minigraph.kernels import find_specializer
 from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.lowering.memory_plan import Layout
 from minigraph.lowering.steps import Joined, Step, Steps, Value
-from minigraph.runtime.kernel_call import attrs_for_kernel, wanted_outputs
+from minigraph.runtime.kernel_call import keywords_of
 from minigraph.runtime.place import Place
 from minigraph.support.interrupts import Saved, hold
 from minigraph.types import product
@@ -343,9 +343,7 @@ class _Assembler:
         key = op.type, id(kernel), repr(op.attrs) if op.attrs else "", types, step.in_place
         found = self._functions.get(key)
         if found is None:
-            keywords = attrs_for_kernel(op, kernel)
-            if kernel.takes_wanted:
-                keywords["wanted"] = wanted_outputs(op)
+            keywords = keywords_of(op, kernel)
             if are_numbers(v.tensor_type.shape for v in (*step.values_read(), *step.values_written())):
                 found = Function(on_numbers(kernel.function), op.type, True, keywords)
             else:

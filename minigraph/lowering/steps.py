@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from minigraph.errors import ExecutionError, FeedError
 from minigraph.ir import Block, Operator, Program, VarKind
 from minigraph.ir.versions import Changes, separate
-from minigraph.kernels import Kernel, find_kernel
+from minigraph.kernels import Kernel
 from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef, Slot
 from minigraph.runtime.control_flow import BlockCall, call_of, forget_types, infer_again
-from minigraph.runtime.kernel_call import has_rows
+from minigraph.runtime.kernel_call import arguments_of, has_rows, kernel_of
 from minigraph.types import DType, TensorType
 
 if TYPE_CHECKING:
@@ -253,16 +253,9 @@ class _StepBuilder:
     def _step(self, op: Operator) -> Step:
         if SUB_BLOCK in op.attrs:
             return self._call_step(call_of(op))
-        definition = op.definition
-        kernel = find_kernel(definition.type, self.place_kind, self.has_rows and has_rows(op, self.block))
-        if kernel is None:
-            raise ExecutionError(f"{op.type} has no kernel for {self.place_kind}", site=op.site)
-        inputs: list[Value | list[Value | None] | None] = []
-        given, current = op.inputs, self.current
-        for slot in definition.inputs:
-            names = given.get(slot.name)
-            value = current.get(names[0]) if names and not slot.duplicable else None
-            inputs.append(self._argument(op, slot) if value is None else value)
+        definition, current = op.definition, self.current.get
+        kernel = kernel_of(op, self.place_kind, self.has_rows and has_rows(op, self.block))
+        inputs = arguments_of(op, lambda name: current(name) or self._read(name, op))
         inputs += [self._previous(op.outputs[slot][0]) for slot in definition.updates]
         outputs = [
             [None if name == EMPTY else self._declare(name, "step") for name in op.outputs.get(slot.name, ())]
@@ -285,14 +278,6 @@ class _StepBuilder:
         """The value of a variable that may have none yet."""
         var = self.block.find_var(name)
         return self._read(name, None) if name in self.current or (var is not None and var.persistable) else None
-
-    def _argument(self, op: Operator, slot: Slot) -> Value | list[Value | None] | None:
-        """What the kernel gets for an input slot: a value, a list of them, None when it is left out."""
-        names, current = op.inputs.get(slot.name, ()), self.current.get
-        if slot.duplicable:
-            values = [None if name == EMPTY else current(name) or self._read(name, op) for name in names]
-            return values if values or not slot.dispensable else None
-        return None if not names or names[0] == EMPTY else current(names[0]) or self._read(names[0], op)
 
     def _read(self, name: str, op: Operator | None) -> Value:
         value = self.current.get(name)

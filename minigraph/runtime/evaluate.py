@@ -8,11 +8,10 @@ from typing import Any
 from minigraph.errors import ExecutionError
 from minigraph.ir import Operator
 from minigraph.ir.type_inference import blame
-from minigraph.kernels import find_kernel
 from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.runtime.control_flow import BlockCall, call_of
-from minigraph.runtime.kernel_call import attrs_for_kernel, has_rows, wanted_outputs
+from minigraph.runtime.kernel_call import arguments_of, has_rows, kernel_of, keywords_of, results_of
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import is_rows, type_of
 from minigraph.support.interrupts import is_interrupt
@@ -28,33 +27,16 @@ def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -
     """
     if SUB_BLOCK in op.attrs:
         return _evaluate_call(call_of(op), read, place, rng)
-    arguments: list[Any] = []
-    for slot in op.definition.inputs:
-        found = [read(name) if name != EMPTY else None for name in op.inputs.get(slot.name, ())]
-        if slot.duplicable:
-            arguments.append(found if found or not slot.dispensable else None)
-        else:
-            arguments.append(found[0] if found else None)
-    kernel = find_kernel(op.type, place.kind, _takes_or_gives_rows(op, arguments))
-    if kernel is None:
-        raise ExecutionError(f"{op.type} has no kernel for {place.kind}")
+    arguments = arguments_of(op, read)
+    kernel = kernel_of(op, place.kind, _takes_or_gives_rows(op, arguments))
     arguments += [_previous(op.outputs[slot][0], read) for slot in op.definition.updates]
-    keywords = attrs_for_kernel(op, kernel)
+    keywords = keywords_of(op, kernel)
     if kernel.takes_rng:
         keywords["rng"] = rng
-    if kernel.takes_wanted:
-        keywords["wanted"] = wanted_outputs(op)
     function = on_numbers(kernel.function) if _has_no_dimensions(op) else kernel.function
-    result = function(place.xp, *arguments, **keywords)
-    slots = op.definition.outputs
-    by_slot = result if len(slots) > 1 else (result,)
-    values = {}
-    for slot, value in zip(slots, by_slot, strict=True):
-        names = op.outputs.get(slot.name, ())
-        for name, each in zip(names, value if slot.duplicable else (value,), strict=False):
-            if name != EMPTY:
-                values[name] = each
-    return values
+    results = results_of(op, function(place.xp, *arguments, **keywords))
+    names = [name for slot in op.definition.outputs for name in op.outputs.get(slot.name, ())]
+    return {name: value for name, value in zip(names, results, strict=False) if name != EMPTY}
 
 
 def _has_no_dimensions(op: Operator) -> bool:

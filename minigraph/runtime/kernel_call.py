@@ -1,12 +1,30 @@
-"""From an operator to the call of its kernel: which kernel, which attributes, which of its results are wanted."""
+"""The call of a kernel for an operator: which kernel, its arguments, its keywords, and where its results go."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+from minigraph.errors import ExecutionError
 from minigraph.ir import Block, Operator, VarKind
-from minigraph.kernels import Kernel
+from minigraph.kernels import Kernel, find_kernel
 from minigraph.opdef import EMPTY
+
+T = TypeVar("T")
+
+
+def kernel_of(op: Operator, place_kind: str, has_rows: bool) -> Kernel:
+    """The kernel of an operator, for selected rows if it `has_rows`.
+
+    Raises
+    ------
+    ExecutionError
+        If the operator has no kernel for the place.
+    """
+    kernel = find_kernel(op.type, place_kind, has_rows)
+    if kernel is None:
+        raise ExecutionError(f"{op.type} has no kernel for {place_kind}", site=op.site)
+    return kernel
 
 
 def has_rows(op: Operator, block: Block) -> bool:
@@ -25,6 +43,38 @@ def has_rows(op: Operator, block: Block) -> bool:
 def attrs_for_kernel(op: Operator, kernel: Kernel) -> dict[str, Any]:
     """The attributes that the kernel takes, with their values."""
     return {name: op.attr(name.removesuffix("_")) for name in kernel.attrs}
+
+
+def arguments_of(op: Operator, read: Callable[[str], T]) -> list[T | list[T | None] | None]:
+    """What the kernel gets for the input slots: ``read(name)``, a list for a slot of several, None for one left out."""
+    found: list[T | list[T | None] | None] = []
+    for slot in op.definition.inputs:
+        names = op.inputs.get(slot.name, ())
+        if slot.duplicable:
+            values = [None if name == EMPTY else read(name) for name in names]
+            found.append(values if values or not slot.dispensable else None)
+        else:
+            found.append(read(names[0]) if names and names[0] != EMPTY else None)
+    return found
+
+
+def keywords_of(op: Operator, kernel: Kernel) -> dict[str, Any]:
+    """The keywords of the kernel's call that the operator determines: attributes, and which outputs are wanted."""
+    keywords = attrs_for_kernel(op, kernel)
+    if kernel.takes_wanted:
+        keywords["wanted"] = wanted_outputs(op)
+    return keywords
+
+
+def results_of(op: Operator, result: Any) -> list[Any]:
+    """What the kernel has returned, by position of the output variables."""
+    slots = op.definition.outputs
+    if len(slots) == 1:
+        return list(result) if slots[0].duplicable else [result]
+    found: list[Any] = []
+    for slot, value in zip(slots, result, strict=True):
+        found.extend((value if slot.duplicable else (value,))[: len(op.outputs.get(slot.name, ()))])
+    return found
 
 
 def wanted_outputs(op: Operator) -> tuple[Any, ...]:

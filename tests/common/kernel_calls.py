@@ -6,7 +6,7 @@ from sampled import with_gradients
 from minigraph.executor.interpreter import evaluate
 from minigraph.kernels import find_kernel, find_specializer
 from minigraph.lowering.instructions import TypeOfArray
-from minigraph.runtime.kernel_call import attrs_for_kernel, has_rows, wanted_outputs
+from minigraph.runtime.kernel_call import has_rows, keywords_of
 from minigraph.runtime.place import CPUPlace
 
 
@@ -28,9 +28,7 @@ class Call:
         self.kernel = find_kernel(op.type, "cpu")
         self.inputs = [self._entry(op.inputs, slot, values) for slot in op.definition.inputs]
         self.expected = [self._entry(op.outputs, slot, values) for slot in op.definition.outputs]
-        self.keywords = attrs_for_kernel(op, self.kernel)
-        if self.kernel.takes_wanted:
-            self.keywords["wanted"] = wanted_outputs(op)
+        self.keywords = keywords_of(op, self.kernel)
 
     @staticmethod
     def _entry(names_by_slot, slot, values):
