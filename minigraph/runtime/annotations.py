@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.ir import Variable
-
 _EXAMPLES = {
-    int: "10", float: "0.1", bool: "True", Sequence[int]: "[2, 3]", int | Sequence[int]: "3",
-    Variable: "fluid.data('x', [None, 3]), or to_tensor([1.0]) in the imperative mode",
+    "an int": "10", "a float": "0.1", "a bool": "True", "a sequence of int": "[2, 3]",
+    "an int or a sequence of int": "3",
+    "a Variable": "fluid.data('x', [None, 3]), or to_tensor([1.0]) in the imperative mode",
 }  # fmt: skip
-"""Values to show for annotations, of arguments without a default."""
+"""Values to show for arguments without a default, by the annotation in words."""
 
 
 def misfits(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
@@ -54,7 +53,7 @@ def advice(function: Callable[..., Any], name: str) -> str:
     """
     hint, default = _annotation(function, name), inspect.signature(function).parameters[name].default
     kinds = (hint, *(typing.get_args(hint) if isinstance(hint, types.UnionType) else ()))
-    example = next((_EXAMPLES[each] for each in kinds if each in _EXAMPLES), "")
+    example = next(filter(None, (_EXAMPLES.get(_in_words(each)) for each in kinds)), "")
     if hint is not bool and default not in (None, inspect.Parameter.empty):
         example = f"{default!r}"
     if hint is Any and not example:
@@ -84,14 +83,14 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is typing.Literal:
         return value in within
     if hint is int:
-        return not isinstance(value, bool | Variable) and _is_integer(value)
+        return not isinstance(value, bool) and _is_integer(value)
     if hint is float:
         is_number = isinstance(value, numbers.Real) or (isinstance(value, np.ndarray) and value.shape == ())
         return is_number and not isinstance(value, bool)
     if hint is bool:
         return isinstance(value, bool | np.bool_) or (isinstance(value, int) and value in (0, 1))
     if origin in (list, tuple, Sequence, Iterable):
-        if isinstance(value, str | bytes | Mapping | Variable) or not isinstance(value, Iterable):
+        if isinstance(value, str | bytes | Mapping) or _is_variable(value) or not isinstance(value, Iterable):
             return False
         if not isinstance(value, list | tuple):
             return True  # an iterator can be read once only, and so is not looked into
@@ -103,8 +102,13 @@ def fits(value: Any, hint: Any) -> bool:
     return isinstance(value, hint) if isinstance(hint, type) else True
 
 
+def _is_variable(value: Any) -> bool:
+    """Whether a value is a variable of a program, which lies above this module; its subscripts can be iterated over."""
+    return hasattr(type(value), "stop_gradient")
+
+
 def _is_integer(value: Any) -> bool:
-    """Whether a value can stand for an int; arrays, and the type int itself, have ``__index__`` too."""
+    """Whether a value can stand for an int; arrays, variables and the type int itself have ``__index__`` too."""
     try:
         operator.index(value)
     except TypeError:
