@@ -17,7 +17,7 @@ import minigraph.support.linked_folders
 
 # isort: split
 # For what importing them does: variables get their arithmetic and subscripts, operators and kernels are registered.
-import minigraph.ops
+import minigraph.ops  # noqa: F401
 from minigraph import (
     average,
     backward,
@@ -83,8 +83,8 @@ from minigraph.runtime.place import (
     device_guard,
     is_compiled_with_cuda,
 )
-from minigraph.runtime.public import publish
 from minigraph.runtime.scope import LoDTensor, Scope, global_scope, scope_guard
+from minigraph.support.public import refuse_unknown_names
 from minigraph.tensor.creation import (
     abs,
     add,
@@ -326,10 +326,4 @@ __all__ = [
     "zeros_like",
 ]  # fmt: skip
 
-for _module in (
-    average, clip, dataset.digits, dataset.mnist, dygraph, initializer, io, layers, metrics, nets, nn, nn.functional,
-    optimizer, profiler, reader,
-    regularizer,
-):  # fmt: skip
-    publish(_module)
-publish(minigraph)
+refuse_unknown_names(__name__)

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.support.public import public, refuse_unknown_names
 
 __all__ = ["WeightedAverage"]
 
 
+@public
 class WeightedAverage:
     """The sum of ``value * weight`` over the sum of weights.
 
@@ -61,3 +63,6 @@ class WeightedAverage:
                 hint="add() a value with a positive weight first.",
             )  # fmt: skip
         return self._total / self._weight
+
+
+refuse_unknown_names(__name__)

@@ -13,6 +13,7 @@ import numpy as np
 
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Block, Operator, Variable
+from minigraph.support.public import public, refuse_unknown_names
 
 
 class Initializer:
@@ -30,6 +31,7 @@ class Initializer:
 class ConstantInitializer(Initializer):
     """Every element is `value`."""
 
+    @public
     def __init__(self, value: float = 0.0, force_cpu: bool = False) -> None:
         self.value = value
         self.force_cpu = force_cpu
@@ -41,6 +43,7 @@ class ConstantInitializer(Initializer):
 class UniformInitializer(Initializer):
     """Uniform on [`low`, `high`); `diag_val` on every `diag_step`-th of the first `diag_num` diagonal places."""
 
+    @public
     def __init__(
         self,
         low: float = -1.0,
@@ -61,6 +64,7 @@ class UniformInitializer(Initializer):
 class NormalInitializer(Initializer):
     """Normal with mean `loc` and standard deviation `scale`."""
 
+    @public
     def __init__(self, loc: float = 0.0, scale: float = 1.0, seed: int = 0) -> None:
         self.loc, self.scale, self.seed = loc, scale, seed
 
@@ -83,6 +87,7 @@ class XavierInitializer(Initializer):
     X. Glorot and Y. Bengio, Understanding the difficulty of training deep feedforward neural networks, AISTATS 2010.
     """
 
+    @public
     def __init__(
         self, uniform: bool = True, fan_in: float | None = None, fan_out: float | None = None, seed: int = 0
     ) -> None:
@@ -103,6 +108,7 @@ class MSRAInitializer(Initializer):
     K. He et al., Delving deep into rectifiers, ICCV 2015.
     """
 
+    @public
     def __init__(self, uniform: bool = True, fan_in: float | None = None, seed: int = 0) -> None:
         self.uniform, self.fan_in, self.seed = uniform, fan_in, seed
 
@@ -114,6 +120,7 @@ class MSRAInitializer(Initializer):
 class NumpyArrayInitializer(Initializer):
     """The values of a given array, converted to the variable's dtype."""
 
+    @public
     def __init__(self, value: Any) -> None:
         if not isinstance(value, np.ndarray):
             raise WrongTypeError(
@@ -152,6 +159,7 @@ class BilinearInitializer(Initializer):
         return NumpyArrayInitializer(np.broadcast_to(np.outer(weights, weights), shape)).op_for(var, block)
 
 
+@public
 def fans(var: Variable) -> tuple[int, int]:
     """How many inputs an output of the layer depends on, and how many outputs an input reaches.
 
@@ -199,3 +207,5 @@ TruncatedNormal = TruncatedNormalInitializer
 Xavier = XavierInitializer
 MSRA = MSRAInitializer
 Bilinear = BilinearInitializer
+
+refuse_unknown_names(__name__)

@@ -11,10 +11,12 @@ from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.runtime.lod import as_levels, check_levels, offsets_of
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import LoDTensor
+from minigraph.support.public import public
 
 __all__ = ["LoDTensorArray", "create_lod_tensor", "create_random_int_lodtensor"]
 
 
+@public
 def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], place: Place | None) -> LoDTensor:
     """A tensor with the lengths of the sequences that its rows make up.
 
@@ -58,6 +60,7 @@ def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], pl
     return tensor
 
 
+@public
 def create_random_int_lodtensor(
     recursive_seq_lens: Sequence[Sequence[int]], base_shape: Iterable[int], place: Place | None, low: int, high: int
 ) -> LoDTensor:
@@ -78,6 +81,7 @@ def create_random_int_lodtensor(
     return create_lod_tensor(rows, recursive_seq_lens, place)
 
 
+@public
 class LoDTensorArray(list[LoDTensor]):
     """A list of `LoDTensor`.
 

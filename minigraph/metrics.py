@@ -8,8 +8,10 @@ import numpy as np
 
 from minigraph.errors import MinigraphError, NotFoundError, WrongTypeError, caller_site
 from minigraph.support.arguments import number
+from minigraph.support.public import public, refuse_unknown_names
 
 
+@public
 class MetricBase:
     """Base of the metrics.
 
@@ -43,6 +45,7 @@ class MetricBase:
         raise NotImplementedError(f"{type(self).__name__} does not define eval")
 
 
+@public
 class Accuracy(MetricBase):
     """Mean of the accuracies of batches, weighted by their sizes.
 
@@ -91,6 +94,7 @@ class Accuracy(MetricBase):
         return self.value / self.weight
 
 
+@public
 class Precision(MetricBase):
     """Of the samples that a classifier into two calls positive, the share that is.
 
@@ -118,6 +122,7 @@ class Precision(MetricBase):
         return self.tp / max(self.tp + self.fp, 1)
 
 
+@public
 class Recall(MetricBase):
     """Of the samples that are positive, the share that a classifier into two calls so.
 
@@ -145,6 +150,7 @@ class Recall(MetricBase):
         return self.tp / max(self.tp + self.fn, 1)
 
 
+@public
 class Auc(MetricBase):
     """The area under the curve of true over false positives, as the layer `minigraph.layers.auc` computes it.
 
@@ -200,6 +206,7 @@ class Auc(MetricBase):
         return float(area / max(hits[-1] * alarms[-1], 1))
 
 
+@public
 class CompositeMetric(MetricBase):
     """Several metrics at once, all given the same batches.
 
@@ -252,3 +259,6 @@ def _called_and_positive(preds: Any, labels: Any) -> tuple[np.ndarray[Any, Any],
 def _check_sizes(preds: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> None:
     if preds.size != labels.size:
         raise WrongTypeError(f"there are {preds.size} predictions but {labels.size} labels", site=caller_site())
+
+
+refuse_unknown_names(__name__)

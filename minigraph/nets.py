@@ -10,10 +10,12 @@ from minigraph.errors import OpError, WrongTypeError, caller_site
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_floating
 from minigraph.layers.image import Padding, Size
+from minigraph.support.public import public, refuse_unknown_names
 
 __all__ = ["glu", "img_conv_group", "scaled_dot_product_attention", "simple_img_conv_pool"]
 
 
+@public
 def simple_img_conv_pool(
     input: Variable,
     num_filters: int,
@@ -59,6 +61,7 @@ def simple_img_conv_pool(
     return layers.pool2d(filtered, pool_size, pool_type, pool_stride, pool_padding, global_pooling, use_cudnn)
 
 
+@public
 def img_conv_group(
     input: Variable,
     conv_num_filter: Sequence[int],
@@ -132,6 +135,7 @@ def _for_each(name: str, given: Any, count: int) -> Sequence[Any]:
     return list(given)
 
 
+@public
 def glu(input: Variable, dim: int = -1) -> Variable:
     """Gated linear unit: with `input` split into halves ``a`` and ``b`` along `dim`, ``a * sigmoid(b)``.
 
@@ -156,6 +160,7 @@ def glu(input: Variable, dim: int = -1) -> Variable:
     return layers.elementwise_mul(a, layers.sigmoid(b))
 
 
+@public
 def scaled_dot_product_attention(
     queries: Variable, keys: Variable, values: Variable, num_heads: int = 1, dropout_rate: float = 0.0
 ) -> Variable:
@@ -247,3 +252,6 @@ def _join_heads(x: Variable) -> Variable:
 def _shape(x: Variable) -> tuple[int, ...]:
     assert x.shape is not None
     return x.shape
+
+
+refuse_unknown_names(__name__)

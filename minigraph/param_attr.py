@@ -8,11 +8,13 @@ from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.initializer import Initializer
 from minigraph.ir import Variable
 from minigraph.regularizer import WeightDecayRegularizer
+from minigraph.support.public import public
 
 _RATE = 1.0
 """The factor on the learning rate unless one is given; then a parameter need not keep it."""
 
 
+@public
 class ParamAttr:
     """Name, start values and training of a parameter.
 
@@ -71,6 +73,7 @@ class ParamAttr:
 _DEFAULT = ParamAttr()
 
 
+@public
 class WeightNormParamAttr(ParamAttr):
     """A `ParamAttr` of a weight whose length and direction are learned apart: ``w = g * v / norm(v)``.
 

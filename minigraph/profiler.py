@@ -14,6 +14,7 @@ from minigraph.executor.profiler import (
     start_profiler,
     stop_profiler,
 )
+from minigraph.support.public import refuse_unknown_names
 
 __all__ = [
     "KINDS",
@@ -29,3 +30,5 @@ __all__ = [
     "start_profiler",
     "stop_profiler",
 ]
+
+refuse_unknown_names(__name__)

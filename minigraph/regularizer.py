@@ -12,9 +12,11 @@ from minigraph.ir import Block, Parameter, Role, Variable, VarKind
 from minigraph.ir.name_scope import name_scope
 from minigraph.ir.printable import Strategy, printable
 from minigraph.support.arguments import number
+from minigraph.support.public import public, refuse_unknown_names
 from minigraph.unique_name import generate
 
 
+@public
 @dataclass(frozen=True)
 class WeightDecayRegularizer(Strategy):
     """Base of the regularizers; a subclass defines `emit`, or ``__call__`` as in fluid.
@@ -43,6 +45,7 @@ class WeightDecayRegularizer(Strategy):
         return self.regularization_coeff
 
 
+@public
 @printable
 @dataclass(frozen=True)
 class L2DecayRegularizer(WeightDecayRegularizer):
@@ -54,6 +57,7 @@ class L2DecayRegularizer(WeightDecayRegularizer):
         return decay
 
 
+@public
 @printable
 @dataclass(frozen=True)
 class L1DecayRegularizer(WeightDecayRegularizer):
@@ -70,6 +74,7 @@ def _like(block: Block, param: Parameter) -> Variable:
     return block.create_var(name=generate("_generated_var"), shape=param.shape, dtype=param.dtype)
 
 
+@public
 def append_regularization_ops(
     parameters_and_grads: Sequence[tuple[Parameter, Variable | None]],
     regularization: WeightDecayRegularizer | None = None,
@@ -105,3 +110,5 @@ def _dense(grad: Variable) -> Variable:
 # Fluid's short names.
 L1Decay = L1DecayRegularizer
 L2Decay = L2DecayRegularizer
+
+refuse_unknown_names(__name__)

@@ -14,12 +14,14 @@ from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.passes.recompute import recompute
 from minigraph.support.gc_pause import without_collector
+from minigraph.support.public import public
 from minigraph.support.undo import note
 from minigraph.types import VarKind, product
 
 __all__ = ["ParamsGrads", "append_backward", "gradients"]
 
 
+@public
 @without_collector
 def append_backward(
     loss: Variable,
@@ -99,6 +101,7 @@ def append_backward(
     return pass_.params_grads(params)
 
 
+@public
 @without_collector
 def gradients(
     targets: Variable | Sequence[Variable],

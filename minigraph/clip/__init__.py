@@ -23,6 +23,7 @@ from minigraph.clip.pipeline import ClipPipeline
 from minigraph.clip.setting import append_gradient_clip_ops, set_gradient_clip
 from minigraph.clip.standard import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 from minigraph.clip.statistics import ClipTelemetry, telemetry
+from minigraph.support.public import refuse_unknown_names
 
 # Fluid's later names.
 ClipByValue = GradientClipByValue
@@ -55,3 +56,5 @@ __all__ = [
     "skipped_steps",
     "telemetry",
 ]
+
+refuse_unknown_names(__name__)

@@ -20,9 +20,11 @@ from minigraph.clip.state import persistent
 from minigraph.errors import ClipError, WrongTypeError, caller_site
 from minigraph.ir import Block, Parameter, Variable
 from minigraph.ir.printable import printable
+from minigraph.support.public import public
 from minigraph.unique_name import generate
 
 
+@public
 @printable
 @dataclass(frozen=True)
 class AdaptiveGradientClip(GradientClipBase):
@@ -88,6 +90,7 @@ def _final_layer(params: list[Parameter]) -> set[str]:
     return {param.name for param in params if weights and param.creation >= max(weights)}
 
 
+@public
 class _ClipByHistory(GroupClip):
     """A global norm whose threshold an operator computes from the norms of earlier steps."""
 
@@ -99,6 +102,7 @@ class _ClipByHistory(GroupClip):
         raise TypeError(f"{type(self).__name__} does not define its threshold")
 
 
+@public
 @printable
 @dataclass(frozen=True)
 class AutoClip(_ClipByHistory):
@@ -154,6 +158,7 @@ class AutoClip(_ClipByHistory):
         return threshold
 
 
+@public
 @printable
 @dataclass(frozen=True)
 class ZClip(_ClipByHistory):

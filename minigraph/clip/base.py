@@ -21,6 +21,7 @@ from minigraph.ir.printable import Strategy
 from minigraph.ir.variable_operators import is_eager
 from minigraph.passes.gradient_clip import clip_pairs
 from minigraph.support.gc_pause import without_collector
+from minigraph.support.public import public, public_but
 from minigraph.types import DType, same_shape
 from minigraph.unique_name import generate
 
@@ -28,6 +29,7 @@ NeedClip = Callable[[Parameter], bool] | None
 ParamsGrads = list[tuple[Parameter, Variable]]
 
 
+@public_but("wants")
 @dataclass(frozen=True, kw_only=True, init=False)
 class GradientClipBase(Strategy):
     """Base of the clipping strategies.
@@ -222,6 +224,7 @@ class GradientClipBase(Strategy):
         return [by_name[param.name] for param, _ in pairs]
 
 
+@public
 class GroupClip(GradientClipBase):
     """A strategy by which the parameters of a group are clipped together; its field ``group_name`` says which."""
 

@@ -10,8 +10,10 @@ from minigraph.errors import WrongTypeError
 from minigraph.ir import Block, Operator
 from minigraph.ir.printable import Strategy, printable
 from minigraph.opdef import GRAD_SUFFIX
+from minigraph.support.public import public
 
 
+@public
 @dataclass(frozen=True)
 class BaseErrorClipAttr(Strategy):
     """Base of the clips that work inside the backward pass, on the gradient of one variable.
@@ -27,6 +29,7 @@ class BaseErrorClipAttr(Strategy):
         self.append_clip_op(block, grad_name)
 
 
+@public
 @printable
 @dataclass(frozen=True)
 class ErrorClipByValue(BaseErrorClipAttr):
@@ -53,6 +56,7 @@ class ErrorClipByValue(BaseErrorClipAttr):
         block.append_op("clip", {"X": grad_name}, {"Out": grad_name}, {"min": self.min, "max": self.max})
 
 
+@public
 def error_clip_callback(block: Block, context: dict[str, Any]) -> None:
     """A callback for `append_backward` that applies the ``error_clip`` of variables to their gradients.
 

@@ -12,6 +12,7 @@ from minigraph.clip.statistics import STATISTICS
 from minigraph.ir import Block, Operator, Parameter, Program, Role
 from minigraph.opdef import GRAD_SUFFIX
 from minigraph.passes.gradient_clip import NONFINITE_GUARD
+from minigraph.support.public import public
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Explanation:
         return f"<pre>{escape(str(self))}</pre>"
 
 
+@public
 def explain(program: Program) -> Explanation:
     """Tell which operators change which gradients before updates read them, and how far they clip them.
 

@@ -17,6 +17,7 @@ from minigraph.clip.state import persistent
 from minigraph.errors import ClipError, caller_site, suggest
 from minigraph.ir import Block, Parameter, Program, Variable
 from minigraph.passes.gradient_clip import NONFINITE_GUARD, skipping_guards
+from minigraph.support.public import public
 from minigraph.unique_name import generate
 
 POLICIES = ("propagate", "raise", "zero", "skip")
@@ -48,6 +49,7 @@ def guard(block: Block, pairs: Sequence[tuple[Parameter, Variable]], policy: str
     return [(param, out) for (param, _), out in zip(pairs, outs, strict=True)]
 
 
+@public
 def skipped_steps(program: Program) -> dict[tuple[str, ...], Variable]:
     """How many steps were skipped for gradients that were not finite, int64[1], by the names of the parameters.
 

@@ -22,9 +22,11 @@ from minigraph.clip.base import (
 from minigraph.errors import ClipError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable
 from minigraph.ir.printable import printable
+from minigraph.support.public import public
 from minigraph.types import product
 
 
+@public
 @printable
 @dataclass(frozen=True)
 class GradientClipByPNorm(GradientClipBase):
@@ -61,6 +63,7 @@ class GradientClipByPNorm(GradientClipBase):
         return clipped
 
 
+@public
 @printable
 @dataclass(frozen=True)
 class GradientClipByGlobalPNorm(GroupClip):
@@ -97,6 +100,7 @@ class GradientClipByGlobalPNorm(GroupClip):
         return emit_clipped(block, pairs, emit_constant(block, self.clip_norm, pairs[0]), self.p)
 
 
+@public
 @printable
 @dataclass(frozen=True)
 class GradientClipByAxisNorm(GradientClipBase):
@@ -149,6 +153,7 @@ class GradientClipByAxisNorm(GradientClipBase):
         return sorted({axis % rank for axis in self.axes}) if has_all and rank else ()
 
 
+@public
 @printable
 @dataclass(frozen=True)
 class GradientClipByBlockRMS(GradientClipBase):

@@ -9,8 +9,10 @@ from minigraph.clip.base import GradientClipBase, NeedClip, ParamsGrads
 from minigraph.errors import ClipError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable
 from minigraph.ir.printable import printable
+from minigraph.support.public import public
 
 
+@public
 @printable
 @dataclass(frozen=True)
 class ClipPipeline(GradientClipBase):

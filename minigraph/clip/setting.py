@@ -9,8 +9,10 @@ from minigraph.errors import ClipError, NotFoundError, WrongTypeError, caller_si
 from minigraph.ir import Block, Parameter, Program, Role, Variable
 from minigraph.ir.default_programs import default_main_program
 from minigraph.passes.gradient_clip import clip_pairs
+from minigraph.support.public import public
 
 
+@public
 def set_gradient_clip(
     clip: GradientClipBase, param_list: Sequence[Parameter | str] | None = None, program: Program | None = None
 ) -> None:
@@ -86,6 +88,7 @@ def _parameters(block: Block, param_list: Sequence[Parameter | str] | None) -> l
     return found
 
 
+@public
 def append_gradient_clip_ops(param_grads: Sequence[tuple[Parameter, Variable | None]]) -> ParamsGrads:
     """Append the clips that `set_gradient_clip` noted on the parameters.
 

@@ -19,8 +19,10 @@ from minigraph.clip.base import (
 from minigraph.errors import ClipError, caller_site, on_one_line
 from minigraph.ir import Block, Variable, VarKind
 from minigraph.ir.printable import printable
+from minigraph.support.public import public
 
 
+@public
 @printable
 @dataclass(frozen=True)
 class GradientClipByValue(GradientClipBase):
@@ -69,6 +71,7 @@ class GradientClipByValue(GradientClipBase):
         return clipped
 
 
+@public
 @printable
 @dataclass(frozen=True)
 class GradientClipByNorm(GradientClipBase):
@@ -109,6 +112,7 @@ class GradientClipByNorm(GradientClipBase):
         ]
 
 
+@public
 @printable
 @dataclass(frozen=True)
 class GradientClipByGlobalNorm(GroupClip):

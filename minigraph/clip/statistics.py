@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 from minigraph.clip.state import persistent
 from minigraph.ir import Block, Parameter, Program, Variable
+from minigraph.support.public import public
 from minigraph.unique_name import generate
 
 STATISTICS = "clip_statistics"
 
 
+@public
 @dataclass(frozen=True)
 class ClipTelemetry:
     """The variables that tell of the gradients that are clipped together.
@@ -69,6 +71,7 @@ def measure(
     )
 
 
+@public
 def telemetry(program: Program) -> list[ClipTelemetry]:
     """The telemetry variables of a program, group by group in the order of clipping.
 

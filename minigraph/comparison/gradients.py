@@ -39,8 +39,10 @@ from minigraph.ir import Operator, Parameter, Program, Variable
 from minigraph.optimizer import Optimizer
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Scope
+from minigraph.support.public import public
 
 
+@public
 def compare_gradients(
     program: Program,
     loss: Variable | str,

@@ -44,6 +44,7 @@ from minigraph.ir import Program, Variable
 from minigraph.optimizer import Optimizer
 from minigraph.runtime.place import CPUPlace, Place
 from minigraph.runtime.scope import Scope
+from minigraph.support.public import public
 
 T = TypeVar("T")
 
@@ -51,6 +52,7 @@ RANDOM_SEED: Final = 1
 """Of the random numbers that each clone draws where no seeds are given, the same for all."""
 
 
+@public
 def compare_training(
     program: Program,
     loss: Variable | str,

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigraph.reader import Reader
+from minigraph.support.public import public, refuse_unknown_names
 
 __all__ = ["load", "test", "train"]
 
@@ -28,6 +29,7 @@ _WHITE = 16  # the largest value in the file
 _SIDE, _BOX, _MNIST_SIDE = 8, 20, 28
 
 
+@public
 def train(size: int = 8) -> Reader[Sample]:
     """Reader of the first 1,500 digits.
 
@@ -45,6 +47,7 @@ def train(size: int = 8) -> Reader[Sample]:
     return _reader(size, slice(None, _TRAIN_COUNT))
 
 
+@public
 def test(size: int = 8) -> Reader[Sample]:
     """Reader of the last 297 digits; `size` as for `train`.
 
@@ -56,6 +59,7 @@ def test(size: int = 8) -> Reader[Sample]:
     return _reader(size, slice(_TRAIN_COUNT, None))
 
 
+@public
 def load(size: int = 8) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """All 1,797 digits as arrays.
 
@@ -127,3 +131,6 @@ def _interpolation(source: int, target: int) -> NDArray[np.float64]:
     centres = np.clip((np.arange(target) + 0.5) * source / target - 0.5, 0, source - 1)
     weights: NDArray[np.float64] = np.maximum(0, 1 - np.abs(centres[:, None] - np.arange(source)))
     return weights
+
+
+refuse_unknown_names(__name__)

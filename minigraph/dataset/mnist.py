@@ -29,6 +29,7 @@ from minigraph.dataset import digits
 from minigraph.errors import DataError, warn
 from minigraph.reader import Reader, count
 from minigraph.support.atomic_files import read_file, replacing
+from minigraph.support.public import public, refuse_unknown_names
 
 __all__ = ["BundledDigitsWarning", "fetch", "reader_creator", "test", "train"]
 
@@ -59,6 +60,7 @@ class BundledDigitsWarning(UserWarning):
     """MNIST is not to be had, and the bundled digits are served in its place."""
 
 
+@public
 def train(strict: bool | None = None) -> Reader[Sample]:
     """Reader of the 60,000 training images.
 
@@ -82,6 +84,7 @@ def train(strict: bool | None = None) -> Reader[Sample]:
     return _reader(TRAIN_IMAGES, TRAIN_LABELS, digits.train, strict)
 
 
+@public
 def test(strict: bool | None = None) -> Reader[Sample]:
     """Reader of the 10,000 test images; everything else as for `train`."""
     return _reader(TEST_IMAGES, TEST_LABELS, digits.test, strict)
@@ -101,6 +104,7 @@ def fetch() -> None:
             _download(name)
 
 
+@public
 def reader_creator(
     image_filename: str | os.PathLike[str], label_filename: str | os.PathLike[str], buffer_size: int = _BLOCK
 ) -> Reader[Sample]:
@@ -287,3 +291,6 @@ def _progress(name: str, size: int | None) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(name, total=size)
         yield lambda count: progress.advance(task, count)
+
+
+refuse_unknown_names(__name__)

@@ -24,6 +24,7 @@ from minigraph.eager.learning_rate import (
 )
 from minigraph.eager.tensor import BackwardStrategy, EagerParameter, Tensor
 from minigraph.io.state_dicts import load_dygraph, save_dygraph
+from minigraph.support.public import refuse_unknown_names
 
 # Fluid's older names.
 enable_imperative, disable_imperative = enable_dygraph, disable_dygraph
@@ -78,3 +79,5 @@ __all__ = [
     "save_dygraph",
     "to_variable",
 ]
+
+refuse_unknown_names(__name__)

@@ -8,6 +8,7 @@ from typing import Any
 from minigraph.dygraph.layer import Layer
 from minigraph.eager.tensor import EagerParameter
 from minigraph.errors import NotFoundError, SubscriptError, WrongTypeError, caller_site, suggest
+from minigraph.support.public import public, public_but
 
 
 def _place(index: int, count: int, what: str) -> str:
@@ -22,6 +23,7 @@ def _place(index: int, count: int, what: str) -> str:
     return str(index % count)
 
 
+@public_but("forward")
 class Sequential(Layer):
     """Layers called one after the other; given as layers, or as (name, layer) pairs.
 
@@ -71,6 +73,7 @@ class Sequential(Layer):
         return input
 
 
+@public
 class LayerList(Layer):
     """A list of layers."""
 
@@ -121,6 +124,7 @@ class LayerList(Layer):
         return self
 
 
+@public
 class ParameterList(Layer):
     """A list of parameters."""
 

@@ -19,6 +19,7 @@ from minigraph.initializer import Initializer
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper
 from minigraph.support.interrupts import deferred
+from minigraph.support.public import public_but
 from minigraph.types import as_dtype
 from minigraph.unique_name import generate
 
@@ -26,6 +27,7 @@ _OUTERMOST: ContextVar[bool] = ContextVar("outermost", default=True)
 """Whether no layer is being called."""
 
 
+@public_but("forward")
 class Layer:
     """Base of models. Parameters and layers set as attributes are found by `parameters` and `sublayers`.
 

@@ -28,6 +28,7 @@ from minigraph.layers.normalization import (
     running_statistic,
     statistics_dtype,
 )
+from minigraph.support.public import public
 from minigraph.support.window_rules import CHANNELS_LAST
 from minigraph.types import as_dtype, product
 
@@ -44,6 +45,7 @@ class Linear(Layer):
         Operator applied to the result.
     """
 
+    @public
     def __init__(
         self,
         input_dim: int,
@@ -89,6 +91,7 @@ class Conv2D(Layer):
         Fluid's layer has NCHW only.
     """
 
+    @public
     def __init__(
         self,
         num_channels: int,
@@ -132,6 +135,7 @@ class Conv2D(Layer):
 class Pool2D(Layer):
     """The greatest element or the average of each window of images; see `minigraph.layers.pool2d`."""
 
+    @public
     def __init__(
         self,
         pool_size: Size = -1,
@@ -169,6 +173,7 @@ class Embedding(Layer):
         An id that stands for a row of zeros that is not learned. A negative one counts from the end.
     """
 
+    @public
     def __init__(
         self,
         size: Sequence[int],
@@ -198,6 +203,7 @@ class LayerNorm(Layer):
         Whether to learn a factor, and a term, for each feature.
     """
 
+    @public
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
@@ -265,6 +271,7 @@ class BatchNorm(Layer):
     `is_test` in static programs only.
     """
 
+    @public
     def __init__(
         self,
         num_channels: int,
@@ -322,6 +329,7 @@ class Dropout(Layer):
         Drop nothing even in training mode. Fluid heeds it in static programs only.
     """
 
+    @public
     def __init__(
         self,
         p: float = 0.5,

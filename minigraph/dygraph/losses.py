@@ -9,8 +9,10 @@ from minigraph.layer_helper import check_floating, check_variable
 from minigraph.layers.elementwise import elementwise_mul, elementwise_sub
 from minigraph.layers.reduce import reduce_mean, reduce_sum
 from minigraph.layers.tensor import reshape
+from minigraph.support.public import public
 
 
+@public
 class _Loss(Layer):
     """A loss of each element, or their mean or sum."""
 
@@ -30,6 +32,7 @@ class _Loss(Layer):
 class MSELoss(_Loss):
     """``(input - label) ** 2``, its mean, or its sum."""
 
+    @public
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__(reduction)
 
@@ -41,6 +44,7 @@ class MSELoss(_Loss):
 class L1Loss(_Loss):
     """``|input - label|``, its mean, or its sum."""
 
+    @public
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__(reduction)
 
@@ -57,6 +61,7 @@ class BCELoss(_Loss):
         Factors of the losses before they are reduced.
     """
 
+    @public
     def __init__(self, weight: Variable | None = None, reduction: str = "mean") -> None:
         super().__init__(reduction)
         self.weight = None if weight is None else check_variable(weight, "BCELoss: weight")
@@ -78,6 +83,7 @@ class NLLLoss(_Loss):
         Samples with this label do not count.
     """
 
+    @public
     def __init__(self, weight: Variable | None = None, reduction: str = "mean", ignore_index: int = -100) -> None:
         super().__init__(reduction)
         self.weight = None if weight is None else check_variable(weight, "NLLLoss: weight")

@@ -20,10 +20,12 @@ from minigraph.ir import Operator, Parameter, Program
 from minigraph.ir.default_programs import program_guard
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Changes, Scope, ScopeVariable, scope_guard
+from minigraph.support.public import public
 
 AnyTensor = Tensor | EagerParameter
 
 
+@public
 class TracedLayer:
     """A program that computes what a layer computed, on inputs of the same kind.
 

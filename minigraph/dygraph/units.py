@@ -13,6 +13,7 @@ from minigraph.layer_helper import check_floating
 from minigraph.layers.image import Padding, Size, padding_attrs, pair
 from minigraph.layers.normalization import required
 from minigraph.layers.recurrent import activation_number
+from minigraph.support.public import public
 
 
 class Conv2DTranspose(Layer):
@@ -29,6 +30,7 @@ class Conv2DTranspose(Layer):
         With False, and as many groups as channels and filters, the operator is called ``depthwise_conv2d_transpose``.
     """
 
+    @public
     def __init__(
         self,
         num_channels: int,
@@ -79,6 +81,7 @@ class InstanceNorm(Layer):
     D. Ulyanov, A. Vedaldi and V. Lempitsky, Instance normalization, arXiv:1607.08022, 2016.
     """
 
+    @public
     def __init__(
         self,
         num_channels: int,
@@ -119,6 +122,7 @@ class GroupNorm(Layer):
     Y. Wu and K. He, Group normalization, ECCV 2018.
     """
 
+    @public
     def __init__(
         self,
         channels: int,
@@ -166,6 +170,7 @@ class PRelu(Layer):
         The shape of the input, for 'element'; the first dimension does not count.
     """
 
+    @public
     def __init__(
         self,
         mode: str,
@@ -205,6 +210,7 @@ class GRUUnit(Layer):
         Three times the number of units.
     """
 
+    @public
     def __init__(
         self,
         size: int,

@@ -29,6 +29,7 @@ from minigraph.runtime.kernel_call import kernel_of
 from minigraph.runtime.place import CPUPlace, Place
 from minigraph.runtime.scope import Scope, type_of
 from minigraph.support.interrupts import deferred, is_interrupt
+from minigraph.support.public import public
 from minigraph.types import TensorType
 from minigraph.unique_name import generate
 
@@ -287,6 +288,7 @@ class EagerProgram(Program):
         self.blocks = [EagerBlock(self, self.place)]
 
 
+@public
 @contextmanager
 def guard(place: Place | None = None) -> Iterator[None]:
     """Compute operators as they are written, inside."""

@@ -17,11 +17,12 @@ from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir.default_programs import _DEFAULTS, default_main_program, program_guard
 from minigraph.ir.default_programs import is_imperative as enabled
 from minigraph.runtime.place import CPUPlace, Place
+from minigraph.support.public import public
 from minigraph.types import VarKind
 
 __all__ = [
     "disable_dygraph", "disable_static", "eager_block", "enable_dygraph", "enable_static", "enabled", "grad", "guard",
-    "imperative", "in_dynamic_mode", "no_grad", "on_tensors", "to_variable",
+    "imperative", "in_dynamic_mode", "no_grad", "to_variable",
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -53,31 +54,6 @@ def imperative() -> Iterator[None]:
         yield
 
 
-def on_tensors(function: F) -> F:
-    """`function`, computing at once if an argument is a tensor, whether or not there is a `guard` around.
-
-    Otherwise it does what it did: inside a guard it computes, outside it writes to the default main program.
-    """
-
-    @wraps(function)
-    def following(*args: Any, **kwargs: Any) -> Any:
-        if enabled() or not _holds_tensor((*args, *kwargs.values())):
-            return function(*args, **kwargs)
-        with imperative():
-            return function(*args, **kwargs)
-
-    return following  # type: ignore[return-value]
-
-
-def _holds_tensor(arguments: Sequence[Any]) -> bool:
-    for argument in arguments:
-        if isinstance(argument, Eager):
-            return True
-        if isinstance(argument, list | tuple) and any([isinstance(item, Eager) for item in argument]):
-            return True
-    return False
-
-
 def in_dynamic_mode() -> bool:
     """Whether what is written without saying where is computed at once, as Paddle 2 does.
 
@@ -86,6 +62,7 @@ def in_dynamic_mode() -> bool:
     return enabled() or (not _STATIC.get() and default_main_program() is _DEFAULTS[0])
 
 
+@public
 def enable_dygraph(place: Place | None = None) -> None:
     """Compute operators as they are written from now on, as inside a `guard`; until `disable_dygraph`."""
     if not enabled():
@@ -110,6 +87,7 @@ def disable_static() -> None:
         _SWITCHED_ON.enter_context(imperative())
 
 
+@public
 def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = None) -> Tensor:
     """A tensor with the value of an array; no gradient flows to it unless ``stop_gradient`` is set to False.
 
@@ -136,6 +114,7 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
     return block.tensor(block.place.xp.array(array.reshape(1) if array.ndim == 0 else array), name=name)
 
 
+@public
 def no_grad(func: Callable[..., Any] | None = None) -> Any:
     """Remember nothing for ``backward``: a context manager, or a decorator."""
     if func is None:
@@ -150,6 +129,7 @@ def no_grad(func: Callable[..., Any] | None = None) -> Any:
     return without
 
 
+@public
 def grad(
     outputs: Any,
     inputs: Any,

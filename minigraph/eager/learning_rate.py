@@ -17,8 +17,10 @@ import numpy as np
 from minigraph.eager.guard import to_variable
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, warn
 from minigraph.support.arguments import number
+from minigraph.support.public import public
 
 
+@public
 class LearningRateDecay:
     """Base of the decays: a rate for each step.
 
@@ -96,6 +98,7 @@ class LearningRateDecay:
             setattr(self, name, state_dict[name])
 
 
+@public
 class PiecewiseDecay(LearningRateDecay):
     """``values[i]`` as long as the step number is less than ``boundaries[i]``, the last value afterwards.
 
@@ -121,6 +124,7 @@ class PiecewiseDecay(LearningRateDecay):
         return self.values[-1]
 
 
+@public
 class _PerSteps(LearningRateDecay):
     """What depends on the step number divided by `decay_steps`, rounded down where `staircase`."""
 
@@ -171,6 +175,7 @@ class InverseTimeDecay(_PerSteps):
         return self.learning_rate / (1 + self.decay_rate * self._progress())
 
 
+@public
 class PolynomialDecay(LearningRateDecay):
     """``(learning_rate - end_learning_rate) * (1 - step / decay_steps) ** power + end_learning_rate``.
 
@@ -202,6 +207,7 @@ class PolynomialDecay(LearningRateDecay):
         return (self.learning_rate - self.end_learning_rate) * rest + self.end_learning_rate
 
 
+@public
 class CosineDecay(LearningRateDecay):
     """``learning_rate / 2 * (cos(pi * epoch / epochs) + 1)`` where ``epoch = floor(step / step_each_epoch)``."""
 
@@ -222,6 +228,7 @@ class CosineDecay(LearningRateDecay):
         return self.learning_rate * 0.5 * (math.cos(epoch * math.pi / self.epochs) + 1)
 
 
+@public
 class NoamDecay(LearningRateDecay):
     """``learning_rate * d_model ** -0.5 * min(step ** -0.5, step * warmup_steps ** -1.5)``.
 
@@ -249,6 +256,7 @@ class NoamDecay(LearningRateDecay):
         return self.learning_rate * self.d_model**-0.5 * factor
 
 
+@public
 class LinearLrWarmup(LearningRateDecay):
     """``start_lr + (end_lr - start_lr) * step / warmup_steps`` in the first `warmup_steps` steps, then `learning_rate`.
 
@@ -311,6 +319,7 @@ class LinearLrWarmup(LearningRateDecay):
         super().set_dict(own)
 
 
+@public
 class _LearningRateEpochDecay(LearningRateDecay):
     """Base of the decays whose rate changes when `epoch` is called."""
 
@@ -344,6 +353,7 @@ class _LearningRateEpochDecay(LearningRateDecay):
         raise TypeError(f"{type(self).__name__} does not define get_lr")
 
 
+@public
 class StepDecay(_LearningRateEpochDecay):
     """``learning_rate * decay_rate ** floor(epoch / step_size)``.
 
@@ -368,6 +378,7 @@ class StepDecay(_LearningRateEpochDecay):
         return self.base_lr * self.decay_rate ** (self.epoch_num // self._epochs_per_step)
 
 
+@public
 class MultiStepDecay(_LearningRateEpochDecay):
     """`learning_rate`, multiplied by `decay_rate` at each epoch in `milestones`."""
 
@@ -384,6 +395,7 @@ class MultiStepDecay(_LearningRateEpochDecay):
         return self.base_lr * self.decay_rate ** sum(self.epoch_num >= milestone for milestone in self.milestones)
 
 
+@public
 class LambdaDecay(_LearningRateEpochDecay):
     """``learning_rate * lr_lambda(epoch)``."""
 
@@ -397,6 +409,7 @@ class LambdaDecay(_LearningRateEpochDecay):
         return self.base_lr * self.lr_lambda(self.epoch_num)
 
 
+@public
 class ReduceLROnPlateau(LearningRateDecay):
     """`learning_rate`, multiplied by `decay_rate` when the loss has not got better for more than `patience` epochs.
 

@@ -19,8 +19,8 @@ from minigraph.ir import Parameter, Variable
 from minigraph.kernels.sparse_gradients import added
 from minigraph.kernels.sparse_rows import SparseRows, dense
 from minigraph.opdef import GRAD_SUFFIX
-from minigraph.runtime.public import explained
 from minigraph.runtime.scope import is_rows
+from minigraph.support.public import explained
 from minigraph.types import TensorType, VarKind
 
 
@@ -118,6 +118,7 @@ class Eager:
 
     __str__ = __repr__
 
+    @explained
     def set_value(self, value: Any) -> None:
         """Replace the value by one of the same shape and dtype.
 
@@ -175,6 +176,7 @@ class Eager:
         """Whether `grad` is selected rows that can be the gradient of this tensor."""
         return self.tensor_type is not None and grad.tensor_type == self.tensor_type.held_as(VarKind.SELECTED_ROWS)
 
+    @explained
     def clear_gradient(self, set_to_zero: bool = True) -> None:
         """Set the gradient to zero, if there is one, or to None."""
         if self._grad is not None:
@@ -184,6 +186,7 @@ class Eager:
 
     clear_grad = clear_gradient
 
+    @explained
     def backward(
         self,
         grad_tensor: Tensor | BackwardStrategy | None = None,
@@ -243,10 +246,6 @@ class Eager:
         total = added(self.block.place.xp, self._grad.value, grad) if adds_up and self._grad is not None else grad
         self._grad = None  # so that its name is free
         self._grad = self.block.tensor(total, name=self.name + GRAD_SUFFIX)
-
-
-for _name in ("set_value", "clear_gradient", "clear_grad", "backward"):
-    setattr(Eager, _name, explained(getattr(Eager, _name)))
 
 
 class Tensor(Eager, Variable):

@@ -13,6 +13,7 @@ from minigraph.ir import Program, Role
 from minigraph.passes import IN_ORDER, LEGALIZE, LOWERING, Pass, Pipeline
 from minigraph.runtime.place import Place, as_places
 from minigraph.runtime.scope import Scope
+from minigraph.support.public import public
 
 
 class GradientScaleStrategy(enum.Enum):
@@ -247,6 +248,7 @@ class ExecutionStrategy(_Strategy):
             warn(f"ExecutionStrategy.num_iteration_per_run = {value} has no effect: a call runs the program once")
 
 
+@public
 class CompiledProgram:
     """A program and the rewrites it is run with; `Executor.run` takes it in place of the program.
 

@@ -32,6 +32,7 @@ from minigraph.passes.base import Pipeline
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Scope, type_of
 from minigraph.support.interrupts import Saved, deferred, hold, is_held, is_interrupt, put_back, release
+from minigraph.support.public import public
 from minigraph.types import TensorType
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Executor(Runner):
     [array([[10., 10.]], dtype=float32)]
     """
 
+    @public
     def __init__(
         self,
         place: Place | None = None,
@@ -141,6 +143,7 @@ class Executor(Runner):
         other._rng = self._rng
         return other
 
+    @public
     def explain(self, program: Program | None = None, feed: Any = None, fetch_list: Any = None) -> RunExplanation:
         """Tell what `run` would make of the arguments, without running: every stage, steps, memory, source and costs.
 

@@ -11,10 +11,12 @@ from minigraph.ir import Program
 from minigraph.ir.default_programs import default_main_program
 from minigraph.runtime.place import CPUPlace, CUDAPlace
 from minigraph.runtime.scope import Scope, global_scope
+from minigraph.support.public import public
 
 __all__ = ["ParallelExecutor"]
 
 
+@public
 class ParallelExecutor:
     """An `Executor` for one program; see `CompiledProgram.with_data_parallel`.
 

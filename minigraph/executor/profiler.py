@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from minigraph.errors import ProgramError, Site, caller_site
 from minigraph.support.atomic_files import as_path, write_files
+from minigraph.support.public import public
 
 if TYPE_CHECKING:
     from minigraph.ir import Program
@@ -30,6 +31,7 @@ TRACER_OPTIONS = ("Default", "OpDetail", "AllOpDetail")
 _active: list[Profile] = []
 
 
+@public
 @dataclass(frozen=True)
 class Row:
     """All calls of the operators of one type that one line of the user's made; times in seconds."""
@@ -58,6 +60,7 @@ class _Run:
     thread: int
 
 
+@public
 @dataclass(eq=False)
 class Profile:
     """What was measured; filled while its context is entered, to be read at any time.
@@ -172,6 +175,7 @@ _started: list[Profile] = []
 """The profile that `start_profiler` has begun, if there is one."""
 
 
+@public
 @contextmanager
 def profiler(
     state: str,
@@ -205,6 +209,7 @@ def profiler(
         stop_profiler(sorted_key, profile_path)
 
 
+@public
 def start_profiler(state: str, tracer_option: str = "Default") -> None:
     """Begin what `stop_profiler` ends; arguments as for `profiler`."""
     _check("state", state, tuple(KINDS))
@@ -216,6 +221,7 @@ def start_profiler(state: str, tracer_option: str = "Default") -> None:
     _active.append(found)
 
 
+@public
 def stop_profiler(sorted_key: str | None = None, profile_path: str | os.PathLike[str] | None = None) -> None:
     """Print what was measured since `start_profiler`; arguments as for `profiler`."""
     if not _started:

@@ -15,11 +15,13 @@ from minigraph.ir.default_programs import default_main_program
 from minigraph.runtime.place import CPUPlace, Place
 from minigraph.runtime.scope import Scope, global_scope
 from minigraph.support.interrupts import is_interrupt
+from minigraph.support.public import public
 
 
 class Runner(ABC):
     """Check the arguments of a run; a subclass computes it in `_run`."""
 
+    @public
     def __init__(self, place: Place | None = None) -> None:
         if place is not None and not isinstance(place, Place):
             raise WrongTypeError(f"an {type(self).__name__} needs a Place, got {place!r:.80}", site=caller_site())

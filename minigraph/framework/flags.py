@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
+from minigraph.support.public import public
 
 __all__ = ["get_flags", "set_flags"]
 
@@ -55,6 +56,7 @@ _ASKING_FOR_MORE = {
 _flags = dict(_DEFAULTS)
 
 
+@public
 def set_flags(flags: Mapping[str, Any]) -> None:
     """Set flags of fluid's; they are about memory, speed and devices, and have no effect.
 
@@ -89,6 +91,7 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     _flags.update(found)
 
 
+@public
 def get_flags(flags: str | Sequence[str]) -> dict[str, Any]:
     """Flags by name.
 

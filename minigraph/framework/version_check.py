@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 
 from minigraph.errors import ProgramError, VersionError, WrongTypeError, caller_site
+from minigraph.support.public import public
 
 __all__ = ["FLUID_VERSION", "require_version"]
 
 FLUID_VERSION = "1.8.5"
 
 
+@public
 def require_version(min_version: str, max_version: str | None = None) -> None:
     """Raise unless the version of fluid that minigraph stands for, 1.8.5, is within bounds.
 

@@ -40,6 +40,7 @@ from minigraph.reader import (
     xmap_readers,
 )
 from minigraph.reader.loader import DataLoader, PyReader, default_collate_fn
+from minigraph.support.public import refuse_unknown_names
 
 __all__ = [
     "ComposeNotAligned", "DataLoader", "PyReader", "batch", "buffered", "cache", "chain", "compose",
@@ -49,3 +50,5 @@ __all__ = [
     "multiprocess_reader", "save", "save_dygraph", "save_inference_model", "save_params", "save_persistables",
     "save_safetensors", "save_vars", "serialize_program", "set_program_state", "shuffle", "xmap_readers",
 ]  # fmt: skip
+
+refuse_unknown_names(__name__)

@@ -23,10 +23,12 @@ from minigraph.io.wire import encode
 from minigraph.ir import Program, Variable
 from minigraph.ir.operator import slot_names
 from minigraph.support.atomic_files import inside, write_files
+from minigraph.support.public import public
 
 MODEL_FILENAME = "__model__"
 
 
+@public
 def save_inference_model(
     dirname: str | os.PathLike[str],
     feeded_var_names: str | Sequence[str],
@@ -109,6 +111,7 @@ def save_inference_model(
     return fetches
 
 
+@public
 def load_inference_model(
     dirname: str | os.PathLike[str] | None,
     executor: Any,

@@ -32,6 +32,7 @@ from minigraph.io.wire import encode
 from minigraph.ir import Block, Operator, Program, Variable, VarKind
 from minigraph.ir.operator import slot_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, OpDef
+from minigraph.support.public import public
 
 PADDLE_VERSION = 1008005
 """What a description says it was made by: Paddle 1.8.5."""
@@ -76,6 +77,7 @@ _LONG_ATTRS = {
 """Integer attributes that Paddle declares with 64 bits."""
 
 
+@public
 def serialize_program(program: Program) -> bytes:
     """The bytes of a program's description, as ``__model__`` and ``.pdmodel`` files hold it.
 

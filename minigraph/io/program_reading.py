@@ -12,6 +12,7 @@ from minigraph.io.wire import decode
 from minigraph.ir import Block, Program, Variable, VarKind
 from minigraph.ir.effects import DEEPEST
 from minigraph.opdef import EMPTY, HINT_ATTRS, SUB_BLOCK, OpDef, all_definitions, definition_of
+from minigraph.support.public import public
 from minigraph.types import DType, TensorType
 
 _IGNORED_ATTRS = HINT_ATTRS | {
@@ -35,6 +36,7 @@ _KINDS = {
 }  # fmt: skip
 
 
+@public
 def deserialize_program(data: bytes) -> Program:
     """The program that a description holds; operators that feed and fetch are left out.
 

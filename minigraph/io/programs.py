@@ -40,8 +40,10 @@ from minigraph.io.variables import (
 )
 from minigraph.ir import Program, Variable
 from minigraph.support.atomic_files import as_path, inside, is_left_over, read_file, write_files
+from minigraph.support.public import public
 
 
+@public
 def save(program: Any, model_path: str | os.PathLike[str], protocol: int = 4) -> None:
     """Save a program and the values of its persistable variables, or, as in Paddle 2, a state dictionary.
 
@@ -92,6 +94,7 @@ def save(program: Any, model_path: str | os.PathLike[str], protocol: int = 4) ->
     write_files({**files, with_suffix(path, MODEL_SUFFIX): [serialize_program(program)]}, Mark(prefix_mark(path)))
 
 
+@public
 def load(
     program: Any,
     model_path: str | os.PathLike[str] | None = None,
@@ -159,6 +162,7 @@ def load(
     assign(wanted, _arrays_only(state, wanted), place)
 
 
+@public
 def load_program_state(
     model_path: str | os.PathLike[str], var_list: Sequence[Variable] | None = None
 ) -> dict[str, Any]:
@@ -181,6 +185,7 @@ def load_program_state(
     return _read_state(_any_path(model_path), var_list, None)
 
 
+@public
 def set_program_state(program: Program, state_dict: Mapping[str, Any]) -> None:
     """Set the persistable variables of a program, in the global scope, to the values in `state_dict`.
 

@@ -16,14 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigraph.errors import DataError, MissingExtraError, WrongTypeError, caller_site
-from minigraph.runtime.annotations import shown
+from minigraph.support.annotations import shown
 from minigraph.support.atomic_files import as_path, read_file, write_files
 from minigraph.support.interrupts import is_interrupt
+from minigraph.support.public import public
 from minigraph.types import as_dtype
 
 SUFFIX = ".safetensors"
 
 
+@public
 def save_safetensors(
     state_dict: Mapping[str, Any], path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
 ) -> None:
@@ -63,6 +65,7 @@ def save_safetensors(
     write_files({as_path(path, "path"): [library.save(arrays, metadata=texts or None)]})
 
 
+@public
 def load_safetensors(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     """The arrays of a safetensors file by name.
 

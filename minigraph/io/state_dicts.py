@@ -16,6 +16,7 @@ from minigraph.io.safetensors_files import SUFFIX, load_safetensors, save_safete
 from minigraph.ir import Parameter
 from minigraph.ir.variable_operators import is_eager
 from minigraph.support.atomic_files import as_path, read_file, write_files
+from minigraph.support.public import public
 
 PARAMS_SUFFIX, OPTIMIZER_SUFFIX, MODEL_SUFFIX, MARK_SUFFIX = ".pdparams", ".pdopt", ".pdmodel", ".pdmark"
 NAME_TABLE = "StructuredToParameterName@@"
@@ -24,6 +25,7 @@ NAME_TABLE = "StructuredToParameterName@@"
 _SLICES = "UnpackBigParamInfor@@"
 
 
+@public
 def save_dygraph(state_dict: Mapping[str, Any], model_path: str | os.PathLike[str]) -> None:
     """Save the state of a layer as ``<model_path>.pdparams``, or that of an optimizer as ``<model_path>.pdopt``.
 
@@ -65,6 +67,7 @@ def save_dygraph(state_dict: Mapping[str, Any], model_path: str | os.PathLike[st
     write_files({with_suffix(path, suffix): [pickles.dump(_with_name_table(state_dict))]}, mark)
 
 
+@public
 def load_dygraph(
     model_path: str | os.PathLike[str], keep_name_table: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:

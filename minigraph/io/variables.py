@@ -29,31 +29,37 @@ from minigraph.runtime.place import Place
 from minigraph.runtime.scope import global_scope
 from minigraph.support.atomic_files import as_path, inside, write_files
 from minigraph.support.interrupts import deferred
+from minigraph.support.public import public
 from minigraph.types import TensorType, as_dtype
 
 Arrays = dict[str, NDArray[Any]]
 
 
+@public
 def is_parameter(var: Variable) -> bool:
     """Whether a variable is a parameter."""
     return isinstance(var, Parameter)
 
 
+@public
 def is_persistable(var: Variable) -> bool:
     """Whether a variable lives in the scope from run to run."""
     return var.persistable
 
 
+@public
 def is_belong_to_optimizer(var: Variable) -> bool:
     """Whether a variable is persistable and no parameter: accumulators, learning rates, states of clips, counters."""
     return var.persistable and not isinstance(var, Parameter) and not var.need_check_feed
 
 
+@public
 def get_program_parameter(program: Program) -> list[Variable]:
     """Every parameter of a program, in order of creation."""
     return [var for var in program.list_vars() if is_parameter(var)]
 
 
+@public
 def get_program_persistable_vars(program: Program) -> list[Variable]:
     """Every persistable variable of a program, in order of creation."""
     return [var for var in program.list_vars() if is_persistable(var)]
@@ -62,6 +68,7 @@ def get_program_persistable_vars(program: Program) -> list[Variable]:
 # Saving
 
 
+@public
 def save_vars(
     executor: Any,
     dirname: str | os.PathLike[str] | None,
@@ -119,6 +126,7 @@ def save_vars(
     return None
 
 
+@public
 def save_params(
     executor: Any,
     dirname: str | os.PathLike[str] | None,
@@ -129,6 +137,7 @@ def save_params(
     return save_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
 
 
+@public
 def save_persistables(
     executor: Any,
     dirname: str | os.PathLike[str] | None,
@@ -146,6 +155,7 @@ def save_persistables(
 # Loading
 
 
+@public
 def load_vars(
     executor: Any,
     dirname: str | os.PathLike[str] | None,
@@ -197,6 +207,7 @@ def load_chosen(
     assign(variables.values(), _read_arrays(sorted(variables), dirname, filename, reading), place)
 
 
+@public
 def load_params(
     executor: Any,
     dirname: str | os.PathLike[str] | None,
@@ -207,6 +218,7 @@ def load_params(
     load_vars(executor, dirname, main_program, predicate=is_parameter, filename=filename)
 
 
+@public
 def load_persistables(
     executor: Any,
     dirname: str | os.PathLike[str] | None,

@@ -8,6 +8,8 @@ from contextvars import ContextVar
 
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir.program import Program
+from minigraph.support.public import public
+from minigraph.support.undo import IS_IMPERATIVE
 
 _DEFAULTS = (Program(), Program())
 CURRENT: ContextVar[tuple[Program, Program]] = ContextVar("default_programs", default=_DEFAULTS)
@@ -25,7 +27,7 @@ def default_startup_program() -> Program:
 
 def is_imperative() -> bool:
     """Whether operators are computed as they are written."""
-    return default_main_program().computes_at_once
+    return IS_IMPERATIVE.get()
 
 
 def refuse_imperative_mode(name: str) -> None:
@@ -34,6 +36,7 @@ def refuse_imperative_mode(name: str) -> None:
         raise ProgramError(f"{name} works on programs, not in the imperative mode", site=caller_site())
 
 
+@public
 @contextmanager
 def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[None]:
     """Make these the default programs inside; the startup program stays as it is when left out."""
@@ -43,6 +46,8 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
     before = CURRENT.get()
     try:
         CURRENT.set((main_program, startup_program or default_startup_program()))
+        IS_IMPERATIVE.set(main_program.computes_at_once)
         yield
     finally:
         CURRENT.set(before)
+        IS_IMPERATIVE.set(before[0].computes_at_once)

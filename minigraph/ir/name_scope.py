@@ -9,6 +9,7 @@ from typing import Any
 
 from minigraph import unique_name
 from minigraph.errors import ProgramError, caller_site
+from minigraph.support.public import public
 
 _PATH: ContextVar[str] = ContextVar("name_scope", default="/")
 
@@ -18,6 +19,7 @@ def current_name_scope() -> str:
     return _PATH.get()
 
 
+@public
 @contextmanager
 def name_scope(prefix: Any) -> Iterator[None]:
     """Label the operators made inside; a label used again under the same parent gets a number, ``prefix_1``.

@@ -11,6 +11,7 @@ from minigraph.ir.role import Role
 from minigraph.ir.text.notation import attr_text, braces, name_text, names_text, quoted, role_text
 from minigraph.ir.variable import Variable, name_of
 from minigraph.opdef import EMPTY, SUB_BLOCK, OpDef
+from minigraph.support.public import explained
 from minigraph.support.undo import note
 
 if TYPE_CHECKING:
@@ -207,10 +208,12 @@ class Operator(Node):
     def _block_attr(self, name: str) -> Block:
         return self.block.program.block(self._block_attr_id(name))
 
+    @explained
     def set_attr(self, name: str, value: Any) -> None:
         """Change an attribute; checked like one given to ``append_op``."""
         self._change("attrs", Attrs(self.definition.convert_attrs({**self.attrs, name: value})))
 
+    @explained
     def set_input(self, slot: str, values: Sequence[Variable | str]) -> None:
         """Read other variables in a slot, which may have been left out before.
 
@@ -223,6 +226,7 @@ class Operator(Node):
             self._no_slot(slot, self.definition.input_slots)
         self._change("inputs", {**self.inputs, slot: tuple(map(name_of, values))})
 
+    @explained
     def set_output(self, slot: str, values: Sequence[Variable | str]) -> None:
         """Write other variables in a slot.
 
@@ -235,10 +239,12 @@ class Operator(Node):
             self._no_slot(slot, self.definition.output_slots)
         self._change("outputs", {**self.outputs, slot: tuple(map(name_of, values))})
 
+    @explained
     def replace_input(self, old: Variable | str, new: Variable | str) -> None:
         """Read `new` wherever this operator reads `old`."""
         self._change("inputs", renamed(self.inputs, {name_of(old): name_of(new)}))
 
+    @explained
     def replace_output(self, old: Variable | str, new: Variable | str) -> None:
         """Write `new` wherever this operator writes `old`."""
         self._change("outputs", renamed(self.outputs, {name_of(old): name_of(new)}))

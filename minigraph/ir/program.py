@@ -24,12 +24,14 @@ from minigraph.ir.text.notation import PROGRAM_DEFAULTS, braces, fields_text
 from minigraph.ir.variable import Parameter, Variable, name_of
 from minigraph.opdef import SUB_BLOCK
 from minigraph.support.gc_pause import without_collector
+from minigraph.support.public import public_but
 from minigraph.support.undo import note
 
 if TYPE_CHECKING:
     import networkx
 
 
+@public_but("block", "role_guard", "standing_for")
 class Program:
     """A whole computation: blocks, the first of which is the global one.
 

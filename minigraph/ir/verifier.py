@@ -10,9 +10,11 @@ from minigraph.ir.operator import Operator, slot_names
 from minigraph.ir.program import Program
 from minigraph.ir.versions import types_in_order
 from minigraph.opdef import SUB_BLOCK
+from minigraph.support.public import public
 from minigraph.types import VarKind
 
 
+@public
 def verify(program: Program) -> None:
     """Raise unless `program` keeps the invariants of the IR.
 

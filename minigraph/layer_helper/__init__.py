@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
+from typing import Any, TypeVar, cast
 
+from minigraph.eager.guard import imperative
+from minigraph.eager.tensor import Eager
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.initializer import Constant, Initializer, Xavier
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
-from minigraph.ir.default_programs import default_main_program, default_startup_program
+from minigraph.ir.default_programs import default_main_program, default_startup_program, is_imperative
 from minigraph.layer_helper.weight_norm import normalized_parameter
 from minigraph.param_attr import ParamAttr, WeightNormParamAttr, as_param_attr
+from minigraph.support.public import public
 from minigraph.types import DType, as_dtype
 from minigraph.unique_name import generate
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _ZERO, _XAVIER = Constant(0.0), Xavier()
+
+
+def layer(function: F) -> F:
+    """`function`, which appends operators, as a `public` one that computes at once if an argument is a tensor.
+
+    It then does so whether or not there is a `minigraph.dygraph.guard` around. Without a tensor it computes inside of a
+    guard, and outside writes to the default main program.
+    """
+
+    @wraps(function)
+    def following(*args: Any, **kwargs: Any) -> Any:
+        if is_imperative() or not _holds_tensor((*args, *kwargs.values())):
+            return function(*args, **kwargs)
+        with imperative():
+            return function(*args, **kwargs)
+
+    return public(cast(F, following))
+
+
+def _holds_tensor(arguments: Sequence[Any]) -> bool:
+    for argument in arguments:
+        if isinstance(argument, Eager):
+            return True
+        if isinstance(argument, list | tuple) and any([isinstance(item, Eager) for item in argument]):
+            return True
+    return False
 
 
 class LayerHelper:
@@ -267,4 +299,4 @@ def check_floating(x: Any, what: str) -> Variable:
     return x
 
 
-__all__ = ["LayerHelper", "ParamAttr", "check_floating", "check_variable"]
+__all__ = ["LayerHelper", "ParamAttr", "check_floating", "check_variable", "layer"]

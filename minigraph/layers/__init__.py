@@ -208,6 +208,7 @@ from minigraph.layers.tensor import (
     transpose,
     zeros,
 )
+from minigraph.support.public import refuse_unknown_names
 
 __all__ = [
     "Categorical", "GRUCell", "IfElse", "LSTMCell", "MultivariateNormalDiag", "Normal", "Print", "RNNCell", "StaticRNN",
@@ -239,3 +240,5 @@ __all__ = [
     "trace", "transpose", "tril", "triu", "uniform_random", "uniform_random_batch_size_like", "unique",
     "unique_with_counts", "unsqueeze", "unstack", "where", "while_loop", "zeros", "zeros_like",
 ]  # fmt: skip
+
+refuse_unknown_names(__name__)

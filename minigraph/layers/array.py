@@ -7,10 +7,11 @@ from typing import Any
 from minigraph.errors import OpError, ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable, VarKind
 from minigraph.ir.default_programs import is_imperative
-from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.types import product
 
 
+@layer
 def create_array(dtype: Any) -> Variable | list[Any]:
     """An array without elements; in the imperative mode a list.
 
@@ -25,6 +26,7 @@ def create_array(dtype: Any) -> Variable | list[Any]:
     return helper.block.create_var(name=f"{helper.name}.out", dtype=dtype, type=VarKind.LOD_TENSOR_ARRAY)
 
 
+@layer
 def array_write(x: Variable, i: Variable, array: Variable | list[Any] | None = None) -> Variable | list[Any]:
     """Write a copy of `x` to the element `i` of `array`, which grows as far as needed.
 
@@ -69,6 +71,7 @@ def array_write(x: Variable, i: Variable, array: Variable | list[Any] | None = N
     return array
 
 
+@layer
 def array_read(array: Variable | list[Any], i: Variable) -> Variable:
     """The element `i`, int64[1], of `array`.
 
@@ -94,6 +97,7 @@ def array_read(array: Variable | list[Any], i: Variable) -> Variable:
     return helper.unary("read_from_array", inputs)
 
 
+@layer
 def array_length(array: Variable | list[Any]) -> Variable | int:
     """How many elements `array` has, int64[1]; in the imperative mode an int."""
     if is_imperative():
@@ -104,6 +108,7 @@ def array_length(array: Variable | list[Any]) -> Variable | int:
     return result
 
 
+@layer
 def tensor_array_to_tensor(
     input: Variable | list[Any], axis: int = 1, name: str | None = None, use_stack: bool = False
 ) -> tuple[Variable, Variable]:

@@ -13,7 +13,7 @@ from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable, VarKind
 from minigraph.ir.default_programs import default_main_program, is_imperative
 from minigraph.ir.effects import outer_names
-from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.layers.compare import equal, logical_and, logical_not
 from minigraph.layers.sub_block import (
     building_sub_block,
@@ -24,6 +24,7 @@ from minigraph.layers.sub_block import (
 )
 from minigraph.layers.tensor import assign, cast, fill_constant
 from minigraph.support.nest import difference, flatten, map_structure, pack
+from minigraph.support.public import public
 from minigraph.support.undo import all_or_nothing, note
 from minigraph.types import DType
 
@@ -59,6 +60,7 @@ class ConditionalBlock:
         )  # fmt: skip
 
 
+@layer
 def cond(
     pred: Variable,
     true_fn: Callable[[], Any] | None = None,
@@ -162,6 +164,7 @@ def _select(false: Variable, true: Variable, index: Variable) -> Variable:
     return result
 
 
+@layer
 def case(
     pred_fn_pairs: Sequence[tuple[Variable, Callable[[], Any]]],
     default: Callable[[], Any] | None = None,
@@ -190,6 +193,7 @@ def case(
     return _chain(pairs, default)
 
 
+@layer
 def switch_case(
     branch_index: Variable,
     branch_fns: Mapping[int, Callable[[], Any]] | Sequence[Any],
@@ -287,6 +291,7 @@ def _functions_by_number(given: Any) -> dict[int, Callable[[], Any]]:
     return functions
 
 
+@public
 class Switch:
     """Cases of which the first whose condition holds runs; what they write has to be made before, outside.
 

@@ -10,14 +10,16 @@ from typing import Any
 
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating
+from minigraph.layer_helper import LayerHelper, check_floating, layer
 
 
+@layer
 def clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:
     """Each element limited to [`min`, `max`]; NaN stays. The gradient is 0 at and beyond the bounds."""
     return _clipped("clip", check_floating(x, "clip: x"), name, {"min": min, "max": max})
 
 
+@layer
 def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
     """``x * max_norm / norm(x)`` if the L2 norm of the whole of `x` exceeds `max_norm`, else `x` bit for bit."""
     return _clipped("clip_by_norm", check_floating(x, "clip_by_norm: x"), name, {"max_norm": max_norm})
@@ -30,6 +32,7 @@ def _clipped(op_type: str, x: Variable, name: str | None, attrs: dict[str, Any])
     return result
 
 
+@layer
 def clamp(
     input: Variable,
     min: float | None = None,

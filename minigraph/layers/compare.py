@@ -5,34 +5,40 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layer_helper import LayerHelper, check_variable, layer
 
 
+@layer
 def less_than(x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None) -> Variable:
     """``x < y``, written to `cond` if given. `force_cpu` changes nothing."""
     return _compare("less_than", x, y, cond, **({} if force_cpu is None else {"force_cpu": force_cpu}))
 
 
+@layer
 def less_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
     """``x <= y``, written to `cond` if given."""
     return _compare("less_equal", x, y, cond)
 
 
+@layer
 def greater_than(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
     """``x > y``, written to `cond` if given."""
     return _compare("greater_than", x, y, cond)
 
 
+@layer
 def greater_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
     """``x >= y``, written to `cond` if given."""
     return _compare("greater_equal", x, y, cond)
 
 
+@layer
 def equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
     """``x == y``, written to `cond` if given."""
     return _compare("equal", x, y, cond)
 
 
+@layer
 def not_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
     """``x != y``, written to `cond` if given."""
     return _compare("not_equal", x, y, cond)
@@ -43,21 +49,25 @@ def _compare(op_type: str, x: Variable, y: Variable, cond: Variable | None, **at
     return _append(LayerHelper(op_type), op_type, inputs, cond, "cond", attrs)
 
 
+@layer
 def logical_and(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Whether both are true, written to `out` if given."""
     return _logical("logical_and", {"X": x, "Y": y}, out, name)
 
 
+@layer
 def logical_or(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Whether one or both are true, written to `out` if given."""
     return _logical("logical_or", {"X": x, "Y": y}, out, name)
 
 
+@layer
 def logical_xor(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Whether exactly one is true, written to `out` if given."""
     return _logical("logical_xor", {"X": x, "Y": y}, out, name)
 
 
+@layer
 def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Whether `x` is false, written to `out` if given."""
     return _logical("logical_not", {"X": x}, out, name)
@@ -69,11 +79,13 @@ def _logical(op_type: str, inputs: dict[str, Variable], out: Variable | None, na
     return _append(LayerHelper(op_type, name), op_type, inputs, out, "out", {})
 
 
+@layer
 def isfinite(x: Variable) -> Variable:
     """Whether every element is finite, one boolean of shape [1]."""
     return LayerHelper("isfinite").unary("isfinite", {"X": check_variable(x, "isfinite: x")})
 
 
+@layer
 def elementwise_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``x == y``, as a layer that can be given a name."""
     helper = LayerHelper("elementwise_equal", name)
@@ -81,21 +93,25 @@ def elementwise_equal(x: Variable, y: Variable, name: str | None = None) -> Vari
     return _append(helper, "equal", inputs, None, "out", {})
 
 
+@layer
 def has_nan(x: Variable) -> Variable:
     """Whether any element is NaN, bool[1]."""
     return _append(LayerHelper("isnan"), "isnan", {"X": check_variable(x, "has_nan: x")}, None, "cond", {})
 
 
+@layer
 def has_inf(x: Variable) -> Variable:
     """Whether any element is infinite, bool[1]."""
     return _append(LayerHelper("isinf"), "isinf", {"X": check_variable(x, "has_inf: x")}, None, "cond", {})
 
 
+@layer
 def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
     """Whether there are no elements, bool[1]; written to `cond` if given."""
     return _append(LayerHelper("is_empty"), "is_empty", {"X": check_variable(x, "is_empty: x")}, cond, "cond", {})
 
 
+@layer
 def allclose(
     input: Variable,
     other: Variable,

@@ -9,12 +9,13 @@ import numpy as np
 
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.layers.reshaping import stack
 from minigraph.layers.tensor import assign
 from minigraph.types import as_dtype
 
 
+@layer
 def eye(
     num_rows: int, num_columns: int | None = None, batch_shape: Sequence[int] | None = None, dtype: Any = "float32"
 ) -> Variable:
@@ -30,6 +31,7 @@ def eye(
     return result
 
 
+@layer
 def diag(diagonal: Variable | np.ndarray[Any, Any]) -> Variable:
     """The square matrix with a vector on its diagonal and zeros beside it; no gradient flows through."""
     if isinstance(diagonal, np.ndarray):
@@ -39,6 +41,7 @@ def diag(diagonal: Variable | np.ndarray[Any, Any]) -> Variable:
     return result
 
 
+@layer
 def diag_embed(
     input: Variable | np.ndarray[Any, Any], offset: int = 0, dim1: int = -2, dim2: int = -1
 ) -> Variable:  # fmt: skip
@@ -55,6 +58,7 @@ def diag_embed(
     return result
 
 
+@layer
 def trace(
     input: Variable, offset: int = 0, dim1: int = 0, dim2: int = 1, out: Variable | None = None, name: str | None = None
 ) -> Variable:
@@ -66,11 +70,13 @@ def trace(
     return result
 
 
+@layer
 def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """Matrices with zeros above their diagonal; `diagonal` moves that up, or down where it is negative."""
     return _triangle("tril", input, diagonal, name)
 
 
+@layer
 def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """Matrices with zeros below their diagonal; `diagonal` moves that up, or down where it is negative."""
     return _triangle("triu", input, diagonal, name)

@@ -18,6 +18,7 @@ from minigraph.layers.nn import matmul
 from minigraph.layers.random import gaussian_random, uniform_random
 from minigraph.layers.reduce import reduce_max, reduce_prod, reduce_sum
 from minigraph.layers.tensor import assign, cast, ones
+from minigraph.support.public import public
 
 Parameter = float | Sequence[Any] | np.ndarray[Any, Any] | Variable
 
@@ -28,6 +29,7 @@ def _as_variable(value: Parameter) -> Variable:
     return assign(np.atleast_1d(np.asarray(value, "float32")))
 
 
+@public
 class _LocatedDistribution:
     """One with two parameters, which broadcast against each other to the shape of the batch."""
 
@@ -46,6 +48,7 @@ class _LocatedDistribution:
         return [*shape, *(() if self.is_scalar else batch)]
 
 
+@public
 class Uniform(_LocatedDistribution):
     """Uniform on [`low`, `high`).
 
@@ -82,6 +85,7 @@ class Uniform(_LocatedDistribution):
         return log(self.high - self.low)
 
 
+@public
 class Normal(_LocatedDistribution):
     """Normal with mean `loc` and standard deviation `scale`.
 
@@ -124,6 +128,7 @@ class Normal(_LocatedDistribution):
         return 0.5 * (ratio + distance - 1.0 - log(ratio))
 
 
+@public
 class Categorical:
     """One of several outcomes, with probabilities in proportion to ``exp(logits)``.
 
@@ -168,6 +173,7 @@ class Categorical:
         return reduce_sum(exponentials / total * difference, dim=-1, keep_dim=True)
 
 
+@public
 class MultivariateNormalDiag:
     """Normal in several dimensions that do not depend on each other.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layer_helper import LayerHelper, check_variable, layer
 
 
+@layer
 def elementwise_add(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -15,6 +16,7 @@ def elementwise_add(
     return _elementwise("elementwise_add", x, y, axis, act, name)
 
 
+@layer
 def elementwise_sub(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -22,6 +24,7 @@ def elementwise_sub(
     return _elementwise("elementwise_sub", x, y, axis, act, name)
 
 
+@layer
 def elementwise_mul(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -29,6 +32,7 @@ def elementwise_mul(
     return _elementwise("elementwise_mul", x, y, axis, act, name)
 
 
+@layer
 def elementwise_div(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -36,6 +40,7 @@ def elementwise_div(
     return _elementwise("elementwise_div", x, y, axis, act, name)
 
 
+@layer
 def elementwise_max(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -43,6 +48,7 @@ def elementwise_max(
     return _elementwise("elementwise_max", x, y, axis, act, name)
 
 
+@layer
 def elementwise_min(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -50,6 +56,7 @@ def elementwise_min(
     return _elementwise("elementwise_min", x, y, axis, act, name)
 
 
+@layer
 def elementwise_pow(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -57,6 +64,7 @@ def elementwise_pow(
     return _elementwise("elementwise_pow", x, y, axis, act, name)
 
 
+@layer
 def elementwise_mod(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -64,6 +72,7 @@ def elementwise_mod(
     return _elementwise("elementwise_mod", x, y, axis, act, name)
 
 
+@layer
 def elementwise_floordiv(
     x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
 ) -> Variable:
@@ -77,6 +86,7 @@ def _elementwise(op_type: str, x: Variable, y: Variable, axis: int, act: str | N
     return helper.activation(helper.unary(op_type, inputs, axis=axis), act)
 
 
+@layer
 def scale(
     x: Variable,
     scale: float | Variable = 1.0,

@@ -12,10 +12,12 @@ from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable
 from minigraph.layers.branches import ConditionalBlock
 from minigraph.layers.tensor import assign
+from minigraph.support.public import public
 from minigraph.support.undo import note
 from minigraph.types import DType
 
 
+@public
 class IfElse:
     """Compute the rows for which a condition holds in one branch, the others in another, and put them together again.
 

@@ -9,7 +9,7 @@ from typing import Any
 from minigraph.errors import ProgramError, WrongTypeError, caller_site, on_one_line
 from minigraph.initializer import Normal
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating
+from minigraph.layer_helper import LayerHelper, check_floating, layer
 from minigraph.support.window_rules import CHANNELS_LAST, spatial_dims
 
 Size = int | Sequence[int]
@@ -94,6 +94,7 @@ def convolution_type(channels: int, filters: int, groups: int | None, use_cudnn:
     return "depthwise_conv2d" if is_depthwise else "conv2d"
 
 
+@layer
 @on_one_line
 def conv2d(
     input: Variable,
@@ -155,6 +156,7 @@ def conv2d(
     return helper.activation(_with_bias(helper, result, bias_attr, num_filters, data_format), act)
 
 
+@layer
 @on_one_line
 def conv2d_transpose(
     input: Variable,
@@ -261,6 +263,7 @@ def _check_format(data_format: str, what: str) -> None:
         raise WrongTypeError(f"{what}: data_format must be NCHW or NHWC, got {data_format!r:.60}", site=caller_site())
 
 
+@layer
 def pool2d(
     input: Variable,
     pool_size: Size = -1,
@@ -338,6 +341,7 @@ def pool_attrs(
     }  # fmt: skip
 
 
+@layer
 def adaptive_pool2d(
     input: Variable,
     pool_size: Size,

@@ -7,11 +7,12 @@ from typing import Any
 
 from minigraph.errors import WrongTypeError, caller_site
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.layers.nn import check_integers
 from minigraph.layers.reshaping import Numbers, numbers_as_inputs
 
 
+@layer
 def slice(input: Variable, axes: Sequence[int], starts: Numbers, ends: Numbers) -> Variable:
     """The elements from ``starts[i]`` up to but not including ``ends[i]`` along dimension ``axes[i]``.
 
@@ -20,6 +21,7 @@ def slice(input: Variable, axes: Sequence[int], starts: Numbers, ends: Numbers) 
     return _sliced("slice", input, axes, {"starts": starts, "ends": ends})
 
 
+@layer
 def strided_slice(input: Variable, axes: Sequence[int], starts: Numbers, ends: Numbers, strides: Numbers) -> Variable:
     """Every ``strides[i]``-th element from ``starts[i]`` towards ``ends[i]`` along dimension ``axes[i]``.
 
@@ -51,6 +53,7 @@ def flags_after(flags: Sequence[int], numbers: Any) -> list[int]:
     return [-1 if isinstance(number, Variable) else flag for flag, number in zip(flags, numbers, strict=False)]
 
 
+@layer
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
     """The rows of `input` that `index` names.
 
@@ -69,12 +72,14 @@ def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable
     return LayerHelper("gather").unary("gather", inputs, overwrite=overwrite)
 
 
+@layer
 def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Variable:
     """The parts of `input` that the rows of `index` name: ``input[index[..., 0], index[..., 1], ...]``."""
     inputs = {"X": check_variable(input, "gather_nd: input"), "Index": check_integers(index, "gather_nd: index")}
     return LayerHelper("gather_nd", name).unary("gather_nd", inputs)
 
 
+@layer
 def scatter(
     input: Variable, index: Variable, updates: Variable, name: str | None = None, overwrite: bool = True
 ) -> Variable:
@@ -89,12 +94,14 @@ def scatter(
     return LayerHelper("scatter", name).unary("scatter", inputs, overwrite=overwrite)
 
 
+@layer
 def reverse(x: Variable, axis: int | Sequence[int]) -> Variable:
     """`x` with the elements along the dimension or dimensions `axis` in reverse order."""
     axes = [axis] if isinstance(axis, int) else list(axis)
     return LayerHelper("reverse").unary("reverse", {"X": check_variable(x, "reverse: x")}, axis=axes)
 
 
+@layer
 def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = False) -> Variable:
     """For each number j in `input`, whose last dimension is 1, a row of zeros of length `depth` with a 1 at j, float32.
 
@@ -113,6 +120,7 @@ def one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = F
     return _one_hot("one_hot", input, depth, allow_out_of_range)
 
 
+@layer
 def fluid_one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bool = False) -> Variable:
     """For each number j in `input` a row of zeros of length `depth` with a 1 at j, float32.
 
@@ -143,6 +151,7 @@ def _one_hot(op_type: str, x: Variable, depth: int | Variable, allow_out_of_rang
     return result
 
 
+@layer
 def where(condition: Variable) -> Variable:
     """The places where `condition` is not 0, in order; see `minigraph.where` for a choice between two tensors.
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable
 from minigraph.ir.default_programs import default_main_program
+from minigraph.layer_helper import layer
 from minigraph.unique_name import generate
 
 if TYPE_CHECKING:
     from minigraph.reader.loader import PyReader
 
 
+@layer
 def data(
     name: str,
     shape: Sequence[int | None],
@@ -38,6 +40,7 @@ def data(
     )
 
 
+@layer
 def fluid_data(name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0) -> Variable:
     """A variable to feed, of exactly this shape (None or -1: any size) and dtype; ``minigraph.data``."""
     if name == "":
@@ -57,6 +60,7 @@ def fluid_data(name: str, shape: Sequence[int | None], dtype: Any = "float32", l
     )
 
 
+@layer
 def py_reader(
     capacity: int,
     shapes: Sequence[Sequence[int | None]],
@@ -123,6 +127,7 @@ def py_reader(
     return PyReader(variables, capacity, use_double_buffer, iterable=False)
 
 
+@layer
 def create_py_reader_by_data(
     capacity: int, feed_list: Sequence[Variable], name: str | None = None, use_double_buffer: bool = True
 ) -> PyReader:
@@ -132,6 +137,7 @@ def create_py_reader_by_data(
     return PyReader(feed_list, capacity, use_double_buffer, iterable=False)
 
 
+@layer
 def read_file(reader: PyReader) -> Variable | list[Variable]:
     """What a `py_reader` feeds: its variables, or the one that it has."""
     from minigraph.reader.loader import PyReader
@@ -142,6 +148,7 @@ def read_file(reader: PyReader) -> Variable | list[Variable]:
     return found if len(found) > 1 else found[0]
 
 
+@layer
 def double_buffer(reader: PyReader, place: Any = None, name: str | None = None) -> PyReader:
     """`reader`, which reads ahead anyway."""
     return reader

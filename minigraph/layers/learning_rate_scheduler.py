@@ -17,7 +17,7 @@ from minigraph.initializer import Constant
 from minigraph.ir import Role, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, is_imperative
 from minigraph.ir.variable_operators import equal, is_eager, less_than, to_power
-from minigraph.layer_helper import LayerHelper
+from minigraph.layer_helper import LayerHelper, layer
 from minigraph.layers.branches import Switch
 from minigraph.layers.elementwise import elementwise_min
 from minigraph.layers.tensor import assign, cast, create_global_var, fill_constant
@@ -28,6 +28,7 @@ Decayed = Any
 """A Variable, float[1], in a program; a LearningRateDecay in the imperative mode."""
 
 
+@layer
 def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, step: int = 1) -> Variable:
     """A counter, int64[1], that each run of the program increases by `step` before anything else.
 
@@ -53,6 +54,7 @@ def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, 
     return counter
 
 
+@layer
 def noam_decay(d_model: float, warmup_steps: float, learning_rate: float | Variable = 1.0) -> Decayed:
     """``learning_rate * d_model ** -0.5 * min(step ** -0.5, step * warmup_steps ** -1.5)``, steps counted from 1.
 
@@ -68,6 +70,7 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float | Varia
         return learning_rate * d_model**-0.5 * elementwise_min(falling, rising)
 
 
+@layer
 def exponential_decay(
     learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
 ) -> Decayed:
@@ -90,6 +93,7 @@ def exponential_decay(
         return learning_rate * decay_rate ** _progress(decay_steps, staircase)
 
 
+@layer
 def natural_exp_decay(
     learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
 ) -> Decayed:
@@ -100,6 +104,7 @@ def natural_exp_decay(
         return learning_rate * _unary("exp", -1 * decay_rate * _progress(decay_steps, staircase))
 
 
+@layer
 def inverse_time_decay(
     learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
 ) -> Decayed:
@@ -110,6 +115,7 @@ def inverse_time_decay(
         return learning_rate / (1 + decay_rate * _progress(decay_steps, staircase))
 
 
+@layer
 def polynomial_decay(
     learning_rate: float | Variable,
     decay_steps: int,
@@ -138,6 +144,7 @@ def polynomial_decay(
         return (learning_rate - end_learning_rate) * to_power(1 - step / whole, power) + end_learning_rate
 
 
+@layer
 def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Decayed:
     """``values[i]`` as long as the step is less than ``boundaries[i]``, the last value afterwards.
 
@@ -167,6 +174,7 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Decay
         return rate
 
 
+@layer
 def cosine_decay(learning_rate: float | Variable, step_each_epoch: int, epochs: int) -> Decayed:
     """``learning_rate / 2 * (cos(pi * epoch / epochs) + 1)`` where ``epoch = floor(step / step_each_epoch)``."""
     if not isinstance(learning_rate, float | Variable):
@@ -180,6 +188,7 @@ def cosine_decay(learning_rate: float | Variable, step_each_epoch: int, epochs: 
         return learning_rate * 0.5 * (_unary("cos", epoch * math.pi / epochs) + 1)
 
 
+@layer
 def linear_lr_warmup(
     learning_rate: float | Variable | imperative.LearningRateDecay, warmup_steps: int, start_lr: float, end_lr: float
 ) -> Decayed:

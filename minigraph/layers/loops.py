@@ -13,7 +13,7 @@ from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable, VarKind
 from minigraph.ir.default_programs import is_imperative
 from minigraph.ir.effects import outer_names
-from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.layers.sub_block import (
     building_sub_block,
     check_callable,
@@ -23,9 +23,11 @@ from minigraph.layers.sub_block import (
 )
 from minigraph.layers.tensor import assign
 from minigraph.support.nest import difference, flatten
+from minigraph.support.public import public
 from minigraph.support.undo import note
 
 
+@public
 class While:
     """Repeat what is built inside ``block()`` as long as a condition holds.
 
@@ -96,6 +98,7 @@ class While:
         )  # fmt: skip
 
 
+@layer
 def while_loop(
     cond: Callable[..., Variable],
     body: Callable[..., Any],

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
 from minigraph.layers.indexing import one_hot
 from minigraph.layers.reduce import reduce_mean, reduce_sum
 
 
+@layer
 def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100) -> Variable:
     """``-log(input[label])`` of probabilities, row by row.
 
@@ -35,6 +36,7 @@ def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ig
     return loss
 
 
+@layer
 def softmax_with_cross_entropy(
     logits: Variable,
     label: Variable,
@@ -61,6 +63,7 @@ def softmax_with_cross_entropy(
     return (loss, softmax) if return_softmax else loss
 
 
+@layer
 def square_error_cost(input: Variable, label: Variable) -> Variable:
     """``(input - label) ** 2``, element by element."""
     helper = LayerHelper("square_error_cost")
@@ -70,11 +73,13 @@ def square_error_cost(input: Variable, label: Variable) -> Variable:
     return helper.unary("square", {"X": helper.unary("elementwise_sub", inputs)})
 
 
+@layer
 def mse_loss(input: Variable, label: Variable) -> Variable:
     """Mean of ``(input - label) ** 2``."""
     return reduce_mean(square_error_cost(input, label))
 
 
+@layer
 def sigmoid_cross_entropy_with_logits(
     x: Variable, label: Variable, ignore_index: int = -100, name: str | None = None, normalize: bool = False
 ) -> Variable:
@@ -98,6 +103,7 @@ def sigmoid_cross_entropy_with_logits(
     )  # fmt: skip
 
 
+@layer
 def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
     """Half the square of the difference up to a magnitude of `delta`, growing linearly beyond, element by element."""
     helper = LayerHelper("huber_loss")
@@ -107,6 +113,7 @@ def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
     return loss
 
 
+@layer
 def smooth_l1(
     x: Variable,
     y: Variable,
@@ -141,6 +148,7 @@ def smooth_l1(
     return loss
 
 
+@layer
 def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
     """``-label * log(input + epsilon) - (1 - label) * log(1 - input + epsilon)`` of probabilities float[batch, 1]."""
     helper = LayerHelper("log_loss", name)
@@ -150,6 +158,7 @@ def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str 
     return helper.unary("log_loss", inputs, out="Loss", epsilon=epsilon)
 
 
+@layer
 def kldiv_loss(x: Variable, target: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
     """Kullback-Leibler divergence of the probabilities `target` from those whose logarithms are `x`.
 
@@ -166,6 +175,7 @@ def kldiv_loss(x: Variable, target: Variable, reduction: str = "mean", name: str
     return LayerHelper("kldiv_loss", name).unary("kldiv_loss", inputs, out="Loss", reduction=reduction)
 
 
+@layer
 def label_smooth(
     label: Variable,
     prior_dist: Variable | None = None,
@@ -194,6 +204,7 @@ def label_smooth(
     return helper.unary("label_smooth", inputs, epsilon=float(epsilon))
 
 
+@layer
 def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-05, name: str | None = None) -> Variable:
     """One less the mean share that prediction and label have in common, twice the overlap over the sum of both.
 

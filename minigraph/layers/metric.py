@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
 from minigraph.layers.tensor import create_global_var
 from minigraph.layers.tensor import topk as largest
 
 
+@layer
 def accuracy(
     input: Variable, label: Variable, k: int = 1, correct: Variable | None = None, total: Variable | None = None
 ) -> Variable:
@@ -36,6 +37,7 @@ def accuracy(
     return result
 
 
+@layer
 def auc(
     input: Variable,
     label: Variable,

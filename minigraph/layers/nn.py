@@ -7,10 +7,11 @@ from typing import Any
 
 from minigraph.errors import ProgramError, WrongTypeError, caller_site, on_one_line
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
 from minigraph.types import product
 
 
+@layer
 @on_one_line
 def fc(
     input: Variable | Sequence[Variable],
@@ -78,6 +79,7 @@ def _attr_for_each(attr: Any, count: int) -> list[Any]:
     return list(attr)
 
 
+@layer
 def mul(
     x: Variable, y: Variable, x_num_col_dims: int = 1, y_num_col_dims: int = 1, name: str | None = None
 ) -> Variable:
@@ -87,6 +89,7 @@ def mul(
     return helper.unary("mul", inputs, x_num_col_dims=x_num_col_dims, y_num_col_dims=y_num_col_dims)
 
 
+@layer
 def matmul(
     x: Variable,
     y: Variable,
@@ -101,6 +104,7 @@ def matmul(
     return helper.unary("matmul", inputs, transpose_X=transpose_x, transpose_Y=transpose_y, alpha=float(alpha))
 
 
+@layer
 def dropout(
     x: Variable,
     dropout_prob: float,
@@ -136,6 +140,7 @@ def dropout(
     return out
 
 
+@layer
 def embedding(
     input: Variable,
     size: Sequence[int],
@@ -167,6 +172,7 @@ def embedding(
     return _embedding("lookup_table", input, size, is_sparse, is_distributed, padding_idx, param_attr, dtype)
 
 
+@layer
 def fluid_embedding(
     input: Variable,
     size: Sequence[int],

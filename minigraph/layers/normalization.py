@@ -7,7 +7,7 @@ from typing import Any
 from minigraph.errors import ProgramError, WrongTypeError, caller_site, on_one_line
 from minigraph.initializer import Constant
 from minigraph.ir import Parameter, Variable
-from minigraph.layer_helper import LayerHelper, check_floating
+from minigraph.layer_helper import LayerHelper, check_floating, layer
 from minigraph.param_attr import ParamAttr
 from minigraph.support.window_rules import CHANNELS_LAST
 from minigraph.types import DType, product
@@ -37,6 +37,7 @@ def statistics_dtype(dtype: DType) -> DType:
     return DType.FP32 if dtype is DType.FP16 else dtype
 
 
+@layer
 @on_one_line
 def batch_norm(
     input: Variable,
@@ -127,6 +128,7 @@ def _channels(x: Variable, data_layout: str, layer: str = "batch_norm") -> int:
     return channels
 
 
+@layer
 @on_one_line
 def layer_norm(
     input: Variable,
@@ -194,6 +196,7 @@ def append_layer_norm(
     return out
 
 
+@layer
 @on_one_line
 def group_norm(
     input: Variable,
@@ -244,6 +247,7 @@ def _ones(helper: LayerHelper, shape: list[int], dtype: DType) -> Variable:
     return ones
 
 
+@layer
 @on_one_line
 def instance_norm(
     input: Variable, epsilon: float = 1e-5, param_attr: Any = None, bias_attr: Any = None, name: str | None = None
@@ -277,6 +281,7 @@ def instance_norm(
     return out
 
 
+@layer
 def l2_normalize(x: Variable, axis: int | None, epsilon: float = 1e-12, name: str | None = None) -> Variable:
     """``x / sqrt(sum(x ** 2) + epsilon)`` along `axis` (None: 1; for a vector always 0)."""
     check_floating(x, "l2_normalize: x")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from minigraph.errors import ProgramError, caller_site, suggest
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.ops.printing import PHASES
 
 
+@layer
 def Print(
     input: Variable,
     first_n: int = -1,

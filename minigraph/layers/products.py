@@ -6,22 +6,25 @@ from typing import Any
 
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
 from minigraph.layers.elementwise import elementwise_add, elementwise_mul
 
 
+@layer
 def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """The products ``x[i] @ y[i]`` of two batches of as many matrices."""
     inputs = {"X": check_floating(x, "bmm: x"), "Y": check_floating(y, "bmm: y")}
     return LayerHelper("bmm", name).unary("bmm", inputs)
 
 
+@layer
 def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """The sum of ``x * y`` over the last dimension, which stays as 1, for vectors or matrices of them."""
     inputs = {"X": check_variable(x, "dot: x"), "Y": check_variable(y, "dot: y")}
     return LayerHelper("dot", name).unary("dot", inputs)
 
 
+@layer
 def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
     """The cross products of vectors of size 3 along dimension `dim` (None: the first of that size)."""
     inputs = {"X": check_variable(input, "cross: input"), "Y": check_variable(other, "cross: other")}
@@ -29,6 +32,7 @@ def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
     return LayerHelper("cross").unary("cross", inputs, **attrs)
 
 
+@layer
 def kron(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Kronecker product: each element of `x` times the whole of `y`, into `out` if given."""
     helper = LayerHelper("kron", name)
@@ -37,6 +41,7 @@ def kron(x: Variable, y: Variable, out: Variable | None = None, name: str | None
     return result
 
 
+@layer
 def addmm(
     input: Variable, x: Variable, y: Variable, alpha: float = 1.0, beta: float = 1.0, name: str | None = None
 ) -> Variable:
@@ -49,6 +54,7 @@ def addmm(
     return LayerHelper("addmm", name).unary("addmm", inputs, Alpha=float(alpha), Beta=float(beta))
 
 
+@layer
 def addcmul(
     input: Variable,
     tensor1: Variable,
@@ -65,12 +71,14 @@ def addcmul(
     return out
 
 
+@layer
 def dist(x: Variable, y: Variable, p: float = 2) -> Variable:
     """The `p`-norm of ``x - y``, shape [1]; see the operator for 0 and the infinities."""
     inputs = {"X": check_floating(x, "dist: x"), "Y": check_floating(y, "dist: y")}
     return LayerHelper("dist").unary("dist", inputs, p=float(p))
 
 
+@layer
 def t(input: Variable, name: str | None = None) -> Variable:
     """A matrix transposed; a vector as it is.
 
@@ -92,6 +100,7 @@ def t(input: Variable, name: str | None = None) -> Variable:
     return out
 
 
+@layer
 def cos_sim(X: Variable, Y: Variable) -> Variable:
     """The cosine of the angle between each vector of `X` and that of `Y`, float[vectors, 1].
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper
+from minigraph.layer_helper import LayerHelper, layer
 from minigraph.runtime.scope import LoDTensor, ScopeVariable
 from minigraph.support import py_functions as callables
 from minigraph.support.undo import note
@@ -16,6 +16,7 @@ from minigraph.support.undo import note
 Variables = Variable | Sequence[Variable] | None
 
 
+@layer
 def py_func(
     func: Callable[..., Any],
     x: Variables,

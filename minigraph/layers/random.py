@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
 from minigraph.layers.tensor import numbers_of, shape_arguments
 from minigraph.types import as_dtype
 
 
+@layer
 def uniform_random(
     shape: Sequence[int | Variable] | Variable,
     dtype: Any = "float32",
@@ -24,6 +25,7 @@ def uniform_random(
     return helper.unary("uniform_random", inputs, **attrs, dtype=int(as_dtype(dtype)), min=min, max=max, seed=seed)
 
 
+@layer
 def gaussian_random(
     shape: Sequence[int | Variable] | Variable,
     mean: float = 0.0,
@@ -37,6 +39,7 @@ def gaussian_random(
     return helper.unary("gaussian_random", inputs, **attrs, dtype=int(as_dtype(dtype)), mean=mean, std=std, seed=seed)
 
 
+@layer
 def randint(
     low: int,
     high: int | None = None,
@@ -71,6 +74,7 @@ def randint(
     return _made(helper, "randint", inputs, out, attrs, device, stop_gradient)
 
 
+@layer
 def uniform_random_batch_size_like(
     input: Variable,
     shape: Sequence[int],
@@ -86,6 +90,7 @@ def uniform_random_batch_size_like(
     return _batch_size_like("uniform", input, shape, dtype, input_dim_idx, output_dim_idx, attrs)
 
 
+@layer
 def gaussian_random_batch_size_like(
     input: Variable,
     shape: Sequence[int],
@@ -117,6 +122,7 @@ def _batch_size_like(
     )  # fmt: skip
 
 
+@layer
 def randn(
     shape: Sequence[int | Variable] | Variable,
     out: Variable | None = None,
@@ -133,6 +139,7 @@ def randn(
     return _made(helper, "gaussian_random", inputs, result, attrs, device, stop_gradient)
 
 
+@layer
 def randperm(
     n: int,
     out: Variable | None = None,
@@ -162,6 +169,7 @@ def _made(
     return out
 
 
+@layer
 def sampling_id(
     x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32"
 ) -> Variable:  # fmt: skip

@@ -6,12 +6,13 @@ from typing import Any
 
 from minigraph.errors import NotFoundError, ProgramError, caller_site, suggest
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating
+from minigraph.layer_helper import LayerHelper, check_floating, layer
 from minigraph.layers.nn import fc
 from minigraph.layers.tensor import concat
 from minigraph.ops.recurrent import ACTIVATIONS
 
 
+@layer
 def gru_unit(
     input: Variable,
     hidden: Variable,
@@ -91,6 +92,7 @@ def activation_number(name: str, what: str) -> int:
     return ACTIVATIONS.index(name)
 
 
+@layer
 def lstm_unit(
     x_t: Variable,
     hidden_t_prev: Variable,

@@ -6,51 +6,60 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
 
 Dim = int | Sequence[int] | None
 
 
+@layer
 def mean(x: Variable, name: str | None = None) -> Variable:
     """Mean of all elements, shape [1]."""
     return LayerHelper("mean", name).unary("mean", {"X": check_floating(x, "mean: x")})
 
 
+@layer
 def reduce_sum(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Sum over the dimensions `dim` (None: all, which gives shape [1])."""
     return _reduce("reduce_sum", input, dim, keep_dim, name)
 
 
+@layer
 def reduce_mean(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Mean over the dimensions `dim` (None: all, which gives shape [1])."""
     return _reduce("reduce_mean", input, dim, keep_dim, name)
 
 
+@layer
 def reduce_max(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Maximum over the dimensions `dim` (None: all); every tie gets the full gradient."""
     return _reduce("reduce_max", input, dim, keep_dim, name)
 
 
+@layer
 def reduce_min(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Minimum over the dimensions `dim` (None: all); every tie gets the full gradient."""
     return _reduce("reduce_min", input, dim, keep_dim, name)
 
 
+@layer
 def reduce_prod(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Product over the dimensions `dim` (None: all, which gives shape [1])."""
     return _reduce("reduce_prod", input, dim, keep_dim, name)
 
 
+@layer
 def reduce_all(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Whether all booleans over the dimensions `dim` (None: all) are true."""
     return _reduce("reduce_all", input, dim, keep_dim, name)
 
 
+@layer
 def reduce_any(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
     """Whether any boolean over the dimensions `dim` (None: all) is true."""
     return _reduce("reduce_any", input, dim, keep_dim, name)
 
 
+@layer
 def cumsum(
     x: Variable, axis: int | None = None, exclusive: bool | None = None, reverse: bool | None = None
 ) -> Variable:
@@ -70,6 +79,7 @@ def _reduce(op_type: str, input: Variable, dim: Dim, keep_dim: bool, name: str |
     return helper.unary(op_type, {"X": input}, dim=dims or [0], keep_dim=keep_dim, reduce_all=not dims)
 
 
+@layer
 def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
     """Sum of several variables of one shape, into `out` if given."""
     inputs = list(input) if isinstance(input, list | tuple) else [input]
@@ -81,11 +91,13 @@ def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> V
     return result
 
 
+@layer
 def sum(x: Variable | Sequence[Variable]) -> Variable:
     """Sum of several variables of one shape."""
     return sums(x)
 
 
+@layer
 def logsumexp(
     x: Variable, dim: Dim = None, keepdim: bool = False, out: Variable | None = None, name: str | None = None
 ) -> Variable:

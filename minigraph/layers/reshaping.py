@@ -7,7 +7,7 @@ from typing import Any
 
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.layers.tensor import numbers_of
 
 Numbers = Sequence[int | Variable] | Variable
@@ -53,6 +53,7 @@ def _with_x_shape(
     return out
 
 
+@layer
 def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
     """`input` without the dimensions `axes`, which have size 1; if `axes` is empty, without all that have."""
     helper = LayerHelper("squeeze", name)
@@ -61,6 +62,7 @@ def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Va
     return _with_x_shape(helper, "squeeze2", {"X": check_variable(input, "squeeze: input")}, {"axes": axes})
 
 
+@layer
 def unsqueeze(input: Variable, axes: int | Numbers, name: str | None = None) -> Variable:
     """`input` with dimensions of size 1 put in at `axes`, one after the other."""
     helper = LayerHelper("unsqueeze2", name)
@@ -72,12 +74,14 @@ def unsqueeze(input: Variable, axes: int | Numbers, name: str | None = None) -> 
     return _with_x_shape(helper, "unsqueeze2", {"X": input, **inputs}, attrs)
 
 
+@layer
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     """`x` as a matrix: the dimensions before `axis` count its rows, the others its columns."""
     helper = LayerHelper("flatten", name)
     return _with_x_shape(helper, "flatten2", {"X": check_variable(x, "flatten: x")}, {"axis": axis})
 
 
+@layer
 def split(
     input: Variable, num_or_sections: int | Sequence[int | Variable], dim: int | Variable = -1, name: str | None = None
 ) -> list[Variable]:
@@ -128,6 +132,7 @@ def _count(given: int, x: Variable, axis: Any, what: str) -> int:
     return given
 
 
+@layer
 def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
     """Variables of one shape beside each other along a new dimension `axis`."""
     helper = LayerHelper("stack")
@@ -137,6 +142,7 @@ def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
     return helper.unary("stack", {"X": xs}, out="Y", axis=axis)
 
 
+@layer
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
     """The slices of `x` along dimension `axis`, without it.
 
@@ -160,6 +166,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
     return slices
 
 
+@layer
 def expand(x: Variable, expand_times: Numbers, name: str | None = None) -> Variable:
     """`x` repeated ``expand_times[i]`` times along dimension i."""
     helper = LayerHelper("expand", name)
@@ -168,6 +175,7 @@ def expand(x: Variable, expand_times: Numbers, name: str | None = None) -> Varia
     return helper.unary("expand", {"X": x, **inputs}, **attrs)
 
 
+@layer
 def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
     """`x` repeated to the shape of `target_tensor`."""
     helper = LayerHelper("expand_as", name)
@@ -178,6 +186,7 @@ def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> 
     return helper.unary("expand_as", inputs)
 
 
+@layer
 def pad(x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
     """`x` with ``paddings[2 * i]`` elements `pad_value` before it and ``paddings[2 * i + 1]`` behind, for each i."""
     helper = LayerHelper("pad", name)

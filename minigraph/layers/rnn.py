@@ -9,7 +9,7 @@ from typing import Any
 from minigraph import unique_name
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
 from minigraph.layers.activation import sigmoid, tanh
 from minigraph.layers.elementwise import elementwise_add, elementwise_mul
 from minigraph.layers.indexing import reverse
@@ -20,11 +20,13 @@ from minigraph.layers.static_rnn import StaticRNN
 from minigraph.layers.tensor import concat, fill_constant, fill_constant_batch_size_like, shape, transpose
 from minigraph.param_attr import ParamAttr, as_param_attr
 from minigraph.support.nest import difference, flatten, map_structure, pack
+from minigraph.support.public import public
 from minigraph.support.undo import note
 
 Activation = Callable[[Variable], Variable]
 
 
+@public
 class RNNCell:
     """Base of cells: what takes the input and the states of a step to its output and the states after it.
 
@@ -145,6 +147,7 @@ def _renamed(attr: ParamAttr, name: str) -> ParamAttr:
     return twin
 
 
+@public
 class GRUCell(RNNCell):
     """A gated recurrent unit, ``u * hidden + (1 - u) * c``.
 
@@ -208,6 +211,7 @@ class GRUCell(RNNCell):
         return [self.hidden_size]
 
 
+@public
 class LSTMCell(RNNCell):
     """A long short-term memory, whose states are ``[hidden, cell]``.
 
@@ -274,6 +278,7 @@ class LSTMCell(RNNCell):
         return [[self.hidden_size], [self.hidden_size]]
 
 
+@layer
 def rnn(
     cell: RNNCell,
     inputs: Any,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layer_helper import LayerHelper, check_variable, layer
 
 
+@layer
 def argmax(x: Variable, axis: int = 0) -> Variable:
     """The index (int64) of the largest element along `axis`, the first of several."""
     return _extreme("arg_max", check_variable(x, "argmax: x"), axis)
 
 
+@layer
 def argmin(x: Variable, axis: int = 0) -> Variable:
     """The index (int64) of the smallest element along `axis`, the first of several."""
     return _extreme("arg_min", check_variable(x, "argmin: x"), axis)
@@ -22,6 +24,7 @@ def _extreme(op_type: str, x: Variable, axis: int) -> Variable:
     return index
 
 
+@layer
 def argsort(
     input: Variable, axis: int = -1, descending: bool = False, name: str | None = None
 ) -> tuple[Variable, Variable]:

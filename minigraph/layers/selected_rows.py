@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from minigraph.errors import WrongTypeError, caller_site
 from minigraph.ir import Variable, VarKind
-from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layer_helper import LayerHelper, check_variable, layer
 
 
+@layer
 def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:
     """Selected rows with each row there once, in ascending order: rows of one number are added up.
 
@@ -23,6 +24,7 @@ def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:
     return LayerHelper("merge_selected_rows", name).unary("merge_selected_rows", {"X": _rows(x, "merge_selected_rows")})
 
 
+@layer
 def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Variable:
     """The rows that are there, one below the other, as a dense tensor; their numbers are lost.
 

@@ -7,13 +7,14 @@ from typing import Any
 
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.layers.indexing import slice, where
 from minigraph.layers.nn import check_integers
 from minigraph.layers.tensor import Shape, fill_constant, reshape
 from minigraph.types import as_dtype
 
 
+@layer
 def index_select(input: Variable, index: Variable, dim: int = 0) -> Variable:
     """The slices of `input` along dimension `dim` that the vector `index` names."""
     inputs = {
@@ -22,18 +23,21 @@ def index_select(input: Variable, index: Variable, dim: int = 0) -> Variable:
     return LayerHelper("index_select").unary("index_select", inputs, dim=dim)
 
 
+@layer
 def index_sample(x: Variable, index: Variable) -> Variable:
     """``x[i, index[i, j]]``, for matrices with as many rows."""
     inputs = {"X": check_variable(x, "index_sample: x"), "Index": check_integers(index, "index_sample: index")}
     return LayerHelper("index_sample").unary("index_sample", inputs)
 
 
+@layer
 def multiplex(inputs: Sequence[Variable], index: Variable) -> Variable:
     """Row i of the tensor among `inputs` that ``index[i]`` names, for each row; `index` is int32[rows, 1]."""
     xs = [check_variable(x, "multiplex: inputs") for x in inputs]
     return LayerHelper("multiplex").unary("multiplex", {"X": xs, "Ids": check_integers(index, "multiplex: index")})
 
 
+@layer
 def scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
     """`ref` plus ``updates[i]`` at the place ``index[i, 0], index[i, 1], ...``; several for one place add up."""
     inputs = {
@@ -44,18 +48,21 @@ def scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str 
     return LayerHelper("scatter_nd_add", name).unary("scatter_nd_add", inputs)
 
 
+@layer
 def scatter_nd(index: Variable, updates: Variable, shape: Shape, name: str | None = None) -> Variable:
     """`scatter_nd_add` to zeros of this shape."""
     zeros = fill_constant(shape, check_variable(updates, "scatter_nd: updates").dtype, 0.0)
     return scatter_nd_add(zeros, index, updates, name)
 
 
+@layer
 def flip(input: Variable, dims: int | Sequence[int], name: str | None = None) -> Variable:
     """`input` with the elements along each dimension of `dims` in reverse order."""
     given = [dims] if isinstance(dims, int) else list(dims)
     return LayerHelper("flip", name).unary("flip", {"X": check_variable(input, "flip: input")}, dims=given)
 
 
+@layer
 def roll(input: Variable, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Variable:
     """`input` moved by `shifts` places along `dims`; what leaves at one end enters at the other.
 
@@ -71,6 +78,7 @@ def roll(input: Variable, shifts: int | Sequence[int], dims: int | Sequence[int]
     return reshape(helper.unary("roll", {"X": x}, shifts=by, dims=along), shape, inplace=True)
 
 
+@layer
 def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
     """The different elements of a vector in the order of their first places, and where each element went.
 
@@ -90,6 +98,7 @@ def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
     return out, index
 
 
+@layer
 def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
     """`unique`, and how often each of its elements stands in `x`."""
     helper = LayerHelper("unique_with_counts")
@@ -99,6 +108,7 @@ def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Var
     return out, index, count
 
 
+@layer
 def nonzero(input: Variable, as_tuple: bool = False) -> Variable | tuple[Variable, ...]:
     """The places where `input` is not 0, in order: int64[-1, dimensions], or with `as_tuple` each column by itself."""
     places = where(input)

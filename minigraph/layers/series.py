@@ -7,7 +7,7 @@ from typing import Any
 
 from minigraph.errors import WrongTypeError, caller_site
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.layers.nn import check_integers
 from minigraph.layers.tensor import Shape, cast, fill_constant
 from minigraph.types import as_dtype
@@ -20,6 +20,7 @@ def _number(value: float | Variable, dtype: Any) -> Variable:
     return value if value.dtype is as_dtype(dtype) else cast(value, dtype)
 
 
+@layer
 def range(start: float | Variable, end: float | Variable, step: float | Variable, dtype: Any) -> Variable:
     """The numbers from `start` up to but not including `end`, `step` apart; the three may be Variables too."""
     helper = LayerHelper("range")
@@ -29,6 +30,7 @@ def range(start: float | Variable, end: float | Variable, step: float | Variable
     return result
 
 
+@layer
 def arange(
     start: float | Variable,
     end: float | Variable,
@@ -40,6 +42,7 @@ def arange(
     return range(start, end, step, "float32" if dtype is None else dtype)
 
 
+@layer
 def linspace(start: float | Variable, stop: float | Variable, num: int | Variable, dtype: Any) -> Variable:
     """`num` numbers from `start` to `stop` at equal distances, float32 or float64."""
     helper = LayerHelper("linspace")
@@ -47,6 +50,7 @@ def linspace(start: float | Variable, stop: float | Variable, num: int | Variabl
     return helper.unary("linspace", inputs)
 
 
+@layer
 def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
     """Each of several vectors along a dimension of its own, repeated along the others."""
     if not isinstance(input, list | tuple):
@@ -57,6 +61,7 @@ def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variabl
     return outputs
 
 
+@layer
 def sequence_mask(
     x: Variable, maxlen: int | Variable | None = None, dtype: Any = "int64", name: str | None = None
 ) -> Variable:
@@ -73,6 +78,7 @@ def sequence_mask(
     return result
 
 
+@layer
 def full(
     shape: Shape,
     fill_value: float | Variable,
@@ -90,6 +96,7 @@ def full(
     return result
 
 
+@layer
 def full_like(
     input: Variable,
     fill_value: float,
@@ -109,6 +116,7 @@ def full_like(
     return result
 
 
+@layer
 def ones_like(x: Variable, out: Variable | None = None) -> Variable:
     """Ones of the shape and element type of `x`."""
     helper = LayerHelper("ones_like")
@@ -117,6 +125,7 @@ def ones_like(x: Variable, out: Variable | None = None) -> Variable:
     return result
 
 
+@layer
 def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
     """Zeros of the shape and element type of `x`."""
     helper = LayerHelper("zeros_like")

@@ -13,6 +13,7 @@ from minigraph.ir import Block, Variable, VarKind
 from minigraph.ir.effects import outer_names
 from minigraph.layer_helper import LayerHelper, check_variable
 from minigraph.layers.sub_block import building_sub_block
+from minigraph.support.public import public
 from minigraph.support.undo import note
 
 
@@ -25,6 +26,7 @@ class _Memory:
     after: Variable | None = None
 
 
+@public
 class StaticRNN:
     """Run what is built inside ``step()`` for each entry of the first dimension of sequences.
 

@@ -12,7 +12,7 @@ from minigraph.errors import WrongTypeError, caller_site
 from minigraph.initializer import Constant, Initializer, NumpyArrayInitializer
 from minigraph.ir import Parameter, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
 from minigraph.param_attr import ParamAttr
 from minigraph.types import DType, as_dtype
 from minigraph.unique_name import generate
@@ -20,6 +20,7 @@ from minigraph.unique_name import generate
 Shape = Sequence[int | Variable] | Variable
 
 
+@layer
 def cast(x: Variable, dtype: Any) -> Variable:
     """`x` converted to `dtype`."""
     helper = LayerHelper("cast")
@@ -27,6 +28,7 @@ def cast(x: Variable, dtype: Any) -> Variable:
     return helper.unary("cast", {"X": x}, in_dtype=int(x.dtype), out_dtype=int(as_dtype(dtype)))
 
 
+@layer
 def assign(input: Variable | np.ndarray[Any, Any], output: Variable | None = None) -> Variable:
     """A copy of a variable, or an array as a constant of the program; written to `output` if given."""
     helper = LayerHelper("assign")
@@ -43,6 +45,7 @@ def assign(input: Variable | np.ndarray[Any, Any], output: Variable | None = Non
     return result
 
 
+@layer
 def concat(input: Sequence[Variable] | Variable, axis: int | Variable = 0, name: str | None = None) -> Variable:
     """Variables joined along `axis`; their other dimensions must be equal."""
     helper = LayerHelper("concat", name)
@@ -55,6 +58,7 @@ def concat(input: Sequence[Variable] | Variable, axis: int | Variable = 0, name:
     return helper.unary("concat", inputs, axis=axis)
 
 
+@layer
 def reshape(
     x: Variable,
     shape: Shape,
@@ -77,6 +81,7 @@ def reshape(
     return helper.activation(out, act)
 
 
+@layer
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Dimension i of the result is dimension ``perm[i]`` of `x`."""
     helper = LayerHelper("transpose", name)
@@ -87,6 +92,7 @@ def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Vari
     return out
 
 
+@layer
 def topk(input: Variable, k: int | Variable, name: str | None = None) -> tuple[Variable, Variable]:
     """The `k` largest entries along the last dimension, and their indices (int64)."""
     helper = LayerHelper("top_k", name)
@@ -102,6 +108,7 @@ def topk(input: Variable, k: int | Variable, name: str | None = None) -> tuple[V
     return values, indices
 
 
+@layer
 def fill_constant(
     shape: Shape, dtype: Any, value: float | Variable, force_cpu: bool = False, out: Variable | None = None
 ) -> Variable:
@@ -121,6 +128,7 @@ def fill_constant(
     return result
 
 
+@layer
 def fill_constant_batch_size_like(
     input: Variable,
     shape: Sequence[int],
@@ -148,16 +156,19 @@ def fill_constant_batch_size_like(
     return result
 
 
+@layer
 def ones(shape: Shape, dtype: Any, force_cpu: bool = False) -> Variable:
     """A tensor of ones."""
     return fill_constant(shape, dtype, 1.0, force_cpu)
 
 
+@layer
 def zeros(shape: Shape, dtype: Any, force_cpu: bool = False) -> Variable:
     """A tensor of zeros."""
     return fill_constant(shape, dtype, 0.0, force_cpu)
 
 
+@layer
 def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
     """``x + value`` of a tensor with one element, written back to `x` unless `in_place` is False."""
     helper = LayerHelper("increment")
@@ -166,12 +177,14 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
     return out
 
 
+@layer
 def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False) -> Variable:
     """A variable for other layers to write to."""
     helper = LayerHelper("create_tensor", name)
     return helper.block.create_var(name=helper.name, dtype=dtype, persistable=persistable)
 
 
+@layer
 def create_parameter(
     shape: Sequence[int],
     dtype: Any,
@@ -187,6 +200,7 @@ def create_parameter(
     return param
 
 
+@layer
 def create_global_var(
     shape: Sequence[int],
     value: float,
@@ -252,16 +266,19 @@ def _type_of_array(array: np.ndarray[Any, Any]) -> Any:
     return TensorType(as_dtype(array.dtype), array.shape)
 
 
+@layer
 def shape(input: Variable) -> Variable:
     """The shape of `input` when the program runs, a vector of int32."""
     return LayerHelper("shape").unary("shape", {"Input": check_variable(input, "shape: input")})
 
 
+@layer
 def size(input: Variable) -> Variable:
     """How many elements `input` has, int64[1]."""
     return LayerHelper("size").unary("size", {"Input": check_variable(input, "size: input")})
 
 
+@layer
 def rank(input: Variable) -> Variable:
     """How many dimensions `input` has, a constant int32[1]."""
     return assign(np.array([len(check_variable(input, "rank: input").shape or ())], "int32"))

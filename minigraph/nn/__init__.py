@@ -26,6 +26,7 @@ from minigraph.nn.layers import (
     LayerNorm,
     MaxPool2D,
 )
+from minigraph.support.public import public, refuse_unknown_names
 
 __all__ = [
     "AdaptiveAvgPool2D", "AvgPool2D", "BatchNorm1D", "BatchNorm2D", "BatchNorm3D", "ClipGradByGlobalNorm",
@@ -38,6 +39,7 @@ __all__ = [
 # Clips
 
 
+@public
 def ClipGradByValue(max: float, min: float | None = None) -> GradientClipByValue:
     """Limit each element of a gradient to [`min`, `max`], by default [-max, max].
 
@@ -50,11 +52,13 @@ def ClipGradByValue(max: float, min: float | None = None) -> GradientClipByValue
     return GradientClipByValue(max, min)
 
 
+@public
 def ClipGradByNorm(clip_norm: float) -> GradientClipByNorm:
     """Scale each gradient down to an L2 norm of at most `clip_norm`."""
     return GradientClipByNorm(clip_norm)
 
 
+@public
 def ClipGradByGlobalNorm(
     clip_norm: float, group_name: str = "default_group", auto_skip_clip: bool = False
 ) -> GradientClipByGlobalNorm:
@@ -71,6 +75,7 @@ def ClipGradByGlobalNorm(
 # Layers
 
 
+@public
 class Linear(dygraph.Linear):
     """``x @ weight + bias`` over the last dimension.
 
@@ -97,6 +102,7 @@ class Linear(dygraph.Linear):
         super().__init__(in_features, out_features, weight_attr, bias_attr)
 
 
+@public
 class Dropout(dygraph.Dropout):
     """Zero each element with probability `p` in training.
 
@@ -113,6 +119,7 @@ class Dropout(dygraph.Dropout):
 class _Function(Layer):
     """A layer without parameters that applies a function."""
 
+    @public
     def __init__(self, function: Callable[..., Variable], **options: Any) -> None:
         super().__init__()
         self._function, self._options = function, options
@@ -121,6 +128,7 @@ class _Function(Layer):
         return self._function(*inputs, **self._options)
 
 
+@public
 class ReLU(_Function):
     """``max(x, 0)``."""
 
@@ -128,6 +136,7 @@ class ReLU(_Function):
         super().__init__(functional.relu)
 
 
+@public
 class Sigmoid(_Function):
     """``1 / (1 + exp(-x))``."""
 
@@ -135,6 +144,7 @@ class Sigmoid(_Function):
         super().__init__(functional.sigmoid)
 
 
+@public
 class Tanh(_Function):
     """Hyperbolic tangent."""
 
@@ -142,6 +152,7 @@ class Tanh(_Function):
         super().__init__(functional.tanh)
 
 
+@public
 class Softmax(_Function):
     """``exp(x) / sum(exp(x))`` along `axis`."""
 
@@ -149,6 +160,7 @@ class Softmax(_Function):
         super().__init__(functional.softmax, axis=axis)
 
 
+@public
 class LogSoftmax(_Function):
     """Logarithm of the softmax along `axis`."""
 
@@ -156,6 +168,7 @@ class LogSoftmax(_Function):
         super().__init__(functional.log_softmax, axis=axis)
 
 
+@public
 class Flatten(_Function):
     """The dimensions from `start_axis` to `stop_axis` made one."""
 
@@ -163,6 +176,7 @@ class Flatten(_Function):
         super().__init__(functional.flatten, start_axis=start_axis, stop_axis=stop_axis)
 
 
+@public
 class MSELoss(_Function):
     """Square of the difference, reduced; see `minigraph.nn.functional.mse_loss`."""
 
@@ -170,6 +184,7 @@ class MSELoss(_Function):
         super().__init__(functional.mse_loss, reduction=reduction)
 
 
+@public
 class CrossEntropyLoss(_Function):
     """Cross entropy of logits, reduced; see `minigraph.nn.functional.cross_entropy`."""
 
@@ -179,3 +194,6 @@ class CrossEntropyLoss(_Function):
         super().__init__(
             functional.cross_entropy, ignore_index=ignore_index, reduction=reduction, soft_label=soft_label, axis=axis
         )
+
+
+refuse_unknown_names(__name__)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph import layers
-from minigraph.eager.guard import on_tensors
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Variable
-from minigraph.layer_helper import check_variable
+from minigraph.layer_helper import check_variable, layer
+from minigraph.support.public import public, refuse_unknown_names
 from minigraph.tensor.creation import flatten, tanh
 
 __all__ = [
@@ -16,33 +16,39 @@ __all__ = [
 ]  # fmt: skip
 
 
+@public
 def linear(x: Variable, weight: Variable, bias: Variable | None = None, name: str | None = None) -> Variable:
     """``x @ weight + bias`` over the last dimension."""
     product = layers.matmul(x, weight)
     return product if bias is None else layers.elementwise_add(product, bias)
 
 
+@public
 def relu(x: Variable, name: str | None = None) -> Variable:
     """``max(x, 0)``; the gradient at 0 is 0."""
     return layers.relu(x)
 
 
+@public
 def sigmoid(x: Variable, name: str | None = None) -> Variable:
     """``1 / (1 + exp(-x))``, without overflow."""
     return layers.sigmoid(x)
 
 
+@public
 def softmax(x: Variable, axis: int = -1, name: str | None = None) -> Variable:
     """``exp(x) / sum(exp(x))`` along `axis`, without overflow."""
     return layers.softmax(x, axis=axis)
 
 
+@public
 def log_softmax(x: Variable, axis: int = -1, name: str | None = None) -> Variable:
     """``x - log(sum(exp(x)))`` along `axis`, without overflow or underflow."""
     block = check_variable(x, "log_softmax: x").block.program.current_block()
     return block.emit("log_softmax", X=x, axis=axis)
 
 
+@public
 def dropout(
     x: Variable, p: float = 0.5, training: bool = True, mode: str = "upscale_in_train", name: str | None = None
 ) -> Variable:
@@ -58,6 +64,7 @@ def dropout_implementation(mode: str) -> str:
     return known[mode]
 
 
+@public
 def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: str | None = None) -> Variable:
     """``(input - label) ** 2``, reduced.
 
@@ -68,7 +75,7 @@ def mse_loss(input: Variable, label: Variable, reduction: str = "mean", name: st
     return _reduced(layers.square_error_cost(input, label), reduction)
 
 
-@on_tensors
+@layer
 def cross_entropy(
     input: Variable,
     label: Variable,
@@ -110,3 +117,6 @@ def _reduced(loss: Variable, reduction: str) -> Variable:
     if reduction != "none":
         raise ProgramError(f"reduction must be mean, sum or none, got {reduction!r}", site=caller_site())
     return loss
+
+
+refuse_unknown_names(__name__)

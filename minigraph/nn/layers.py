@@ -14,8 +14,10 @@ from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_floating
 from minigraph.layers.image import Padding, Size, pair
+from minigraph.support.public import public
 
 
+@public
 class Conv2D(dygraph.Conv2D):
     """Convolution of images with learned filters, plus a bias for each filter.
 
@@ -52,6 +54,7 @@ class Conv2D(dygraph.Conv2D):
         )  # fmt: skip
 
 
+@public
 class MaxPool2D(dygraph.Pool2D):
     """The greatest element of each window of images; windows are `kernel_size` apart unless `stride` says otherwise."""
 
@@ -65,6 +68,7 @@ class MaxPool2D(dygraph.Pool2D):
         super().__init__(kernel_size, "max", stride, padding, ceil_mode=ceil_mode, data_format=data_format)
 
 
+@public
 class AvgPool2D(dygraph.Pool2D):
     """The average of each window of images; windows are `kernel_size` apart unless `stride` says otherwise.
 
@@ -90,6 +94,7 @@ class AvgPool2D(dygraph.Pool2D):
 class AdaptiveAvgPool2D(Layer):
     """Averages of `output_size` windows that cover the image evenly."""
 
+    @public
     def __init__(self, output_size: Size, data_format: str = "NCHW", name: str | None = None) -> None:
         super().__init__()
         size = pair(output_size, "AdaptiveAvgPool2D: output_size")
@@ -104,6 +109,7 @@ class AdaptiveAvgPool2D(Layer):
         return self._helper.unary("pool2d", {"X": check_floating(x, "AdaptiveAvgPool2D: x")}, **self._attrs)
 
 
+@public
 class Embedding(dygraph.Embedding):
     """A learned row for each id.
 
@@ -124,6 +130,7 @@ class Embedding(dygraph.Embedding):
         super().__init__([num_embeddings, embedding_dim], sparse, False, padding_idx, weight_attr)
 
 
+@public
 class LayerNorm(dygraph.LayerNorm):
     """The features of each sample to mean 0 and variance 1, then a learned scale and shift.
 
@@ -150,6 +157,7 @@ class _BatchNorm(dygraph.BatchNorm):
     _formats: tuple[str, str]
     _rank: tuple[int, ...]
 
+    @public
     def __init__(
         self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5, weight_attr: Any = None,
         bias_attr: Any = None, data_format: str = "", use_global_stats: bool | None = None, name: str | None = None,

@@ -14,6 +14,7 @@ from minigraph.optimizer.first_order import DpsgdOptimizer, LarsMomentumOptimize
 from minigraph.optimizer.gradient_merge import GradientMergeOptimizer
 from minigraph.optimizer.lookahead import LookaheadOptimizer
 from minigraph.optimizer.recompute import RecomputeOptimizer
+from minigraph.support.public import refuse_unknown_names
 
 # Fluid's short names.
 SGD = SGDOptimizer
@@ -36,3 +37,5 @@ __all__ = [
     "LarsMomentum", "LarsMomentumOptimizer", "LookaheadOptimizer", "ModelAverage", "Momentum", "MomentumOptimizer",
     "Optimizer", "RMSProp", "RMSPropOptimizer", "RecomputeOptimizer", "SGDOptimizer",
 ]  # fmt: skip
+
+refuse_unknown_names(__name__)

@@ -8,8 +8,10 @@ from minigraph.ir import Block, Operator, Parameter, Variable
 from minigraph.optimizer.base import LearningRate, Optimizer, Parameters
 from minigraph.regularizer import WeightDecayRegularizer
 from minigraph.support.arguments import number
+from minigraph.support.public import public
 
 
+@public
 class AdagradOptimizer(Optimizer):
     """Steps divided by the root of the sum of all squared gradients so far.
 
@@ -59,6 +61,7 @@ class AdagradOptimizer(Optimizer):
         return block.append_op("adagrad", inputs, outputs, {"epsilon": self._epsilon})
 
 
+@public
 class DecayedAdagradOptimizer(Optimizer):
     """Adagrad with a mean of the squares that forgets.
 
@@ -103,6 +106,7 @@ class DecayedAdagradOptimizer(Optimizer):
         )
 
 
+@public
 class AdadeltaOptimizer(Optimizer):
     """Steps in the ratio of past steps to past gradients.
 
@@ -159,6 +163,7 @@ class AdadeltaOptimizer(Optimizer):
         return block.append_op("adadelta", inputs, outputs, {"epsilon": self._epsilon, "rho": self._rho})
 
 
+@public
 class RMSPropOptimizer(Optimizer):
     """Steps divided by the root of a mean of the squared gradients, with momentum.
 
@@ -222,6 +227,7 @@ class RMSPropOptimizer(Optimizer):
         return block.append_op("rmsprop", inputs, outputs, attrs)
 
 
+@public
 class FtrlOptimizer(Optimizer):
     """Follow the regularized leader: the parameter that is best for all gradients so far and the penalties.
 

@@ -13,6 +13,7 @@ from minigraph.ir.name_scope import name_scope
 from minigraph.optimizer.base import LearningRate, Optimizer, Parameters
 from minigraph.regularizer import WeightDecayRegularizer
 from minigraph.support.arguments import number
+from minigraph.support.public import public
 
 
 def _share(beta: float | Variable, name: str) -> float | Variable:
@@ -20,6 +21,7 @@ def _share(beta: float | Variable, name: str) -> float | Variable:
     return beta if isinstance(beta, Variable) else number(beta, name, at_least=0, below=1)
 
 
+@public
 class AdamOptimizer(Optimizer):
     """Adam: steps scaled by running means of the gradient and of its square.
 
@@ -93,6 +95,7 @@ class AdamOptimizer(Optimizer):
         return inputs, outputs, attrs
 
 
+@public
 class AdamW(AdamOptimizer):
     """Adam with weight decay that is no part of the gradient: besides, ``param *= 1 - learning_rate * weight_decay``.
 
@@ -154,6 +157,7 @@ class AdamW(AdamOptimizer):
         return block.append_op("adamw", inputs, outputs, attrs)
 
 
+@public
 class LambOptimizer(AdamOptimizer):
     """Adam's direction where each parameter has a rate of its own, in proportion to its length.
 
@@ -212,6 +216,7 @@ class LambOptimizer(AdamOptimizer):
         return block.append_op("lamb", inputs, outputs, attrs)
 
 
+@public
 class AdamaxOptimizer(Optimizer):
     """Adam by the largest gradient instead of the mean square.
 

@@ -17,12 +17,14 @@ from minigraph.optimizer.base import Optimizer
 from minigraph.regularizer import WeightDecayRegularizer
 from minigraph.runtime.scope import global_scope
 from minigraph.support.interrupts import deferred
+from minigraph.support.public import public
 from minigraph.unique_name import generate
 
 _SUMS = ("sum_1", "sum_2", "sum_3")
 _COUNTS = ("num_accumulates", "old_num_accumulates", "num_updates")
 
 
+@public
 class _Averages:
     """Averages of the parameters of the default main program, which can stand in for the parameters for a while.
 
@@ -86,6 +88,7 @@ def _persistable(program: Program, name: str, like: Variable) -> Variable:
     return program.global_block().create_var(name=name, shape=like.shape, dtype=like.dtype, persistable=True)
 
 
+@public
 class ExponentialMovingAverage(_Averages):
     """Averages of all parameters that forget: ``ema = decay * ema + (1 - decay) * param`` in each step.
 
@@ -185,6 +188,7 @@ class ExponentialMovingAverage(_Averages):
             yield
 
 
+@public
 class ModelAverage(_Averages, Optimizer):
     """Plain averages of all parameters over a window of the last steps.
 

@@ -23,6 +23,7 @@ from minigraph.layers.tensor import create_global_var
 from minigraph.passes.gradient_clip import skip_updates
 from minigraph.regularizer import L2DecayRegularizer, WeightDecayRegularizer, append_regularization_ops
 from minigraph.support.arguments import number
+from minigraph.support.public import public
 from minigraph.support.undo import note
 from minigraph.types import DType
 from minigraph.unique_name import generate
@@ -33,6 +34,7 @@ Parameters = Sequence[Parameter | str] | None
 _DECAY_STATE = "LR_Scheduler"
 
 
+@public
 class Optimizer:
     """Base of the optimizers.
 

@@ -7,6 +7,7 @@ from minigraph.ir import Block, Operator, Parameter, Variable
 from minigraph.optimizer.base import LearningRate, Optimizer, Parameters
 from minigraph.regularizer import WeightDecayRegularizer
 from minigraph.support.arguments import number
+from minigraph.support.public import public
 
 
 class SGDOptimizer(Optimizer):
@@ -17,6 +18,7 @@ class SGDOptimizer(Optimizer):
         return block.append_op("sgd", inputs, {"ParamOut": param})
 
 
+@public
 class MomentumOptimizer(Optimizer):
     """Gradient descent with momentum: ``velocity = momentum * velocity + grad; param -= learning_rate * velocity``.
 
@@ -64,6 +66,7 @@ class MomentumOptimizer(Optimizer):
         return block.append_op("momentum", inputs, {"ParamOut": param, "VelocityOut": velocity}, attrs)
 
 
+@public
 class LarsMomentumOptimizer(Optimizer):
     """Momentum where each parameter has a rate of its own, in proportion to its length over that of its gradient.
 
@@ -118,6 +121,7 @@ class LarsMomentumOptimizer(Optimizer):
         return block.append_op("lars_momentum", inputs, {"ParamOut": param, "VelocityOut": velocity}, attrs)
 
 
+@public
 class DpsgdOptimizer(Optimizer):
     """Gradient descent with a clipped gradient and noise: ``param -= learning_rate * (clipped + noise)``.
 

@@ -21,9 +21,11 @@ from minigraph.layers.series import zeros_like
 from minigraph.layers.tensor import assign, create_global_var, fill_constant, increment
 from minigraph.optimizer.base import Optimizer, Parameters
 from minigraph.optimizer.recompute import RecomputeOptimizer
+from minigraph.support.public import public
 from minigraph.unique_name import generate
 
 
+@public
 class GradientMergeOptimizer:
     """Another optimizer, which updates every `k_steps` steps only, as if their batches were one.
 

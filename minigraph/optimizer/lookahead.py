@@ -12,8 +12,10 @@ from minigraph.layer_helper import LayerHelper
 from minigraph.layers.elementwise import elementwise_add, elementwise_mul, elementwise_sub
 from minigraph.layers.tensor import cast, create_global_var, fill_constant, increment
 from minigraph.optimizer.base import Optimizer
+from minigraph.support.public import public
 
 
+@public
 class LookaheadOptimizer:
     """Another optimizer, whose parameters are pulled every `k` steps toward where they were `k` steps before.
 

@@ -11,8 +11,10 @@ from minigraph.ir import Operator, Program, Variable
 from minigraph.ir.default_programs import refuse_imperative_mode
 from minigraph.optimizer.base import Optimizer, Parameters
 from minigraph.passes.recompute import recompute
+from minigraph.support.public import public
 
 
+@public
 class RecomputeOptimizer:
     """`optimizer`, whose backward pass recomputes what lies between checkpoints.
 

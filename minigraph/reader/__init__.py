@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 from minigraph.errors import DataError, ProgramError, WrongTypeError, caller_site
-from minigraph.runtime.annotations import shown
+from minigraph.support.annotations import shown
 from minigraph.support.interrupts import deferred
+from minigraph.support.public import public, refuse_unknown_names
 
 __all__ = [
     "ComposeNotAligned",
@@ -48,6 +49,7 @@ class ComposeNotAligned(DataError):
     """One of the readers given to `compose` ended before the others."""
 
 
+@public
 def batch(reader: Reader[T], batch_size: float, drop_last: bool = False) -> Reader[list[T]]:
     """Group consecutive samples into lists of `batch_size`.
 
@@ -82,6 +84,7 @@ def batch(reader: Reader[T], batch_size: float, drop_last: bool = False) -> Read
     return batch_reader
 
 
+@public
 def shuffle(reader: Reader[T], buf_size: float) -> Reader[T]:
     """Collect `buf_size` samples at a time and pass on each collection in random order.
 
@@ -108,6 +111,7 @@ def shuffle(reader: Reader[T], buf_size: float) -> Reader[T]:
     return shuffled_reader
 
 
+@public
 def map_readers(func: Callable[..., S], *readers: Reader[Any]) -> Reader[S]:
     """Apply `func` to one sample of each reader, until the shortest reader ends.
 
@@ -123,6 +127,7 @@ def map_readers(func: Callable[..., S], *readers: Reader[Any]) -> Reader[S]:
     return mapped_reader
 
 
+@public
 def chain(*readers: Reader[T]) -> Reader[T]:
     """Pass on all samples of the first reader, then all of the second, and so on.
 
@@ -138,6 +143,7 @@ def chain(*readers: Reader[T]) -> Reader[T]:
     return chained_reader
 
 
+@public
 def compose(*readers: Reader[Any], check_alignment: bool = True) -> Reader[tuple[Any, ...]]:
     """Join one sample of each reader into one flat tuple.
 
@@ -178,6 +184,7 @@ def compose(*readers: Reader[Any], check_alignment: bool = True) -> Reader[tuple
     return composed_reader
 
 
+@public
 def firstn(reader: Reader[T], n: int) -> Reader[T]:
     """Pass on at most the first `n` samples, and ask the reader for no more than those.
 
@@ -195,6 +202,7 @@ def firstn(reader: Reader[T], n: int) -> Reader[T]:
     return firstn_reader
 
 
+@public
 def cache(reader: Reader[T]) -> Reader[T]:
     """Read every sample now, once, and serve all later runs from memory.
 
@@ -209,6 +217,7 @@ def cache(reader: Reader[T]) -> Reader[T]:
     return lambda: iter(samples)
 
 
+@public
 def buffered(reader: Reader[T], size: int) -> Reader[T]:
     """Read ahead in a thread, up to `size` samples (0 or less: without limit), in the reader's order.
 
@@ -220,6 +229,7 @@ def buffered(reader: Reader[T], size: int) -> Reader[T]:
     return xmap_readers(lambda sample: sample, reader, process_num=1, buffer_size=size)
 
 
+@public
 def xmap_readers(
     mapper: Callable[[T], S], reader: Reader[T], process_num: int, buffer_size: int, order: bool = False
 ) -> Reader[S]:
@@ -284,6 +294,7 @@ def xmap_readers(
     return lambda: ReadAhead(begin)
 
 
+@public
 def multiprocess_reader(readers: Sequence[Reader[Any]], use_pipe: bool = True, queue_size: int = 1000) -> Reader[Any]:
     """Read several readers at once, each in a process of its own.
 
@@ -475,3 +486,6 @@ class _Channel(Generic[T]):
     def _ring(self) -> None:
         if self._bell.locked():
             self._bell.release()
+
+
+refuse_unknown_names(__name__)

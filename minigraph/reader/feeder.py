@@ -18,6 +18,7 @@ from minigraph.errors import DataError, ProgramError, WrongTypeError
 from minigraph.ir import Program, Variable
 from minigraph.ir.default_programs import default_main_program
 from minigraph.reader import Reader
+from minigraph.support.public import public
 from minigraph.types import TensorType, same_shape
 
 __all__ = ["DataFeeder"]
@@ -25,6 +26,7 @@ __all__ = ["DataFeeder"]
 _REAL = "buif"  # the kinds of dtype: bool, unsigned, integer, floating
 
 
+@public
 class DataFeeder:
     """Turn mini-batches, lists of rows with one field per variable, into feeds.
 

@@ -19,6 +19,7 @@ from minigraph.reader import Reader, batch, buffered
 from minigraph.reader.feeder import DataFeeder
 from minigraph.runtime.place import as_places
 from minigraph.runtime.scope import LoDTensor, ScopeVariable
+from minigraph.support.public import public
 
 __all__ = ["DataLoader", "PyReader", "default_collate_fn"]
 
@@ -26,6 +27,7 @@ Batch = list[Any]
 """An array for each variable."""
 
 
+@public
 class DataLoader:
     """Batches for the variables of `feed_list`, which a thread reads ahead; `from_generator` makes one.
 
@@ -276,6 +278,7 @@ class DataLoader:
         return f"<{type(self).__name__}{of}, {'iterable' if self._iterable else 'not iterable'}>"
 
 
+@public
 class PyReader(DataLoader):
     """`DataLoader` with the names of its methods that fluid had before, ``decorate_...``.
 
@@ -322,6 +325,7 @@ class PyReader(DataLoader):
         return list(self._variables)
 
 
+@public
 def default_collate_fn(batch: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     """The fields of samples, each stacked.
 

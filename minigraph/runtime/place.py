@@ -11,11 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minigraph.errors import MissingExtraError, PlaceError, WrongTypeError, caller_site
+from minigraph.support.public import public
 
 ALIGNMENT = 64
 """Bytes; arrays begin with a line of a processor's cache."""
 
 
+@public
 class Place:
     """A kind of device and, where there are several, its number."""
 
@@ -80,6 +82,7 @@ class CPUPlace(Place):
         return np
 
 
+@public
 class CUDAPlace(Place):
     """An NVIDIA GPU, through CuPy.
 
@@ -195,6 +198,7 @@ def as_places(places: Any) -> list[Place]:
     return given
 
 
+@public
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
     """`device_count` (default 1) CPU places."""
     return [CPUPlace() for _ in range(_count(device_count))]
@@ -212,6 +216,7 @@ def _count(given: int | None) -> int:
     return given or 1
 
 
+@public
 def cuda_places(device_ids: list[int] | None = None) -> list[CUDAPlace]:
     """The GPUs with these numbers, by default all of this machine."""
     if device_ids is None:
@@ -219,11 +224,13 @@ def cuda_places(device_ids: list[int] | None = None) -> list[CUDAPlace]:
     return [CUDAPlace(i) for i in device_ids]
 
 
+@public
 def cuda_pinned_places(device_count: int | None = None) -> list[CUDAPinnedPlace]:
     """`device_count` (default 1) places of memory for a GPU."""
     return [CUDAPinnedPlace() for _ in range(device_count or 1)]
 
 
+@public
 @contextmanager
 def device_guard(device: str | None = None) -> Iterator[None]:
     """Accepted because fluid has it: a program runs on one device, that of the executor, operators inside too.

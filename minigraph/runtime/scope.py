@@ -14,9 +14,11 @@ from minigraph.kernels.sparse_rows import SparseRows, dense
 from minigraph.runtime.lod import Levels, as_levels, check_levels, is_valid, lengths_of, offsets_of
 from minigraph.runtime.place import CPUPlace, Place
 from minigraph.support.interrupts import deferred
+from minigraph.support.public import public
 from minigraph.types import TensorType, VarKind, as_dtype
 
 
+@public
 class LoDTensor:
     """A handle on an array: reads and writes go through to where it lives.
 
@@ -344,6 +346,7 @@ def global_scope() -> Scope:
     return _CURRENT.get()
 
 
+@public
 @contextmanager
 def scope_guard(scope: Scope) -> Iterator[None]:
     """Make `scope` the global one inside."""

@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 Journal = list[tuple[Callable[..., Any], tuple[Any, ...]]]
 JOURNAL: ContextVar[Journal | None] = ContextVar("journal", default=None)
+IS_IMPERATIVE: ContextVar[bool] = ContextVar("is_imperative", default=False)
+"""Whether operators are computed as they are written: then no program is changed that a failing call leaves behind."""
 
 
 def note(undo: Callable[..., Any], *args: Any) -> None:

@@ -18,20 +18,16 @@ from typing import Any
 import numpy as np
 
 from minigraph import layers
-from minigraph.eager.guard import eager_block, enabled, imperative, in_dynamic_mode, on_tensors
+from minigraph.eager.guard import eager_block, enabled, imperative, in_dynamic_mode
 from minigraph.eager.tensor import EagerParameter, Tensor
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.initializer import Initializer
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_variable
-from minigraph.runtime.annotations import fits
 from minigraph.runtime.place import Place
-from minigraph.runtime.public import public
+from minigraph.support.annotations import fits
+from minigraph.support.public import public
 from minigraph.types import TensorType, as_dtype, product
-
-for _name in layers.__all__:
-    if not isinstance(getattr(layers, _name), type):
-        setattr(layers, _name, on_tensors(getattr(layers, _name)))
 
 Axis = int | Sequence[int] | None
 
@@ -49,6 +45,7 @@ def computing_at_once() -> Iterator[None]:
 # Making tensors
 
 
+@public
 def to_tensor(data: Any, dtype: Any = None, place: Place | None = None, stop_gradient: bool = True) -> Tensor:
     """A tensor with a copy of `data`, in the imperative mode.
 
@@ -101,22 +98,26 @@ def _has_element_type(data: Any) -> bool:
     return hasattr(data, "dtype")
 
 
+@public
 def full(shape: Any, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """A tensor whose every element is `fill_value`; float32 unless `dtype` says otherwise."""
     with computing_at_once():
         return layers.fill_constant(shape, dtype or "float32", fill_value)
 
 
+@public
 def ones(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """A tensor of ones, float32 unless `dtype` says otherwise."""
     return full(shape, 1.0, dtype)
 
 
+@public
 def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """A tensor of zeros, float32 unless `dtype` says otherwise."""
     return full(shape, 0.0, dtype)
 
 
+@public
 def full_like(x: Variable, fill_value: float, dtype: Any = None, name: str | None = None) -> Variable:
     """A tensor of the shape of `x` whose every element is `fill_value`; of the type of `x` unless `dtype` is given."""
     check_variable(x, "full_like: x")
@@ -125,16 +126,19 @@ def full_like(x: Variable, fill_value: float, dtype: Any = None, name: str | Non
     return block.emit("fill_any_like", X=x, stop_gradient=True, value=float(fill_value), dtype=number)
 
 
+@public
 def ones_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
     """A tensor of ones in the shape of `x`."""
     return full_like(x, 1.0, dtype)
 
 
+@public
 def zeros_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
     """A tensor of zeros in the shape of `x`."""
     return full_like(x, 0.0, dtype)
 
 
+@public
 def arange(start: float = 0, end: float | None = None, step: float = 1, dtype: Any = None) -> Variable:
     """``start, start + step, ...`` below `end`; with one argument, from 0 up to it.
 
@@ -146,11 +150,13 @@ def arange(start: float = 0, end: float | None = None, step: float = 1, dtype: A
     return _constant(np.arange(start, end, step), dtype or ("int64" if whole else "float32"))
 
 
+@public
 def linspace(start: float, stop: float, num: int, dtype: Any = None) -> Variable:
     """`num` numbers from `start` to `stop`, both included, at equal distances; float32 by default."""
     return _constant(np.linspace(start, stop, num), dtype or "float32")
 
 
+@public
 def eye(num_rows: int, num_columns: int | None = None, dtype: Any = None) -> Variable:
     """A matrix with ones on the diagonal and zeros elsewhere; float32 unless `dtype` says otherwise."""
     return _constant(np.eye(num_rows, num_columns), dtype or "float32")
@@ -163,6 +169,7 @@ def _constant(array: np.ndarray[Any, Any], dtype: Any) -> Variable:
     return constant
 
 
+@public
 def uniform(
     shape: Any, dtype: Any = None, min: float = -1.0, max: float = 1.0, seed: int = 0, name: str | None = None
 ) -> Variable:
@@ -171,23 +178,27 @@ def uniform(
         return layers.uniform_random(shape, dtype or "float32", min, max, seed)
 
 
+@public
 def rand(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Uniform on [0, 1)."""
     return uniform(shape, dtype, 0.0, 1.0)
 
 
+@public
 def normal(mean: float = 0.0, std: float = 1.0, shape: Any = None, name: str | None = None) -> Variable:
     """Normal with `mean` and standard deviation `std`, float32."""
     with computing_at_once():
         return layers.gaussian_random([1] if shape is None else shape, mean, std)
 
 
+@public
 def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """Standard normal."""
     with computing_at_once():
         return layers.gaussian_random(shape, dtype=dtype or "float32")
 
 
+@public
 def seed(seed: int) -> None:
     """Begin the random numbers of the imperative mode anew; a program has its own ``random_seed``.
 
@@ -205,6 +216,7 @@ def seed(seed: int) -> None:
     block.rng = block.place.rng(int(seed))
 
 
+@public
 def create_parameter(
     shape: Sequence[int],
     dtype: Any,
@@ -229,6 +241,7 @@ def create_parameter(
 # Functions of tensors
 
 
+@public
 def mean(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Mean over the dimensions `axis` (None: all)."""
     if axis is None and not keepdim:
@@ -236,51 +249,61 @@ def mean(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None
     return layers.reduce_mean(x, axis, keepdim)
 
 
+@public
 def sum(x: Variable, axis: Axis = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Sum over the dimensions `axis` (None: all), in `dtype` if given."""
     return layers.reduce_sum(x if dtype is None else layers.cast(x, dtype), axis, keepdim)
 
 
+@public
 def max(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Maximum over the dimensions `axis` (None: all); every tie gets the full gradient."""
     return layers.reduce_max(x, axis, keepdim)
 
 
+@public
 def min(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Minimum over the dimensions `axis` (None: all); every tie gets the full gradient."""
     return layers.reduce_min(x, axis, keepdim)
 
 
+@public
 def add(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``x + y``."""
     return layers.elementwise_add(x, y)
 
 
+@public
 def subtract(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``x - y``."""
     return layers.elementwise_sub(x, y)
 
 
+@public
 def multiply(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``x * y``, element by element."""
     return layers.elementwise_mul(x, y)
 
 
+@public
 def divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``x / y``; integers are divided toward zero."""
     return layers.elementwise_div(x, y)
 
 
+@public
 def maximum(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``max(x, y)``, element by element; the gradient of a tie goes to `y`."""
     return layers.elementwise_max(x, y)
 
 
+@public
 def minimum(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``min(x, y)``, element by element; the gradient of a tie goes to `y`."""
     return layers.elementwise_min(x, y)
 
 
+@public
 def matmul(
     x: Variable, y: Variable, transpose_x: bool = False, transpose_y: bool = False, name: str | None = None
 ) -> Variable:
@@ -288,6 +311,7 @@ def matmul(
     return layers.matmul(x, y, transpose_x, transpose_y)
 
 
+@public
 def norm(x: Variable, p: float | str = "fro", name: str | None = None) -> Variable:
     """The norm of all elements, ``sum(|x| ** p) ** (1 / p)``, without overflow or underflow.
 
@@ -305,6 +329,7 @@ def norm(x: Variable, p: float | str = "fro", name: str | None = None) -> Variab
     return block.emit("global_norm", X=[x], p=2.0 if p == "fro" else p)
 
 
+@public
 def pow(x: Variable, y: float | Variable, name: str | None = None) -> Variable:
     """``x ** y``, element by element where `y` is a tensor.
 
@@ -323,16 +348,19 @@ def clip(x: Variable, min: float | None = None, max: float | None = None, name: 
     return layers.clip(x, float(limits.min) if min is None else min, float(limits.max) if max is None else max)
 
 
+@public
 def reshape(x: Variable, shape: Any, name: str | None = None) -> Variable:
     """The elements of `x` in another shape: 0 keeps a dimension, one -1 is computed."""
     return layers.reshape(x, shape)
 
 
+@public
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Dimension i of the result is dimension ``perm[i]`` of `x`."""
     return layers.transpose(x, perm)
 
 
+@public
 def t(x: Variable, name: str | None = None) -> Variable:
     """The transpose of a matrix; a vector as it is."""
     rank = len(check_variable(x, "t: x").shape or ())
@@ -341,6 +369,7 @@ def t(x: Variable, name: str | None = None) -> Variable:
     return layers.transpose(x, [1, 0]) if rank == 2 else x
 
 
+@public
 def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Variable:
     """`x` with the dimensions from `start_axis` to `stop_axis` made one."""
     shape = list(check_variable(x, "flatten: x").shape or (1,))
@@ -352,16 +381,19 @@ def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | N
     return layers.reshape(x, [*shape[:first], product(shape[first : last + 1]), *shape[last + 1 :]])
 
 
+@public
 def concat(x: Sequence[Variable], axis: int | Variable = 0, name: str | None = None) -> Variable:
     """Tensors joined along `axis`; their other dimensions must be equal."""
     return layers.concat(x, axis)
 
 
+@public
 def cast(x: Variable, dtype: Any) -> Variable:
     """`x` converted to `dtype`."""
     return layers.cast(x, dtype)
 
 
+@public
 def assign(x: Any, output: Variable | None = None) -> Variable:
     """A copy of a tensor through which gradients flow, or a constant from an array; written to `output` if given."""
     if isinstance(x, Variable):
@@ -370,16 +402,19 @@ def assign(x: Any, output: Variable | None = None) -> Variable:
         return layers.assign(np.asarray(x), output)
 
 
+@public
 def clone(x: Variable, name: str | None = None) -> Variable:
     """A copy through which gradients flow."""
     return layers.assign(check_variable(x, "clone: x"))
 
 
+@public
 def topk(x: Variable, k: int | Variable, name: str | None = None) -> tuple[Variable, Variable]:
     """The `k` largest entries along the last dimension, and their indices (int64)."""
     return layers.topk(x, k)
 
 
+@public
 def scale(
     x: Variable, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True, name: str | None = None
 ) -> Variable:

@@ -12,10 +12,11 @@ from minigraph import layers
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_variable
-from minigraph.runtime.public import public
+from minigraph.support.public import public
 from minigraph.tensor.creation import computing_at_once, transpose, with_list_as_arguments
 
 
+@public
 def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | None = None) -> Variable:
     """`x` without the dimensions `axis` (None: all) that have size 1; others stay."""
     shape = check_variable(x, "squeeze: x").shape or ()
@@ -24,11 +25,13 @@ def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | No
     return layers.squeeze(x, gone) if gone else x
 
 
+@public
 def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
     """`x` with dimensions of size 1 put in at `axis`, one or several, one after the other."""
     return layers.unsqueeze(x, axis)
 
 
+@public
 def split(
     x: Variable, num_or_sections: int | Sequence[int], axis: int | Variable = 0, name: str | None = None
 ) -> list[Variable]:
@@ -43,26 +46,31 @@ def split(
     return layers.split(x, num_or_sections, axis)
 
 
+@public
 def chunk(x: Variable, chunks: int, axis: int | Variable = 0, name: str | None = None) -> list[Variable]:
     """`x` cut along `axis` into so many equal pieces."""
     return layers.split(x, chunks, axis)
 
 
+@public
 def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Variable:
     """Tensors of one shape beside each other along a new dimension `axis`."""
     return layers.stack(x, axis)
 
 
+@public
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
     """The slices of `x` along `axis`, without it; `num` is how many there are."""
     return layers.unstack(x, axis, num)
 
 
+@public
 def unbind(x: Variable, axis: int = 0) -> list[Variable]:
     """The slices of `x` along `axis`, without it."""
     return layers.unstack(x, axis)
 
 
+@public
 def tile(x: Variable, repeat_times: Sequence[int], name: str | None = None) -> Variable:
     """`x` repeated ``repeat_times[i]`` times along dimension i, both aligned at the end.
 
@@ -78,6 +86,7 @@ def tile(x: Variable, repeat_times: Sequence[int], name: str | None = None) -> V
     return layers.expand(x, [1] * (rank - len(times)) + times)
 
 
+@public
 def expand(x: Variable, shape: Sequence[int], name: str | None = None) -> Variable:
     """`x` repeated along dimensions of size 1 to `shape`, aligned at the end, where -1 keeps a dimension.
 
@@ -102,17 +111,20 @@ def expand(x: Variable, shape: Sequence[int], name: str | None = None) -> Variab
     return layers.expand(x, [1 if want in (-1, dim) else want for dim, want in zip(padded, shape, strict=True)])
 
 
+@public
 def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """`x` repeated along dimensions of size 1 to the shape of `y`, aligned at the end."""
     return expand(x, check_variable(y, "expand_as: y").shape or ())
 
 
+@public
 def gather(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
     """The slices of `x` along `axis` that `index` names; one that is named more than once gets the sum of gradients."""
     check_variable(x, "gather: x")
     return _along(x, axis, lambda x: layers.gather(x, index, overwrite=False))
 
 
+@public
 def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
     """The slices of `x` along `axis` that `index` names."""
     return gather(x, index, axis)
@@ -130,11 +142,13 @@ def _along(x: Variable, axis: int, function: Callable[[Variable], Variable]) -> 
     return transpose(function(transpose(x, swapped)), swapped)
 
 
+@public
 def gather_nd(x: Variable, index: Variable, name: str | None = None) -> Variable:
     """The parts of `x` that the rows of `index` name: ``x[index[..., 0], index[..., 1], ...]``."""
     return layers.gather_nd(x, index)
 
 
+@public
 def scatter(
     x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None
 ) -> Variable:
@@ -142,6 +156,7 @@ def scatter(
     return layers.scatter(x, index, updates, overwrite=overwrite)
 
 
+@public
 def where(condition: Variable, x: Variable | None = None, y: Variable | None = None, name: str | None = None) -> Any:
     """`x` where `condition` holds and `y` elsewhere; with neither, the places where it holds, a tensor per dimension.
 
@@ -166,6 +181,7 @@ def where(condition: Variable, x: Variable | None = None, y: Variable | None = N
     return block.emit("where", Condition=condition, X=x, Y=y)
 
 
+@public
 def nonzero(x: Variable, as_tuple: bool = False) -> Any:
     """The places where `x` is not 0, in order, a row of int64 each; or, `as_tuple`, a column for each dimension."""
     places = layers.where(x)
@@ -174,11 +190,13 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Any:
     return tuple(layers.slice(places, [1], [i], [i + 1]) for i in range(len(x.shape or ())))
 
 
+@public
 def flip(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
     """`x` with the elements along the dimension or dimensions `axis` in reverse order."""
     return layers.reverse(x, axis)
 
 
+@public
 def randint(
     low: int = 0, high: int | None = None, shape: Any = (1,), dtype: Any = None, name: str | None = None
 ) -> Variable:

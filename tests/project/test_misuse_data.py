@@ -12,7 +12,7 @@ import minigraph as fluid
 from minigraph.compat.tensorflow import train
 from minigraph.compat.torch.nn import utils
 from minigraph.errors import MinigraphError
-from minigraph.runtime.public import own_names
+from minigraph.support.public import own_names
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

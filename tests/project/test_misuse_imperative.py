@@ -4,7 +4,7 @@ import misuse_imperative
 import pytest
 
 import minigraph as fluid
-from minigraph.runtime.public import own_names
+from minigraph.support.public import own_names
 from minigraph.tensor import creation as tensor_functions
 from minigraph.tensor import manipulation as tensor_parts
 

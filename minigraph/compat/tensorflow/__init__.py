@@ -8,8 +8,6 @@ Every function takes variables of a program, to which it appends operators, or t
 it computes with. Both go through the same operator definitions.
 """
 
-import sys
-
 from minigraph.compat.tensorflow import linalg, train
 from minigraph.compat.tensorflow.clip_ops import (
     clip_by_average_norm,
@@ -19,12 +17,11 @@ from minigraph.compat.tensorflow.clip_ops import (
     global_norm,
 )
 from minigraph.compat.tensorflow.train import gradients, trainable_variables
-from minigraph.runtime.public import publish
+from minigraph.support.public import refuse_unknown_names
 
 __all__ = [
     "clip_by_average_norm", "clip_by_global_norm", "clip_by_norm", "clip_by_value", "global_norm", "gradients",
     "linalg", "train", "trainable_variables",
 ]  # fmt: skip
 
-for _module in (linalg, train, sys.modules[__name__]):
-    publish(_module)
+refuse_unknown_names(__name__)

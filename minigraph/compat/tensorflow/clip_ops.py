@@ -32,11 +32,13 @@ from minigraph.compat.tensorflow.appending import (
 from minigraph.errors import ClipError, OpError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable
 from minigraph.ir.default_programs import default_main_program
+from minigraph.support.public import public
 from minigraph.types import DType, product, same_shape
 
 Tensors = Sequence[Variable | None]
 
 
+@public
 def clip_by_norm(
     t: Variable, clip_norm: Number, axes: int | Sequence[int] | None = None, name: str | None = None
 ) -> Variable:
@@ -89,6 +91,7 @@ def clip_by_norm(
     return _clip_slices(t, threshold, dimensions or [], name)
 
 
+@public
 def clip_by_value(t: Variable, clip_value_min: Number, clip_value_max: Number, name: str | None = None) -> Variable:
     """Each element limited: ``max(min(t, clip_value_max), clip_value_min)``.
 
@@ -137,6 +140,7 @@ def clip_by_value(t: Variable, clip_value_min: Number, clip_value_max: Number, n
     return append("elementwise_max", {"X": smaller, "Y": lower}, t, name)
 
 
+@public
 def clip_by_global_norm(
     t_list: Tensors, clip_norm: Number, use_norm: Number | None = None, name: str | None = None
 ) -> tuple[list[Variable | None], Variable]:
@@ -196,6 +200,7 @@ def clip_by_global_norm(
     return [None if t is None else next(remaining) for t in listed], norm
 
 
+@public
 def global_norm(t_list: Tensors, name: str | None = None) -> Variable:
     """The L2 norm of all elements of all tensors, ``sqrt(sum of their squares)``, of shape [1].
 
@@ -233,6 +238,7 @@ def global_norm(t_list: Tensors, name: str | None = None) -> Variable:
     return norm
 
 
+@public
 def clip_by_average_norm(t: Variable, clip_norm: Number, name: str | None = None) -> Variable:
     """`t` scaled down until its L2 norm divided by its number of elements n is at most `clip_norm` (TensorFlow 1).
 

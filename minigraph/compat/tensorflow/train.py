@@ -27,17 +27,20 @@ from minigraph.ir import Operator, Parameter, Role, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
 from minigraph.ir.name_scope import name_scope
 from minigraph.ir.variable_operators import is_eager
+from minigraph.support.public import public, refuse_unknown_names
 from minigraph.types import product
 
 GradsAndVars = list[tuple[Variable | None, Parameter]]
 
 
+@public
 def trainable_variables(scope: str | None = None) -> list[Parameter]:
     """The trainable parameters of the default main program whose names begin with `scope`, in order of creation."""
     params = default_main_program().all_parameters()
     return [param for param in params if param.trainable and param.name.startswith(scope or "")]
 
 
+@public
 def gradients(
     ys: Variable | Sequence[Variable],
     xs: Variable | Sequence[Variable],
@@ -76,6 +79,7 @@ def _as_list(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [given]
 
 
+@public
 class Optimizer:
     """What the optimizers have in common.
 
@@ -194,6 +198,7 @@ class Optimizer:
         return operators
 
 
+@public
 class GradientDescentOptimizer(Optimizer):
     """Gradient descent: ``var -= learning_rate * grad``.
 
@@ -212,6 +217,7 @@ class GradientDescentOptimizer(Optimizer):
         super().__init__(use_locking, name, engine.SGDOptimizer(as_number(learning_rate, "learning_rate")))
 
 
+@public
 class MomentumOptimizer(Optimizer):
     """Gradient descent with momentum: ``accum = momentum * accum + grad; var -= learning_rate * accum``.
 
@@ -245,6 +251,7 @@ class MomentumOptimizer(Optimizer):
         super().__init__(use_locking, name, updates)
 
 
+@public
 class AdamOptimizer(Optimizer):
     """Adam: steps scaled by running means of the gradient and of its square.
 
@@ -337,3 +344,6 @@ def _count_up(step: Variable) -> list[Operator]:
     with block.program.role_guard(Role.OPTIMIZE):
         op = block.append_op("increment", {"X": step}, {"Out": step}, {"step": 1.0})
     return [] if is_eager(step) else [op]
+
+
+refuse_unknown_names(__name__)

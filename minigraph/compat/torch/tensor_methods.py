@@ -16,7 +16,7 @@ from minigraph.dygraph import EagerParameter, Tensor, no_grad
 from minigraph.eager.tensor import Eager
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Variable
-from minigraph.runtime.public import public
+from minigraph.support.public import public
 from minigraph.unique_name import generate
 
 

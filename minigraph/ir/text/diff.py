@@ -14,6 +14,7 @@ from html import escape
 
 from minigraph.errors import WrongTypeError, caller_site
 from minigraph.ir.program import Program
+from minigraph.support.public import public
 
 Pair = tuple[int, int]
 
@@ -42,6 +43,7 @@ class Difference(str):
         return f"<pre>{lines}</pre>"
 
 
+@public
 def diff(a: Program, b: Program, context: int = 3) -> Difference:
     """What turns the text of `a` into that of `b`: lines behind ``-`` go, lines behind ``+`` come.
 

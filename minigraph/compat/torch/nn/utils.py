@@ -14,6 +14,7 @@ from minigraph.compat.torch.norms import as_number, is_finite_in_torch, number, 
 from minigraph.dygraph import Tensor, no_grad
 from minigraph.eager.tensor import Eager
 from minigraph.errors import ClipError, ExecutionError, WrongTypeError, caller_site, warn
+from minigraph.support.public import public, refuse_unknown_names
 from minigraph.types import DType
 
 EPSILON = 1e-6
@@ -22,6 +23,7 @@ EPSILON = 1e-6
 Tensors = Eager | Iterable[Eager]
 
 
+@public
 def clip_grad_norm_(
     parameters: Tensors,
     max_norm: float,
@@ -102,6 +104,7 @@ def clip_grad_norm_(
     return total
 
 
+@public
 def get_total_norm(
     tensors: Tensors, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
@@ -124,6 +127,7 @@ def get_total_norm(
     return total
 
 
+@public
 def clip_grads_with_norm_(
     parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
@@ -145,6 +149,7 @@ def clip_grads_with_norm_(
         _scale(grad, factor)
 
 
+@public
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
     """Limit each element of the gradients to [`-clip_value`, `clip_value`], in place; NaN stays NaN.
 
@@ -166,6 +171,7 @@ def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | Non
             _limit(tensor.grad, limit)
 
 
+@public
 def clip_grad_norm(
     parameters: Tensors,
     max_norm: float,
@@ -262,3 +268,6 @@ def _limit(grad: Any, limit: float) -> None:
     raised = grad.block.emit("elementwise_max", X=grad, Y=low)
     limited = grad.block.emit("elementwise_min", X=raised, Y=high)
     grad.value = limited.value.reshape(grad.value.shape)  # which may have no dimensions
+
+
+refuse_unknown_names(__name__)

@@ -1,9 +1,9 @@
 """Public functions: a call that fails leaves nothing behind, and ends in an error of `minigraph.errors`.
 
-`publish` gives the functions and classes of a module this, by `public`. A call of a user's that ends in a built-in
-error from inside the library, such as a TypeError, ends in one of `minigraph.errors` instead, which derives from the
-same built-in type and names the arguments that do not fit their annotations. An error of the user's own function, which
-the library has called, stays as it is.
+Each public function or class of the project is decorated with `public` where it is defined. A call of a user's that
+ends in a built-in error from inside the library, such as a TypeError, ends in one of `minigraph.errors` instead, which
+derives from the same built-in type and names the arguments that do not fit their annotations. An error of the user's
+own function, which the library has called, stays as it is.
 """
 
 from __future__ import annotations
@@ -29,11 +29,8 @@ from minigraph.errors import (
     is_ours,
     suggest,
 )
-from minigraph.ir import Block, Operator, Variable
-from minigraph.ir.default_programs import CURRENT
-from minigraph.runtime.annotations import advice, misfits, shown
-from minigraph.runtime.scope import Scope
-from minigraph.support.undo import JOURNAL, undo
+from minigraph.support.annotations import advice, misfits, shown
+from minigraph.support.undo import IS_IMPERATIVE, JOURNAL, undo
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,12 +43,34 @@ _OWN: dict[type[Exception], type[MinigraphError]] = {
 }
 
 
-def public(function: F) -> F:
-    """`function`, all or nothing, with errors that say what was wrong with a call of a user's.
+def public(thing: F) -> F:
+    """`thing`, a function or class, all or nothing, with errors that say what was wrong with a call of a user's.
 
-    The types of what is given to a constructor, a generator, or what makes or takes a reader are checked first, because
-    it uses them only later; so are switches and names, which Python would take by their truth or only keep.
+    Of a class these are the methods that take arguments; the class itself is changed. The types of what is given to a
+    constructor, a generator, or what makes or takes a reader are checked first, because it uses them only later; so are
+    switches and names, which Python would take by their truth or only keep. What runs for each operator, parameter or
+    step is better left as it is, and checks its arguments itself.
     """
+    return public_but()(thing) if isinstance(thing, type) else _guarded(thing)
+
+
+def public_but(*names: str) -> Callable[[F], F]:
+    """`public` for a class whose methods of these names stay as they are."""
+
+    def decorate(cls: F) -> F:
+        for name, method in list(vars(cls).items()):
+            if name in names or not _is_given_arguments(name, method):
+                continue
+            if isinstance(method, classmethod | staticmethod):
+                setattr(cls, name, type(method)(_guarded(method.__func__)))
+            else:
+                setattr(cls, name, _guarded(method))
+        return cls
+
+    return decorate
+
+
+def _guarded(function: F) -> F:
     keeps = function.__name__ == "__init__" or inspect.isgeneratorfunction(function)
     keeps = keeps or any("Reader[" in str(each) for each in function.__annotations__.values())
     plain = [] if keeps else _plain_parameters(function)
@@ -61,7 +80,7 @@ def public(function: F) -> F:
         # As `all_or_nothing` does; a context manager takes as long as some operators of the imperative mode.
         outer = journal = JOURNAL.get()
         # The imperative mode appends nothing to a program; the programs that it makes to compute are kept.
-        if journal is None and not CURRENT.get()[0].computes_at_once:
+        if journal is None and not IS_IMPERATIVE.get():
             journal = []
         mark = 0 if journal is None else len(journal)
         try:
@@ -234,50 +253,35 @@ def _what_to_do(function: Callable[..., Any], message: str) -> str:
     return " ".join(filter(None, advices)) or f"Read help({_full_name(function)}) for what each argument may be."
 
 
-_MADE: dict[Any, Any] = {}
-"""Functions of the library, and what `public` made of each; what it made stands for itself."""
-_CHECKED_WITHIN = (Block, Operator, Variable, Scope)
-"""Classes whose methods run for each operator that is built, or in each run."""
-_OFTEN_CALLED = {
-    "Runner.run", "Runner.compute", "Program.role_guard", "Program.standing_for", "Program.block",
-    "Initializer.__call__", "GradientClipBase.wants",
-}  # fmt: skip
-"""Methods that run for each operator, parameter or step."""
 _SPECIAL = ("__init__", "__call__", "__getitem__", "__setitem__", "__delitem__")
 """Special methods that users give arguments to."""
 
 
-def publish(module: types.ModuleType) -> None:
-    """Make what a module offers `public`: its functions, and the methods of its classes.
+def _is_given_arguments(name: str, method: Any) -> bool:
+    """Whether users give arguments to what a class defines under a name."""
+    if name.startswith("_") and name not in _SPECIAL:
+        return False
+    return isinstance(method, classmethod | staticmethod) or (inspect.isfunction(method) and takes(method) > 1)
 
-    A function is replaced in the module that defines it too; classes are changed in place. What is called for each
-    operator or each run checks its arguments itself.
+
+def takes(function: Callable[..., Any]) -> int:
+    """Number of parameters; reading the signatures of all functions would take a sixth of the import."""
+    while (wrapped := getattr(function, "__wrapped__", None)) is not None:
+        function = wrapped
+    code: types.CodeType = function.__code__
+    has_rest = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    return code.co_argcount + code.co_kwonlyargcount + has_rest.bit_count()
+
+
+def refuse_unknown_names(module: str) -> None:
+    """Let a module complain of a name that it does not have, and suggest one.
+
+    Its ``__getattr__`` is set behind the back of type checkers, which find unknown names by themselves.
     """
-    namespace = vars(module)
-    namespace["__getattr__"] = functools.partial(_unknown, module)
-    for name in getattr(module, "__all__", own_names(module)):
-        value: Any = namespace[name]
-        if isinstance(value, types.FunctionType) and _takes(value) > 0:
-            namespace[name] = made = _made(value)
-            home = vars(sys.modules[made.__module__])
-            if home.get(made.__name__) is value:
-                home[made.__name__] = made
-        elif isinstance(value, type) and not issubclass(value, _CHECKED_WITHIN):
-            for each in value.__mro__:
-                if each.__module__.startswith("minigraph."):
-                    _publish_class(each)
-
-
-def own_names(module: types.ModuleType) -> list[str]:
-    """The names of what a module defines itself, for others to use."""
-    return [
-        name for name, value in vars(module).items()
-        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
-    ]  # fmt: skip
+    vars(sys.modules[module])["__getattr__"] = functools.partial(_unknown, sys.modules[module])
 
 
 def _unknown(module: types.ModuleType, name: str) -> Any:
-    """Complain that a module has no such name."""
     if name.startswith("__"):  # Python asks for these, and goes on without them
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
     known = getattr(module, "__all__", None) or own_names(module)
@@ -287,34 +291,9 @@ def _unknown(module: types.ModuleType, name: str) -> Any:
     )  # fmt: skip
 
 
-def _takes(function: types.FunctionType) -> int:
-    """Number of parameters; reading the signatures of all functions would take a sixth of the import."""
-    while (wrapped := getattr(function, "__wrapped__", None)) is not None:
-        function = wrapped
-    code = function.__code__
-    has_rest = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-    return code.co_argcount + code.co_kwonlyargcount + has_rest.bit_count()
-
-
-def _made(function: Any) -> Any:
-    if function.__module__.partition(".")[0] != "minigraph":
-        return function
-    if function not in _MADE:
-        made = public(function)
-        _MADE[function] = _MADE[made] = made
-    return _MADE[function]
-
-
-def _publish_class(cls: type) -> None:
-    for name, method in list(vars(cls).items()):
-        if name in _SPECIAL or not name.startswith("_"):
-            if name in ("op_for", "forward") or f"{cls.__name__}.{name}" in _OFTEN_CALLED:
-                continue
-            if isinstance(method, types.FunctionType) and _takes(method) > 1:
-                setattr(cls, name, _made(method))
-            elif isinstance(method, classmethod | staticmethod):
-                setattr(cls, name, type(method)(_made(method.__func__)))
-
-
-for _method in ("set_attr", "set_input", "set_output", "replace_input", "replace_output"):
-    setattr(Operator, _method, explained(getattr(Operator, _method)))
+def own_names(module: types.ModuleType) -> list[str]:
+    """The names of what a module defines itself, for others to use."""
+    return [
+        name for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]  # fmt: skip

@@ -1,0 +1,69 @@
+"""Every public function and class is decorated with `public` where it is defined."""
+
+import inspect
+import sys
+
+import pytest
+
+import minigraph
+import minigraph.compat.tensorflow
+import minigraph.compat.torch
+from minigraph.support.public import _is_given_arguments, own_names, takes
+
+MODULES = [
+    name for name, module in sys.modules.items()
+    if name.partition(".")[0] == "minigraph" and hasattr(vars(module).get("__getattr__"), "func")
+]  # fmt: skip
+"""Modules that complain of a name that they do not have."""
+
+LEFT = {
+    "Block", "Operator", "Variable", "Parameter", "Tensor", "EagerParameter", "Scope",
+    "Runner.run", "Runner.compute", "Program.role_guard", "Program.standing_for", "Program.block",
+    "Initializer.__call__", "GradientClipBase.wants", "profiler.is_active", "profiler.note",
+}  # fmt: skip
+"""What runs for each operator, parameter or step, and checks its arguments itself."""
+CALLED_BY_US = {"forward", "op_for"}
+"""Methods that users write and the library calls."""
+
+
+def is_public(function):
+    return function.__code__.co_name == "guarded"
+
+
+def undecorated(module):
+    for name in getattr(module, "__all__", own_names(module)):
+        value = getattr(module, name)
+        if not getattr(value, "__module__", "").startswith("minigraph.") or name in LEFT:
+            continue
+        if inspect.isfunction(value):
+            home = value.__module__.rpartition(".")[2]
+            if takes(value) and not is_public(value) and f"{home}.{value.__name__}" not in LEFT:
+                yield name
+        elif isinstance(value, type) and not issubclass(value, Exception):
+            yield from undecorated_methods(value)
+
+
+def undecorated_methods(cls):
+    for each in cls.__mro__:
+        for name, method in vars(each).items():
+            if not each.__module__.startswith("minigraph.") or not _is_given_arguments(name, method):
+                continue
+            full_name = f"{each.__name__}.{name}"
+            is_left = name in CALLED_BY_US or full_name in LEFT
+            if not is_left and not is_public(getattr(method, "__func__", method)):
+                yield full_name
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_what_a_module_offers_is_public(name):
+    assert sorted(set(undecorated(sys.modules[name]))) == []
+
+
+def test_the_modules_are_found():
+    assert {"minigraph", "minigraph.layers", "minigraph.optimizer", "minigraph.clip", "minigraph.nn"} <= {*MODULES}
+
+
+def test_a_function_is_the_same_wherever_it_is_named():
+    for name in minigraph.layers.__all__:
+        function = getattr(minigraph.layers, name)
+        assert getattr(sys.modules[function.__module__], function.__name__) is function
