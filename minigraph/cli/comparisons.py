@@ -7,19 +7,23 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from minigraph.clip import GradientClipBase
+from minigraph.comparison.clip_text import clip_text, parse_clip
+from minigraph.comparison.digits import Batches, build_network
+from minigraph.comparison.gradients import compare_gradients
+from minigraph.comparison.plots import PLOT_SUFFIXES, check_plotting
+from minigraph.comparison.report import Interrupted, Report
+from minigraph.comparison.training import compare_training
+from minigraph.dataset import digits, mnist
 from minigraph.errors import DataError, MinigraphError, NotFoundError, suggest
-
-if TYPE_CHECKING:
-    from minigraph.clip import GradientClipBase
-    from minigraph.comparison.report import Report
-    from minigraph.optimizer import Optimizer
-    from minigraph.reader import Reader
-    from minigraph.runtime.place import Place
+from minigraph.optimizer import AdamOptimizer, MomentumOptimizer, Optimizer, SGDOptimizer
+from minigraph.reader import Reader
+from minigraph.runtime.place import CPUPlace, CUDAPlace, Place
+from minigraph.support.atomic_files import check_writable
+from minigraph.support.blas import one_thread
 
 T = TypeVar("T")
 
@@ -28,8 +32,15 @@ DEFAULT_SEEDS: Final = (1, 2, 3)
 DEFAULT_RATES: Final = (0.02, 0.05, 0.1, 0.2, 0.5)
 """Below and above the best rate of each of the default clips: one rate alone serves one of them and not another."""
 
+SAVERS: Final = {"json": "save_json", "csv": "save_csv", "plot": "plot", "html": "save_html"}
+"""Methods of a report by the option that names the file."""
+
 UNCLIPPED: Final = "unclipped"
-OPTIMIZERS: Final = ("sgd", "momentum", "adam")
+OPTIMIZERS: Final[dict[str, Callable[[float], Optimizer]]] = {
+    "sgd": SGDOptimizer,
+    "momentum": partial(MomentumOptimizer, momentum=0.9),
+    "adam": AdamOptimizer,
+}
 MAX_SEED: Final = 2**31 - 1
 EVALUATION_BATCH: Final = 500
 
@@ -139,7 +150,7 @@ def _command(commands: Any, name: str, summary: str, description: str, examples:
 def _experiment(parser: argparse.ArgumentParser) -> Any:
     group = parser.add_argument_group("experiment")
     group.add_argument(
-        "--clip", dest="clips", action="append", type=checked(_clip), metavar="KIND=THRESHOLD",
+        "--clip", dest="clips", action="append", type=checked(parse_clip), metavar="KIND=THRESHOLD",
         help=f"a clip to compare, see below; may be repeated (default: {', '.join(DEFAULT_CLIPS)})",
     )  # fmt: skip
     group.add_argument(
@@ -196,12 +207,6 @@ def message_of(error: MinigraphError) -> str:
     return "\n  ".join(filter(None, [error.message, *error.details, error.hint]))
 
 
-def _clip(text: str) -> GradientClipBase:
-    from minigraph.comparison.clip_text import parse_clip
-
-    return parse_clip(text)
-
-
 def _whole_number(text: str) -> int:
     try:
         number = int(text)
@@ -230,8 +235,6 @@ def _learning_rate(text: str) -> float:
 
 
 def _place(text: str) -> Place:
-    from minigraph.runtime.place import CPUPlace, CUDAPlace
-
     kind, colon, number = text.partition(":")
     if text == "cpu":
         return CPUPlace()
@@ -245,8 +248,6 @@ def _place(text: str) -> Place:
 
 
 def _plot_file(text: str) -> str:
-    from minigraph.comparison.plots import PLOT_SUFFIXES, check_plotting
-
     if os.path.splitext(text)[1].lower() not in PLOT_SUFFIXES:
         raise argparse.ArgumentTypeError(f"the name must end in {', '.join(PLOT_SUFFIXES)}, got {text!r}")
     check_plotting()
@@ -254,8 +255,6 @@ def _plot_file(text: str) -> str:
 
 
 def _html_file(text: str) -> str:
-    from minigraph.comparison.plots import check_plotting
-
     check_plotting()
     return text
 
@@ -265,11 +264,6 @@ def _html_file(text: str) -> str:
 
 def _run(make_report: Callable[[argparse.Namespace], Report[Any]], options: argparse.Namespace) -> int:
     """Check the options, make the report, write the files, print; returns the exit status."""
-    from minigraph.comparison.clip_text import parse_clip
-    from minigraph.comparison.report import Interrupted
-    from minigraph.support.atomic_files import replacing
-    from minigraph.support.blas import one_thread
-
     options.clips = options.clips or [parse_clip(text) for text in DEFAULT_CLIPS]
     if len(set(options.clips)) < len(options.clips):
         return fail("the same --clip is given twice", 2)
@@ -277,24 +271,25 @@ def _run(make_report: Callable[[argparse.Namespace], Report[Any]], options: argp
         numbers = getattr(options, name, ())
         if len(set(numbers)) < len(numbers):
             return fail(f"--{name} has the same number twice", 2)
-    named = {kind: getattr(options, kind) for kind in ("json", "csv", "plot", "html") if getattr(options, kind)}
-    for kind, path in named.items():
-        twin = next((other for other in named if named[other] == path), kind)
+    paths = {kind: getattr(options, kind) for kind in SAVERS if getattr(options, kind)}
+    for kind, path in paths.items():
+        twin = next(other for other in paths if paths[other] == path)
         if twin != kind:
             return fail(f"--{twin} and --{kind} name the same file, {path}", 2)
-    with ExitStack() as files:
-        try:  # before the work, whose results would be lost
-            partials = {kind: files.enter_context(replacing(path)) for kind, path in named.items()}
-        except DataError as error:
-            return fail(message_of(error), 2)
-        try:
-            with one_thread():
-                report = make_report(options)
-        except Interrupted as interrupted:
-            report = interrupted.report
-        _write(report, partials, named)
-        if not options.quiet:
-            report.print(show_diff=options.diff)
+    try:  # before the work, whose results would be lost
+        for path in paths.values():
+            check_writable(path)
+    except DataError as error:
+        return fail(message_of(error), 2)
+    try:
+        with one_thread():
+            report = make_report(options)
+    except Interrupted as interrupted:
+        report = interrupted.report
+    for kind, path in paths.items():
+        getattr(report, SAVERS[kind])(path)
+    if not options.quiet:
+        report.print(show_diff=options.diff)
     return fail(report.partial, 130) if report.partial else 0
 
 
@@ -304,27 +299,8 @@ def fail(message: str, status: int) -> int:
     return status
 
 
-def _write(report: Report[Any], partials: dict[str, Path], named: dict[str, str]) -> None:
-    from minigraph.comparison.records import write_csv, write_json
-
-    if "json" in partials:
-        write_json(report.to_json(), partials["json"])
-    if "csv" in partials:
-        write_csv(report.rows(), report.partial, partials["csv"])
-    if "plot" in partials:
-        from minigraph.comparison.plots import write_figure
-
-        write_figure(report, partials["plot"], os.path.splitext(named["plot"])[1])
-    if "html" in partials:
-        partials["html"].write_text(report.html(), encoding="utf-8")
-
-
 def compare_report(options: argparse.Namespace) -> Report[Any]:
     """What ``minigraph compare`` shows."""
-    from minigraph.comparison.digits import Batches, build_network
-    from minigraph.comparison.gradients import compare_gradients
-    from minigraph.optimizer import SGDOptimizer
-
     network = build_network(options.seed)
     rate = options.train
     return compare_gradients(
@@ -342,9 +318,6 @@ def compare_report(options: argparse.Namespace) -> Report[Any]:
 
 def train_report(options: argparse.Namespace) -> Report[Any]:
     """What ``minigraph train`` shows."""
-    from minigraph.comparison.digits import Batches, build_network
-    from minigraph.comparison.training import compare_training
-
     network = build_network(options.seeds[0])
     held_out = Batches(network, _reader(options.data, is_test=True), EVALUATION_BATCH)
     return compare_training(
@@ -352,7 +325,7 @@ def train_report(options: argparse.Namespace) -> Report[Any]:
         network.loss,
         {UNCLIPPED: None, **_named(options.clips)},
         Batches(network, _reader(options.data), options.batch_size, options.seeds[0]).epoch,
-        optimizer=partial(_optimizer, options.optimizer),
+        optimizer=OPTIMIZERS[options.optimizer],
         epochs=options.epochs,
         seeds=options.seeds,
         rates=options.rates,
@@ -379,8 +352,6 @@ class _Counted:
 
 
 def _named(clips: Sequence[GradientClipBase]) -> dict[str, Any]:
-    from minigraph.comparison.clip_text import clip_text
-
     return {clip_text(clip): clip for clip in clips}
 
 
@@ -389,17 +360,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _reader(data: str, is_test: bool = False) -> Reader[Any]:
-    from minigraph.dataset import digits, mnist
-
     if data == "digits":
         return digits.test(28) if is_test else digits.train(28)
     # Who asks for MNIST by name is not served other data in its place.
     return mnist.test(strict=True) if is_test else mnist.train(strict=True)
-
-
-def _optimizer(name: str, rate: float) -> Optimizer:
-    from minigraph.optimizer import AdamOptimizer, MomentumOptimizer, SGDOptimizer
-
-    if name == "momentum":
-        return MomentumOptimizer(rate, momentum=0.9)
-    return AdamOptimizer(rate) if name == "adam" else SGDOptimizer(rate)

@@ -117,6 +117,18 @@ def write_files(files: Mapping[Path, Chunks], mark: Mark | None = None) -> None:
         mark.end()
 
 
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Check that a file can be written to `path`, without changing what is there.
+
+    Raises
+    ------
+    FileAccessError
+        If it cannot.
+    """
+    with _naming(path, "write"), _beside(Path(os.path.realpath(path))):
+        pass
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A new file beside `path` that takes its place when the block ends, and goes when the block fails.

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from minigraph import __version__
-from minigraph.__main__ import main
+from minigraph.cli.main import main
 from minigraph.comparison import progress, records
 from minigraph.executor import Executor
 
@@ -457,7 +457,7 @@ def test_an_option_that_makes_no_sense_for_training_is_refused(capsys, arguments
 def test_a_path_that_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch, capsys, option, path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.png").mkdir()
-    monkeypatch.setattr("minigraph.comparison.gradients.compare_gradients", lambda *_, **__: pytest.fail("it began"))
+    monkeypatch.setattr("minigraph.cli.comparisons.compare_gradients", lambda *_, **__: pytest.fail("it began"))
     assert f"cannot write '{path}': " in refused(capsys, *SHORT, option, path)
 
 
@@ -484,7 +484,7 @@ def test_an_interrupt_ends_quietly(monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("minigraph.comparison.gradients.compare_gradients", interrupted)
+    monkeypatch.setattr("minigraph.cli.comparisons.compare_gradients", interrupted)
     assert main(SHORT) == 130
     assert capsys.readouterr() == ("", "")
 
@@ -599,12 +599,15 @@ def test_ctrl_c_ends_a_training_with_its_figures(tmp_path):
 
 def test_the_core_does_not_import_the_command():
     heavy = "rich", "matplotlib", "http"
-    program = f"import sys, minigraph; print([m for m in sys.modules if m.partition('.')[0] in {heavy}])"
+    program = (
+        "import sys, minigraph\n"
+        f"print([m for m in sys.modules if m.partition('.')[0] in {heavy} or m == 'minigraph.cli'])"
+    )
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert ended.stdout.strip() == "[]", ended.stderr
-    uses = re.compile(r"minigraph\.(comparison|__main__)|import comparison")
+    uses = re.compile(r"minigraph\.(comparison|cli|__main__)\b|import (comparison|cli)\b")
     users = {path.relative_to(ROOT) for path in (ROOT / "minigraph").rglob("*.py") if uses.search(path.read_text())}
-    outside = {path.as_posix() for path in users if path.parts[1] != "comparison"}
+    outside = {path.as_posix() for path in users if path.parts[1] not in ("cli", "comparison")}
     assert outside == {"minigraph/__init__.py", "minigraph/__main__.py"}
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minigraph.__main__ import main
 from minigraph.cli import doctor
+from minigraph.cli.main import main
 from minigraph.support import blas
 
 ROOT = Path(__file__).resolve().parents[2]

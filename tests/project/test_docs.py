@@ -7,7 +7,7 @@ import operators_page
 import pytest
 
 import minigraph as fluid
-from minigraph.__main__ import main
+from minigraph.cli.main import main
 from minigraph.errors import WrongTypeError
 
 ROOT = Path(__file__).parents[2]

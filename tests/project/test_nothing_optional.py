@@ -67,7 +67,7 @@ def test_every_command_runs_and_what_needs_an_extra_names_it(tmp_path):
 import os
 import numpy as np
 import minigraph as fluid
-from minigraph.__main__ import main
+from minigraph.cli.main import main
 
 os.chdir({str(tmp_path)!r})
 commands = [
