@@ -7,7 +7,7 @@ import pytest
 import minigraph as fluid
 from minigraph import clip
 from minigraph.ir import Block
-from minigraph.runtime import public
+from minigraph.support import public
 
 MOST_CALLS = 7
 STRATEGIES = [
