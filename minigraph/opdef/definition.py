@@ -260,6 +260,7 @@ def op(
     forward: str | None = None,
     updates: str = "",
     has_effect: bool = False,
+    doc: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Define an operator type; the decorated function infers the output types.
 
@@ -288,6 +289,8 @@ def op(
         operator, None where there are none, behind the inputs.
     has_effect : bool
         It does something besides computing its results.
+    doc : str, optional
+        What the operator computes, where several types share a function; by default the docstring of the function.
     """
 
     def decorate(infer: Callable[..., Any]) -> Callable[..., Any]:
@@ -306,7 +309,7 @@ def op(
             infer=infer,
             grad=grad,
             backend_attrs=dict(backend_attrs or {}),
-            doc=inspect.cleandoc(infer.__doc__ or ""),
+            doc=inspect.cleandoc(doc or infer.__doc__ or ""),
             forward=forward,
             updates=tuple(updates.split()),
             has_effect=has_effect,

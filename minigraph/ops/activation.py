@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from minigraph.opdef import op
 from minigraph.opdef.gradient_context import GradContext, OpSpec
@@ -26,58 +26,31 @@ def floating(x: TensorType) -> TensorType:
     return x
 
 
-@op("relu", inputs="X", outputs="Out", grad=fused("Out", grad=DoubleGrad()))
-def relu(x: TensorType) -> TensorType:
-    """Rectifier, ``Out = max(X, 0)``; the gradient at 0 is 0."""
-    return floating(x)
+def _define(
+    type: str, reads: str, doc: str, infer: Callable[[TensorType], TensorType] = floating, double: bool = False
+) -> None:
+    """Define a function of each element without attributes.
+
+    Parameters
+    ----------
+    reads : str
+        The slots that the gradient reads, X or Out.
+    double : bool
+        Whether the gradient of the gradient is an operator too.
+    """
+    grad = fused(*reads.split(), grad=DoubleGrad() if double else None)
+    op(type, inputs="X", outputs="Out", grad=grad, doc=doc)(infer)
 
 
-@op("sigmoid", inputs="X", outputs="Out", grad=fused("Out"))
-def sigmoid(x: TensorType) -> TensorType:
-    """Logistic function, ``Out = 1 / (1 + exp(-X))``."""
-    return floating(x)
-
-
-@op("tanh", inputs="X", outputs="Out", grad=fused("Out"))
-def tanh(x: TensorType) -> TensorType:
-    """Hyperbolic tangent of X."""
-    return floating(x)
-
-
-@op("exp", inputs="X", outputs="Out", grad=fused("Out"))
-def exp(x: TensorType) -> TensorType:
-    """``Out = e ** X``; for integers cut to an integer."""
-    return _numeric(x)
-
-
-@op("log", inputs="X", outputs="Out", grad=fused("X"))
-def log(x: TensorType) -> TensorType:
-    """Natural logarithm of X."""
-    return floating(x)
-
-
-@op("log1p", inputs="X", outputs="Out", grad=fused("X"))
-def log1p(x: TensorType) -> TensorType:
-    """``Out = log(1 + X)``, exact near 0 too."""
-    return floating(x)
-
-
-@op("sqrt", inputs="X", outputs="Out", grad=fused("Out", grad=DoubleGrad()))
-def sqrt(x: TensorType) -> TensorType:
-    """Square root of X; the gradient at 0 is infinite."""
-    return floating(x)
-
-
-@op("abs", inputs="X", outputs="Out", grad=fused("X"))
-def abs(x: TensorType) -> TensorType:
-    """``Out = |X|``; the gradient at 0 is 0."""
-    return _numeric(x)
-
-
-@op("square", inputs="X", outputs="Out", grad=fused("X", grad=DoubleGrad()))
-def square(x: TensorType) -> TensorType:
-    """``Out = X ** 2``."""
-    return _numeric(x)
+_define("relu", "Out", "Rectifier, ``Out = max(X, 0)``; the gradient at 0 is 0.", double=True)
+_define("sigmoid", "Out", "Logistic function, ``Out = 1 / (1 + exp(-X))``.")
+_define("tanh", "Out", "Hyperbolic tangent of X.")
+_define("exp", "Out", "``Out = e ** X``; for integers cut to an integer.", infer=_numeric)
+_define("log", "X", "Natural logarithm of X.")
+_define("log1p", "X", "``Out = log(1 + X)``, exact near 0 too.")
+_define("sqrt", "Out", "Square root of X; the gradient at 0 is infinite.", double=True)
+_define("abs", "X", "``Out = |X|``; the gradient at 0 is 0.", infer=_numeric)
+_define("square", "X", "``Out = X ** 2``.", infer=_numeric, double=True)
 
 
 def _sign_grad(ctx: GradContext) -> Iterator[OpSpec]:
@@ -92,17 +65,8 @@ def sign(x: TensorType) -> TensorType:
 
 # Powers
 
-
-@op("rsqrt", inputs="X", outputs="Out", grad=fused("Out"))
-def rsqrt(x: TensorType) -> TensorType:
-    """``Out = 1 / sqrt(X)``; infinite at 0."""
-    return floating(x)
-
-
-@op("reciprocal", inputs="X", outputs="Out", grad=fused("Out"))
-def reciprocal(x: TensorType) -> TensorType:
-    """``Out = 1 / X``."""
-    return floating(x)
+_define("rsqrt", "Out", "``Out = 1 / sqrt(X)``; infinite at 0.")
+_define("reciprocal", "Out", "``Out = 1 / X``.")
 
 
 @op("pow", inputs="X FactorTensor", outputs="Out", grad=fused("X", "FactorTensor"))
@@ -130,82 +94,37 @@ def pow(x: TensorType, factor_tensor: TensorType | None, *, factor: float = 1.0)
 
 # Rounding
 
-
-@op("floor", inputs="X", outputs="Out", grad=fused())
-def floor(x: TensorType) -> TensorType:
-    """The largest integer that is not above X; the gradient is 0."""
-    return floating(x)
-
-
-@op("ceil", inputs="X", outputs="Out", grad=fused())
-def ceil(x: TensorType) -> TensorType:
-    """The smallest integer that is not below X; the gradient is 0."""
-    return floating(x)
-
-
-@op("round", inputs="X", outputs="Out", grad=fused())
-def round(x: TensorType) -> TensorType:
+_define("floor", "", "The largest integer that is not above X; the gradient is 0.")
+_define("ceil", "", "The smallest integer that is not below X; the gradient is 0.")
+_define(
+    "round", "",
     """The integer nearest to X, of two the one farther from 0; the gradient is 0.
 
     Notes
     -----
     Fluid takes the even one of two for some elements of a longer array.
-    """
-    return floating(x)
-
+    """,
+)  # fmt: skip
 
 # Trigonometry
 
-
-@op("sin", inputs="X", outputs="Out", grad=fused("X"))
-def sin(x: TensorType) -> TensorType:
-    """Sine of X."""
-    return floating(x)
-
-
-@op("cos", inputs="X", outputs="Out", grad=fused("X"))
-def cos(x: TensorType) -> TensorType:
-    """Cosine of X."""
-    return floating(x)
-
-
-@op("asin", inputs="X", outputs="Out", grad=fused("X"))
-def asin(x: TensorType) -> TensorType:
-    """The angle whose sine is X, in [-pi/2, pi/2]; NaN beyond -1 and 1, where the gradient is infinite."""
-    return floating(x)
-
-
-@op("acos", inputs="X", outputs="Out", grad=fused("X"))
-def acos(x: TensorType) -> TensorType:
-    """The angle whose cosine is X, in [0, pi]; NaN beyond -1 and 1, where the gradient is infinite."""
-    return floating(x)
-
-
-@op("atan", inputs="X", outputs="Out", grad=fused("X"))
-def atan(x: TensorType) -> TensorType:
-    """The angle whose tangent is X, in (-pi/2, pi/2)."""
-    return floating(x)
-
+_define("sin", "X", "Sine of X.")
+_define("cos", "X", "Cosine of X.")
+_define(
+    "asin", "X",
+    "The angle whose sine is X, in [-pi/2, pi/2]; NaN beyond -1 and 1, where the gradient is infinite.",
+)  # fmt: skip
+_define(
+    "acos", "X",
+    "The angle whose cosine is X, in [0, pi]; NaN beyond -1 and 1, where the gradient is infinite.",
+)  # fmt: skip
+_define("atan", "X", "The angle whose tangent is X, in (-pi/2, pi/2).")
 
 # Smooth activations
 
-
-@op("logsigmoid", inputs="X", outputs="Out", grad=fused("X"))
-def logsigmoid(x: TensorType) -> TensorType:
-    """Logarithm of the logistic function, ``Out = -log(1 + exp(-X))``, without overflow."""
-    return floating(x)
-
-
-@op("softplus", inputs="X", outputs="Out", grad=fused("X"))
-def softplus(x: TensorType) -> TensorType:
-    """Smooth rectifier, ``Out = log(1 + exp(X))``, without overflow."""
-    return floating(x)
-
-
-@op("softsign", inputs="X", outputs="Out", grad=fused("X"))
-def softsign(x: TensorType) -> TensorType:
-    """``Out = X / (1 + |X|)``; 1 and -1 at the infinities."""
-    return floating(x)
+_define("logsigmoid", "X", "Logarithm of the logistic function, ``Out = -log(1 + exp(-X))``, without overflow.")
+_define("softplus", "X", "Smooth rectifier, ``Out = log(1 + exp(X))``, without overflow.")
+_define("softsign", "X", "``Out = X / (1 + |X|)``; 1 and -1 at the infinities.")
 
 
 @op("swish", inputs="X", outputs="Out", grad=fused("X"))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from minigraph.opdef import op
 from minigraph.opdef.gradient_context import GradContext, OpSpec
 from minigraph.opdef.gradient_rules import fused
-from minigraph.ops.tensor import require_integers, require_one_element
+from minigraph.ops.tensor import require_one_integer
 from minigraph.types import DType, TensorType, VarKind, as_dtype, normalize_axis
 
 
@@ -97,5 +97,4 @@ def tensor_array_to_tensor(x: TensorType, *, axis: int = 0, use_stack: bool = Fa
 
 
 def _require_index(i: TensorType) -> None:
-    require_integers(i, "I")
-    require_one_element(i, "I")
+    require_one_integer(i, "I")

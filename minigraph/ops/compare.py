@@ -5,6 +5,8 @@ Y of a comparison is laid over X as in `minigraph.ops.elementwise`. Nothing equa
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from minigraph.opdef import op
 from minigraph.types import (
     DType,
@@ -17,50 +19,30 @@ from minigraph.types import (
 )
 
 
-def _compared(x: TensorType, y: TensorType, axis: int) -> TensorType:
+def _compared(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = False) -> TensorType:
     require_same_dtype("X and Y", x, y)
     return TensorType(DType.BOOL, broadcast_shapes(x.shape, y.shape, axis))
 
 
-def _ordered(x: TensorType, y: TensorType, axis: int) -> TensorType:
+def _ordered(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = False) -> TensorType:
     require_number(x)
-    return _compared(x, y, axis)
+    return _compared(x, y, axis=axis)
 
 
-@op("equal", inputs="X Y", outputs="Out", grad=None)
-def equal(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = False) -> TensorType:
-    """``Out = X == Y``, exactly; fluid takes floating-point numbers for equal that differ by less than 1e-8."""
-    return _compared(x, y, axis)
+def _define(type: str, infer: Callable[..., TensorType], doc: str, inputs: str = "X Y") -> None:
+    """Define an operator whose types `infer` infers, as it does for others."""
+    op(type, inputs=inputs, outputs="Out", grad=None, doc=doc)(infer)
 
 
-@op("not_equal", inputs="X Y", outputs="Out", grad=None)
-def not_equal(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = False) -> TensorType:
-    """``Out = X != Y``, exactly; see ``equal``."""
-    return _compared(x, y, axis)
-
-
-@op("less_than", inputs="X Y", outputs="Out", grad=None)
-def less_than(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = False) -> TensorType:
-    """``Out = X < Y``."""
-    return _ordered(x, y, axis)
-
-
-@op("less_equal", inputs="X Y", outputs="Out", grad=None)
-def less_equal(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = False) -> TensorType:
-    """``Out = X <= Y``."""
-    return _ordered(x, y, axis)
-
-
-@op("greater_than", inputs="X Y", outputs="Out", grad=None)
-def greater_than(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = False) -> TensorType:
-    """``Out = X > Y``."""
-    return _ordered(x, y, axis)
-
-
-@op("greater_equal", inputs="X Y", outputs="Out", grad=None)
-def greater_equal(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = False) -> TensorType:
-    """``Out = X >= Y``."""
-    return _ordered(x, y, axis)
+_define(
+    "equal", _compared,
+    "``Out = X == Y``, exactly; fluid takes floating-point numbers for equal that differ by less than 1e-8.",
+)  # fmt: skip
+_define("not_equal", _compared, "``Out = X != Y``, exactly; see ``equal``.")
+_define("less_than", _ordered, "``Out = X < Y``.")
+_define("less_equal", _ordered, "``Out = X <= Y``.")
+_define("greater_than", _ordered, "``Out = X > Y``.")
+_define("greater_equal", _ordered, "``Out = X >= Y``.")
 
 
 def _logical(x: TensorType, y: TensorType) -> TensorType:
@@ -73,22 +55,9 @@ def _require_bool(x: TensorType, slot: str) -> None:
     require(x.dtype is DType.BOOL, f"{slot} must be bool, got {x.dtype}", hint="Compare it with something first.")
 
 
-@op("logical_and", inputs="X Y", outputs="Out", grad=None)
-def logical_and(x: TensorType, y: TensorType) -> TensorType:
-    """Whether X and Y are both true; they have one shape."""
-    return _logical(x, y)
-
-
-@op("logical_or", inputs="X Y", outputs="Out", grad=None)
-def logical_or(x: TensorType, y: TensorType) -> TensorType:
-    """Whether X or Y is true, or both; they have one shape."""
-    return _logical(x, y)
-
-
-@op("logical_xor", inputs="X Y", outputs="Out", grad=None)
-def logical_xor(x: TensorType, y: TensorType) -> TensorType:
-    """Whether one of X and Y is true and the other not; they have one shape."""
-    return _logical(x, y)
+_define("logical_and", _logical, "Whether X and Y are both true; they have one shape.")
+_define("logical_or", _logical, "Whether X or Y is true, or both; they have one shape.")
+_define("logical_xor", _logical, "Whether one of X and Y is true and the other not; they have one shape.")
 
 
 @op("logical_not", inputs="X", outputs="Out", grad=None)
@@ -105,22 +74,13 @@ def isfinite(x: TensorType) -> TensorType:
     return TensorType(DType.BOOL, (1,))
 
 
-@op("isnan", inputs="X", outputs="Out", grad=None)
-def isnan(x: TensorType) -> TensorType:
-    """Whether any element of X is NaN, bool[1]."""
+def _one_boolean(x: TensorType) -> TensorType:
     return TensorType(DType.BOOL, (1,))
 
 
-@op("isinf", inputs="X", outputs="Out", grad=None)
-def isinf(x: TensorType) -> TensorType:
-    """Whether any element of X is infinite, bool[1]."""
-    return TensorType(DType.BOOL, (1,))
-
-
-@op("is_empty", inputs="X", outputs="Out", grad=None)
-def is_empty(x: TensorType) -> TensorType:
-    """Whether X has no elements, bool[1]."""
-    return TensorType(DType.BOOL, (1,))
+_define("isnan", _one_boolean, "Whether any element of X is NaN, bool[1].", inputs="X")
+_define("isinf", _one_boolean, "Whether any element of X is infinite, bool[1].", inputs="X")
+_define("is_empty", _one_boolean, "Whether X has no elements, bool[1].", inputs="X")
 
 
 @op("allclose", inputs="Input Other", outputs="Out", grad=None)

@@ -13,7 +13,7 @@ from minigraph.opdef import op
 from minigraph.opdef.attr_types import BlockIndex
 from minigraph.opdef.gradient_context import BlockGrad, GradContext, OpSpec
 from minigraph.opdef.gradient_rules import fused
-from minigraph.ops.tensor import require_integers, require_one_element
+from minigraph.ops.tensor import require_one_integer
 from minigraph.types import DType, TensorType, merge_shapes, require, require_same_dtype, same_dim, same_shape
 
 _NONE: Any = ()
@@ -136,8 +136,7 @@ def _select_input_grad(ctx: GradContext) -> Iterator[OpSpec]:
 @op("select_input", inputs="X Mask", outputs="Out", arrays="X", grad=_select_input_grad)
 def select_input(x: list[TensorType], mask: TensorType) -> TensorType:
     """``Out = X[Mask]``; the others need no value."""
-    require_integers(mask, "Mask")
-    require_one_element(mask, "Mask")
+    require_one_integer(mask, "Mask")
     shape = x[0].shape
     for other in x[1:]:
         fits = (other.dtype, other.rank, other.kind) == (x[0].dtype, x[0].rank, x[0].kind)
@@ -156,8 +155,7 @@ def _select_output_grad(ctx: GradContext) -> Iterator[OpSpec]:
 @op("select_output", inputs="X Mask", outputs="Out*", arrays="X", grad=_select_output_grad)
 def select_output(x: TensorType, mask: TensorType) -> list[TensorType]:
     """``Out[Mask] = X``; the other one of the two gets no value."""
-    require_integers(mask, "Mask")
-    require_one_element(mask, "Mask")
+    require_one_integer(mask, "Mask")
     return [x, x]
 
 

@@ -81,29 +81,19 @@ def conv2d(
     -----
     Fluid's kernel for the CPU ignores Bias.
     """
-    return _convolved(x, filter, bias, residual, strides, paddings, padding_algorithm, groups, dilations, data_format)
+    channel_dim = _check_images(x, filter, bias, groups, data_format)
+    require(residual is None, "ResidualData serves a backend that minigraph does not have", hint="Use elementwise_add.")
+    _check_channels(x.shape[channel_dim], filter, bias, groups)
+    lengths = [x.shape[i] for i in spatial_dims(data_format)]
+    windows = lay_windows(lengths, filter.shape[2:], strides, paddings, padding_algorithm, dilations)
+    return _images(x, filter.shape[0], [along.count for along in windows], data_format)
 
 
-@op(
+op(
     "depthwise_conv2d", inputs="Input Filter Bias ResidualData", outputs="Output",
     grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
-)  # fmt: skip
-def depthwise_conv2d(
-    x: TensorType,
-    filter: TensorType,
-    bias: TensorType | None,
-    residual: TensorType | None,
-    *,
-    strides: list[int] = (1, 1),  # type: ignore[assignment]
-    paddings: list[int] = (0, 0),  # type: ignore[assignment]
-    padding_algorithm: str = "EXPLICIT",
-    groups: int = 1,
-    dilations: list[int] = (1, 1),  # type: ignore[assignment]
-    data_format: str = "NCHW",
-    is_test: bool = False,
-) -> TensorType:
-    """``conv2d``, by the name fluid gives it where each channel is a group of its own."""
-    return _convolved(x, filter, bias, residual, strides, paddings, padding_algorithm, groups, dilations, data_format)
+    doc="``conv2d``, by the name fluid gives it where each channel is a group of its own.",
+)(conv2d)  # fmt: skip
 
 
 @op(
@@ -136,54 +126,8 @@ def conv2d_transpose(
     SAME takes off what a convolution of Input would add, as in fluid, so that the result is not `strides` times as
     large as Input. Fluid's kernel for the CPU ignores Bias.
     """
-    return _transposed(
-        x, filter, bias, output_size, groups, dilations, strides, paddings, data_format, padding_algorithm
-    )
-
-
-@op(
-    "depthwise_conv2d_transpose", inputs="Input Filter Bias", outputs="Output",
-    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
-)  # fmt: skip
-def depthwise_conv2d_transpose(
-    x: TensorType,
-    filter: TensorType,
-    bias: TensorType | None,
-    *,
-    is_test: bool = False,
-    output_size: list[int] = (),  # type: ignore[assignment]
-    groups: int = 1,
-    dilations: list[int] = (1, 1),  # type: ignore[assignment]
-    strides: list[int] = (1, 1),  # type: ignore[assignment]
-    paddings: list[int] = (0, 0),  # type: ignore[assignment]
-    data_format: str = "NCHW",
-    padding_algorithm: str = "EXPLICIT",
-) -> TensorType:
-    """``conv2d_transpose``, by the name fluid gives it where each channel is a group of its own."""
-    return _transposed(
-        x, filter, bias, output_size, groups, dilations, strides, paddings, data_format, padding_algorithm
-    )
-
-
-def _transposed(
-    x: TensorType,
-    filter: TensorType,
-    bias: TensorType | None,
-    output_size: Sequence[int],
-    groups: int,
-    dilations: Sequence[int],
-    strides: Sequence[int],
-    paddings: Sequence[int],
-    data_format: str,
-    padding_algorithm: str,
-) -> TensorType:
-    require_floating(x, "Input")
-    require_same_dtype("Input, Filter and Bias", x, filter, *([bias] if bias else []))
-    require(x.rank == 4 and filter.rank == 4, f"Input and Filter must have 4 dimensions, got {x} and {filter}")
-    require_layout(data_format)
-    channel_dim = 3 if data_format == CHANNELS_LAST else 1
+    channel_dim = _check_images(x, filter, bias, groups, data_format)
     channels, per_group = filter.shape[:2]
-    require(groups >= 1, f"groups must be at least 1, got {groups}")
     require(
         same_dim(x.shape[channel_dim], channels),
         f"Input has {x.shape[channel_dim]} channels but Filter takes {channels}",
@@ -191,55 +135,47 @@ def _transposed(
     )
     require(channels == -1 or channels % groups == 0, f"{channels} channels cannot be split into {groups} groups")
     filters = product((per_group, groups))
-    if bias is not None:
-        require(bias.rank == 1 and same_dim(bias.shape[0], filters), f"Bias must hold {filters} numbers, got {bias}")
-    places = spatial_dims(data_format)
-    lengths = [x.shape[i] for i in places]
+    _check_bias(bias, filters)
+    lengths = [x.shape[i] for i in spatial_dims(data_format)]
     windows = lay_transposed(lengths, filter.shape[2:], strides, paddings, padding_algorithm, dilations, output_size)
-    shape = list(x.shape)
-    shape[channel_dim] = filters
-    for place, along in zip(places, windows, strict=True):
-        shape[place] = along.length
-    return x.with_shape(shape)
+    return _images(x, filters, [along.length for along in windows], data_format)
 
 
-def _convolved(
-    x: TensorType,
-    filter: TensorType,
-    bias: TensorType | None,
-    residual: TensorType | None,
-    strides: Sequence[int],
-    paddings: Sequence[int],
-    padding_algorithm: str,
-    groups: int,
-    dilations: Sequence[int],
-    data_format: str,
-) -> TensorType:
-    require_floating(x, "Input")
-    require_same_dtype("Input, Filter and Bias", x, filter, *([bias] if bias else []))
-    require(x.rank == 4 and filter.rank == 4, f"Input and Filter must have 4 dimensions, got {x} and {filter}")
-    require(residual is None, "ResidualData serves a backend that minigraph does not have", hint="Use elementwise_add.")
-    require_layout(data_format)
-    channel_dim = 3 if data_format == CHANNELS_LAST else 1
-    _check_channels(x.shape[channel_dim], filter, bias, groups)
-    places = spatial_dims(data_format)
-    lengths = [x.shape[i] for i in places]
-    windows = lay_windows(lengths, filter.shape[2:], strides, paddings, padding_algorithm, dilations)
-    shape = list(x.shape)
-    shape[channel_dim] = filter.shape[0]
-    for place, along in zip(places, windows, strict=True):
-        shape[place] = along.count
-    return x.with_shape(shape)
+op(
+    "depthwise_conv2d_transpose", inputs="Input Filter Bias", outputs="Output",
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
+    doc="``conv2d_transpose``, by the name fluid gives it where each channel is a group of its own.",
+)(conv2d_transpose)  # fmt: skip
 
 
 def _check_channels(channels: int, filter: TensorType, bias: TensorType | None, groups: int) -> None:
     filters, per_group = filter.shape[:2]
-    require(groups >= 1, f"groups must be at least 1, got {groups}")
     require(
         channels == -1 or per_group == -1 or channels == per_group * groups,
         f"Input has {channels} channels but Filter takes {per_group} in each of {groups} groups",
         hint=f"Give Filter {channels // groups} channels." if channels % groups == 0 else "",
     )
     require(filters == -1 or filters % groups == 0, f"{filters} filters cannot be split into {groups} groups")
+    _check_bias(bias, filters)
+
+
+def _check_images(x: TensorType, filter: TensorType, bias: TensorType | None, groups: int, data_format: str) -> int:
+    """Check what all convolutions ask for; returns the dimension of the channels."""
+    require_floating(x, "Input")
+    require_same_dtype("Input, Filter and Bias", x, filter, *([bias] if bias else []))
+    require(x.rank == 4 and filter.rank == 4, f"Input and Filter must have 4 dimensions, got {x} and {filter}")
+    require_layout(data_format)
+    require(groups >= 1, f"groups must be at least 1, got {groups}")
+    return 3 if data_format == CHANNELS_LAST else 1
+
+
+def _check_bias(bias: TensorType | None, filters: int) -> None:
     if bias is not None:
         require(bias.rank == 1 and same_dim(bias.shape[0], filters), f"Bias must hold {filters} numbers, got {bias}")
+
+
+def _images(x: TensorType, channels: int, sizes: Sequence[int], data_format: str) -> TensorType:
+    """Images like `x` with other channels and another height and width."""
+    return x.with_shape(
+        (x.shape[0], *sizes, channels) if data_format == CHANNELS_LAST else (x.shape[0], channels, *sizes)
+    )

@@ -8,7 +8,7 @@ from typing import Any
 from minigraph.opdef import op
 from minigraph.opdef.gradient_context import GradContext, OpSpec
 from minigraph.opdef.gradient_rules import fused
-from minigraph.ops.tensor import require_integers, require_one_element
+from minigraph.ops.tensor import require_integers, require_one_integer
 from minigraph.support.slice_rules import count, span, strided_span
 from minigraph.types import (
     DType,
@@ -39,8 +39,7 @@ def _bounds(
     if parts:
         require(len(parts) == len(axes), f"axes has {len(axes)} numbers but {slot}List {len(parts)}")
         for part in parts:
-            require_integers(part, f"{slot}List")
-            require_one_element(part, f"{slot}List")
+            require_one_integer(part, f"{slot}List")
         if not numbers:
             return [None] * len(axes)
     elif vector is not None:
@@ -231,8 +230,7 @@ def _one_hot(
 ) -> TensorType:
     require_integers(x, "X")
     if depth_tensor is not None:
-        require_integers(depth_tensor, "depth_tensor")
-        require_one_element(depth_tensor, "depth_tensor")
+        require_one_integer(depth_tensor, "depth_tensor")
         depth = -1
     else:
         require(depth > 0, f"depth must be positive, got {depth}")

@@ -30,21 +30,6 @@ def mean(x: TensorType) -> TensorType:
     return x.with_shape((1,))
 
 
-def _reduce(
-    x: TensorType, dim: Sequence[int], keep_dim: bool, reduce_all: bool, in_dtype: int, out_dtype: int
-) -> TensorType:
-    require_number(x)
-    return _reduced(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
-
-
-def _reduce_bool(
-    x: TensorType, dim: Sequence[int], keep_dim: bool, reduce_all: bool, in_dtype: int, out_dtype: int
-) -> TensorType:
-    require(x.dtype is DType.BOOL, f"X must be bool, got {x.dtype}", hint="Compare it with something first.")
-    require(out_dtype in (-1, int(DType.BOOL)), f"the result is bool, out_dtype cannot be {out_dtype}")
-    return _reduced(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
-
-
 def _reduced(
     x: TensorType, dim: Sequence[int], keep_dim: bool, reduce_all: bool, in_dtype: int, out_dtype: int
 ) -> TensorType:
@@ -65,79 +50,63 @@ def _reduced(
     return TensorType(x.dtype if out_dtype == -1 else as_dtype(out_dtype), shape or (1,))
 
 
-@op("reduce_sum", inputs="X", outputs="Out", grad=fused("X", linear=True))
-def reduce_sum(
+def _of_numbers(
     x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
     in_dtype: int = -1, out_dtype: int = -1,
 ) -> TensorType:  # fmt: skip
-    """Sum over the dimensions `dim`, or over all.
+    require_number(x)
+    return _reduced(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
+
+
+def _of_booleans(
+    x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
+    in_dtype: int = -1, out_dtype: int = -1,
+) -> TensorType:  # fmt: skip
+    require(x.dtype is DType.BOOL, f"X must be bool, got {x.dtype}", hint="Compare it with something first.")
+    require(out_dtype in (-1, int(DType.BOOL)), f"the result is bool, out_dtype cannot be {out_dtype}")
+    return _reduced(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
+
+
+op(
+    "reduce_sum", inputs="X", outputs="Out", grad=fused("X", linear=True),
+    doc="""Sum over the dimensions `dim`, or over all.
 
     `keep_dim` leaves them in the shape as 1. `out_dtype` is the type (fluid's number) that X is converted to first.
-    """
-    return _reduce(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
-
-
-@op("reduce_mean", inputs="X", outputs="Out", grad=fused("X", linear=True))
-def reduce_mean(
-    x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
-    in_dtype: int = -1, out_dtype: int = -1,
-) -> TensorType:  # fmt: skip
-    """Mean over the dimensions `dim`, or over all; of integers rounded toward zero. Options as of ``reduce_sum``."""
-    return _reduce(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
-
-
-@op("reduce_max", inputs="X", outputs="Out", grad=fused("X", "Out"))
-def reduce_max(
-    x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
-    in_dtype: int = -1, out_dtype: int = -1,
-) -> TensorType:  # fmt: skip
-    """Maximum over the dimensions `dim`, or over all; of nothing the lowest number. Options as of ``reduce_sum``.
+    """,
+)(_of_numbers)  # fmt: skip
+op(
+    "reduce_mean", inputs="X", outputs="Out", grad=fused("X", linear=True),
+    doc="Mean over the dimensions `dim`, or over all; of integers rounded toward zero. Options as of ``reduce_sum``.",
+)(_of_numbers)  # fmt: skip
+op(
+    "reduce_max", inputs="X", outputs="Out", grad=fused("X", "Out"),
+    doc="""Maximum over the dimensions `dim`, or over all; of nothing the lowest number. Options as of ``reduce_sum``.
 
     NaN wins. Every element that attains the maximum gets the full gradient.
-    """
-    return _reduce(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
-
-
-@op("reduce_min", inputs="X", outputs="Out", grad=fused("X", "Out"))
-def reduce_min(
-    x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
-    in_dtype: int = -1, out_dtype: int = -1,
-) -> TensorType:  # fmt: skip
-    """Minimum over the dimensions `dim`, or over all; of nothing the highest number. Options as of ``reduce_sum``.
+    """,
+)(_of_numbers)  # fmt: skip
+op(
+    "reduce_min", inputs="X", outputs="Out", grad=fused("X", "Out"),
+    doc="""Minimum over the dimensions `dim`, or over all; of nothing the highest number. Options as of ``reduce_sum``.
 
     NaN wins. Every element that attains the minimum gets the full gradient.
-    """
-    return _reduce(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
-
-
-@op("reduce_prod", inputs="X", outputs="Out", grad=fused("X", "Out"))
-def reduce_prod(
-    x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
-    in_dtype: int = -1, out_dtype: int = -1,
-) -> TensorType:  # fmt: skip
-    """Product over the dimensions `dim`, or over all; of nothing 1. Options as of ``reduce_sum``.
+    """,
+)(_of_numbers)  # fmt: skip
+op(
+    "reduce_prod", inputs="X", outputs="Out", grad=fused("X", "Out"),
+    doc="""Product over the dimensions `dim`, or over all; of nothing 1. Options as of ``reduce_sum``.
 
     The gradient of an element is the product of the others, also where one of them is 0 (fluid: NaN).
-    """
-    return _reduce(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
-
-
-@op("reduce_all", inputs="X", outputs="Out", grad=None)
-def reduce_all(
-    x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
-    in_dtype: int = -1, out_dtype: int = -1,
-) -> TensorType:  # fmt: skip
-    """Whether all booleans over the dimensions `dim`, or over all, are true; of nothing True."""
-    return _reduce_bool(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
-
-
-@op("reduce_any", inputs="X", outputs="Out", grad=None)
-def reduce_any(
-    x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
-    in_dtype: int = -1, out_dtype: int = -1,
-) -> TensorType:  # fmt: skip
-    """Whether any boolean over the dimensions `dim`, or over all, is true; of nothing False."""
-    return _reduce_bool(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
+    """,
+)(_of_numbers)  # fmt: skip
+op(
+    "reduce_all", inputs="X", outputs="Out", grad=None,
+    doc="Whether all booleans over the dimensions `dim`, or over all, are true; of nothing True.",
+)(_of_booleans)  # fmt: skip
+op(
+    "reduce_any", inputs="X", outputs="Out", grad=None,
+    doc="Whether any boolean over the dimensions `dim`, or over all, is true; of nothing False.",
+)(_of_booleans)  # fmt: skip
 
 
 def _cumsum_grad(ctx: GradContext) -> Iterator[OpSpec]:

@@ -8,7 +8,7 @@ from typing import Any
 from minigraph.opdef import op
 from minigraph.opdef.gradient_context import GradContext, OpSpec
 from minigraph.opdef.gradient_rules import fused
-from minigraph.ops.tensor import require_integers, require_one_element, shape_from, shape_of_x
+from minigraph.ops.tensor import require_one_integer, shape_from, shape_of_x
 from minigraph.support.shape_rules import split_lengths, unsqueezed
 from minigraph.types import TensorType, merge_shapes, normalize_axis, product, require, require_same_dtype, same_dim
 
@@ -93,11 +93,9 @@ def split(
     SectionsTensorList, a number each, that of `sections`.
     """
     for part in sections_tensor_list or ():
-        require_integers(part, "SectionsTensorList")
-        require_one_element(part, "SectionsTensorList")
+        require_one_integer(part, "SectionsTensorList")
     if axis_tensor is not None:
-        require_integers(axis_tensor, "AxisTensor")
-        require_one_element(axis_tensor, "AxisTensor")
+        require_one_integer(axis_tensor, "AxisTensor")
     require(num >= 0, f"num must not be negative, got {num}")
     count = num or len(sections_tensor_list or sections)
     require(count > 0, "neither num nor sections says how to split X")

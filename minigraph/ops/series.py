@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minigraph.opdef import op
 from minigraph.opdef.gradient_rules import fused
-from minigraph.ops.tensor import require_integers, require_one_element
+from minigraph.ops.tensor import require_integers, require_one_element, require_one_integer
 from minigraph.types import (
     DType,
     TensorType,
@@ -63,8 +63,7 @@ def sequence_mask(
     """
     require_integers(x, "X")
     if max_len_tensor is not None:
-        require_integers(max_len_tensor, "MaxLenTensor")
-        require_one_element(max_len_tensor, "MaxLenTensor")
+        require_one_integer(max_len_tensor, "MaxLenTensor")
         maxlen = -1
     else:
         require(maxlen == -1 or maxlen > 0, f"maxlen must be positive, or -1, got {maxlen}")

@@ -37,6 +37,12 @@ def require_integers(x: TensorType, slot: str) -> None:
     require(x.dtype.numpy.kind in "iu", f"{slot} must hold integers, got {x.dtype}")
 
 
+def require_one_integer(x: TensorType, slot: str) -> None:
+    """Raise unless `x` can hold exactly one integer."""
+    require_integers(x, slot)
+    require_one_element(x, slot)
+
+
 def shape_from(
     shape: Sequence[int], whole: TensorType | None, parts: Sequence[TensorType] | None, whole_slot: str, parts_slot: str
 ) -> tuple[int, ...]:
@@ -199,8 +205,7 @@ def concat(xs: list[TensorType], axis_tensor: TensorType | None, *, axis: int = 
     ranks = [x.rank for x in xs]
     require(len(set(ranks)) == 1, f"all X must have as many dimensions, got {ranks}")
     if axis_tensor is not None:
-        require_integers(axis_tensor, "AxisTensor")
-        require_one_element(axis_tensor, "AxisTensor")
+        require_one_integer(axis_tensor, "AxisTensor")
         return first.with_shape((-1,) * first.rank)
     axis = normalize_axis(axis, first.rank)
     sizes = [x.shape[axis] for x in xs]
