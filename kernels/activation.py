@@ -11,8 +11,8 @@ import numpy as np
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.integer_power import integer_power
-from minigraph.kernels.primitives import Primitives
 from minigraph.kernels.registry import kernel, specialize
+from minigraph.kernels.tracing import Primitives
 from minigraph.kernels.widening import widened
 
 
@@ -29,6 +29,10 @@ def _array_of(number, dtype) -> np.ndarray:
     array = np.array(number, dtype)
     array.flags.writeable = False
     return array
+
+
+LOWEST_EXPONENT: dict[Any, Any] = {np.dtype(np.float32): -87, np.dtype(np.float64): -708}
+"""Least x, by dtype, for which ``exp(-x)`` is not near the largest number."""
 
 
 def logistic(xp, x) -> Any:
@@ -61,7 +65,7 @@ def sigmoid(xp, x, *, out=None):
     """``1 / (1 + exp(-x))``, held where ``exp(-x)`` nears the largest number."""
     if x.dtype == np.float16:
         return xp.positive(sigmoid(xp, x.astype(xp.float32)).astype(xp.float16), out=out)
-    y = at_least(xp, x, -87 if x.dtype == np.float32 else -708, out)
+    y = at_least(xp, x, LOWEST_EXPONENT[x.dtype], out)
     xp.negative(y, out=y)
     xp.exp(y, out=y)
     xp.add(y, 1, out=y)

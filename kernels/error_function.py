@@ -18,8 +18,8 @@ import numpy as np
 
 from minigraph.kernels.activation import at_least, logistic
 from minigraph.kernels.buffers import deliver
-from minigraph.kernels.primitives import Primitives
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.tracing import Primitives
 from minigraph.kernels.widening import widened
 
 _PIECE = 8192

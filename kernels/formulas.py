@@ -1,128 +1,99 @@
 """Operators on elements as formulas for one element, from which single loops and GPU kernels are generated.
 
-A formula is an expression that Python and C++ read alike. It names the kernel's arrays and attributes. ``T(...)`` is a
-number in the type of the elements, a comparison within it is 0 or 1. The functions are ``where``, ``maximum`` and
-``minimum`` (which keep NaN), ``sign``, ``absolute``, ``floor``, ``ceil``, ``trunc``, ``copysign``, ``exp``, ``expm1``,
-``log``, ``log1p``, ``tanh`` and ``sqrt``.
-
-Sums, products, quotients and roots are rounded as the kernels round them, in their order.
+A formula is an expression that Python and C++ read alike: what the kernel computes, found by running it on names
+of operands. ``T(...)`` is a number in the type of the elements, a comparison within it is 0 or 1. The functions are
+``where``, ``maximum`` and ``minimum`` (which keep NaN), ``sign``, ``absolute``, ``floor``, ``ceil``, ``exp``,
+``expm1``, ``log``, ``log1p``, ``tanh`` and ``sqrt``; ``LOWEST_EXPONENT`` is -87 in float32 and -708 in float64.
 """
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping
 from typing import Any
 
+from minigraph.kernels.activation import LOWEST_EXPONENT
 from minigraph.kernels.registry import find_kernel
+from minigraph.kernels.tracing import Traced, TracingModule
 from minigraph.support.fused_calls import Call, literal
 
-Formula = str | Callable[[Mapping[str, Any]], str]
+OF_ONE = frozenset({
+    "abs", "abs_grad", "assign", "ceil", "clip", "clip_grad", "elu", "elu_grad", "exp", "exp_grad", "floor",
+    "hard_sigmoid", "hard_sigmoid_grad", "leaky_relu", "leaky_relu_grad", "log", "log_grad", "logsigmoid",
+    "logsigmoid_grad", "reciprocal", "reciprocal_grad", "relu", "relu6", "relu6_grad", "relu_grad", "rsqrt_grad",
+    "scale", "sigmoid", "sigmoid_grad", "softplus", "softplus_grad", "softsign_grad", "sqrt", "sqrt_grad", "square",
+    "square_grad", "tanh", "tanh_grad",
+})  # fmt: skip
+"""Operators that have one operand, and their gradients."""
 
-_SHARE = "T(1) / (T(1) + exp(-({0})))"
-_LOG_SUM = "log1p(exp(-absolute({0}))) + maximum({0}, T(0))"
-"""``log(1 + exp(x))``, without overflow."""
+OF_TWO = frozenset({
+    "elementwise_add", "elementwise_div", "elementwise_max", "elementwise_min", "elementwise_mul", "elementwise_sub",
+})  # fmt: skip
 
+_GRADIENTS_OF_TWO = frozenset({
+    "elementwise_div_grad", "elementwise_max_grad", "elementwise_min_grad", "elementwise_mul_grad",
+})  # fmt: skip
+"""Their formulas hold as long as nothing was broadcast to where a gradient is wanted."""
 
-def _scale(attrs: Mapping[str, Any]) -> str:
-    if not attrs["bias_after_scale"]:
-        return "(x + T(bias)) * T(scale)"
-    return "x * T(scale) + T(bias)" if attrs["bias"] else "x * T(scale)"
-
-
-def _leaky_relu(attrs: Mapping[str, Any]) -> str:
-    if attrs["alpha"] == 0:
-        return "maximum(x, T(0))"  # infinity times 0 is no number
-    return f"{'maximum' if attrs['alpha'] <= 1 else 'minimum'}(x, T(alpha) * x)"
-
-
-ONE_RESULT: dict[str, Formula] = {
-    "abs": "absolute(x)",
-    "abs_grad": "d_out * sign(x)",
-    "assign": "x",
-    "ceil": "ceil(x)",
-    "clip": "minimum(maximum(x, T(min)), T(max))",
-    "clip_grad": "d_out * T((x > T(min)) & (x < T(max)))",
-    "elementwise_add": "x + y",
-    "elementwise_div": "x / y",
-    "elementwise_max": "maximum(x, y)",
-    "elementwise_min": "minimum(x, y)",
-    "elementwise_mul": "x * y",
-    "elementwise_sub": "x - y",
-    "elu": "where(x > T(0), x, T(alpha) * expm1(minimum(x, T(0))))",
-    "elu_grad": "where(x > T(0), T(1), T(alpha) * exp(minimum(x, T(0)))) * d_out",
-    "exp": "exp(x)",
-    "exp_grad": "d_out * result",
-    "floor": "floor(x)",
-    "hard_sigmoid": "minimum(maximum(T(slope) * x + T(offset), T(0)), T(1))",
-    "hard_sigmoid_grad": "T(slope) * d_out * T((result > T(0)) & (result < T(1)))",
-    "leaky_relu": _leaky_relu,
-    "leaky_relu_grad": "where(result > T(0), d_out, T(alpha) * d_out)",
-    "log": "log(x)",
-    "log_grad": "d_out / x",
-    "logsigmoid": f"-({_LOG_SUM.format('(-x)')})",
-    "logsigmoid_grad": f"d_out * ({_SHARE.format('-x')})",
-    "reciprocal": "T(1) / x",
-    "reciprocal_grad": "d_out * (-(result * result))",
-    "relu": "maximum(x, T(0))",
-    "relu6": "minimum(maximum(x, T(0)), T(threshold))",
-    "relu6_grad": "d_out * T((result > T(0)) & (result < T(threshold)))",
-    "relu_grad": "d_out * T(result > T(0))",
-    "rsqrt_grad": "d_out * (T(-0.5) * result * result * result)",
-    "scale": _scale,
-    "sigmoid": _SHARE.format("maximum(x, LOWEST_EXPONENT)"),
-    "sigmoid_grad": "(T(1) - result) * result * d_out",
-    "softplus": _LOG_SUM.format("x"),
-    "softplus_grad": f"d_out * ({_SHARE.format('x')})",
-    "softsign_grad": "d_out * ((T(1) / (T(1) + absolute(x))) * (T(1) / (T(1) + absolute(x))))",
-    "sqrt": "sqrt(x)",
-    "sqrt_grad": "d_out * T(0.5) / result",
-    "square": "x * x",
-    "square_grad": "x * d_out * T(2)",
-    "tanh": "tanh(x)",
-    "tanh_grad": "(T(1) - result * result) * d_out",
-}
-"""By type. ``LOWEST_EXPONENT`` is -87 in float32 and -708 in float64."""
-
-TWO_RESULTS: dict[str, tuple[str, str]] = {
-    "elementwise_div_grad": ("d_out / y", "-(d_out * result) / y"),
-    "elementwise_max_grad": ("d_out * T(x > y)", "d_out * T(x <= y)"),
-    "elementwise_min_grad": ("d_out * T(x < y)", "d_out * T(x >= y)"),
-    "elementwise_mul_grad": ("d_out * y", "d_out * x"),
-}
-"""The gradients of both operands, as long as nothing was broadcast to where it is wanted."""
-
-TYPES = frozenset({*ONE_RESULT, *TWO_RESULTS, "sum"})
+TYPES = OF_ONE | OF_TWO | _GRADIENTS_OF_TWO | {"sum"}
 """Operators that have formulas."""
 
 
-def formulas(type: str, attrs: Mapping[str, Any], arrays: Sequence[Any]) -> tuple[str, ...]:
-    """One formula for each result; of ``sum`` by what its `arrays` are called."""
-    if type == "sum":
-        return (" + ".join(arrays[0]),)
-    found = ONE_RESULT.get(type)
-    if found is None:
-        return TWO_RESULTS[type]
-    return (found if isinstance(found, str) else found(attrs),)
-
-
 def written(call: Call, values: Mapping[str, str]) -> tuple[str, ...]:
-    """The formulas of a call, with `values` in the place of its operands and numbers in that of its attributes."""
-    operands = [[values[n] for n in x] if isinstance(x, tuple) else x and values[x] for x in call.inputs]
-    words = dict(zip(_parameters(call.type), operands, strict=True)) | {n: literal(v) for n, v in call.attrs.items()}
-
-    def word(match: re.Match[str]) -> str:
-        return str(words.get(match[0], match[0]))
-
-    return tuple(re.sub(r"[A-Za-z_]\w*", word, formula) for formula in formulas(call.type, call.attrs, operands))
-
-
-@cache
-def _parameters(type: str) -> list[str]:
-    """What the kernel of an operator calls its arrays."""
-    kernel = find_kernel(type, "cpu")
+    """One formula for each result of a call, with `values` in the place of its operands."""
+    if call.type == "sum":
+        (parts,) = call.inputs
+        return (" + ".join(values[name] for name in parts or ()),)
+    kernel = find_kernel(call.type, "cpu")
     assert kernel is not None
-    parameters = list(inspect.signature(kernel.function).parameters.values())[1:]
-    return [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    operands = [None if name is None else _Text(values[str(name)]) for name in call.inputs]
+    wanted = {"wanted": (True,) * len(call.outputs)} if kernel.takes_wanted else {}
+    found = kernel.function(TracingModule(), *operands, **call.attrs, **wanted)
+    return tuple(result.value for result in (found if isinstance(found, tuple) else (found,)))
+
+
+class _Element:
+    """The dtype of an element, whichever it is."""
+
+    kind = "f"
+    type = float
+
+
+class _Text(Traced):
+    """An expression where a kernel expects an array of a floating type."""
+
+    dtype, shape = _Element, ()
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def apply(self, function: str, *operands: Any) -> _Text:
+        texts = [x.value if isinstance(x, _Text) else f"T({literal(x)})" for x in operands]
+        if function == "multiply":  # by what a comparison gives
+            texts = [
+                f"T({x.value})" if isinstance(x, _Truth) else text for x, text in zip(operands, texts, strict=True)
+            ]
+        if function not in _WRITTEN:
+            return _Text(f"{function}({', '.join(texts)})")
+        kind = _Truth if function in _TRUTHS else _Text
+        return kind(_WRITTEN[function].format(*texts))
+
+    def reshape(self, *shape: Any) -> _Text:
+        return self
+
+
+class _Truth(_Text):
+    """A comparison."""
+
+
+_TRUTHS = {
+    "greater": "({} > {})", "greater_equal": "({} >= {})", "less": "({} < {})", "less_equal": "({} <= {})",
+    "bitwise_and": "({} & {})",
+}  # fmt: skip
+
+_WRITTEN = _TRUTHS | {
+    "add": "({} + {})", "subtract": "({} - {})", "multiply": "({} * {})", "divide": "({} / {})", "negative": "(-{})",
+    "positive": "{}", "reciprocal": "(T(1) / {})", "square": "({0} * {0})",
+}  # fmt: skip
+"""By NumPy function, what is not called by its name in a formula."""
+
+LOWEST_EXPONENT[_Element] = _Text("LOWEST_EXPONENT")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.kernels.formulas import formulas, written
+from minigraph.kernels.formulas import written
 from minigraph.kernels.fused import RESULTS, ArrayType, Layout, delivered
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops, compiled
@@ -222,7 +222,7 @@ def _segments(calls: Sequence[Call]) -> list[list[Call]]:
     found: list[list[Call]] = [[]]
     long = 0
     for call in calls:
-        is_long = bool(_LONG.search(" ".join(formulas(call.type, call.attrs, [call.reads]))))
+        is_long = bool(_LONG.search(" ".join(written(call, {name: name for name in call.reads}))))
         if long + is_long > 1 or len(found[-1]) == _MOST_IN_SEGMENT:
             found.append([])
             long = 0

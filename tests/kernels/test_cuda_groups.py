@@ -21,7 +21,7 @@ SHAPES = [SHAPE, (5,), (3,), (1,), (4, 3), (3, 5)]
 def of_arrays(count):
     """Operators of so many arrays that have a formula."""
     found = []
-    for type in sorted(formulas.ONE_RESULT):
+    for type in sorted(formulas.OF_ONE | formulas.OF_TWO):
         parameters = list(inspect.signature(find_kernel(type, "cpu").function).parameters.values())[1:]
         arrays = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
         if not type.endswith("_grad") and sum(name in ("x", "y") for name in arrays) == count:

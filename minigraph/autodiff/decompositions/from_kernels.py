@@ -9,14 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-from numpy.lib.mixins import NDArrayOperatorsMixin
-
 from minigraph.autodiff.decompositions.rewriting import Rewriting, rewritten_as
 from minigraph.ir import Variable
-from minigraph.kernels import find_kernel
-from minigraph.kernels.primitives import Primitives
-from minigraph.runtime.kernel_call import attrs_for_kernel, wanted_outputs
+from minigraph.kernels.tracing import Primitives, Traced, TracingModule
+from minigraph.runtime.kernel_call import arguments_of, kernel_of, keywords_of
 from minigraph.types import as_dtype
 
 Operand = Variable | float
@@ -32,71 +28,49 @@ _TYPES = (
 
 @rewritten_as(*(f"{type}_grad" for type in _TYPES))
 def _run_kernel(g: Rewriting) -> Mapping[str, Any]:
-    kernel = find_kernel(g.op.type, "cpu")
-    assert kernel is not None
-    given = (g.given(slot.name) for slot in g.op.definition.inputs)
-    attrs = attrs_for_kernel(g.op, kernel)
-    if kernel.takes_wanted:
-        attrs["wanted"] = wanted_outputs(g.op)
-    found = kernel.function(_Module(), *(None if var is None else _Array(g, var) for var in given), **attrs)
+    kernel = kernel_of(g.op, "cpu", has_rows=False)
+    operands = arguments_of(g.op, lambda name: _Array(g, g.var(name)))
+    found = kernel.function(_Module(), *operands, **keywords_of(g.op, kernel))
     results = found if isinstance(found, tuple) else (found,)
     slots = (slot.name for slot in g.op.definition.outputs)
-    return {slot: array and array.variable for slot, array in zip(slots, results, strict=True)}
+    return {slot: array and array.value for slot, array in zip(slots, results, strict=True)}
 
 
-class _Module(Primitives):
-    """An array module for `_Array`: NumPy, whose functions ask the class of their arguments what to do."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(np, name)
-
-    def logistic(self, x: Any) -> Any:
+class _Module(TracingModule, Primitives):
+    def logistic(self, x: _Array) -> _Array:
         return x.emit("sigmoid")
 
-    def log_of_one_plus_exp(self, x: Any) -> Any:
+    def log_of_one_plus_exp(self, x: _Array) -> _Array:
         return x.emit("softplus")
 
-    def erfc(self, x: Any) -> Any:
+    def erfc(self, x: _Array) -> Any:
         return 1.0 - x.emit("erf")
 
 
-class _Array(NDArrayOperatorsMixin):
+class _Array(Traced):
     """A variable where a kernel expects an array."""
 
     def __init__(self, g: Rewriting, variable: Variable) -> None:
-        self.g, self.variable = g, variable
+        self.g, self.value = g, variable
         self.dtype, self.shape = variable.dtype.numpy, variable.shape
 
-    def emit(self, type: str, **attrs: Any) -> _Array:
-        return _Array(self.g, self.g.emit(type, X=self.variable, **attrs))
+    def apply(self, function: str, *operands: Any) -> _Array:
+        values = (x.value if isinstance(x, _Array) else float(x) for x in operands)
+        return _Array(self.g, _FUNCTIONS[function](self.g, *values))
 
-    def copy(self) -> _Array:
-        return self
+    def emit(self, type: str, **attrs: Any) -> _Array:
+        return _Array(self.g, self.g.emit(type, X=self.value, **attrs))
 
     def clip(self, low: float, high: float, out: None = None) -> _Array:
         return self.emit("clip", min=low, max=high)
 
     def astype(self, dtype: Any, copy: bool = True) -> _Array:
-        return _Array(self.g, self.g.cast(self.variable, as_dtype(dtype)))
+        return _Array(self.g, self.g.cast(self.value, as_dtype(dtype)))
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: tuple[Any, ...] = (None,)) -> Any:
-        operands = [x.variable if isinstance(x, _Array) else float(x) for x in inputs]
-        result = _FUNCTIONS[ufunc.__name__](self.g, *operands)
-        if out[0] is None:
-            return _Array(self.g, result)
-        out[0].variable = result
-        return out[0]
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if function is np.copyto:
-            target, source = args
-            target.variable = np.where(kwargs["where"], source, target).variable
-            return None
-        assert function is np.where, function
-        condition, x, y = (x.variable if isinstance(x, _Array) else float(x) for x in args)
-        like = next((each for each in (x, y) if isinstance(each, Variable)), self.variable)
-        assert isinstance(condition, Variable)
-        return _Array(self.g, self.g.where(condition, _filled(self.g, x, like), _filled(self.g, y, like)))
+def _where(g: Rewriting, condition: Variable, *choices: Operand) -> Variable:
+    like = next(each for each in choices if isinstance(each, Variable))
+    return g.where(condition, *(_filled(g, each, like) for each in choices))
 
 
 def _filled(g: Rewriting, value: Operand, like: Variable) -> Variable:
@@ -160,6 +134,6 @@ _FUNCTIONS: Mapping[str, Callable[..., Variable]] = {
     "less": _comparison("less_than"), "less_equal": _comparison("less_equal"), "equal": _comparison("equal"),
     "bitwise_and": _logical("logical_and"), "bitwise_or": _logical("logical_or"),
     **{name: _of_one(name) for name in ("cos", "exp", "log", "reciprocal", "sin", "sqrt", "tanh")},
-    "absolute": _of_one("abs"),
+    "absolute": _of_one("abs"), "where": _where,
 }  # fmt: skip
 """By NumPy function, what appends the same."""
