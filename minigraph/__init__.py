@@ -4,6 +4,8 @@
 written for Paddle 2's imperative mode, as far as the operators go.
 """
 
+from typing import TYPE_CHECKING
+
 # Before all that takes time to import.
 import minigraph.support.interrupted_import
 
@@ -15,6 +17,12 @@ import minigraph.support.blas
 # Says what to do in a copy of the project that does not run as it is.
 import minigraph.support.linked_folders
 
+if TYPE_CHECKING:  # what a run of a program does not need is imported when it is asked for, see the end
+    from minigraph import dataset, io, metrics, nets
+    from minigraph.comparison import compare_gradients, compare_training
+    from minigraph.io.programs import load, load_program_state, save, set_program_state
+    from minigraph.io.state_dicts import load_dygraph, save_dygraph
+
 # isort: split
 # For what importing them does: variables get their arithmetic and subscripts, operators and kernels are registered.
 import minigraph.ops  # noqa: F401
@@ -24,15 +32,11 @@ from minigraph import (
     clip,
     compiler,
     core,
-    dataset,
     dygraph,
     errors,
     framework,
     initializer,
-    io,
     layers,
-    metrics,
-    nets,
     nn,
     optimizer,
     passes,
@@ -42,7 +46,6 @@ from minigraph import (
     unique_name,
 )
 from minigraph.autodiff.backward import append_backward, gradients
-from minigraph.comparison import compare_gradients, compare_training
 from minigraph.eager.guard import (
     disable_dygraph,
     disable_static,
@@ -60,8 +63,6 @@ from minigraph.executor.interpreter import Interpreter
 from minigraph.executor.parallel_executor import ParallelExecutor
 from minigraph.framework.flags import get_flags, set_flags
 from minigraph.framework.version_check import require_version
-from minigraph.io.programs import load, load_program_state, save, set_program_state
-from minigraph.io.state_dicts import load_dygraph, save_dygraph
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
 from minigraph.ir.name_scope import name_scope
@@ -326,4 +327,10 @@ __all__ = [
     "zeros_like",
 ]  # fmt: skip
 
-refuse_unknown_names(__name__)
+refuse_unknown_names(
+    __name__,
+    **{name: f"{__name__}.{name}" for name in ("comparison", "dataset", "io", "metrics", "nets")},
+    **dict.fromkeys(("compare_gradients", "compare_training"), "minigraph.comparison"),
+    **dict.fromkeys(("load", "load_program_state", "save", "set_program_state"), "minigraph.io.programs"),
+    **dict.fromkeys(("load_dygraph", "save_dygraph"), "minigraph.io.state_dicts"),
+)

@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -44,6 +43,8 @@ def shared_source() -> str:
 
 
 def _text_of(name: str) -> str:
+    from importlib.resources import files  # takes as long to import as all of this folder
+
     return files("minigraph.kernels.cuda").joinpath(f"{name}.cu").read_text(encoding="utf-8")
 
 

@@ -10,13 +10,11 @@ names another folder.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import inspect
 import os
 import re
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -194,6 +192,8 @@ def _module(source: str, cached: bool) -> ModuleType:
 
 
 def _file_name(source: str) -> str:
+    import hashlib
+
     return f"minigraph_jit_{hashlib.sha256((source + _FOOTER).encode()).hexdigest()[:24]}"
 
 
@@ -205,6 +205,8 @@ def _write_once(path: Path, text: str) -> None:
     except (OSError, UnicodeDecodeError):
         pass
     path.parent.mkdir(parents=True, exist_ok=True)
+    import tempfile
+
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".new")
     try:
         with os.fdopen(handle, "w") as file:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from html import escape
 
 from minigraph.clip.labels import label_of
 from minigraph.clip.statistics import STATISTICS
@@ -72,6 +71,8 @@ class Explanation:
         return f"<Explanation: {changed} of {len(self.gradients)} gradients are clipped>"
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         return f"<pre>{escape(str(self))}</pre>"
 
 

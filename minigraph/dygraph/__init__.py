@@ -1,5 +1,7 @@
 """The imperative mode: operators computed as they are written, by the definitions and kernels of the static mode."""
 
+from typing import TYPE_CHECKING
+
 from minigraph.dygraph.containers import LayerList, ParameterList, Sequential
 from minigraph.dygraph.layer import Layer
 from minigraph.dygraph.layers import BatchNorm, Conv2D, Dropout, Embedding, LayerNorm, Linear, Pool2D
@@ -23,8 +25,10 @@ from minigraph.eager.learning_rate import (
     StepDecay,
 )
 from minigraph.eager.tensor import BackwardStrategy, EagerParameter, Tensor
-from minigraph.io.state_dicts import load_dygraph, save_dygraph
 from minigraph.support.public import refuse_unknown_names
+
+if TYPE_CHECKING:  # imported when asked for, see the end
+    from minigraph.io.state_dicts import load_dygraph, save_dygraph
 
 # Fluid's older names.
 enable_imperative, disable_imperative = enable_dygraph, disable_dygraph
@@ -80,4 +84,4 @@ __all__ = [
     "to_variable",
 ]
 
-refuse_unknown_names(__name__)
+refuse_unknown_names(__name__, load_dygraph="minigraph.io.state_dicts", save_dygraph="minigraph.io.state_dicts")

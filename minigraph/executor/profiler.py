@@ -7,7 +7,6 @@ as it is written and not measured, the backward pass and the update that follow 
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from minigraph.errors import ProgramError, Site, caller_site
-from minigraph.support.atomic_files import as_path, write_files
 from minigraph.support.public import public
 
 if TYPE_CHECKING:
@@ -111,6 +109,10 @@ class Profile:
         ----------
         Google, Trace Event Format: complete events, ``"ph": "X"``, times in microseconds.
         """
+        import json
+
+        from minigraph.support.atomic_files import as_path, write_files
+
         events = [event for run in self._runs for event in _events(run)]
         trace = json.JSONEncoder().iterencode({"traceEvents": events, "displayTimeUnit": "ms"})
         write_files({as_path(path, "path"): (part.encode() for part in trace)})

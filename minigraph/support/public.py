@@ -9,6 +9,7 @@ own function, which the library has called, stays as it is.
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import re
 import sys
@@ -273,15 +274,23 @@ def takes(function: Callable[..., Any]) -> int:
     return code.co_argcount + code.co_kwonlyargcount + has_rest.bit_count()
 
 
-def refuse_unknown_names(module: str) -> None:
+def refuse_unknown_names(module: str, **late: str) -> None:
     """Let a module complain of a name that it does not have, and suggest one.
 
-    Its ``__getattr__`` is set behind the back of type checkers, which find unknown names by themselves.
+    Its ``__getattr__`` is set behind the back of type checkers, which find unknown names by themselves. The names in
+    `late` come from other modules, which are imported when one of them is asked for.
     """
-    vars(sys.modules[module])["__getattr__"] = functools.partial(_unknown, sys.modules[module])
+    namespace = vars(sys.modules[module])
+    namespace["__getattr__"] = functools.partial(_find, sys.modules[module], late)
+    if late:
+        namespace["__dir__"] = lambda: sorted({*namespace, *late})
 
 
-def _unknown(module: types.ModuleType, name: str) -> Any:
+def _find(module: types.ModuleType, late: Mapping[str, str], name: str) -> Any:
+    if name in late:
+        home = importlib.import_module(late[name])
+        value = vars(module)[name] = home if late[name] == f"{module.__name__}.{name}" else getattr(home, name)
+        return value
     if name.startswith("__"):  # Python asks for these, and goes on without them
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
     known = getattr(module, "__all__", None) or own_names(module)

@@ -10,7 +10,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from html import escape
 
 from minigraph.errors import WrongTypeError, caller_site
 from minigraph.ir.program import Program
@@ -30,13 +29,15 @@ class Difference(str):
 
     def html_lines(self) -> str:
         """The lines escaped for HTML, those that come in ``ins``, those that go in ``del``."""
+        from html import escape
+
         tags = {"+": "ins", "-": "del"}
         marked = [(tags.get(line[:1]), escape(line)) for line in self.split("\n")]
         return "\n".join(f"<{tag}>{line}</{tag}>" if tag else line for tag, line in marked)
 
     def _repr_html_(self) -> str:
         if not self:
-            return escape(repr(self))
+            return "&lt;no difference&gt;"
         lines = self.html_lines()
         for tag, color in (("ins", "#1a7f37"), ("del", "#cf222e")):
             lines = lines.replace(f"<{tag}>", f'<{tag} style="color: {color}; text-decoration: none">')
