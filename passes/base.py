@@ -1,14 +1,13 @@
-"""What a pass is: a frozen dataclass whose fields are its options and whose docstring states the law it keeps."""
+"""Base of the passes: frozen dataclasses whose fields are options and whose docstrings state the law that they keep."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from minigraph.errors import WrongTypeError, caller_site
-from minigraph.ir import Block, Operator, Program
+from minigraph.ir import Program
 from minigraph.ir.verifier import verify
 
 
@@ -30,13 +29,6 @@ class Pass:
     def apply(self, program: Program) -> bool:
         raise TypeError(f"{self.name} does not define apply")
 
-    def edits(self, ops: Sequence[Operator], block: Block, roots: Sequence[str] | None) -> Edits | None:
-        """What `apply` would do to copies of `ops` of a block when `roots` are fetched; None if that is not known.
-
-        Who makes the copies need not make those of operators that go.
-        """
-        return None
-
     def __call__(self, program: Program) -> Program:
         """Apply to a clone, and verify that.
 
@@ -54,31 +46,6 @@ class Pass:
         self.apply(twin)
         verify(twin)
         return twin
-
-
-class Insertion(NamedTuple):
-    """An operator to insert, with role and source line of the one in front of which it is to stand."""
-
-    before: Operator
-    type: str
-    inputs: Mapping[str, Sequence[str]]
-    outputs: Mapping[str, Sequence[str]]
-
-    def names(self) -> Iterator[str]:
-        """The variables that it reads and writes."""
-        return chain(*self.inputs.values(), *self.outputs.values())
-
-    def insert(self) -> None:
-        with self.before.block.inserting_before(self.before, role=self.before.role):
-            self.before.block.append_op(self.type, self.inputs, self.outputs)
-
-
-class Edits(NamedTuple):
-    """What a pass would do, before it is done: to the operators that it was shown, or to copies of them."""
-
-    kept: Sequence[Operator]
-    removed: Sequence[Operator]
-    inserted: Sequence[Insertion]
 
 
 Hook = Callable[[Pass, Program, bool], None]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import compress
-from operator import not_
+from itertools import pairwise
+from typing import NamedTuple
 
 from minigraph.ir import Block, Operator, Program
-from minigraph.opdef import EMPTY
-from minigraph.passes.base import Edits, Insertion, Pass
+from minigraph.opdef import EMPTY, definition_of
+from minigraph.passes.base import Pass
+
+_TYPES = frozenset({
+    "square", "reduce_sum", "sum", "sqrt", "elementwise_max", "elementwise_div", "elementwise_mul",
+    "get_tensor_from_selected_rows", "merge_selected_rows",
+})  # fmt: skip
+"""Types of the operators in such a clip."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +27,7 @@ class FuseGlobalNorm(Pass):
     those overflow or underflow on the way (the square of 1e30 is infinite in float32, its root is not). That is why
     this rewrite is part of what a program means, and not only of how fast it runs.
 
-    The operators are known by how they hang together::
+    The pass matches::
 
         s_i = reduce_sum(square(g_i))     n = sqrt(sum(s_0, s_1, ...))
         f = elementwise_div(c, elementwise_max(c, n))     y_i = elementwise_mul(g_i, f)
@@ -32,107 +39,45 @@ class FuseGlobalNorm(Pass):
 
     def apply(self, program: Program) -> bool:
         block = program.global_block()
-        if not block.ops.of_type("sqrt"):
-            return False
-        edits = self.edits(block.ops[:], block, program.roots)
-        for new in edits.inserted:
-            new.insert()
-        for op in edits.removed:
-            block.remove(op)
-        return bool(edits.inserted)
-
-    def edits(self, ops: Sequence[Operator], block: Block, roots: Sequence[str] | None) -> Edits:
-        """What is to be done to operators of `block`, or to copies of them, when `roots` are fetched."""
-        if not any([op.definition.type == "sqrt" for op in ops]):
-            return Edits(ops, (), ())
-        uses = _Uses(ops, block, roots)
-        matches = [match for at in uses.roots if (match := _match(at, uses)) is not None]
-        removed = bytearray(len(ops))
-        for match in matches:
-            for at in (match.root, *match.products.values()):
-                removed[at] = True
-            _remove_unread(match, uses, removed)
-        kept = list(compress(ops, map(not_, removed)))
-        return Edits(kept, list(compress(ops, removed)), [_one_operator(match, ops) for match in matches])
+        before = block.ops[:]
+        after = fuse_global_norms(before, block, program.roots)
+        gone, new = set(before).difference(after), set(after).difference(before)
+        for op, anchor in pairwise(after):
+            if op in new:  # a maximum follows, so that a new operator is never the last
+                with block.inserting_before(anchor, role=op.role):
+                    block.append_op(op.type, op.inputs, op.outputs)
+        for op in before:
+            if op in gone:
+                block.remove(op)
+        return bool(new)
 
 
-_TYPES = frozenset({
-    "square", "reduce_sum", "sum", "sqrt", "elementwise_max", "elementwise_div", "elementwise_mul",
-    "get_tensor_from_selected_rows", "merge_selected_rows",
-})  # fmt: skip
-"""Of the operators that such a clip consists of."""
+def fuse_global_norms(ops: Sequence[Operator], block: Block, roots: Iterable[str] | None) -> list[Operator]:
+    """Return the operators that do the work of `ops` of `block` when `roots` are fetched.
+
+    The new operators among them are in no block yet, and each has the role and the source line of the next operator.
+    """
+    square_roots = [at for at, op in enumerate(ops) if op.definition.type == "sqrt"]
+    if not square_roots:
+        return list(ops)
+    uses = _Uses(ops, block, roots)
+    clips = [clip for root in square_roots if (clip := _find_clip(root, uses)) is not None]
+    removed: set[int] = set()
+    for clip in clips:
+        removed.update((clip.root, *clip.products.values()))
+        _remove_unread(clip, uses, removed)
+    new = {clip.maximum: _one_operator(clip, ops) for clip in clips}
+    result = []
+    for at, op in enumerate(ops):
+        if at in new:
+            result.append(new[at])
+        if at not in removed:
+            result.append(op)
+    return result
 
 
-class _Uses:
-    """Where the names in a clip's operators are written, and where those that these write are read, by position."""
-
-    def __init__(self, ops: Sequence[Operator], block: Block, roots: Iterable[str] | None) -> None:
-        self.ops = ops
-        self._block = block
-        self._fetched = None if roots is None else frozenset(roots)
-        mine = [op for op in ops if op.definition.type in _TYPES]
-        made = set[str]().union(*[names for op in mine for names in op.outputs.values()])
-        known = made.union(*[names for op in mine for names in op.inputs.values()])
-        self.roots: list[int] = []
-        self.writers, self.readers = _Positions(), _Positions()
-        for at, op in enumerate(ops):
-            definition = op.definition
-            if definition.type == "sqrt":
-                self.roots.append(at)
-            hides = definition.has_hidden_names
-            for names in [op.output_arg_names] if hides else op.outputs.values():
-                if not known.isdisjoint(names):
-                    self.writers.note(names, at)
-            for names in [op.input_arg_names] if hides else op.inputs.values():
-                if not made.isdisjoint(names):
-                    self.readers.note(names, at)
-
-    def sole_writer(self, name: str, type: str) -> int | None:
-        """The only operator that writes `name`, if it is of this type."""
-        at = self.writers.only(name)
-        return at if at is not None and self.ops[at].type == type else None
-
-    def reader(self, name: str, type: str, slot: str) -> int | None:
-        """The first operator of this type that reads `name` in this slot."""
-        readers = self.readers.all(name)
-        return next((at for at in readers if (op := self.ops[at]).type == type and op.inputs[slot][0] == name), None)
-
-    def is_unread(self, name: str, removed: bytearray) -> bool:
-        """Whether no operator that is left reads `name`, and nobody outside of the block may want it."""
-        if self._fetched is None or name in self._fetched or self._block.vars[name].persistable:
-            return False
-        reader = self.readers.only(name)
-        return all([removed[at] for at in self.readers.all(name)]) if reader is None else bool(removed[reader])
-
-    def is_written_between(self, name: str, start: int, end: int) -> bool:
-        return any([start < at < end for at in self.writers.all(name)])
-
-
-class _Positions:
-    """For each name some positions; most have one."""
-
-    def __init__(self) -> None:
-        self.first: dict[str, int] = {}
-        self._later: dict[str, list[int]] = {}
-
-    def note(self, names: Iterable[str], at: int) -> None:
-        first = self.first
-        for name in names:
-            if first.setdefault(name, at) != at:
-                self._later.setdefault(name, []).append(at)
-
-    def only(self, name: str) -> int | None:
-        """The position of `name` if it has a single one."""
-        return None if name in self._later else self.first.get(name)
-
-    def all(self, name: str) -> Sequence[int]:
-        first = self.first.get(name)
-        return () if first is None else (first, *self._later.get(name, ()))
-
-
-@dataclass(frozen=True)
-class _Match:
-    """A clip by global norm: where its operators stand."""
+class _Clip(NamedTuple):
+    """Positions of the operators of a clip by global norm."""
 
     root: int
     maximum: int
@@ -142,37 +87,82 @@ class _Match:
     """By gradient."""
 
 
-def _match(root: int, uses: _Uses) -> _Match | None:
-    """The clip around the square root of a sum of squares, if that is what it is."""
+class _Uses:
+    """Positions of the operators that write and read the names in chains."""
+
+    def __init__(self, ops: Sequence[Operator], block: Block, roots: Iterable[str] | None) -> None:
+        self.ops = ops
+        self._block = block
+        self._roots = None if roots is None else frozenset(roots)
+        mine = [op for op in ops if op.definition.type in _TYPES]
+        made = set[str]().union(*[names for op in mine for names in op.outputs.values()])
+        known = made.union(*[names for op in mine for names in op.inputs.values()])
+        self.writers = writers = defaultdict[str, list[int]](list)
+        self.readers = readers = defaultdict[str, list[int]](list)
+        for at, op in enumerate(ops):
+            hides = op.definition.has_hidden_names
+            for names in (op.output_arg_names,) if hides else op.outputs.values():
+                if not known.isdisjoint(names):
+                    for name in names:
+                        writers[name].append(at)
+            for names in (op.input_arg_names,) if hides else op.inputs.values():
+                if not made.isdisjoint(names):
+                    for name in names:
+                        readers[name].append(at)
+
+    def sole_writer(self, name: str, type: str) -> int | None:
+        """The only operator that writes `name`, if it is of this type."""
+        writers = self.writers[name]
+        return writers[0] if len(writers) == 1 and self.ops[writers[0]].type == type else None
+
+    def reader(self, name: str, type: str, slot: str) -> int | None:
+        """The first operator of this type that reads `name` in this slot."""
+        found = (at for at in self.readers[name] if self.ops[at].type == type)
+        return next((at for at in found if self.ops[at].inputs[slot][0] == name), None)
+
+    def is_unread(self, name: str, removed: set[int]) -> bool:
+        """Whether no operator that is left reads `name`, and nobody outside of the block may want it."""
+        if self._roots is None or name in self._roots or self._block.vars[name].persistable:
+            return False
+        return removed.issuperset(self.readers[name])
+
+
+def _find_clip(root: int, uses: _Uses) -> _Clip | None:
+    """The clip around the square root `root` of a sum of squares, if that is what it is."""
+    ops = uses.ops
     squares = _squares_under(root, uses)
-    norm = uses.ops[root].outputs["Out"][0]
-    at_maximum = uses.reader(norm, "elementwise_max", "Y")
-    if squares is None or at_maximum is None or uses.writers.only(norm) != root:
+    norm = ops[root].outputs["Out"][0]
+    maximum = uses.reader(norm, "elementwise_max", "Y")
+    if squares is None or maximum is None or len(uses.writers[norm]) != 1:
         return None
-    # Nothing may read the norm before the place where the new operator writes it.
-    if any(at < at_maximum for at in uses.readers.all(norm)):
+    # The new operator writes the norm at the maximum: an earlier reader would miss it.
+    if uses.readers[norm][0] < maximum:
         return None
-    maximum = uses.ops[at_maximum]
-    threshold = maximum.inputs["X"][0]
-    at_divide = uses.reader(maximum.outputs["Out"][0], "elementwise_div", "Y")
-    if at_divide is None or uses.ops[at_divide].inputs["X"][0] != threshold:
+    threshold = ops[maximum].inputs["X"][0]
+    divide = uses.reader(ops[maximum].outputs["Out"][0], "elementwise_div", "Y")
+    if divide is None or ops[divide].inputs["X"][0] != threshold:
         return None
-    products = _products_with(uses.ops[at_divide].outputs["Out"][0], squares, uses)
-    return _Match(root, at_maximum, threshold, list(squares), products) if products else None
+    products = _products_with(ops[divide].outputs["Out"][0], squares, uses)
+    return _Clip(root, maximum, threshold, list(squares), products) if products else None
 
 
 def _squares_under(root: int, uses: _Uses) -> dict[str, int] | None:
-    """For all values whose squared elements `root` sums, where the value is read."""
+    """The values whose squared elements `root` sums, each with the position where it is read."""
     total = uses.sole_writer(uses.ops[root].inputs["X"][0], "sum")
     squares: dict[str, int] = {}
     for name in uses.ops[total].inputs["X"] if total is not None else ():
         reduction = uses.sole_writer(name, "reduce_sum")
         if reduction is None or not uses.ops[reduction].attr("reduce_all"):
             return None
-        square = uses.sole_writer(uses.ops[reduction].inputs["X"][0], "square")
-        if square is None:
+        reader = uses.sole_writer(uses.ops[reduction].inputs["X"][0], "square")
+        if reader is None:
             return None
-        grad, reader = _read_by(square, uses)
+        grad = uses.ops[reader].inputs["X"][0]
+        # Selected rows are merged, and then their values are squared.
+        values = uses.sole_writer(grad, "get_tensor_from_selected_rows")
+        merge = uses.sole_writer(uses.ops[values].inputs["X"][0], "merge_selected_rows") if values is not None else None
+        if merge is not None:
+            grad, reader = uses.ops[merge].inputs["X"][0], merge
         # A value summed twice counts twice, which the one operator would not do.
         if grad in squares:
             return None
@@ -180,21 +170,10 @@ def _squares_under(root: int, uses: _Uses) -> dict[str, int] | None:
     return squares or None
 
 
-def _read_by(square: int, uses: _Uses) -> tuple[str, int]:
-    """The gradient whose elements are squared, and where it is read: of selected rows where they are merged."""
-    squared = uses.ops[square].inputs["X"][0]
-    values = uses.sole_writer(squared, "get_tensor_from_selected_rows")
-    if values is not None:
-        merge = uses.sole_writer(uses.ops[values].inputs["X"][0], "merge_selected_rows")
-        if merge is not None:
-            return uses.ops[merge].inputs["X"][0], merge
-    return squared, square
-
-
 def _products_with(factor: str, squares: dict[str, int], uses: _Uses) -> dict[str, int]:
-    """For each value the product with the factor, where it may as well be computed before the maximum."""
+    """The product with the factor of each value, where it may as well be computed before the maximum."""
     products: dict[str, int] = {}
-    for at in uses.readers.all(factor):
+    for at in uses.readers[factor]:
         op = uses.ops[at]
         if op.type != "elementwise_mul" or op.inputs["Y"][0] != factor:
             continue
@@ -202,30 +181,31 @@ def _products_with(factor: str, squares: dict[str, int], uses: _Uses) -> dict[st
         is_movable = (
             grad in squares
             and grad not in products
-            and not uses.is_written_between(grad, squares[grad], at)
-            and uses.writers.first[out] == at
-            and all([reader > at for reader in uses.readers.all(out)])
+            and not any([squares[grad] < write < at for write in uses.writers[grad]])
+            and uses.writers[out][0] == at
+            and all([reader > at for reader in uses.readers[out]])
         )
         if is_movable:
             products[grad] = at
     return products
 
 
-def _one_operator(match: _Match, ops: Sequence[Operator]) -> Insertion:
-    norm = ops[match.root].outputs["Out"][0]
-    outputs = [ops[match.products[grad]].outputs["Out"][0] if grad in match.products else EMPTY for grad in match.grads]
-    inputs = {"X": match.grads, "ClipNorm": [match.threshold]}
-    return Insertion(ops[match.maximum], "clip_by_global_norm", inputs, {"Out": outputs, "Norm": [norm]})
+def _one_operator(clip: _Clip, ops: Sequence[Operator]) -> Operator:
+    maximum = ops[clip.maximum]
+    products = [ops[clip.products[grad]].outputs["Out"][0] if grad in clip.products else EMPTY for grad in clip.grads]
+    inputs = {"X": tuple(clip.grads), "ClipNorm": (clip.threshold,)}
+    outputs = {"Out": tuple(products), "Norm": ops[clip.root].outputs["Out"]}
+    definition = definition_of("clip_by_global_norm")
+    return Operator(definition, inputs, outputs, {}, role=maximum.role, site=maximum.site)
 
 
-def _remove_unread(match: _Match, uses: _Uses, removed: bytearray) -> None:
-    """Let what computed the sum of squares go, as far as nobody else reads it."""
-    grads = set(match.grads)
-    writer = uses.writers.first
-    pending = [writer[uses.ops[match.root].inputs["X"][0]]]
+def _remove_unread(clip: _Clip, uses: _Uses, removed: set[int]) -> None:
+    """Add to `removed` what computed the sum of squares, as far as nobody else reads it."""
+    grads = set(clip.grads)
+    pending = [uses.writers[uses.ops[clip.root].inputs["X"][0]][0]]
     while pending:
         at = pending.pop()
         op = uses.ops[at]
-        if not removed[at] and uses.is_unread(op.outputs["Out"][0], removed):
-            removed[at] = True
-            pending += [writer[name] for name in op.inputs["X"] if name not in grads]
+        if at not in removed and uses.is_unread(op.outputs["Out"][0], removed):
+            removed.add(at)
+            pending += [uses.writers[name][0] for name in op.inputs["X"] if name not in grads]

@@ -1,9 +1,8 @@
-"""What of a program a run needs, as a private copy."""
+"""Copy the operators that a run needs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from minigraph.errors import NotFoundError, suggest
 from minigraph.ir import Block, Operator, Program
@@ -11,20 +10,16 @@ from minigraph.ir.dataflow import backward_slice, is_persistable
 from minigraph.ir.effects import reachable_blocks
 from minigraph.kernels import find_kernel
 from minigraph.opdef import definition_of
-
-if TYPE_CHECKING:
-    from minigraph.passes.base import Insertion, Pass
+from minigraph.passes.fuse_global_norm import fuse_global_norms
 
 
-def prune(
-    program: Program, feed_names: Sequence[str], fetch_names: Sequence[str], first: Pass | None = None
-) -> Program:
-    """A copy of the global block's operators that a run needs: what is fetched or persisted depends on them.
+def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str], fuse_norms: bool = False) -> Program:
+    """Copy the global block's operators that a run needs: what is fetched or persisted depends on them.
 
     Parameters
     ----------
-    first : Pass, optional
-        A pass that is to be applied to the copy. What it removes is not copied in the first place.
+    fuse_norms : bool
+        Apply `minigraph.passes.FuseGlobalNorm` on the way, so that what it removes is not copied.
 
     Raises
     ------
@@ -42,10 +37,9 @@ def prune(
         if len(used) < len(op.outputs):
             smaller[op] = used
 
-    kept: Sequence[Operator] = backward_slice(block, fetch_names, lambda type: definition_of(type).has_effect, note)
-    inserted: Sequence[Insertion] = ()
-    if first is not None and (edits := first.edits(kept, block, fetch_names)) is not None:
-        kept, inserted = edits.kept, edits.inserted
+    kept = backward_slice(block, fetch_names, lambda type: definition_of(type).has_effect, note)
+    if fuse_norms:
+        kept = fuse_global_norms(kept, block, fetch_names)
     private = Program()
     private.roots = tuple(fetch_names)
     target = private.global_block()
@@ -54,8 +48,6 @@ def prune(
         names.update(*op.inputs.values(), *op.outputs.values())
         if op.definition.has_hidden_names:
             names.update(*op.hidden_names)
-    for new in inserted:
-        names.update(new.names())
     target.vars = {name: var._copy_to(target) for name, var in block.vars.items() if name in names}
     if program.num_blocks > 1:
         private.copy_blocks(reachable_blocks(kept))
@@ -63,9 +55,6 @@ def prune(
     if smaller:
         for op, copy in zip(kept, copies, strict=True):
             copy.outputs = smaller.get(op, op.outputs)
-    copy_of = dict(zip(kept, copies, strict=True)) if inserted else {}
-    for new in inserted:
-        new._replace(before=copy_of[new.before]).insert()
     private.drop_unused_blocks()
     return private
 

@@ -83,7 +83,7 @@ def test_what_goes_need_not_be_copied_first(fetch, behind):
     fetch = [*fetch, *["z"] * behind.startswith("z")]
     copied = prune(program, ["g", "h", "c"], fetch)
     FuseGlobalNorm().apply(copied)
-    at_once = prune(program, ["g", "h", "c"], fetch, FuseGlobalNorm())
+    at_once = prune(program, ["g", "h", "c"], fetch, fuse_norms=True)
     for one, other in zip(copied.global_block().ops, at_once.global_block().ops, strict=True):
         assert one.structure() == other.structure()
         assert one.site == other.site
