@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from minigraph.errors import ProgramError, caller_site
 from minigraph.reader import Reader
 from minigraph.support.public import public, refuse_unknown_names
 
@@ -76,7 +77,7 @@ def load(size: int = 8) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
     Raises
     ------
-    ValueError
+    ProgramError
         If `size` is neither 8 nor 28.
 
     Examples
@@ -94,7 +95,10 @@ def load(size: int = 8) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 def _check_size(size: int) -> None:
     if size not in (_SIDE, _MNIST_SIDE):
-        raise ValueError(f"digits: size must be {_SIDE} or {_MNIST_SIDE}, got {size!r}")
+        raise ProgramError(
+            f"digits: size must be {_SIDE} or {_MNIST_SIDE}, got {size!r:.80}", site=caller_site(),
+            hint=f"Give size={_SIDE} for the digits as they were recorded, or size={_MNIST_SIDE} for MNIST's form.",
+        )  # fmt: skip
 
 
 def _reader(size: int, part: slice) -> Reader[Sample]:

@@ -102,6 +102,12 @@ class Eager:
     def __len__(self) -> int:
         return len(self._held())
 
+    def __setitem__(self, item: Any, value: Any) -> None:
+        raise WrongTypeError(
+            f"{self.name} cannot be written to in parts", details=[str(self)], site=caller_site(),
+            hint="Make a new tensor by layers.scatter(x, index, updates), or replace the whole by x.set_value(array).",
+        )  # fmt: skip
+
     def __hash__(self) -> int:
         return id(self)
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from minigraph.errors import ProgramError, Site, caller_site
+from minigraph.errors import MinigraphError, ProgramError, Site, caller_site
 from minigraph.support.public import public
 
 if TYPE_CHECKING:
@@ -208,7 +208,11 @@ def profiler(
     try:
         yield
     finally:
-        stop_profiler(sorted_key, profile_path)
+        try:
+            stop_profiler(sorted_key, profile_path)
+        except MinigraphError:  # the block ends, and what was measured is printed, even if the trace cannot be written
+            stop_profiler(sorted_key)
+            raise
 
 
 @public
@@ -225,15 +229,19 @@ def start_profiler(state: str, tracer_option: str = "Default") -> None:
 
 @public
 def stop_profiler(sorted_key: str | None = None, profile_path: str | os.PathLike[str] | None = None) -> None:
-    """Print what was measured since `start_profiler`; arguments as for `profiler`."""
+    """Print what was measured since `start_profiler`; arguments as for `profiler`.
+
+    Where the trace cannot be written, the profiler goes on: call it again with another path.
+    """
     if not _started:
         raise ProgramError("the profiler was not started", site=caller_site(), hint="Call start_profiler first.")
     _check("sorted_key", sorted_key, (None, *SORTED_KEYS))
-    found = _started.pop()
-    _active.remove(found)
-    print(found.table(sorted_key))
+    [found] = _started
     if profile_path is not None:
         found.save_trace(profile_path)
+    _started.remove(found)
+    _active.remove(found)
+    print(found.table(sorted_key))
 
 
 def reset_profiler() -> None:

@@ -211,6 +211,12 @@ def test_an_old_value_is_differentiated_where_it_was_used(imperative):
     assert x.gradient().tolist() == [2 * 3 + 2 * 5]
 
 
+def test_writing_to_a_part_of_a_tensor_says_what_to_do(imperative):
+    x = source(3, 4)
+    with pytest.raises(WrongTypeError, match=r"(?s)cannot be written to in parts.*layers\.scatter.*set_value"):
+        x[0] = 1
+
+
 def test_an_update_does_not_change_what_was_computed_before(imperative):
     linear = Linear(2, 1, param_attr=NumpyArrayInitializer(np.array([[1.0], [2.0]])))
     x = source(3, 4)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph.errors import ProgramError
+from minigraph.errors import DataError, ProgramError
 from minigraph.executor import profiler
 from minigraph.kernels import registry
 from minigraph.kernels.jit import compiling
@@ -227,6 +227,21 @@ def test_start_reset_and_stop(trained, capsys):
     fluid.profiler.reset_profiler()
     run(trained)
     fluid.profiler.stop_profiler("calls")
+    assert capsys.readouterr().out.startswith("1 runs, ")
+    assert profiler._active == []
+
+
+def test_a_profile_whose_trace_cannot_be_written_is_kept(trained, tmp_path, capsys):
+    fluid.profiler.start_profiler("CPU")
+    run(trained)
+    with pytest.raises(DataError, match="is a folder"):
+        fluid.profiler.stop_profiler(profile_path=tmp_path)
+    assert capsys.readouterr().out == ""
+    fluid.profiler.stop_profiler(profile_path=tmp_path / "trace.json")
+    assert capsys.readouterr().out.startswith("1 runs, ")
+    assert (tmp_path / "trace.json").stat().st_size > 0
+    with pytest.raises(DataError, match="is a folder"), fluid.profiler.profiler("CPU", profile_path=tmp_path):
+        run(trained)
     assert capsys.readouterr().out.startswith("1 runs, ")
     assert profiler._active == []
 

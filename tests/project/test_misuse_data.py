@@ -81,7 +81,7 @@ def test_every_function_of_these_modules_is_misused():
         (lambda: fluid.io.chain(iter, 5), "^chain: readers must be a function, got 5"),
         (lambda: fluid.io.xmap_readers(abs, iter, 10**400, 2), "^process_num must be at most 1000"),
         (lambda: fluid.io.firstn(iter, np.ones(2)), "^firstn: n must be an int"),
-        (lambda: fluid.dataset.digits.load(9), "(?s)size must be 8 or 28.*Give size an int"),
+        (lambda: fluid.dataset.digits.load(9), "(?s)size must be 8 or 28.*Give size=8 .* size=28"),
         (
             lambda: utils.clip_grad_norm_(5, 1.0),
             "^clip_grad_norm_: parameters must be a Tensor or an iterable of Tensor",
