@@ -13,7 +13,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,11 +21,12 @@ import numpy as np
 from minigraph.errors import MemoryUseError
 from minigraph.ir.operator import Operator
 from minigraph.kernels.sparse_rows import SparseRows
+from minigraph.lowering.buffer_pool import Blocks
 from minigraph.lowering.codegen import Compiled
+from minigraph.lowering.flat_buffers import FlatView
 from minigraph.lowering.instructions import Function, Instruction
-from minigraph.lowering.liveness import last_uses
-from minigraph.lowering.memory_plan import Blocks, Layout
-from minigraph.lowering.steps import Joined, Step, Steps, Value
+from minigraph.lowering.memory_plan import BufferPlan
+from minigraph.lowering.steps import Step, Steps, Value
 from minigraph.runtime.place import Place
 from minigraph.support.interrupts import Saved
 from minigraph.types import product
@@ -154,20 +155,21 @@ _STATE = _State()
 class Checked(Compiled):
     """A plan's function whose steps are checked."""
 
-    def __init__(self, steps: Steps, place: Place, layout: Layout, timed: bool, jit: bool, blocks: Blocks) -> None:
-        super().__init__(steps, place, layout, timed, jit, blocks)
-        self.steps, self.layout, self.place = steps, layout, place
-        kept = {id(value.root) for value in (*steps.feeds, *steps.state, *steps.fetches, *steps.new_state.values())}
+    def __init__(self, steps: Steps, buffers: BufferPlan, place: Place, timed: bool, jit: bool, blocks: Blocks) -> None:
+        super().__init__(steps, buffers, place, timed, jit, blocks)
+        self.steps, self.buffers, self.place = steps, buffers, place
+        self.root = root = buffers.storage.root
+        kept = set(map(root, (*steps.feeds, *steps.state, *steps.fetches, *steps.new_state.values())))
         # A sub-block may keep the values it reads for its gradient.
-        seen = {id(value.root) for step in steps.steps if step.call is not None for value in step.values_read()}
-        self.leaving = [set(roots) - kept for roots in last_uses(steps)]
+        seen = {root(value) for step in steps.steps if step.call is not None for value in step.reads}
+        self.leaving = [set(buffers.liveness.leaving.get(step, ())) - kept for step in steps.steps]
         """By step, the roots whose memory nothing needs behind it."""
         self.spoiled = [roots - seen for roots in self.leaving]
         self.related = {
             pair
-            for whole, parts in steps.covers
+            for whole, parts in buffers.flat.aliases.items()
             for part in parts
-            for pair in ((id(whole.root), id(part.root)), (id(part.root), id(whole.root)))
+            for pair in ((root(whole), root(part)), (root(part), root(whole)))
         }
         """Roots that lie in the memory of each other."""
         for number, row in enumerate(self.instructions.rows):
@@ -229,9 +231,9 @@ class _Run:
         self, plan: Checked, feeds: Sequence[Any], state: Sequence[Any], buffers: Sequence[Any], is_outermost: bool
     ) -> None:
         self.plan, self.buffers = plan, buffers
-        self.held: dict[int, _Held] = {}
-        self.family: dict[int, list[_Held]] = {}
-        """By identity of a root what may lie in its memory."""
+        self.held: dict[Value, _Held] = {}
+        self.family: dict[Value, list[_Held]] = {}
+        """By root what may lie in its memory."""
         self.writes: list[tuple[int, int, int]] = []
         """Addresses that a step wrote to, and the step."""
         for buffer in buffers:
@@ -239,7 +241,7 @@ class _Run:
         self.given = [self._hold(value, array, -1) for value, array in zip(plan.steps.feeds, feeds, strict=True)]
         for value, array in zip(plan.state, state, strict=True):
             self.given += [self._hold(part, piece, -1) for part, piece in _parts(value, array)]
-        self.related = set(_neighbours(self.given))
+        self.related = set(_neighbours(self.given, plan.root))
         """Roots that the caller gave in the memory of each other."""
         self.earlier = [
             (each, array, array.copy())
@@ -252,16 +254,16 @@ class _Run:
         return self._keep(_Held(value, array, made, self.plan.place))
 
     def _keep(self, held: _Held) -> _Held:
-        self.held[id(held.value)] = held
-        self.family.setdefault(id(held.value.root), []).append(held)
+        self.held[held.value] = held
+        self.family.setdefault(self.plan.root(held.value), []).append(held)
         self.writes += [(piece.begin, piece.end, held.made) for piece in held.pieces]
         return held
 
     def before(self, number: int) -> None:
         """Check that the values a step reads have not changed."""
         step = self.plan.steps.steps[number]
-        for value in (*step.values_read(), *self.plan.steps.copied.get(number, ())):
-            held = self.held.get(id(value))
+        for value in (*step.reads, *self.plan.buffers.flat.copies.get(step, ())):
+            held = self.held.get(value)
             if held is not None and (change := held.change()):
                 raise self._changed(held, f"before {step.op.type} reads it", change)
 
@@ -269,7 +271,7 @@ class _Run:
         """Check that a step's results are its own and that its inputs have not changed."""
         steps = self.plan.steps
         step = steps.steps[number]
-        self._note_copies(steps.copied.get(number, ()), number)
+        self._note_copies(self.plan.buffers.flat.copies.get(step, ()), number)
         outs = _pieces(out, self.plan.place)
         made = [_Held(value, array, number, self.plan.place) for value, array in self._results(step, result)]
         for held in () if step.in_place else made:
@@ -281,14 +283,13 @@ class _Run:
                         [self._origin(other)],
                         _HINT,
                     )
-        for value in step.values_read():
-            read = self.held.get(id(value))
+        for value in step.reads:
+            read = self.held.get(value)
             if read is not None and not self._is_written_over(read, step, number, made) and (change := read.change()):
                 raise self._fault(step.op, f"{value.name} is an input and was written to", [change], _HINT)
         if step.in_place:
-            for value in step.values_written():
-                if value.storage is not None:
-                    self.held.pop(id(value.storage), None)
+            for value in step.writes:
+                self.held.pop(self.plan.buffers.storage.shared[value], None)
         for held in made:
             self._keep(held)
         self._release(number)
@@ -296,44 +297,49 @@ class _Run:
     def _results(self, step: Step, result: Any) -> Iterator[tuple[Value, Any]]:
         """The values that a step wrote, with what they are."""
         if step.in_place:
-            for value in step.values_written():
-                if value.storage is not None and id(value.storage) in self.held:
-                    yield value, self.held[id(value.storage)].pieces[0].array
+            for value in step.writes:
+                old = self.held.get(self.plan.buffers.storage.shared[value])
+                if old is not None:
+                    yield value, old.pieces[0].array
             return
-        if step.is_free:
-            for value in step.values_written():
-                yield value, self.buffers[self.plan.layout.place_of[id(value)]]
+        if step in self.plan.buffers.flat.free:
+            for value in step.writes:
+                yield value, self._place_of(value)
             return
         slots = step.op.definition.outputs
         for slot, values, given in zip(slots, step.outputs, result if len(slots) > 1 else (result,), strict=True):
             several = given if slot.duplicable and values else [given]
             yield from ((value, array) for value, array in zip(values, several, strict=False) if value is not None)
 
+    def _place_of(self, value: Value) -> Any:
+        return self.buffers[self.plan.buffers.layout.place_of[value]]
+
     def _may_share(self, new: _Held, other: _Held, number: int, step: Step, outs: Sequence[_Piece]) -> bool:
         """Whether the plan lets two values share memory."""
-        roots = id(new.value.root), id(other.value.root)
-        if roots[0] == roots[1] or roots in self.plan.related or roots in self.related:
+        roots = self.plan.root(new.value), self.plan.root(other.value)
+        if roots[0] is roots[1] or roots in self.plan.related or roots in self.related:
             return True
         is_last_use = roots[1] in self.plan.leaving[number]
         return is_last_use and all(any(piece.overlaps(out) for out in outs) for piece in new.pieces)
 
     def _is_written_over(self, held: _Held, step: Step, number: int, made: Sequence[_Held]) -> bool:
-        if step.in_place and any(value.storage is held.value for value in step.values_written()):
+        shared = self.plan.buffers.storage.shared
+        if step.in_place and any(shared[value] is held.value for value in step.writes):
             return True
-        if step.writes_over and step.inputs[0] is held.value:
+        if step in self.plan.buffers.outputs.over_input and step.inputs[0] is held.value:
             return True
-        return id(held.value.root) in self.plan.leaving[number] and any(each.overlaps(held) for each in made)
+        return self.plan.root(held.value) in self.plan.leaving[number] and any(each.overlaps(held) for each in made)
 
     def _note_copies(self, values: Iterable[Value], number: int) -> None:
         for value in values:
-            piece = _Piece(self.buffers[self.plan.layout.place_of[id(value)]], self.plan.place)
+            piece = _Piece(self._place_of(value), self.plan.place)
             self.writes.append((piece.begin, piece.end, number))
 
     def _release(self, number: int) -> None:
         """Forget what nothing reads any more, and spoil its memory."""
-        for value in self.plan.steps.released[number]:
+        for value in self.plan.buffers.liveness.released.get(self.plan.steps.steps[number], ()):
             if value.origin == "step":
-                self.held.pop(id(value), None)
+                self.held.pop(value, None)
         gone = [held for root in self.plan.spoiled[number] for held in self.family.pop(root, ())]
         for piece in [piece for held in gone for piece in held.pieces]:
             if not any(piece.overlaps(other) for each in self.held.values() for other in each.pieces):
@@ -383,7 +389,7 @@ class _Run:
     # Errors
 
     def _maker(self, value: Value) -> Operator | None:
-        return next((step.op for step in self.plan.steps.steps if value in step.values_written()), None)
+        return next((step.op for step in self.plan.steps.steps if value in step.writes), None)
 
     def _origin(self, held: _Held) -> str:
         if held.made < 0:
@@ -415,7 +421,7 @@ class _Run:
         )
 
 
-def _neighbours(given: Sequence[_Held]) -> Iterator[tuple[int, int]]:
+def _neighbours(given: Sequence[_Held], root: Callable[[Value], Value]) -> Iterator[tuple[Value, Value]]:
     """The roots of values that share memory, in both orders."""
     pieces = sorted(((piece, held) for held in given for piece in held.pieces), key=lambda each: each[0].begin)
     for number, (one, held) in enumerate(pieces):
@@ -423,11 +429,11 @@ def _neighbours(given: Sequence[_Held]) -> Iterator[tuple[int, int]]:
             if other.begin >= one.end:
                 break
             if one.overlaps(other):
-                roots = id(held.value.root), id(neighbour.value.root)
+                roots = root(held.value), root(neighbour.value)
                 yield from (roots, roots[::-1])
 
 
-def _parts(value: Value | Joined, array: Any) -> Iterator[tuple[Value, Any]]:
+def _parts(value: Value | FlatView, array: Any) -> Iterator[tuple[Value, Any]]:
     """The values that an array of the state stands for, with their arrays."""
     if isinstance(value, Value):
         yield value, array

@@ -26,7 +26,7 @@ from minigraph.ir import Program
 from minigraph.ir.type_inference import blame, explain
 from minigraph.kernels.jit import is_available as is_jit_available
 from minigraph.kernels.jit import require as require_jit
-from minigraph.lowering.memory_plan import Blocks
+from minigraph.lowering.buffer_pool import Blocks
 from minigraph.passes import LOWERING
 from minigraph.passes.base import Pipeline
 from minigraph.runtime.place import Place
@@ -307,9 +307,9 @@ class Executor(Runner):
                 layout = plan.buffers.layout
                 if not layout.places:
                     return plan.compiled.run(feeds.values(), state, self._rng, (), saved)
-                block = self._blocks.borrow(layout.size)  # which no other run has at the same time
+                block = self._blocks.borrow(layout)  # which no other run has at the same time
                 try:
-                    return plan.compiled.run(feeds.values(), state, self._rng, plan.buffers.in_block(block), saved)
+                    return plan.compiled.run(feeds.values(), state, self._rng, block.arrays(layout), saved)
                 finally:
                     self._blocks.give_back(block)
         except NonfiniteError as error:

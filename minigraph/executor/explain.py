@@ -10,6 +10,7 @@ from minigraph.ir import Program
 from minigraph.ir.text.diff import diff
 from minigraph.lowering.costs import Cost, cost, size_in_bytes
 from minigraph.lowering.liveness import Lifetimes
+from minigraph.lowering.memory_plan import BufferPlan
 from minigraph.lowering.steps import Step, Steps, Value
 from minigraph.passes.base import Pass, Pipeline
 from minigraph.runtime.place import Place
@@ -114,7 +115,7 @@ def _steps_text(steps: Sequence[Step], costs: Sequence[Cost]) -> str:
     total = f"{sum(c.flops for c in costs):,} flops, {sum(c.bytes for c in costs):,} bytes moved, estimated"
     lines = [f"Steps: {len(steps)}, {total}"]
     for number, (step, each) in enumerate(zip(steps, costs, strict=True)):
-        written = ", ".join(f"{value.name}: {value.tensor_type}" for value in step.values_written())
+        written = ", ".join(f"{value.name}: {value.tensor_type}" for value in step.writes)
         note = "; over the old value" if step.in_place else ""
         lines.append(f"  {number:>4}  {written} = {each}{note}")
     return "\n".join(lines)
@@ -142,13 +143,13 @@ def explain_run(
 
     plan: Plan = lower(program, feed_types, fetch_names, place, replace(passes, hook=hook), watch, jit)
     costs = tuple(map(cost, plan.steps.steps))
-    memory = memory_plan(plan.steps)
+    memory = memory_plan(plan.steps, plan.buffers)
     return RunExplanation(tuple(stages), tuple(plan.steps.steps), memory, plan.compiled.listing(), costs)
 
 
-def memory_plan(steps: Steps) -> MemoryPlan:
+def memory_plan(steps: Steps, buffers: BufferPlan) -> MemoryPlan:
     """Find the values that are alive at the step where they need the most memory together."""
-    lifetimes = Lifetimes(steps)
+    lifetimes = Lifetimes(steps, buffers.flat, buffers.liveness)
     peak, at = lifetimes.peak()
     alive = list(lifetimes.at(at))
     listed = sorted(((value.name, size_in_bytes(value)) for value in alive), key=lambda pair: -pair[1])

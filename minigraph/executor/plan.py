@@ -9,10 +9,11 @@ from minigraph.executor import profiler
 from minigraph.executor.checking import Checked
 from minigraph.executor.state_binding import Binding
 from minigraph.ir import Program
+from minigraph.lowering.buffer_pool import Blocks
 from minigraph.lowering.codegen import Compiled, generate
-from minigraph.lowering.flat_buffers import form_arenas
-from minigraph.lowering.memory_plan import Blocks, Buffers, place_values
-from minigraph.lowering.output_buffers import hand_out, write_over_inputs
+from minigraph.lowering.flat_buffers import form_flat_buffers
+from minigraph.lowering.memory_plan import BufferPlan, plan_buffers
+from minigraph.lowering.output_buffers import plan_outputs
 from minigraph.lowering.prune import prune
 from minigraph.lowering.steps import Steps, concretize, to_steps
 from minigraph.passes import LOWERING, FuseGlobalNorm
@@ -30,7 +31,7 @@ class Plan:
     program: Program
     """The executor's private copy after all rewrites."""
     steps: Steps
-    buffers: Buffers
+    buffers: BufferPlan
     compiled: Compiled
     binding: Binding
     must_copy: tuple[bool, ...]
@@ -81,35 +82,32 @@ def lower(
     watch("concretize", private)
     passes.apply(private)
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
-    write_over_inputs(steps, place)
-    form_arenas(steps)
-    hand_out(steps, place, jit)
-    layout = place_values(steps)
+    flat = form_flat_buffers(steps)
+    buffers = plan_buffers(steps, flat, plan_outputs(steps, flat, place, jit))
     kind = Checked if check else Compiled
-    compiled = generate(steps, place, layout, profiler.is_active(place), jit, blocks, kind)
-    replaced = set(compiled.replaces)
-    written_over = tuple(name for name in steps.new_state if name not in replaced)
-    binding = Binding(steps, compiled.state, place)
-    return Plan(private, steps, Buffers(layout), compiled, binding, *_copies(steps), written_over, _draws(steps))
+    compiled = generate(steps, buffers, place, profiler.is_active(place), jit, blocks, kind)
+    written_over = tuple(name for name in steps.new_state if name not in steps.replaced_state)
+    binding = Binding(steps, flat, compiled.state, place)
+    return Plan(private, steps, buffers, compiled, binding, *_copies(steps, buffers), written_over, _draws(steps))
 
 
 def _draws(steps: Steps) -> bool:
     return any(step.kernel.takes_rng if step.body is None else _draws(step.body) for step in steps.steps)
 
 
-def _copies(steps: Steps) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
+def _copies(steps: Steps, buffers: BufferPlan) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """Which fetches and which replaced state must be copied, because something else shares their memory."""
-    in_arenas = [value for arena in steps.arenas for value in arena] + [whole for whole, _ in steps.covers]
-    shared = {id(v) for v in (*steps.feeds, *steps.state, *in_arenas)}
-    shared.update(id(v.root) for v in steps.new_state.values() if v.root.origin == "state")
+    flat, root = buffers.flat, buffers.storage.root
+    shared = {*steps.feeds, *steps.state, *flat.aliases, *[value for values in flat.buffers for value in values]}
+    shared.update(value for value in map(root, steps.new_state.values()) if value.origin == "state")
     state_copies = []
-    for value in steps.replaced_state.values():
-        state_copies.append(id(value.root) in shared)
-        shared.add(id(value.root))
+    for value in map(root, steps.replaced_state.values()):
+        state_copies.append(value in shared)
+        shared.add(value)
     fetch_copies = []
     for value in steps.fetches:
         # Arrays of tensors share their elements with others, and selected rows their numbers.
         is_apart = not value.tensor_type.is_array and not value.tensor_type.is_rows
-        fetch_copies.append(id(value.root) in shared or not is_apart)
-        shared.add(id(value.root))
+        fetch_copies.append(root(value) in shared or not is_apart)
+        shared.add(root(value))
     return tuple(fetch_copies), tuple(state_copies)

@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 
 from minigraph.errors import ExecutionError, MinigraphError
 from minigraph.ir import explain
-from minigraph.lowering.flat_buffers import is_state
-from minigraph.lowering.steps import Joined, Steps, Value
+from minigraph.lowering.flat_buffers import FlatBuffers, FlatView, is_state
+from minigraph.lowering.steps import Steps, Value
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Scope, ScopeVariable, is_rows, moved, type_of
 from minigraph.types import product
@@ -30,22 +30,24 @@ class Binding:
     Parameters
     ----------
     steps : Steps
-    wanted : sequence of Value or Joined
+    flat : FlatBuffers
+        Those of the state lie side by side in the scope.
+    wanted : sequence of Value or FlatView
         State of `steps`, in the order in which the function takes it.
     place : Place
     """
 
-    def __init__(self, steps: Steps, wanted: Sequence[Value | Joined], place: Place) -> None:
+    def __init__(self, steps: Steps, flat: FlatBuffers, wanted: Sequence[Value | FlatView], place: Place) -> None:
         self._steps = steps
         self._wanted = wanted
         self._place = place
-        self._arenas = [arena for arena in steps.arenas if is_state(arena)]
-        self._in_arenas = {value.name for arena in self._arenas for value in arena}
+        self._flat = [values for values in flat.buffers if is_state(values)]
+        self._in_flat = {value.name for values in self._flat for value in values}
         self._at = {each.name: i for i, each in enumerate(wanted) if isinstance(each, Value)}
         self._bound: WeakKeyDictionary[Scope, _Bound] = WeakKeyDictionary()
 
     def arrays(self, scope: Scope) -> list[Any]:
-        """The arrays of `scope`, those of an arena side by side.
+        """The arrays of `scope`, those of a flat buffer side by side.
 
         Raises
         ------
@@ -66,7 +68,7 @@ class Binding:
         bound = self._bound.get(scope)
         if bound is None or bound.changes != before or scope.changes.count != before + len(given):
             return  # something else has changed
-        if self._in_arenas.isdisjoint(given) and all(
+        if self._in_flat.isdisjoint(given) and all(
             _is_alike(bound.arrays[self._at[name]], value) for name, value in given.items() if name in self._at
         ):
             arrays = list(bound.arrays)  # another run may still have the old ones
@@ -76,13 +78,13 @@ class Binding:
             self._bound[scope] = _Bound(arrays, before + len(given))
 
     def _find(self, scope: Scope) -> list[Any]:
-        holders = {id(v): _checked(scope.find_var(v.name), v, self._steps, self._place) for v in self._steps.state}
-        for arena in self._arenas:
-            _gather([holders[id(value)] for value in arena], self._place)
+        holders = {v: _checked(scope.find_var(v.name), v, self._steps, self._place) for v in self._steps.state}
+        for values in self._flat:
+            _gather([holders[value] for value in values], self._place)
         return [
-            self._place.vector(holders[id(_first_of(each))].value, product(each.tensor_type.shape))
-            if isinstance(each, Joined)
-            else holders[id(each)].value
+            self._place.vector(holders[_first_of(each)].value, product(each.tensor_type.shape))
+            if isinstance(each, FlatView)
+            else holders[each].value
             for each in self._wanted
         ]
 
@@ -92,7 +94,7 @@ def _is_alike(old: Any, new: Any) -> bool:
     return type(old) is type(new) and not is_rows(new) and (old.dtype, old.shape) == (new.dtype, new.shape)
 
 
-def _first_of(vector: Joined) -> Value:
+def _first_of(vector: FlatView) -> Value:
     """The first part with an element: NumPy says of an empty one that it is where its memory begins."""
     return next((part for part in vector.parts if product(part.tensor_type.shape)), vector.parts[0])
 
@@ -147,5 +149,5 @@ def _checked(holder: ScopeVariable | None, wanted: Value, steps: Steps, place: P
 
 def _for_reader(problem: MinigraphError, wanted: Value, steps: Steps) -> MinigraphError:
     """`problem` with the first operator that reads the value, if one does: it may be fetched only."""
-    reader = next((step.op for step in steps.steps if wanted in step.values_read()), None)
+    reader = next((step.op for step in steps.steps if wanted in step.reads), None)
     return explain(problem, reader, reader.block) if reader is not None else problem

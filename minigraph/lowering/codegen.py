@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from minigraph.ir.type_inference import blame
+from minigraph.lowering.buffer_pool import Blocks
 from minigraph.lowering.instructions import (
     DROPPED,
     NOTHING,
@@ -28,7 +29,7 @@ from minigraph.lowering.instructions import (
     Operand,
     assemble,
 )
-from minigraph.lowering.memory_plan import Blocks, Buffers, Layout, place_values
+from minigraph.lowering.memory_plan import BufferPlan, Layout, plan_buffers
 from minigraph.lowering.steps import Step, Steps
 from minigraph.runtime.place import Place
 from minigraph.support.gc_pause import without_collector
@@ -43,7 +44,7 @@ class Compiled:
     Attributes
     ----------
     instructions : Instructions
-    state : list of Value or Joined
+    state : list of Value or FlatView
         What a run takes as its state, in order.
     replaces : list of str
         Names of the new state that a run returns.
@@ -53,9 +54,9 @@ class Compiled:
         What runs sub-blocks, each with the step that calls it.
     """
 
-    def __init__(self, steps: Steps, place: Place, layout: Layout, timed: bool, jit: bool, blocks: Blocks) -> None:
+    def __init__(self, steps: Steps, buffers: BufferPlan, place: Place, timed: bool, jit: bool, blocks: Blocks) -> None:
         self.bodies: list[tuple[Step, Compiled]] = []
-        self.instructions = assemble(steps, place, layout, jit, self._calling(place, jit, blocks))
+        self.instructions = assemble(steps, buffers, place, jit, self._calling(place, jit, blocks))
         self.state = self.instructions.state_values
         self.replaces = list(steps.replaced_state)
         self.ticks: list[int] | None = [] if timed else None
@@ -126,28 +127,28 @@ class Compiled:
 
         def calling(step: Step) -> Callable[..., Any]:
             assert step.body is not None
-            layout = place_values(step.body)
-            body = type(self)(step.body, place, layout, False, jit, blocks)
+            buffers = plan_buffers(step.body)
+            body = type(self)(step.body, buffers, place, False, jit, blocks)
             bodies.append((step, body))
-            return bind_body(step, body, Buffers(layout), blocks)
+            return bind_body(step, body, buffers.layout, blocks)
 
         return calling
 
 
 def generate(
     steps: Steps,
+    buffers: BufferPlan,
     place: Place,
-    layout: Layout | None = None,
     timed: bool = False,
     jit: bool = False,
     blocks: Blocks | None = None,
     kind: type[Compiled] = Compiled,
 ) -> Compiled:
-    """What runs `steps` on `place`, with values at their places in `layout`, those of sub-blocks in some of `blocks`.
+    """What runs `steps` on `place`, with values where `buffers` has them, those of sub-blocks in some of `blocks`.
 
     If `timed`, it notes when each step ends. With `jit` it calls loops that numba compiles where they are offered.
     """
-    return kind(steps, place, layout or Layout(), timed, jit, blocks or Blocks(place))
+    return kind(steps, buffers, place, timed, jit, blocks or Blocks(place))
 
 
 class _Written:
@@ -269,14 +270,14 @@ def _unpack(names: Sequence[str], source: str) -> list[str]:
     return [f"    {''.join(f'{name}, ' for name in names)} = {source}"] if names else []
 
 
-def bind_body(step: Step, compiled: Compiled, buffers: Buffers, blocks: Blocks) -> Callable[..., Any]:
+def bind_body(step: Step, compiled: Compiled, layout: Layout, blocks: Blocks) -> Callable[..., Any]:
     """The kernel of an operator of control flow from what runs its sub-block, with memory that all runs work in."""
     call, steps = step.call, step.body
     assert call is not None and steps is not None
     shared = fetches_to_copy(steps, call.private)
 
     def kernel(xp: Any, values: Any, *, rng: Any) -> list[Any]:
-        with blocks.lent(buffers) as arrays:
+        with blocks.lent(layout) as arrays:
 
             def body(given: Sequence[Any]) -> Sequence[Any]:
                 try:
@@ -294,8 +295,8 @@ def bind_body(step: Step, compiled: Compiled, buffers: Buffers, blocks: Blocks) 
 
 def fetches_to_copy(steps: Steps, private: Collection[str]) -> list[bool]:
     """Which fetches may share memory with a feed that is not private."""
-    shared = {id(value) for value in steps.feeds if value.name not in private}
-    return [id(value.root) in shared for value in steps.fetches]
+    shared = {value for value in steps.feeds if value.name not in private}
+    return [steps.storage.root(value) in shared for value in steps.fetches]
 
 
 def _distinct(values: list[Any]) -> list[Any]:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from minigraph.lowering.steps import Joined, Step, Value
+from minigraph.lowering.flat_buffers import FlatView
+from minigraph.lowering.steps import Step, Value
 
 
 @dataclass(frozen=True)
@@ -31,17 +32,17 @@ def cost(step: Step) -> Cost:
         return Cost(step.op.type, 0, 0)
     if _updates_rows_only(step):
         gradient = _of(step, "Grad")[0]
-        state = len(step.values_written())
+        state = len(step.writes)
         return Cost(step.op.type, 4 * state * elements(gradient), (2 * state + 1) * size_in_bytes(gradient))
-    moved = sum(size_in_bytes(value) for value in (*step.values_read(), *step.values_written()))
+    moved = sum(size_in_bytes(value) for value in (*step.reads, *step.writes))
     return Cost(step.op.type, FLOPS.get(step.op.type, _per_output(1))(step), moved)
 
 
-def size_in_bytes(value: Value | Joined) -> int:
+def size_in_bytes(value: Value | FlatView) -> int:
     return elements(value) * value.tensor_type.dtype.numpy.itemsize
 
 
-def elements(value: Value | Joined) -> int:
+def elements(value: Value | FlatView) -> int:
     dims = value.tensor_type.shape
     return prod(max(dim, 1) if dim < 0 else dim for dim in ((1, *dims[1:]) if value.tensor_type.is_rows else dims))
 
@@ -57,7 +58,7 @@ Estimate = Callable[[Step], int]
 
 def _per_output(count: int) -> Estimate:
     """So many for each element of the outputs."""
-    return lambda step: count * sum(map(elements, step.values_written()))
+    return lambda step: count * sum(map(elements, step.writes))
 
 
 def _per_element(slot: str, count: int) -> Estimate:
@@ -68,7 +69,7 @@ def _per_element(slot: str, count: int) -> Estimate:
 def _of(step: Step, slot: str) -> list[Value]:
     names = [each.name for each in step.op.definition.inputs]
     entry = step.inputs[names.index(slot)]
-    values = entry if isinstance(entry, list) else [entry]
+    values = [entry] if entry is None or isinstance(entry, Value) else entry
     return [value for value in values if value is not None]
 
 
@@ -98,12 +99,12 @@ def _conv(step: Step) -> int:
 
 
 def _result_shape(step: Step) -> tuple[int, ...]:
-    return tuple(abs(dim) for dim in step.values_written()[0].tensor_type.shape)
+    return tuple(abs(dim) for dim in step.writes[0].tensor_type.shape)
 
 
 def _products(step: Step) -> int:
     """A gradient operator computes as many products as it has outputs."""
-    return len(step.values_written()) if _is_gradient(step) else 1
+    return len(step.writes) if _is_gradient(step) else 1
 
 
 def _is_gradient(step: Step) -> bool:
@@ -136,7 +137,7 @@ FLOPS: dict[str, Estimate] = {
     "reduce_mean": _per_element("X", 1),
     "sum": _per_element("X", 1),
     "scale": _per_output(2),
-    "fused_elementwise": lambda step: len(step.op.attr("steps")) * elements(step.values_written()[0]),
+    "fused_elementwise": lambda step: len(step.op.attr("steps")) * elements(step.writes[0]),
     # A softmax and its gradient.
     "fused_mean_loss": _per_element("X", 9),
     "sgd": _per_element("Param", 2),

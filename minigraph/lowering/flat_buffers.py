@@ -1,19 +1,21 @@
-"""What is to lie side by side in memory: the parameters, gradients and states of a merged update, and what is joined.
+"""Flat buffers: which values lie side by side in memory, so that one vector stands for a list of arrays.
 
-One vector then stands for a list of arrays, and norm, clip and update are a few calls, however many parameters there
-are. To join arrays along their first dimension, or to split one, is no work at all. An arena is a list of values, all
-of them state or none; `minigraph.executor.state_binding` keeps those of state together in the scope,
-`minigraph.lowering.memory_plan` places the others.
+Parameters, gradients and states of a merged update do, and what is joined or split along the first dimension. Norm,
+clip and update then are a few calls, however many parameters there are; to join or to split is no work at all. The
+values of a flat buffer are all state or none; `minigraph.executor.state_binding` keeps those of state together in the
+scope, `minigraph.lowering.memory_plan` places the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
 from minigraph.kernels.norm import kind_if_short
-from minigraph.lowering.steps import Joined, Step, Steps, Value
+from minigraph.lowering.steps import Step, Steps, Storage, Value
 from minigraph.ops.merged_updates import own_slots
 from minigraph.types import TensorType, product
 
@@ -21,10 +23,49 @@ IN_PLACE = frozenset({"clip", "clip_by_norm", "clip_by_axis_norm"})
 """Operators of one input whose kernels may write over it."""
 
 _FEW_COPIED = 16384
-"""So many elements of an arena, or a tenth of all, may be copied to it because their kernel cannot write there."""
+"""Maximum elements, or a tenth of all, that may be copied to a flat buffer because no kernel writes them there."""
 
 
-def form_arenas(steps: Steps) -> None:
+@dataclass(frozen=True, eq=False, slots=True)
+class FlatView:
+    """Vector over values that are neighbours in memory."""
+
+    name: str
+    tensor_type: TensorType
+    parts: Sequence[Value]
+
+
+@dataclass(frozen=True, eq=False)
+class FlatBuffers:
+    """Values that lie side by side, and what that changes for steps."""
+
+    buffers: Sequence[Sequence[Value]] = ()
+    """The values of each buffer, in order."""
+    views: Sequence[FlatView] = ()
+    """All vectors over parts of buffers."""
+    aliases: Mapping[Value, Sequence[Value]] = field(default_factory=dict)
+    """Values in the memory of others, with those others, which lie side by side."""
+    copies: Mapping[Step, Sequence[Value]] = field(default_factory=dict)
+    """Values that must be copied to their places before a step."""
+    inputs: Mapping[Step, Mapping[int, Sequence[Value | FlatView]]] = field(default_factory=dict)
+    """By step and position of an input, the list that the kernel gets where a vector stands for some of the values."""
+    targets: Mapping[Step, Sequence[Sequence[Value | FlatView]]] = field(default_factory=dict)
+    """By step and slot, what is written in place of the values, where a kernel gets vectors for its lists."""
+    free: Collection[Step] = frozenset()
+    """Steps with nothing to do: what they join or split is in its places already."""
+    apart: Collection[Value] = frozenset()
+    """Values that would share the memory of an argument if they were in no buffer."""
+
+    @cached_property
+    def copied(self) -> Collection[Value]:
+        """All values that are copied to their places."""
+        return {value for values in self.copies.values() for value in values}
+
+
+NO_FLAT_BUFFERS = FlatBuffers()
+
+
+def form_flat_buffers(steps: Steps) -> FlatBuffers:
     """Decide which values lie side by side, and which steps get vectors over them."""
     builder = _Builder(steps)
     for step in steps.steps:
@@ -38,37 +79,48 @@ def form_arenas(steps: Steps) -> None:
             builder.join_for_concat(step)
         elif step.op.type == "split":
             builder.join_for_split(step)
-    if steps.arenas:
+    if builder.buffers:
         for step in steps.steps:
             if step.kernel.joins == "short":
                 builder.join_short(step)
-        builder.note_copies()
+    return builder.result()
 
 
-def is_state(arena: Sequence[Value]) -> bool:
-    return arena[0].origin == "state"
+def is_state(values: Sequence[Value]) -> bool:
+    """Whether the values of a flat buffer are state."""
+    return values[0].origin == "state"
 
 
 class _Builder:
     def __init__(self, steps: Steps) -> None:
         self.steps = steps
-        self._at: dict[int, tuple[int, int]] = {}
-        """Of the values in arenas the number of the arena and the position there."""
-        self._vectors: dict[tuple[int, int, int], Joined] = {}
-        self._covers: set[int] = set()
+        self.buffers: list[Sequence[Value]] = []
+        self._at: dict[Value, tuple[int, int]] = {}
+        """Number of the buffer of a value and position there."""
+        self._views: dict[tuple[int, int, int], FlatView] = {}
+        self._aliases: dict[Value, Sequence[Value]] = {}
+        self._inputs: defaultdict[Step, dict[int, Sequence[Value | FlatView]]] = defaultdict(dict)
+        self._targets: dict[Step, Sequence[Sequence[Value | FlatView]]] = {}
+        self._free: set[Step] = set()
+        self._apart: set[Value] = set()
+
+    def result(self) -> FlatBuffers:
+        views, inputs = list(self._views.values()), dict(self._inputs)
+        return FlatBuffers(
+            self.buffers, views, self._aliases, self._copies(), inputs, self._targets, self._free, self._apart
+        )
 
     @cached_property
-    def _writable(self) -> set[int]:
-        """The identities of values that can be written to a given place."""
-        found = {id(value) for step in self.steps.steps for value in can_be_placed(step)}
-        return found - {id(value.root) for value in self.steps.new_state.values()}
+    def _writable(self) -> set[Value]:
+        """Values that can be written to a given place."""
+        found = {value for step in self.steps.steps for value in can_be_placed(step, self.steps.storage)}
+        return found - set(map(self.steps.storage.root, self.steps.new_state.values()))
 
     @cached_property
-    def _sharing(self) -> set[int]:
-        """The identities of values that share an argument's memory if they have no place of their own."""
-        kept = {id(value) for value in self.steps.new_state.values()}
-        found = {id(value) for step in self.steps.steps if _may_copy(step) for value in step.values_written()}
-        return found - kept
+    def _sharing(self) -> set[Value]:
+        """Values that share an argument's memory if they have no place of their own."""
+        found = {value for step in self.steps.steps if _may_copy(step) for value in step.writes}
+        return found - set(self.steps.new_state.values())
 
     def join_all(self, step: Step) -> None:
         """Let a merged update have vectors for all its lists, or for none."""
@@ -77,110 +129,110 @@ class _Builder:
         lists = {i: values for i, entry in entries.items() if (values := _given(entry))}
         if not all(map(self._can_join, lists.values())):
             return
-        vectors = {i: self._join(values) for i, values in lists.items()}
-        step.joined.update({i: [vector] for i, vector in vectors.items()})
-        of_state = {id(vector.parts[0]): vector for vector in vectors.values()}
-        step.targets = [[of_state[id(slot[0].storage)]] if slot and slot[0] else [] for slot in step.outputs]
+        views = {i: self._join(values) for i, values in lists.items()}
+        self._inputs[step].update({i: [view] for i, view in views.items()})
+        of_state = {view.parts[0]: view for view in views.values()}
+        old = self.steps.storage.shared
+        self._targets[step] = [[of_state[old[slot[0]]]] if slot and slot[0] else [] for slot in step.outputs]
 
     def enter_state(self, step: Step) -> None:
         """Let the state that a joint clip writes over lie side by side."""
         values = _given(step.inputs[0])
-        if len(values) > 1 and self._can_join(values) and values[0].origin == "state":
+        if len(values) > 1 and self._can_join(values) and is_state(values):
             self._enter(values)
 
     def join_short(self, step: Step) -> None:
         """Let a norm have vectors for the runs of short arrays that it would join itself."""
         for i, entry in enumerate(step.inputs):
             values = _given(entry)
-            found: list[Value | Joined | None] = []
+            found: list[Value | FlatView] = []
             for kind, group in groupby(values, key=_kind_if_short):
                 run = list(group)
                 joins = kind is not None and len(run) > 1 and self._are_neighbours(run)
                 found.extend([self._join(run)] if joins else run)
             if len(found) < len(values):
-                step.joined[i] = found
+                self._inputs[step][i] = found
                 if step.in_place:  # its first output has the memory of its first input
-                    step.targets = [[each for each in found if each is not None], *[[] for _ in step.outputs[1:]]]
+                    self._targets[step] = [found, *[[] for _ in step.outputs[1:]]]
 
     def join_for_concat(self, step: Step) -> None:
         """Let what a step joins lie side by side, if nobody outside sees the whole."""
         parts, (whole,) = _given(step.inputs[0]), step.outputs[0]
-        if whole is not None and id(whole) in self._writable - self._at.keys() and self._is_along_rows(step, parts):
+        if whole is not None and self._may_cover(step, whole, parts):
             self._cover(step, whole, parts)
 
     def join_for_split(self, step: Step) -> None:
         """Let the parts that a step makes lie side by side, where the whole was."""
         whole, parts = step.inputs[0], _given(step.outputs[0])
-        if (
-            isinstance(whole, Value)
-            and id(whole) in self._writable - self._at.keys()
-            and self._is_along_rows(step, parts)
-        ):
-            self._writable.update(map(id, parts))
+        if isinstance(whole, Value) and self._may_cover(step, whole, parts):
+            self._writable.update(parts)
             self._cover(step, whole, parts)
 
-    def _is_along_rows(self, step: Step, parts: list[Value]) -> bool:
-        """Whether `parts`, none of them state, are along the first dimension of the whole."""
+    def _may_cover(self, step: Step, whole: Value, parts: Sequence[Value]) -> bool:
+        """Whether `whole` may be in the memory of `parts`, none of them state, along its first dimension."""
+        if whole not in self._writable or whole in self._at:
+            return False
         ranks = {len(part.tensor_type.shape) for part in parts}
         is_first = len(ranks) == 1 and step.op.attr("axis") in (0, -min(ranks)) and not step.op.inputs.get("AxisTensor")
-        is_free = all(v.origin != "state" and v.has_known_size and id(v) not in self._covers for v in parts)
+        is_free = all(v.origin != "state" and v.has_known_size and v not in self._aliases for v in parts)
         return is_first and is_free and len({part.tensor_type.dtype for part in parts}) == 1
 
-    def _cover(self, step: Step, whole: Value, parts: list[Value]) -> None:
+    def _cover(self, step: Step, whole: Value, parts: Sequence[Value]) -> None:
         """Let `whole` be in the memory of `parts`, so that `step` has nothing to do."""
-        is_new = not any(id(part) in self._at for part in parts) and len(set(map(id, parts))) == len(parts)
+        is_new = not any(part in self._at for part in parts) and len(set(parts)) == len(parts)
         if (is_new and len(parts) > 1) or self._are_neighbours(parts):
             self._enter(parts)
-            self._writable.discard(id(whole))
-            self._covers.add(id(whole))
-            self.steps.covers.append((whole, parts))
-            step.is_free = True
+            self._writable.discard(whole)
+            self._aliases[whole] = parts
+            self._free.add(step)
 
-    def note_copies(self) -> None:
-        """Say what no kernel writes to its place in an arena: it is copied there before the first vector over it."""
-        copied: set[int] = set()
-        for number, step in enumerate(self.steps.steps):
-            runs = [each.parts for entry in step.joined.values() for each in entry if isinstance(each, Joined)]
-            if step.is_free and step.op.type == "concat":
+    def _copies(self) -> dict[Step, Sequence[Value]]:
+        """What no kernel writes to its place in a buffer, by the step with the first vector over it."""
+        copied: set[Value] = set()
+        found: dict[Step, Sequence[Value]] = {}
+        for step in self.steps.steps if self.buffers else ():
+            lists = self._inputs.get(step, {}).values()
+            runs = [each.parts for entry in lists for each in entry if isinstance(each, FlatView)]
+            if step in self._free and step.op.type == "concat":
                 runs.append(_given(step.inputs[0]))
-            for value in [part for run in runs if not is_state(run) for part in run]:
-                if id(value) not in self._writable and id(value) not in copied:
-                    copied.add(id(value))
-                    self.steps.copied.setdefault(number, []).append(value)
+            parts = dict.fromkeys(part for run in runs if not is_state(run) for part in run)
+            new = [part for part in parts if part not in self._writable and part not in copied]
+            if new:
+                copied.update(new)
+                found[step] = new
+        return found
 
-    def _can_join(self, values: list[Value]) -> bool:
-        if len({id(value) for value in values}) < len(values):
+    def _can_join(self, values: Sequence[Value]) -> bool:
+        if len(set(values)) < len(values):
             return False
-        if any(id(value) in self._at for value in values):
+        if any(value in self._at for value in values):
             return self._are_neighbours(values)
         if any(value.origin == "state" for value in values):
             return all(value.origin == "state" for value in values)
-        copied = sum(_size(v) for v in values if id(v) not in self._writable and id(v) not in self._sharing)
+        copied = sum(_size(v) for v in values if v not in self._writable and v not in self._sharing)
         return copied <= max(_FEW_COPIED, sum(map(_size, values)) // 10)
 
-    def _are_neighbours(self, values: list[Value]) -> bool:
-        arena, first = self._at.get(id(values[0]), (-1, -1))
-        return arena >= 0 and [self._at.get(id(v)) for v in values] == [(arena, first + i) for i in range(len(values))]
+    def _are_neighbours(self, values: Sequence[Value]) -> bool:
+        buffer, first = self._at.get(values[0], (-1, -1))
+        return buffer >= 0 and [self._at.get(v) for v in values] == [(buffer, first + i) for i in range(len(values))]
 
-    def _enter(self, values: list[Value]) -> None:
-        """Let `values` be an arena, if they are in none."""
-        if id(values[0]) not in self._at:
-            for value in values:
-                if id(value) in self._sharing:  # it need not share the argument's memory
-                    value.storage = None
-                    self._writable.add(id(value))
-            self._at.update({id(value): (len(self.steps.arenas), i) for i, value in enumerate(values)})
-            self.steps.arenas.append(values)
+    def _enter(self, values: Sequence[Value]) -> None:
+        """Let `values` be a buffer, if they are in none."""
+        if values[0] not in self._at:
+            sharing = self._sharing.intersection(values)  # they need not share the argument's memory
+            self._apart |= sharing
+            self._writable.update(sharing)
+            self._at.update({value: (len(self.buffers), i) for i, value in enumerate(values)})
+            self.buffers.append(values)
 
-    def _join(self, values: list[Value]) -> Joined:
-        """The vector over `values`, which come to lie in an arena if they do not yet."""
+    def _join(self, values: Sequence[Value]) -> FlatView:
+        """The vector over `values`, which come to lie in a buffer if they do not yet."""
         self._enter(values)
-        key = *self._at[id(values[0])], len(values)
-        if key not in self._vectors:
+        key = *self._at[values[0]], len(values)
+        if key not in self._views:
             kind = TensorType(values[0].tensor_type.dtype, (sum(map(_size, values)),))
-            self._vectors[key] = Joined(f"{values[0].name}_and_{len(values) - 1}", kind, values)
-            self.steps.vectors.append(self._vectors[key])
-        return self._vectors[key]
+            self._views[key] = FlatView(f"{values[0].name}_and_{len(values) - 1}", kind, values)
+        return self._views[key]
 
 
 def _may_copy(step: Step) -> bool:
@@ -189,21 +241,22 @@ def _may_copy(step: Step) -> bool:
         step.op.type in IN_PLACE
         and step.kernel.view_of is not None
         and step.outputs[0][0] is not None
-        and all(value.has_known_size for value in step.values_written())
+        and all(value.has_known_size for value in step.writes)
     )
 
 
-def can_be_placed(step: Step) -> list[Value]:
-    """Which of the values that a step writes can be written to a given place."""
+def can_be_placed(step: Step, storage: Storage) -> list[Value]:
+    """The values that a step can write to a given place."""
     if not step.kernel.takes_out or step.in_place or any(slot.duplicable for slot in step.op.definition.outputs):
         return []
-    return [v for v in step.values_written() if v.storage is None and v.has_known_size]
+    return [v for v in step.writes if v not in storage.shared and v.has_known_size]
 
 
-def _given(entry: Value | list[Value | None] | None) -> list[Value]:
+def _given(entry: Value | Sequence[Value | None] | None) -> list[Value]:
     """The values of a list; none if it is no list or has gaps."""
-    values = [value for value in entry if value is not None] if isinstance(entry, list) else []
-    return values if isinstance(entry, list) and len(values) == len(entry) else []
+    if entry is None or isinstance(entry, Value) or None in entry:
+        return []
+    return list(entry)  # type: ignore[arg-type]  # has no gaps
 
 
 def _kind_if_short(value: Value) -> str | None:

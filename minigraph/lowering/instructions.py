@@ -16,12 +16,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from minigraph.kernels import find_specializer
 from minigraph.kernels.numbers import are_numbers, on_numbers
-from minigraph.lowering.memory_plan import Layout
-from minigraph.lowering.steps import Joined, Step, Steps, Value
+from minigraph.lowering.costs import size_in_bytes
+from minigraph.lowering.flat_buffers import FlatView
+from minigraph.lowering.memory_plan import BufferPlan
+from minigraph.lowering.steps import Step, Steps, Value, types_of_inputs
 from minigraph.runtime.kernel_call import keywords_of
 from minigraph.runtime.place import Place
 from minigraph.support.interrupts import Saved, hold
-from minigraph.types import product
 
 NOTHING, XP, RNG, DROPPED, FIRST_BUFFER = range(5)
 """The registers of None, the array module, the random generator and what nobody wants; then come the buffers."""
@@ -72,7 +73,7 @@ class Instructions:
         One for each step.
     buffers : int
         How many of them a run is given.
-    values : list of Value or Joined
+    values : list of Value or FlatView
         What is in the registers behind the buffers.
     feeds, state, fetches, new_state : list of int
         The registers of what a run is given and of what it returns.
@@ -83,7 +84,7 @@ class Instructions:
 
     rows: list[Instruction] = field(default_factory=list)
     buffers: int = 0
-    values: list[Value | Joined] = field(default_factory=list)
+    values: list[Value | FlatView] = field(default_factory=list)
     feeds: list[int] = field(default_factory=list)
     state: list[int] = field(default_factory=list)
     fetches: list[int] = field(default_factory=list)
@@ -96,7 +97,7 @@ class Instructions:
         return next((row for row in self.rows if row.step.in_place), None)
 
     @property
-    def state_values(self) -> list[Value | Joined]:
+    def state_values(self) -> list[Value | FlatView]:
         """What is in the registers of the state."""
         return [self.values[register - FIRST_BUFFER - self.buffers] for register in self.state]
 
@@ -176,55 +177,46 @@ def _store(registers: list[Any], target: Operand | None, result: Any) -> None:
             _store(registers, each, value)
 
 
-class TypeOfArray(NamedTuple):
-    """What a specializer sees of an array."""
-
-    shape: tuple[int, ...]
-    dtype: Any
-
-
 def assemble(
-    steps: Steps, place: Place, layout: Layout, jit: bool, run_body: Callable[[Step], Callable[..., Any]]
+    steps: Steps, buffers: BufferPlan, place: Place, jit: bool, run_body: Callable[[Step], Callable[..., Any]]
 ) -> Instructions:
-    """The instructions for `steps`, with values at their places in `layout`.
+    """The instructions for `steps`, with values where `buffers` has them.
 
     `run_body` makes the function for a step of control flow. With `jit`, loops that numba compiles are called where
     they are offered.
     """
-    return _Assembler(steps, place, layout, jit, run_body).assemble()
+    return _Assembler(steps, buffers, place, jit, run_body).assemble()
 
 
 class _Assembler:
     def __init__(
-        self, steps: Steps, place: Place, layout: Layout, jit: bool, run_body: Callable[[Step], Callable[..., Any]]
+        self, steps: Steps, buffers: BufferPlan, place: Place, jit: bool, run_body: Callable[[Step], Callable[..., Any]]
     ) -> None:
         self.steps = steps
         self.place = place
-        self.layout = layout
+        self.flat, self.outputs, self.storage = buffers.flat, buffers.outputs, buffers.storage
+        self.layout = buffers.layout
+        self.released = buffers.liveness.released
         self.jit = jit and place.kind == "cpu"
         self.run_body = run_body
-        self.values: list[Value | Joined] = []
-        self._first = FIRST_BUFFER + len(layout.places)
-        self._written_over = {id(v) for step in steps.steps if step.in_place for v in step.values_written()}
+        self.values: list[Value | FlatView] = []
+        self._first = FIRST_BUFFER + len(self.layout.places)
+        self._written_over = {v for step in steps.steps if step.in_place for v in step.writes}
         """New values in the memory of old ones, which they share a register with."""
-        self._made_free = {id(v) for step in steps.steps if step.is_free for v in step.values_written()}
-        self._copied = {id(value) for values in steps.copied.values() for value in values}
+        self._made_free = {v for step in self.flat.free for v in step.writes}
+        self._registers: dict[Value | FlatView | None, int] = {None: NOTHING}
         self._functions: dict[Any, Function] = {}
-        _forget_registers(steps)
 
     def assemble(self) -> Instructions:
         steps = self.steps
-        rows = [
-            self._row(step, steps.copied.get(number, ()), steps.released[number])
-            for number, step in enumerate(steps.steps)
-        ]
+        rows = [self._row(step) for step in steps.steps]
         fetches = self._operands(steps.fetches)
         new_state = self._operands(steps.replaced_state.values())
         feeds = self._operands(steps.feeds)
         state = [
             self._first + i
             for i, value in enumerate(self.values)
-            if isinstance(value, Joined) or value.origin == "state"
+            if isinstance(value, FlatView) or value.origin == "state"
         ]
         short_state = self._short_state(rows)
         return Instructions(rows, len(self.layout.places), self.values, feeds, state, fetches, new_state, short_state)
@@ -234,28 +226,28 @@ class _Assembler:
             return []
         outs = [row.keywords["out"] for row in rows if row.step.in_place and row.keywords is not None]
         found = sorted({i for operand in outs for i in _flat(operand) if i != NOTHING})
-        types = [self.values[i - self._first].tensor_type for i in found]
-        size = sum(product(each.shape) * each.dtype.numpy.itemsize for each in types)
+        size = sum(size_in_bytes(self.values[i - self._first]) for i in found)
         return found if len(found) <= _MOST_COPIES and size <= _MOST_COPIED else []
 
-    def _row(self, step: Step, copied: Sequence[Value], released: Sequence[Value]) -> Instruction:
+    def _row(self, step: Step) -> Instruction:
         row = Instruction(step)
+        copied, released = self.flat.copies.get(step), self.released.get(step)
         if copied:
             row.copies = [(self._buffer(value), self._operand(value)) for value in copied]
-        if not step.is_free:
+        if step not in self.flat.free:
             row.function = function = self._function(step)
-            entries = (
-                [step.joined.get(i, entry) for i, entry in enumerate(step.inputs)] if step.has_joined else step.inputs
-            )
+            views = self.flat.inputs.get(step)
+            entries = [views.get(i, entry) for i, entry in enumerate(step.inputs)] if views else step.inputs
             row.arguments = arguments = [
-                self._operands(entry) if isinstance(entry, list) else self._operand(entry) for entry in entries
+                self._operand(entry) if entry is None or isinstance(entry, Value) else self._operands(entry)
+                for entry in entries
             ]
             keywords: dict[str, Operand] = {}
             if function.takes_xp:
                 arguments.insert(0, XP)
                 if step.kernel.takes_rng:
                     keywords["rng"] = RNG
-            out = self._out(step) if step.in_place or step.writes_over or self.layout.places else None
+            out = self._out(step) if step.in_place or step in self.outputs.over_input or self.layout.places else None
             if out is not None:
                 keywords["out"] = out
             row.keywords = keywords or None
@@ -263,33 +255,33 @@ class _Assembler:
                 row.target = self._target(step)
         if released:
             # What never had a register of its own is nothing to give up.
-            row.released = [value.register for value in released if value.register >= self._first]
+            registers = [self._registers.get(value, NOTHING) for value in released]
+            row.released = [register for register in registers if register >= self._first]
         return row
 
     # Registers
 
-    def _operands(self, values: Iterable[Value | Joined | None]) -> list[Any]:
-        new = self._operand
-        return [NOTHING if value is None else value.register or new(value) for value in values]
+    def _operands(self, values: Iterable[Value | FlatView | None]) -> list[Any]:
+        known, new = self._registers.get, self._operand
+        return [known(value) or new(value) for value in values]
 
-    def _operand(self, value: Value | Joined | None) -> int:
-        if value is None:
-            return NOTHING
-        if not value.register:
-            value.register = self._new_register(value)
-        return value.register
+    def _operand(self, value: Value | FlatView | None) -> int:
+        register = self._registers.get(value)
+        if register is None:
+            assert value is not None
+            register = self._registers[value] = self._new_register(value)
+        return register
 
-    def _new_register(self, value: Value | Joined) -> int:
-        if id(value) in self._written_over:
-            assert isinstance(value, Value) and value.storage is not None
-            return self._operand(value.storage)
-        if (isinstance(value, Joined) or id(value) in self._made_free) and id(value) in self.layout.place_of:
+    def _new_register(self, value: Value | FlatView) -> int:
+        if value in self._written_over:
+            return self._operand(self.storage.shared[value])
+        if (isinstance(value, FlatView) or value in self._made_free) and value in self.layout.place_of:
             return self._buffer(value)
         self.values.append(value)
         return self._first + len(self.values) - 1
 
-    def _buffer(self, value: Value | Joined) -> int:
-        return FIRST_BUFFER + self.layout.place_of[id(value)]
+    def _buffer(self, value: Value | FlatView) -> int:
+        return FIRST_BUFFER + self.layout.place_of[value]
 
     def _out(self, step: Step) -> Operand | None:
         """The arrays that the function is to write to; None if it may choose."""
@@ -298,24 +290,25 @@ class _Assembler:
         else:
             places = [None if not slot or slot[0] is None else self._place(slot[0]) for slot in step.outputs]
             if all(place is None for place in places):
-                return self._memory_of_input(step) if step.writes_over else None
+                return self._memory_of_input(step) if step in self.outputs.over_input else None
             outs = [NOTHING if place is None else FIRST_BUFFER + place for place in places]
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def _memory_of_input(self, step: Step) -> Operand | None:
         """What `step` reads, unless that lies among other values."""
-        given = step.values_read()[0]
-        return None if id(given) in self.layout.place_of else self._operand(given)
+        given = step.reads[0]
+        return None if given in self.layout.place_of else self._operand(given)
 
     def _place(self, value: Value) -> int | None:
         """The number of the place that a function is to write `value` to."""
-        return None if id(value) in self._copied else self.layout.place_of.get(id(value))
+        return None if value in self.flat.copied else self.layout.place_of.get(value)
 
     def _written_to(self, step: Step, slot: int) -> Operand:
         """The state that an output takes over: an array, a list of them, or one vector in a list."""
-        if step.targets is not None:
-            return self._operands(step.targets[slot]) if step.targets[slot] else NOTHING
-        storage = [value.storage for value in step.outputs[slot] if value is not None]
+        targets = self.flat.targets.get(step)
+        if targets is not None:
+            return self._operands(targets[slot]) if targets[slot] else NOTHING
+        storage = [self.storage.shared[value] for value in step.outputs[slot] if value is not None]
         if not storage:
             return NOTHING
         return self._operands(storage) if step.op.definition.outputs[slot].duplicable else self._operand(storage[0])
@@ -335,16 +328,18 @@ class _Assembler:
         """What to call: the kernel, or a quicker function for these shapes; steps that are alike share it."""
         if step.call is not None:  # `while` is a keyword
             return Function(self.run_body(step), f"run_{step.op.type}", True, {})
-        if step.handed is not None:
-            return Function(step.handed, f"own_{step.op.type}", False, {})
+        own = self.outputs.functions.get(step)
+        if own is not None:
+            return Function(own, f"own_{step.op.type}", False, {})
         op, kernel = step.op, step.kernel
-        types = tuple(map(_types, step.inputs)), tuple(map(_types, step.outputs))
+        inputs = [entry.tensor_type if isinstance(entry, Value) else _types(entry) for entry in step.inputs]
+        types = *inputs, *[_types(values) for values in step.outputs]
         # As text, attributes are told apart to the bit.
         key = op.type, id(kernel), repr(op.attrs) if op.attrs else "", types, step.in_place
         found = self._functions.get(key)
         if found is None:
             keywords = keywords_of(op, kernel)
-            if are_numbers(v.tensor_type.shape for v in (*step.values_read(), *step.values_written())):
+            if are_numbers(v.tensor_type.shape for v in (*step.reads, *step.writes)):
                 found = Function(on_numbers(kernel.function), op.type, True, keywords)
             else:
                 found = self._specialized(step, keywords) or Function(kernel.function, op.type, True, keywords)
@@ -358,7 +353,7 @@ class _Assembler:
         if not step.in_place:
             found.append(("fast", find_specializer(step.op.type)))
         offers = [(kind, offer) for kind, offer in found if offer is not None]
-        if not offers or not all(v.has_known_size for v in (*step.values_read(), *step.values_written())):
+        if not offers or not step.has_known_sizes:
             return None
         arguments = types_of_inputs(step)
         for kind, offer in offers:
@@ -368,30 +363,5 @@ class _Assembler:
         return None
 
 
-def types_of_inputs(step: Step) -> list[Any]:
-    """What a specializer sees of what `step` reads."""
-    return [
-        None if v is None else [_type_of(each) for each in v if each] if isinstance(v, list) else _type_of(v)
-        for v in step.inputs
-    ]
-
-
-def _forget_registers(steps: Steps) -> None:
-    """Forget what other instructions had the values in."""
-    for values in (steps.feeds, steps.state, *[step.values_written() for step in steps.steps]):
-        for value in values:
-            value.register = NOTHING
-    for vector in steps.vectors:
-        vector.register = NOTHING
-
-
-def _types(entry: Value | Sequence[Value | None] | None) -> Any:
-    if entry is None:
-        return None
-    if isinstance(entry, Value):
-        return entry.tensor_type
-    return tuple([None if value is None else value.tensor_type for value in entry])
-
-
-def _type_of(value: Value) -> TypeOfArray:
-    return TypeOfArray(value.tensor_type.shape, value.tensor_type.dtype.numpy)
+def _types(entry: Sequence[Value | None] | None) -> Any:
+    return None if entry is None else tuple([None if value is None else value.tensor_type for value in entry])

@@ -1,4 +1,4 @@
-"""Where the values of a plan live: offsets in one block of memory, which the runs of an executor share.
+"""Memory plan: offsets of values in one block of memory, which the runs of an executor share.
 
 A large temporary has a place in the block from the step that writes it to the last one that reads it or a view of it;
 then another may take the place. So in steady state the pages of a run are there already. What the caller gets or the
@@ -11,37 +11,38 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minigraph.lowering.flat_buffers import can_be_placed, is_state
-from minigraph.lowering.liveness import last_uses
-from minigraph.lowering.steps import Joined, Step, Steps, Value
-from minigraph.runtime.place import ALIGNMENT, Place
-from minigraph.types import TensorType, product
+from minigraph.lowering.costs import size_in_bytes
+from minigraph.lowering.flat_buffers import NO_FLAT_BUFFERS, FlatBuffers, FlatView, can_be_placed, is_state
+from minigraph.lowering.liveness import Liveness
+from minigraph.lowering.output_buffers import NO_OUTPUTS, OutputPlan
+from minigraph.lowering.steps import Step, Steps, Storage, Value
+from minigraph.runtime.place import ALIGNMENT
+from minigraph.types import product
 
 LEAST_BYTES = 1024 * 1024
-"""Smaller values are not worth a place."""
+"""Minimum bytes of one value of a step that gives its results places."""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Layout:
-    """The places of a plan's values.
+    """Places of a plan's values in a block.
 
     Attributes
     ----------
     size : int
         Bytes of the block.
     places : list of (offset, dtype, shape)
-    place_of : dict
-        Identity of a value to the number of its place.
+    place_of : mapping
+        Value or flat view to the number of its place.
     """
 
     size: int = 0
-    places: list[tuple[int, Any, tuple[int, ...]]] = field(default_factory=list)
-    place_of: dict[int, int] = field(default_factory=dict)
+    places: Sequence[tuple[int, Any, tuple[int, ...]]] = ()
+    place_of: Mapping[Value | FlatView, int] = field(default_factory=dict)
 
     def arrays(self, block: Any) -> list[Any]:
         """The places as arrays, views of `block`."""
@@ -51,103 +52,119 @@ class Layout:
         ]
 
 
-def place_values(steps: Steps) -> Layout:
-    """A layout for the values of `steps` that kernels can write to given memory."""
-    if not steps.arenas and not any(_size(tensor_type) >= LEAST_BYTES for tensor_type in _types_written(steps)):
+@dataclass(frozen=True, eq=False)
+class BufferPlan:
+    """Where the values of steps live, stage by stage."""
+
+    flat: FlatBuffers
+    outputs: OutputPlan
+    storage: Storage
+    """Which values share the memory of others behind both stages."""
+    liveness: Liveness
+    layout: Layout
+
+
+def plan_buffers(steps: Steps, flat: FlatBuffers = NO_FLAT_BUFFERS, outputs: OutputPlan = NO_OUTPUTS) -> BufferPlan:
+    """Find out which memory values have, and give places to those that kernels can write to given memory."""
+    storage = steps.storage.without({*flat.apart, *outputs.apart})
+    liveness = Liveness(steps, storage)
+    return BufferPlan(flat, outputs, storage, liveness, _layout(steps, flat, liveness))
+
+
+def _layout(steps: Steps, flat: FlatBuffers, liveness: Liveness) -> Layout:
+    types = {value.tensor_type: value for step in steps.steps for value in step.writes}
+    if not flat.buffers and not any(size_in_bytes(value) >= LEAST_BYTES for value in types.values()):
         return Layout()
-    placer = _Placer(steps)
-    for number, (step, gone) in enumerate(zip(steps.steps, last_uses(steps), strict=True)):
-        placer.place(step, steps.copied.get(number, []))
+    placer = _Placer(steps, flat, liveness.storage)
+    for step in steps.steps:
+        placer.place(step)
         # Given back only now: no kernel writes over what it reads.
-        placer.release(gone)
-    return placer.layout
+        placer.release(liveness.leaving.get(step, ()))
+    return Layout(placer.size, placer.places, placer.place_of)
 
 
 class _Placer:
     """Gives values their places while the steps pass by."""
 
-    def __init__(self, steps: Steps) -> None:
-        self.layout = Layout()
-        self._free = _Free()
-        self._kept = {id(v.root) for v in (*steps.fetches, *steps.new_state.values())}
-        self._taken: dict[int, tuple[int, int]] = {}
-        """By identity of a value or of an arena the piece of the block."""
-        arenas = [arena for arena in steps.arenas if not is_state(arena)]
-        self._arena_of = {id(value): arena for arena in arenas for value in arena}
-        self._over: defaultdict[int, list[Value | Joined]] = defaultdict(list)
+    def __init__(self, steps: Steps, flat: FlatBuffers, storage: Storage) -> None:
+        self.size = 0
+        self.places: list[tuple[int, Any, tuple[int, ...]]] = []
+        self.place_of: dict[Value | FlatView, int] = {}
+        self._free = _FreeList()
+        self._flat, self._storage, root = flat, storage, storage.root
+        self._kept = {root(v) for v in (*steps.fetches, *steps.new_state.values())}
+        self._taken: dict[Value, tuple[int, int]] = {}
+        """The piece of the block of a value, or of a flat buffer by its first value."""
+        self._buffer_of: dict[Value, Sequence[Value]] = {}
+        self._roots: dict[Value, set[Value]] = {}
+        """By first value of a flat buffer the roots that must be gone before it is."""
+        for values in flat.buffers:
+            if not is_state(values):
+                self._buffer_of.update(dict.fromkeys(values, values))
+                self._roots[values[0]] = set(map(root, values))
+        self._over: defaultdict[Value, list[Value | FlatView]] = defaultdict(list)
         """By first part what covers it and those behind."""
-        for vector in steps.vectors:
-            self._over[id(vector.parts[0])].append(vector)
-        self._roots = {id(arena): {id(value.root) for value in arena} for arena in arenas}
-        """By arena the values that must be gone before it is."""
-        for whole, parts in steps.covers:
-            self._over[id(parts[0])].append(whole)
-            self._arena_of[id(whole)] = arena = self._arena_of[id(parts[0])]
-            self._roots[id(arena)].add(id(whole.root))
-        self._arenas_at: defaultdict[int, list[list[Value]]] = defaultdict(list)
-        for arena in arenas:
-            for root in self._roots[id(arena)]:
-                self._arenas_at[root].append(arena)
+        for view in flat.views:
+            self._over[view.parts[0]].append(view)
+        for whole, parts in flat.aliases.items():
+            self._over[parts[0]].append(whole)
+            self._buffer_of[whole] = values = self._buffer_of[parts[0]]
+            self._roots[values[0]].add(root(whole))
+        self._buffers_at: defaultdict[Value, list[Value]] = defaultdict(list)
+        """By root the first values of the flat buffers that it is in."""
+        for first, roots in self._roots.items():
+            for each in roots:
+                self._buffers_at[each].append(first)
 
-    def place(self, step: Step, copied: Sequence[Value]) -> None:
-        for value in (*step.values_written(), *copied):
-            arena = self._arena_of.get(id(value))
-            if arena is not None and id(arena) not in self._taken:
-                self._place_arena(arena)
-        rest = [value for value in step.values_written() if id(value) not in self.layout.place_of]
-        can = [value for value in can_be_placed(step) if id(value) not in self._kept]
-        if all(value in can for value in rest) and any(_bytes(value) >= LEAST_BYTES for value in rest):
+    def place(self, step: Step) -> None:
+        for value in (*step.writes, *self._flat.copies.get(step, ())):
+            values = self._buffer_of.get(value)
+            if values is not None and values[0] not in self._taken:
+                self._place_buffer(values)
+        rest = [value for value in step.writes if value not in self.place_of]
+        if not any(size_in_bytes(value) >= LEAST_BYTES for value in rest):
+            return
+        can = {value for value in can_be_placed(step, self._storage) if value not in self._kept}
+        if can.issuperset(rest):
             for value in rest:
-                self._set(value, self._take(id(value), _bytes(value)))
+                self._set(value, self._take(value, size_in_bytes(value)))
 
-    def release(self, gone: Sequence[int]) -> None:
-        """Give back the places of values that nothing reads later, by the identities of their roots."""
+    def release(self, gone: Sequence[Value]) -> None:
+        """Give back the places of the roots that nothing reads later."""
         for root in gone:
-            if root in self._taken:
-                self._free.give(*self._taken.pop(root))
-            for arena in self._arenas_at.pop(root, ()):
-                roots = self._roots[id(arena)]
+            for first in self._buffers_at.pop(root, ()):
+                roots = self._roots[first]
                 if root not in self._kept:
                     roots.discard(root)
                 if not roots:
-                    self._free.give(*self._taken[id(arena)])
+                    self._free.give(*self._taken[first])
+            if root in self._taken and root not in self._buffer_of:
+                self._free.give(*self._taken.pop(root))
 
-    def _place_arena(self, arena: list[Value]) -> None:
+    def _place_buffer(self, values: Sequence[Value]) -> None:
         """Side by side, without gaps."""
-        offset = self._take(id(arena), sum(map(_bytes, arena)))
-        for value in arena:
+        offset = self._take(values[0], sum(map(size_in_bytes, values)))
+        for value in values:
             self._set(value, offset)
-            for whole in self._over[id(value)]:
+            for whole in self._over[value]:
                 self._set(whole, offset)
-            offset += _bytes(value)
+            offset += size_in_bytes(value)
 
-    def _take(self, owner: int, size: int) -> int:
+    def _take(self, owner: Value, size: int) -> int:
         """The offset of room for `size` bytes."""
         size = _aligned(size)
         offset = self._free.take(size)
         if offset is None:
-            offset, self.layout.size = self.layout.size, self.layout.size + size
+            offset, self.size = self.size, self.size + size
         self._taken[owner] = offset, size
         return offset
 
-    def _set(self, value: Value | Joined, offset: int) -> None:
-        self.layout.place_of[id(value)] = len(self.layout.places)
-        self.layout.places.append((offset, value.tensor_type.dtype.numpy, value.tensor_type.shape))
+    def _set(self, value: Value | FlatView, offset: int) -> None:
+        self.place_of[value] = len(self.places)
+        self.places.append((offset, value.tensor_type.dtype.numpy, value.tensor_type.shape))
 
 
-def _bytes(value: Value) -> int:
-    return _size(value.tensor_type)
-
-
-def _size(tensor_type: TensorType) -> int:
-    return product(tensor_type.shape) * tensor_type.dtype.numpy.itemsize
-
-
-def _types_written(steps: Steps) -> set[TensorType]:
-    return {value.tensor_type for step in steps.steps for value in step.values_written()}
-
-
-class _Free:
+class _FreeList:
     """Free pieces of a block, smallest first."""
 
     def __init__(self) -> None:
@@ -169,51 +186,3 @@ class _Free:
 
 def _aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-class Blocks:
-    """The memory of an executor: blocks that runs borrow, one at a time each.
-
-    Runs in several threads get blocks of their own.
-    """
-
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._free: list[Any] = []
-
-    def borrow(self, size: int) -> Any:
-        """A block of at least `size` bytes; a smaller one that is free is let go."""
-        try:
-            block = self._free.pop()
-        except IndexError:
-            return self._place.bytes(size)
-        return block if block.size >= size else self._place.bytes(size)
-
-    def give_back(self, block: Any) -> None:
-        self._free.append(block)
-
-    @contextmanager
-    def lent(self, buffers: Buffers) -> Iterator[Sequence[Any]]:
-        """Inside, the arrays of a plan's layout in a block that nobody else has."""
-        if not buffers.layout.places:
-            yield ()
-            return
-        block = self.borrow(buffers.layout.size)
-        try:
-            yield buffers.in_block(block)
-        finally:
-            self.give_back(block)
-
-
-class Buffers:
-    """The arrays of one plan's layout in the block that it was last run with."""
-
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self._made: tuple[Any, Sequence[Any]] | None = None
-
-    def in_block(self, block: Any) -> Sequence[Any]:
-        made = self._made
-        if made is None or made[0] is not block:
-            made = self._made = block, self.layout.arrays(block)
-        return made[1]

@@ -1,4 +1,4 @@
-"""What goes to the caller is computed in memory of its own where an operator can do that, so that no run copies it.
+"""Output buffers: results that go to the caller are computed in memory of their own, so that no run copies them.
 
 A clip of one gradient that nothing else reads writes over it: that memory is its own, and in the cache.
 """
@@ -6,58 +6,84 @@ A clip of one gradient that nothing else reads writes over it: that memory is it
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from minigraph.kernels import find_specializer
-from minigraph.lowering.flat_buffers import IN_PLACE
-from minigraph.lowering.instructions import types_of_inputs
-from minigraph.lowering.steps import Step, Steps, Value
+from minigraph.lowering.flat_buffers import IN_PLACE, FlatBuffers
+from minigraph.lowering.steps import Step, Steps, Value, types_of_inputs
 from minigraph.runtime.kernel_call import attrs_for_kernel
 from minigraph.runtime.place import Place
 
 
-def hand_out(steps: Steps, place: Place, jit: bool) -> None:
+@dataclass(frozen=True, eq=False)
+class OutputPlan:
+    """Steps that write their results elsewhere than their kernels would."""
+
+    functions: Mapping[Step, Callable[..., Any]] = field(default_factory=dict)
+    """What is called in place of the kernel, for steps all of whose results go to the caller."""
+    apart: Collection[Value] = frozenset()
+    """The results of these, which share no memory."""
+    over_input: Collection[Step] = frozenset()
+    """Steps whose result may take over the memory of their input."""
+
+
+NO_OUTPUTS = OutputPlan()
+
+
+def plan_outputs(steps: Steps, flat: FlatBuffers, place: Place, jit: bool) -> OutputPlan:
     """Let steps that might return their arguments, and all of whose results are fetched, return the caller's own.
 
     A gradient under the threshold of a clip is such a result. It then has memory of its own in the plan, too.
     """
     if place.kind != "cpu":
-        return
-    fetched = {id(value) for value in steps.fetches}
+        return NO_OUTPUTS
+    fetched = set(steps.fetches)
+    functions: dict[Step, Callable[..., Any]] = {}
+    apart: set[Value] = set()
     for step in steps.steps:
-        if step.kernel.view_of is None or step.in_place or step.is_free or step.has_joined:
+        if step.kernel.view_of is None or step.in_place or step in flat.free or flat.inputs.get(step):
             continue
-        handed = [value for value in step.outputs[0] if value is not None]
-        if all(id(value) in fetched for value in handed) and _offer(step, place, jit):
-            for value in handed:
-                value.storage = None
+        results = {value for value in step.outputs[0] if value is not None}
+        function = _offered(step, place, jit) if results <= fetched else None
+        if function is not None:
+            functions[step] = function
+            apart |= results
+    return OutputPlan(functions, apart, _over_input(steps))
 
 
-def write_over_inputs(steps: Steps, place: Place) -> None:
-    """Let clips write over what only they read, if it has memory of its own."""
+def _over_input(steps: Steps) -> set[Step]:
+    """Clips that may write over what only they read, because it has memory of its own."""
     clips = [step for step in steps.steps if step.op.type in IN_PLACE and not step.in_place]
-    if place.kind != "cpu" or not clips:
-        return
-    reads = Counter(id(value) for step in steps.steps for value in step.values_read())
-    sharing = Counter(id(value.storage) for step in steps.steps for value in step.values_written())
-    kept = {id(value) for value in (*steps.fetches, *steps.new_state.values())}
-    for step in clips:
-        given, (result,) = step.inputs[0], step.values_written()
-        step.writes_over = (
+    if not clips:
+        return set()
+    reads = Counter(value for step in steps.steps for value in step.reads)
+    shared = steps.storage.shared
+    sharing = Counter(shared.values())
+    kept = {*steps.fetches, *steps.new_state.values()}
+
+    def is_free(given: object, result: Value) -> bool:
+        return (
             isinstance(given, Value)
+            and given.origin == "step"
             and not given.tensor_type.is_rows  # whose kernels take no memory
-            and (given.origin, given.storage, given.tensor_type) == ("step", None, result.tensor_type)
-            and reads[id(given)] == 1
-            and sharing[id(given)] == (result.storage is given)
-            and id(given) not in kept
+            and given.tensor_type == result.tensor_type
+            and given not in shared
+            and reads[given] == 1
+            and sharing[given] == (shared.get(result) is given)
+            and given not in kept
         )
 
+    return {step for step in clips if is_free(step.inputs[0], step.writes[0])}
 
-def _offer(step: Step, place: Place, jit: bool) -> bool:
-    """Give `step` the function that is offered for it, if there is one."""
-    if not all(value.has_known_size for value in (*step.values_read(), *step.values_written())):
-        return False
-    for compiled in (True, False) if jit else (False,):
-        offer = find_specializer(step.op.type, jit=compiled, own=True)
-        if offer is not None and step.handed is None:
-            step.handed = offer(place.xp, *types_of_inputs(step), **attrs_for_kernel(step.op, step.kernel))
-    return step.handed is not None
+
+def _offered(step: Step, place: Place, jit: bool) -> Callable[..., Any] | None:
+    """The function whose results are the caller's own, if there is one."""
+    if not step.has_known_sizes:
+        return None
+    kinds = (True, False) if jit else (False,)
+    offers = [find_specializer(step.op.type, jit=compiled, own=True) for compiled in kinds]
+    types, attrs = types_of_inputs(step), attrs_for_kernel(step.op, step.kernel)
+    found = (offer(place.xp, *types, **attrs) for offer in offers if offer is not None)
+    return next((function for function in found if function is not None), None)

@@ -1,15 +1,15 @@
-"""From a program to a plan: prune, concrete shapes, rewrite, steps, liveness. Each stage can be called alone.
+"""Steps: the kernel calls of a program, in order, on values that are written once each.
 
-The first three work on programs: the executor's private copy, which `minigraph.lowering.prune` makes and in which
-every shape is known. `to_steps` turns its operators into steps on values, where each value is written once, and
-`release_after` says when a value is last used. `minigraph.lowering.codegen` makes a Python function of the result.
+`concretize` infers every shape of the executor's private program; `to_steps` turns its operators into steps. Both leave
+to later stages where values live and what is called for a step; steps never change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from minigraph.errors import ExecutionError, FeedError
 from minigraph.ir import Block, Operator, Program, VarKind
@@ -20,112 +20,61 @@ from minigraph.runtime.control_flow import BlockCall, call_of, forget_types, inf
 from minigraph.runtime.kernel_call import arguments_of, has_rows, kernel_of
 from minigraph.types import DType, TensorType
 
-if TYPE_CHECKING:
-    pass
-
 _NO_TENSOR = TensorType(DType.BOOL, (0,))
-"""Stands for the type of what is none: the scopes that runs of a sub-block leave behind."""
+"""Type of what is no tensor: the scopes that runs of a sub-block leave behind."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Value:
-    """What one step writes, or a feed, or the state (a persistable variable) at the start of a run."""
+    """Result of a step, a feed, or the state (a persistable variable) at the start of a run."""
 
     name: str
     tensor_type: TensorType
     origin: str
     """'feed', 'state' or 'step'."""
-    storage: Value | None = None
-    """The value whose memory this one may share; None if it has its own."""
-    last_use: int = -1
-    """While it is found out which values are released: the step that uses this one last."""
-    register: int = 0
-    """While instructions are made: where it is in a run, 0 as long as that is not known."""
 
     @property
     def has_known_size(self) -> bool:
         """Whether the shapes that are fed determine how large it is."""
         return self.tensor_type.is_static and not self.tensor_type.is_rows
 
-    @property
-    def root(self) -> Value:
-        value = self
-        while value.storage is not None:
-            value = value.storage
-        return value
 
-
-@dataclass(eq=False, slots=True)
-class Joined:
-    """A vector over values that are neighbours in memory."""
-
-    name: str
-    tensor_type: TensorType
-    parts: list[Value]
-    register: int = 0
-    """As of a `Value`."""
-
-
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Step:
     """One kernel call."""
 
     op: Operator
     kernel: Kernel
-    inputs: list[Value | list[Value | None] | None]
+    inputs: Sequence[Value | Sequence[Value | None] | None]
     """In slot order, as the kernel takes them."""
-    outputs: list[list[Value | None]]
+    outputs: Sequence[Sequence[Value | None]]
     """By slot."""
     in_place: bool = False
-    """Each output takes over the memory of the state it replaces."""
-    is_free: bool = False
-    """What it joins or splits is in its places already."""
-    targets: list[list[Value | Joined]] | None = None
-    """By slot, what is written in place of the values, where a kernel gets vectors for its lists."""
-    handed: Callable[..., Any] | None = None
-    """What stands in for the kernel because all results go to the caller, see `minigraph.lowering.output_buffers`."""
-    writes_over: bool = False
-    """Its result may take over the memory of its input, see `minigraph.lowering.output_buffers`."""
+    """Whether each output takes over the memory of the state that it replaces."""
     call: BlockCall | None = None
     """For an operator of control flow, what it does with its sub-block."""
     body: Steps | None = None
     """The sub-block as steps, whose feeds are what the call gives and whose fetches what it takes."""
-    _read: list[Value] = field(init=False)
-    _written: list[Value] = field(init=False)
-    _joined: dict[int, list[Value | Joined | None]] | None = field(init=False, default=None)
+
+    reads: Sequence[Value] = field(init=False)
+    writes: Sequence[Value] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._read, self._written = _values_in(self.inputs), _values_in(self.outputs)
+        object.__setattr__(self, "reads", _values_in(self.inputs))
+        object.__setattr__(self, "writes", _values_in(self.outputs))
 
     @property
-    def joined(self) -> dict[int, list[Value | Joined | None]]:
-        """By position of an input, the list that the kernel gets where a vector stands for some of the values."""
-        if self._joined is None:
-            self._joined = {}
-        return self._joined
-
-    @joined.setter
-    def joined(self, value: dict[int, list[Value | Joined | None]]) -> None:
-        self._joined = value
-
-    @property
-    def has_joined(self) -> bool:
-        """Whether a vector stands for some of the values; few steps have any, and need a table of them."""
-        return bool(self._joined)
-
-    def values_read(self) -> list[Value]:
-        return self._read
-
-    def values_written(self) -> list[Value]:
-        return self._written
+    def has_known_sizes(self) -> bool:
+        """Whether the shapes that are fed determine how large all is that it reads and writes."""
+        return all([value.has_known_size for value in (*self.reads, *self.writes)])
 
 
-def _values_in(entries: Sequence[Value | list[Value | None] | None]) -> list[Value]:
+def _values_in(entries: Sequence[Value | Sequence[Value | None] | None]) -> Sequence[Value]:
     """All values of the entries, in order; where these are values, or one list of values, that is it."""
     if all([type(entry) is Value for entry in entries]):
         return entries  # type: ignore[return-value]  # is a list of values
     if len(entries) == 1 and type(entries[0]) is list and None not in entries[0]:
-        return entries[0]  # type: ignore[return-value]  # has no gaps
+        return entries[0]
     found: list[Value] = []
     for entry in entries:
         if isinstance(entry, Value):
@@ -135,33 +84,64 @@ def _values_in(entries: Sequence[Value | list[Value | None] | None]) -> list[Val
     return found
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
+class Storage:
+    """Values that may share the memory of others, each with that other one."""
+
+    shared: Mapping[Value, Value]
+
+    def root(self, value: Value) -> Value:
+        """The value that surely has memory of its own, which `value` may lie in."""
+        shared = self.shared
+        while value in shared:
+            value = shared[value]
+        return value
+
+    def without(self, values: Collection[Value]) -> Storage:
+        """The same, but `values` have memory of their own."""
+        if not values:
+            return self
+        return Storage({value: other for value, other in self.shared.items() if value not in values})
+
+
+@dataclass(frozen=True, eq=False)
 class Steps:
     """A program as steps on values."""
 
-    feeds: list[Value]
-    state: list[Value]
+    feeds: Sequence[Value]
+    state: Sequence[Value]
     """Persistable variables that are read before they are written."""
-    steps: list[Step]
-    fetches: list[Value]
-    new_state: dict[str, Value]
+    steps: Sequence[Step]
+    fetches: Sequence[Value]
+    new_state: Mapping[str, Value]
     """Persistable variables and the value each has at the end."""
-    released: list[list[Value]] = field(default_factory=list)
-    """For each step, the values last used by it."""
-    arenas: list[list[Value]] = field(default_factory=list)
-    """Values that are to be neighbours in memory, see `minigraph.lowering.flat_buffers`."""
-    covers: list[tuple[Value, list[Value]]] = field(default_factory=list)
-    """Values in the memory of others, which lie side by side."""
-    vectors: list[Joined] = field(default_factory=list)
-    """All vectors over parts of arenas."""
-    copied: dict[int, list[Value]] = field(default_factory=dict)
-    """By position of a step, the values that must be copied to their places in an arena before it."""
+    storage: Storage
+    """Views, and new state that is written over the old one."""
 
-    @property
+    @cached_property
     def replaced_state(self) -> dict[str, Value]:
         """The part of the new state that is not written over the old one."""
-        written_over = {id(value) for step in self.steps if step.in_place for value in step.values_written()}
-        return {name: value for name, value in self.new_state.items() if id(value) not in written_over}
+        written_over = {value for step in self.steps if step.in_place for value in step.writes}
+        return {name: value for name, value in self.new_state.items() if value not in written_over}
+
+
+class TypeOfArray(NamedTuple):
+    """Shape and dtype of an array, as specializers see it."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+def types_of_inputs(step: Step) -> list[Any]:
+    """The types of what `step` reads, as specializers see them."""
+    return [
+        None if v is None else _type_of(v) if isinstance(v, Value) else [_type_of(each) for each in v if each]
+        for v in step.inputs
+    ]
+
+
+def _type_of(value: Value) -> TypeOfArray:
+    return TypeOfArray(value.tensor_type.shape, value.tensor_type.dtype.numpy)
 
 
 def concretize(program: Program, feed_types: Mapping[str, TensorType]) -> None:
@@ -205,17 +185,17 @@ class _StepBuilder:
         self.has_rows = has_rows
         """Whether selected rows may be anywhere."""
         self.current: dict[str, Value] = {}
+        self.shared: dict[Value, Value] = {}
         self.persistable: set[str] = set()
         """The names among these that live in the scope."""
         self.state: list[Value] = []
         self.feeds = [self._feed(name) for name in feed_names]
 
     def _feed(self, name: str) -> Value:
-        value = self._declare(self.block.first_names.get(name, name), "feed")
-        value.name = name
-        return value
+        return self._declare(self.block.first_names.get(name, name), "feed", name)
 
-    def _declare(self, name: str, origin: str) -> Value:
+    def _declare(self, name: str, origin: str, shown: str | None = None) -> Value:
+        """A new value for a variable, which is called `shown` where that differs from the name."""
         var = self.block.vars.get(name)
         if var is None:
             var = self.block.find_var(name)
@@ -228,7 +208,7 @@ class _StepBuilder:
             tensor_type = tensor_type.with_shape((-1, *tensor_type.shape))
         if var.persistable:
             self.persistable.add(name)
-        value = self.current[name] = Value(name, tensor_type, origin)
+        value = self.current[name] = Value(shown or name, tensor_type, origin)
         return value
 
     def build(self, fetch_names: Sequence[str]) -> Steps:
@@ -244,11 +224,8 @@ class _StepBuilder:
                 for name, value in self.current.items()
                 if name in self.persistable and value.origin == "step"
             }
-        result = Steps(self.feeds, self.state, steps, fetches, new_state)
-        result.released = release_after(result)
-        if updated:
-            _update_in_place(result)
-        return result
+        result = Steps(self.feeds, self.state, steps, fetches, new_state, Storage(self.shared))
+        return _with_updates_in_place(result) if updated else result
 
     def _step(self, op: Operator) -> Step:
         if SUB_BLOCK in op.attrs:
@@ -261,10 +238,14 @@ class _StepBuilder:
             [None if name == EMPTY else self._declare(name, "step") for name in op.outputs.get(slot.name, ())]
             for slot in definition.outputs
         ]
-        step = Step(op, kernel, inputs, outputs)
         if kernel.view_of is not None:
-            _share_storage(step, inputs[kernel.view_of])
-        return step
+            self._share(outputs[0], inputs[kernel.view_of])
+        return Step(op, kernel, inputs, outputs)
+
+    def _share(self, views: Sequence[Value | None], source: Value | Sequence[Value | None] | None) -> None:
+        """Note that `views` may share the memory of `source`; for lists, one to one."""
+        sources = [source] if source is None or isinstance(source, Value) else source
+        self.shared.update({v: s for s, v in zip(sources, views, strict=False) if s is not None and v is not None})
 
     def _call_step(self, call: BlockCall) -> Step:
         """A step that has the values of all that the call reads and writes in one list each."""
@@ -316,36 +297,6 @@ def _as_lists(op: Operator) -> Operator:
     return twin
 
 
-def _share_storage(step: Step, source: Value | list[Value | None] | None) -> None:
-    """Note that the first output may share the memory of `source`; for lists, one to one."""
-    sources = source if isinstance(source, list) else [source]
-    for value, target in zip(sources, step.outputs[0], strict=False):
-        if value is not None and target is not None:
-            target.storage = value
-
-
-def release_after(steps: Steps) -> list[list[Value]]:
-    """For each step the values that no later step reads and that neither fetch nor state keeps."""
-    for number, step in enumerate(steps.steps):
-        for value in step.values_read():
-            value.last_use = number
-        for value in step.values_written():
-            value.last_use = number
-    for value in (*steps.fetches, *steps.new_state.values(), *steps.state):
-        value.last_use = -1
-    released: list[list[Value]] = []
-    none: list[Value] = []  # one for all: programs have many steps after which everything is still needed
-    for number, step in enumerate(steps.steps):
-        dying = []
-        for values in (step.values_read(), step.values_written()):
-            for value in values:
-                if value.last_use == number:
-                    value.last_use = -1  # it may be used twice
-                    dying.append(value)
-        released.append(dying or none)
-    return released
-
-
 def _updates_last(steps: list[Step], names: Collection[str]) -> list[Step]:
     """The steps with the updates of state behind all others, as far as no other reads what they write.
 
@@ -354,49 +305,50 @@ def _updates_last(steps: list[Step], names: Collection[str]) -> list[Step]:
     """
     first: list[Step] = []
     last: list[Step] = []
-    read: set[int] = set()
+    read: set[Value] = set()
     for step in reversed(steps):
-        writes_state = any([value.name in names for value in step.values_written()])
-        if writes_state and _state_replaced_by(step) and read.isdisjoint(map(id, step.values_written())):
+        writes_state = any([value.name in names for value in step.writes])
+        if writes_state and _state_replaced_by(step) and read.isdisjoint(step.writes):
             last.append(step)
         else:
             first.append(step)
-            read.update(map(id, step.values_read()))
+            read.update(step.reads)
     return [*reversed(first), *reversed(last)]
 
 
-def _state_replaced_by(step: Step) -> dict[str, Value]:
-    """By name the state that `step` reads, if all it writes are new values of that; else empty."""
+def _state_replaced_by(step: Step) -> dict[Value, Value]:
+    """By value that `step` writes the state it replaces, if that is all it writes; else empty."""
     if not step.kernel.takes_out:
         return {}
-    old = {value.name: value for value in step.values_read() if value.origin == "state"}
+    old = {value.name: value for value in step.reads if value.origin == "state"}
     if not old:
         return {}
-    new = step.values_written()
-    replaced = {v.name: old[v.name] for v in new if v.name in old and v.tensor_type == old[v.name].tensor_type}
-    return replaced if len(replaced) == len(new) else {}
+    replaced = {v: old[v.name] for v in step.writes if v.name in old and v.tensor_type == old[v.name].tensor_type}
+    return replaced if len(replaced) == len(step.writes) else {}
 
 
-def _update_in_place(steps: Steps) -> None:
-    """Let each of the last steps write over the state it replaces, where nothing needs the old value any more."""
-    updates: list[tuple[int, Step, dict[str, Value]]] = []
-    for index in range(len(steps.steps) - 1, -1, -1):
-        step = steps.steps[index]
+def _with_updates_in_place(steps: Steps) -> Steps:
+    """The same with each of the last steps over the state it replaces, where nothing needs the old value any more."""
+    root = steps.storage.root
+    replaced_by: dict[Step, dict[Value, Value]] = {}
+    for step in reversed(steps.steps):
         replaced = _state_replaced_by(step)
         if not replaced:
             break
-        updates.append((index, step, replaced))
-    last_read = {id(old): 0 for _, _, replaced in updates for old in replaced.values()}
-    for index, step in enumerate(steps.steps):
-        for value in step.values_read():
-            if id(value.root) in last_read:
-                last_read[id(value.root)] = index
-    written = {id(value) for _, step, _ in updates for value in step.values_written()}  # perhaps views of the old
+        replaced_by[step] = replaced
+    last_read = dict.fromkeys([old for replaced in replaced_by.values() for old in replaced.values()], 0)
+    for number, step in enumerate(steps.steps):
+        for value in step.reads:
+            if root(value) in last_read:
+                last_read[root(value)] = number
+    written = {new for replaced in replaced_by.values() for new in replaced}  # perhaps views of the old
     for value in (*steps.fetches, *steps.new_state.values()):
-        if id(value) not in written:
-            last_read[id(value.root)] = len(steps.steps)
-    for index, step, replaced in updates:
-        step.in_place = all([last_read[id(old)] == index for old in replaced.values()])
-        if step.in_place:
-            for new in step.values_written():
-                new.storage = replaced[new.name]
+        if value not in written:
+            last_read[root(value)] = len(steps.steps)
+    found, shared = list(steps.steps), dict(steps.storage.shared)
+    for number, step in enumerate(found):
+        replaced = replaced_by.get(step, {})
+        if replaced and all([last_read[old] == number for old in replaced.values()]):
+            found[number] = replace(step, in_place=True)
+            shared.update(replaced)
+    return replace(steps, steps=found, storage=Storage(shared))

@@ -5,7 +5,7 @@ from sampled import with_gradients
 
 from minigraph.executor.interpreter import evaluate
 from minigraph.kernels import find_kernel, find_specializer
-from minigraph.lowering.instructions import TypeOfArray
+from minigraph.lowering.steps import TypeOfArray
 from minigraph.runtime.kernel_call import has_rows, keywords_of
 from minigraph.runtime.place import CPUPlace
 

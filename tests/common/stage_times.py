@@ -15,8 +15,8 @@ from growth import ratios
 import minigraph as fluid
 from minigraph import layers
 from minigraph.lowering.codegen import generate
-from minigraph.lowering.flat_buffers import form_arenas
-from minigraph.lowering.memory_plan import place_values
+from minigraph.lowering.flat_buffers import form_flat_buffers
+from minigraph.lowering.memory_plan import plan_buffers
 from minigraph.lowering.prune import prune
 from minigraph.lowering.steps import concretize, to_steps
 from minigraph.passes import LOWERING
@@ -119,9 +119,9 @@ def seconds(make, count):
     for each in LOWERING:
         timed(each.name, each.apply, program)
     steps = timed("to_steps", to_steps, program, list(FEED), [loss.name], "cpu")
-    timed("form_arenas", form_arenas, steps)
-    layout = timed("place_values", place_values, steps)
-    compiled = timed("assemble", generate, steps, CPUPlace(), layout)
+    flat = timed("form_flat_buffers", form_flat_buffers, steps)
+    buffers = timed("plan_buffers", plan_buffers, steps, flat)
+    compiled = timed("assemble", generate, steps, buffers, CPUPlace())
     timed("compile", compiled.listing)
     executor, scope, arrays = fluid.Executor(jit=False), fluid.Scope(), {"x": np.ones((2, 4), "float32")}
     executor.run(startup, scope=scope)

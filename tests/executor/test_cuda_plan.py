@@ -50,7 +50,7 @@ def test_training_agrees_with_the_processor(optimizer, clip, dtype, host_cuda):
     executor = fluid.Executor(CUDAPlace(0))
     assert_as_close_as_the_processor(trained(network, executor, start), start, optimizer, clip, dtype)
     plan = network.plan(executor)
-    assert plan.steps.vectors
+    assert plan.buffers.flat.views
     assert plan.buffers.layout.size
     assert all(isinstance(array, host_cuda.ndarray) for array in plan.binding.arrays(start))
 

@@ -19,7 +19,7 @@ def test_training_gives_the_bits_of_the_interpreter(optimizer, clip):
     assert_same_bits(network.run(executor, network.scope()), network.run(Interpreter(), network.scope()))
     sources = network.plan(executor).compiled.source
     assert f"merged_{optimizer}" in sources
-    assert network.plan(executor).steps.vectors
+    assert network.plan(executor).buffers.flat.views
 
 
 @pytest.mark.parametrize("fetched", ["parameters", "gradients", "clipped"])

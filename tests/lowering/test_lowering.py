@@ -18,6 +18,7 @@ from minigraph.executor.interpreter import evaluate
 from minigraph.executor.plan import lower
 from minigraph.kernels import find_kernel, registry
 from minigraph.lowering.codegen import generate
+from minigraph.lowering.liveness import Liveness
 from minigraph.lowering.prune import prune
 from minigraph.lowering.steps import concretize, to_steps
 from minigraph.runtime.place import CPUPlace
@@ -185,10 +186,10 @@ def test_every_value_is_written_once():
         x=float32(2),
     )
     (fed,), (first, second) = steps.feeds, steps.steps
-    assert first.values_read() == [fed]
-    assert second.values_read() == first.values_written()
-    assert steps.fetches == second.values_written()
-    assert len({id(value) for value in (fed, *first.values_written(), *second.values_written())}) == 3
+    assert first.reads == [fed]
+    assert second.reads == first.writes
+    assert steps.fetches == second.writes
+    assert len({id(value) for value in (fed, *first.writes, *second.writes)}) == 3
 
 
 def test_state_is_what_is_read_before_it_is_written():
@@ -241,8 +242,9 @@ def test_a_view_shares_the_storage_of_its_source():
         x=float32(2, 3),
     )
     x, (a, b, c, d) = steps.feeds[0], [step.outputs[0][0] for step in steps.steps]
-    assert (b.root, c.root) == (a, a)
-    assert (a.root, d.root, x.root) == (a, d, x)
+    root = steps.storage.root
+    assert (root(b), root(c)) == (a, a)
+    assert (root(a), root(d), root(x)) == (a, d, x)
 
 
 def test_a_value_is_released_by_its_last_reader():
@@ -258,7 +260,8 @@ def test_a_value_is_released_by_its_last_reader():
         ["c", "d"],
         x=float32(2),
     )
-    assert [[value.name for value in group] for group in steps.released] == [["x"], [], ["a", "b"], []]
+    released = Liveness(steps, steps.storage).released
+    assert [[value.name for value in released.get(step, ())] for step in steps.steps] == [["x"], [], ["a", "b"], []]
 
 
 @given(recipes())
@@ -268,16 +271,18 @@ def test_nothing_is_read_after_its_release_and_nothing_is_kept(recipe):
     program = prune(built.main, ["x", "label"], fetch)
     concretize(program, feed_types(built))
     steps = to_steps(program, ["x", "label"], fetch, "cpu")
-    live = {id(value) for value in (*steps.feeds, *steps.state)}
-    for step, released in zip(steps.steps, steps.released, strict=True):
-        assert {id(value) for value in step.values_read()} <= live
-        live |= {id(value) for value in step.values_written()}
-        assert {id(value) for value in released} <= live
-        live -= {id(value) for value in released}
-    kept = {id(value) for value in (*steps.fetches, *steps.new_state.values(), *steps.state)}
-    used = {id(value) for step in steps.steps for value in step.values_read()}
-    unread_feeds = {id(value) for value in steps.feeds} - used
-    assert live - unread_feeds == kept - (unread_feeds - {id(value) for value in steps.fetches})
+    liveness = Liveness(steps, steps.storage)
+    live = {*steps.feeds, *steps.state}
+    for step in steps.steps:
+        released = set(liveness.released.get(step, ()))
+        assert live.issuperset(step.reads)
+        live |= {*step.writes}
+        assert released <= live
+        live -= released
+    kept = {*steps.fetches, *steps.new_state.values(), *steps.state}
+    used = {value for step in steps.steps for value in step.reads}
+    unread_feeds = {*steps.feeds} - used
+    assert live - unread_feeds == kept - (unread_feeds - {*steps.fetches})
 
 
 def replace_kernel(monkeypatch, type, function):
@@ -332,7 +337,7 @@ def test_updates_come_last_and_happen_in_place():
     steps = steps_of(UPDATES, ["c"], x=float32(2))
     assert [step.op.type for step in steps.steps] == ["elementwise_mul", "tanh", "mean", "sgd", "sgd", "scale"]
     assert in_place(steps) == ["w", "v", "rate"]
-    assert [steps.new_state[name].root.origin for name in ("w", "v", "rate")] == ["state"] * 3
+    assert [steps.storage.root(steps.new_state[name]).origin for name in ("w", "v", "rate")] == ["state"] * 3
 
 
 def test_an_update_whose_result_is_read_stays_where_it_is_and_makes_a_new_array():
@@ -536,7 +541,7 @@ def test_the_rewrites_of_the_private_program_leave_that_of_the_user_as_it_was():
 
 def test_generating_twice_gives_the_same_source():
     made = plan(BRANCHES, ["b"], x=float32(4, 2))
-    assert generate(made.steps, CPUPlace()).source == made.compiled.source
+    assert generate(made.steps, made.buffers, CPUPlace()).source == made.compiled.source
 
 
 def test_a_gradient_that_nobody_reads_is_not_computed():

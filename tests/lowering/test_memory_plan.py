@@ -2,6 +2,7 @@
 
 import threading
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from minigraph.executor.explain import memory_plan
 from minigraph.executor.interpreter import Interpreter
 from minigraph.executor.plan import lower
 from minigraph.lowering import memory_plan as memory
-from minigraph.lowering.flat_buffers import is_state
+from minigraph.lowering.flat_buffers import NO_FLAT_BUFFERS, is_state
 from minigraph.runtime.place import CPUPlace
 from minigraph.types import TensorType, as_dtype
 
@@ -43,27 +44,21 @@ def _places_for_all(monkeypatch):
     monkeypatch.setattr(memory, "LEAST_BYTES", 1)
 
 
-def spans(steps, layout):
+def spans(plan):
     """For each placed value: from which to which step its memory is in use, and which bytes that is."""
-    arenas = {id(value): arena for arena in steps.arenas for value in arena}
-    values = {
-        id(v): v for v in (*steps.feeds, *steps.state, *(v for step in steps.steps for v in step.values_written()))
-    }
-    vectors = {id(vector) for vector in steps.vectors}
-    for number, place in layout.place_of.items():
-        if number in vectors:
+    steps, flat, root, layout = plan.steps, plan.buffers.flat, plan.buffers.storage.root, plan.buffers.layout
+    in_flat_buffers = {value for values in flat.buffers for value in values}
+    for value, place in layout.place_of.items():
+        if value in flat.views:
             continue
-        value = values[number]
-        written = [
-            i for i, step in enumerate(steps.steps) if value in (*step.values_written(), *steps.copied.get(i, ()))
-        ]
-        read = [i for i, step in enumerate(steps.steps) if any(v.root is value.root for v in step.values_read())]
+        written = [i for i, step in enumerate(steps.steps) if value in (*step.writes, *flat.copies.get(step, ()))]
+        read = [i for i, step in enumerate(steps.steps) if any(root(v) is root(value) for v in step.reads)]
         offset, dtype, shape = layout.places[place]
-        assert offset % (dtype.itemsize if number in arenas else 64) == 0
+        assert offset % (dtype.itemsize if value in in_flat_buffers else 64) == 0
         if value in steps.fetches:
             read.append(len(steps.steps))
         yield (
-            max(written) if number in arenas else min(written),
+            max(written) if value in in_flat_buffers else min(written),
             max([*written, *read]),
             offset,
             offset + int(np.prod(shape)) * dtype.itemsize,
@@ -78,16 +73,16 @@ def test_no_two_values_in_use_share_memory(recipe):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "LEAST_BYTES", 1)
         made = lower(built.main, types, fetch, CPUPlace())
-    steps, layout = made.steps, made.buffers.layout
-    found = list(spans(steps, layout))
+    steps, layout, root = made.steps, made.buffers.layout, made.buffers.storage.root
+    found = list(spans(made))
     for i, (first, last, start, end) in enumerate(found):
         assert end <= layout.size
         for other_first, other_last, other_start, other_end in found[:i]:
             apart_in_time = last < other_first or other_last < first
             assert apart_in_time or end <= other_start or other_end <= start
     for value, must_copy in zip(steps.fetches, made.must_copy, strict=True):
-        assert must_copy or id(value.root) not in layout.place_of
-    assert all(id(value.root) not in layout.place_of for value in steps.new_state.values())
+        assert must_copy or root(value) not in layout.place_of
+    assert all(root(value) not in layout.place_of for value in steps.new_state.values())
 
 
 @given(recipe=recipes(training=trainings()))
@@ -96,9 +91,9 @@ def test_vectors_cover_their_parts(recipe):
     types = {name: TensorType(as_dtype(a.dtype), a.shape) for name, a in built.feed().items()}
     made = lower(built.main, types, [built.loss.name], CPUPlace())
     layout = made.buffers.layout
-    for vector in (vector for vector in made.steps.vectors if id(vector) in layout.place_of):
-        places = [layout.places[layout.place_of[id(part)]] for part in vector.parts]
-        offset, dtype, (size,) = layout.places[layout.place_of[id(vector)]]
+    for vector in (vector for vector in made.buffers.flat.views if vector in layout.place_of):
+        places = [layout.places[layout.place_of[part]] for part in vector.parts]
+        offset, dtype, (size,) = layout.places[layout.place_of[vector]]
         for start, kind, shape in places:
             assert (start, kind) == (offset, dtype)
             offset += int(np.prod(shape)) * dtype.itemsize
@@ -126,13 +121,11 @@ def test_given_memory_changes_no_bit_and_no_result_lies_in_it(recipe):
 def test_side_by_side_takes_no_more_than_release_at_the_last_use_and_what_lies_there(recipe):
     built = build(recipe)
     types = {name: TensorType(as_dtype(a.dtype), a.shape) for name, a in built.feed().items()}
-    steps = lower(built.main, types, [built.loss.name], CPUPlace()).steps
-    arenas = [arena for arena in steps.arenas if not is_state(arena)]
-    reserved = sum(int(np.prod(v.tensor_type.shape)) * v.tensor_type.dtype.numpy.itemsize for a in arenas for v in a)
-    with_arenas = memory_plan(steps).peak
-    steps.arenas, steps.covers, steps.copied = [], [], {}
-    alone = memory_plan(steps).peak
-    assert with_arenas <= alone + reserved
+    made = lower(built.main, types, [built.loss.name], CPUPlace())
+    values = [value for values in made.buffers.flat.buffers if not is_state(values) for value in values]
+    reserved = sum(int(np.prod(v.tensor_type.shape)) * v.tensor_type.dtype.numpy.itemsize for v in values)
+    alone = replace(made.buffers, flat=NO_FLAT_BUFFERS)
+    assert memory_plan(made.steps, made.buffers).peak <= memory_plan(made.steps, alone).peak + reserved
 
 
 def test_a_run_in_steady_state_allocates_no_more_than_an_update_works_with(monkeypatch):

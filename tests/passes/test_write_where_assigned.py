@@ -96,7 +96,7 @@ def test_many_gradients_are_a_few_calls():
     (plan,) = executor._plans.values()
     assert len(plan.compiled.state) == 1
     (step,) = [step for step in plan.steps.steps if step.op.type == "clip_by_global_norm"]
-    assert step.in_place and len(step.joined[0]) == len(step.targets[0]) == 1
+    assert step.in_place and len(plan.buffers.flat.inputs[step][0]) == len(plan.buffers.flat.targets[step][0]) == 1
 
 
 @pytest.mark.timing

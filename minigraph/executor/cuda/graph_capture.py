@@ -85,7 +85,7 @@ def _what_prevents_step(step: Step) -> str | None:
         return "it draws random numbers"
     if step.op.definition.has_effect:
         return "it has an effect outside the program"
-    if not all(value.has_known_size for value in (*step.values_read(), *step.values_written())):
+    if not step.has_known_sizes:
         return "a shape depends on values"
     numbers = numbers_of(step.op)
     if numbers is not None and given(step, numbers.slot) is None:

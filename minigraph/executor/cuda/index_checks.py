@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minigraph.ir.operator import Operator
-from minigraph.lowering.steps import Step, Steps
+from minigraph.lowering.steps import Step, Steps, Value
 
 _KINDS = {
     "softmax_with_cross_entropy": ("Label", "Logits"),
@@ -72,7 +72,7 @@ def numbers_of(op: Operator) -> Numbers | None:
 def given(step: Step, slot: str) -> str | None:
     """The name of what is fed to a step's input; None if that is computed, or state."""
     value = step.inputs[[each.name for each in step.op.definition.inputs].index(slot)]
-    return value.name if not isinstance(value, list) and value is not None and value.origin == "feed" else None
+    return value.name if isinstance(value, Value) and value.origin == "feed" else None
 
 
 def checks_of(steps: Steps) -> Iterator[tuple[str, Numbers]]:
