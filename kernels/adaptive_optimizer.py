@@ -1,190 +1,130 @@
-"""Update rules that scale each element's step by the sizes of its past gradients; see `minigraph.kernels.optimizer`."""
+"""Updates that scale each element's step by the sizes of its past gradients; see `minigraph.kernels.optimizer`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from minigraph.kernels.buffers import Scratch, deliver
-from minigraph.kernels.optimizer import is_skipped, kept, length, ratio_of_lengths, stepped
+from numpy import absolute, maximum, sqrt
+
+from minigraph.kernels.buffers import deliver
+from minigraph.kernels.optimizer import length, ratio_of_lengths, stepped
 from minigraph.kernels.registry import kernel
-from minigraph.kernels.tensor import copied
+from minigraph.kernels.update_kernels import is_skipped, kept, update
 
 
-def _blend(xp, mean, x, keep, out, work=None) -> Any:
-    """``keep * mean + (1 - keep) * x``: a mean that forgets. Uses `work`, which may be `x`."""
-    work = xp.multiply(x, 1 - keep, out=work)
-    mean = xp.multiply(mean, keep, out=out)
-    return xp.add(mean, work, out=mean)
-
-
-def _over_root(xp, x, square, epsilon, work) -> Any:
-    """``x / (sqrt(square) + epsilon)``, in `work`."""
-    xp.sqrt(square, out=work)
-    xp.add(work, epsilon, out=work)
-    return xp.true_divide(x, work, out=work)
-
-
-def _moments(xp, grad, moment1, moment2, beta1, beta2, moment1_out, moment2_out) -> tuple[Any, Any, Any]:
-    """The means of the gradient and of its square, and room for one more array for the time of the call."""
-    work = Scratch(xp).empty(grad.shape, grad.dtype)
-    moment1 = _blend(xp, moment1, grad, beta1, moment1_out, work)
-    xp.square(grad, out=work)
-    return moment1, _blend(xp, moment2, work, beta2, moment2_out, work), work
-
-
-def number_in_type(given, default, dtype) -> Any:
-    """The one element of `given`, or else `default`."""
-    return default if given is None else given.reshape(1).astype(dtype)
-
-
-@kernel("adam")
+@update(fades="moment1 moment2")
 def adam(
-    xp, param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, beta1_tensor, beta2_tensor, skip,
-    *, beta1, beta2, epsilon, out=None,
+    param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, beta1_tensor, beta2_tensor, skip,
+    *, beta1, beta2, epsilon,
 ):  # fmt: skip
-    if is_skipped(skip):
-        return kept(xp, (param, moment1, moment2, beta1_pow, beta2_pow), out)
-    param_out, moment1_out, moment2_out, beta1_pow_out, beta2_pow_out = out or (None,) * 5
-    beta1, beta2 = number_in_type(beta1_tensor, beta1, param.dtype), number_in_type(beta2_tensor, beta2, param.dtype)
-    rate = rate.reshape(1) * xp.sqrt(1 - beta2_pow.reshape(1)) / (1 - beta1_pow.reshape(1))
-    moment1, moment2, work = _moments(xp, grad, moment1, moment2, beta1, beta2, moment1_out, moment2_out)
-    _over_root(xp, moment1, moment2, epsilon, work)
-    xp.multiply(work, rate, out=work)
-    return (
-        stepped(xp, param, work, param_out),
-        moment1,
-        moment2,
-        deliver(xp, beta1_pow * beta1, beta1_pow_out),
-        deliver(xp, beta2_pow * beta2, beta2_pow_out),
-    )
+    moment1 = moment1 * beta1 + grad * (1 - beta1)
+    moment2 = moment2 * beta2 + grad * grad * (1 - beta2)
+    step = rate * sqrt(1 - beta2_pow) / (1 - beta1_pow)
+    param = param - moment1 / (sqrt(moment2) + epsilon) * step
+    beta1_pow = beta1_pow * beta1
+    beta2_pow = beta2_pow * beta2
+    return param, moment1, moment2, beta1_pow, beta2_pow
 
 
-@kernel("adamw")
+@update(fades="moment1 moment2")
 def adamw(
-    xp, param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, beta1_tensor, beta2_tensor, skip,
-    *, beta1, beta2, epsilon, coeff, with_decay, lr_ratio, out=None,
+    param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, beta1_tensor, beta2_tensor, skip,
+    *, beta1, beta2, epsilon, coeff, with_decay, lr_ratio,
 ):  # fmt: skip
-    if is_skipped(skip):
-        return kept(xp, (param, moment1, moment2, beta1_pow, beta2_pow), out)
-    param_out, moment1_out, moment2_out, beta1_pow_out, beta2_pow_out = out or (None,) * 5
-    beta1, beta2 = number_in_type(beta1_tensor, beta1, param.dtype), number_in_type(beta2_tensor, beta2, param.dtype)
-    rate = rate.reshape(1) * lr_ratio
-    root = xp.sqrt(1 - beta2_pow.reshape(1))
-    moment1, moment2, work = _moments(xp, grad, moment1, moment2, beta1, beta2, moment1_out, moment2_out)
-    _over_root(xp, moment1, moment2, epsilon * root, work)
-    xp.multiply(work, rate * root / (1 - beta1_pow.reshape(1)), out=work)
+    moment1 = moment1 * beta1 + grad * (1 - beta1)
+    moment2 = moment2 * beta2 + grad * grad * (1 - beta2)
+    own_rate = rate * lr_ratio
+    root = sqrt(1 - beta2_pow)
+    small = epsilon * root
+    step = own_rate * root / (1 - beta1_pow)
     if with_decay:
-        param = xp.multiply(param, (1 - rate * coeff).astype(param.dtype, copy=False), out=param_out)
-    return (
-        stepped(xp, param, work, param_out),
-        moment1,
-        moment2,
-        deliver(xp, beta1_pow * beta1, beta1_pow_out),
-        deliver(xp, beta2_pow * beta2, beta2_pow_out),
-    )
+        rest = 1 - own_rate * coeff
+        param = param * rest
+    param = param - moment1 / (sqrt(moment2) + small) * step
+    beta1_pow = beta1_pow * beta1
+    beta2_pow = beta2_pow * beta2
+    return param, moment1, moment2, beta1_pow, beta2_pow
 
 
-@kernel("adamax")
-def adamax(xp, param, grad, rate, moment, inf_norm, beta1_pow, skip, *, beta1, beta2, epsilon, out=None):
-    out = (*(out or (None,) * 3), None)[:4]  # there need not be a Beta1PowOut
-    if is_skipped(skip):
-        return kept(xp, (param, moment, inf_norm, beta1_pow), out)
-    param_out, moment_out, inf_norm_out, beta1_pow_out = out
-    work = xp.empty_like(grad)
-    moment = _blend(xp, moment, grad, beta1, moment_out, work)
-    inf_norm = xp.multiply(inf_norm, beta2, out=inf_norm_out)
-    xp.add(inf_norm, epsilon, out=inf_norm)
-    xp.maximum(xp.absolute(grad, out=work), inf_norm, out=inf_norm)
-    xp.true_divide(moment, inf_norm, out=work)
-    xp.multiply(work, rate.reshape(1) / (1 - beta1_pow.reshape(1)), out=work)
-    return stepped(xp, param, work, param_out), moment, inf_norm, deliver(xp, beta1_pow * beta1, beta1_pow_out)
+@update()
+def adamax(param, grad, rate, moment, inf_norm, beta1_pow, skip, *, beta1, beta2, epsilon):
+    moment = moment * beta1 + grad * (1 - beta1)
+    inf_norm = maximum(absolute(grad), inf_norm * beta2 + epsilon)
+    step = rate / (1 - beta1_pow)
+    param = param - moment / inf_norm * step
+    beta1_pow = beta1_pow * beta1
+    return param, moment, inf_norm, beta1_pow
 
 
-@kernel("lamb")
-def lamb(
-    xp, param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, skip,
-    *, weight_decay, beta1, beta2, epsilon, out=None,
-):  # fmt: skip
-    if is_skipped(skip):
-        return kept(xp, (param, moment1, moment2), out)
-    param_out, moment1_out, moment2_out = out or (None, None, None)
-    moment1, moment2, work = _moments(xp, grad, moment1, moment2, beta1, beta2, moment1_out, moment2_out)
-    step = _over_root(xp, moment1, moment2, epsilon, work)
-    xp.add(step, xp.multiply(param, weight_decay), out=step)
-    trust = ratio_of_lengths(xp, length(xp, param), length(xp, step))
-    xp.multiply(step, (rate.reshape(1) * trust).astype(param.dtype), out=step)
-    return stepped(xp, param, step, param_out), moment1, moment2
+@update(fades="moment1 moment2")
+def lamb_direction(param, grad, moment1, moment2, *, weight_decay, beta1, beta2, epsilon):
+    """The part of `lamb` for each element: new moments and the direction of the step."""
+    moment1 = moment1 * beta1 + grad * (1 - beta1)
+    moment2 = moment2 * beta2 + grad * grad * (1 - beta2)
+    step = moment1 / (sqrt(moment2) + epsilon) + param * weight_decay
+    return moment1, moment2, step
 
 
-@kernel("adagrad")
-def adagrad(xp, param, grad, moment, rate, skip, *, epsilon, out=None):
-    if is_skipped(skip):
-        return kept(xp, (param, moment), out)
-    param_out, moment_out = out or (None, None)
-    work = xp.square(grad)
-    moment = xp.add(moment, work, out=moment_out)
-    _over_root(xp, grad, moment, epsilon, work)
-    return stepped(xp, param, xp.multiply(work, rate.reshape(1)), param_out), moment
+def lamb_along(direction: Callable[..., Any]) -> Callable[..., Any]:
+    """The kernel of ``lamb``, with `lamb_direction` as `direction` computes it."""
+
+    def lamb(
+        xp, param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, skip,
+        *, weight_decay, beta1, beta2, epsilon, out=None,
+    ):  # fmt: skip
+        if is_skipped(skip):
+            return kept(xp, (param, moment1, moment2), out)
+        param_out, *moments_out = out or (None,) * 3
+        moment1, moment2, step = direction(
+            xp, param, grad, moment1, moment2, out=(*moments_out, None),
+            weight_decay=weight_decay, beta1=beta1, beta2=beta2, epsilon=epsilon,
+        )  # fmt: skip
+        trust = ratio_of_lengths(xp, length(xp, param), length(xp, step))
+        xp.multiply(step, (rate.reshape(1) * trust).astype(param.dtype), out=step)
+        return stepped(xp, param, step, param_out), moment1, moment2
+
+    return lamb
 
 
-@kernel("decayed_adagrad")
-def decayed_adagrad(xp, param, grad, moment, rate, skip, *, decay, epsilon, out=None):
-    if is_skipped(skip):
-        return kept(xp, (param, moment), out)
-    param_out, moment_out = out or (None, None)
-    work = xp.square(grad)
-    moment = _blend(xp, moment, work, decay, moment_out, work)
-    _over_root(xp, grad, moment, epsilon, work)
-    return stepped(xp, param, xp.multiply(work, rate.reshape(1)), param_out), moment
+kernel("lamb")(lamb_along(lamb_direction))
 
 
-@kernel("adadelta")
-def adadelta(xp, param, grad, squared_grad, squared_update, skip, *, rho, epsilon, out=None):
-    if is_skipped(skip):
-        return kept(xp, (param, squared_grad, squared_update), out)
-    param_out, squared_grad_out, squared_update_out = out or (None, None, None)
-    work = xp.square(grad)
-    squared_grad = _blend(xp, squared_grad, work, rho, squared_grad_out, work)
-    step = _adadelta_step(xp, grad, squared_grad, squared_update, epsilon)
-    xp.square(step, out=work)
-    squared_update = _blend(xp, squared_update, work, rho, squared_update_out, work)
-    step = _adadelta_step(xp, grad, squared_grad, squared_update, epsilon)
-    return stepped(xp, param, step, param_out), squared_grad, squared_update
+@update()
+def adagrad(param, grad, moment, rate, skip, *, epsilon):
+    moment = moment + grad * grad
+    param = param - grad / (sqrt(moment) + epsilon) * rate
+    return param, moment
 
 
-def _adadelta_step(xp, grad, squared_grad, squared_update, epsilon) -> Any:
-    step = xp.add(squared_update, epsilon)
-    xp.true_divide(step, xp.add(squared_grad, epsilon), out=step)
-    xp.sqrt(step, out=step)
-    return xp.multiply(step, grad, out=step)
+@update()
+def decayed_adagrad(param, grad, moment, rate, skip, *, decay, epsilon):
+    moment = moment * decay + grad * grad * (1 - decay)
+    param = param - grad / (sqrt(moment) + epsilon) * rate
+    return param, moment
 
 
-@kernel("rmsprop")
-def rmsprop(
-    xp, param, mean_square, mean_grad, rate, grad, moment, skip, *, epsilon, decay, momentum, centered, out=None
-):  # fmt: skip
-    if mean_grad is None:
-        mean_grad = xp.zeros_like(param)
-    if is_skipped(skip):
-        return kept(xp, (param, moment, mean_square, mean_grad), out)
-    param_out, moment_out, mean_square_out, mean_grad_out = out or (None,) * 4
-    work = xp.square(grad)
-    mean_square = _blend(xp, mean_square, work, decay, mean_square_out, work)
+@update()
+def adadelta(param, grad, squared_grad, squared_update, skip, *, rho, epsilon):
+    squared_grad = squared_grad * rho + grad * grad * (1 - rho)
+    step = sqrt((squared_update + epsilon) / (squared_grad + epsilon)) * grad
+    squared_update = squared_update * rho + step * step * (1 - rho)
+    param = param - sqrt((squared_update + epsilon) / (squared_grad + epsilon)) * grad
+    return param, squared_grad, squared_update
+
+
+@update(fades="mean_square mean_grad moment", optional="mean_grad")
+def rmsprop(param, mean_square, mean_grad, rate, grad, moment, skip, *, epsilon, decay, momentum, centered):
+    mean_square = mean_square * decay + grad * grad * (1 - decay)
     if centered:
-        mean_grad = _blend(xp, mean_grad, grad, decay, mean_grad_out, work)
-        xp.square(mean_grad, out=work)
-        xp.subtract(mean_square, work, out=work)
-        xp.maximum(work, 0, out=work)  # a variance, which rounding may have made negative
-        xp.add(work, epsilon, out=work)
+        mean_grad = mean_grad * decay + grad * (1 - decay)
+        # A variance, which rounding may have made negative.
+        step = grad / sqrt(maximum(mean_square - mean_grad * mean_grad, 0) + epsilon)
     else:
-        xp.add(mean_square, epsilon, out=work)
-    xp.sqrt(work, out=work)
-    xp.true_divide(grad, work, out=work)
-    xp.multiply(work, rate.reshape(1), out=work)
-    moment = xp.multiply(moment, momentum, out=moment_out)
-    xp.add(moment, work, out=moment)
-    param = stepped(xp, param, moment, param_out)
-    return param, moment, mean_square, mean_grad if centered else copied(xp, mean_grad, mean_grad_out)
+        step = grad / sqrt(mean_square + epsilon)
+    moment = moment * momentum + step * rate
+    param = param - moment
+    return param, moment, mean_square, mean_grad
 
 
 @kernel("ftrl")

@@ -7,63 +7,53 @@ updates it in pieces that stay in the cache. Every element is computed as by the
 from __future__ import annotations
 
 import inspect
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-import minigraph.kernels.adaptive_optimizer
-import minigraph.kernels.optimizer  # noqa: F401
+import minigraph.kernels.adaptive_optimizer  # noqa: F401
 from minigraph.kernels.buffers import Scratch
 from minigraph.kernels.clip import Times, shrinker
 from minigraph.kernels.registry import find_kernel, kernel
+from minigraph.kernels.update_kernels import buffers_for, one_or_all
+from minigraph.kernels.update_rules import POWERS, RULES, SHARED
 
-OUTPUTS = {
-    "sgd": "param",
-    "momentum": "param velocity",
-    "adam": "param moment1 moment2 beta1_pow beta2_pow",
-    "adamw": "param moment1 moment2 beta1_pow beta2_pow",
-    "adamax": "param moment inf_norm beta1_pow",
-    "adagrad": "param moment",
-    "decayed_adagrad": "param moment",
-    "adadelta": "param squared_grad squared_update",
-    "rmsprop": "param moment mean_square mean_grad",
-    "ftrl": "param squared linear",
-}
-"""Updates that compute each element for itself, and which of their inputs they return anew."""
-
-_SHARED = frozenset({"rate", "beta1_tensor", "beta2_tensor", "skip"})
-"""Inputs that all parameters of a merged update have in common."""
-
-_NUMBERS = frozenset({"beta1_pow", "beta2_pow"})
-"""Inputs of which a parameter has one number, whatever its size."""
+TYPES = (*(type for type, rule in RULES.items() if "skip" in rule.inputs), "ftrl")
+"""Updates that compute each element for itself."""
 
 _PIECE = 131_072
-"""So many elements of each array are updated at a time: together they stay in the cache."""
+"""Maximum elements of each array that are updated at a time: together they stay in the cache."""
 
 
 class Merged:
     """A kernel for many parameters, made of the kernel for one."""
 
     def __init__(self, type: str) -> None:
+        self._type = type
         found = find_kernel(type, "cpu")
         assert found is not None
         self.function = found.function
         parameters = list(inspect.signature(self.function).parameters.values())
         self.names = [p.name for p in parameters[1:] if p.kind is not p.KEYWORD_ONLY]
-        self.outputs = OUTPUTS[type].split()
         self.param, self.grad = self.names.index("param"), self.names.index("grad")
-        self._own = [i for i, name in enumerate(self.names) if name not in _SHARED]
-        self._numbers = [i for i, name in enumerate(self.names) if name in _NUMBERS]
-        self._number_outputs = [i for i, name in enumerate(self.outputs) if name in _NUMBERS]
+        self._own = [i for i, name in enumerate(self.names) if name not in SHARED]
+        self._numbers = [i for i, name in enumerate(self.names) if name in POWERS]
         self.__signature__ = _merged_signature(parameters)
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """The inputs of which the kernel returns new ones."""
+        return RULES[self._type].outputs if self._type in RULES else ("param", "squared", "linear")
+
+    @cached_property
+    def _number_outputs(self) -> list[int]:
+        return [i for i, name in enumerate(self.outputs) if name in POWERS]
 
     def __call__(self, xp, *inputs, sizes, out=None, **attrs):
         *lists, factor = inputs
-        targets = [None] * len(self.outputs)
-        if out is not None:  # adamax need not have its last output
-            given = [out] if len(targets) == 1 else out
-            targets[: len(given)] = given
+        targets = list(buffers_for(out, len(self.outputs)))
         if len(lists[self.param]) < len(sizes) and not self._numbers_agree(lists):
             for i in self._own:
                 lists[i] = _apart(lists[i], sizes)
@@ -75,8 +65,7 @@ class Merged:
             for i in self._own:
                 arrays[i] = lists[i][number] if lists[i] else None
             results.append(self._update(xp, arrays, [x[number] if x else None for x in targets], shrink, attrs))
-        by_output = tuple(list(each) for each in zip(*results, strict=True))
-        return by_output if len(by_output) > 1 else by_output[0]
+        return one_or_all([list(each) for each in zip(*results, strict=True)])
 
     def _numbers_agree(self, lists) -> bool:
         """Whether parameters that came as one vector have the same number each, told by the bytes, which is quicker."""
@@ -151,5 +140,5 @@ def _merged_signature(parameters: list[inspect.Parameter]) -> inspect.Signature:
     return inspect.Signature([*inputs, factor, *keywords, sizes, out])
 
 
-for _type in OUTPUTS:
+for _type in TYPES:
     kernel(f"merged_{_type}", joins="all")(Merged(_type))

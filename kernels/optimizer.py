@@ -1,4 +1,4 @@
-"""Update rules. With ``out`` they write over the arrays they replace and need room for one more gradient.
+"""Updates along the gradient. With ``out`` they write over the arrays they replace.
 
 `skip` holds flags, or is None: where one is set, everything stays as it was. On a GPU they are waited for.
 """
@@ -12,6 +12,7 @@ import numpy as np
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.norm import norm
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.update_kernels import is_skipped, kept, update
 
 
 def stepped(xp, param, step, out) -> Any:
@@ -19,16 +20,6 @@ def stepped(xp, param, step, out) -> Any:
     if out is not None:
         return xp.subtract(param, step, out=out)
     return xp.subtract(param, step).astype(param.dtype, copy=False)
-
-
-def is_skipped(skip) -> bool:
-    return skip is not None and any(bool(flag.item()) for flag in skip)
-
-
-def kept(xp, old, out) -> tuple[Any, ...]:
-    """The arrays that an update would have replaced, or copies of them."""
-    buffers = out or (None,) * len(old)
-    return tuple(x.copy() if each is None else deliver(xp, x, each) for x, each in zip(old, buffers, strict=True))
 
 
 def length(xp, x) -> Any:
@@ -43,27 +34,20 @@ def ratio_of_lengths(xp, above, below, times=1) -> Any:
     return xp.where(is_defined, times * above / xp.where(is_defined, below, 1), 1)
 
 
-@kernel("sgd")
-def sgd(xp, param, rate, grad, skip, *, out=None):
-    if is_skipped(skip):
-        return param.copy() if out is None else deliver(xp, param, out)
-    return stepped(xp, param, xp.multiply(grad, rate.reshape(1)), out)
+@update()
+def sgd(param, rate, grad, skip):
+    param = param - grad * rate
+    return param
 
 
-@kernel("momentum")
-def momentum(xp, param, grad, velocity, rate, skip, *, mu, use_nesterov, out=None):
-    if is_skipped(skip):
-        return kept(xp, (param, velocity), out)
-    param_out, velocity_out = out or (None, None)
-    velocity = xp.multiply(velocity, mu, out=velocity_out)
-    xp.add(velocity, grad, out=velocity)
+@update(fades="velocity")
+def momentum(param, grad, velocity, rate, skip, *, mu, use_nesterov):
+    velocity = velocity * mu + grad
     if use_nesterov:
-        step = xp.multiply(velocity, mu)
-        xp.add(step, grad, out=step)
-        step = xp.multiply(step, rate.reshape(1))
+        param = param - (velocity * mu + grad) * rate
     else:
-        step = xp.multiply(velocity, rate.reshape(1))
-    return stepped(xp, param, step, param_out), velocity
+        param = param - velocity * rate
+    return param, velocity
 
 
 @kernel("lars_momentum")

@@ -101,14 +101,16 @@ class Loops:
     ----------
     *modules : str
         Modules of `minigraph.kernels.jit.loops`, those that are used by others first.
+    text : str
+        Functions besides, which use those of the modules.
     """
 
-    def __init__(self, *modules: str) -> None:
-        self._names = modules
+    def __init__(self, *modules: str, text: str = "") -> None:
+        self._modules, self._text = modules, text
 
     @property
     def source(self) -> str:
-        return _joined(self._names)
+        return _joined(self._modules) + self._text
 
     def compiled(self, name: str, signature: str) -> Callable[..., Any]:
         """The function `name` for these types, in numba's words, such as ``void(float32[::1], float32)``."""

@@ -1,168 +1,104 @@
-"""Update rules in one loop each, with the bits of `minigraph.kernels.optimizer` and `adaptive_optimizer`.
+"""Update rules in one loop each, with the bits of the shared kernels.
 
-There is one exception: means and velocities that would be subnormal become 0.
+There is one exception: state that fades away, such as a mean of gradients that are all 0 now, becomes 0 where it would
+be subnormal. Processors take several times as long with subnormal numbers.
 
-A rule is told by names: which of the kernel's arrays the loop writes over, in the loop's order, and which have one
-element. `shrink`, a keyword of the functions offered, is a number that the gradient is multiplied with first.
+`shrink`, a keyword of the functions offered, is a number that the gradient is multiplied with first.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from minigraph.kernels.adaptive_optimizer import lamb_along
 from minigraph.kernels.clip import Times
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import elementwise_loop, or_kernel, vectors
 from minigraph.kernels.jit.threads import over_pieces
 from minigraph.kernels.merged_updates import Merged
-from minigraph.kernels.optimizer import is_skipped, kept, length, ratio_of_lengths
-from minigraph.kernels.registry import find_kernel, specialize
+from minigraph.kernels.registry import specialize
+from minigraph.kernels.update_kernels import buffers_for, is_skipped, kept, one_or_all, owned
+from minigraph.kernels.update_rules import RULES, SINGLE, TENSORS, Element, Rule
 
-_LOOPS = Loops("updates")
 _LEAST_EPSILON = 1e-15
+"""Minimum `epsilon` for which no step depends on whether state is subnormal or 0."""
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """How a loop fits a kernel.
+@cache
+def _loops(rule: Rule, element: Element) -> Loops:
+    """The loop over vectors for a rule, named by its type.
 
-    Attributes
-    ----------
-    loop : callable
-        Name of the loop, of the attributes.
-    state : str
-        Names of the arrays that the loop takes beside the gradient and writes over, the parameter first.
-    results : str
-        Names of what the kernel returns; of ``beta1_pow`` and ``beta2_pow`` the next power.
-    single : str
-        Names of the arrays of one element that the loop takes.
-    numbers : callable
-        The numbers that the loop takes, of the attributes.
-    fades : bool
-        Whether the loop takes a number below which state becomes 0, last.
+    It takes the vectors, the inputs of one number as vectors of one element, `shrink`, the numbers of `element` and
+    `tiny`, below which state becomes 0.
     """
-
-    loop: Callable[[dict[str, Any]], str]
-    state: str
-    results: str
-    single: str
-    numbers: Callable[[dict[str, Any]], Sequence[float]]
-    fades: bool = True
-
-
-def _named(name: str) -> Callable[[dict[str, Any]], str]:
-    return lambda attrs: name
-
-
-def _tiny(dtype: Any, attrs: dict[str, Any]) -> Any:
-    """Below what fading state becomes 0; 0 for an `epsilon` so small that a step might notice."""
-    return np.finfo(dtype).tiny if attrs.get("epsilon", 1.0) >= _LEAST_EPSILON else dtype.type(0)
+    parameters = [f"{name}_" for name in (*_vectors(element), *element.singles)]
+    parameters += ["shrink", *(f"n{i}" for i in range(len(element.numbers))), "tiny"]
+    lines = ["", f"def {rule.type}({', '.join(parameters)}):", "    T = param_.dtype.type"]
+    lines += [f"    {name} = {name}_[0]" for name in element.singles]
+    lines += [f"    {name} = {value}" for name, value in element.common]
+    lines.append("    for i in range(param_.size):")
+    lines += [f"        {name} = {name}_[i]{' * shrink' * (name == 'grad')}" for name in element.reads]
+    fading = [name for name, _ in element.own if name in rule.fades]
+    for name, value in element.own:
+        lines.append(f"        {name} = {value}")
+        if fading and name == fading[-1]:
+            lines += [f"        {each} = {each} if not abs({each}) < tiny else T(0)" for each in fading]
+    lines += [f"        {name}_[i] = {name}" for name in element.writes]
+    return Loops("functions", text="\n".join([*lines, ""]))
 
 
-def _adam_numbers(a: dict[str, Any]) -> tuple[float, ...]:
-    return a["beta1"], 1 - a["beta1"], a["beta2"], 1 - a["beta2"], a["epsilon"]
+def _vectors(element: Element) -> tuple[str, ...]:
+    """The names of the vectors that a loop takes."""
+    return tuple(dict.fromkeys([*element.reads, *element.writes]))
 
 
-_ADAM = "param moment1 moment2", "param moment1 moment2 beta1_pow beta2_pow", "rate beta1_pow beta2_pow"
-_RULES = {
-    "sgd": _Rule(_named("sgd"), "param", "param", "rate", lambda a: (), fades=False),
-    "momentum": _Rule(
-        lambda a: "nesterov" if a["use_nesterov"] else "momentum",
-        "param velocity", "param velocity", "rate", lambda a: (a["mu"],),
-    ),
-    "adam": _Rule(_named("adam"), *_ADAM, _adam_numbers),
-    # Without decay the parameter is multiplied by 1.
-    "adamw": _Rule(
-        _named("adamw"), *_ADAM,
-        lambda a: (*_adam_numbers(a), a["coeff"] if a["with_decay"] else 0.0, a["lr_ratio"]),
-    ),
-    "adamax": _Rule(
-        _named("adamax"), "param moment inf_norm", "param moment inf_norm beta1_pow", "rate beta1_pow",
-        lambda a: (a["beta1"], 1 - a["beta1"], a["beta2"], a["epsilon"]), fades=False,
-    ),
-    "adagrad": _Rule(
-        _named("adagrad"), "param moment", "param moment", "rate", lambda a: (a["epsilon"],), fades=False
-    ),
-    "decayed_adagrad": _Rule(
-        _named("decayed_adagrad"), "param moment", "param moment", "rate",
-        lambda a: (a["decay"], 1 - a["decay"], a["epsilon"]), fades=False,
-    ),
-    "adadelta": _Rule(
-        _named("adadelta"), "param squared_grad squared_update", "param squared_grad squared_update", "",
-        lambda a: (a["rho"], 1 - a["rho"], a["epsilon"]), fades=False,
-    ),
-    "rmsprop": _Rule(
-        lambda a: "centered_rmsprop" if a["centered"] else "rmsprop",
-        "param mean_square mean_grad moment", "param moment mean_square mean_grad", "rate",
-        lambda a: (a["decay"], 1 - a["decay"], a["epsilon"], a["momentum"]),
-    ),
-}  # fmt: skip
-
-
-def update_loop(type: str, arrays: Sequence[Any], attrs: dict[str, Any]) -> Callable[..., Any] | None:
+def update_loop(type: str, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> Callable[..., Any] | None:
     """A function like the kernel of an update rule, but with `shrink`, for arrays of these types, or None.
 
     It raises TypeError, and has changed nothing, for arrays whose elements do not lie side by side.
     """
-    rule = _RULES[type]
-    names = parameter_names(type)
-    given = dict(zip(names, arrays, strict=True))
-    state = rule.state.split()
-    if type == "rmsprop" and not attrs["centered"]:
-        state.remove("mean_grad")  # which stays as it is
-    results, single = rule.results.split(), rule.single.split()
-    if any(given.get(name) is not None for name in ("beta1_tensor", "beta2_tensor")) or given["grad"] is None:
+    rule = RULES[type]
+    given = dict(zip(rule.inputs, arrays, strict=True))
+    is_missing = any(given.get(name, True) is None for name in ("grad", *rule.outputs))
+    if is_missing or any(given.get(name) is not None for name in TENSORS.values()):
         return None
-    if any(given[name] is None for name in results):
-        return None
-    dtype = given["param"].dtype
-    numbers = [dtype.type(value) for value in rule.numbers(attrs)]
-    numbers += [_tiny(dtype, attrs)] if rule.fades else []
-    types = [given[state[0]], given["grad"], *(given[name] for name in state[1:])]
-    loop = elementwise_loop(_LOOPS, rule.loop(attrs), types, [given[name] for name in single], 1 + len(numbers))
+    element, dtype = rule.element(attrs), given["param"].dtype
+    names, one = _vectors(element), dtype.type(1)
+    fades = attrs.get("epsilon", 1.0) >= _LEAST_EPSILON
+    numbers = [*map(dtype.type, element.numbers), np.finfo(dtype).tiny if fades else dtype.type(0)]
+    types, singles = [given.get(name, given["param"]) for name in names], [given[name] for name in element.singles]
+    loop = elementwise_loop(_loops(rule, element), type, types, singles, 1 + len(numbers))
     if loop is None:
         return None
-    at = {name: i for i, name in enumerate(names)}
-    whole = [at[name] for name in results if not name.endswith("_pow")]
-    powers = [(at[name], given["param"].dtype.type(attrs[name[:5]])) for name in results if name.endswith("_pow")]
-    grad, singles, one = at["grad"], [at[name] for name in single], given["param"].dtype.type(1)
-    places = [whole.index(at[name]) for name in state]
+    at = {name: i for i, name in enumerate(rule.inputs)}
+    replaced, skip = [at.get(name) for name in rule.outputs], at.get("skip")
+    count, powers = len(rule.arrays), [dtype.type(factor) for _, factor in element.powers]
+    places = [(name in rule.arrays, rule.arrays.index(name) if name in rule.arrays else at[name]) for name in names]
+    ones = [at[name] for name in element.singles]
 
     def update(*arrays: Any, shrink: Any = one, out: Any = None) -> Any:
-        buffers = [None] * len(results) if out is None else [out] if len(results) == 1 else [*out, None][: len(results)]
-        if is_skipped(arrays[-1]):
-            new = list(kept(np, [arrays[i] for i in [*whole, *(i for i, _ in powers)]], buffers))
-        else:
-            new = [_owned(arrays[i], buffer) for i, buffer in zip(whole, buffers, strict=False)]
-            param, *others = [new[i] for i in places]
-            over_pieces(loop, vectors(param, arrays[grad], *others), [*[arrays[i] for i in singles], shrink, *numbers])
-            for (i, beta), buffer in zip(powers, buffers[len(whole) :], strict=True):
-                new.append(np.multiply(arrays[i], beta, out=buffer))
-        return tuple(new) if len(new) > 1 else new[0]
+        buffers = buffers_for(out, len(replaced))
+        old: list[Any] = [None if i is None else arrays[i] for i in replaced]
+        if skip is not None and is_skipped(arrays[skip]):
+            return one_or_all(kept(np, old, buffers))
+        new = [_room(arrays[0], *each) for each in zip(old[:count], buffers, strict=False)]
+        taken = [new[i] if is_new else arrays[i] for is_new, i in places]
+        over_pieces(loop, vectors(*taken), [*[arrays[i] for i in ones], shrink, *numbers])
+        new += [np.multiply(x, y, out=z) for x, y, z in zip(old[count:], powers, buffers[count:], strict=True)]
+        return one_or_all(new)
 
     return update
 
 
-def parameter_names(type: str) -> list[str]:
-    """What the kernel of an update rule calls its arrays, in order."""
-    kernel = find_kernel(type, "cpu")
-    assert kernel is not None
-    parameters = list(inspect.signature(kernel.function).parameters.values())
-    return [p.name for p in parameters[1:] if p.kind is not p.KEYWORD_ONLY]
-
-
-def _owned(old: Any, buffer: Any) -> Any:
-    """An array with the values of `old` that may be written over: `buffer`, which may be `old` itself, or a new one."""
-    if buffer is None:
-        return old.copy()
-    if buffer is not old:
-        np.copyto(buffer, old)
-    return buffer
+def _room(param: Any, old: Any, buffer: Any) -> Any:
+    """An array for a result that replaces `old`, with its values; or for one like `param` that replaces nothing."""
+    if old is not None:
+        return owned(np, old, buffer)
+    return np.empty_like(param) if buffer is None else buffer
 
 
 def _offer(type: str) -> Callable[..., Any]:
@@ -171,10 +107,6 @@ def _offer(type: str) -> Callable[..., Any]:
         return None if update is None else or_kernel(update, type, attrs)
 
     return offer
-
-
-for _type in _RULES:
-    specialize(_type, jit=True)(_offer(_type))
 
 
 class _Merged(Merged):
@@ -197,17 +129,13 @@ class _Merged(Merged):
 
 
 def _offer_merged(type: str) -> Callable[..., Any]:
-    single = set(_RULES[type].single.split())
-
     def offer(xp, *lists, sizes, **attrs):
-        *arrays, _ = lists
-        names = parameter_names(type)
         types = [
-            x if x is None or not isinstance(x, list) or not x or name == "skip"
-            else x[0]._replace(shape=(1,) if name in single else (sum(sizes),))
-            for name, x in zip(names, arrays, strict=True)
+            x if not isinstance(x, list) or name == "skip"
+            else x[0]._replace(shape=(1,) if name in SINGLE else (sum(sizes),)) if x else None
+            for name, x in zip(RULES[type].inputs, lists[:-1], strict=True)
         ]  # fmt: skip
-        loop = update_loop(type, [None if x == [] else x for x in types], attrs)
+        loop = update_loop(type, types, attrs)
         if loop is None:
             return None
         merged = _Merged(type, loop)
@@ -216,30 +144,16 @@ def _offer_merged(type: str) -> Callable[..., Any]:
     return offer
 
 
-for _type in _RULES:
-    specialize(f"merged_{_type}", jit=True)(_offer_merged(_type))
+for _type, _rule in RULES.items():
+    if "skip" in _rule.inputs:
+        specialize(_type, jit=True)(_offer(_type))
+        specialize(f"merged_{_type}", jit=True)(_offer_merged(_type))
 
 
 @specialize("lamb", jit=True)
-def lamb(
-    xp, param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, skip, *, weight_decay, beta1, beta2, epsilon
-):  # fmt: skip
-    loop = elementwise_loop(_LOOPS, "lamb_step", [param, grad, moment1, moment2, param], [], 8)
-    if loop is None or rate.shape != (1,):
+def lamb(xp, param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, skip, **attrs):
+    direction = update_loop("lamb_direction", [param, grad, moment1, moment2], attrs)
+    if direction is None or rate.shape != (1,):
         return None
-    attrs = {"weight_decay": weight_decay, "beta1": beta1, "beta2": beta2, "epsilon": epsilon}
-    numbers = [param.dtype.type(value) for value in (1, *_adam_numbers(attrs), weight_decay)]
-    numbers.append(_tiny(param.dtype, attrs))
-
-    def update(param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, skip, out=None):
-        buffers = out or (None,) * 3
-        if is_skipped(skip):
-            return kept(np, (param, moment1, moment2), out)
-        param, moment1, moment2 = map(_owned, (param, moment1, moment2), buffers)
-        step = np.empty(param.shape, param.dtype)
-        over_pieces(loop, vectors(param, grad, moment1, moment2, step), numbers)
-        trust = ratio_of_lengths(np, length(np, param), length(np, step))
-        np.multiply(step, (rate * trust).astype(param.dtype), out=step)
-        return np.subtract(param, step, out=param), moment1, moment2
-
-    return or_kernel(update, "lamb", attrs)
+    kernel = lamb_along(lambda xp, *arrays, out, **attrs: direction(*arrays, out=out))
+    return or_kernel(lambda *arrays, out=None: kernel(np, *arrays, out=out, **attrs), "lamb", attrs)

@@ -14,7 +14,8 @@ from sampled import DETERMINISTIC, each
 
 from minigraph.kernels import find_kernel
 from minigraph.kernels.cuda import launching, updates
-from minigraph.kernels.merged_updates import OUTPUTS
+from minigraph.kernels.merged_updates import TYPES
+from minigraph.kernels.update_rules import RULES
 
 DTYPES = ["float32", "float64"]
 
@@ -199,7 +200,7 @@ def test_tables_of_a_recording_are_its_own_and_there_before_it_runs(host_cuda):
 # Updates
 
 
-MERGED = [s for s in DETERMINISTIC if s.op in {f"merged_{type}" for type in updates.TYPES}]
+MERGED = [s for s in DETERMINISTIC if s.op in {f"merged_{type}" for type in RULES}]
 
 
 def same_bits(found, expected):
@@ -225,7 +226,7 @@ def is_taken(call):
 
 
 def test_every_rule_has_a_sample():
-    assert {s.op.removeprefix("merged_") for s in MERGED} == set(OUTPUTS) - {"ftrl"}
+    assert {s.op.removeprefix("merged_") for s in MERGED} == set(TYPES) - {"ftrl"}
 
 
 ATTRS = {
@@ -318,11 +319,11 @@ def sources():
     for type, attrs in ATTRS.items():
         kernel = find_kernel(f"merged_{type}", "cpu").function
         own = tuple(n for n in kernel.names if n not in ("rate", "skip", "beta1_tensor", "beta2_tensor"))
-        shape = updates.Shape(type, own, tuple(kernel.outputs))
+        shape = updates.Shape(type, own, kernel.outputs)
         for flags in ({}, dict.fromkeys([name for name, value in attrs.items() if value is True], False)):
             for number in ("float", "double"):
-                rule = updates.rule(type, {**attrs, **flags})
-                found[f"{type}_{number}{'_' * bool(flags)}"] = updates.text(shape, rule, number, type != "adadelta")
+                element = RULES[type].element({**attrs, **flags})
+                found[f"{type}_{number}{'_' * bool(flags)}"] = updates.text(shape, element, number)
     return found
 
 

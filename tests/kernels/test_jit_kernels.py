@@ -9,11 +9,9 @@ from kernel_calls import array_type, calls, each_array, flat
 from sampled import DETERMINISTIC, each
 
 from minigraph.errors import ExecutionError
-from minigraph.kernels import find_kernel, find_specializer
+from minigraph.kernels import find_kernel, find_specializer, update_rules
 from minigraph.kernels.clip import clip_by_global_norm
-from minigraph.kernels.jit import updates
 from minigraph.kernels.jit.threads import shares
-from minigraph.kernels.merged_updates import OUTPUTS
 
 pytestmark = [pytest.mark.numbers, needs_numba, pytest.mark.usefixtures("like_an_executor")]
 
@@ -173,15 +171,15 @@ def test_values_that_are_not_finite_or_tiny_go_the_same_way(type):
 def test_state_that_fades_away_becomes_zero(type):
     attrs, words = RULES[type]
     arrays = state(words, (3000,), "float32")
-    names = updates.parameter_names(type)
-    fading = [i for i, name in enumerate(names) if name in OUTPUTS[type].split() and "pow" not in name and i]
+    names = update_rules.RULES[type].inputs
+    fading = [i for i, name in enumerate(names) if name in update_rules.RULES[type].outputs and "pow" not in name and i]
     arrays[names.index("grad")][...] = 0
     for i in fading:
         arrays[i][...] = np.float32(1e-38)
     param = arrays[0].copy()
     rule = compiled_rule(type, arrays, attrs)
     for _ in range(2000):
-        rule(*arrays, out=tuple(arrays[names.index(name)] for name in OUTPUTS[type].split()))
+        rule(*arrays, out=tuple(arrays[names.index(name)] for name in update_rules.RULES[type].outputs))
         values = np.concatenate([arrays[i] for i in fading])
         assert ((values == 0) | (np.abs(values) >= np.finfo("float32").tiny)).all()
     if type != "adamw":
@@ -274,7 +272,7 @@ def test_merged_updates_give_the_same_bits(type, is_joined, factor):
     attrs, words = RULES[type]
     sizes = (1500, 700, 1)
     parts = [state(words, (size,), "float32", seed) for seed, size in enumerate(sizes)]
-    names = updates.parameter_names(type)
+    names = update_rules.RULES[type].inputs
     lists = [
         part[0] if name in ("rate", "skip", "beta1_tensor", "beta2_tensor") else list(part)
         for name, part in zip(names, zip(*parts, strict=True), strict=True)
@@ -288,7 +286,7 @@ def test_merged_updates_give_the_same_bits(type, is_joined, factor):
     results = []
     for function in (lambda *a, out: kernel(np, *a, **attrs, sizes=sizes, out=out), rule):
         arrays = [each_array(np.copy, x) for x in lists]
-        at = [names.index(name) for name in OUTPUTS[type].split()]
+        at = [names.index(name) for name in update_rules.RULES[type].outputs]
         out = tuple(arrays[i] for i in at)
         function(*arrays, given, out=out if len(out) > 1 else out[0])
         results.append(flat(out))

@@ -13,36 +13,8 @@ T = np.float64
 LOWEST_EXPONENT = T(-708)
 
 
-def where(condition, x, y):
-    return x if condition else y
-
-
-def maximum(x, y):
-    return x if x >= y or x != x else y
-
-
-def minimum(x, y):
-    return x if x <= y or x != x else y
-
-
 def sign(x):
     return x if x != x else T(x > T(0)) - T(x < T(0))
-
-
-def absolute(x):
-    return abs(x)
-
-
-def floor(x):
-    return np.floor(x)
-
-
-def ceil(x):
-    return np.ceil(x)
-
-
-def sqrt(x):
-    return np.sqrt(x)
 
 
 def bits_of(x):

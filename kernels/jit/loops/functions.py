@@ -1,0 +1,31 @@
+"""Functions of one number of any type; `maximum` and `minimum` keep NaN."""
+
+import numpy as np
+
+
+def where(condition, x, y):
+    return x if condition else y
+
+
+def maximum(x, y):
+    return x if x >= y or x != x else y
+
+
+def minimum(x, y):
+    return x if x <= y or x != x else y
+
+
+def absolute(x):
+    return abs(x)
+
+
+def floor(x):
+    return np.floor(x)
+
+
+def ceil(x):
+    return np.ceil(x)
+
+
+def sqrt(x):
+    return np.sqrt(x)

@@ -1,0 +1,63 @@
+"""Kernels of updates against the rules that they are written from, run as the Python functions that they are."""
+
+import numpy as np
+import pytest
+from kernel_calls import calls, flat
+from sampled import DETERMINISTIC, ids
+
+from minigraph.kernels import find_kernel
+from minigraph.kernels.update_kernels import LAZY, ROWS, WHOLE, Update
+from minigraph.kernels.update_rules import POWERS, RULES
+
+UPDATES = [s for s in DETERMINISTIC if s.op in RULES]
+
+
+def by_rule(call):
+    """What the rule of a call computes, where no tensors stand in for attributes and no state is left out."""
+    rule = RULES[call.op.type]
+    given = dict(zip(rule.inputs, call.inputs, strict=True))
+    if given.get("beta1_tensor") is not None or given.get("mean_grad", True) is None or given["skip"]:
+        return None
+    found = rule.function(**given, **{name: call.keywords[name] for name in rule.attrs})
+    return found if isinstance(found, tuple) else (found,)
+
+
+@pytest.mark.parametrize("sample", UPDATES, ids=ids(UPDATES))
+def test_a_kernel_has_the_bits_of_its_rule(sample):
+    for dtype in ("float32", "float64"):
+        for call in calls(sample, dtype):
+            expected = by_rule(call)
+            if expected is not None:
+                for value, other in zip(flat(call()), expected, strict=False):
+                    assert (value.dtype, value.tobytes()) == (other.dtype, other.tobytes())
+
+
+def test_every_rule_is_compared():
+    compared = {s.op for s in UPDATES if any(by_rule(call) is not None for call in calls(s, "float64"))}
+    assert compared == {type for type, rule in RULES.items() if "skip" in rule.inputs}
+
+
+@pytest.mark.parametrize("mode", [WHOLE, ROWS, LAZY])
+def test_a_kernel_is_written_as_text(mode):
+    text = Update(RULES["sgd"], mode).source
+    assert ("grad = merged(xp, grad)" in text) == (mode != WHOLE)
+    assert "xp.multiply(grad, rate.reshape(1)" in text or "grad * rate.reshape(1)" in text
+
+
+@pytest.mark.parametrize("type", RULES)
+def test_an_element_has_no_attributes_left(type):
+    rule = RULES[type]
+    attrs = dict.fromkeys(rule.attrs, 0.5) | {n: True for n in ("centered", "with_decay", "use_nesterov")}
+    element = rule.element(attrs)
+    text = " ".join(value for _, value in element.common + element.own)
+    assert not any(f"{name} " in text for name in rule.attrs if name not in rule.inputs)
+    assert {name for name, _ in element.powers} == POWERS & set(rule.outputs)
+    assert rule.element(attrs) is element
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_step_keeps_the_type_of_a_wider_rate(dtype):
+    param, grad = np.ones(3, dtype), np.full(3, 3e-4, dtype)
+    rate = np.array([0.7], np.promote_types(dtype, "float64"))
+    found = find_kernel("sgd", "cpu").function(np, param, rate, grad, None)
+    assert found.tobytes() == (param - grad * rate).astype(dtype).tobytes()
