@@ -215,9 +215,11 @@ class Block:
             persistable.__class__ is stop_gradient.__class__ is is_data.__class__ is need_check_feed.__class__ is bool
         ):
             check_flags(name, persistable, stop_gradient, is_data, need_check_feed)
-        require_initializer(initializer)
+        if initializer is not None:
+            require_initializer(initializer)
         tensor_type = None if shape is None and dtype is None else declared_type(name, shape, dtype)
-        refuse_lod(name, lod_level)
+        if lod_level is not None:
+            refuse_lod(name, lod_level)
         if type is not None and not isinstance(type, VarKind):
             raise WrongTypeError(
                 f"{name}: type must be a VarKind, got {type!r:.80}",
@@ -247,7 +249,8 @@ class Block:
         """
         if not isinstance(name, str):
             raise not_a_name(name)
-        require_initializer(initializer)
+        if initializer is not None:
+            require_initializer(initializer)
         dims = as_dims(shape)
         if min(dims, default=0) < 0:
             raise ProgramError(

@@ -67,8 +67,8 @@ def check_flags(name: str, *flags: Any) -> None:
 
 
 def require_initializer(given: Any) -> None:
-    """Raise unless `given` is an initializer or None."""
-    if given is not None and not callable(given):
+    """Raise unless `given` is an initializer."""
+    if not callable(given):
         raise WrongTypeError(
             f"an initializer must be callable, got {given!r:.80}", site=caller_site(),
             hint="Give one such as fluid.initializer.Constant(0.0).",
@@ -118,9 +118,9 @@ def declared_type(name: str, shape: Sequence[int | None] | None, dtype: Any) -> 
     return dense_type(as_dtype("float32" if dtype is None else dtype), dims)
 
 
-def refuse_lod(name: str, lod_level: int | None) -> None:
-    """Raise unless `lod_level` is 0 or left out."""
-    if lod_level is None or (isinstance(lod_level, int) and not lod_level):
+def refuse_lod(name: str, lod_level: int) -> None:
+    """Raise unless `lod_level` is 0."""
+    if isinstance(lod_level, int) and not lod_level:
         return
     raise ProgramError(
         f"{name}: lod_level={lod_level}, but LoD tensors are out of scope", site=caller_site(),
