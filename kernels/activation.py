@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,33 @@ from minigraph.kernels.integer_power import integer_power
 from minigraph.kernels.registry import kernel, specialize
 from minigraph.kernels.tracing import Primitives
 from minigraph.kernels.widening import widened
+
+
+def _function_of_module(name: str) -> Callable[..., Any]:
+    """The kernel that is one function of the array module."""
+
+    def function(xp, x, *, out=None):
+        return getattr(xp, name)(x, out=out)
+
+    return function
+
+
+def _offer_function(name: str) -> Callable[..., Any]:
+    def offer(xp, x):
+        return getattr(xp, name) if x.dtype.kind == "f" or name in ("absolute", "square") else None
+
+    return offer
+
+
+for _type, _name in {
+    "log": "log", "log1p": "log1p", "sqrt": "sqrt", "abs": "absolute", "square": "square",
+    "sign": "sign", "reciprocal": "reciprocal", "floor": "floor", "ceil": "ceil", "sin": "sin", "cos": "cos",
+    "asin": "arcsin", "acos": "arccos", "atan": "arctan",
+}.items():  # fmt: skip
+    kernel(_type)(_function_of_module(_name))
+    specialize(_type)(_offer_function(_name))
+for _name in ("exp", "tanh"):
+    specialize(_name)(_offer_function(_name))
 
 
 def at_least(xp, x, bound, out=None) -> Any:
@@ -103,29 +131,14 @@ def exp_grad(xp, result, d_out, *, out=None):
     return xp.multiply(d_out, result, out=out)
 
 
-@kernel("log")
-def log(xp, x, *, out=None):
-    return xp.log(x, out=out)
-
-
 @kernel("log_grad")
 def log_grad(xp, x, d_out, *, out=None):
     return xp.true_divide(d_out, x, out=out)
 
 
-@kernel("log1p")
-def log1p(xp, x, *, out=None):
-    return xp.log1p(x, out=out)
-
-
 @kernel("log1p_grad")
 def log1p_grad(xp, x, d_out, *, out=None):
     return xp.true_divide(d_out, x + 1, out=out)
-
-
-@kernel("sqrt")
-def sqrt(xp, x, *, out=None):
-    return xp.sqrt(x, out=out)
 
 
 @kernel("sqrt_grad")
@@ -147,19 +160,9 @@ def sqrt_grad_grad(xp, result, d_x, dd_x, *, wanted, out=None):
     return d_result, deliver(xp, dd_out, dd_out_buffer)
 
 
-@kernel("abs")
-def abs(xp, x, *, out=None):
-    return xp.absolute(x, out=out)
-
-
 @kernel("abs_grad")
 def abs_grad(xp, x, d_out, *, out=None):
     return xp.multiply(d_out, xp.sign(x), out=out)
-
-
-@kernel("square")
-def square(xp, x, *, out=None):
-    return xp.square(x, out=out)
 
 
 @kernel("square_grad")
@@ -180,11 +183,6 @@ def square_grad_grad(xp, x, d_out, dd_x, *, wanted, out=None):
     return d_x, deliver(xp, dd_out, dd_out_buffer)
 
 
-@kernel("sign")
-def sign(xp, x, *, out=None):
-    return xp.sign(x, out=out)
-
-
 @kernel("rsqrt")
 @widened
 def rsqrt(xp, x, *, out=None):
@@ -195,11 +193,6 @@ def rsqrt(xp, x, *, out=None):
 @widened
 def rsqrt_grad(xp, result, d_out, *, out=None):
     return xp.multiply(d_out, -0.5 * result * result * result, out=out)
-
-
-@kernel("reciprocal")
-def reciprocal(xp, x, *, out=None):
-    return xp.reciprocal(x, out=out)
 
 
 @kernel("reciprocal_grad")
@@ -232,16 +225,6 @@ def _factor(factor_tensor, factor, dtype) -> Any:
     return dtype.type(factor) if factor_tensor is None else factor_tensor.reshape(()).astype(dtype)
 
 
-@kernel("floor")
-def floor(xp, x, *, out=None):
-    return xp.floor(x, out=out)
-
-
-@kernel("ceil")
-def ceil(xp, x, *, out=None):
-    return xp.ceil(x, out=out)
-
-
 @kernel("round")
 def round(xp, x, *, out=None):
     """What is cut off is exact, so that no sum with 0.5 is rounded."""
@@ -261,29 +244,14 @@ for _type in ("floor_grad", "ceil_grad", "round_grad"):
     kernel(_type)(_zeros)
 
 
-@kernel("sin")
-def sin(xp, x, *, out=None):
-    return xp.sin(x, out=out)
-
-
 @kernel("sin_grad")
 def sin_grad(xp, x, d_out, *, out=None):
     return xp.multiply(d_out, xp.cos(x), out=out)
 
 
-@kernel("cos")
-def cos(xp, x, *, out=None):
-    return xp.cos(x, out=out)
-
-
 @kernel("cos_grad")
 def cos_grad(xp, x, d_out, *, out=None):
     return xp.multiply(d_out, -xp.sin(x), out=out)
-
-
-@kernel("asin")
-def asin(xp, x, *, out=None):
-    return xp.arcsin(x, out=out)
 
 
 @kernel("asin_grad")
@@ -292,20 +260,10 @@ def asin_grad(xp, x, d_out, *, out=None):
     return xp.true_divide(d_out, xp.sqrt((1 - x) * (1 + x)), out=out)
 
 
-@kernel("acos")
-def acos(xp, x, *, out=None):
-    return xp.arccos(x, out=out)
-
-
 @kernel("acos_grad")
 @widened
 def acos_grad(xp, x, d_out, *, out=None):
     return xp.true_divide(d_out, -xp.sqrt((1 - x) * (1 + x)), out=out)
-
-
-@kernel("atan")
-def atan(xp, x, *, out=None):
-    return xp.arctan(x, out=out)
 
 
 @kernel("atan_grad")
@@ -417,21 +375,6 @@ def _bend_of_elu(xp, x, d_out, dd_x, *, alpha, out=None):
     xp.copyto(bend, 0, where=x > 0)
     bend *= d_out
     return xp.multiply(bend, dd_x, out=out)
-
-
-def _offer_function(name: str) -> Any:
-    def offer(xp, x):
-        return getattr(xp, name) if x.dtype.kind == "f" or name in ("absolute", "square") else None
-
-    return offer
-
-
-for _type, _name in {
-    "tanh": "tanh", "exp": "exp", "log": "log", "sqrt": "sqrt", "abs": "absolute", "square": "square", "sign": "sign",
-    "floor": "floor", "ceil": "ceil", "sin": "sin", "cos": "cos", "reciprocal": "reciprocal",
-    "log1p": "log1p", "asin": "arcsin", "acos": "arccos", "atan": "arctan",
-}.items():  # fmt: skip
-    specialize(_type)(_offer_function(_name))
 
 
 @specialize("exp_grad")

@@ -2,54 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from minigraph.kernels.buffers import deliver
-from minigraph.kernels.elementwise import laid_over, offer_function
-from minigraph.kernels.registry import kernel, specialize
+from minigraph.kernels.elementwise import function_of_module
+from minigraph.kernels.registry import kernel
+
+for _type, _name in {
+    "equal": "equal", "not_equal": "not_equal", "less_than": "less", "less_equal": "less_equal",
+    "greater_than": "greater", "greater_equal": "greater_equal",
+}.items():  # fmt: skip
+    function_of_module(_type, _name)
 
 
-@kernel("equal")
-def equal(xp, x, y, *, axis, out=None):
-    return xp.equal(x, laid_over(x, y, axis), out=out)
+def _logical(name: str) -> Callable[..., Any]:
+    def function(xp, x, y, *, out=None):
+        return getattr(xp, name)(x, y, out=out)
+
+    return function
 
 
-@kernel("not_equal")
-def not_equal(xp, x, y, *, axis, out=None):
-    return xp.not_equal(x, laid_over(x, y, axis), out=out)
-
-
-@kernel("less_than")
-def less_than(xp, x, y, *, axis, out=None):
-    return xp.less(x, laid_over(x, y, axis), out=out)
-
-
-@kernel("less_equal")
-def less_equal(xp, x, y, *, axis, out=None):
-    return xp.less_equal(x, laid_over(x, y, axis), out=out)
-
-
-@kernel("greater_than")
-def greater_than(xp, x, y, *, axis, out=None):
-    return xp.greater(x, laid_over(x, y, axis), out=out)
-
-
-@kernel("greater_equal")
-def greater_equal(xp, x, y, *, axis, out=None):
-    return xp.greater_equal(x, laid_over(x, y, axis), out=out)
-
-
-@kernel("logical_and")
-def logical_and(xp, x, y, *, out=None):
-    return xp.logical_and(x, y, out=out)
-
-
-@kernel("logical_or")
-def logical_or(xp, x, y, *, out=None):
-    return xp.logical_or(x, y, out=out)
-
-
-@kernel("logical_xor")
-def logical_xor(xp, x, y, *, out=None):
-    return xp.logical_xor(x, y, out=out)
+for _name in ("logical_and", "logical_or", "logical_xor"):
+    kernel(_name)(_logical(_name))
 
 
 @kernel("logical_not")
@@ -60,13 +35,6 @@ def logical_not(xp, x, *, out=None):
 @kernel("isfinite")
 def isfinite(xp, x, *, out=None):
     return deliver(xp, xp.isfinite(x).all().reshape(1), out)
-
-
-for _type, _name in {
-    "equal": "equal", "not_equal": "not_equal", "less_than": "less", "less_equal": "less_equal",
-    "greater_than": "greater", "greater_equal": "greater_equal",
-}.items():  # fmt: skip
-    specialize(_type)(offer_function(_name))
 
 
 @kernel("isnan")

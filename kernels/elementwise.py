@@ -21,19 +21,42 @@ def laid_over(x, y, axis) -> Any:
     return y if axis == -1 else y.reshape(align_shape(x.shape, y.shape, axis))
 
 
-@kernel("elementwise_add")
-def elementwise_add(xp, x, y, *, axis, out=None):
-    return xp.add(x, laid_over(x, y, axis), out=out)
+def _is_right_aligned(aligned, shape) -> bool:
+    """Whether NumPy's own broadcasting lays an array of `shape` as `aligned` says."""
+    return aligned == (1,) * (len(aligned) - len(shape)) + tuple(shape)
 
 
-@kernel("elementwise_sub")
-def elementwise_sub(xp, x, y, *, axis, out=None):
-    return xp.subtract(x, laid_over(x, y, axis), out=out)
+def _offer_function(name: str, floating_only: bool = False) -> Any:
+    """The array module's own function, where no axis or only a reshape of y stands between."""
+
+    def offer(xp, x, y, *, axis):
+        if floating_only and x.dtype.kind != "f":
+            return None
+        function = getattr(xp, name)
+        aligned = align_shape(x.shape, y.shape, axis)
+        if _is_right_aligned(aligned, y.shape):
+            return function
+        return lambda x, y, out=None: function(x, y.reshape(aligned), out=out)
+
+    return offer
 
 
-@kernel("elementwise_mul")
-def elementwise_mul(xp, x, y, *, axis, out=None):
-    return xp.multiply(x, laid_over(x, y, axis), out=out)
+def function_of_module(type: str, name: str) -> Callable[..., Any]:
+    """Register one function of the array module as a kernel."""
+
+    def function(xp, x, y, *, axis, out=None):
+        return getattr(xp, name)(x, laid_over(x, y, axis), out=out)
+
+    specialize(type)(_offer_function(name))
+    return kernel(type)(function)
+
+
+elementwise_add = function_of_module("elementwise_add", "add")
+elementwise_sub = function_of_module("elementwise_sub", "subtract")
+elementwise_mul = function_of_module("elementwise_mul", "multiply")
+elementwise_max = function_of_module("elementwise_max", "maximum")
+elementwise_min = function_of_module("elementwise_min", "minimum")
+specialize("elementwise_div")(_offer_function("true_divide", floating_only=True))
 
 
 @kernel("elementwise_div")
@@ -72,16 +95,6 @@ def elementwise_pow(xp, x, y, *, axis, out=None):
     if x.dtype.kind == "f":
         return xp.power(x, y, out=out)
     return deliver(xp, integer_power(xp, x, y), out)
-
-
-@kernel("elementwise_max")
-def elementwise_max(xp, x, y, *, axis, out=None):
-    return xp.maximum(x, laid_over(x, y, axis), out=out)
-
-
-@kernel("elementwise_min")
-def elementwise_min(xp, x, y, *, axis, out=None):
-    return xp.minimum(x, laid_over(x, y, axis), out=out)
 
 
 Term = Callable[[Any], Any]
@@ -163,27 +176,28 @@ def elementwise_div_grad(xp, x, y, result, d_out, *, axis, wanted, out=None):
     return _gradients(xp, x, over, d_out, wanted, out, to_x, to_y, (x.shape, y.shape), also_read=(result,))
 
 
-@kernel("elementwise_add_grad_grad")
-def elementwise_add_grad_grad(xp, y, d_out, dd_x, dd_y, *, axis, out=None):
-    """What is None is zero."""
-    if dd_y is None:
-        return _repeated(xp, dd_x, d_out, out)
-    dd_over = laid_over(d_out, dd_y, axis)
-    return _repeated(xp, dd_over, d_out, out) if dd_x is None else xp.add(dd_x, dd_over, out=out)
+def _second_gradient_of_sum(type: str, name: str) -> None:
+    """Register ``ddOut = ddX + ddY`` or ``ddX - ddY``, as `name` says, where what is None is zero."""
 
+    def gradient(xp, y, d_out, dd_x, dd_y, *, axis, out=None):
+        if dd_y is None:
+            return _repeated(xp, dd_x, d_out, out)
+        dd_over = laid_over(d_out, dd_y, axis)
+        if dd_x is None:
+            return _repeated(xp, dd_over if name == "add" else -dd_over, d_out, out)
+        return getattr(xp, name)(dd_x, dd_over, out=out)
 
-@kernel("elementwise_sub_grad_grad")
-def elementwise_sub_grad_grad(xp, y, d_out, dd_x, dd_y, *, axis, out=None):
-    if dd_y is None:
-        return _repeated(xp, dd_x, d_out, out)
-    dd_over = laid_over(d_out, dd_y, axis)
-    return _repeated(xp, -dd_over, d_out, out) if dd_x is None else xp.subtract(dd_x, dd_over, out=out)
+    kernel(type)(gradient)
 
 
 def _repeated(xp, x, like, out) -> Any:
     """`x` in the shape of `like`, in memory of its own."""
     whole = xp.broadcast_to(x, like.shape)
     return whole.copy() if out is None else deliver(xp, whole, out)
+
+
+_second_gradient_of_sum("elementwise_add_grad_grad", "add")
+_second_gradient_of_sum("elementwise_sub_grad_grad", "subtract")
 
 
 @kernel("elementwise_mul_grad_grad")
@@ -252,55 +266,25 @@ def elementwise_pow_grad(xp, x, y, d_out, *, axis, wanted, out=None):
     return _gradients(xp, x, over, d_out, wanted, out, to_x, to_y, (x.shape, y.shape))
 
 
-@kernel("elementwise_max_grad")
-def elementwise_max_grad(xp, x, y, d_out, *, axis, wanted, out=None):
-    over = laid_over(x, y, axis)
+def _gradient_of_extreme(type: str, taken: str, left: str) -> None:
+    """Register the gradient of an extreme, which is X's where `taken` holds, and Y's where `left` does."""
 
-    def to_x(out):
-        return xp.multiply(d_out, x > over, out=out)
+    def gradient(xp, x, y, d_out, *, axis, wanted, out=None):
+        over = laid_over(x, y, axis)
 
-    def to_y(out):
-        return xp.multiply(d_out, x <= over, out=out)
+        def to_x(out):
+            return xp.multiply(d_out, getattr(xp, taken)(x, over), out=out)
 
-    return _gradients(xp, x, over, d_out, wanted, out, to_x, to_y, (x.shape, y.shape))
+        def to_y(out):
+            return xp.multiply(d_out, getattr(xp, left)(x, over), out=out)
 
+        return _gradients(xp, x, over, d_out, wanted, out, to_x, to_y, (x.shape, y.shape))
 
-@kernel("elementwise_min_grad")
-def elementwise_min_grad(xp, x, y, d_out, *, axis, wanted, out=None):
-    over = laid_over(x, y, axis)
-
-    def to_x(out):
-        return xp.multiply(d_out, x < over, out=out)
-
-    def to_y(out):
-        return xp.multiply(d_out, x >= over, out=out)
-
-    return _gradients(xp, x, over, d_out, wanted, out, to_x, to_y, (x.shape, y.shape))
+    kernel(type)(gradient)
 
 
-def _is_right_aligned(aligned, shape) -> bool:
-    """Whether NumPy's own broadcasting lays an array of `shape` as `aligned` says."""
-    return aligned == (1,) * (len(aligned) - len(shape)) + tuple(shape)
-
-
-def offer_function(name: str, floating_only: bool = False) -> Any:
-    """The array module's own function, where no axis or only a reshape of y stands between."""
-
-    def offer(xp, x, y, *, axis):
-        if floating_only and x.dtype.kind != "f":
-            return None
-        function = getattr(xp, name)
-        aligned = align_shape(x.shape, y.shape, axis)
-        if _is_right_aligned(aligned, y.shape):
-            return function
-        return lambda x, y, out=None: function(x, y.reshape(aligned), out=out)
-
-    return offer
-
-
-for _type, _name in {"add": "add", "sub": "subtract", "mul": "multiply", "max": "maximum", "min": "minimum"}.items():
-    specialize(f"elementwise_{_type}")(offer_function(_name))
-specialize("elementwise_div")(offer_function("true_divide", floating_only=True))
+_gradient_of_extreme("elementwise_max_grad", "greater", "less_equal")
+_gradient_of_extreme("elementwise_min_grad", "less", "greater_equal")
 
 
 def _quicker_sum(xp, full, shape, aligned, copies) -> Callable[..., Any] | None:
