@@ -16,6 +16,7 @@ import minigraph.kernels.conv
 import minigraph.kernels.cuda
 import minigraph.kernels.diagonal
 import minigraph.kernels.elementwise
+import minigraph.kernels.elementwise_losses
 import minigraph.kernels.embedding
 import minigraph.kernels.error_function
 import minigraph.kernels.fused
@@ -28,7 +29,6 @@ import minigraph.kernels.merged_updates
 import minigraph.kernels.metric
 import minigraph.kernels.norm
 import minigraph.kernels.normalization
-import minigraph.kernels.number_losses
 import minigraph.kernels.optimizer
 import minigraph.kernels.pool
 import minigraph.kernels.printing

@@ -14,7 +14,7 @@ from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.integer_power import integer_power
 from minigraph.kernels.registry import kernel, specialize
 from minigraph.kernels.tracing import Primitives
-from minigraph.kernels.widening import widened
+from minigraph.kernels.upcast import widened
 
 
 def _function_of_module(name: str) -> Callable[..., Any]:

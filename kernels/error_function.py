@@ -20,7 +20,7 @@ from minigraph.kernels.activation import at_least, logistic
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.tracing import Primitives
-from minigraph.kernels.widening import widened
+from minigraph.kernels.upcast import widened
 
 _PIECE = 8192
 """So many elements are computed at a time: they stay in the cache."""

@@ -9,7 +9,7 @@ import numpy as np
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.registry import kernel
-from minigraph.kernels.widening import widened
+from minigraph.kernels.upcast import widened
 
 
 @kernel("bce_loss")

@@ -19,7 +19,7 @@ from minigraph.kernels.reduce import mean, mean_grad
 from minigraph.kernels.registry import kernel, specialize
 from minigraph.kernels.sums import add_over, ones, sum_of_rows
 from minigraph.kernels.tensor import times
-from minigraph.kernels.widening import narrow, widen
+from minigraph.kernels.upcast import narrow, widen
 
 _FLOOR = -64.0
 """Exponents below this count as this in softmax, as in fluid: no probability is 0."""

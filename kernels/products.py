@@ -12,7 +12,7 @@ from minigraph.kernels.cuda import gemm
 from minigraph.kernels.norm import norm_gradient, norms_over
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sums import add_over
-from minigraph.kernels.widening import widened
+from minigraph.kernels.upcast import widened
 
 _FIRST_OF_SIZE_3 = 9
 _LEAST_SQUARE = 1e-8

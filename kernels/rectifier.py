@@ -13,7 +13,7 @@ from minigraph.kernels.activation import at_least, log_of_one_plus_exp, logistic
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sums import add_over
-from minigraph.kernels.widening import widened
+from minigraph.kernels.upcast import widened
 from minigraph.support.shape_rules import soft_relu_ends
 
 

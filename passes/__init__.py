@@ -37,7 +37,7 @@ _ON_REQUEST = frozenset({"TransposeIntoMatmul", "FuseSoftmaxCrossEntropy"})
 
 LEGALIZE = Pipeline((FuseGlobalNorm(), RemoveDeadOps()))
 LOWERING = Pipeline(tuple(each for each in IN_ORDER if each.name not in _ON_REQUEST))
-EXACT = Pipeline(tuple(each for each in LOWERING if not each.rounds_otherwise))
+EXACT = Pipeline(tuple(each for each in LOWERING if not each.changes_rounding))
 
 __all__ = [
     "EXACT",

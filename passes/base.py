@@ -1,4 +1,4 @@
-"""Base of the passes: frozen dataclasses whose fields are options and whose docstrings state the law that they keep."""
+"""Base of the passes: frozen dataclasses whose fields are options."""
 
 from __future__ import annotations
 
@@ -11,22 +11,15 @@ from minigraph.ir import Program
 from minigraph.ir.verifier import verify
 
 
-@dataclass(frozen=True)
-class Pass:
-    """A rewrite of a program.
-
-    `apply` edits the program in place and says whether anything changed; applying a second time changes nothing.
-    Calling the pass works on a clone, which it verifies and returns.
-    """
-
-    rounds_otherwise: ClassVar[bool] = False
-    """Whether results may differ by rounding; if not, every bit is kept."""
+class Rewrite:
+    """A change of a program: `apply` makes it in place, a call makes it on a clone."""
 
     @property
     def name(self) -> str:
         return type(self).__name__
 
     def apply(self, program: Program) -> bool:
+        """Change the program in place; returns whether anything changed. A second time nothing does."""
         raise TypeError(f"{self.name} does not define apply")
 
     def __call__(self, program: Program) -> Program:
@@ -48,12 +41,20 @@ class Pass:
         return twin
 
 
+@dataclass(frozen=True)
+class Pass(Rewrite):
+    """A single rewrite; its docstring states the law that it keeps."""
+
+    changes_rounding: ClassVar[bool] = False
+    """Whether results may differ by rounding; if not, every bit is kept."""
+
+
 Hook = Callable[[Pass, Program, bool], None]
 """Called after each pass of a pipeline with the pass, the program and whether it changed."""
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class Pipeline(Rewrite):
     """Passes applied one after the other; `hook` sees the program after each."""
 
     passes: tuple[Pass, ...]
@@ -63,7 +64,7 @@ class Pipeline:
         return iter(self.passes)
 
     def apply(self, program: Program) -> bool:
-        """Apply every pass in place; says whether any changed the program."""
+        """Apply every pass in place; returns whether any changed the program."""
         changed = False
         for each in self.passes:
             did = each.apply(program)
@@ -71,21 +72,3 @@ class Pipeline:
             if self.hook is not None:
                 self.hook(each, program, did)
         return changed
-
-    def __call__(self, program: Program) -> Program:
-        """Apply to a clone, and verify that.
-
-        Raises
-        ------
-        WrongTypeError
-            If `program` is no Program.
-        """
-        if not isinstance(program, Program):
-            raise WrongTypeError(
-                f"{self.name} rewrites Programs, got {program!r:.60}", site=caller_site(),
-                hint="Give it fluid.default_main_program(), or another program.",
-            )  # fmt: skip
-        twin = program.clone()
-        self.apply(twin)
-        verify(twin)
-        return twin

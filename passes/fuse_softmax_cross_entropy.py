@@ -33,7 +33,7 @@ class FuseSoftmaxCrossEntropy(Pass):
     10 classes and 20% with 1000.
     """
 
-    rounds_otherwise: ClassVar[bool] = True
+    changes_rounding: ClassVar[bool] = True
 
     def apply(self, program: Program) -> bool:
         values = ReachingDefs(program)

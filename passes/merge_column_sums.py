@@ -21,7 +21,7 @@ class MergeColumnSums(Pass):
     most ``2 (n + T) eps`` times the sum of magnitudes, for T parts with n rows in all. Nothing else changes.
     """
 
-    rounds_otherwise: ClassVar[bool] = True
+    changes_rounding: ClassVar[bool] = True
 
     least: int = 4
     most_elements: int = 65536

@@ -26,7 +26,7 @@ class MergeMatmuls(Pass):
     made.
     """
 
-    rounds_otherwise: ClassVar[bool] = True
+    changes_rounding: ClassVar[bool] = True
 
     least: int = 4
     most_elements: int = 65536

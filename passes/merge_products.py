@@ -23,7 +23,7 @@ class MergeProducts(Pass):
     number of rows. Each element differs by at most ``2 k eps`` times that of ``|X_t| @ |W|``, with k columns of X_t.
     """
 
-    rounds_otherwise: ClassVar[bool] = True
+    changes_rounding: ClassVar[bool] = True
 
     least: int = 4
     most_elements: int = 65536

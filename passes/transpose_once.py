@@ -24,7 +24,7 @@ class TransposeOnce(Pass):
     differs by at most ``2 k eps`` times that of ``|D_t| @ |W|'``, with k columns of D_t.
     """
 
-    rounds_otherwise: ClassVar[bool] = True
+    changes_rounding: ClassVar[bool] = True
 
     least: int = 4
     most_elements: int = 65536

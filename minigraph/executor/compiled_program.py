@@ -195,7 +195,7 @@ class BuildStrategy(_Strategy):
 
     def _wants(self, each: Pass) -> bool:
         is_on: bool = getattr(self, _field_of(each))
-        if each.rounds_otherwise:
+        if each.changes_rounding:
             return not self.exact and (is_on or self.enable_auto_fusion)
         return is_on
 

@@ -11,6 +11,7 @@ import minigraph.ops.control_flow
 import minigraph.ops.conv
 import minigraph.ops.diagonal
 import minigraph.ops.elementwise
+import minigraph.ops.elementwise_losses
 import minigraph.ops.embedding
 import minigraph.ops.error_function
 import minigraph.ops.fused
@@ -22,7 +23,6 @@ import minigraph.ops.merged_updates
 import minigraph.ops.metric
 import minigraph.ops.norm
 import minigraph.ops.normalization
-import minigraph.ops.number_losses
 import minigraph.ops.optimizer
 import minigraph.ops.pool
 import minigraph.ops.printing

@@ -1,4 +1,4 @@
-"""float16 computed in float32: what takes several roundings would else lose most digits."""
+"""Compute float16 in float32: several roundings in float16 would lose most digits."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from minigraph.kernels.buffers import deliver
 
 
 def widen(x) -> Any:
-    """`x`, in float32 if it is float16."""
+    """Return `x`, in float32 if it is float16."""
     return x.astype(np.float32) if x.dtype == np.float16 else x
 
 
 def narrow(xp, result, dtype, out=None) -> Any:
-    """`result` in `dtype`, in the buffer `out` if there is one."""
+    """Return `result` in `dtype`, in the buffer `out` if there is one."""
     return deliver(xp, result.astype(dtype, copy=False), out)
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel with one result, of several roundings, that computes float16 in float32."""
+    """Let a kernel with one result compute float16 in float32."""
 
     @functools.wraps(function)
     def kernel_function(xp, x, *others, out=None, **attrs):

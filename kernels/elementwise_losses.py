@@ -8,7 +8,7 @@ from typing import Any
 from minigraph.kernels.activation import log_of_one_plus_exp, logistic
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sums import add_over
-from minigraph.kernels.widening import narrow, widen, widened
+from minigraph.kernels.upcast import narrow, widen, widened
 
 
 @kernel("sigmoid_cross_entropy_with_logits")
