@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from minigraph.comparison import findings, plots, records
+from rich.console import Console, RenderableType
+
+from minigraph.comparison import findings, page, plots, records, tables
+from minigraph.comparison.layout import columns
 from minigraph.comparison.results import GradientResults, Results, StrategyResult, TrainingResults, TrainingRun
 from minigraph.comparison.wording import counted
 from minigraph.support.atomic_files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from rich.console import Console, RenderableType
 
 Path = str | os.PathLike[str]
 R = TypeVar("R", bound=StrategyResult)
@@ -30,7 +33,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Report(Results[R]):
+class Report(Results[R], ABC):
     """Results by strategy; ``report["name"]`` is one of them, and iteration gives the names.
 
     Attributes
@@ -41,25 +44,25 @@ class Report(Results[R]):
 
     # What each kind of report makes itself
 
+    @abstractmethod
     def renderables(self, show_diff: bool) -> Iterator[RenderableType]:
         """Headings and tables, as rich prints them."""
-        raise TypeError(f"{type(self).__name__} does not define renderables")
 
+    @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """All numbers in JSON's types; one that is not finite is None."""
-        raise TypeError(f"{type(self).__name__} does not define to_json")
 
+    @abstractmethod
     def finding(self) -> str:
         """The finding, in a sentence."""
-        raise TypeError(f"{type(self).__name__} does not define finding")
 
+    @abstractmethod
     def rows(self) -> Iterator[Sequence[Any]]:
         """The rows of the CSV file, the heading first."""
-        raise TypeError(f"{type(self).__name__} does not define rows")
 
+    @abstractmethod
     def html(self) -> str:
         """The page that `save_html` writes."""
-        raise TypeError(f"{type(self).__name__} does not define html")
 
     # For readers
 
@@ -77,10 +80,6 @@ class Report(Results[R]):
         show_diff : bool
             Whether to print the operators that each strategy inserts, too.
         """
-        from rich.console import Console
-
-        from minigraph.comparison.layout import columns
-
         console = console or Console(width=columns(), highlight=False)
         for renderable in self.renderables(show_diff):
             console.print(renderable)
@@ -90,10 +89,6 @@ class Report(Results[R]):
         return f"<{type(self).__name__} of {size}; print() shows it>\n{self.finding()}"
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        from minigraph.comparison.layout import columns
-
         text = StringIO()
         self.print(Console(file=text, width=columns(), highlight=False, color_system=None))
         return text.getvalue().rstrip()
@@ -131,66 +126,23 @@ class Report(Results[R]):
             partial.write_text(self.html(), encoding="utf-8")
 
 
-# rich, which tables and the page need, takes longer to import than the rest of the package together.
-
-
 class GradientReport(GradientResults, Report[StrategyResult]):
     __doc__ = GradientResults.__doc__
 
-    def finding(self) -> str:
-        """As `minigraph.comparison.findings.gradient_finding` says it."""
-        return findings.gradient_finding(self)
-
-    def renderables(self, show_diff: bool) -> Iterator[RenderableType]:
-        from minigraph.comparison.tables import gradient_tables
-
-        return gradient_tables(self, show_diff)
-
-    def to_json(self) -> dict[str, Any]:
-        """As documented at `minigraph.comparison.records.gradient_json`."""
-        return records.gradient_json(self)
-
-    def rows(self) -> Iterator[Sequence[Any]]:
-        """One row per strategy, parameter and batch; see `minigraph.comparison.records.gradient_rows`."""
-        return records.gradient_rows(self)
-
-    def html(self) -> str:
-        from minigraph.comparison.page import gradient_page
-
-        return gradient_page(self)
-
-    def _repr_html_(self) -> str:
-        from minigraph.comparison.page import gradients_in_notebook
-
-        return gradients_in_notebook(self)
+    finding = findings.gradient_finding
+    renderables = tables.gradient_tables
+    to_json = records.gradient_json
+    rows = records.gradient_rows
+    html = page.gradient_page
+    _repr_html_ = page.gradients_in_notebook
 
 
 class TrainingReport(TrainingResults, Report[TrainingRun]):
     __doc__ = TrainingResults.__doc__
 
-    def finding(self) -> str:
-        """As `minigraph.comparison.findings.training_finding` says it."""
-        return findings.training_finding(self)
-
-    def renderables(self, show_diff: bool) -> Iterator[RenderableType]:
-        from minigraph.comparison.tables import training_tables
-
-        return training_tables(self, show_diff)
-
-    def to_json(self) -> dict[str, Any]:
-        """As documented at `minigraph.comparison.records.training_json`."""
-        return records.training_json(self)
-
-    def rows(self) -> Iterator[Sequence[Any]]:
-        """One row per run, parameter and step; see `minigraph.comparison.records.training_rows`."""
-        return records.training_rows(self)
-
-    def html(self) -> str:
-        from minigraph.comparison.page import training_page
-
-        return training_page(self)
-
-    def _repr_html_(self) -> str:
-        from minigraph.comparison.page import training_in_notebook
-
-        return training_in_notebook(self)
+    finding = findings.training_finding
+    renderables = tables.training_tables
+    to_json = records.training_json
+    rows = records.training_rows
+    html = page.training_page
+    _repr_html_ = page.training_in_notebook
