@@ -7,7 +7,6 @@ an update rounds them to the dtype of its parameter.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -16,8 +15,10 @@ import numpy as np
 
 from minigraph.eager.guard import to_variable
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, warn
+from minigraph.support import rate_schedules as schedules
 from minigraph.support.arguments import number
 from minigraph.support.public import public
+from minigraph.support.rate_schedules import Numbers
 
 
 @public
@@ -128,6 +129,8 @@ class PiecewiseDecay(LearningRateDecay):
 class _PerSteps(LearningRateDecay):
     """What depends on the step number divided by `decay_steps`, rounded down where `staircase`."""
 
+    _formula: Callable[..., Any]
+
     def __init__(
         self,
         learning_rate: float,
@@ -142,16 +145,15 @@ class _PerSteps(LearningRateDecay):
         self.learning_rate, self.decay_steps, self.decay_rate = learning_rate, decay_steps, decay_rate
         self.staircase = staircase
 
-    def _progress(self) -> float:
-        progress = self.step_num / self.decay_steps
-        return math.floor(progress) if self.staircase else progress
+    def step(self) -> float:
+        progress = schedules.progress(Numbers, self.step_num, self.decay_steps, self.staircase)
+        return type(self)._formula(Numbers, progress, self.learning_rate, self.decay_rate)
 
 
 class NaturalExpDecay(_PerSteps):
     """``learning_rate * exp(-decay_rate * step / decay_steps)``; with `staircase` the quotient is rounded down."""
 
-    def step(self) -> float:
-        return self.learning_rate * math.exp(-self.decay_rate * self._progress())
+    _formula = schedules.natural_exp
 
 
 class ExponentialDecay(_PerSteps):
@@ -164,15 +166,13 @@ class ExponentialDecay(_PerSteps):
     [0.1, 0.1, 0.05, 0.05, 0.025]
     """
 
-    def step(self) -> float:
-        return self.learning_rate * self.decay_rate ** self._progress()
+    _formula = schedules.exponential
 
 
 class InverseTimeDecay(_PerSteps):
     """``learning_rate / (1 + decay_rate * step / decay_steps)``; with `staircase` the quotient is rounded down."""
 
-    def step(self) -> float:
-        return self.learning_rate / (1 + self.decay_rate * self._progress())
+    _formula = schedules.inverse_time
 
 
 @public
@@ -199,12 +199,9 @@ class PolynomialDecay(LearningRateDecay):
         self.power, self.cycle = power, cycle
 
     def step(self) -> float:
-        step, decay_steps = self.step_num, self.decay_steps
-        if self.cycle:
-            decay_steps *= max(1, math.ceil(step / decay_steps))
-        step = min(step, decay_steps)
-        rest = (1 - step / decay_steps) ** self.power
-        return (self.learning_rate - self.end_learning_rate) * rest + self.end_learning_rate
+        return schedules.polynomial(
+            Numbers, self.step_num, self.learning_rate, self.decay_steps, self.end_learning_rate, self.power, self.cycle
+        )
 
 
 @public
@@ -224,8 +221,7 @@ class CosineDecay(LearningRateDecay):
         self.learning_rate, self.step_each_epoch, self.epochs = learning_rate, step_each_epoch, epochs
 
     def step(self) -> float:
-        epoch = self.step_num // self.step_each_epoch
-        return self.learning_rate * 0.5 * (math.cos(epoch * math.pi / self.epochs) + 1)
+        return schedules.cosine(Numbers, self.step_num, self.learning_rate, self.step_each_epoch, self.epochs)
 
 
 @public
@@ -251,9 +247,7 @@ class NoamDecay(LearningRateDecay):
         self.warmup_steps = number(warmup_steps, "warmup_steps", at_least=0)
 
     def step(self) -> float:
-        rising = self.step_num * self.warmup_steps**-1.5
-        factor = min(self.step_num**-0.5, rising) if self.step_num > 0 else rising
-        return self.learning_rate * self.d_model**-0.5 * factor
+        return schedules.noam(Numbers, self.step_num, self.learning_rate, self.d_model, self.warmup_steps)
 
 
 @public
@@ -284,12 +278,8 @@ class LinearLrWarmup(LearningRateDecay):
             )
         if end_lr <= start_lr:
             raise ProgramError(f"end_lr={end_lr:g} must be greater than start_lr={start_lr:g}", site=caller_site())
-        self.learning_rate, self.warmup_steps, self.start_lr, self.end_lr = (
-            learning_rate,
-            warmup_steps,
-            start_lr,
-            end_lr,
-        )
+        self.learning_rate, self.warmup_steps = learning_rate, warmup_steps
+        self.start_lr, self.end_lr = start_lr, end_lr
 
     def __call__(self) -> float:
         rate = super().__call__()
@@ -299,7 +289,7 @@ class LinearLrWarmup(LearningRateDecay):
 
     def step(self) -> float:
         if self.step_num < self.warmup_steps:
-            return self.start_lr + (self.end_lr - self.start_lr) * self.step_num / self.warmup_steps
+            return schedules.warmup(self.step_num, self.warmup_steps, self.start_lr, self.end_lr)
         base = self.learning_rate
         return base.current() if isinstance(base, LearningRateDecay) else float(base)
 

@@ -6,8 +6,7 @@ In the imperative mode each function returns the `LearningRateDecay` of its name
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +20,7 @@ from minigraph.layer_helper import LayerHelper, layer
 from minigraph.layers.branches import Switch
 from minigraph.layers.elementwise import elementwise_min
 from minigraph.layers.tensor import assign, cast, create_global_var, fill_constant
+from minigraph.support import rate_schedules as schedules
 
 COUNTER = "@LR_DECAY_COUNTER@"
 
@@ -65,9 +65,7 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float | Varia
     if is_imperative():
         return imperative.NoamDecay(d_model, warmup_steps, learning_rate=_number(learning_rate))
     with _scheduling():
-        step = _step(begin=1)
-        falling, rising = to_power(step, -0.5), warmup_steps**-1.5 * step
-        return learning_rate * d_model**-0.5 * elementwise_min(falling, rising)
+        return schedules.noam(_Layers, _step(begin=1), learning_rate, d_model, warmup_steps)
 
 
 @layer
@@ -90,7 +88,7 @@ def exponential_decay(
     if is_imperative():
         return imperative.ExponentialDecay(_number(learning_rate), decay_steps, decay_rate, staircase)
     with _scheduling():
-        return learning_rate * decay_rate ** _progress(decay_steps, staircase)
+        return schedules.exponential(_Layers, _progress(decay_steps, staircase), learning_rate, decay_rate)
 
 
 @layer
@@ -101,7 +99,7 @@ def natural_exp_decay(
     if is_imperative():
         return imperative.NaturalExpDecay(_number(learning_rate), decay_steps, decay_rate, staircase)
     with _scheduling():
-        return learning_rate * _unary("exp", -1 * decay_rate * _progress(decay_steps, staircase))
+        return schedules.natural_exp(_Layers, _progress(decay_steps, staircase), learning_rate, decay_rate)
 
 
 @layer
@@ -112,7 +110,7 @@ def inverse_time_decay(
     if is_imperative():
         return imperative.InverseTimeDecay(_number(learning_rate), decay_steps, decay_rate, staircase)
     with _scheduling():
-        return learning_rate / (1 + decay_rate * _progress(decay_steps, staircase))
+        return schedules.inverse_time(_Layers, _progress(decay_steps, staircase), learning_rate, decay_rate)
 
 
 @layer
@@ -131,17 +129,7 @@ def polynomial_decay(
     if is_imperative():
         return imperative.PolynomialDecay(_number(learning_rate), decay_steps, end_learning_rate, power, cycle)
     with _scheduling():
-        step = _step()
-        whole: int | Variable = decay_steps
-        if cycle:
-            cycles = _unary("ceil", step / decay_steps)
-            zero, one = fill_constant([1], "float32", 0.0), fill_constant([1], "float32", 1.0)
-            with Switch() as switch, switch.case(equal(step, zero)):
-                assign(one, cycles)
-            whole = decay_steps * cycles
-        else:
-            step = elementwise_min(step, fill_constant([1], "float32", float(decay_steps)))
-        return (learning_rate - end_learning_rate) * to_power(1 - step / whole, power) + end_learning_rate
+        return schedules.polynomial(_Layers, _step(), learning_rate, decay_steps, end_learning_rate, power, cycle)
 
 
 @layer
@@ -184,8 +172,7 @@ def cosine_decay(learning_rate: float | Variable, step_each_epoch: int, epochs: 
     if is_imperative():
         return imperative.CosineDecay(_number(learning_rate), step_each_epoch, epochs)
     with _scheduling():
-        epoch = _unary("floor", _step() / step_each_epoch)
-        return learning_rate * 0.5 * (_unary("cos", epoch * math.pi / epochs) + 1)
+        return schedules.cosine(_Layers, _step(), learning_rate, step_each_epoch, epochs)
 
 
 @layer
@@ -208,13 +195,12 @@ def linear_lr_warmup(
     if is_imperative():
         return imperative.LinearLrWarmup(learning_rate, warmup_steps, start_lr, end_lr)  # type: ignore[arg-type]
     dtype = learning_rate.dtype if isinstance(learning_rate, Variable) else "float32"
-    span = float(end_lr) - float(start_lr)
     with _scheduling():
         rate = create_global_var([1], 0.0, dtype, persistable=True, name="learning_rate_warmup")
         step = _step()
         with Switch() as switch:
             with switch.case(less_than(step, warmup_steps)):
-                rising = start_lr + span * (step / float(warmup_steps))
+                rising = schedules.warmup(step, warmup_steps, start_lr, end_lr)
                 assign(rising if rising.dtype is rate.dtype else cast(rising, rate.dtype), rate)
             with switch.default():
                 base = learning_rate
@@ -240,9 +226,32 @@ def _step(begin: int = 0) -> Variable:
 
 
 def _progress(decay_steps: int, staircase: bool) -> Variable:
-    progress = _step() / decay_steps
-    return _unary("floor", progress) if staircase else progress
+    return schedules.progress(_Layers, _step(), decay_steps, staircase)
 
 
-def _unary(op_type: str, x: Variable) -> Variable:
-    return LayerHelper(op_type).unary(op_type, {"X": x})
+def _unary(op_type: str) -> Callable[[Variable], Variable]:
+    return staticmethod(lambda x: LayerHelper(op_type).unary(op_type, {"X": x}))
+
+
+class _Layers:
+    """The functions that the formulas need, of variables."""
+
+    ceil, cos, exp, floor = map(_unary, ("ceil", "cos", "exp", "floor"))
+    power = staticmethod(to_power)
+
+    @staticmethod
+    def inverse_root(x: Variable) -> Variable:
+        return to_power(x, -0.5)
+
+    @staticmethod
+    def minimum(x: Variable, y: Variable | float) -> Variable:
+        return elementwise_min(x, y if isinstance(y, Variable) else fill_constant([1], "float32", float(y)))
+
+    @staticmethod
+    def cycles(step: Variable, length: float) -> Variable:
+        """How many cycles of `length` steps have begun, at least 1."""
+        count = _Layers.ceil(step / length)
+        zero, one = fill_constant([1], "float32", 0.0), fill_constant([1], "float32", 1.0)
+        with Switch() as switch, switch.case(equal(step, zero)):
+            assign(one, count)
+        return count
