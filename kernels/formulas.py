@@ -14,7 +14,7 @@ from typing import Any
 from minigraph.kernels.activation import LOWEST_EXPONENT
 from minigraph.kernels.registry import find_kernel
 from minigraph.kernels.tracing import Traced, TracingModule
-from minigraph.support.fused_calls import Call, literal
+from minigraph.support.fused_calls import FusedCall, literal
 
 OF_ONE = frozenset({
     "abs", "abs_grad", "assign", "ceil", "clip", "clip_grad", "elu", "elu_grad", "exp", "exp_grad", "floor",
@@ -38,7 +38,7 @@ TYPES = OF_ONE | OF_TWO | _GRADIENTS_OF_TWO | {"sum"}
 """Operators that have formulas."""
 
 
-def written(call: Call, values: Mapping[str, str]) -> tuple[str, ...]:
+def written(call: FusedCall, values: Mapping[str, str]) -> tuple[str, ...]:
     """One formula for each result of a call, with `values` in the place of its operands."""
     if call.type == "sum":
         (parts,) = call.inputs

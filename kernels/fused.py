@@ -15,7 +15,7 @@ import numpy as np
 
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.registry import find_kernel, find_specializer, kernel, specialize
-from minigraph.support.fused_calls import Call, last_uses, parse_calls
+from minigraph.support.fused_calls import FusedCall, last_uses, parse_calls
 from minigraph.types import align_shape
 
 PIECE = 65_536
@@ -39,18 +39,18 @@ def fused_elementwise(xp, xs, *, steps, out=None):
     return delivered(xp, [known.get(f"y{i}") for i in range(RESULTS)], out)
 
 
-def _bound_kernel(xp, call: Call) -> Callable[..., Any]:
+def _bound_kernel(xp, call: FusedCall) -> Callable[..., Any]:
     found = find_kernel(call.type, "cpu")
     assert found is not None
     return partial(found.function, xp, **call.attrs, **_wanted(call))
 
 
-def _wanted(call: Call) -> dict[str, Any]:
+def _wanted(call: FusedCall) -> dict[str, Any]:
     """As a keyword which results are asked for, where there are several."""
     return {"wanted": tuple(name is not None for name in call.outputs)} if len(call.outputs) > 1 else {}
 
 
-def _arguments(call: Call, known: Mapping[Any, Any]) -> list[Any]:
+def _arguments(call: FusedCall, known: Mapping[Any, Any]) -> list[Any]:
     """What `known` has for the inputs of a call."""
     return [
         [known[name] for name in entry] if isinstance(entry, tuple) else None if entry is None else known[entry]
@@ -111,23 +111,23 @@ def _in_one_launch(xp, steps: tuple[str, ...], types: tuple[ArrayType, ...]) -> 
     return run
 
 
-def _quickest(call: Call, known: Mapping[str, ArrayType]) -> Callable[..., Any]:
+def _quickest(call: FusedCall, known: Mapping[str, ArrayType]) -> Callable[..., Any]:
     """The function for a call on arrays of these types."""
     offer = find_specializer(call.type)
     function = offer(np, *_arguments(call, known), **call.attrs, **_wanted(call)) if offer is not None else None
     return _bound_kernel(np, call) if function is None else function
 
 
-def _first(call: Call) -> str:
+def _first(call: FusedCall) -> str:
     """The operand that has the shape of the results."""
     return call.reads[0]
 
 
-def _text(call: Call) -> str:
+def _text(call: FusedCall) -> str:
     return ", ".join(f"[{', '.join(x)}]" if isinstance(x, tuple) else str(x) for x in call.inputs)
 
 
-def _whole(calls: Sequence[Call], types: Mapping[str, ArrayType]) -> Callable[..., Any]:
+def _whole(calls: Sequence[FusedCall], types: Mapping[str, ArrayType]) -> Callable[..., Any]:
     """A function that makes the calls one after the other."""
     known, namespace, last = dict(types), dict[str, Any](np=np, deliver=deliver), last_uses(calls)
     buffers = [f"out{i}" for i in range(RESULTS)]
@@ -149,7 +149,7 @@ def _whole(calls: Sequence[Call], types: Mapping[str, ArrayType]) -> Callable[..
     return run
 
 
-def _out(call: Call) -> str:
+def _out(call: FusedCall) -> str:
     """The argument that hands the buffers of results to a call, if it makes results and takes buffers."""
     found = find_kernel(call.type, "cpu")
     assert found is not None
@@ -170,11 +170,11 @@ class Layout:
         The same with dimensions joined.
     views : dict
         For each operand, by what `calls` call it, its name among the inputs and the shape in which it lies over `flat`.
-    calls : tuple of Call
+    calls : tuple of FusedCall
         The calls on the views, each of which lies over the results as NumPy lays it.
     """
 
-    def __init__(self, calls: Sequence[Call], types: Mapping[str, ArrayType], joins: bool = True) -> None:
+    def __init__(self, calls: Sequence[FusedCall], types: Mapping[str, ArrayType], joins: bool = True) -> None:
         self.dtype = types[_first(calls[0])].dtype
         self.shape = tuple(types[_first(calls[0])].shape)
         aligned: dict[tuple[str, tuple[int, ...]], str] = {}
@@ -218,7 +218,7 @@ class Layout:
         return found
 
 
-def _pieces(calls: Sequence[Call], layout: Layout) -> Callable[..., Any]:
+def _pieces(calls: Sequence[FusedCall], layout: Layout) -> Callable[..., Any]:
     """A function that makes the calls on pieces along the first of the joined dimensions."""
     length, *rest = layout.flat
     step = min(length, max(1, PIECE // max(prod(rest), 1)))
@@ -260,7 +260,7 @@ def _pieces(calls: Sequence[Call], layout: Layout) -> Callable[..., Any]:
     return in_pieces
 
 
-def _rooms(calls: Sequence[Call]) -> dict[str, int]:
+def _rooms(calls: Sequence[FusedCall]) -> dict[str, int]:
     """For what is only needed on the way the number of the array it is kept in, until it was read for the last time."""
     last, rooms = last_uses(calls), dict[str, int]()
     free: list[int] = []

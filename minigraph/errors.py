@@ -168,7 +168,7 @@ class ClipError(ProgramError):
 
 
 class FeedError(MinigraphError, ValueError):
-    """What was fed does not fit the program."""
+    """A feed does not fit the program."""
 
 
 class EOFException(MinigraphError, EOFError):
@@ -228,7 +228,7 @@ class FileAccessError(DataError, OSError):
 
 
 class MismatchError(DataError, RuntimeError):
-    """What a file holds does not fit the variables that it is for."""
+    """The contents of a file do not fit the variables that they are for."""
 
 
 class MissingExtraError(MinigraphError, ImportError):

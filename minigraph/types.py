@@ -1,4 +1,4 @@
-"""What a value in a program is: an element type and a shape.
+"""The type of a value in a program: an element type and a shape.
 
 A dimension of -1 is unknown until the program runs. There is no rank 0: a scalar has shape ``[1]``, as in fluid.
 """
@@ -82,7 +82,7 @@ def as_dtype(dtype: Any) -> DType:
 
 
 class VarKind(enum.Enum):
-    """What a variable holds."""
+    """The kind of value that a variable holds."""
 
     LOD_TENSOR = "lod_tensor"
     """A dense array (fluid's word for it)."""
@@ -91,7 +91,7 @@ class VarKind(enum.Enum):
     LOD_TENSOR_ARRAY = "lod_tensor_array"
     """A list of dense arrays, which grows as it is written; the type is that of each element."""
     STEP_SCOPES = "step_scopes"
-    """What an operator of control flow keeps of each run of its sub-block, for the gradient."""
+    """Values that an operator of control flow keeps of each run of its sub-block, for the gradient."""
 
     __hash__ = object.__hash__  # there is one of each; Enum would hash the name, in Python, for each type looked up
 

@@ -15,7 +15,7 @@ from minigraph.ops.fused import MOST_RESULTS
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import ReachingDefs, Value, insert_for
 from minigraph.runtime.kernel_call import attrs_for_kernel, has_rows
-from minigraph.support.fused_calls import Argument, Call
+from minigraph.support.fused_calls import Argument, FusedCall
 from minigraph.types import TensorType
 
 _MOST_OPERATORS = 20
@@ -168,7 +168,7 @@ def _is_needed(value: Value, members: set[Operator], values: ReachingDefs) -> bo
     return values.is_live_out(value) or any(reader not in members for reader in values.readers.get(value, ()))
 
 
-def _call(op: Operator, names: dict[Value, str], values: ReachingDefs) -> Call:
+def _call(op: Operator, names: dict[Value, str], values: ReachingDefs) -> FusedCall:
     kernel = find_kernel(op.type, "cpu")
     assert kernel is not None
 
@@ -182,4 +182,4 @@ def _call(op: Operator, names: dict[Value, str], values: ReachingDefs) -> Call:
 
     definition = op.definition
     inputs, outputs = tuple(map(argument, definition.inputs)), tuple(map(result, definition.outputs))
-    return Call(op.type, inputs, outputs, attrs_for_kernel(op, kernel))
+    return FusedCall(op.type, inputs, outputs, attrs_for_kernel(op, kernel))

@@ -21,7 +21,7 @@ from minigraph.kernels.jit.compiling import Loops, compiled
 from minigraph.kernels.jit.offers import name_of, or_kernel
 from minigraph.kernels.jit.threads import LEAST, pieces, run_together
 from minigraph.kernels.registry import specialize
-from minigraph.support.fused_calls import Call, parse_calls
+from minigraph.support.fused_calls import FusedCall, parse_calls
 
 _FUNCTIONS = {kind: Loops("functions", f"functions{kind[-2:]}") for kind in ("float32", "float64")}
 _MOST_DIMENSIONS = 4
@@ -78,7 +78,7 @@ def _offer_one(type: str) -> Callable[..., Any]:
         names = tuple(f"x{i}" for i in range(len(operands)))
         if any(x.shape != operands[0].shape or x.dtype != operands[0].dtype for x in operands):
             return None
-        group = _group(operands, (str(Call(type, names, ("y0",), attrs)),), _WORK * offers.LEAST // 2)
+        group = _group(operands, (str(FusedCall(type, names, ("y0",), attrs)),), _WORK * offers.LEAST // 2)
         if group is None:
             return None
         return lambda *xs, out=None: group(xs, out=None if out is None else (out, None, None, None))[0]
@@ -132,7 +132,7 @@ class _Nest:
         index = ", ".join(f"i{i}" for i in range(rank))
         return [*lines, *(f"{indent}all_{y}[{index}] = {y}" for y in self.results)]
 
-    def _strips(self, segments: Sequence[Sequence[Call]]) -> list[str]:
+    def _strips(self, segments: Sequence[Sequence[FusedCall]]) -> list[str]:
         """Strip by strip of a vector, a loop for each segment: its turns do not wait for each other's long formulas."""
         kept = _read_elsewhere(segments)
         rooms = [name for name in dict.fromkeys(kept) if name not in self.results]
@@ -206,7 +206,7 @@ class _Nest:
         return [array[start:end] if cut else array for array, cut in zip(arrays, is_cut, strict=True)]
 
 
-def _statements(calls: Sequence[Call], values: dict[str, str]) -> list[str]:
+def _statements(calls: Sequence[FusedCall], values: dict[str, str]) -> list[str]:
     """Assignments of the results of `calls`, which are added to `values`."""
     lines = []
     for call in calls:
@@ -217,9 +217,9 @@ def _statements(calls: Sequence[Call], values: dict[str, str]) -> list[str]:
     return lines
 
 
-def _segments(calls: Sequence[Call]) -> list[list[Call]]:
+def _segments(calls: Sequence[FusedCall]) -> list[list[FusedCall]]:
     """`calls` in portions of a few, with one long formula each."""
-    found: list[list[Call]] = [[]]
+    found: list[list[FusedCall]] = [[]]
     long = 0
     for call in calls:
         is_long = bool(_LONG.search(" ".join(written(call, {name: name for name in call.reads}))))
@@ -231,7 +231,7 @@ def _segments(calls: Sequence[Call]) -> list[list[Call]]:
     return found
 
 
-def _read_elsewhere(segments: Sequence[Sequence[Call]]) -> list[str]:
+def _read_elsewhere(segments: Sequence[Sequence[FusedCall]]) -> list[str]:
     """What a later segment reads of an earlier one."""
     made: list[str] = []
     kept: list[str] = []

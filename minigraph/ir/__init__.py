@@ -1,4 +1,4 @@
-"""Programs as data: `Program`, made of blocks (`minigraph.ir.block`), which are made of variables and operators.
+"""Programs as data: blocks of variables and operators; imports opdef and what lies below it, never ops or kernels.
 
 What is always true of them: a block's operators stand in execution order; an operator refers to variables by name; a
 name is found in the operator's block or one of its parents; every order (variables, parameters, operators) is the

@@ -77,7 +77,7 @@ class Block:
 
     @property
     def outer_names(self) -> OuterNames:
-        """What the block uses of the variables outside, found anew only if it has changed, or a block inside of it."""
+        """Outer variables that the block uses; cached until the block changes, or a block inside of it."""
         changes = self.program.unnoted_changes
         if self._outer is None or self._outer[0] != changes:
             self._outer = changes, self._find_outer_names()

@@ -44,7 +44,7 @@ _SEVERAL = (list, tuple)
 
 
 def each_of(given: Any) -> Any:
-    """What is given, as several."""
+    """Wrap a single argument; return several as they are."""
     return given if isinstance(given, _SEVERAL) else (given,)
 
 

@@ -37,16 +37,16 @@ def check_clip_order(block: Block) -> None:
 
 
 class _Seen:
-    """What the operators up to here have done, by the names of gradients."""
+    """The updates, clips and sums among the operators up to here, by the names of gradients."""
 
     def __init__(self) -> None:
         self.updates: dict[tuple[str, str], Operator] = {}
         self.clipped_by: dict[str, Operator] = {}
-        """The gradient that a clip has read, to that clip."""
+        """A gradient that a clip has read -> that clip."""
         self.clip_of: dict[str, Operator] = {}
-        """What a clip has written, to that clip."""
+        """A gradient that a clip has written -> that clip."""
         self.sum_of: dict[str, Operator] = {}
-        """A part of a gradient, to the operator that adds it to the other parts."""
+        """A part of a gradient -> the operator that adds it to the other parts."""
 
     def clip(self, op: Operator) -> None:
         self.clipped_by.update({grad: op for _, grad in _served(op)})

@@ -1,4 +1,4 @@
-"""Which operators a value depends on."""
+"""Find the operators that a value depends on."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Value(NamedTuple):
 
     name: str
     version: int = 0
-    """How many values the variable had before; 0 is the first, be it written or from outside."""
+    """Number of values that the variable had before."""
     block: int = 0
     """The block that the variable belongs to."""
 
@@ -80,7 +80,7 @@ def program_graph(program: Program) -> nx.DiGraph:
 
 
 def _by_slot(op: Operator) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    """What an operator reads and writes; what stands in no slot of that side is under the slot ``sub_block``."""
+    """Names that an operator reads and writes, by slot; under ``sub_block`` those in no slot of that side."""
     if not op.definition.has_hidden_names:
         return op.inputs, op.outputs
     read, written = op.hidden_names

@@ -26,12 +26,12 @@ class HiddenNames(NamedTuple):
 
 
 class OuterNames(NamedTuple):
-    """What a sub-block uses of the variables outside, by first use."""
+    """The outer variables that a sub-block uses, in order of first use."""
 
     touched: tuple[str, ...]
     written: tuple[str, ...]
     incremented: frozenset[str]
-    """What is incremented in place, and written by nothing else."""
+    """Variables that are only incremented in place."""
 
 
 NO_OUTER_NAMES = OuterNames((), (), frozenset())
@@ -145,7 +145,7 @@ class Operator(Node):
 
     @property
     def hidden_names(self) -> HiddenNames:
-        """What the operator reads and writes that stands in no slot of that side.
+        """Variables that the operator reads or writes although they stand in no slot of that side.
 
         Whatever a sub-block writes outside of itself may also be left as it was, because the block does not run, or
         runs several times: the operator counts as reading it.

@@ -1,10 +1,4 @@
-"""Programs as data: `Program`, made of blocks (`minigraph.ir.block`), which are made of variables and operators.
-
-What is always true of them: a block's operators stand in execution order; an operator refers to variables by name; a
-name is found in the operator's block or one of its parents; every order (variables, parameters, operators) is the
-order of creation. Programs change through a few verbs: append, insert, remove, replace a use. Each change raises the
-program's `version`, by which executors know that what they compiled is outdated.
-"""
+"""Programs: blocks, the state in which new operators are made, copies and text."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What an operator is for: forward, backward, optimization, clipping."""
+"""The role of an operator: forward, backward, optimization, clipping."""
 
 import enum
 
 
 class Role(enum.IntFlag):
-    """What an operator is for, with fluid's numbers for ``op_role``."""
+    """The purpose of an operator, with fluid's numbers for ``op_role``."""
 
     FORWARD = 0
     BACKWARD = 1

@@ -21,7 +21,7 @@ from minigraph.types import TensorType, VarKind
 
 
 class Namespace(Protocol):
-    """What inference asks of a block."""
+    """The part of a block that inference uses."""
 
     vars: dict[str, Variable]
 

@@ -160,11 +160,11 @@ class Variable(Arithmetic, Subscripts):
         raise self._no_value("cannot be written to in parts", "Use layers.scatter, or layers.assign for the whole.")
 
     def numpy(self) -> Any:
-        """Of a tensor of the imperative mode: its value. A variable of a program has none: fetch it."""
+        """Return the value of a tensor of the imperative mode; a variable of a program has none."""
         raise self._no_value("has no value to show")
 
     def backward(self, *args: Any, **kwargs: Any) -> None:
-        """Of a tensor of the imperative mode: find gradients. A program is given them by `append_backward`."""
+        """Find gradients, in the imperative mode; a program is given them by `append_backward`."""
         raise self._no_value(
             "cannot be differentiated by backward()", "Call optimizer.minimize(loss) or fluid.append_backward(loss)."
         )

@@ -26,7 +26,7 @@ from minigraph.unique_name import generate
 
 
 class Operand:
-    """What operators and subscripts ask of a variable."""
+    """The part of a variable that operators and subscripts use."""
 
     __slots__ = ()
 
@@ -109,7 +109,7 @@ def _number(x: V, value: float) -> dict[str, Any]:
 
 
 def _rounded(value: float) -> float:
-    """As the attribute ``value`` holds it."""
+    """Round to float32, as the attribute ``value`` does."""
     return ctypes.c_float(value).value
 
 

@@ -20,7 +20,7 @@ from minigraph.unique_name import generate
 
 @dataclass
 class _Plan:
-    """What a subscript asks of each dimension."""
+    """The slices, steps and added dimensions that a subscript asks for."""
 
     axes: list[int] = field(default_factory=list)
     starts: list[Any] = field(default_factory=list)
@@ -32,7 +32,7 @@ class _Plan:
     thinned: dict[int, int] = field(default_factory=dict)
     """Dimension to the step to take once it is cut and reversed."""
     added: list[int] = field(default_factory=list)
-    """Where the result gets dimensions of size 1."""
+    """Places of new dimensions of size 1 in the result."""
 
     def take(self, axis: int, start: Any, end: Any, stride: int = 1) -> None:
         self.axes.append(axis)

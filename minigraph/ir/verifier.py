@@ -1,4 +1,4 @@
-"""What is always true of a program; checked after passes and by tests."""
+"""Check the invariants of a program, after passes and in tests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def verify(program: Program) -> None:
 
 
 def _check_blocks(program: Program) -> dict[int, set[str]]:
-    """What the operator that runs it gives to each sub-block."""
+    """Check the indices of sub-blocks; returns by index the names that each is given."""
     given: dict[int, set[str]] = {}
     for block in program.blocks:
         if block.idx and not (0 <= block.parent_idx < block.idx and -1 <= block.forward_block_idx < block.idx):
@@ -102,7 +102,7 @@ def _check_slots(op: Operator) -> None:
 
 
 def _check_attrs(op: Operator) -> None:
-    """What is held are the attributes that differ from their defaults, in their declared types."""
+    """Raise unless attributes are held in their declared types, and only those that differ from their defaults."""
     try:
         converted = op.definition.convert_attrs(op.attrs)
     except MinigraphError as error:

@@ -37,7 +37,7 @@ def _separate(block: Block, changes: Mapping[tuple[Operator, str], TensorType]) 
     names = {name: versions.pop(0) for name, versions in left.items()}
     block.first_names.update(names)
     seen_by: dict[int, dict[str, str]] = {}
-    """By number of a sub-block, what it calls which version."""
+    """Index of a sub-block -> name that it uses -> version."""
     for op in block.ops:
         if SUB_BLOCK in op.attrs:
             body, used = body_of(op), {*op.input_arg_names, *op.output_arg_names}

@@ -1,4 +1,4 @@
-"""Operator definitions: the signature is the schema.
+"""Operator definitions, in which the signature is the schema; imports support and the vocabulary.
 
 A definition is a function decorated with `op`. Its positional parameters are the input slots in order, its keyword-only
 parameters are the attributes with their defaults, its body infers the output types. The annotations complete the

@@ -1,4 +1,4 @@
-"""What may be given for an attribute of each type, and what an operator keeps of it."""
+"""Convert attributes to the values that operators keep."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def _to_int(value: Any) -> int:
 
 
 def _to_float(value: Any) -> float:
-    """As an op desc holds it: rounded to float32. Text is refused, though `float` would read it."""
+    """Round to float32, as an op desc does. Text is refused, though `float` would read it."""
     rounded = ctypes.c_float(value).value
     return rounded if rounded == rounded else math.nan
 
 
 def _to_double(value: Any) -> float:
-    """With one NaN for all, which containers find equal to itself."""
+    """Convert to float64, every NaN to the same object, which containers find equal to itself."""
     return math.nan if math.isnan(value) else float(value)
 
 
@@ -51,7 +51,7 @@ def _list_of(convert: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _to_block_index(value: Any) -> int:
-    """Of a block, or its index."""
+    """Take the index of a block."""
     return _to_int(getattr(value, "idx", value))
 
 
@@ -67,4 +67,4 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "list[bool]": _list_of(_to_bool),
     "list[str]": _list_of(_to_str),
 }
-"""By the annotation of the attribute in a definition."""
+"""Annotation of an attribute in a definition -> converter."""

@@ -73,7 +73,7 @@ class OperatorRule(ABC):
 
 
 class SubBlockRule(Protocol):
-    """What the IR asks of an operator that runs a sub-block."""
+    """The rule of an operator that runs a sub-block, as the IR uses it."""
 
     given: list[str]
     """Variables of the sub-block, or seen from it, that the operator gives it before each run."""
@@ -83,7 +83,7 @@ class SubBlockRule(Protocol):
 
 
 _SUB_BLOCK_RULES: dict[str, Callable[[Any], SubBlockRule]] = {}
-"""By operator type; `minigraph.runtime.control_flow` registers them."""
+"""Operator type -> rule; `minigraph.runtime.control_flow` registers them."""
 
 
 def register_sub_block_rule(type: str, rule: Callable[[Any], SubBlockRule]) -> None:
@@ -93,7 +93,7 @@ def register_sub_block_rule(type: str, rule: Callable[[Any], SubBlockRule]) -> N
 
 @dataclass(frozen=True, eq=False)
 class OpDef:
-    """All that is known about an operator type, but for its arithmetic."""
+    """The schema, inference and gradient of an operator type; kernels compute it."""
 
     type: str
     inputs: tuple[Slot, ...]
@@ -113,9 +113,9 @@ class OpDef:
     input_slots: Mapping[str, Slot] = field(init=False)
     output_slots: Mapping[str, Slot] = field(init=False)
     _inferred: dict[Any, dict[str, tuple[Any, ...]]] = field(init=False, repr=False)
-    """What was inferred before, by what it was inferred from: programs have many operators on equal types."""
+    """Cache of inferred types, by what they were inferred from: many operators of a program have equal types."""
     _conversions: Mapping[str, tuple[Callable[[Any], Any], Any]] = field(init=False, repr=False)
-    """How each attribute is converted, and its default."""
+    """Attribute -> converter and default."""
     _required_attrs: tuple[str, ...] = field(init=False, repr=False)
     required_inputs: tuple[str, ...] = field(init=False)
     required_outputs: tuple[str, ...] = field(init=False)
@@ -135,7 +135,7 @@ class OpDef:
         object.__setattr__(self, "has_hidden_names", bool(self.updates) or SUB_BLOCK in self.attrs or self.has_effect)
 
     def call(self, op: Any) -> SubBlockRule:
-        """What an operator of this type does with its sub-block."""
+        """Apply the rule of this type to an operator that runs a sub-block."""
         return _SUB_BLOCK_RULES[self.type](op)
 
     def convert_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a gradient rule is given, and what it returns: names of values and gradients, and operators to append."""
+"""The arguments and results of gradient rules: names of values and gradients, and operators to append."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class GradName(str):
 
     @property
     def variable(self) -> str:
-        """What it is the gradient of."""
+        """The variable whose gradient it names."""
         return self.removesuffix(GRAD_SUFFIX)
 
 
 class GradContext:
-    """What a gradient rule sees of the forward operator: names of values and of their gradients.
+    """The forward operator as a gradient rule sees it: names of values and of their gradients.
 
     `d_output` names the gradients that flow in, `d_input` those to compute, ``@EMPTY@`` where one is not wanted.
     """

@@ -18,7 +18,7 @@ from minigraph.types import TensorType
 
 
 class FusedRecipe(NamedTuple):
-    """What a `FusedGrad` comes to for operators of its type."""
+    """The slots of a `FusedGrad` for operators of its type."""
 
     type: str
     reads: tuple[tuple[str, bool], ...]

@@ -1,4 +1,4 @@
-"""Schema, inference and gradient of every operator; one family, one file. Importing this registers them all."""
+"""Schema, inference and gradient of every operator, by family; imports opdef and support. Importing registers them."""
 
 import minigraph.ops.activation
 import minigraph.ops.adaptive_clip

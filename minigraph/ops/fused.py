@@ -7,7 +7,7 @@ from minigraph.support.fused_calls import parse_calls
 from minigraph.types import TensorType, require
 
 MOST_RESULTS = 4
-"""So many results a `fused_elementwise` has at most."""
+"""Maximum number of results of a `fused_elementwise`."""
 
 
 @op("fused_elementwise", inputs="X", outputs="Out Out1? Out2? Out3?", grad=None)

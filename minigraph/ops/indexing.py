@@ -33,7 +33,7 @@ def _bounds(
     axes: Sequence[int],
     infer_flags: Sequence[int],
 ) -> list[int | None]:
-    """What is known of the numbers that bound a slice on one side, None where nothing is."""
+    """The known bounds of a slice on one side, None where a bound is unknown."""
     slot = f"{name.capitalize()}Tensor"
     flags = infer_flags or [-1 if parts or vector is not None else 1] * len(axes)
     if parts:

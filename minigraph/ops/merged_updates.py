@@ -56,7 +56,7 @@ def _merged(type: str, update: OpDef) -> OpDef:
 
 
 def _inference(update: OpDef, own: Sequence[str]) -> Callable[..., Any]:
-    """What the update infers for each parameter."""
+    """Infer for each parameter what the update infers."""
 
     def infer(*types: Any, sizes: Sequence[int], **attrs: Any) -> Any:
         *lists, factor = types

@@ -13,7 +13,7 @@ from minigraph.types import DType, TensorType, merge_shapes, product, require, r
 def check_update(
     param: TensorType, rate: TensorType | None, skip: list[TensorType] | None, **like_param: TensorType
 ) -> None:
-    """What every update asks of its inputs; `rate` is None for one that has no learning rate."""
+    """Check the inputs of an update; `rate` is None for one that has no learning rate."""
     require_floating(param, "Param")
     if rate is not None:
         require_one_number(rate, "LearningRate")

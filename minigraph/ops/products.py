@@ -107,7 +107,7 @@ def dist(x: TensorType, y: TensorType, *, p: float = 2.0) -> TensorType:
 
 
 LEAST_SQUARE = 1e-8
-"""What ``cos_sim`` takes in place of a smaller sum of squares."""
+"""Least sum of squares in ``cos_sim``."""
 
 
 @op(

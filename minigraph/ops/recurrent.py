@@ -15,7 +15,7 @@ from minigraph.types import (
 )
 
 ACTIVATIONS = ("identity", "sigmoid", "tanh", "relu")
-"""By the numbers that the attributes of ``gru_unit`` hold."""
+"""Functions by the numbers in the attributes of ``gru_unit``."""
 
 
 @op(

@@ -46,7 +46,7 @@ def require_one_integer(x: TensorType, slot: str) -> None:
 def shape_from(
     shape: Sequence[int], whole: TensorType | None, parts: Sequence[TensorType] | None, whole_slot: str, parts_slot: str
 ) -> tuple[int, ...]:
-    """What is known of a shape that an attribute gives, or at run time a vector `whole`, or numbers `parts`.
+    """The known part of a shape that an attribute gives, or at run time a vector `whole`, or numbers `parts`.
 
     Beside a tensor the attribute is a promise, with -1 where it makes none.
     """
@@ -68,7 +68,7 @@ def shape_from(
 def constant_shape(
     shape: Sequence[int], shape_tensor: TensorType | None, shape_tensor_list: Sequence[TensorType] | None
 ) -> tuple[int, ...]:
-    """What is known of the shape of a tensor that an operator makes."""
+    """The known part of the shape of a tensor that an operator makes."""
     if shape_tensor is not None or shape_tensor_list:
         return shape_from(shape, shape_tensor, shape_tensor_list, "ShapeTensor", "ShapeTensorList")
     require(len(shape) > 0, "shape is empty", hint="One number has shape [1].")

@@ -1,4 +1,4 @@
-"""One operator computed by its kernel, outside of any plan."""
+"""Compute one operator by its kernel, outside of any plan."""
 
 from __future__ import annotations
 

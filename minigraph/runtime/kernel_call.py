@@ -46,7 +46,7 @@ def attrs_for_kernel(op: Operator, kernel: Kernel) -> dict[str, Any]:
 
 
 def arguments_of(op: Operator, read: Callable[[str], T]) -> list[T | list[T | None] | None]:
-    """What the kernel gets for the input slots: ``read(name)``, a list for a slot of several, None for one left out."""
+    """Arguments of the kernel for the input slots: ``read(name)``, a list of these, or None for a slot left out."""
     found: list[T | list[T | None] | None] = []
     for slot in op.definition.inputs:
         names = op.inputs.get(slot.name, ())
@@ -67,7 +67,7 @@ def keywords_of(op: Operator, kernel: Kernel) -> dict[str, Any]:
 
 
 def results_of(op: Operator, result: Any) -> list[Any]:
-    """What the kernel has returned, by position of the output variables."""
+    """Flatten the result of a kernel, by position of the output variables."""
     slots = op.definition.outputs
     if len(slots) == 1:
         return list(result) if slots[0].duplicable else [result]
@@ -78,7 +78,7 @@ def results_of(op: Operator, result: Any) -> list[Any]:
 
 
 def wanted_outputs(op: Operator) -> tuple[Any, ...]:
-    """Which outputs a gradient kernel has to compute: a flag for each slot, a tuple of them for a slot of several."""
+    """Flags of the outputs that a gradient kernel has to compute: one per slot, a tuple for a slot of several."""
     flags: list[Any] = []
     for slot in op.definition.outputs:
         present = tuple(name != EMPTY for name in op.outputs.get(slot.name, ()))

@@ -1,4 +1,4 @@
-"""How the rows of a tensor are grouped into sequences, and those into longer ones: fluid's level of detail (LoD).
+"""Sequences among the rows of a tensor, and sequences of those: fluid's level of detail (LoD).
 
 It is kept as fluid gives it out: for each level, outermost first, the offsets at which its sequences begin and end,
 ``[[0, 2, 3], [0, 1, 3, 6]]``. The lengths say the same: ``[[2, 1], [1, 2, 3]]``.

@@ -1,4 +1,4 @@
-"""Where a program runs: a place, the array module ``xp`` that works there, and moving arrays to it and back."""
+"""Places that programs run on: their array module ``xp``, and moving arrays to them and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minigraph.errors import MissingExtraError, PlaceError, WrongTypeError, call
 from minigraph.support.public import public
 
 ALIGNMENT = 64
-"""Bytes; arrays begin with a line of a processor's cache."""
+"""Alignment of arrays in bytes: a cache line."""
 
 
 @public
@@ -42,13 +42,13 @@ class Place:
         return self.xp.random.default_rng(seed)
 
     def bytes(self, size: int) -> Any:
-        """So much new memory of the place, aligned: an array of bytes, whatever is in it."""
+        """Allocate `size` bytes of the place, aligned and not initialized, as an array."""
         raw = np.empty(size + ALIGNMENT, np.uint8)
         start = -raw.ctypes.data % ALIGNMENT
         return raw[start : start + size]
 
     def address(self, array: Any) -> int:
-        """Where the memory of an array begins."""
+        """Address of the first byte of an array."""
         return int(array.__array_interface__["data"][0])
 
     def vector(self, first: Any, size: int) -> Any:
@@ -176,7 +176,7 @@ def is_compiled_with_cuda() -> bool:
 
 
 def get_cuda_device_count() -> int:
-    """How many GPUs this machine has that can be used."""
+    """Number of GPUs of this machine that can be used."""
     try:
         return _device_count(_import_cupy())
     except MissingExtraError:
@@ -205,7 +205,7 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
 
 
 def _count(given: int | None) -> int:
-    """How many places are asked for, by default one."""
+    """Check a number of places, by default one."""
     if given is None:
         return 1
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 1 << 16:

@@ -1,4 +1,4 @@
-"""Where persistable variables live between runs."""
+"""Scopes: persistable variables between runs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LoDTensor:
         return list(self._value().shape)
 
     def lod(self) -> list[list[int]]:
-        """Where sequences begin and end: for each level, outermost first, their offsets."""
+        """Offsets at which sequences begin and end, for each level, outermost first."""
         return [list(level) for level in self._holder.lod]
 
     def set_lod(self, lod: Any) -> None:
@@ -135,7 +135,7 @@ class SelectedRows:
         return numbers
 
     def height(self) -> int:
-        """How many rows the whole array has."""
+        """Number of rows of the whole array."""
         return self._held().height
 
     def set_height(self, height: int) -> None:
@@ -157,7 +157,7 @@ class SelectedRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the whole array."""
+        """Shape of the whole array."""
         return self._held().shape
 
     @property
@@ -236,7 +236,7 @@ class ScopeVariable:
         self.name = name
         self._value = value
         self.lod: Levels = ()
-        """How rows are grouped into sequences; nothing is known of that once there is another value."""
+        """Offsets of sequences among the rows; reset by another value."""
         self.place: Place = place or CPUPlace()
         self._changes = changes or Changes()
 

@@ -90,16 +90,20 @@ def fits(value: Any, hint: Any) -> bool:
     if hint is bool:
         return isinstance(value, bool | np.bool_) or (isinstance(value, int) and value in (0, 1))
     if origin in (list, tuple, Sequence, Iterable):
-        if isinstance(value, str | bytes | Mapping) or _is_variable(value) or not isinstance(value, Iterable):
-            return False
-        if not isinstance(value, list | tuple):
-            return True  # an iterator can be read once only, and so is not looked into
-        if origin is tuple and within[-1] is not ...:
-            return len(value) == len(within) and all(map(fits, value, within))
-        return all(fits(each, within[0]) for each in value)
-    if isinstance(origin, type):
-        return isinstance(value, origin)
-    return isinstance(value, hint) if isinstance(hint, type) else True
+        return _fits_series(value, origin, within)
+    kind = origin if isinstance(origin, type) else hint
+    return isinstance(value, kind) if isinstance(kind, type) else True
+
+
+def _fits_series(value: Any, origin: Any, within: Sequence[Any]) -> bool:
+    """`fits` for a list, tuple or iterable whose elements have the types `within`."""
+    if isinstance(value, str | bytes | Mapping) or _is_variable(value) or not isinstance(value, Iterable):
+        return False
+    if not isinstance(value, list | tuple):
+        return True  # an iterator can be read once only, and so is not looked into
+    if origin is tuple and within[-1] is not ...:
+        return len(value) == len(within) and all(map(fits, value, within))
+    return all(fits(each, within[0]) for each in value)
 
 
 def _is_variable(value: Any) -> bool:

@@ -21,7 +21,7 @@ CORETYPE = "OPENBLAS_CORETYPE"
 SWITCH = "MINIGRAPH_BLAS_CORETYPE"
 WANTED = "SkylakeX"
 _NEEDED_FLAGS = frozenset({"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512cd"})
-"""What the SkylakeX kernels are compiled for. Linux lists a flag only where it also saves the registers."""
+"""Processor flags that the SkylakeX kernels need. Linux lists a flag only where it also saves the registers."""
 _NEWEST_KNOWN_FAMILY = 25
 """Zen 3 and 4. What OpenBLAS up to 0.3.31 knows it chooses well for itself."""
 
@@ -84,7 +84,7 @@ def load_numpy() -> None:
 
 
 def numpy_blas() -> Blas:
-    """What NumPy multiplies matrices with: asked of threadpoolctl if that is installed, else of NumPy and the library.
+    """Identify the BLAS of NumPy: by threadpoolctl if that is installed, else by NumPy and the library.
 
     Examples
     --------

@@ -19,7 +19,7 @@ Argument: TypeAlias = "str | tuple[str, ...] | None"
 
 
 @dataclass(frozen=True)
-class Call:
+class FusedCall:
     """One line.
 
     Attributes
@@ -65,7 +65,7 @@ def literal(value: Any) -> str:
 
 
 @lru_cache(maxsize=1024)
-def parse_calls(lines: tuple[str, ...]) -> tuple[Call, ...]:
+def parse_calls(lines: tuple[str, ...]) -> tuple[FusedCall, ...]:
     """The calls that `lines` spell; printing them gives the lines again.
 
     Raises
@@ -82,7 +82,7 @@ def parse_calls(lines: tuple[str, ...]) -> tuple[Call, ...]:
     return tuple(_parse(line) for line in lines)
 
 
-def _parse(line: str) -> Call:
+def _parse(line: str) -> FusedCall:
     try:
         (statement,) = ast.parse(line).body
         if not isinstance(statement, ast.Assign):
@@ -94,7 +94,7 @@ def _parse(line: str) -> Call:
             raise ValueError(line)
         outputs = tuple(None if (name := _name(each)) == "_" else name for each in targets)
         attrs = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-        return Call(call.func.id, tuple(map(_argument, call.args)), outputs, attrs)
+        return FusedCall(call.func.id, tuple(map(_argument, call.args)), outputs, attrs)
     except (SyntaxError, ValueError, TypeError):
         raise OpError(f"a step must read like 'y0 = relu(x0)', got {line!r:.80}") from None
 
@@ -111,6 +111,6 @@ def _name(node: ast.expr) -> str:
     return node.id
 
 
-def last_uses(calls: Sequence[Call]) -> dict[str, int]:
+def last_uses(calls: Sequence[FusedCall]) -> dict[str, int]:
     """For each name the number of the last call that reads it."""
     return {name: number for number, call in enumerate(calls) for name in call.reads}

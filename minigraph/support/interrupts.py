@@ -30,7 +30,7 @@ _waiting: list[int] | None = None
 """The signals that came since `hold`, in order; None when nothing is held."""
 
 _handlers: dict[int, Any] = {}
-"""By the number of a signal, the handler that `_note` stands in for."""
+"""Number of a signal -> the handler that `_note` stands in for."""
 
 _main_thread = threading.main_thread().ident
 

@@ -11,7 +11,7 @@ def is_nested(value: Any) -> bool:
 
 
 def flatten(structure: Any) -> list[Any]:
-    """What a structure holds, from left to right; dictionaries in the order of their keys.
+    """The leaves of a structure, from left to right; dictionaries in the order of their keys.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def map_structure(function: Callable[..., Any], structure: Any, *others: Any) ->
 
 
 def difference(a: Any, b: Any) -> str:
-    """How two structures differ, in words; empty if they do not.
+    """Describe the difference of two structures; empty if they do not differ.
 
     Examples
     --------

@@ -239,7 +239,7 @@ def _name(function: Callable[..., Any], instance: Any = None) -> str:
 
 
 def _full_name(function: Callable[..., Any]) -> str:
-    """As a user writes it who calls the package fluid."""
+    """The name of a function as a user of ``fluid`` writes it."""
     name, path = _name(function), function.__module__.split(".")
     shortest = 2 if path[1] in ("layers", "compat", "dataset") else 1
     homes = (".".join(path[:length]) for length in range(shortest, len(path) + 1))

@@ -43,14 +43,14 @@ def registered(number: int) -> Callable[..., Any]:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """What a program calls a function, besides its number."""
+    """The name of a function in a program, beside its number."""
     # Functions of NumPy 1 have the short name only.
     short = getattr(function, "__name__", type(function).__qualname__)
     return str(getattr(function, "__qualname__", short))
 
 
 def called(number: int, name: str) -> Callable[..., Any]:
-    """What an operator calls for this number.
+    """The function that an operator calls for this number.
 
     Raises
     ------

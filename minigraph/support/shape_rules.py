@@ -1,4 +1,4 @@
-"""What attributes mean that inference and kernels read alike: numbers given as text, shapes with placeholders."""
+"""Attributes that inference and kernels read alike: numbers given as text, shapes with placeholders."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def split_lengths(length: int, num: int, sections: Sequence[int]) -> list[int]:
 
 
 def soft_relu_ends(dtype: np.dtype[Any], threshold: float) -> tuple[float, float]:
-    """What ``soft_relu`` gives at both ends, moved inwards by what rounding may do."""
+    """Results of ``soft_relu`` at both ends, moved inwards by the rounding error."""
     low, high = np.logaddexp(0, [-threshold, threshold])
     margin = 4 * np.finfo(dtype).eps
     return float(low * (1 + margin)), float(high * (1 - margin))

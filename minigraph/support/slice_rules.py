@@ -1,11 +1,11 @@
-"""Which elements a slice takes: for inference, kernels and subscripts alike."""
+"""Elements that a slice takes, for inference, kernels and subscripts alike."""
 
 from __future__ import annotations
 
 from minigraph.types import require
 
 TO_THE_END = 10_000_000
-"""What fluid writes for the end of a slice that has none."""
+"""Fluid's number for the end of a slice that has none."""
 
 
 def span(length: int, start: int, end: int) -> slice:
@@ -68,5 +68,5 @@ def _from_the_front(index: int, length: int) -> int:
 
 
 def count(part: slice, length: int) -> int:
-    """How many of `length` elements `part` takes."""
+    """Number of elements that `part` takes of `length`."""
     return len(range(*part.indices(length)))

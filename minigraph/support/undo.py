@@ -1,4 +1,4 @@
-"""All or nothing: what a call has built goes when the call fails.
+"""Undo what a call has built when the call fails.
 
 While a call is under way, each change of a program notes how it is undone. Nothing is copied: building a program costs
 one entry of a list for each change, and the list goes with the outermost call.

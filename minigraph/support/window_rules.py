@@ -1,4 +1,4 @@
-"""Where the windows of a convolution or a pooling lie: paddings and output sizes, for inference and kernels alike."""
+"""Window geometry of convolutions and poolings: paddings and output sizes, for inference and kernels alike."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Windows:
 
     @property
     def reach(self) -> int:
-        """How far the last window reaches, in elements from the beginning of the padding."""
+        """End of the last window, in elements from the beginning of the padding."""
         return (self.count - 1) * self.stride + self.dilation * (self.size - 1) + 1
 
 
@@ -85,7 +85,7 @@ def lay_windows(
 
 
 def lay_square(lengths: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> tuple[Windows, Windows]:
-    """As many windows along each dimension as a window has elements, without padding: fluid's adaptive maximum."""
+    """Lay as many windows along each dimension as a window has elements, without padding: fluid's adaptive maximum."""
     height, width = (Windows(n, k, s, 1, 0, 0, k) for n, k, s in zip(lengths, sizes, strides, strict=True))
     return height, width
 
@@ -151,7 +151,7 @@ def _transposed_along(
 
 
 def _same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
-    """What it takes for ``ceil(length / stride)`` windows."""
+    """Padding for ``ceil(length / stride)`` windows."""
     missing = max((-(-length // stride) - 1) * stride + size - length, 0)
     return missing // 2, missing - missing // 2
 

@@ -5,7 +5,7 @@ from kernel_calls import calls, flat
 from sampled import DETERMINISTIC
 
 from minigraph.kernels import find_kernel, formulas
-from minigraph.support.fused_calls import Call
+from minigraph.support.fused_calls import FusedCall
 
 CASES = {
     "vectors": (
@@ -75,4 +75,4 @@ def as_steps(call):
     results = iter(f"y{i}" for i in range(9))
     outputs = tuple(None if each is None else next(results) for each in call.expected)
     attrs = {name: value for name, value in call.keywords.items() if name != "wanted"}
-    return [str(Call(call.op.type, inputs, outputs, attrs))]
+    return [str(FusedCall(call.op.type, inputs, outputs, attrs))]

@@ -12,7 +12,7 @@ from minigraph.kernels import find_kernel, formulas
 from minigraph.kernels.fused import fused_elementwise
 from minigraph.kernels.fused_on_gpu import PREAMBLE, operation
 from minigraph.opdef import REQUIRED, definition_of
-from minigraph.support.fused_calls import Call
+from minigraph.support.fused_calls import FusedCall
 
 SHAPE = (4, 3, 5)
 SHAPES = [SHAPE, (5,), (3,), (1,), (4, 3), (3, 5)]
@@ -48,7 +48,7 @@ def random_group(seed):
             attrs["axis"] = {(3,): 1, (4, 3): 0, (3, 5): 1}.get(shape, -1)
             shapes.append(shape)
         before = "y0" if number == length - 1 else f"t{number}"
-        steps.append(str(Call(type, tuple(inputs), (before,), attrs)))
+        steps.append(str(FusedCall(type, tuple(inputs), (before,), attrs)))
     return shapes, steps
 
 

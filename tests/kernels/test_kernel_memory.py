@@ -26,7 +26,7 @@ from minigraph.kernels.formulas import TYPES as FUSIBLE
 from minigraph.kernels.fused import LARGE
 from minigraph.opdef.gradient_rules import FusedGrad
 from minigraph.runtime.place import CPUPlace
-from minigraph.support.fused_calls import Call as Line
+from minigraph.support.fused_calls import FusedCall as Line
 from minigraph.types import as_dtype, same_shape
 
 pytestmark = pytest.mark.usefixtures("like_an_executor", "always_compiled", "_loops_that_do_nothing")

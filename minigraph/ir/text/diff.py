@@ -46,7 +46,7 @@ class Difference(str):
 
 @public
 def diff(a: Program, b: Program, context: int = 3) -> Difference:
-    """What turns the text of `a` into that of `b`: lines behind ``-`` go, lines behind ``+`` come.
+    """Compare the texts of two programs: lines behind ``-`` are only in `a`, lines behind ``+`` only in `b`.
 
     Around each change stand `context` lines and the heading of its block; ``...`` stands for lines left out. The
     empty string if the texts are equal.

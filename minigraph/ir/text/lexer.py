@@ -32,7 +32,7 @@ _LARGEST_DIMENSION = (1 << 63) - 1
 
 
 class Line:
-    """The tokens of a line, and how far they have been read."""
+    """A reader of the tokens of a line."""
 
     def __init__(self, number: int, source: str) -> None:
         self.number = number
@@ -40,7 +40,7 @@ class Line:
         self.at = 0
         """The token to be read next."""
         self.places: dict[str, int] = {}
-        """Where the value of each assignment read last starts."""
+        """Position of the value of each assignment read last."""
         self.depth = 0
         self.tokens = _TOKEN.findall(source)
         if self.tokens and self.tokens[-1][0] == "#":
@@ -74,7 +74,7 @@ class Line:
             self.fail_expected("the end of the line")
 
     def many(self, read: Callable[[], Any], end: str) -> list[Any]:
-        """What `read` gives, separated by commas, up to the mark `end`; a comma may stand in front of it."""
+        """Read items separated by commas, up to the mark `end`; a comma may stand in front of it."""
         found: list[Any] = []
         self.depth += 1
         if self.depth > _DEEPEST:

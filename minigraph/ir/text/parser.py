@@ -176,7 +176,7 @@ class _Reader:
             self.sub_blocks.append((block, op.attrs[SUB_BLOCK], line, start))
 
     def _read_outputs(self, block: Block, line: Line) -> list[tuple[str | None, list[str], int]]:
-        """What stands in front of the operator type: slot or None, names, and where."""
+        """Read the outputs in front of the operator type: slot or None, names, position."""
         written: list[tuple[str | None, list[str], int]] = []
         while not written or line.skip(","):
             start, slot = line.at, None

@@ -1,4 +1,4 @@
-"""What operators of control flow do: what their sub-block is given, how often it runs, what becomes of its results.
+"""Control flow: what a sub-block is given, how often it runs, and where its results go; imports the IR and kernels.
 
 A `BlockCall` describes one operator, for plans and for the interpreter alike (`minigraph.runtime.control_flow.call`). A
 run that a gradient will need leaves a scope behind, in the variable ``StepScopes``

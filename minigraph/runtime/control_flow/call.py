@@ -1,4 +1,4 @@
-"""What all operators of control flow have in common, as plans and the interpreter see them.
+"""The base of all operators of control flow, for plans and the interpreter alike.
 
 A call reads variables by name, gives values to the sub-block before each of its runs, takes values from it afterwards,
 and writes variables. How the sub-block itself is computed is the affair of the executor.
@@ -46,7 +46,7 @@ class BlockCall(ABC):
         self.given: list[str] = []
         self.taken: list[str] = []
         self.private: set[str] = set()
-        """Of what is given, values whose memory nobody else writes to as long as what is taken is used."""
+        """Values among `given` whose memory nothing else writes to as long as the values of `taken` are used."""
 
     def must_have(self, name: str) -> bool:
         """Whether a variable has to have a value for the operator to run."""
@@ -94,7 +94,7 @@ class BlockCall(ABC):
 
 
 def call_of(op: Operator) -> BlockCall:
-    """What an operator of control flow does."""
+    """Describe an operator of control flow."""
     return cast(BlockCall, op.definition.call(op))
 
 

@@ -133,7 +133,7 @@ class _RepeatedGrad(BlockCall):
         self.taken = [*self.written, *self.carried, *self.summed]
 
     def _inner_incoming(self) -> Sequence[str]:
-        """What the gradients in the slot ``Out@GRAD`` are called in the sub-block."""
+        """Names in the sub-block of the gradients in the slot ``Out@GRAD``."""
         return [name + GRAD_SUFFIX for name in self._slot("Out")]
 
     def must_have(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a run of a sub-block leaves behind for the gradient's own sub-block.
+"""The values that a run of a sub-block keeps for the sub-block of the gradient.
 
 These are variables of the sub-block as the run left them, and outer ones that it overwrites as they were before the
 run. Counters, outer variables that are incremented and nothing else, are not kept: the gradient's sub-block counts them
@@ -28,13 +28,13 @@ class Saved:
 
 
 def saved_by(body: Block) -> Saved:
-    """What the blocks that are gradients of `body` read of a run of it."""
+    """Names that the gradients of `body` read of a run of it."""
     readers = body.program.gradient_blocks.get(body.idx)
     return saved_for(readers, body) if readers else Saved()
 
 
 def saved_for(readers: Iterable[Block], body: Block) -> Saved:
-    """What these blocks of gradients read of a run of `body`."""
+    """Names that these blocks of gradients read of a run of `body`."""
     changed = {name for name in outer_names(body)[1] if not is_counter(body, name)}
     before: dict[str, None] = {}
     local: dict[str, None] = {}
