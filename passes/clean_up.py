@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -49,7 +48,6 @@ _COPIES: dict[str, Callable[[Operator], bool]] = {
 _MAY_GO = (*_PASS_ON, *_RESHAPES, *_TRANSPOSES, *_COPIES)
 
 
-@dataclass(frozen=True)
 class CleanUp(Pass):
     """Let readers of a copy read the original, where nothing can tell them apart.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from minigraph.ir import Operator, Program, Role
 from minigraph.opdef import EMPTY
@@ -11,7 +10,6 @@ from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import ReachingDefs, Value, is_random, redirect
 
 
-@dataclass(frozen=True)
 class ShareCommonSubexpressions(Pass):
     """Let readers of an operator's results read those of an earlier operator that computes the same.
 

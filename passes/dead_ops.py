@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from minigraph.errors import warn
 from minigraph.ir import Program
 from minigraph.ir.dataflow import backward_slice
@@ -11,7 +9,6 @@ from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import is_random
 
 
-@dataclass(frozen=True)
 class RemoveDeadOps(Pass):
     """Remove the operators that neither fetched nor persistable variables depend on.
 

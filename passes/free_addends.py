@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from minigraph.ir import Program
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
@@ -11,7 +9,6 @@ from minigraph.passes.base import Pass
 _SUMS = frozenset({"elementwise_add_grad", "elementwise_sub_grad"})
 
 
-@dataclass(frozen=True)
 class FreeAddends(Pass):
     """Let ``elementwise_add_grad`` and ``elementwise_sub_grad`` read ``Out@GRAD`` in place of addends of its type.
 

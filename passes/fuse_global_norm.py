@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -19,7 +18,6 @@ _TYPES = frozenset({
 """Types of the operators in such a clip."""
 
 
-@dataclass(frozen=True)
 class FuseGlobalNorm(Pass):
     """Compute the norm and the products of a global-norm clip by one operator, ``clip_by_global_norm``.
 

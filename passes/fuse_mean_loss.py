@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from minigraph.ir import Operator, Program
@@ -12,7 +11,6 @@ from minigraph.passes.rewriting import ReachingDefs, insert_for
 from minigraph.types import DType
 
 
-@dataclass(frozen=True)
 class FuseMeanLoss(Pass):
     """Compute ``mean(cross_entropy2(softmax(x), label))`` and its gradient by x as one ``fused_mean_loss``.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from minigraph.ir import Operator, Program
@@ -13,7 +12,6 @@ from minigraph.types import DType
 _FORWARD_OF = {"cross_entropy_grad": "cross_entropy", "cross_entropy_grad2": "cross_entropy2"}
 
 
-@dataclass(frozen=True)
 class FuseSoftmaxCrossEntropy(Pass):
     """Compute the gradients of ``cross_entropy`` (or 2, with hard labels) and of ``softmax`` before it in one step.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from minigraph.errors import warn
@@ -95,7 +94,6 @@ def clipped_gradients(block: Block) -> set[str]:
     return {name for op in block.ops if op.role & Role.CLIP for name in op.output_arg_names}
 
 
-@dataclass(frozen=True)
 class ClipGradients(Pass):
     """Make each update read the clipped gradient that its parameter asks for.
 

@@ -17,7 +17,6 @@ _MERGED_TYPE = {update: merged for merged, update in MERGED.items()}
 _OWN = {update: own_slots(definition_of(update)) for update in _MERGED_TYPE}
 
 
-@dataclass(frozen=True)
 class MergeUpdates(Pass):
     """Update many parameters by one operator: ``merged_adam`` for several ``adam``, and so on.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.ops.merged_updates import MERGED
@@ -11,7 +9,6 @@ from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import ReachingDefs, insert_for
 
 
-@dataclass(frozen=True)
 class ShrinkInUpdate(Pass):
     """Turn a ``clip_by_global_norm`` whose results only merged updates read into a ``clip_factor`` that they apply.
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import ReachingDefs, Value, insert_for
 
 
-@dataclass(frozen=True)
 class TransposeIntoMatmul(Pass):
     """Turn a ``transpose2`` of the last two dimensions in front of a product into ``transpose_X`` or ``transpose_Y``.
 

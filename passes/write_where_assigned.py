@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
@@ -12,7 +10,6 @@ from minigraph.passes.rewriting import ReachingDefs, Value
 _CLIPS = frozenset({"clip", "clip_by_norm", "clip_by_global_norm"})
 
 
-@dataclass(frozen=True)
 class WriteWhereAssigned(Pass):
     """Turn ``y = clip(X=g)`` followed by ``g = assign(X=y)`` into ``g = clip(X=g)``, where `g` is persistable.
 
