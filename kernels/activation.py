@@ -18,7 +18,7 @@ from minigraph.kernels.upcast import widened
 
 
 def _function_of_module(name: str) -> Callable[..., Any]:
-    """The kernel that is one function of the array module."""
+    """Make a kernel of one function of the array module."""
 
     def function(xp, x, *, out=None):
         return getattr(xp, name)(x, out=out)
@@ -227,7 +227,7 @@ def _factor(factor_tensor, factor, dtype) -> Any:
 
 @kernel("round")
 def round(xp, x, *, out=None):
-    """What is cut off is exact, so that no sum with 0.5 is rounded."""
+    """Round half away from zero. The fraction cut off is exact, while a sum with 0.5 may be rounded."""
     whole = xp.trunc(x)
     step = xp.copysign((xp.absolute(x - whole) >= 0.5).astype(x.dtype), x)
     return xp.add(whole, step, out=out)

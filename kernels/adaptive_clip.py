@@ -1,4 +1,4 @@
-"""Thresholds that follow the parameter, or the norms of earlier steps."""
+"""Clip thresholds computed from the norm of the parameter, or from the norms of earlier steps."""
 
 from __future__ import annotations
 

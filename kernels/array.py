@@ -1,4 +1,4 @@
-"""Arrays of tensors: lists with None where nothing was written. A list is never changed, but written anew."""
+"""Arrays of tensors: lists, with None at indices that were never written. Writing copies the list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Averages of parameters over the steps of a training. On a GPU the counters are waited for."""
+"""Averages of parameters over the steps of a training. On a GPU, reading the counters waits for the device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from minigraph.kernels.registry import kernel
 from minigraph.kernels.tensor import copied
 
 _MOST_SUMMED = 16384
-"""So many parameters are added up before the sum moves on: more would lose digits of what is added."""
+"""Maximum steps in one sum: more would lose digits of the parameters added to it."""
 
 
 @kernel("average_accumulates")

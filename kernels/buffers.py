@@ -1,4 +1,4 @@
-"""Writing results into the buffers that a plan hands to a kernel, and memory for what a kernel needs in between."""
+"""Write results into the buffers that a plan provides; lend memory for temporaries."""
 
 from __future__ import annotations
 

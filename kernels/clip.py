@@ -1,4 +1,4 @@
-"""Bounding values and norms. Everything that is clipped by its norm gets it from `minigraph.kernels.norm`."""
+"""Clip values and norms. Every norm comes from `minigraph.kernels.norm`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from minigraph.kernels.registry import kernel, specialize
 from minigraph.kernels.sums import sum_of_squares
 
 _FEW = 4096
-"""Up to so many elements two plain functions are quicker than NumPy's clip."""
+"""Maximum elements for which `maximum` and `minimum` are quicker than NumPy's clip."""
 
 _FLOAT64 = np.dtype(np.float64)  # compared quicker than the scalar type
 
 _LEAST_FACTOR = {np.dtype(np.float32): 1e-30, _FLOAT64: 1e-290}
-"""Factors above these keep all their digits when they are rounded to the type."""
+"""Minimum factors, by dtype, that keep all their digits when they are rounded to it."""
 
 
 @kernel("clip")
@@ -77,7 +77,7 @@ def scale_all_down(xp, xs: Sequence[Any], threshold, scale, ratio, outs: Sequenc
 
 
 def shrinker(xp, dtype, factor) -> Callable[[Any], Any] | None:
-    """What `clip_factor` says is to be done to an array of `dtype`, as a function of it; None if that is nothing."""
+    """The function that scales an array of `dtype` as `clip_factor` says; None if it is not scaled."""
     if xp is not np:
         return lambda x: _scale_down(xp, x, *factor)
     threshold, scale, ratio = factor.tolist()
@@ -105,7 +105,7 @@ def clip_factor(xp, xs, clip_norm, *, p, out=None):
 
 
 def factor_for(xp, clip_norm, scale, ratio, out) -> tuple[Any, Any]:
-    """What `clip_factor` returns for a norm in two factors."""
+    """Result of `clip_factor` for a norm given as two factors."""
     factor_out, norm_out = out or (None, None)
     if xp is np:
         factor = np.array([clip_norm.item(), scale, ratio], np.float64)
@@ -129,7 +129,7 @@ def clip_by_global_norm(xp, xs, clip_norm, *, p=2.0, strict=False, out=None):
 
 
 def clipped_by(xp, xs, clip_norm, scale, ratio, strict, out, scale_all=None) -> tuple[list[Any], Any]:
-    """What `clip_by_global_norm` returns for a norm in two factors.
+    """Result of `clip_by_global_norm` for a norm given as two factors.
 
     ``scale_all(xs, number, outs)`` may multiply all arrays with a number of their type.
     """

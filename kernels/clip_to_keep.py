@@ -1,4 +1,4 @@
-"""Clipping by a joint norm whose results go to the caller: one vector for all short arrays, handed out in parts."""
+"""Clip by a joint norm into new arrays for the caller; short arrays share one vector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons and logic, element by element; and whether everything is finite."""
+"""Elementwise comparisons and logic, and tests for infinity and NaN."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing among values, some of which may be None: those whose block did not run."""
+"""Choose among values; the value of a block that did not run is None."""
 
 from __future__ import annotations
 

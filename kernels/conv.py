@@ -34,19 +34,19 @@ from minigraph.kernels.sums import add_over
 from minigraph.support.window_rules import lay_transposed, lay_windows
 
 _LONG_ROW = 96
-"""So many windows next to each other make a matrix that is wide enough for quick products."""
+"""Minimum windows in a row for a matrix wide enough for quick products."""
 
 _MANY_IMAGES = 8
-"""So many images make runs that are long enough where windows are apart from each other."""
+"""Minimum images to put the batch last where windows do not touch each other."""
 
 _SMALL_PRODUCT = 1_000_000
-"""Up to so many multiplications OpenBLAS has quicker matrix products."""
+"""Maximum multiplications for which OpenBLAS has a quicker matrix product."""
 
 _CACHED = 1 << 16
-"""So many elements of results stay in the cache until they are moved to their places."""
+"""Maximum elements of results that stay in the cache until they are moved to their places."""
 
 _FEW_SUMS = 1 << 20
-"""So many elements of products that are then added up are held at a time."""
+"""Maximum elements of products that are held at a time before they are added up."""
 
 
 @kernel("conv2d")
@@ -115,7 +115,7 @@ def conv2d_grad_grad(
 def conv2d_transpose(
     xp, x, filter, bias, *, output_size, groups, dilations, strides, paddings, data_format, padding_algorithm
 ):  # fmt: skip
-    """What ``conv2d_grad`` does to the gradient of its result."""
+    """Gradient of ``conv2d_grad`` by what flows into it."""
     small, weights = _wide(channels_first(x, data_format)), _wide(filter)
     laid = lay_transposed(
         small.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations, output_size

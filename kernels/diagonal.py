@@ -1,4 +1,4 @@
-"""Diagonals of matrices, and what lies on one side of them."""
+"""Diagonals of matrices, and triangles on one side of them."""
 
 from __future__ import annotations
 

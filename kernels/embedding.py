@@ -1,4 +1,4 @@
-"""Rows of a table, looked up by number, and their gradients added up."""
+"""Look up rows of a table by number; add up their gradients."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _rows(xp, table, ids, padding_idx, out) -> Any:
 
 
 def checked_padding(xp, table, ids, padding_idx) -> Any:
-    """Where `ids` is padding, None if there is none; raises where an id is no row of `table`."""
+    """Mask of the padding in `ids`, None if there is none; raise for an id that is no row of `table`."""
     is_padding = None if padding_idx == -1 else ids == padding_idx
     if is_recording():
         return is_padding

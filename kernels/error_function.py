@@ -23,17 +23,17 @@ from minigraph.kernels.tracing import Primitives
 from minigraph.kernels.upcast import widened
 
 _PIECE = 8192
-"""So many elements are computed at a time: they stay in the cache."""
+"""Elements computed at a time, which stay in the cache."""
 
 _FAR = 28.0
-"""From here on erfc is 0 in float64."""
+"""Minimum x for which erfc(x) is 0 in float64."""
 
 _BOUND = 40.0
-"""Beyond this a normal variable does not go, in float64."""
+"""Maximum magnitude at which a normal distribution has any weight, in float64."""
 
 _SMALL = 0.84375
 _AT_1 = 8.45062911510467529297e-01
-"""About erf(1), a number with trailing zeros."""
+"""Approximation of erf(1) with trailing zero bits."""
 
 # Numerators and denominators in x ** 2 below 0.84375, in x - 1 up to 1.25, in x ** -2 up to 1 / 0.35 and beyond.
 _P = (1.28379167095512558561e-01, -3.25042107247001499370e-01, -2.84817495755985104766e-02,
@@ -65,7 +65,7 @@ _SHAPE = (-1.265539972943273, 1.000802745521375, 0.36499363504386156, 0.15416766
           0.7518093672103168, -1.710494036796454, 1.689457136559326, -0.4024162257824962, -0.470679857821934,
           0.3668525945678268, -0.07944046920259538)  # fmt: skip
 _FAR_IN_SINGLE = 10.6
-"""From here on erfc is 0 in float32."""
+"""Minimum x for which erfc(x) is 0 in float32."""
 
 
 def erf(xp, x) -> Any:

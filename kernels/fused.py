@@ -1,6 +1,6 @@
-"""Several operators on elements as one: their kernels one after the other, in pieces that stay in the cache.
+"""Run the kernels of a group of elementwise operators, on pieces that stay in the cache.
 
-On a GPU one kernel is generated from `minigraph.kernels.formulas`, which rounds after each operator as theirs do.
+On a GPU, run one kernel generated from `minigraph.kernels.formulas`, which rounds after each operator as theirs do.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from minigraph.support.fused_calls import FusedCall, last_uses, parse_calls
 from minigraph.types import align_shape
 
 PIECE = 65_536
-"""So many elements of each array are computed at a time, where arrays are large."""
+"""Elements of each array that are computed at a time, where arrays are large."""
 
 LARGE = 2**20
-"""Arrays of so many elements are large: up to then the processor's caches hold them, and single calls are quicker."""
+"""Minimum elements of a large array. The processor's caches hold smaller ones, for which single calls are quicker."""
 
 RESULTS = 4
-"""How many results there are at most."""
+"""Maximum results of a group."""
 
 
 @kernel("fused_elementwise")
@@ -51,7 +51,7 @@ def _wanted(call: FusedCall) -> dict[str, Any]:
 
 
 def _arguments(call: FusedCall, known: Mapping[Any, Any]) -> list[Any]:
-    """What `known` has for the inputs of a call."""
+    """Values in `known` for the inputs of a call."""
     return [
         [known[name] for name in entry] if isinstance(entry, tuple) else None if entry is None else known[entry]
         for entry in call.inputs
@@ -67,7 +67,7 @@ def delivered(xp, results: Sequence[Any], out) -> tuple[Any, ...]:
 
 
 class ArrayType(NamedTuple):
-    """What specializers see of an array."""
+    """Shape and dtype of an array, for specializers."""
 
     shape: tuple[int, ...]
     dtype: Any

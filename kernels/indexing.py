@@ -1,4 +1,4 @@
-"""Picking elements of tensors, and bringing gradients back to where they were picked.
+"""Pick elements of tensors; add gradients at the places they were picked from.
 
 Numbers of elements and rows are checked: what lies outside is an error. Where several gradients meet they are added in
 the order of the numbers, float16 in float32.
@@ -28,7 +28,7 @@ def _taken(x, axes, parts) -> tuple[slice, ...]:
 
 
 def _numbers(parts, vector, numbers, infer_flags) -> list[int]:
-    """What bounds a slice on one side; a list of tensors has to keep what the attributes promise."""
+    """Bounds of a slice on one side; a list of tensors has to keep what the attributes promise."""
     found = numbers_from(parts, vector, numbers)
     if parts and numbers and infer_flags:
         for number, promised, flag in zip(found, numbers, infer_flags, strict=True):
@@ -38,7 +38,7 @@ def _numbers(parts, vector, numbers, infer_flags) -> list[int]:
 
 
 def _spans(x, starts_tensor, ends_tensor, starts_list, ends_list, axes, starts, ends, infer_flags) -> tuple[slice, ...]:
-    """Where in `x` the slice is."""
+    """Index of the slice in `x`."""
     first = _numbers(starts_list, starts_tensor, starts, infer_flags)
     last = _numbers(ends_list, ends_tensor, ends, infer_flags)
     return _taken(x, axes, [span(x.shape[a], i, j) for a, i, j in zip(axes, first, last, strict=True)])

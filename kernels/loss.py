@@ -22,20 +22,20 @@ from minigraph.kernels.tensor import times
 from minigraph.kernels.upcast import narrow, widen
 
 _FLOOR = -64.0
-"""Exponents below this count as this in softmax, as in fluid: no probability is 0."""
+"""Minimum exponent in softmax, as in fluid: no probability is 0."""
 
 
 _FLOORS = {np.dtype(each): np.array(_FLOOR, each) for each in (np.float32, np.float64)}
-"""The same as arrays, which NumPy takes quicker than numbers."""
+"""`_FLOOR` as arrays, which NumPy takes quicker than numbers."""
 
 _SHORT_ROW = 32
-"""Rows of so many elements are added up by a product, and searched column after column."""
+"""Maximum length of a row that is summed by a product and searched column by column."""
 
 _IN_COLUMNS = 16
-"""The softmax of rows of so many elements is computed in columns: NumPy takes its time for each row."""
+"""Maximum length of a row whose softmax is computed in columns: NumPy spends long on each row."""
 
 _FEW = 8192
-"""Of so few elements it is in columns for all short rows: calls count for more than the order in memory."""
+"""Maximum elements for which all short rows go by columns: calls cost more than the order in memory."""
 
 
 def _buffer(x, out) -> Any:

@@ -116,7 +116,7 @@ class Merged:
 
 
 def _piece(size: int) -> int:
-    """How many of `size` elements to update at a time: pieces of about one length, that begin with a cache line."""
+    """Number of the `size` elements to update at a time: pieces of about one length that begin with a cache line."""
     return -(-size // -(-size // _PIECE) // 64) * 64
 
 

@@ -1,4 +1,4 @@
-"""What is measured about predictions."""
+"""Metrics of predictions."""
 
 from __future__ import annotations
 

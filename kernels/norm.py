@@ -1,4 +1,4 @@
-"""Norms of arrays, of several together or along dimensions. Whatever needs the length of a gradient gets it here.
+"""Norms of one array, of several together, or along dimensions: the only place where lengths are computed.
 
 A norm is the root of order p of the sum of the magnitudes to the power of p; of order infinity it is the largest
 magnitude. It comes as two factors in float64, `scale` and `ratio`, that never overflow or underflow, though their
@@ -24,10 +24,10 @@ from minigraph.kernels.sums import add_exactly, add_over, parts_of_sizes, pieces
 _FLOAT64 = np.dtype(np.float64)  # compared quicker than the scalar type
 
 SHORT = 8192
-"""Arrays of so many elements are joined before their squares are added up."""
+"""Maximum elements of an array that is joined with its neighbours before squares are summed."""
 
 _HIGH = 64
-"""Up to this order no power of a number from 1 to 2 overflows, nor does a sum of such powers."""
+"""Maximum order p for which no sum of p-th powers of numbers from 1 to 2 overflows."""
 
 
 def norm(xp, arrays: Sequence[Any], p: float = 2.0, joined: Sequence[Any] | None = None) -> tuple[Any, Any]:
@@ -76,7 +76,7 @@ def short_joined(arrays: Sequence[Any]) -> Sequence[Any]:
 
 
 def kind_if_short(dtype, size: int) -> str | None:
-    """What short neighbours that are joined have in common; None for an array that is not short."""
+    """Key by which short neighbours are joined; None for an array that is not short."""
     return dtype.str if size <= SHORT else None  # not the dtype: that of float64 is equal to None
 
 
@@ -136,7 +136,7 @@ def _largest(xp, arrays: Sequence[Any]) -> Any:
 
 
 def _scale_for(xp, largest, p: float) -> Any:
-    """What to divide by, so that no power of order `p` that matters overflows or underflows; 1 for 0, inf and NaN."""
+    """Divisor that keeps every power of order `p` that matters from overflow and underflow; 1 for 0, inf and NaN."""
     if 1 <= p <= _HIGH:
         _, exponent = xp.frexp(largest)
         scale = xp.ldexp(xp.ones_like(largest, dtype=xp.float64), exponent - 1)

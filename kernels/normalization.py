@@ -13,10 +13,10 @@ from minigraph.kernels.sums import add_over
 from minigraph.support.window_rules import CHANNELS_LAST
 
 _FEW = 4096
-"""Elements up to which float64 takes hardly longer than float32."""
+"""Maximum elements for which float64 takes hardly longer than float32."""
 
 FEW_TO_A_MEAN = 16
-"""Elements to a mean up to which a gradient may be small beside what cancels in it, so that it is made in float64."""
+"""Maximum elements of a mean for which gradients are computed in float64, because most of their terms cancel."""
 
 
 def _working(x, means) -> Any:

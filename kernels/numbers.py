@@ -1,4 +1,4 @@
-"""Operators on arrays without dimensions, for which NumPy gives numbers that nothing can be written to."""
+"""Wrap functions of NumPy for arrays without dimensions, for which it returns numbers instead of arrays."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ Entry = tuple[float, int]
 
 
 def largest(values: Sequence[float], k: int) -> list[int]:
-    """Where the `k` largest of `values` stand, in descending order of the values; none of them is NaN.
+    """Indices of the `k` largest of `values`, in descending order of the values; none of them is NaN.
 
     Examples
     --------

@@ -128,7 +128,7 @@ def _average(xp, images, laid, exclusive) -> Any:
 
 
 def _divisor(xp, laid, exclusive, dtype) -> Any:
-    """How many elements each window is averaged over."""
+    """Number of elements that each window is averaged over."""
     if not exclusive:
         return np.asarray(laid[0].size * laid[1].size, dtype)[()]
     height, width = (_inside_counts(along) for along in laid)
@@ -136,7 +136,7 @@ def _divisor(xp, laid, exclusive, dtype) -> Any:
 
 
 def _share(divisor) -> Any:
-    """What one element is of an average over `divisor`; of float32 precision for every type, as in fluid."""
+    """Weight ``1 / divisor`` of an element in an average; of float32 precision for every type, as in fluid."""
     return (np.float32(1) / divisor.astype(np.float32)).astype(divisor.dtype)
 
 
@@ -257,6 +257,6 @@ def _even(length, count) -> list[slice]:
 
 
 def _inside(along) -> list[slice]:
-    """What of each window lies inside of the image."""
+    """The part of each window that lies inside of the image."""
     begins = [i * along.stride - along.before for i in range(along.count)]
     return [slice(max(begin, 0), min(begin + along.size, along.length)) for begin in begins]

@@ -1,4 +1,4 @@
-"""Showing values while a program runs, on the standard output."""
+"""Print values to the standard output while a program runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from minigraph.kernels.registry import kernel
 
 _TIMES: Counter[tuple[str, ...]] = Counter()
-"""How often what has these names was printed under this message."""
+"""Number of prints so far, by names and message."""
 
 
 @kernel("print")

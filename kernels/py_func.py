@@ -1,4 +1,4 @@
-"""Calling a function of the user's, which works on the processor."""
+"""Call a Python function of the user's, with arrays in the memory of the host."""
 
 from __future__ import annotations
 

@@ -152,13 +152,13 @@ def dropout_grad(xp, mask, d_out, *, dropout_prob, is_test, dropout_implementati
 
 
 def _upscaling(dropout_prob, implementation) -> float:
-    """What training multiplies by; of no account where everything is dropped."""
+    """Scale of what dropout keeps; unused when everything is dropped."""
     kept = _kept(dropout_prob)
     return 1 / kept if implementation == "upscale_in_train" and kept else 1.0
 
 
 def _at_rest(xp, x, dropout_prob, implementation, out) -> Any:
-    """What becomes of `x` in the test."""
+    """Result of dropout in a test."""
     return copied(xp, x, out) if implementation == "upscale_in_train" else times(xp, x, _kept(dropout_prob), out)
 
 

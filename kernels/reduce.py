@@ -93,7 +93,7 @@ def reduce_any(xp, x, *, dim, keep_dim, reduce_all, out=None):
 
 
 _WIDER = {np.dtype(np.float16): np.dtype(np.float32), _FLOAT32: _FLOAT64}
-"""In what type sums that are added one after the other are kept."""
+"""Type in which running sums are kept, by element type."""
 
 
 @kernel("cumsum")

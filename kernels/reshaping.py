@@ -1,4 +1,4 @@
-"""Tensors in other shapes: dimensions of size 1 come and go, pieces are cut apart, joined, repeated and padded."""
+"""Change shapes: add or drop dimensions of size 1, split, stack, repeat and pad."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def squeeze2(xp, x, *, axes):
 
 
 def numbers_from(parts, vector, numbers) -> list[int]:
-    """What `parts`, a list of tensors, or else the tensor `vector`, or else an attribute says."""
+    """Numbers given by `parts`, a list of tensors, or else by the tensor `vector`, or else by an attribute."""
     if parts:
         return [number_in(part) for part in parts]
     return list(numbers) if vector is None else vector.tolist()

@@ -1,4 +1,4 @@
-"""Picking along one dimension, adding where indices say, and moving elements around."""
+"""Pick along one dimension, add at indices, and move elements around."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers in a row: ranges, grids, masks of lengths."""
+"""Ranges, grids, and masks of lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows sliding over images, as views, and the way back: what convolutions and poolings share.
+"""Sliding windows of images as views, and their gradients, for convolutions and pooling.
 
 Images are arrays [batch, channels, height, width]; `laid` is a pair of `minigraph.support.window_rules.Windows`,
 along height and along width.
@@ -34,7 +34,7 @@ def padded_shape(shape, laid) -> tuple[int, ...]:
 
 
 def inside(laid) -> tuple[Any, ...]:
-    """Where in padded images the images are."""
+    """Index of the images in padded images."""
     return (..., *(slice(along.before, along.before + along.length) for along in laid))
 
 

@@ -1,4 +1,4 @@
-"""Selected rows made, added up, clipped and looked at: what happens to them between lookup and update.
+"""Operators on selected rows between lookup and update: gradients, sums, clips and norms.
 
 What looks at rows as a whole has them merged first. Rows that are zero take part in no norm and stay zero, so each of
 these gives what it gives for the dense array, but for a ``clip`` whose interval leaves out 0.

@@ -1,4 +1,4 @@
-"""Arrays most of whose rows are zero: the rows that are not, and their numbers.
+"""Selected rows: the rows of an array that are not zero, and their numbers.
 
 A row may be there several times; the array then has the sum of them in that row. `merged` adds them up, in the order
 in which they stand: row by row it has the very bits of the dense array that `added_rows` makes. Whatever depends on a
@@ -15,7 +15,7 @@ import numpy as np
 from minigraph.kernels.indexing import added_rows
 
 _ROUNDS = 8
-"""So many rows of one number are added with all others of their kind at once; the rest of them one after the other."""
+"""Maximum occurrences of one row number that are added for all rows at once; the rest is added one by one."""
 
 
 class SparseRows:
@@ -50,7 +50,7 @@ class SparseRows:
 
     @property
     def base(self) -> Any:
-        """What else has the memory of `value`, as in an array."""
+        """Owner of the memory of `value`, as in an array."""
         return self.value.base
 
     def __len__(self) -> int:

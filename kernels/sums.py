@@ -15,10 +15,10 @@ _MANY_ROWS = 1024
 """Minimum rows for adding them in stages."""
 
 _PIECE = 8192
-"""Elements that are added at a time: they stay in the cache, and BLAS adds them without waking threads."""
+"""Elements added at a time: they stay in the cache, and BLAS adds them without waking threads."""
 
 _LEAST, _LARGEST = 1e-290, 1e300
-"""Sums in between are made exactly: none below matters beside those of `sum_of_squares` that are within its bound."""
+"""Range, exclusive, of sums of squares that are split exactly in two; no other sum matters to `sum_of_squares`."""
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)  # compared quicker than the scalar types
 

@@ -1,4 +1,4 @@
-"""Making, converting and rearranging tensors."""
+"""Create, convert and rearrange tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minigraph.support.shape_rules import constant_of, reshaped
 from minigraph.types import as_dtype
 
 _SMALL = 4096
-"""Constants of up to so many elements are kept ready and copied."""
+"""Maximum elements of a constant that is kept ready and copied."""
 
 
 def copied(xp, x, out=None) -> Any:

@@ -1,4 +1,4 @@
-"""Kernels run on what stands for arrays, to learn what they compute.
+"""Run a kernel on symbols instead of arrays, to learn what it computes.
 
 A kernel is a function of an array module and arrays. Called with a `TracingModule` and `Traced` operands it tells each
 NumPy function that it uses to `Traced.apply`.
@@ -40,7 +40,7 @@ class Primitives:
 
 
 class Traced(NDArrayOperatorsMixin, ABC):
-    """What stands for an array, or for a number of the type of its elements.
+    """Symbol for an array, or for a number of the type of its elements.
 
     Attributes
     ----------

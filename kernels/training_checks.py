@@ -1,4 +1,4 @@
-"""Looking at gradients while a program trains."""
+"""Statistics and checks of gradients while a program trains."""
 
 from __future__ import annotations
 

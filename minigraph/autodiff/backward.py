@@ -1,4 +1,4 @@
-"""Differentiation of programs: gradients are more operators, appended behind the ones they differentiate.
+"""Differentiate programs: append the operators that compute gradients.
 
 `append_backward` and `gradients` check what they are asked for; the walk is a
 `minigraph.autodiff.backward_pass.BackwardPass`.

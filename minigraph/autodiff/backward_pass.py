@@ -1,4 +1,4 @@
-"""One walk backward over a block, which plans what the gradient rules of its operators return and appends that.
+"""Walk backward over a block: plan the operators that gradient rules return, then append them.
 
 A variable read more than once gets its partial gradients under ``@RENAME`` names and one ``sum`` right before the first
 use of the total. Only when every name is final are the operators appended. Everything is linear in the number of
@@ -57,18 +57,18 @@ class _Gradient:
     """The gradient of one variable, as far as the walk has come."""
 
     name: str
-    """What the program calls it."""
+    """Its variable in the program."""
     parts: list[_Part] = field(default_factory=list)
     renames: int = 0
-    """Parts that were renamed until now."""
+    """Number of parts renamed so far."""
     is_ready: bool = False
-    """It has a value."""
+    """Whether it has a value here."""
     was_ready: bool = False
-    """It had a value until the walk came to where the variable gets its own."""
+    """Whether it had a value behind the operator that writes the variable."""
     is_seed: bool = False
-    """It flows in from outside."""
+    """Whether it flows in from outside."""
     computed: _Gradient | None = None
-    """Where what flows back to a target goes if the caller gave the gradient of that, which is never written to."""
+    """The gradient that is written instead, for a target whose own gradient the caller gave."""
 
 
 class BackwardPass:
@@ -83,7 +83,7 @@ class BackwardPass:
     ) -> None:
         self.block = block
         self.target = target or block
-        """Where the gradients go: behind what they are gradients of, or into a block for them."""
+        """The block that gets the gradients: `block` itself, or one of their own for a sub-block."""
         self.program = block.program
         if target is None:
             note(setattr, self.program, "backward_passes", self.program.backward_passes)
@@ -96,7 +96,7 @@ class BackwardPass:
         self._added_up: dict[_Gradient, None] = {}
         """Gradients that have had parts, in the order of the sums at the end of the walk."""
         self._grad_to_var: dict[str, Any] = {}
-        """What callbacks get to see."""
+        """Variables by gradient, for callbacks."""
         self._appended: list[Operator] = []
         self._overwritten = Overwritten(block)
         self._asks_for_inputs = False
@@ -157,7 +157,7 @@ class BackwardPass:
                 self._append_planned(planned)
 
     def _walk_over_all(self, path: set[Operator]) -> None:
-        """Where variables have several values, every operator may be the end of one."""
+        """Walk over all operators: where variables have several values, each may be the end of one."""
         for op in reversed(self.block.ops):
             if op in path:
                 self._differentiate(op)
@@ -242,7 +242,7 @@ class BackwardPass:
         return wanted if is_any else {}
 
     def _complete(self, names: Sequence[str], op: Operator) -> None:
-        """See to it that the gradients of these variables, which `op` has to do with, are added up, or zero."""
+        """Add up the gradients of these variables, which `op` reads or writes, or make them zero."""
         gradients = list(map(self._gradient, names))
         for gradient in gradients:
             self._add_up(gradient)
@@ -338,7 +338,7 @@ class BackwardPass:
                     results[position] = self._new_part(gradient, planned, slot)
 
     def _result(self, name: str) -> str | _Gradient:
-        """What a name in a rule's spec stands for, where there is a variable of that name now."""
+        """The program's variable or gradient for a name in a rule's spec; it is declared now."""
         if name == EMPTY:
             return EMPTY
         if isinstance(name, GradName):
@@ -355,7 +355,7 @@ class BackwardPass:
         return gradient
 
     def _new_part(self, gradient: _Gradient, writer: _Planned, slot: str) -> _Part:
-        """What `writer` writes to `slot`, as a part of a gradient."""
+        """Note that `writer` writes a part of a gradient to `slot`."""
         parts = gradient.parts
         gradient.is_ready = True
         self._added_up.setdefault(gradient)

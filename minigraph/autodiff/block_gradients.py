@@ -1,4 +1,4 @@
-"""Gradients of operators that run a sub-block: another block, and an operator that runs that.
+"""Differentiate operators that run a sub-block: build a block of gradients and the operator that runs it.
 
 The block of gradients sees the forward block's variables as a run has left them (`minigraph.runtime.control_flow`
 tells what is kept). In it the gradient of ``v`` is called ``v@GRAD``, whatever that is called outside, and is a

@@ -1,4 +1,4 @@
-"""Values that a gradient needs and that are overwritten before it is computed."""
+"""Copy values that a gradient needs and that are overwritten before it is computed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def separate_types(block: Block) -> None:
 
 
 class Overwritten:
-    """Which variables get a second value, and where they are written.
+    """Variables of a block that get a second value, and their writers.
 
     In a sub-block the variables outside of it have a value before; a gradient finds them as they were then, counters as
     they are afterwards, like the sub-block's own variables.
@@ -73,7 +73,7 @@ class Overwritten:
 
     @cached_property
     def position(self) -> dict[Operator, int]:
-        """Where each operator stands; few programs need to know."""
+        """Position of each operator; computed only for the few programs that need it."""
         return {op: index for index, op in enumerate(self.block.ops)}
 
     @cached_property

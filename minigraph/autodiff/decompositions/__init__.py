@@ -1,4 +1,4 @@
-"""Gradient operators as ordinary ones, so that gradients of gradients need no second set of kernels.
+"""Rewrite gradient operators as ordinary ones, so that second gradients need no kernels of their own.
 
 A rule says how to compute what a ``*_grad`` operator computes, by operators that have gradient rules themselves.
 `minigraph.autodiff.backward` rewrites by these rules the gradient operators that it is to differentiate. Their values

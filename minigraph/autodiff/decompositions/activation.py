@@ -1,4 +1,4 @@
-"""Gradients of functions of one element, as far as their kernels do not serve (`from_kernels`)."""
+"""Gradients of activation functions for which `from_kernels` cannot run the kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _pow(g: Rewriting) -> Mapping[str, Any]:
 
 
 def between(g: Rewriting, x: Variable, low: Variable | float, high: Variable | float) -> Variable:
-    """Where ``low < x < high``."""
+    """Mask ``low < x < high``."""
     above, below = g.compare("greater_than", x, low), g.compare("less_than", x, high)
     return g.emit("logical_and", X=above, Y=below)
 

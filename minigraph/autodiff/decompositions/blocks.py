@@ -1,4 +1,4 @@
-"""Blocks of gradients as ordinary blocks: what they read of a run of their forward block is handed over in arrays.
+"""Rewrite blocks of gradients as ordinary blocks, which read values of the forward block from arrays.
 
 A block of gradients sees the variables of its forward block as a run has left them, which no ordinary operator could
 differentiate. So the forward block writes them to arrays, one element for each run, and the block of gradients reads
@@ -61,7 +61,7 @@ class Gradients:
         rename(body, self._names)
 
     def _refuse_rows(self) -> None:
-        """What is computed as selected rows has no second gradient."""
+        """Refuse selected rows, which have no second gradient."""
         for var in (*self.forward.vars.values(), *self.body.vars.values()):
             if var.tensor_type is not None and var.tensor_type.is_rows:
                 what = {"conditional_block": "branch", "while": "loop"}.get(self.maker.type, "network")
@@ -152,7 +152,7 @@ class Gradients:
                 yield source, name
 
     def results(self, slot: str, found: Mapping[str, Variable]) -> dict[str, list[Variable | None]]:
-        """What a rule returns: the gradients in a slot, out of those that are `found`, by the names of the block."""
+        """The gradients in a slot, as a rule returns them, out of those `found` by the names of the block."""
         d_slot = slot + GRAD_SUFFIX
         sources = zip(self.g.op.inputs.get(slot, ()), self.g.op.outputs[d_slot], strict=True)
         return {d_slot: [None if name == EMPTY else found[source + GRAD_SUFFIX] for source, name in sources]}

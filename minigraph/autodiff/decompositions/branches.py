@@ -1,4 +1,4 @@
-"""Gradients of branches, as branches that are taken when the forward one was."""
+"""Gradients of branches: branches that are taken when the forward one was."""
 
 from __future__ import annotations
 

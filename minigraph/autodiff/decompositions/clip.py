@@ -1,4 +1,4 @@
-"""Gradients of clipping: of what bounds values or norms."""
+"""Gradients of clipping by value and by norm."""
 
 from __future__ import annotations
 

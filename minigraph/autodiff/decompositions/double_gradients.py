@@ -1,6 +1,6 @@
-"""The gradients of gradient operators that are operators themselves (`minigraph.ops.second_order`), as ordinary ones.
+"""Rewrite second-order operators such as ``mul_grad_grad`` (`minigraph.ops.second_order`) as ordinary ones.
 
-What may be left out, and counts as zero, is left out here, too; the parts that remain are added up.
+An input that is left out counts as zero: its term is left out, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Term = Callable[[], Variable | None]
 
 
 def results_of(g: Rewriting, **terms: Term) -> Mapping[str, Any]:
-    """What each term computes, if its slot is asked for; zeros where the term has nothing to add up."""
+    """Results of the terms whose slots are asked for; zeros where a term has nothing to add up."""
     found: dict[str, Any] = {}
     for slot, term in terms.items():
         slot = slot.replace("_GRAD", GRAD_SUFFIX)

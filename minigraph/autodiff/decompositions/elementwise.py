@@ -1,4 +1,4 @@
-"""Gradients of functions of two tensors that are laid over each other."""
+"""Gradients of binary elementwise operators with broadcasting."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def _sorted(g: Rewriting) -> Mapping[str, Any]:
 
 @rewritten_as("max_pool2d_with_index_grad")
 def _greatest(g: Rewriting) -> Mapping[str, Any]:
-    """What flows to each greatest element is added where Mask says that it stands in its image."""
+    """Add the gradient of each maximum at its place in the image, which Mask holds."""
     x, mask, d_out = g["X"], g["Mask"], g["Out@GRAD"]
     places = g.emit("flatten2", X=g.cast(mask, DType.INT64), axis=2)
     numbers = g.emit("cumsum", X=_int_ones(g, places), axis=0, exclusive=True)

@@ -1,4 +1,4 @@
-"""Gradients of loops, as loops that go back over what the runs have kept."""
+"""Gradients of loops: loops over the kept values of the runs, the last one first."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _while(g: Rewriting) -> Mapping[str, Any]:
 def _first_gradients(
     gradients: Gradients, incoming: Mapping[str, str]
 ) -> tuple[dict[str, Variable], dict[str, Variable]]:
-    """What flows into the last run, and sums of nothing yet, by the names of gradients in the block."""
+    """Gradients that flow into the last run, and zeros for sums, by the names of gradients in the block."""
     g = gradients.g
     changed = set(outer_names(gradients.forward)[1])
     sources = {source + GRAD_SUFFIX: g.var(source) for source, _ in gradients.wanted("X")}

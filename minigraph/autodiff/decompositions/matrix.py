@@ -1,4 +1,4 @@
-"""Gradients of matrix products, as matrix products."""
+"""Gradients of matrix products, which are matrix products."""
 
 from __future__ import annotations
 

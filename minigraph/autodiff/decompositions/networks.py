@@ -1,4 +1,4 @@
-"""Gradients of recurrent networks, as networks that go the other way."""
+"""Gradients of recurrent networks: networks over the steps in the opposite order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
 
 @rewritten_as("recurrent_grad")
 def _recurrent(g: Rewriting) -> Mapping[str, Any]:
-    """What each step has kept is a sequence more.
+    """Read what each step has kept as one more sequence.
 
     The gradients of states go from step to step, and so do the sums of those of parameters.
     """
@@ -48,7 +48,7 @@ class _Backward:
         self.before: list[str] = []
         self.after: list[str] = []
         self.last: dict[str, Variable] = {}
-        """What starts a state, by the name of the array of its values; the last one is wanted."""
+        """Initial values of states, by the name of the array of their values; the last one is wanted."""
         kept = self._keep()
         given = {name: self._flowing(name, d_out) for name, d_out in self._incoming()}
         with self.body.inserting_before(self.body.ops.first):
@@ -85,7 +85,7 @@ class _Backward:
         return [(name + GRAD_SUFFIX, d_out) for name, d_out in outs if d_out != EMPTY and name + GRAD_SUFFIX in found]
 
     def _flowing(self, name: str, d_out: str) -> Variable:
-        """What flows into an output; an array of gradients is given the elements that it need not have."""
+        """Gradient of an output; in an array of gradients, missing elements become zeros."""
         var = self.g.var(d_out)
         if is_array(var):
             zeros = self.g.emit("fill_zeros_like", X=self.g.var(name.removesuffix(GRAD_SUFFIX)))
@@ -128,7 +128,7 @@ class _Backward:
         return sequence
 
     def carry_states(self) -> list[Variable]:
-        """What flows into a state after a step comes from the step behind it."""
+        """Connect the gradient of a state after a step to the gradient from the step behind it."""
         found = []
         sources = self.g.op.inputs.get("initial_states", ())
         for state, ex_state, source in zip(self.g.attr("states"), self.g.attr("ex_states"), sources, strict=True):

@@ -1,4 +1,4 @@
-"""Gradients of norms. A norm is taken of elements divided by the largest, which as a constant changes no gradient."""
+"""Gradients of norms. Elements are divided by the largest, a constant that changes no gradient."""
 
 from __future__ import annotations
 

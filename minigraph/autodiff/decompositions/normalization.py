@@ -1,4 +1,4 @@
-"""Gradients of normalization, with the statistics computed from X again, so that gradients flow through them, too."""
+"""Gradients of normalization. Statistics are computed again from X, so that gradients flow through them."""
 
 from __future__ import annotations
 

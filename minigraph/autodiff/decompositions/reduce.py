@@ -54,7 +54,7 @@ def _axes(g: Rewriting) -> list[int]:
 
 
 def _kept(g: Rewriting, reduced: Variable, dtype: DType | None = None) -> Variable:
-    """What a reduction made of X, in the type of X, with 1 for the dimensions that were reduced."""
+    """Result of a reduction in the type of X, with reduced dimensions kept as 1."""
     axes, rank = _axes(g), len(g["X"].shape or ())
     reduced = g.cast(reduced, dtype or g["X"].dtype)
     if len(reduced.shape or ()) == rank and (g.attr("keep_dim") or rank == 1):

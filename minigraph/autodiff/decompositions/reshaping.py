@@ -1,4 +1,4 @@
-"""Gradients of operators that lay elements out in another way. Others are linear, and need no rule."""
+"""Gradients of operators that rearrange elements and are not declared linear."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How gradient operators are replaced: the table of rules, and what rules are written with."""
+"""Replace gradient operators: the table of rules, and the short forms that rules are written in."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Rewriting:
         self._forward = forward
 
     def write(self, rule: Rule) -> None:
-        """Append what the rule says, and give the results the names of the operator's outputs."""
+        """Append the operators of the rule, and give the results the names of the operator's outputs."""
         results = rule(self)
         with self.block.program.role_guard(self.op.role, self.op.role_vars):
             for slot, names in self.op.outputs.items():
@@ -139,11 +139,11 @@ class Rewriting:
         return self.var(self.op.inputs[slot][0])
 
     def given(self, slot: str) -> Variable | None:
-        """What is in an input slot that may be left out."""
+        """The variable in an input slot that may be left out."""
         return self[slot] if self.op.inputs.get(slot) else None
 
     def all(self, slot: str) -> list[Variable]:
-        """What is in an input slot of several."""
+        """The variables in an input slot that takes several."""
         return [self.var(name) for name in self.op.inputs[slot]]
 
     def forward(self, slot: str, through: str) -> Variable:
@@ -299,7 +299,7 @@ class Rewriting:
         return self.emit("reshape2", X=x, Shape=self.emit("shape", Input=of), shape=list(shape))
 
     def count(self, x: Variable, axes: Sequence[int]) -> Variable:
-        """How many elements of `x` there are over `axes`, of shape [1], in float64."""
+        """Number of elements of `x` over `axes`, of shape [1], in float64."""
         sizes = [(x.shape or ())[axis] for axis in axes]
         double = int(DType.FP64)
         if -1 not in sizes:
