@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from minigraph.clip import GradientClipBase
 from minigraph.errors import warn
-from minigraph.ir import Block, Operator, Parameter, Variable
+from minigraph.ir import Block, Parameter
 from minigraph.optimizer.base import LearningRate, Optimizer, Parameters
 from minigraph.regularizer import WeightDecayRegularizer
 from minigraph.support.arguments import number
@@ -31,6 +33,9 @@ class AdagradOptimizer(Optimizer):
     12, 2011.
     """
 
+    _op_type = "adagrad"
+    _state: ClassVar = {"Moment": "moment"}
+
     def __init__(
         self,
         learning_rate: LearningRate,
@@ -48,17 +53,11 @@ class AdagradOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._epsilon = number(epsilon, "epsilon", at_least=0)
+        self._op_attrs = {"epsilon": number(epsilon, "epsilon", at_least=0)}
         self._start = number(initial_accumulator_value, "initial_accumulator_value")
 
     def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("moment", param, fill_value=self._start)
-
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        moment = self._get_accumulator("moment", param)
-        inputs = {"Param": param, "Grad": grad, "Moment": moment, "LearningRate": self._rate_for(param)}
-        outputs = {"ParamOut": param, "MomentOut": moment}
-        return block.append_op("adagrad", inputs, outputs, {"epsilon": self._epsilon})
 
 
 @public
@@ -74,6 +73,9 @@ class DecayedAdagradOptimizer(Optimizer):
     decay : float
     epsilon : float
     """
+
+    _op_type = "decayed_adagrad"
+    _state: ClassVar = {"Moment": "moment"}
 
     def __init__(
         self,
@@ -92,18 +94,7 @@ class DecayedAdagradOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._forgetting, self._epsilon = number(decay, "decay"), number(epsilon, "epsilon", at_least=0)
-
-    def _create_state(self, block: Block, param: Parameter) -> None:
-        self._add_accumulator("moment", param)
-
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        moment = self._get_accumulator("moment", param)
-        inputs = {"Param": param, "Grad": grad, "Moment": moment, "LearningRate": self._rate_for(param)}
-        outputs = {"ParamOut": param, "MomentOut": moment}
-        return block.append_op(
-            "decayed_adagrad", inputs, outputs, {"decay": self._forgetting, "epsilon": self._epsilon}
-        )
+        self._op_attrs = {"decay": number(decay, "decay"), "epsilon": number(epsilon, "epsilon", at_least=0)}
 
 
 @public
@@ -132,6 +123,10 @@ class AdadeltaOptimizer(Optimizer):
     M. D. Zeiler, ADADELTA: an adaptive learning rate method, arXiv:1212.5701, 2012.
     """
 
+    _op_type = "adadelta"
+    _has_rate = False
+    _state: ClassVar = {"AvgSquaredGrad": "_avg_squared_grad", "AvgSquaredUpdate": "_avg_squared_update"}
+
     def __init__(
         self,
         learning_rate: LearningRate,
@@ -149,18 +144,7 @@ class AdadeltaOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._epsilon, self._rho = number(epsilon, "epsilon", at_least=0), number(rho, "rho")
-
-    def _create_state(self, block: Block, param: Parameter) -> None:
-        self._add_accumulator("_avg_squared_grad", param)
-        self._add_accumulator("_avg_squared_update", param)
-
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        squares = self._get_accumulator("_avg_squared_grad", param)
-        updates = self._get_accumulator("_avg_squared_update", param)
-        inputs = {"Param": param, "Grad": grad, "AvgSquaredGrad": squares, "AvgSquaredUpdate": updates}
-        outputs = {"ParamOut": param, "AvgSquaredGradOut": squares, "AvgSquaredUpdateOut": updates}
-        return block.append_op("adadelta", inputs, outputs, {"epsilon": self._epsilon, "rho": self._rho})
+        self._op_attrs = {"epsilon": number(epsilon, "epsilon", at_least=0), "rho": number(rho, "rho")}
 
 
 @public
@@ -187,6 +171,9 @@ class RMSPropOptimizer(Optimizer):
     recurrent neural networks, arXiv:1308.0850, 2013.
     """
 
+    _op_type = "rmsprop"
+    _state: ClassVar = {"Moment": "momentum", "MeanSquare": "mean_square", "MeanGrad": "mean_grad"}
+
     def __init__(
         self,
         learning_rate: LearningRate,
@@ -206,25 +193,12 @@ class RMSPropOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._rho, self._epsilon = number(rho, "rho"), number(epsilon, "epsilon", at_least=0)
-        self._momentum, self._centered = number(momentum, "momentum"), centered
-
-    def _create_state(self, block: Block, param: Parameter) -> None:
-        for kind in ("momentum", "mean_square", "mean_grad"):
-            self._add_accumulator(kind, param)
-
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        moment, square = self._get_accumulator("momentum", param), self._get_accumulator("mean_square", param)
-        mean = self._get_accumulator("mean_grad", param)
-        inputs = {
-            "Param": param, "MeanSquare": square, "MeanGrad": mean, "LearningRate": self._rate_for(param),
-            "Grad": grad, "Moment": moment,
-        }  # fmt: skip
-        outputs = {"ParamOut": param, "MomentOut": moment, "MeanSquareOut": square, "MeanGradOut": mean}
-        attrs = {
-            "epsilon": self._epsilon, "decay": self._rho, "momentum": self._momentum, "centered": self._centered
-        }  # fmt: skip
-        return block.append_op("rmsprop", inputs, outputs, attrs)
+        self._op_attrs = {
+            "decay": number(rho, "rho"),
+            "epsilon": number(epsilon, "epsilon", at_least=0),
+            "momentum": number(momentum, "momentum"),
+            "centered": centered,
+        }
 
 
 @public
@@ -261,6 +235,9 @@ class FtrlOptimizer(Optimizer):
     H. B. McMahan et al., Ad click prediction: a view from the trenches, KDD 2013.
     """
 
+    _op_type = "ftrl"
+    _state: ClassVar = {"SquaredAccumulator": "squared", "LinearAccumulator": "linear"}
+
     def __init__(
         self,
         learning_rate: LearningRate,
@@ -281,18 +258,5 @@ class FtrlOptimizer(Optimizer):
         )  # fmt: skip
         if l2 != l1:
             warn(f"as in fluid 1.8.5, Ftrl takes l1={l1:g} as the weight of both penalties; l2={l2:g} is not used")
-        self._l1, self._lr_power = number(l1, "l1"), number(lr_power, "lr_power")
-
-    def _create_state(self, block: Block, param: Parameter) -> None:
-        self._add_accumulator("squared", param)
-        self._add_accumulator("linear", param)
-
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        squared, linear = self._get_accumulator("squared", param), self._get_accumulator("linear", param)
-        inputs = {
-            "Param": param, "SquaredAccumulator": squared, "LinearAccumulator": linear, "Grad": grad,
-            "LearningRate": self._rate_for(param),
-        }  # fmt: skip
-        outputs = {"ParamOut": param, "SquaredAccumOut": squared, "LinearAccumOut": linear}
-        attrs = {"l1": self._l1, "l2": self._l1, "lr_power": self._lr_power}
-        return block.append_op("ftrl", inputs, outputs, attrs)
+        weight = number(l1, "l1")
+        self._op_attrs = {"l1": weight, "l2": weight, "lr_power": number(lr_power, "lr_power")}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from minigraph.autodiff.backward import ParamsGrads
 from minigraph.clip import GradientClipBase
 from minigraph.errors import WrongTypeError, caller_site
-from minigraph.ir import Block, Operator, Parameter, Role, Variable
+from minigraph.ir import Block, Parameter, Role, Variable
 from minigraph.ir.name_scope import name_scope
 from minigraph.optimizer.base import LearningRate, Optimizer, Parameters
 from minigraph.regularizer import WeightDecayRegularizer
@@ -41,6 +41,14 @@ class AdamOptimizer(Optimizer):
     D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015.
     """
 
+    _op_type = "adam"
+    _state: ClassVar = {
+        "Moment1": "moment1",
+        "Moment2": "moment2",
+        "Beta1Pow": "beta1_pow_acc",
+        "Beta2Pow": "beta2_pow_acc",
+    }
+
     def __init__(
         self,
         learning_rate: LearningRate = 0.001,
@@ -60,39 +68,18 @@ class AdamOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._beta1, self._beta2 = _share(beta1, "beta1"), _share(beta2, "beta2")
-        self._epsilon, self._lazy_mode = number(epsilon, "epsilon", at_least=0), lazy_mode
+        self._betas = {"beta1": _share(beta1, "beta1"), "beta2": _share(beta2, "beta2")}
+        self._op_attrs = {"epsilon": number(epsilon, "epsilon", at_least=0), "lazy_mode": lazy_mode}
+        self._op_attrs |= {name: beta for name, beta in self._betas.items() if not isinstance(beta, Variable)}
 
     def _create_state(self, block: Block, param: Parameter) -> None:
         self._add_accumulator("moment1", param)
         self._add_accumulator("moment2", param)
-        for kind, beta, default in (("beta1_pow_acc", self._beta1, 0.9), ("beta2_pow_acc", self._beta2, 0.999)):
-            self._add_accumulator(kind, param, fill_value=default if isinstance(beta, Variable) else beta, shape=[1])
+        for name, default in (("beta1", 0.9), ("beta2", 0.999)):
+            self._add_accumulator(f"{name}_pow_acc", param, fill_value=self._op_attrs.get(name, default), shape=[1])
 
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        return block.append_op("adam", *self._operands(param, grad))
-
-    def _operands(self, param: Parameter, grad: Variable) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Inputs, outputs and attributes of the update."""
-        state = {
-            kind: self._get_accumulator(kind, param)
-            for kind in ("moment1", "moment2", "beta1_pow_acc", "beta2_pow_acc")
-        }
-        inputs: dict[str, Any] = {
-            "Param": param, "Grad": grad, "LearningRate": self._rate_for(param), "Moment1": state["moment1"],
-            "Moment2": state["moment2"], "Beta1Pow": state["beta1_pow_acc"], "Beta2Pow": state["beta2_pow_acc"],
-        }  # fmt: skip
-        outputs = {
-            "ParamOut": param, "Moment1Out": state["moment1"], "Moment2Out": state["moment2"],
-            "Beta1PowOut": state["beta1_pow_acc"], "Beta2PowOut": state["beta2_pow_acc"],
-        }  # fmt: skip
-        attrs: dict[str, Any] = {"epsilon": self._epsilon, "lazy_mode": self._lazy_mode}
-        for slot, attr, beta in (("Beta1Tensor", "beta1", self._beta1), ("Beta2Tensor", "beta2", self._beta2)):
-            if isinstance(beta, Variable):
-                inputs[slot] = beta
-            else:
-                attrs[attr] = beta
-        return inputs, outputs, attrs
+    def _inputs_besides(self) -> dict[str, Variable]:
+        return {f"{name.title()}Tensor": beta for name, beta in self._betas.items() if isinstance(beta, Variable)}
 
 
 @public
@@ -126,6 +113,8 @@ class AdamW(AdamOptimizer):
     >>> updates = AdamW(1e-3, weight_decay=0.1, apply_decay_param_fun=lambda name: ".w_" in name)
     """
 
+    _op_type = "adamw"
+
     def __init__(
         self,
         learning_rate: LearningRate = 0.001,
@@ -147,14 +136,13 @@ class AdamW(AdamOptimizer):
         )
         self._coeff, self._lr_ratio, self._decays = float(weight_decay), lr_ratio, apply_decay_param_fun
 
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        inputs, outputs, attrs = self._operands(param, grad)
-        attrs |= {
+    def _attrs_for(self, param: Parameter) -> dict[str, Any]:
+        return {
+            **self._op_attrs,
             "coeff": self._coeff,
             "with_decay": self._decays is None or bool(self._decays(param.name)),
             "lr_ratio": 1.0 if self._lr_ratio is None else float(self._lr_ratio(param)),
         }
-        return block.append_op("adamw", inputs, outputs, attrs)
 
 
 @public
@@ -184,6 +172,10 @@ class LambOptimizer(AdamOptimizer):
     Y. You et al., Large batch optimization for deep learning: training BERT in 76 minutes, ICLR 2020.
     """
 
+    _op_type = "lamb"
+    _state: ClassVar = {"Moment1": "moment1", "Moment2": "moment2"}
+    _read_state: ClassVar = {"Beta1Pow": "beta1_pow_acc", "Beta2Pow": "beta2_pow_acc"}
+
     def __init__(
         self,
         learning_rate: LearningRate = 0.001,
@@ -205,15 +197,11 @@ class LambOptimizer(AdamOptimizer):
             parameters=parameters, weight_decay=weight_decay,
         )  # fmt: skip
         self._weight_decay, self._is_excluded = lamb_weight_decay, exclude_from_weight_decay_fn
+        del self._op_attrs["lazy_mode"]
 
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        inputs, outputs, attrs = self._operands(param, grad)
-        for slot in ("Beta1PowOut", "Beta2PowOut"):
-            del outputs[slot]
-        del attrs["lazy_mode"]
+    def _attrs_for(self, param: Parameter) -> dict[str, Any]:
         is_excluded = self._is_excluded is not None and self._is_excluded(param)
-        attrs["weight_decay"] = 0.0 if is_excluded else self._weight_decay
-        return block.append_op("lamb", inputs, outputs, attrs)
+        return {**self._op_attrs, "weight_decay": 0.0 if is_excluded else self._weight_decay}
 
 
 @public
@@ -236,6 +224,10 @@ class AdamaxOptimizer(Optimizer):
     D. P. Kingma and J. Ba, Adam: a method for stochastic optimization, ICLR 2015, section 7.1.
     """
 
+    _op_type = "adamax"
+    _state: ClassVar = {"Moment": "moment", "InfNorm": "inf_norm"}
+    _read_state: ClassVar = {"Beta1Pow": "beta1_pow_acc"}
+
     def __init__(
         self,
         learning_rate: LearningRate = 0.001,
@@ -254,27 +246,18 @@ class AdamaxOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._beta1 = number(beta1, "beta1", at_least=0, below=1)
-        self._beta2 = number(beta2, "beta2", at_least=0, below=1)
-        self._epsilon = number(epsilon, "epsilon", at_least=0)
+        self._op_attrs = {
+            "beta1": number(beta1, "beta1", at_least=0, below=1),
+            "beta2": number(beta2, "beta2", at_least=0, below=1),
+            "epsilon": number(epsilon, "epsilon", at_least=0),
+        }
 
     def _create_state(self, block: Block, param: Parameter) -> None:
-        self._add_accumulator("moment", param)
-        self._add_accumulator("inf_norm", param)
-        self._add_accumulator("beta1_pow_acc", param, fill_value=self._beta1, shape=[1])
-
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        moment, inf_norm = self._get_accumulator("moment", param), self._get_accumulator("inf_norm", param)
-        inputs = {
-            "Param": param, "Grad": grad, "LearningRate": self._rate_for(param), "Moment": moment, "InfNorm": inf_norm,
-            "Beta1Pow": self._get_accumulator("beta1_pow_acc", param),
-        }  # fmt: skip
-        outputs = {"ParamOut": param, "MomentOut": moment, "InfNormOut": inf_norm}
-        attrs = {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
-        return block.append_op("adamax", inputs, outputs, attrs)
+        super()._create_state(block, param)
+        self._add_accumulator("beta1_pow_acc", param, fill_value=self._op_attrs["beta1"], shape=[1])
 
     def _finish_update(self, block: Block, parameters_and_grads: ParamsGrads) -> None:
         for param, grad in parameters_and_grads:
             with block.program.role_guard(Role.OPTIMIZE, (param, grad)), name_scope("adamx"):
                 power = self._get_accumulator("beta1_pow_acc", param)
-                block.append_op("scale", {"X": power}, {"Out": power}, {"scale": self._beta1})
+                block.append_op("scale", {"X": power}, {"Out": power}, {"scale": self._op_attrs["beta1"]})

@@ -7,7 +7,7 @@ adds weight decay to the clipped gradients, and appends one update per parameter
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from minigraph.autodiff.backward import ParamsGrads, append_backward
 from minigraph.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
@@ -95,6 +95,8 @@ class Optimizer:
         self._grad_clip = grad_clip
         self._name = name
         self._dtype = DType.FP32
+        self._op_attrs: dict[str, Any] = {}
+        """Attributes of the operator that updates a parameter."""
         self._rates: dict[int, Variable] = {}
         """The learning rate variable of each program, by the program's serial number."""
         self._accumulators: dict[tuple[int, str, str], Variable] = {}
@@ -228,12 +230,43 @@ class Optimizer:
 
     # What subclasses define; those with fluid's words may be defined instead
 
+    _op_type = ""
+    """Type of the operator that updates a parameter."""
+
+    _state: ClassVar[Mapping[str, str]] = {}
+    """State that the operator writes over: its slots, and the kinds of accumulators in them."""
+
+    _read_state: ClassVar[Mapping[str, str]] = {}
+    """State that the operator only reads."""
+
+    _has_rate = True
+    """Whether the operator has a learning rate."""
+
     def _create_state(self, block: Block, param: Parameter) -> None:
         """Make the state that the update of `param` needs."""
+        for kind in self._state.values():
+            self._add_accumulator(kind, param)
 
     def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
         """Append the update of `param`."""
-        raise TypeError(f"{type(self).__name__} does not define its update, _append_optimize_op")
+        if not self._op_type:
+            raise TypeError(f"{type(self).__name__} does not define its update, _append_optimize_op")
+        state = {slot: self._get_accumulator(kind, param) for slot, kind in self._state.items()}
+        inputs = {"Param": param, "Grad": grad, **state, **self._inputs_besides()}
+        inputs |= {slot: self._get_accumulator(kind, param) for slot, kind in self._read_state.items()}
+        if self._has_rate:
+            inputs["LearningRate"] = self._rate_for(param)
+        # Fluid's ftrl reads SquaredAccumulator and writes SquaredAccumOut.
+        outputs = {f"{slot.replace('Accumulator', 'Accum')}Out": var for slot, var in state.items()}
+        return block.append_op(self._op_type, inputs, {"ParamOut": param, **outputs}, self._attrs_for(param))
+
+    def _inputs_besides(self) -> dict[str, Variable]:
+        """Inputs of the operator that all parameters share, besides the learning rate."""
+        return {}
+
+    def _attrs_for(self, param: Parameter) -> Mapping[str, Any]:
+        """Attributes of the operator that updates `param`."""
+        return self._op_attrs
 
     def _create_accumulators(self, block: Block, parameters: Sequence[Parameter]) -> None:
         """Make the state that the updates of `parameters` need."""

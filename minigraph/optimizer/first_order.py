@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from minigraph.clip import GradientClipBase
-from minigraph.ir import Block, Operator, Parameter, Variable
 from minigraph.optimizer.base import LearningRate, Optimizer, Parameters
 from minigraph.regularizer import WeightDecayRegularizer
 from minigraph.support.arguments import number
@@ -13,9 +14,7 @@ from minigraph.support.public import public
 class SGDOptimizer(Optimizer):
     """Gradient descent: ``param -= learning_rate * grad``."""
 
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        inputs = {"Param": param, "Grad": grad, "LearningRate": self._rate_for(param)}
-        return block.append_op("sgd", inputs, {"ParamOut": param})
+    _op_type = "sgd"
 
 
 @public
@@ -36,6 +35,9 @@ class MomentumOptimizer(Optimizer):
     I. Sutskever et al., On the importance of initialization and momentum in deep learning, ICML 2013.
     """
 
+    _op_type = "momentum"
+    _state: ClassVar = {"Velocity": "velocity"}
+
     def __init__(
         self,
         learning_rate: LearningRate = 0.001,
@@ -53,17 +55,7 @@ class MomentumOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._momentum = number(momentum, "momentum")
-        self._use_nesterov = bool(use_nesterov)
-
-    def _create_state(self, block: Block, param: Parameter) -> None:
-        self._add_accumulator("velocity", param)
-
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        velocity = self._get_accumulator("velocity", param)
-        inputs = {"Param": param, "Grad": grad, "Velocity": velocity, "LearningRate": self._rate_for(param)}
-        attrs = {"mu": self._momentum, "use_nesterov": self._use_nesterov}
-        return block.append_op("momentum", inputs, {"ParamOut": param, "VelocityOut": velocity}, attrs)
+        self._op_attrs = {"mu": number(momentum, "momentum"), "use_nesterov": bool(use_nesterov)}
 
 
 @public
@@ -88,6 +80,9 @@ class LarsMomentumOptimizer(Optimizer):
     Y. You, I. Gitman, B. Ginsburg, Large batch training of convolutional networks, arXiv:1708.03888, 2017.
     """
 
+    _op_type = "lars_momentum"
+    _state: ClassVar = {"Velocity": "velocity"}
+
     def __init__(
         self,
         learning_rate: LearningRate,
@@ -106,19 +101,11 @@ class LarsMomentumOptimizer(Optimizer):
             learning_rate, parameter_list, regularization, grad_clip, name, parameters=parameters,
             weight_decay=weight_decay,
         )  # fmt: skip
-        self._momentum, self._lars_coeff = number(momentum, "momentum"), number(lars_coeff, "lars_coeff")
-        self._lars_weight_decay = number(lars_weight_decay, "lars_weight_decay")
-
-    def _create_state(self, block: Block, param: Parameter) -> None:
-        self._add_accumulator("velocity", param)
-
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        velocity = self._get_accumulator("velocity", param)
-        inputs = {"Param": param, "Grad": grad, "Velocity": velocity, "LearningRate": self._rate_for(param)}
-        attrs = {
-            "mu": self._momentum, "lars_coeff": self._lars_coeff, "lars_weight_decay": self._lars_weight_decay,
-        }  # fmt: skip
-        return block.append_op("lars_momentum", inputs, {"ParamOut": param, "VelocityOut": velocity}, attrs)
+        self._op_attrs = {
+            "mu": number(momentum, "momentum"),
+            "lars_coeff": number(lars_coeff, "lars_coeff"),
+            "lars_weight_decay": number(lars_weight_decay, "lars_weight_decay"),
+        }
 
 
 @public
@@ -147,6 +134,8 @@ class DpsgdOptimizer(Optimizer):
     M. Abadi et al., Deep learning with differential privacy, CCS 2016.
     """
 
+    _op_type = "dpsgd"
+
     def __init__(
         self,
         learning_rate: LearningRate = 0.001,
@@ -158,10 +147,8 @@ class DpsgdOptimizer(Optimizer):
         parameters: Parameters = None,
     ) -> None:
         super().__init__(learning_rate, parameter_list, parameters=parameters)
-        self._clip_norm, self._batch_size = number(clip, "clip"), number(batch_size, "batch_size")
-        self._sigma = number(sigma, "sigma")
-
-    def _append_update(self, block: Block, param: Parameter, grad: Variable) -> Operator:
-        inputs = {"Param": param, "Grad": grad, "LearningRate": self._rate_for(param)}
-        attrs = {"clip": self._clip_norm, "batch_size": self._batch_size, "sigma": self._sigma}
-        return block.append_op("dpsgd", inputs, {"ParamOut": param}, attrs)
+        self._op_attrs = {
+            "clip": number(clip, "clip"),
+            "batch_size": number(batch_size, "batch_size"),
+            "sigma": number(sigma, "sigma"),
+        }

@@ -450,7 +450,7 @@ def test_what_has_a_meaning_is_accepted_without_a_word():
     assert layers.fc(x, np.int64(2)).shape == (2, 2)
     assert fluid.optimizer.SGD(-1.0).get_lr() == -1
     assert fluid.optimizer.SGD(0.1).apply_gradients([]) == clip.GradientClipByNorm(1.0)([]) == []
-    assert fluid.optimizer.Momentum(0.1)._momentum == 0.9
+    assert fluid.optimizer.Momentum(0.1)._op_attrs["mu"] == 0.9
     assert fluid.regularizer.L2Decay(-0.1).regularization_coeff == -0.1
     assert (x == None, x != None, x == "a") == (False, True, False)  # noqa: E711
     assert fluid.global_scope().find_var("unknown") is None
