@@ -1,23 +1,26 @@
-"""Recognizing a call that was made before: the names, dtypes and shapes of a plan that exists, compared in bulk.
+"""Call cache: the plans of an executor by the calls that they were made for.
 
-Checking and sorting what is fed, and finding the plan for it, takes a look at every array. A loop of training makes the
-same call again and again; so what is fed is first compared with what the latest such call was given. All of it happens
-inside functions written in C, however many arrays there are.
+To find a plan by the names, dtypes and shapes of what is fed takes a look at every array. A loop of training makes the
+same call again and again, so a call is first compared with the latest one of its program and fetches. That happens in
+functions written in C, however many arrays there are.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
 
+from minigraph.executor.plan import Plan
 from minigraph.ir import Parameter, Variable
 
 _ARRAY = {np.ndarray}
+_NAME = {str}
 _VARIABLES = {Variable, Parameter}
 _name = attrgetter("name")
 _kind = attrgetter("dtype", "shape")
@@ -39,18 +42,19 @@ class Key:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Familiar:
-    """What the latest call with certain fetches was given, and the plan that was made for it."""
+class CachedCall:
+    """A plan, and names and kinds of the arrays that it was made for."""
 
-    plan: Any
+    plan: Plan
+    subject: Hashable
+    """Program, fetches and whatever else tells plans apart, but for what is fed."""
     key: Key
-    """By which the executor finds the plan."""
     names: Sequence[str]
-    """Of what is fed, in the order in which the plan takes it."""
+    """Names of what is fed, in the order in which the plan takes it."""
     kinds: list[Any]
     """Dtype and shape of each."""
     pick: Callable[[Any], Sequence[Any]]
-    """The fed arrays in that order."""
+    """Takes the fed arrays in that order."""
 
     def feeds(self, feed: Any) -> dict[str, Any] | None:
         """The arrays by name, if `feed` holds what the plan takes and nothing else; no other checks are needed then."""
@@ -66,37 +70,65 @@ class Familiar:
         return dict(zip(self.names, arrays, strict=True))
 
 
-class Recall:
-    """The latest calls of an executor, by program and fetches.
+class CallCache:
+    """Plans by calls.
 
     Parameters
     ----------
     size : int
-        How many are kept.
+        Maximum number of plans; the most recently used ones are kept.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._calls: OrderedDict[Hashable, Familiar] = OrderedDict()
+        self._calls: OrderedDict[Key, CachedCall] = OrderedDict()
+        """The least recently used first."""
+        self._latest: dict[Hashable, CachedCall] = {}
+        """By subject the latest of its calls."""
 
-    def find(self, key: Hashable) -> Familiar | None:
-        return self._calls.get(key)
+    def find(self, subject: Hashable, feed: Any) -> tuple[Plan, dict[str, Any]] | None:
+        """The plan for what a user feeds, and the arrays as it takes them; None for a feed that has to be checked."""
+        call = self._latest.get(subject)
+        if call is None:
+            return None
+        feeds = call.feeds(feed)
+        if feeds is not None:
+            with suppress(KeyError):  # another thread's run may have made room
+                self._calls.move_to_end(call.key)
+            return call.plan, feeds
+        if type(feed) is not dict or set(map(type, feed)) != _NAME or set(map(type, feed.values())) != _ARRAY:
+            return None
+        feeds = dict(sorted(feed.items()))  # as checked feeds are
+        plan = self.get(subject, feeds)
+        return None if plan is None else (plan, feeds)
 
-    def note(self, key: Hashable, plan: Any, plan_key: Key, feeds: dict[str, Any]) -> None:
-        """Remember the arrays, or their types, that a plan was found or made for."""
-        names = tuple(feeds)
-        kinds = [_kind(array) for array in feeds.values()]
-        self._calls[key] = Familiar(plan, plan_key, names, kinds, _picker(names))
+    def get(self, subject: Hashable, feeds: Mapping[str, Any]) -> Plan | None:
+        """The plan for arrays that are checked."""
+        call = self._calls.get(_key(subject, feeds))
+        if call is None:
+            return None
+        with suppress(KeyError):
+            self._calls.move_to_end(call.key)
+        self._latest[subject] = call
+        return call.plan
+
+    def add(self, subject: Hashable, feeds: Mapping[str, Any], plan: Plan) -> None:
+        """Keep the plan that was made for arrays that are checked."""
+        names, kinds = tuple(feeds), [_kind(array) for array in feeds.values()]
+        call = CachedCall(plan, subject, _key(subject, feeds), names, kinds, _picker(names))
+        self._calls[call.key] = self._latest[subject] = call
         if len(self._calls) > self._size:
-            self._calls.popitem(last=False)
+            _, gone = self._calls.popitem(last=False)
+            if self._latest.get(gone.subject) is gone:
+                del self._latest[gone.subject]
 
-    def forget(self, plan: Any) -> None:
-        """Let go of a plan that is no longer kept."""
-        for key in [key for key, call in list(self._calls.items()) if call.plan is plan]:
-            self._calls.pop(key, None)
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans that are kept, the least recently used first."""
+        return tuple(call.plan for call in self._calls.values())
 
     def clear(self) -> None:
         self._calls.clear()
+        self._latest.clear()
 
 
 def names_in(fetch_list: Any) -> tuple[str, ...] | None:
@@ -108,7 +140,11 @@ def names_in(fetch_list: Any) -> tuple[str, ...] | None:
     kinds = set(map(type, fetch_list))
     if kinds <= _VARIABLES:
         return tuple(map(_name, fetch_list))
-    return tuple(fetch_list) if kinds == {str} else None
+    return tuple(fetch_list) if kinds == _NAME else None
+
+
+def _key(subject: Hashable, feeds: Mapping[str, Any]) -> Key:
+    return Key((subject, *[(name, array.dtype, array.shape) for name, array in feeds.items()]))
 
 
 def _picker(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import deepcopy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,7 +12,7 @@ import numpy as np
 
 from minigraph.errors import MinigraphError, NonfiniteError
 from minigraph.executor import profiler
-from minigraph.executor.call_cache import Key, Recall, names_in
+from minigraph.executor.call_cache import CallCache, names_in
 from minigraph.executor.checking import Checked
 from minigraph.executor.checking import is_switched_on as is_checking
 from minigraph.executor.compiled_program import CompiledProgram
@@ -98,8 +96,7 @@ class Executor(Runner):
         if jit:
             require_jit()
         self.jit = is_jit_available() if jit is None else bool(jit)
-        self._plans: OrderedDict[Key, Plan] = OrderedDict()
-        self._recall = Recall(cache_size)
+        self._calls = CallCache(cache_size)
         self.check = is_checking() if check is None else bool(check)
         self.cuda_graph = cuda_graph and self.place.kind == "cuda" and not self.check
         self._others: dict[tuple[Pipeline, bool, bool], Executor] = {}
@@ -115,21 +112,31 @@ class Executor(Runner):
         return_numpy: bool,
         then: Callable[[], None] | None = None,
     ) -> list[Any]:
-        familiar = self._familiar(program, feed, fetch_list)
-        if familiar is not None:
-            plan, feeds, names = familiar
-            values = self._run_plan(plan, program, feeds, scope, then=then)
-            return results_of(values, self.place, return_numpy, names)
-        names = fetch_names(program, fetch_list)
-        if self.cuda_graph and (sent := self._send_feed(program, feed, names)) is not None:
-            feeds, used = sent
-            try:
-                values = self._run_plan(self._plan(program, feeds, names), program, feeds, scope, fed=feed, then=then)
-            finally:
-                self._staging.done(used)
+        names = names_in(fetch_list)
+        if names is None:
+            names = fetch_names(program, fetch_list)
+        found = self._calls.find(self._subject(program, names), feed)
+        if found is None:
+            fetch_names(program, fetch_list)
+            values = self._run(program, prepare_feed(program, feed, self.place), names, scope, then)
+        elif self.place.kind == "cpu":
+            values = self._run_plan(*found, program, scope, then=then)
         else:
-            values = self._run(program, self._prepare_feed(program, feed, names), names, scope, then)
+            values = self._send_and_run(*found, program, scope, then)
         return results_of(values, self.place, return_numpy, names)
+
+    def _send_and_run(
+        self, plan: Plan, fed: dict[str, Any], program: Program, scope: Scope, then: Callable[[], None] | None
+    ) -> list[Any]:
+        """Run a plan on a GPU with arrays of the processor."""
+        if not self.cuda_graph:
+            feeds = {name: self.place.to_device(array) for name, array in fed.items()}
+            return self._run_plan(plan, feeds, program, scope, then=then)
+        feeds, used = self._staging.send(fed)
+        try:
+            return self._run_plan(plan, feeds, program, scope, fed=fed, then=then)
+        finally:
+            self._staging.done(used)
 
     def _for_compiled(self, program: CompiledProgram) -> Executor:
         """Return the executor that runs with the rewrites of `program` on the same place, with the same generator."""
@@ -175,38 +182,43 @@ class Executor(Runner):
         feeds = prepare_feed(program, feed, self.place)
         return explain_run(program, _types_of(feeds), names, self.place, self.passes, self.jit)
 
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans that are kept, the least recently used first."""
+        return self._calls.plans()
+
+    @public
+    def plan_for(
+        self, program: Program | CompiledProgram | None = None, feed: Any = None, fetch_list: Any = None
+    ) -> Plan:
+        """The plan with which `run` computes these arguments, made now if there is none.
+
+        Raises
+        ------
+        MinigraphError
+            If the program cannot run with these feeds and fetches.
+
+        Examples
+        --------
+        >>> import minigraph as fluid, numpy as np
+        >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+        ...     y = fluid.layers.relu(fluid.data("x", [None, 2]))
+        ...     plan = fluid.Executor().plan_for(feed={"x": np.ones((3, 2), "float32")}, fetch_list=[y])
+        >>> [step.op.type for step in plan.steps.steps]
+        ['relu']
+        """
+        self._check_open()
+        if isinstance(program, CompiledProgram):
+            return self._for_compiled(program).plan_for(program.program, feed, fetch_list)
+        program = check_program(program)
+        names = fetch_names(program, fetch_list)
+        return self._plan(program, prepare_feed(program, feed, self.place), names)
+
     @cached_property
     def _staging(self) -> Staging:
         from minigraph.executor.cuda.feed_staging import Staging
 
         return Staging(self.place)
-
-    def _send_feed(self, program: Program, feed: Any, names: tuple[str, ...]) -> Any:
-        """What `Staging.send` returns for a feed that needs no more checks; None for others."""
-        if type(feed) is not dict or not all([type(array) is np.ndarray for array in feed.values()]):
-            return None
-        ordered = dict(sorted(feed.items()))
-        return self._staging.send(ordered) if self._key(program, ordered, names) in self._plans else None
-
-    def _prepare_feed(self, program: Program, feed: Any, names: tuple[str, ...]) -> dict[str, Any]:
-        """Checked arrays; arrays of names, dtypes and shapes that a plan exists for have passed the checks before."""
-        plain = type(feed) is dict and all([type(array) is np.ndarray for array in feed.values()])
-        if plain:
-            ordered = dict(sorted(feed.items()))  # as `prepare_feed` has it
-            if self._key(program, ordered, names) in self._plans:
-                return ordered if self.place.kind == "cpu" else {n: self.place.to_device(a) for n, a in ordered.items()}
-        return prepare_feed(program, feed, self.place)
-
-    def _familiar(self, program: Program, feed: Any, fetch_list: Any) -> Any:
-        """Plan, arrays and names of fetches for a call like one before, without a look at each array; else None."""
-        names = names_in(fetch_list) if self.place.kind == "cpu" else None
-        call = self._recall.find(self._call_key(program, names)) if names is not None else None
-        feeds = call.feeds(feed) if call is not None else None
-        if call is None or feeds is None:
-            return None
-        with suppress(KeyError):  # another thread's run may have made room
-            self._plans.move_to_end(call.key)
-        return call.plan, feeds, names
 
     def _run(
         self,
@@ -216,13 +228,13 @@ class Executor(Runner):
         scope: Scope,
         then: Callable[[], None] | None = None,
     ) -> list[Any]:
-        return self._run_plan(self._plan(program, feeds, names), program, feeds, scope, then=then)
+        return self._run_plan(self._plan(program, feeds, names), feeds, program, scope, then=then)
 
     def _run_plan(
         self,
         plan: Plan,
-        program: Program,
         feeds: dict[str, Any],
+        program: Program,
         scope: Scope,
         fed: Mapping[str, Any] | None = None,
         then: Callable[[], None] | None = None,
@@ -320,27 +332,19 @@ class Executor(Runner):
                 raise
             raise self._blame(plan, error) from error
 
-    def _call_key(self, program: Program, names: tuple[str, ...] | None) -> Any:
+    def _subject(self, program: Program, names: tuple[str, ...]) -> tuple[Hashable, ...]:
+        """What a plan depends on beside names, dtypes and shapes of the feed."""
         return program.serial, program.version, names, profiler.is_active(self.place)
 
-    def _key(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...]) -> Key:
-        return Key((self._call_key(program, names), *map(_name_and_kind, feeds.items())))
-
     def _plan(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...]) -> Plan:
-        key = self._key(program, feeds, names)
-        plan = self._plans.get(key)
+        subject = self._subject(program, names)
+        plan = self._calls.get(subject, feeds)
         if plan is None:
-            plan = self._plans[key] = lower(
+            plan = lower(
                 program, _types_of(feeds), names, self.place, self.passes,
                 jit=self.jit, blocks=self._blocks, check=self.check,
             )  # fmt: skip
-            if len(self._plans) > self.cache_size:
-                _, gone = self._plans.popitem(last=False)
-                self._recall.forget(gone)
-        else:
-            self._plans.move_to_end(key)
-        if self.place.kind == "cpu":
-            self._recall.note(self._call_key(program, names), plan, key, feeds)
+            self._calls.add(subject, feeds, plan)
         return plan
 
     def _blame(self, plan: Plan, error: Exception) -> MinigraphError:
@@ -366,15 +370,9 @@ class Executor(Runner):
 
     def close(self) -> None:
         """Drop the plans; a closed executor runs nothing any more."""
-        self._plans.clear()
-        self._recall.clear()
+        self._calls.clear()
         self._others.clear()
         super().close()
-
-
-def _name_and_kind(fed: tuple[str, Any]) -> tuple[str, Any, Any]:
-    name, array = fed
-    return name, array.dtype, array.shape
 
 
 def _types_of(feeds: dict[str, Any]) -> dict[str, TensorType]:

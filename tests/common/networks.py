@@ -58,7 +58,7 @@ class Network:
         return dict(enumerate(found)) | {n: np.array(scope.find_var(n).get_tensor()) for n in scope.local_var_names()}
 
     def plan(self, executor):
-        return list(executor._plans.values())[-1]
+        return executor.plans[-1]
 
 
 class GradientsInScope:

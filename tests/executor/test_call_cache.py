@@ -1,4 +1,4 @@
-"""A call like one before is recognized without a look at each array, and only such a call."""
+"""A call like one before is found in the cache without a check of each array, and only such a call."""
 
 import gc
 import weakref
@@ -33,28 +33,30 @@ def run(executor, program, what, fetch=None):
     return executor.run(program, what, [out(program)] if fetch is None else fetch)[0]
 
 
-def is_familiar(executor, program, what, fetch=None):
-    return executor._familiar(program, what, [out(program)] if fetch is None else fetch) is not None
+def is_found(executor, program, what, fetch=None):
+    """Whether the plan for a call is found without a check of what is fed."""
+    names = names_in([out(program)] if fetch is None else fetch)
+    return executor._calls.find(executor._subject(program, names), what) is not None
 
 
-def test_a_second_call_is_familiar_whatever_its_values_and_order(program):
+def test_a_second_call_is_found_whatever_its_values_and_order(program):
     executor = fluid.Executor()
-    assert not is_familiar(executor, program, feed())
+    assert not is_found(executor, program, feed())
     assert run(executor, program, feed()).tolist() == [[2, 2]]
     again = dict(reversed(feed(x=5.0).items()))
-    assert is_familiar(executor, program, again)
+    assert is_found(executor, program, again)
     assert run(executor, program, again).tolist() == [[4, 4]]
-    assert len(executor._plans) == 1
+    assert len(executor.plans) == 1
 
 
-def test_names_are_as_familiar_as_variables(program):
+def test_names_are_found_like_variables(program):
     executor = fluid.Executor()
     run(executor, program, feed())
-    assert is_familiar(executor, program, feed(), [out(program).name])
+    assert is_found(executor, program, feed(), [out(program).name])
     assert run(executor, program, feed(), [out(program).name]).tolist() == [[2, 2]]
 
 
-UNFAMILIAR = {
+TO_BE_CHECKED = {
     "shape": lambda: feed(rows=2),
     "subclass": lambda: feed() | {"y": np.full(2, 1, "float32").view(np.recarray)},
     "list": lambda: feed() | {"y": [1.0, 1.0]},
@@ -62,12 +64,12 @@ UNFAMILIAR = {
 }
 
 
-@pytest.mark.parametrize("what", UNFAMILIAR)
+@pytest.mark.parametrize("what", TO_BE_CHECKED)
 def test_other_feeds_are_looked_at(program, what):
     executor = fluid.Executor()
     run(executor, program, feed())
-    given = UNFAMILIAR[what]()
-    assert not is_familiar(executor, program, given)
+    given = TO_BE_CHECKED[what]()
+    assert not is_found(executor, program, given)
     if what == "integers":
         with pytest.raises(FeedError, match="y is float32 but int64 was fed"):
             run(executor, program, given)
@@ -89,34 +91,46 @@ def test_what_is_missing_or_too_much_is_reported(program):
         run(executor, program, feed(), ["nowhere"])
 
 
-def test_a_program_that_changed_is_not_familiar(program):
+def test_a_program_that_changed_is_not_found(program):
     executor = fluid.Executor()
     run(executor, program, feed())
     with fluid.program_guard(program):
         fluid.layers.assign(fluid.layers.scale(out(program), 10.0), output=out(program))
-    assert not is_familiar(executor, program, feed())
+    assert not is_found(executor, program, feed())
     assert run(executor, program, feed()).tolist() == [[20, 20]]
 
 
-def test_familiar_calls_keep_their_plan_among_the_latest(program):
+def test_calls_that_are_found_keep_their_plan_among_the_latest(program):
     executor = fluid.Executor(cache_size=2)
     for rows in (1, 2, 1, 3):
         run(executor, program, feed(rows))
-    first, _ = executor._plans.values()
+    first, _ = executor.plans
     assert first.steps.feeds[0].tensor_type.shape == (1, 2)
+
+
+def test_any_call_of_before_is_found_not_only_the_latest(program):
+    executor = fluid.Executor()
+    for rows in (1, 2):
+        run(executor, program, feed(rows))
+    assert is_found(executor, program, feed(1))
+    assert is_found(executor, program, feed(2))
+    assert executor.plan_for(program, feed(1), [out(program)]) is not executor.plan_for(
+        program, feed(2), [out(program)]
+    )
+    assert len(executor.plans) == 2
 
 
 def test_a_plan_that_is_dropped_is_forgotten(program):
     executor = fluid.Executor(cache_size=1)
     run(executor, program, feed())
-    gone = weakref.ref(next(iter(executor._plans.values())))
+    gone = weakref.ref(executor.plans[0])
     run(executor, program, feed(), ["x"])
     gc.collect()
     assert gone() is None
-    assert not is_familiar(executor, program, feed())
+    assert not is_found(executor, program, feed())
     run(executor, program, feed())
     executor.close()
-    assert executor._recall.find(executor._call_key(program, (out(program).name,))) is None
+    assert not is_found(executor, program, feed())
 
 
 def test_nothing_may_be_fed_and_nothing_fetched():
@@ -127,7 +141,7 @@ def test_nothing_may_be_fed_and_nothing_fetched():
     for empty in (None, {}, None, {}):
         assert executor.run(main, empty, [seven])[0].tolist() == [7]
         assert executor.run(main, empty) == []
-    assert executor._familiar(main, None, None) is not None
+    assert executor._calls.find(executor._subject(main, ()), None) is not None
 
 
 def test_what_holds_other_things_than_names_gets_a_closer_look(program):

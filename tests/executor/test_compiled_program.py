@@ -96,13 +96,13 @@ def test_a_compiled_program_is_run_with_its_passes():
     strategy = fluid.BuildStrategy()
     strategy.clean_up = False
     executor, seen = fluid.Executor(), []
+    feed = {"x": np.ones(2, "float32")}
     for program in (main, fluid.CompiledProgram(main), fluid.CompiledProgram(main, strategy)):
-        (result,) = executor.run(program, feed={"x": np.ones(2, "float32")}, fetch_list=["c"])
+        (result,) = executor.run(program, feed=feed, fetch_list=["c"])
         np.testing.assert_array_equal(result, np.tanh(np.tanh(np.ones(2, "float32"))))
-    for each in (executor, *executor._others.values()):
-        (plan,) = each._plans.values()
-        seen.append([step.op.type for step in plan.steps.steps])
-    assert seen == [["tanh", "tanh"], ["tanh", "assign", "tanh"]]
+        seen.append([step.op.type for step in executor.plan_for(program, feed, ["c"]).steps.steps])
+    assert seen == [["tanh", "tanh"], ["tanh", "tanh"], ["tanh", "assign", "tanh"]]
+    assert executor.plan_for(fluid.CompiledProgram(main), feed, ["c"]) is executor.plan_for(main, feed, ["c"])
 
 
 def test_random_numbers_go_on_from_one_program_to_the_other():

@@ -114,7 +114,7 @@ def test_state_that_is_replaced_is_written_to_where_it_was(recording):
         found = [each.run(main, feed, [loss, rate], scope=scope) for _ in range(5)]
         state = {name: np.array(scope.find_var(name).get_tensor()) for name in scope.local_var_names()}
         results.append((found, state))
-        replaced = list(each._plans.values())[-1].compiled.replaces
+        replaced = each.plan_for(main, feed, [loss, rate]).compiled.replaces
     assert replaced
     assert recording.events.count("launch") == 4
     for one, other in zip(*(found for found, _ in results), strict=True):

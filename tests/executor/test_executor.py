@@ -524,7 +524,7 @@ def test_the_least_recently_used_plan_is_dropped(lowerings):
         return len(lowerings) - before
 
     assert [run(rows) for rows in (1, 2, 1, 3, 1, 2, 3)] == [1, 1, 0, 1, 0, 1, 1]
-    assert len(executor._plans) == 2
+    assert len(executor.plans) == 2
 
 
 def test_a_plan_dies_with_its_place_in_the_cache():
@@ -533,7 +533,7 @@ def test_a_plan_dies_with_its_place_in_the_cache():
     filenames = []
     for rows in (1, 2, 3):
         executor.run(feed={"x": np.ones(rows, "float32")}, fetch_list=[out])
-        filenames.append(next(iter(executor._plans.values())).compiled.filename)
+        filenames.append(executor.plans[0].compiled.filename)
     gc.collect()
     assert [name in linecache.cache for name in filenames] == [False, False, True]
 
@@ -799,7 +799,7 @@ def test_a_closed_executor_runs_nothing():
     executor.close()
     with pytest.raises(ProgramError, match="closed"):
         executor.run(feed={"x": array(1, 2)}, fetch_list=[out])
-    assert not executor._plans
+    assert not executor.plans
     executor.close()
 
 
@@ -816,7 +816,7 @@ def test_a_large_constant_is_not_written_into_the_source():
         executor = fluid.Executor()
         with fluid.program_guard(fluid.Program()), fluid.unique_name.guard():
             np.testing.assert_array_equal(executor.run(fetch_list=[layers.assign(values)])[0], values)
-        (plan,) = executor._plans.values()
+        (plan,) = executor.plans
         return plan.compiled.source
 
     values = np.arange(5000, dtype="float32")

@@ -53,7 +53,7 @@ def test_source_and_steps_are_those_of_the_plan_that_runs(clipped):
     report = exe.explain(main, FEED, [loss])
     exe.run(startup, scope=scope)
     exe.run(main, feed=FEED, fetch_list=[loss], scope=scope)
-    plan = list(exe._plans.values())[-1]
+    plan = exe.plan_for(main, FEED, [loss])
     assert report.source == plan.compiled.source
     assert [step.op.type for step in report.steps] == [step.op.type for step in plan.steps.steps]
 

@@ -35,7 +35,7 @@ def run(trained, times=1):
 
 
 def sources(exe):
-    return [plan.compiled.source for plan in exe._plans.values()]
+    return [plan.compiled.source for plan in exe.plans]
 
 
 def test_each_operator_is_counted_once_a_run(trained):

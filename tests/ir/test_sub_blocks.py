@@ -121,7 +121,7 @@ def test_one_plan_is_made_for_each_shape():
         given = np.full((rows, 2), sign, "float32")
         (found,) = executor.run(feed={"x": given}, fetch_list=[y])
         assert np.array_equal(found, given * 2 if sign > 0 else given - 1)
-    assert len(executor._plans) == 2
+    assert len(executor.plans) == 2
 
 
 def test_explain_shows_the_functions_of_sub_blocks():

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("new_program")
 
 
 def the_plan(executor):
-    (plan,) = executor._plans.values()
+    (plan,) = executor.plans
     return plan
 
 

@@ -142,8 +142,7 @@ def test_a_run_in_steady_state_allocates_no_more_than_an_update_works_with(monke
     finally:
         tracemalloc.stop()
     # The gradients have 1,280,000 bytes; an update has pieces of 262,144, what is fused 512,000 on its way.
-    (layout,) = [plan.buffers.layout for plan in executor._plans.values() if plan.buffers.layout.size]
-    assert layout.size > 2_000_000
+    assert executor.plan_for(main, feed, [loss]).buffers.layout.size > 2_000_000
     assert peak < 600_000
 
 
@@ -242,8 +241,7 @@ def test_a_loop_works_in_given_memory_and_gives_the_bits_of_the_interpreter():
     for _ in range(3):
         for found, value in zip(executor.run(main, feed, fetch), expected, strict=True):
             assert found.tobytes() == value.tobytes()
-    (plan,) = executor._plans.values()
-    (_, body), _ = plan.compiled.bodies
+    (_, body), _ = executor.plan_for(main, feed, fetch).compiled.bodies
     assert 0 < body.instructions.buffers < len(body.instructions.rows)
 
 

@@ -70,7 +70,7 @@ def test_results_that_change_places_are_assigned():
 def test_gradients_in_the_scope_have_the_bits_of_the_interpreter(clip, dtype):
     gradients, executor = GradientsInScope(SHAPES, CLIPS_IN_SCOPE[clip], dtype), fluid.Executor(jit=False)
     assert gradients.run(executor) == gradients.run(Interpreter())
-    (plan,) = executor._plans.values()
+    (plan,) = executor.plans
     assert set(plan.written_over) == set(gradients.names)
     assert "assign" not in plan.compiled.source
 
@@ -93,7 +93,7 @@ def test_compiled_sums_clip_in_the_scope(clip):
 def test_many_gradients_are_a_few_calls():
     gradients, executor = GradientsInScope([(7,)] * 200, CLIPS_IN_SCOPE["global norm"]), fluid.Executor(jit=False)
     gradients.run(executor)
-    (plan,) = executor._plans.values()
+    (plan,) = executor.plans
     assert len(plan.compiled.state) == 1
     (step,) = [step for step in plan.steps.steps if step.op.type == "clip_by_global_norm"]
     assert step.in_place and len(plan.buffers.flat.inputs[step][0]) == len(plan.buffers.flat.targets[step][0]) == 1
