@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from minigraph.ir import Operator, Program
-from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, join_rows, parts_of, replace_parts, sums_of
+from minigraph.passes.rewriting import MergeSmall, ReachingDefs, join_rows, parts_of, replace_parts, sums_of
 
 
 @dataclass(frozen=True)
-class MergeColumnSums(Pass):
+class MergeColumnSums(MergeSmall):
     """Compute a sum of sums of columns, parts of a bias's gradient, by one sum over all their rows.
 
     The parts are what ``elementwise_add_grad`` gives for a vector that was added to the rows of a matrix. Fewer than
@@ -20,11 +18,6 @@ class MergeColumnSums(Pass):
     Law: the sum is the same up to rounding, both ways adding the same rows in another order: each element differs by at
     most ``2 (n + T) eps`` times the sum of magnitudes, for T parts with n rows in all. Nothing else changes.
     """
-
-    changes_rounding: ClassVar[bool] = True
-
-    least: int = 4
-    most_elements: int = 65536
 
     def apply(self, program: Program) -> bool:
         totals = sums_of(program, "elementwise_add_grad", self.least)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import ClassVar
 
 from minigraph.ir import Operator, Program
-from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Value, join_rows, parts_of, replace_parts, sums_of
+from minigraph.passes.rewriting import MergeSmall, ReachingDefs, Value, join_rows, parts_of, replace_parts, sums_of
 
 
 @dataclass(frozen=True)
-class MergeMatmuls(Pass):
+class MergeMatmuls(MergeSmall):
     """Compute a sum of products ``X_t' @ D_t``, parts of a weight's gradient, by one product.
 
     The rows of all X_t and of all D_t are joined; ``mul_grad`` of both is the sum of the products, in one call and
@@ -25,11 +23,6 @@ class MergeMatmuls(Pass):
     The parts' operators stay where they also compute the gradient of X_t. All X_t and D_t are kept until the sum is
     made.
     """
-
-    changes_rounding: ClassVar[bool] = True
-
-    least: int = 4
-    most_elements: int = 65536
 
     def apply(self, program: Program) -> bool:
         totals = sums_of(program, "mul_grad", self.least)

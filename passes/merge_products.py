@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
-from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Value, insert_for, is_read_by_many, join_rows
+from minigraph.passes.rewriting import MergeSmall, ReachingDefs, Value, insert_for, is_read_by_many, join_rows
 
 
 @dataclass(frozen=True)
-class MergeProducts(Pass):
+class MergeProducts(MergeSmall):
     """Compute products ``X_t @ W`` with one W by one product, where every X_t is there before the first of them.
 
     The rows of all X_t are joined, and those of the product split. Neither is work where an executor lets the parts lie
@@ -22,11 +20,6 @@ class MergeProducts(Pass):
     Law: every product is the same up to rounding: a library of matrix products may add in another order for another
     number of rows. Each element differs by at most ``2 k eps`` times that of ``|X_t| @ |W|``, with k columns of X_t.
     """
-
-    changes_rounding: ClassVar[bool] = True
-
-    least: int = 4
-    most_elements: int = 65536
 
     def apply(self, program: Program) -> bool:
         if not is_read_by_many(program, "mul", self.least):

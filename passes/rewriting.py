@@ -8,14 +8,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from math import inf, prod
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from minigraph import unique_name
 from minigraph.ir import Names, Operator, Program
 from minigraph.kernels import find_kernel
 from minigraph.opdef import EMPTY, SUB_BLOCK, definition_of
+from minigraph.passes.base import Pass
 
 Value: TypeAlias = "tuple[str, int]"
 """A name, and how often it has been written until then; 0 stands for what comes from outside."""
@@ -89,6 +91,24 @@ class ReachingDefs:
         """Whether a variable is a matrix of known shape with at most so many elements."""
         shape = self.block.vars[name].shape or ()
         return len(shape) == 2 and -1 not in shape and prod(shape) <= most_elements
+
+
+@dataclass(frozen=True)
+class MergeSmall(Pass):
+    """Base of the passes that do at once what a program does with many small matrices, as the steps of a network do.
+
+    Attributes
+    ----------
+    least : int
+        Minimum parts that are merged.
+    most_elements : int
+        Maximum elements of a part; a larger one is work enough for a call.
+    """
+
+    changes_rounding: ClassVar[bool] = True
+
+    least: int = 4
+    most_elements: int = 65536
 
 
 def insert_for(

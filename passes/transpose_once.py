@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import ClassVar
 
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
-from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Value, insert_for, is_read_by_many
+from minigraph.passes.rewriting import MergeSmall, ReachingDefs, Value, insert_for, is_read_by_many
 
 
 @dataclass(frozen=True)
-class TransposeOnce(Pass):
+class TransposeOnce(MergeSmall):
     """Copy the transpose of a weight W for gradients ``D_t @ W'``, which are then products with the copy.
 
     Products of small matrices take about twice as long with a transposed one. Fewer than `least` gradients are left
@@ -23,11 +21,6 @@ class TransposeOnce(Pass):
     Law: every gradient is the same up to rounding: a library of matrix products may add in another order. Each element
     differs by at most ``2 k eps`` times that of ``|D_t| @ |W|'``, with k columns of D_t.
     """
-
-    changes_rounding: ClassVar[bool] = True
-
-    least: int = 4
-    most_elements: int = 65536
 
     def apply(self, program: Program) -> bool:
         if not is_read_by_many(program, "mul_grad", self.least):
