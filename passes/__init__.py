@@ -1,8 +1,8 @@
-"""Rewrites of a program: each pass states the law it keeps.
+"""Rewrite programs: each pass states the law that it keeps.
 
-`LEGALIZE` says what programs mean; `LOWERING` is what executors apply to their private copy. Of it `EXACT` changes no
-bit of a result; the rest rounds in another way where a weight is used many times, as each pass says.
-`minigraph.executor.compiled_program.BuildStrategy` turns each of `IN_ORDER` on and off, but for those of `LEGALIZE`.
+`LEGALIZE` says what programs mean. Executors apply `LOWERING` to their private copy. Its part `EXACT` changes no bit of
+a result; the other passes change the rounding where a weight is used many times, as each of them says.
+`minigraph.executor.compiled_program.BuildStrategy` turns passes of `IN_ORDER` on and off, except those of `LEGALIZE`.
 """
 
 from minigraph.passes.base import Pass, Pipeline
@@ -31,7 +31,7 @@ IN_ORDER: tuple[Pass, ...] = (
     FuseSoftmaxCrossEntropy(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), MergeUpdates(),
     ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
 )  # fmt: skip
-"""All that executors may apply, in the order in which they run."""
+"""Passes that executors may apply, in the order in which they run."""
 
 _ON_REQUEST = frozenset({"TransposeIntoMatmul", "FuseSoftmaxCrossEntropy"})
 

@@ -1,4 +1,4 @@
-"""Leave out operators that change nothing."""
+"""Remove reads of copies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minigraph.passes.rewriting import ReachingDefs, redirect
 from minigraph.types import DType
 
 _MAKE_ROWS = frozenset({"assign", "assign_value", "fill_constant", "mul", "mul_grad"})
-"""Operators whose results lie row by row in memory, whatever they are given."""
+"""Operators whose results lie row by row in memory for any input."""
 
 _KEEP_ROWS = frozenset({
     "abs", "abs_grad", "cast", "clip", "clip_grad", "concat", "concat_grad", "cross_entropy", "cross_entropy_grad",
@@ -25,17 +25,17 @@ _KEEP_ROWS = frozenset({
     "softmax_grad", "softmax_with_cross_entropy", "softmax_with_cross_entropy_grad", "sqrt", "sqrt_grad", "square",
     "square_grad", "sum", "tanh", "tanh_grad",
 })  # fmt: skip
-"""Operators whose results lie row by row if all that they read does."""
+"""Operators whose results lie row by row in memory if all their inputs do."""
 
 _Value: TypeAlias = "tuple[str, Operator | None]"
-"""What an operator has written under a name; None stands for what comes from outside."""
+"""A name and the operator that wrote it; None stands for a value from outside."""
 
 _RESHAPES = ("reshape2", "reshape2_grad")
 _TRANSPOSES = ("transpose2", "transpose2_grad")
 _REARRANGE = frozenset({*_RESHAPES, *_TRANSPOSES})
 
 _PASS_ON = {"elementwise_add_grad": ("X", "Y"), "elementwise_sub_grad": ("X",)}
-"""Operands whose gradient is the one that flows in, where none was repeated."""
+"""Operands whose gradient equals the incoming one, unless the operand was broadcast."""
 
 _COPIES: dict[str, Callable[[Operator], bool]] = {
     "assign": lambda op: True,
@@ -43,7 +43,7 @@ _COPIES: dict[str, Callable[[Operator], bool]] = {
     "scale": lambda op: "ScaleTensor" not in op.inputs and op.attr("scale") == 1 and op.attr("bias") == 0,
     "sum": lambda op: len(op.inputs["X"]) == 1,
 }
-"""What makes a copy of X, and when it does."""
+"""Operators that copy X, each with the condition under which it does."""
 
 _MAY_GO = (*_PASS_ON, *_RESHAPES, *_TRANSPOSES, *_COPIES)
 
@@ -56,33 +56,32 @@ class CleanUp(Pass):
     subtraction passes on as it is. A reshape of a reshape reads what the first one does.
 
     Law: every value keeps its bits, NaN and -0.0 included; adding a bias of 0 is left alone where it turns -0.0 into
-    0.0. Sums round differently over another layout in memory, so a copy that may change the layout is only left out
-    if the original lies row by row, as what is fed and what the scope holds are taken to. Persistable variables are
-    written as before.
+    0.0. Sums round differently over another memory layout, so a copy that may change the layout is only left out if the
+    original lies row by row; feeds and values in the scope count as such. Persistable variables are written as before.
     """
 
     def apply(self, program: Program) -> bool:
         block = program.global_block()
         if not any(_may_go(op, block) for type in _MAY_GO for op in block.ops.of_type(type)):
             return False
-        now, changed = _Now(program), False
+        current, changed = _CurrentValues(program), False
         for op in block.ops:
-            changed |= now.read_originals(op)
+            changed |= current.read_originals(op)
             if op.type in _RESHAPES:
-                changed |= _skip_reshape(op, now)
-            now.pass_by(op, _copies(op, now) if op.type in _MAY_GO else {})
+                changed |= _skip_reshape(op, current)
+            current.advance(op, _copies(op, current) if op.type in _MAY_GO else {})
         return changed
 
 
-class _Now:
-    """What the names of a block mean, while a walk through its operators passes by."""
+class _CurrentValues:
+    """Current values of the names of a block, during a walk through its operators."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.block = program.global_block()
         self._writer: dict[str, Operator] = {}
         self._original: dict[str, _Value] = {}
-        """What the value of a name is a copy of."""
+        """Original of the value of a name, if that is a copy."""
         self._scattered: set[str] = set()
         """Names whose values may not lie row by row in memory."""
         self._rearranged: dict[Operator, _Value] = {}
@@ -102,12 +101,12 @@ class _Now:
         return name not in self._scattered
 
     def defining_op(self, name: str, *types: str) -> Operator | None:
-        """The operator that wrote the value of `name`, if it is of one of these types."""
+        """Return the operator that wrote the value of `name`, if it is of one of these types."""
         op = self._writer.get(name)
         return op if op is not None and op.type in types else None
 
     def rearranged_by(self, op: Operator) -> _Value:
-        """What an earlier reshape or transpose has read."""
+        """Return the value that an earlier reshape or transpose has read."""
         return self._rearranged[op]
 
     def read_originals(self, op: Operator) -> bool:
@@ -118,8 +117,8 @@ class _Now:
         redirect(op, names)
         return bool(names)
 
-    def pass_by(self, op: Operator, copies: Mapping[str, _Value]) -> None:
-        """Go on behind `op`, which writes copies of these values by these names."""
+    def advance(self, op: Operator, copies: Mapping[str, _Value]) -> None:
+        """Go past `op`, which writes copies of these values by these names."""
         if op.type in _REARRANGE:
             self._rearranged[op] = self.value(op.inputs[_slot(op)][0])
         names = op.output_arg_names
@@ -138,44 +137,44 @@ class _Now:
         return op.type in _MAKE_ROWS
 
 
-def _copies(op: Operator, now: _Now) -> dict[str, _Value]:
-    """The values that results of `op` are copies of, by the names of the results."""
+def _copies(op: Operator, current: _CurrentValues) -> dict[str, _Value]:
+    """Map results of `op` that are copies to their originals."""
     if op.type in _PASS_ON:
-        return _passed_on(op, now)
-    source = _copied(op, now) if op.output_arg_names else None
+        return _passed_on(op, current)
+    source = _copied(op, current) if op.output_arg_names else None
     return {} if source is None else {op.output_arg_names[0]: source}
 
 
-def _copied(op: Operator, now: _Now) -> _Value | None:
-    """The value that the first output of `op` is a copy of."""
+def _copied(op: Operator, current: _CurrentValues) -> _Value | None:
+    """Return the original of the first output of `op`, if that is a copy."""
     if op.type in _TRANSPOSES:
-        return _before_transposes(op, now)
+        return _before_transposes(op, current)
     if op.type in _RESHAPES:
-        shape = _shape(op, "in", now.block)
-        is_same = shape is not None and shape == _shape(op, "out", now.block)
-        return now.value(op.inputs[_slot(op)][0]) if is_same else None
+        shape = _shape(op, "in", current.block)
+        is_same = shape is not None and shape == _shape(op, "out", current.block)
+        return current.value(op.inputs[_slot(op)][0]) if is_same else None
     if not _COPIES[op.type](op):
         return None
     source = op.inputs["X"][0]
-    dtype = now.block.vars[source].dtype
-    # The kernel leaves a bias of 0 out only behind the product, and for float16 not even there.
+    dtype = current.block.vars[source].dtype
+    # The kernel skips a bias of 0 only after the product, and for float16 not even there.
     if op.type == "scale" and dtype.is_floating and (dtype is DType.FP16 or not op.attr("bias_after_scale")):
         return None
-    return now.value(source) if now.lies_in_rows(source) else None
+    return current.value(source) if current.lies_in_rows(source) else None
 
 
-def _passed_on(op: Operator, now: _Now) -> dict[str, _Value]:
-    """The gradients that are copies of the one that flows in."""
-    source, variables = op.inputs["Out@GRAD"][0], now.block.vars
+def _passed_on(op: Operator, current: _CurrentValues) -> dict[str, _Value]:
+    """Map gradients that are copies to the incoming gradient."""
+    source, variables = op.inputs["Out@GRAD"][0], current.block.vars
     shape = variables[source].shape
-    if shape is None or -1 in shape or not now.lies_in_rows(source):
+    if shape is None or -1 in shape or not current.lies_in_rows(source):
         return {}
     grads = [name for slot in _PASS_ON[op.type] for name in op.outputs.get(f"{slot}@GRAD", ()) if name != EMPTY]
-    return {name: now.value(source) for name in grads if variables[name].shape == shape}
+    return {name: current.value(source) for name in grads if variables[name].shape == shape}
 
 
 def _may_go(op: Operator, block: Block) -> bool:
-    """Whether `op`, of one of these types, may be left out, as far as one can tell without a look at what it reads."""
+    """Whether `op`, of a type in `_MAY_GO`, may be a copy, judged by its attributes and shapes only."""
     if op.type in _PASS_ON:
         shape = block.vars[op.inputs["Out@GRAD"][0]].shape
         return any(name != EMPTY and block.vars[name].shape == shape for name in op.output_arg_names)
@@ -183,12 +182,12 @@ def _may_go(op: Operator, block: Block) -> bool:
 
 
 def _slot(op: Operator) -> str:
-    """Where a reshape or transpose, forward or backward, reads what it rearranges."""
+    """Return the slot of the tensor that a reshape or transpose, forward or backward, rearranges."""
     return "X" if "X" in op.inputs else "Out@GRAD"
 
 
 def _shape(op: Operator, side: str, block: Block) -> tuple[int, ...] | None:
-    """Shape of what is rearranged or of the result, None unless it is known."""
+    """Return the static shape of the input or of the result of a rearrangement; None if it is unknown."""
     name = op.inputs[_slot(op)][0] if side == "in" else op.output_arg_names[0]
     shape = block.vars[name].shape
     return None if shape is None or -1 in shape else shape
@@ -199,35 +198,38 @@ def _permutation(op: Operator) -> Sequence[int]:
     return axis if op.type == "transpose2" else sorted(range(len(axis)), key=axis.__getitem__)
 
 
-def _before_transposes(op: Operator, now: _Now) -> _Value | None:
-    """What `op`, or the transpose before it and `op` together, leave as it is; views all, their strides are equal."""
+def _before_transposes(op: Operator, current: _CurrentValues) -> _Value | None:
+    """Return the value that `op` equals, if it transposes nothing or undoes the transpose before it.
+
+    Transposes are views, so that the strides are equal too.
+    """
     last, name = _permutation(op), op.inputs[_slot(op)][0]
     if list(last) == sorted(last):
-        return now.value(name)
-    before = now.defining_op(name, *_TRANSPOSES)
+        return current.value(name)
+    before = current.defining_op(name, *_TRANSPOSES)
     if before is None or not _makes_first(before, name):
         return None
     first = _permutation(before)
-    return now.rearranged_by(before) if [first[i] for i in last] == sorted(last) else None
+    return current.rearranged_by(before) if [first[i] for i in last] == sorted(last) else None
 
 
 def _makes_first(op: Operator, name: str) -> bool:
-    """Whether `name` is what `op` rearranges, and not the note of its shape."""
+    """Whether `name` is the rearranged tensor that `op` writes, and not its ``XShape``."""
     return op.outputs.get("Out", op.outputs.get("X@GRAD", ("",)))[0] == name
 
 
-def _skip_reshape(op: Operator, now: _Now) -> bool:
+def _skip_reshape(op: Operator, current: _CurrentValues) -> bool:
     """Let a reshape read what the reshape before it reads, unless its gradient needs the shape in between."""
-    middle, wanted = op.inputs[_slot(op)][0], _shape(op, "out", now.block)
-    before = now.defining_op(middle, *_RESHAPES)
+    middle, wanted = op.inputs[_slot(op)][0], _shape(op, "out", current.block)
+    before = current.defining_op(middle, *_RESHAPES)
     if before is None or not _makes_first(before, middle) or wanted is None or len(op.inputs) > 2:
         return False
-    source = now.rearranged_by(before)
-    if not now.is_there(source) or not now.lies_in_rows(source[0]):
+    source = current.rearranged_by(before)
+    if not current.is_there(source) or not current.lies_in_rows(source[0]):
         return False
     if op.type == "reshape2":
         noted = op.outputs.get("XShape", ())
-        if len(op.inputs) > 1 or 0 in wanted or any(_is_read(now.values, name, op) for name in noted):
+        if len(op.inputs) > 1 or 0 in wanted or any(_is_read(current.values, name, op) for name in noted):
             return False
         op.set_attr("shape", wanted)
     redirect(op, {middle: source[0]})

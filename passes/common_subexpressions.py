@@ -1,4 +1,4 @@
-"""Compute once what is computed several times."""
+"""Share the results of equal operators."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from minigraph.passes.rewriting import ReachingDefs, Value, is_random, redirect
 class ShareCommonSubexpressions(Pass):
     """Let readers of an operator's results read those of an earlier operator that computes the same.
 
-    The same is computed by operators of one type with the same attributes, the same outputs in use and the same
-    values, not only the same names, as inputs.
+    Operators compute the same if type, attributes, outputs in use and input values, not only their names, are equal.
 
     Law: every value keeps its bits. Operators that draw random numbers, those that write persistable variables and
-    those that are there to compute something again are left alone. A reader is left alone where the name of the earlier
-    result has been written again. What nobody reads any more is left to `RemoveDeadOps`.
+    those that `Recompute` has added are left alone, and so are readers where the name of the earlier result has been
+    written again. Results that nobody reads any more are left to `RemoveDeadOps`.
     """
 
     def apply(self, program: Program) -> bool:
@@ -41,7 +40,7 @@ class ShareCommonSubexpressions(Pass):
 
 
 def _has_twins(program: Program) -> bool:
-    """Whether operators of one type read the same names: the first two that compute the same do."""
+    """Whether operators of one type read the same names, as the first two that compute the same do."""
     for ops in program.global_block().ops.by_type.values():
         if len(ops) > len({tuple(op.inputs.values()) or tuple(sorted(op.attrs.items())) for op in ops}):
             return True
@@ -49,7 +48,7 @@ def _has_twins(program: Program) -> bool:
 
 
 def _key(op: Operator, values: ReachingDefs, same: dict[Value, Value]) -> Hashable:
-    """What operators that compute the same agree in."""
+    """Return a key that is equal for operators that compute the same."""
     parts: list[Hashable] = [op.type]
     for slot, names in op.inputs.items():
         read = [values.read(name, op) for name in names]
@@ -88,5 +87,5 @@ def _are_alike(first: Operator, op: Operator, values: ReachingDefs) -> bool:
 
 
 def _outputs(op: Operator, other: Operator) -> list[tuple[str, str]]:
-    """Names that both write, slot by slot."""
+    """Pair the names that both write, slot by slot."""
     return list(zip(op.output_arg_names, other.output_arg_names, strict=True))

@@ -1,4 +1,4 @@
-"""Compute once, when a program is lowered, what is the same in every run."""
+"""Compute constants when a program is lowered."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _READ_SHAPES_ONLY = frozenset({"fill_any_like", "fill_constant_batch_size_like",
 class FoldConstants(Pass):
     """Replace operators whose inputs are constants by ``fill_constant`` or ``assign_value``.
 
-    Constants are what these two make, what is computed from constants, and what only depends on shapes that are known.
+    Constants are the results of these two, results computed from constants, and those that depend on known shapes only.
 
-    Law: every value keeps its bits, as the processor computes them. Nothing that draws random numbers is replaced, nor
-    what its kernel refuses (that is for the run to report), nor results with more than `max_elements` elements, in
-    another order than row by row, or with a NaN (whose bits no attribute holds). What an operator only wanted the
-    shape of may become dead; an error that computing it would have raised is then not raised.
+    Law: every value keeps its bits, as the processor computes them. Left alone are operators that draw random numbers
+    or whose kernel raises an error (the run reports it), and results that have more than `max_elements` elements, do
+    not lie row by row, or hold a NaN (no attribute holds its bits). An input of which only the shape was read may
+    become dead, and its errors with it.
     """
 
     max_elements: int = 1024
@@ -50,7 +50,7 @@ class FoldConstants(Pass):
 
 
 def _may_fold(program: Program) -> bool:
-    """Whether an operator reads only names of constants, or shapes; a quick look that most programs do not pass."""
+    """Whether an operator reads only names of constants, or shapes: a quick check that most programs fail."""
     ops = program.global_block().ops
     if not _READ_SHAPES_ONLY.isdisjoint(ops.by_type):
         return True
@@ -67,7 +67,7 @@ class _Constants:
         self._arrays: dict[Value, Any] = {}
 
     def note(self, op: Operator) -> None:
-        """The output of `op`, which reads nothing, is a constant; it is computed when somebody asks for it."""
+        """Note the output of `op`, which reads nothing, as a constant; it is computed on demand."""
         self._sources[self.values.output(op, "Out")] = op
 
     def is_constant(self, op: Operator) -> bool:
@@ -93,7 +93,7 @@ class _Constants:
         return math.prod(self.block.vars[name].shape or ())
 
     def replace(self, op: Operator) -> bool:
-        """Put constants in the place of `op`; False if its results cannot be written down."""
+        """Replace `op` by constants; returns False if no attribute can hold its results."""
         arrays = self._evaluate(op)
         fills = {name: _constant(array) for name, array in arrays.items()}
         if not fills or any(fill is None for fill in fills.values()):
@@ -107,7 +107,7 @@ class _Constants:
         return True
 
     def _evaluate(self, op: Operator) -> Mapping[str, Any]:
-        """The results by name; none if the kernel refuses the values."""
+        """Return the results by name; none if the kernel raises an error."""
 
         def read(name: str) -> Any:
             value = self.values.read(name, op)
@@ -126,7 +126,7 @@ class _Constants:
 
 
 def _constant(array: Any) -> tuple[str, dict[str, Any]] | None:
-    """Type and attributes of an operator that makes `array`, if there is one; not for what got no value."""
+    """Return type and attributes of an operator that makes `array`; None if there is none, or no array."""
     if array is None:
         return None
     element = as_dtype(array.dtype)
@@ -143,7 +143,7 @@ def _constant(array: Any) -> tuple[str, dict[str, Any]] | None:
 
 
 def _filling(element: DType, number: Any) -> dict[str, Any]:
-    """How ``fill_constant`` is told the number: by a float32 if that can hold it, with its sign if it is 0."""
+    """Return the attributes that give ``fill_constant`` the number: as a float32 if that is exact, else as text."""
     if element is DType.BOOL or not math.isfinite(number):
         return {"value": float(number)}
     if element.is_floating and number == 0 and math.copysign(1, number) < 0:

@@ -1,4 +1,4 @@
-"""Remove what nobody needs."""
+"""Remove dead operators."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class RemoveDeadOps(Pass):
     """Remove the operators that neither fetched nor persistable variables depend on.
 
     Law: every fetched and every persistable variable keeps its value. An operator that draws random numbers stays,
-    because those after it would draw other ones. Where it is not known what will be fetched, nothing is removed, and a
-    call warns of that: ``program.roots = (loss.name,)`` says it. Executors say it of the programs that they run.
+    because those after it would draw other ones. Unless ``program.roots`` names the variables that are fetched, such as
+    ``(loss.name,)``, nothing is removed, and a call warns of that. Executors set it in their private copies.
 
-    `minigraph.lowering.prune.prune` has left out what the user's program does not need; here goes what the passes
-    before this one have left behind.
+    `minigraph.lowering.prune.prune` leaves out operators of the user's program; this pass removes those that earlier
+    passes have made dead.
     """
 
     def __call__(self, program: Program) -> Program:

@@ -1,4 +1,4 @@
-"""Let what was added up go: the gradient of a sum needs no addend."""
+"""Shorten the lives of addends: the gradient of a sum needs none of them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _SUMS = frozenset({"elementwise_add_grad", "elementwise_sub_grad"})
 class FreeAddends(Pass):
     """Let ``elementwise_add_grad`` and ``elementwise_sub_grad`` read ``Out@GRAD`` in place of addends of its type.
 
-    Of an addend they need only the type, to give its gradient the right shape. What nothing else reads can then be
-    released on the way forward, such as a product to which a bias is added.
+    They need only the type of an addend, for the shape of its gradient. An addend that nothing else reads, such as a
+    product to which a bias is added, can then be released in the forward pass.
 
     Law: every value keeps its bits.
     """

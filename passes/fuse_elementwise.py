@@ -1,4 +1,4 @@
-"""Operators on elements that read each other's results, as one operator."""
+"""Fuse elementwise operators that read each other's results."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from minigraph.support.fused_calls import Argument, FusedCall
 from minigraph.types import TensorType
 
 _MOST_OPERATORS = 20
-"""Longer groups take long to compile and win little."""
+"""Maximum operators in a group: longer ones take long to compile and win little."""
 
 _MOST_INPUTS = 16
+"""Maximum values that a group reads."""
 
 
 @dataclass(frozen=True)
 class FuseElementwise(Pass):
-    """Compute operators on elements that feed each other in one ``fused_elementwise``, which tells them in order.
+    """Replace elementwise operators that feed each other by one ``fused_elementwise``, which lists them in order.
 
-    A group stands where its last operator stood. What only the group reads needs no memory any more; what others read
-    too is one of its results. All results in a group have one shape and one element type.
+    A group stands where its last operator stood. Values that only the group reads need no memory any more; those that
+    others read are its results. All results in a group have one shape and one element type.
 
     Law: every value keeps its bits, because the single kernels compute them, piece by piece where arrays are large. No
     operator moves past a reader of its result, nor past a write to a name that it reads or writes. Persistable
@@ -39,7 +40,7 @@ class FuseElementwise(Pass):
     Attributes
     ----------
     least : int
-        Results of fewer elements are left alone: for them a group costs as much as its operators.
+        Minimum elements of a result: for fewer, a group costs as much as its operators.
     """
 
     least: int = 1024
@@ -69,7 +70,7 @@ class FuseElementwise(Pass):
         return [group for group in dict.fromkeys(group_of.values()) if len(group.ops) > 1 and group.results(values)]
 
     def _kind(self, op: Operator, block: Block) -> TensorType | None:
-        """The type that all results of `op` have; None if it is none of those that may be fused."""
+        """Return the type of all results of `op`; None if it may not be fused."""
         variables = [block.vars[name] for name in op.output_arg_names]
         kind = variables[0].tensor_type if variables else None
         if kind is None or -1 in kind.shape or prod(kind.shape) < self.least or not kind.dtype.is_floating:
@@ -81,12 +82,12 @@ class FuseElementwise(Pass):
         read = [block.vars[name].tensor_type for name in op.input_arg_names]
         if any(each is None or each.dtype is not kind.dtype or -1 in each.shape for each in read):
             return None
-        # The first operand decides the shape: what others are laid over has it.
+        # The other operands are broadcast to the first.
         return kind if op.type == "sum" or (read[0] is not None and read[0].shape == kind.shape) else None
 
 
 def _is_plain(op: Operator) -> bool:
-    """Whether the formula is all there is: no attribute is given as a tensor, and all can be written down."""
+    """Whether no attribute is given as a tensor, and each can be written as text."""
     if op.type in ("scale", "clip", "clip_grad") and any(op.inputs.get(s) for s in ("ScaleTensor", "Min", "Max")):
         return False
     return not any(isinstance(value, float) and isnan(value) for value in op.attrs.values())
@@ -143,12 +144,12 @@ class _Group:
             group_of[op] = self
 
     def results(self, values: ReachingDefs) -> list[Value]:
-        """What others want of it."""
+        """Return the values that others read."""
         members = set(self.ops)
         return [value for value in self.written if _is_needed(value, members, values)]
 
     def replace(self, values: ReachingDefs) -> None:
-        """Put one operator in the place of the last, and remove all."""
+        """Replace the last operator by one for all, and remove the others."""
         self.ops.sort(key=values.position.__getitem__)
         last, results = self.ops[-1], self.results(values)
         outer = [value for value in self.read if value not in self.written]
@@ -164,7 +165,7 @@ class _Group:
 
 
 def _is_needed(value: Value, members: set[Operator], values: ReachingDefs) -> bool:
-    """Whether anyone but `members` wants the value; the last name that nobody reads is not wanted either."""
+    """Whether the value is read by others than `members`, or outside of the block."""
     return values.is_live_out(value) or any(reader not in members for reader in values.readers.get(value, ()))
 
 

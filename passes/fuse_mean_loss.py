@@ -1,4 +1,4 @@
-"""The mean loss of a classifier and its gradient, as one operator."""
+"""Fuse the mean loss of a classifier and its gradient."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from minigraph.types import DType
 class FuseMeanLoss(Pass):
     """Compute ``mean(cross_entropy2(softmax(x), label))`` and its gradient by x as one ``fused_mean_loss``.
 
-    The seven operators from the softmax to its gradient go over a few numbers each, so that calling them takes longer
-    than what they do; compiled, they are one loop.
+    The seven operators from the softmax to its gradient work on a few numbers each, so that the calls take longer than
+    the arithmetic. Compiled, they are one loop.
 
-    Law: every value keeps its bits, because the kernel calls those of the single operators. The operator stands where
-    the cross entropy stood; the probabilities may be used behind it, what lies between them and the loss may not. A
-    probability is never 0 as float16 has it, and the labels are a column, or all is left as it is.
+    Law: every value keeps its bits, because the kernel calls those of the single operators. The new operator stands
+    where the cross entropy stood. Later operators may read the probabilities, but no value between them and the loss.
+    float16, where a probability may be 0, and labels that are no column are left alone.
     """
 
     def apply(self, program: Program) -> bool:
@@ -33,7 +33,7 @@ class FuseMeanLoss(Pass):
 
 
 class _Chain(NamedTuple):
-    """The operators that become one; `seed` makes what the derivative of the mean is multiplied with."""
+    """The operators that become one; `seed` makes the incoming gradient of the mean."""
 
     softmax: Operator
     loss: Operator
@@ -52,7 +52,7 @@ def _chains(values: ReachingDefs) -> Iterator[_Chain]:
 
 
 def _chain_before(last: Operator, values: ReachingDefs) -> _Chain | None:
-    """The chain that ends with the gradient `last`, as far as single operators read what others make."""
+    """Find the chain that ends with the gradient `last`, by types of operators and who reads whose result."""
     softmax = values.defining_op(values.input(last, "Out"), "softmax")
     loss_grad = values.defining_op(values.input(last, "Out@GRAD"), "cross_entropy_grad2")
     if softmax is None or loss_grad is None:
@@ -95,7 +95,7 @@ def _may_be_one(chain: _Chain, values: ReachingDefs) -> bool:
         return False
     behind = all(op is loss or values.position[op] > values.position[loss] for op in values.readers[p])
     results = [values.output(mean, "Out"), values.output(last, "X@GRAD")]
-    # They are written earlier than before, under names that nobody uses for something else until then.
+    # The results move forward: safe as long as nothing reads or writes their names before.
     return behind and all(number == 1 and not values.readers[name, 0] for name, number in results)
 
 

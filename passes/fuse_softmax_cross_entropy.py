@@ -1,4 +1,4 @@
-"""The gradients of a cross entropy and of the softmax before it, as one operator."""
+"""Fuse the gradients of a cross entropy and of the softmax before it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class FuseSoftmaxCrossEntropy(Pass):
     is a normal number and ``d_loss / p`` does not overflow; where it does, the new gradient is right and the old one
     is not finite. Zeros may change their sign. float16 is left alone, in which p of the label may be 0.
 
-    The two forward operators stay. ``softmax_with_cross_entropy`` would give another loss than theirs where the
-    logit of the label lies more than 64 below the largest, which no compiler can know. Its gradient does not depend on
-    that limit. An `ignore_index` that is itself a class is left alone, since that operator treats it in another way.
-    Labels are checked by the forward operator, so the rewrite is only made where the loss is used.
+    The two forward operators stay: ``softmax_with_cross_entropy`` gives another loss where the logit of the label lies
+    more than 64 below the largest, which depends on the data. Its gradient does not depend on that limit. An
+    `ignore_index` that is itself a class is left alone, because that operator treats it differently. The forward
+    operator checks the labels, so the rewrite is only made where the loss is used.
 
-    Not in the pipeline by default because it rounds in another way. It saves 5% of a step of a linear classifier with
-    10 classes and 20% with 1000.
+    Off by default because it changes the rounding. It saves 5% of a step of a linear classifier with 10 classes and 20%
+    with 1000.
     """
 
     changes_rounding: ClassVar[bool] = True
@@ -49,7 +49,7 @@ class FuseSoftmaxCrossEntropy(Pass):
 
 
 def _loss_gradient(op: Operator, values: ReachingDefs) -> Operator | None:
-    """The gradient of a cross entropy that `op`, and nobody else, takes on through the softmax."""
+    """Return the gradient of a cross entropy whose result only `op`, the gradient of the softmax, reads."""
     incoming, p = values.input(op, "Out@GRAD"), values.input(op, "Out")
     grad = values.defining_op(incoming, *_FORWARD_OF)
     if grad is None or not values.is_used_once(incoming) or not _has_hard_labels(grad, values, p):
@@ -62,7 +62,7 @@ def _loss_gradient(op: Operator, values: ReachingDefs) -> Operator | None:
 
 
 def _has_hard_labels(grad: Operator, values: ReachingDefs, p: Value) -> bool:
-    """Whether a loss of `p`, computed and used, has this gradient, in the shapes that the one operator wants."""
+    """Whether `grad` is the gradient of a used loss of `p`, with shapes and labels that the one operator takes."""
     variables = values.block.vars
     shape, dtype = variables[p[0]].shape or (), variables[p[0]].dtype
     if not shape or dtype is DType.FP16 or -1 in shape or 0 <= grad.attr("ignore_index") < shape[-1]:
@@ -79,7 +79,7 @@ def _has_hard_labels(grad: Operator, values: ReachingDefs, p: Value) -> bool:
 
 
 def _forward(grad: Operator, values: ReachingDefs, p: Value) -> Operator | None:
-    """The loss of `p` and these labels that `grad` is the gradient of."""
+    """Return the loss of `p` and these labels whose gradient `grad` is."""
     label = values.input(grad, "Label")
     if grad.type == "cross_entropy_grad2":
         candidates = [values.defining_op(values.input(grad, "MatchX"), "cross_entropy2")]

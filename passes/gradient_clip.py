@@ -12,7 +12,7 @@ from minigraph.passes.base import Pass
 from minigraph.support.gc_pause import without_collector
 
 NONFINITE_GUARD = "guard_nonfinite"
-"""Type of the operator that looks for gradients that are NaN or infinite."""
+"""Type of the operator that finds gradients that are NaN or infinite."""
 
 Pair = tuple[Parameter, Variable]
 Strategy = Any
@@ -61,12 +61,12 @@ def clip_pairs(
 
 
 def skipping_guards(block: Block) -> list[Operator]:
-    """The operators that ask for updates to be skipped when gradients are not finite."""
+    """Return the guards that skip updates when gradients are not finite."""
     return [op for op in block.ops if op.type == NONFINITE_GUARD and op.attr("policy") == "skip"]
 
 
 def skip_updates(block: Block, updates: Sequence[Operator]) -> None:
-    """Make updates do nothing in steps in which a guard of one of their parameters has found something."""
+    """Let updates do nothing in steps in which a guard finds a gradient of their parameters that is not finite."""
     updated = {name for op in updates for name in op.inputs.get("Param", ())}
     flags = [op.outputs["Found"][0] for op in skipping_guards(block) if updated.intersection(op.attr("params"))]
     if flags:
@@ -75,7 +75,7 @@ def skip_updates(block: Block, updates: Sequence[Operator]) -> None:
 
 
 def _with_all_state(block: Block, updates: Sequence[Operator]) -> Iterator[Operator]:
-    """`updates`, of which each ``adamax`` takes over the ``scale`` that else changes its state in every step."""
+    """Yield the updates; an ``adamax`` takes over the ``scale`` that would change its state in every step."""
     writers = {op.outputs["Out"][0]: op for op in block.ops if op.type == "scale" and op.role & Role.OPTIMIZE}
     for op in updates:
         power = op.inputs["Beta1Pow"] if op.type == "adamax" and "Beta1PowOut" not in op.outputs else ()
@@ -90,7 +90,7 @@ def _with_all_state(block: Block, updates: Sequence[Operator]) -> Iterator[Opera
 
 
 def clipped_gradients(block: Block) -> set[str]:
-    """Names of the gradients that a clip operator of the block has written."""
+    """Return the names that clip operators of the block write."""
     return {name for op in block.ops if op.role & Role.CLIP for name in op.output_arg_names}
 
 

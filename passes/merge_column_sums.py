@@ -1,4 +1,4 @@
-"""One sum of columns for the gradient of a bias that is used in many places, such as the steps of a network."""
+"""Merge the column sums of the gradient of a bias that is used many times, as by the steps of a network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minigraph.passes.rewriting import MergeSmall, ReachingDefs, join_rows, part
 
 @dataclass(frozen=True)
 class MergeColumnSums(MergeSmall):
-    """Compute a sum of sums of columns, parts of a bias's gradient, by one sum over all their rows.
+    """Replace a sum of column sums, the parts of a bias's gradient, by one column sum over all their rows.
 
     The parts are what ``elementwise_add_grad`` gives for a vector that was added to the rows of a matrix. Fewer than
     `least` are left alone, and gradients of more than `most_elements` elements.
@@ -34,7 +34,7 @@ class MergeColumnSums(MergeSmall):
         return changed
 
     def _sums_columns_at(self, total: Operator, name: str, grad: Operator, values: ReachingDefs) -> bool:
-        """Whether `grad` sums the columns of a small matrix to `name`, and that is still there at `total`."""
+        """Whether `grad` sums the columns of a small matrix to `name`, and that matrix is still there at `total`."""
         d_out = values.input(grad, "Out@GRAD")
         columns, shape = (values.block.vars[each].shape or () for each in (name, d_out[0]))
         is_over_rows = len(columns) == 1 and shape[1:] == columns and grad.attr("axis") in (-1, 1)

@@ -1,4 +1,4 @@
-"""One matrix product for the gradient of a weight that is used in many places, such as the steps of a network."""
+"""Merge the products in the gradient of a weight that is used many times, as by the steps of a network."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from minigraph.passes.rewriting import MergeSmall, ReachingDefs, Value, join_row
 
 @dataclass(frozen=True)
 class MergeMatmuls(MergeSmall):
-    """Compute a sum of products ``X_t' @ D_t``, parts of a weight's gradient, by one product.
+    """Replace a sum of products ``X_t' @ D_t``, the parts of a weight's gradient, by one product.
 
     The rows of all X_t and of all D_t are joined; ``mul_grad`` of both is the sum of the products, in one call and
-    without a matrix for each. To join them is no work where an executor lets them lie side by side. Fewer parts than
-    `least` are left alone, and parts with more than `most_elements` elements, which are work enough for a call.
+    without a matrix for each. Joining costs nothing where an executor lets them lie side by side. Fewer parts than
+    `least` are left alone, and parts with more than `most_elements` elements.
 
     Law: the sum is the same up to rounding, both ways adding the same products in another order: each element differs
     by at most ``2 (n + T) eps`` times ``sum_t |X_t|' @ |D_t|`` for T parts with n rows in all. Nothing else changes.
@@ -37,7 +37,7 @@ class MergeMatmuls(MergeSmall):
         return changed
 
     def _groups(self, total: Operator, values: ReachingDefs) -> list[dict[str, Operator]]:
-        """The parts of a sum that are to be one product, by name: gradients of one weight, in forward order."""
+        """Group the parts of a sum, by name and in forward order, by the weight whose gradients they are."""
         groups: dict[Value, dict[str, Operator]] = {}
         for name, grad in parts_of(total, "mul_grad", values):
             if self._can_be_done_at(total, grad, values):

@@ -1,4 +1,4 @@
-"""One matrix product for what many matrices have with one, such as the inputs of all steps with a weight."""
+"""Merge the products of many matrices with one, as of the inputs of all steps with a weight."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from minigraph.passes.rewriting import MergeSmall, ReachingDefs, Value, insert_f
 
 @dataclass(frozen=True)
 class MergeProducts(MergeSmall):
-    """Compute products ``X_t @ W`` with one W by one product, where every X_t is there before the first of them.
+    """Replace products ``X_t @ W`` with one W by one product, where every X_t is known before the first of them.
 
-    The rows of all X_t are joined, and those of the product split. Neither is work where an executor lets the parts lie
-    side by side. Fewer products than `least` are left alone, and those of an X_t with more than `most_elements`
-    elements, which are work enough for a call.
+    The rows of all X_t are joined, and those of the product split. Neither costs anything where an executor lets the
+    parts lie side by side. Fewer products than `least` are left alone, and those of an X_t with more than
+    `most_elements` elements.
 
     Law: every product is the same up to rounding: a library of matrix products may add in another order for another
     number of rows. Each element differs by at most ``2 k eps`` times that of ``|X_t| @ |W|``, with k columns of X_t.
@@ -46,7 +46,7 @@ class MergeProducts(MergeSmall):
 
 
 def _can_be_done_at(first: Operator, op: Operator, values: ReachingDefs) -> bool:
-    """Whether what `op` reads is there at `first`, and nobody would mind to find its result already there."""
+    """Whether the inputs of `op` are known at `first`, and nothing uses the name of its result before `op`."""
     name = op.outputs["Out"][0]
     is_there = all(values.is_there(values.input(op, slot), first) for slot in "XY")
     return is_there and values.written(name, op) == (name, 1) and not values.readers.get((name, 0))

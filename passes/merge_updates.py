@@ -1,4 +1,4 @@
-"""One update for many parameters, which an executor can do on long vectors."""
+"""Merge the updates of parameters, so that an executor can do them on long vectors."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ _OWN = {update: own_slots(definition_of(update)) for update in _MERGED_TYPE}
 class MergeUpdates(Pass):
     """Update many parameters by one operator: ``merged_adam`` for several ``adam``, and so on.
 
-    Updates go together that are of one type and have the same attributes, learning rate and other inputs in common,
-    whose parameters are of one dtype, and whose gradients were clipped together, or not at all, so that
-    `ShrinkInUpdate` may follow.
+    Updates are merged that agree in type, attributes, learning rate and other shared inputs and in the dtype of their
+    parameters, and whose gradients were clipped together or not at all, so that `ShrinkInUpdate` may follow.
 
     Law: every value keeps its bits, because each element is computed as before. The merged operator stands where the
-    last of its updates stood: only updates are merged between which nobody reads or writes what they are about.
+    last of its updates stood; no operator between them reads or writes their variables.
     """
 
     def apply(self, program: Program) -> bool:
@@ -35,7 +34,7 @@ class MergeUpdates(Pass):
         values = ReachingDefs(program)
         groups = _Groups()
         for op in program.global_block().ops:
-            groups.pass_by(op)
+            groups.advance(op)
             key = _key(op, values)
             if key is not None:
                 groups.add(op, key)
@@ -46,7 +45,7 @@ class MergeUpdates(Pass):
 
 
 def _key(op: Operator, values: ReachingDefs) -> Any:
-    """What updates that may be merged have in common; None if `op` is not one that may be."""
+    """Return a key that is equal for updates that may be merged; None if `op` may not be."""
     if op.type not in _MERGED_TYPE:
         return None
     own = {slot: op.inputs[slot][0] for slot in _OWN[op.type] if op.inputs.get(slot)}
@@ -66,7 +65,7 @@ class _Group:
 
 
 class _Groups:
-    """Updates that may go together, while the operators of a block pass by."""
+    """Groups of updates that may be merged, during a walk through a block."""
 
     def __init__(self) -> None:
         self.all: list[_Group] = []
@@ -74,8 +73,8 @@ class _Groups:
         self._reading: defaultdict[str, dict[_Group, None]] = defaultdict(dict)
         self._writing: defaultdict[str, dict[_Group, None]] = defaultdict(dict)
 
-    def pass_by(self, op: Operator) -> None:
-        """Close the groups whose updates must be done before `op`: it reads or writes what they are about."""
+    def advance(self, op: Operator) -> None:
+        """Close the groups whose variables `op` reads or writes."""
         closed = [group for name in op.input_arg_names for group in self._writing.pop(name, ())]
         for name in op.output_arg_names:
             closed += [*self._writing.pop(name, ()), *self._reading.pop(name, ())]
@@ -84,7 +83,7 @@ class _Groups:
                 del self._open[group.key]
 
     def add(self, op: Operator, key: Any) -> None:
-        """Put an update into the open group of its kind."""
+        """Put an update into the open group with this key."""
         group = self._open.get(key)
         if group is None:
             group = self._open[key] = _Group(key)
@@ -97,7 +96,7 @@ class _Groups:
 
 
 def _merge(ops: list[Operator]) -> None:
-    """Put one operator in the place of the last of `ops`, and remove them."""
+    """Replace the last of `ops` by one operator for all, and remove the others."""
     last, block = ops[-1], ops[-1].block
     own = _OWN[last.type]
     inputs = {

@@ -1,4 +1,4 @@
-"""Less memory for more arithmetic: forward results are computed again where the backward pass needs them."""
+"""Save memory by arithmetic: compute forward results again for the backward pass."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from minigraph.passes.rewriting import is_random, redirect
 from minigraph.unique_name import generate
 
 Segment = tuple[int, int]
-"""The first forward operator of a segment, and the one behind its last."""
+"""Positions of the first forward operator of a segment and of the one after its last."""
 
 
 @dataclass(frozen=True)
 class Recompute(Pass):
     """Repeat the operators between checkpoints in front of their gradients, which then read the copies.
 
-    The first results need not be kept until then. What is between one checkpoint and the next is a segment, and so is
-    what comes before the first; results that other segments read are kept as well. Operators that draw random numbers,
-    those that read what is written again, branches and loops are not repeated; a dropout is, from a seed that is drawn
-    before it. Statistics that a forward operator updates are updated once.
+    The first results need not be kept until then. The operators between one checkpoint and the next are a segment, and
+    so are those before the first; results that other segments read are kept. Operators that draw random numbers or read
+    names that are written again, branches and loops are not repeated. A dropout is, from a seed that is drawn before.
+    Statistics that a forward operator updates are updated once.
 
     Law: every value keeps its bits, but for the masks of dropouts, which come from other random numbers.
 
@@ -69,7 +69,7 @@ def recompute(program: Program, checkpoints: Iterable[Variable | str]) -> None:
 
 
 def _forward_of_loss(block: Block) -> list[Operator]:
-    """The operators that the loss depends on, in order."""
+    """Return the operators that the loss depends on, in order."""
     before = []
     for op in block.ops:
         if op.role & Role.BACKWARD:
@@ -87,7 +87,7 @@ def _forward_of_loss(block: Block) -> list[Operator]:
 
 
 def _with_seeds(block: Block, forward: Sequence[Operator]) -> list[Operator]:
-    """Put an operator that draws a seed in front of each dropout, so that it can be repeated."""
+    """Insert an operator that draws a seed before each dropout, so that it can be repeated."""
     result = []
     for op in forward:
         if op.type == "dropout" and not op.input("Seed"):
@@ -103,7 +103,7 @@ def _with_seeds(block: Block, forward: Sequence[Operator]) -> list[Operator]:
 
 
 class _Plan:
-    """Which forward operators are repeated, and which variables are kept instead."""
+    """Segments of forward operators to repeat, and variables to keep."""
 
     def __init__(self, block: Block, forward: Sequence[Operator], checkpoints: Sequence[str]) -> None:
         self.block, self.forward = block, forward
@@ -115,7 +115,7 @@ class _Plan:
             for name in op.output_arg_names:
                 self.writers.setdefault(name, []).append(i)
         self.backward_readers: dict[str, list[tuple[int, Operator]]] = {}
-        """Operators of the backward pass by what they read, each with its place."""
+        """Operators of the backward pass by the names that they read, each with its position."""
         for i, op in enumerate(block.ops):
             if op.role & Role.BACKWARD:
                 for name in op.input_arg_names:
@@ -142,7 +142,7 @@ class _Plan:
         return [(0, found[0][0]), *found] if found and found[0][0] > 0 else found
 
     def _kept(self) -> Iterator[str]:
-        """What is fed, what other segments read, and what cannot be computed again."""
+        """Yield names that are fed, that other segments read, or that cannot be computed again."""
         yield from (name for name in self.readers if name not in self.writers)
         for begin, end in self.segments:
             for op in self.forward[begin:end]:
@@ -160,7 +160,7 @@ class _Plan:
         )
 
     def repeat(self, segment: Segment, suffix: str) -> None:
-        """Put copies of the segment's operators in front of its gradients, and let those read the copies."""
+        """Insert copies of the segment's operators before its gradients, which then read the copies."""
         begin, end = segment
         ops = self.forward[begin:end]
         anchor = self._first_gradient(ops)
@@ -187,7 +187,7 @@ class _Plan:
         self.block.append_op(op.type, inputs, outputs, {**op.attrs, "op_namescope": op.namescope}).site = op.site
 
     def _output(self, name: str, suffix: str) -> str:
-        """Where a copy writes; it updates nothing that is kept from step to step."""
+        """Return the name that a copy writes instead of `name`, so that it updates no persistable variable."""
         original = self.block.find_var(name)
         if original is None or not (name in self.copies or original.persistable):
             return name
@@ -199,7 +199,7 @@ class _Plan:
         return copy
 
     def _first_gradient(self, ops: Sequence[Operator]) -> Operator | None:
-        """The first operator that reads the gradient of something the segment computes."""
+        """Return the first operator that reads the gradient of a result of the segment."""
         made = [name + GRAD_SUFFIX for op in ops for name in op.output_arg_names]
         found = (each for name in made for each in self.backward_readers.get(name, ()) if each[1].type != "sum")
         return min(found, key=lambda each: each[0], default=(0, None))[1]

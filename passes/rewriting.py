@@ -1,4 +1,4 @@
-"""What passes share: which write each read of a program sees, and edits that keep an operator's role and line.
+"""Reaching definitions, and edits that keep an operator's role and line.
 
 A name may be written several times, a value is written once.
 """
@@ -20,14 +20,13 @@ from minigraph.opdef import EMPTY, SUB_BLOCK, definition_of
 from minigraph.passes.base import Pass
 
 Value: TypeAlias = "tuple[str, int]"
-"""A name, and how often it has been written until then; 0 stands for what comes from outside."""
+"""A name, and how often it has been written until then; 0 stands for a value from outside."""
 
 
 class ReachingDefs:
-    """The values of a program's global block as it stands when this is made.
+    """Values that the operators of a program's global block read and write, as it stands when this is made.
 
-    Operators may be removed and their inputs replaced meanwhile, and operators may be inserted that write names of
-    their own: what a name means at an operator that was there from the start stays the same.
+    It stays right when operators are removed, inputs are replaced, or operators with new names are inserted.
     """
 
     def __init__(self, program: Program) -> None:
@@ -37,7 +36,7 @@ class ReachingDefs:
         self.readers: defaultdict[Value, list[Operator]] = defaultdict(list)
         self.writer: dict[Value, Operator] = {}
         self._writes: dict[str, list[int]] = {}
-        """Positions of the operators that write a name."""
+        """Positions of the operators that write a name, in order."""
         for index, op in enumerate(self.block.ops[:]):
             self.position[op] = index
             for name in op.input_arg_names:
@@ -50,24 +49,24 @@ class ReachingDefs:
                 self.writer[name, len(positions)] = op
 
     def read(self, name: str, op: Operator) -> Value:
-        """What `op` reads under this name."""
+        """Return the value that `op` reads under this name."""
         positions = self._writes.get(name)
         return name, bisect_left(positions, self.position[op]) if positions else 0
 
     def written(self, name: str, op: Operator) -> Value:
-        """What `op` writes under this name."""
+        """Return the value that `op` writes under this name."""
         return name, self.read(name, op)[1] + 1
 
     def input(self, op: Operator, slot: str) -> Value:
-        """What `op` reads in a slot of one variable."""
+        """Return the value that `op` reads in a slot of one variable."""
         return self.read(op.inputs[slot][0], op)
 
     def output(self, op: Operator, slot: str) -> Value:
-        """What `op` writes to a slot of one variable."""
+        """Return the value that `op` writes to a slot of one variable."""
         return self.written(op.outputs[slot][0], op)
 
     def defining_op(self, value: Value, *types: str) -> Operator | None:
-        """The operator that writes `value`, if it is of one of these types."""
+        """Return the operator that writes `value`, if it is of one of these types."""
         op = self.writer.get(value)
         return op if op is not None and op.type in types else None
 
@@ -76,7 +75,7 @@ class ReachingDefs:
         return self.read(value[0], op) == value
 
     def is_live_out(self, value: Value) -> bool:
-        """Whether someone outside of the block may want the value: it is a name's last, fetched or persistable."""
+        """Whether the value may be read outside of the block: the last of its name, which is fetched or persistable."""
         name, number = value
         if number < len(self._writes.get(name, ())):
             return False
@@ -84,11 +83,11 @@ class ReachingDefs:
         return self._roots is None or name in self._roots or (var is not None and var.persistable)
 
     def is_used_once(self, value: Value) -> bool:
-        """Whether one operator reads the value and nobody else wants it."""
+        """Whether exactly one operator reads the value, and nothing outside of the block."""
         return len(self.readers[value]) == 1 and not self.is_live_out(value)
 
     def is_matrix(self, name: str, most_elements: float = inf) -> bool:
-        """Whether a variable is a matrix of known shape with at most so many elements."""
+        """Whether a variable is a matrix of known shape with at most `most_elements` elements."""
         shape = self.block.vars[name].shape or ()
         return len(shape) == 2 and -1 not in shape and prod(shape) <= most_elements
 
@@ -114,14 +113,14 @@ class MergeSmall(Pass):
 def insert_for(
     op: Operator, type: str, inputs: Mapping[str, Names], outputs: Mapping[str, Names], attrs: Mapping[str, Any]
 ) -> Operator:
-    """Insert, in front of `op`, an operator that does some of its work: with its role, name scope and source line."""
+    """Insert an operator before `op`, with the role, name scope and source line of `op`."""
     fields = {"op_role": op.role, "op_role_var": op.role_vars, "op_namescope": op.namescope}
     with op.block.inserting_before(op):
         return op.block.append_op(type, inputs, outputs, {**attrs, **fields})
 
 
 def redirect(op: Operator, names: Mapping[str, str]) -> None:
-    """Let `op` read other names, all at once; not if some of what it reads does not stand in its slots."""
+    """Let `op` read other names; an operator that reads names outside of its slots is left alone."""
     if not names or op.definition.has_hidden_names:
         return
     for slot, given in list(op.inputs.items()):
@@ -131,10 +130,7 @@ def redirect(op: Operator, names: Mapping[str, str]) -> None:
 
 @cache
 def is_random(op_type: str) -> bool:
-    """Whether operators of this type may draw random numbers, or do something else besides computing their results.
-
-    Those that run a sub-block may.
-    """
+    """Whether operators of this type may draw random numbers or have other effects, as those with a sub-block may."""
     definition = definition_of(op_type)
     if SUB_BLOCK in definition.attrs or definition.has_effect:
         return True
@@ -143,7 +139,7 @@ def is_random(op_type: str) -> bool:
 
 
 def sums_of(program: Program, type: str, least: int) -> list[Operator]:
-    """The operators that add up at least so many gradients that operators of this type give in ``Y@GRAD``."""
+    """Return the sums of at least `least` gradients that operators of this type write to ``Y@GRAD``."""
     ops = program.global_block().ops
     sums = [op for op in ops.of_type("sum") if len(op.inputs["X"]) >= least]
     parts = {name for op in ops.of_type(type) for name in op.outputs.get("Y@GRAD", ())} if sums else ()
@@ -151,9 +147,9 @@ def sums_of(program: Program, type: str, least: int) -> list[Operator]:
 
 
 def parts_of(total: Operator, type: str, values: ReachingDefs) -> Iterator[tuple[str, Operator]]:
-    """The parts of a sum that operators of this type give in ``Y@GRAD``, with these, in forward order.
+    """Yield the parts of a sum that operators of this type write to ``Y@GRAD``, with these, in forward order.
 
-    Those that somebody else reads stay what they are, and those that are added twice, which count twice.
+    Parts that others read or that are added twice are left out.
     """
     counts = Counter(total.inputs["X"])
     for name in reversed(total.inputs["X"]):
@@ -165,13 +161,13 @@ def parts_of(total: Operator, type: str, values: ReachingDefs) -> Iterator[tuple
 
 
 def is_read_by_many(program: Program, type: str, least: int) -> bool:
-    """Whether at least so many operators of a type have one weight, at first glance."""
+    """Whether at least `least` operators of a type read one name in ``Y``."""
     weights = Counter([op.inputs["Y"][0] for op in program.global_block().ops.of_type(type)])
     return any(count >= least for count in weights.values())
 
 
 def join_rows(op: Operator, names: list[str], like: str) -> str:
-    """In front of `op`, the rows of matrices one below the other, under a name like this one."""
+    """Insert an operator before `op` that joins the rows of matrices; returns the name of the result."""
     joined = unique_name.generate(f"{like}@MERGED")
     insert_for(op, "concat", {"X": names}, {"Out": joined}, {"axis": 0})
     return joined
@@ -181,9 +177,9 @@ def replace_parts(
     total: Operator, parts: Mapping[str, Operator], type: str, inputs: Mapping[str, Names], slot: str,
     attrs: Mapping[str, Any],
 ) -> None:  # fmt: skip
-    """Let the sum `total` add what an operator gives in `slot` instead of `parts`, or be that operator.
+    """Insert an operator whose output `slot` replaces `parts` in the sum `total`, or the whole sum.
 
-    The gradient operators of the parts, which are by name, no longer compute them.
+    The gradient operators in `parts` no longer compute them.
     """
     rest = [name for name in total.inputs["X"] if name not in parts]
     out = unique_name.generate(f"{total.outputs['Out'][0]}@MERGED") if rest else total.outputs["Out"][0]

@@ -1,4 +1,4 @@
-"""Let the update scale gradients down to a joint norm: what is clipped need not be written first."""
+"""Let updates scale gradients down to a joint norm, so that clipped gradients need not be written."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ShrinkInUpdate(Pass):
 
 
 def _updates(clip: Operator, values: ReachingDefs) -> list[Operator]:
-    """The merged updates that read all that `clip` writes, and no other gradients; empty if that is not so."""
+    """Return the merged updates that read all results of `clip` and no other gradients; empty if others do."""
     sources = dict(zip(clip.outputs["Out"], clip.inputs["X"], strict=True))
     sources.pop(EMPTY, None)
     updates: dict[Operator, None] = {}

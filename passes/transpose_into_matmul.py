@@ -13,9 +13,9 @@ class TransposeIntoMatmul(Pass):
     A ``mul`` of matrices becomes the ``matmul`` that computes the same.
 
     Law: every value keeps its bits, because the kernels see the same array with the same strides. Gradients of the
-    product go on reading the transposed operand: with it they multiply in another order and would round otherwise.
+    product go on reading the transposed operand: without it they would multiply in another order and round differently.
 
-    Not in the pipeline by default: with NumPy a transpose is a view that costs a fraction of a microsecond.
+    Off by default: with NumPy a transpose is a view that costs a fraction of a microsecond.
     """
 
     def apply(self, program: Program) -> bool:
@@ -35,7 +35,7 @@ def _multiplies_matrices(op: Operator, values: ReachingDefs) -> bool:
 
 
 def _transposed(values: ReachingDefs, op: Operator, slot: str) -> Value | None:
-    """What the operand in `slot` is the transpose of."""
+    """Return the value whose transpose is the operand in `slot`, if there is one."""
     transpose = values.defining_op(values.input(op, slot), "transpose2")
     if transpose is None:
         return None

@@ -1,4 +1,4 @@
-"""Transpose a weight once for all products with its transpose, as the steps of a network go backward through it."""
+"""Transpose a weight once for all products with its transpose, as in the backward steps of a network."""
 
 from __future__ import annotations
 

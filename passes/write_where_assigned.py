@@ -1,4 +1,4 @@
-"""Write a result to the variable that it is assigned to, as a clip does that replaces gradients in the scope."""
+"""Write a clipped gradient to the variable that it is assigned to."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class WriteWhereAssigned(Pass):
 
     The same for all that is clipped together by a global norm. The clip can then write over the arrays in the scope.
 
-    Law: every value keeps its bits. Nobody may read `y` besides, nor `g` between the two operators, nor be left with a
-    new value of `g` for an old one. What a joint clip says of the norm is dropped when nobody reads it.
+    Law: every value keeps its bits. Nothing else reads `y`, and nothing reads `g` between the two operators. The norm
+    that a joint clip writes is dropped when nothing reads it.
     """
 
     def apply(self, program: Program) -> bool:
@@ -35,7 +35,7 @@ class WriteWhereAssigned(Pass):
 
 
 def _clip_for(assign: Operator, values: ReachingDefs) -> Operator | None:
-    """The clip whose result `assign` copies over what is clipped, if it may as well write there."""
+    """Return the clip whose result `assign` copies over its input, if it may write there itself."""
     source, target = values.input(assign, "X"), assign.outputs["Out"][0]
     clip = values.defining_op(source, *_CLIPS)
     if clip is None or not values.is_used_once(source):
@@ -50,7 +50,7 @@ def _clip_for(assign: Operator, values: ReachingDefs) -> Operator | None:
 
 
 def _clipped(clip: Operator, name: str) -> str | None:
-    """What `clip` makes the variable with this name of."""
+    """Return the input of `clip` whose result has this name."""
     return dict(zip(clip.outputs["Out"], clip.inputs["X"], strict=True)).get(name)
 
 
