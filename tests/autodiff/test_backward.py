@@ -688,6 +688,7 @@ def shared(length):
     return layers.mean(h)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", [chain, star, shared])
 def test_work_grows_in_proportion_to_the_operators(graph):
     work = {}
@@ -723,6 +724,7 @@ def test_each_operator_is_differentiated_once(graph, monkeypatch):
 # Numbers
 
 
+@pytest.mark.laws
 @given(recipes(kinds=SMOOTH_STEPS, dtypes=("float64",), max_steps=6, training=st.none(), may_stop=False))
 def test_gradients_are_those_of_central_differences(recipe):
     built = build(recipe)

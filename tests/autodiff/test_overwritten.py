@@ -50,6 +50,7 @@ MATHEMATICAL = [name for name in CASES if not name.startswith("rows_scattered")]
 """`scatter` passes the gradient of replaced rows on, as in fluid."""
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("name", MATHEMATICAL)
 def test_gradients_are_those_of_the_central_difference(name):
     main, startup, _, found = build(fluid, name)
@@ -86,6 +87,7 @@ def penalty(name, differentiates):
     return main, startup, found, values(dict(zip(STARTS, second, strict=False)))
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("name", MATHEMATICAL)
 def test_gradients_of_gradients_are_those_of_the_central_difference(name):
     main, startup, total, _ = penalty(name, differentiates=False)

@@ -460,6 +460,7 @@ def check_against_written_out(case, given, order, batch=2):
     return flowing, found, feed
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize(("case", "given"), PAIRS)
 def test_a_second_gradient_is_that_of_the_program_written_out_and_the_central_difference(case, given):
     flowing, found, feed = check_against_written_out(case, given, 2)
@@ -478,6 +479,7 @@ def test_a_second_gradient_is_that_of_the_program_written_out_and_the_central_di
 THIRD = [(case, numbers[0]) for case, *numbers in CASES]
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize(("case", "given"), [pytest.param(*each, id=each[0].__name__) for each in THIRD])
 def test_a_third_gradient_is_that_of_the_program_written_out(case, given):
     check_against_written_out(case, given, 3)
@@ -488,6 +490,7 @@ OF_ANY_BATCH = [
 ]
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize(
     ("case", "first", "second"), [pytest.param(*each, id=each[0].__name__) for each in OF_ANY_BATCH]
 )
@@ -496,6 +499,7 @@ def test_a_batch_of_unknown_size_has_second_gradients(case, first, second):
         check_against_written_out(case, given, 2, batch=None)
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize(("case", "given"), [pytest.param(*each, id=each[0].__name__) for each in THIRD])
 def test_a_program_with_such_gradients_is_text_copies_and_passes_through_every_pass(case, given):
     feed = fed(given)
@@ -518,6 +522,7 @@ def test_a_program_with_such_gradients_is_text_copies_and_passes_through_every_p
             np.testing.assert_allclose(value, known, rtol=1e-9, atol=1e-11 * max(1.0, np.abs(known).max()))
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize(("case", "given"), [pytest.param(*each, id=each[0].__name__) for each in THIRD])
 def test_gradients_may_be_taken_again_and_again(case, given):
     """Each counts the runs back from where they ended."""
@@ -606,6 +611,7 @@ def trained(case, writer, feed, clip):
     return np.array(scope.find_var("w").get_tensor())
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("clip", CLIPS)
 @pytest.mark.parametrize("case", [branch_in_loop, loop_in_loop, array_read_often, loop_in_network, everything])
 def test_training_on_a_gradient_penalty_with_clipped_gradients(case, clip):

@@ -190,6 +190,7 @@ def test_training_prints_the_same_for_the_same_seed(capsys):
     assert first != printed(capsys, "--seed", "4", command=TRAIN)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["json", "csv", "plot.png", "html"])
 def test_training_writes_each_kind_of_file(tmp_path, path):
     pytest.importorskip("matplotlib")
@@ -220,6 +221,7 @@ class Terminal:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("patience", "is_shown"), [(0.0, True), (60.0, False)])
 @pytest.mark.parametrize("command", [SHORT, TRAIN])
 def test_long_runs_show_progress_on_a_terminal(monkeypatch, command, patience, is_shown):
@@ -366,6 +368,7 @@ def test_csv_of_training_has_a_row_for_each_run_parameter_and_step(tmp_path):
 # The plot
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "start"), [("out.png", PNG), ("out.PDF", b"%PDF"), ("out.svg", b"<?xml")])
 def test_the_plot_has_the_format_of_its_suffix(tmp_path, name, start):
     pytest.importorskip("matplotlib")
@@ -499,6 +502,7 @@ def test_a_reader_that_leaves_early_gets_no_traceback(arguments):
     assert ended.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="there is no such signal there")
 @pytest.mark.parametrize("module", ["minigraph.ir", "minigraph.layers", "minigraph.comparison", "minigraph.__main__"])
 def test_an_interrupt_during_the_import_leaves_no_traceback(tmp_path, module):
@@ -532,6 +536,7 @@ def interrupt_after(monkeypatch, count):
     monkeypatch.setattr(Executor, "run", run_or_interrupt)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [40, 20, 11])
 def test_what_an_interrupted_training_has_is_written_and_marked(tmp_path, monkeypatch, capsys, count):
     pytest.importorskip("matplotlib", reason="needs the extra [plot]")
@@ -597,6 +602,7 @@ def test_ctrl_c_ends_a_training_with_its_figures(tmp_path):
     assert json.loads(file.read_text())["partial"] in " ".join(out.split())
 
 
+@pytest.mark.slow
 def test_the_core_does_not_import_the_command():
     heavy = "rich", "matplotlib", "http"
     program = (

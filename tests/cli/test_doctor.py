@@ -111,6 +111,7 @@ def test_one_thread_computes_inside_and_as_many_as_before_afterwards(monkeypatch
         assert count() == before
 
 
+@pytest.mark.slow
 def test_importing_minigraph_looks_before_anything_loads_numpy():
     program = """
 import sys
@@ -131,6 +132,7 @@ import minigraph
 # What is found
 
 
+@pytest.mark.slow
 def test_threads_are_those_that_openblas_was_given():
     if blas.numpy_blas().threads is None:
         pytest.skip("this NumPy has no OpenBLAS of its own to ask")

@@ -129,6 +129,7 @@ def assert_near(found, expected, roundings):
 # Laws
 
 
+@pytest.mark.laws
 @each_norm
 @few
 @given(data=st.data())
@@ -146,6 +147,7 @@ def test_a_clipped_norm_is_at_most_the_threshold_and_the_direction_stays(name, d
             assert_rounds_to(y, [Fraction(each) * factor for each in x.reshape(-1).tolist()], 2, limit)
 
 
+@pytest.mark.laws
 @each_norm
 @few
 @given(data=st.data())
@@ -158,6 +160,7 @@ def test_up_to_the_threshold_no_bit_changes(name, data):
             assert same_bits(after, before)
 
 
+@pytest.mark.laws
 @each_norm
 @few
 @given(data=st.data())
@@ -170,6 +173,7 @@ def test_clipping_twice_is_clipping_once(name, data):
     assert same_bits(InProgram(pair, grads)(grads), InProgram(make(threshold), once)(once))
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("name", JOINT)
 @few
 @given(data=st.data())
@@ -207,6 +211,7 @@ def test_by_value_is_exact(data):
     assert same_bits(InProgram(GradientClipByValue(threshold), clipped)(clipped), clipped)
 
 
+@pytest.mark.laws
 @each_norm
 @given(
     dtype=st.sampled_from(DTYPES), shapes=st.lists(st.sampled_from(SHAPES), min_size=1), threshold=st.floats(1e-4, 1e4)
@@ -217,6 +222,7 @@ def test_zeros_stay_the_zeros_they_are(name, dtype, shapes, threshold):
     assert same_bits(clip_everywhere(NORMS[name][0](float(np.float16(threshold))), grads), grads)
 
 
+@pytest.mark.laws
 @each_norm
 @given(exponent=st.integers(-120, 120), dtype=st.sampled_from(["float32", "float64"]))
 @settings(max_examples=15)
@@ -233,6 +239,7 @@ def dtype_power(dtype, exponent):
     return np.array(2.0**exponent, dtype)
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NORMS)
 def test_large_tensors_are_no_exception(name, dtype):

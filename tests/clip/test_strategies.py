@@ -317,6 +317,7 @@ BY_HISTORY = {
 }
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", BY_HISTORY)
 def test_the_threshold_follows_the_norms_of_earlier_steps(name, dtype):

@@ -6,6 +6,7 @@ import inspect
 import re
 
 import numpy as np
+import pytest
 from drawn_programs import overwriting_programs
 from growth import assert_grows
 from hypothesis import given
@@ -58,6 +59,7 @@ def keeps_the_bits(*passes):
     """Two tests: with these passes an executor computes what the interpreter does, for every random program."""
     rewrites = pipeline(*passes)
 
+    @pytest.mark.laws
     @given(recipes(training=st.none() | trainings()), st.booleans())
     def test_training_keeps_its_bits(recipe, fetches_all):
         built = build(recipe)
@@ -65,6 +67,7 @@ def keeps_the_bits(*passes):
         expected = history(Interpreter(), built, fetch)
         assert_same_bits(history(fluid.Executor(passes=rewrites), built, fetch), expected)
 
+    @pytest.mark.laws
     @given(overwriting_programs(), st.data())
     def test_programs_that_overwrite_names_keep_their_bits(program, data):
         names = [name for name in program.global_block().vars if "generated" not in name]
@@ -100,6 +103,7 @@ def keeps_trainings(*passes):
     """A test: with these passes a step of training in float64 gives what the interpreter does, up to 1e-9."""
     rewrites = pipeline(*passes)
 
+    @pytest.mark.laws
     @given(
         recipes(
             kinds=(*SMOOTH_STEPS, "linear_relu", "clip"),

@@ -124,6 +124,7 @@ def angle(a, b):
     return np.vdot(a, b) / np.linalg.norm(a) / np.linalg.norm(b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORMULAS)
 def test_statistics_are_those_of_the_formula(report, expected, name):
     _, formula, limit = FORMULAS[name]
@@ -209,6 +210,7 @@ def test_one_program_computes_the_backward_pass_once_and_every_clip_behind_it(re
     assert len(ops) == len(report.unclipped.global_block().ops) + sum(own)
 
 
+@pytest.mark.slow
 def test_several_strategies_at_once_are_as_each_on_its_own(network, report):
     for name, clip in CLIPS.items():
         alone = run(network, {name: clip})[name]
@@ -260,6 +262,7 @@ def test_names_that_the_program_has_taken_are_not_taken_again():
     assert report["a"].total.norm_before == pytest.approx([2 * y_value * 5], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_callers_program_and_state_stay_as_they_are(network):
     main, startup = fluid.default_main_program(), fluid.default_startup_program()
     scope = fluid.Scope()
@@ -345,6 +348,7 @@ def test_a_parameter_that_needs_no_clip_keeps_its_gradient(network):
 # The experiment
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_results_and_others_do_not(network):
     def numbers(seed):
         found = build_network(seed)
@@ -386,6 +390,7 @@ STRATEGIES = {
 }
 
 
+@pytest.mark.slow
 def test_every_kind_of_strategy_can_be_compared(network):
     together = run(network, STRATEGIES, optimizer=lambda: fluid.optimizer.SGD(0.1))
     for name, strategy in STRATEGIES.items():
@@ -489,6 +494,7 @@ def train(network, clips, feeds, **options):
     return compare_training(network.program, network.loss, clips, feeds, **{**defaults, **options})
 
 
+@pytest.mark.slow
 def test_each_run_is_gradient_descent_along_its_own_clipped_gradients(network, params, batches):
     feeds = [{"x": images, "y": labels[:, None]} for images, labels in batches]
     report = train(network, {"raw": None, **CLIPS}, feeds, epochs=2)
@@ -507,6 +513,7 @@ def test_each_run_is_gradient_descent_along_its_own_clipped_gradients(network, p
     assert report.epoch_of_step.tolist() == [1] * COUNT + [2] * COUNT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", [fluid.optimizer.Adam, lambda: fluid.optimizer.Momentum(0.1, 0.9)])
 def test_a_run_is_bit_for_bit_the_program_that_a_user_would_train(network, batches, optimizer):
     feeds = [{"x": images, "y": labels[:, None]} for images, labels in batches]
@@ -524,6 +531,7 @@ def test_a_run_is_bit_for_bit_the_program_that_a_user_would_train(network, batch
         np.testing.assert_array_equal(report["global"].values[name], np.array(scope.find_var(name).get_tensor()))
 
 
+@pytest.mark.slow
 def test_all_strategies_start_equal_and_see_the_same_batches(network):
     feeds = Batches(network, size=SIZE, seed=SEED).epochs()
     report = train(network, {"a": None, "b": None, "clip": CLIPS["norm"]}, feeds, epochs=2)
@@ -552,6 +560,7 @@ def accuracy_of(values, images, labels):
     return np.mean((hidden @ w3 + b3).argmax(axis=1) == labels)
 
 
+@pytest.mark.slow
 def test_metrics_are_measured_on_the_held_out_batches_after_each_epoch(network, batches):
     feeds = [{"x": images, "y": labels[:, None]} for images, labels in batches]
     samples = list(fluid.dataset.digits.test(28)())

@@ -208,6 +208,7 @@ def test_divergence_is_said():
     assert "2 of 3 diverged" in finding(unclipped=[1.0, math.inf, math.nan], a=[0.5, 0.6, 0.7])
 
 
+@pytest.mark.slow
 def test_a_real_effect_is_found_and_chance_is_not():
     rng = np.random.default_rng(0)
     said = [finding(unclipped=rng.normal(size=8), a=rng.normal(size=8)) for _ in range(200)]
@@ -243,6 +244,7 @@ def test_the_finding_about_gradients_says_what_is_left_of_the_norm():
 # Interrupts
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("count", range(1, 40, 3))
 def test_an_interrupted_comparison_hands_over_what_it_has(monkeypatch, report, count):
     runs = iter(range(1000))

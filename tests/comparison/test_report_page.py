@@ -139,6 +139,7 @@ def check(page, report):
         assert line in text
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_and_escaped(file, report):
     text = file.read_text(encoding="utf-8")
     page = Page(text)
@@ -155,6 +156,7 @@ def test_the_page_needs_nothing_from_elsewhere(file):
     assert "default-src 'none'" in text
 
 
+@pytest.mark.slow
 def test_equal_reports_make_equal_pages(report, file):
     assert report.html() == file.read_text(encoding="utf-8")
 
@@ -170,6 +172,7 @@ def test_the_summary_has_the_numbers_of_the_report(gradients):
         assert row[5] == f"{total.clipped.mean():.0%}"
 
 
+@pytest.mark.slow
 def test_the_page_says_where_a_run_diverged(training):
     assert training["raw"].diverged_at is not None
     row = next(row for row in Page(training.html()).rows if row[0] == "raw")
@@ -177,6 +180,7 @@ def test_the_page_says_where_a_run_diverged(training):
     assert f"raw at step {training['raw'].diverged_at}" in training.html()
 
 
+@pytest.mark.slow
 def test_of_many_parameters_the_largest_are_drawn_and_all_are_listed():
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():

@@ -70,6 +70,7 @@ def at_once(case: Case) -> Results:
         return in_the_shapes_of(case, {k: None if t is None else t.numpy() for k, t in made.items()})
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("case", RECORDED, ids=lambda case: case.id)
 def test_a_program_gives_what_tensorflow_gave_or_what_it_defines(case):
     check(case, in_a_program)

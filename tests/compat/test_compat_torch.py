@@ -302,6 +302,7 @@ def test_the_old_name_warns_and_does_the_same():
 # Around it
 
 
+@pytest.mark.slow
 def test_it_needs_no_torch():
     code = "import sys; sys.modules['torch'] = None; import minigraph.compat.torch as t; t.nn.utils.clip_grad_norm_"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)

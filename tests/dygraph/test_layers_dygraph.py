@@ -223,6 +223,7 @@ def test_inside_a_guard_a_layer_in_eval_mode_leaves_no_trace_but_as_part_of_anot
     assert net(x).stop_gradient
 
 
+@pytest.mark.slow
 def test_steps_that_are_over_are_forgotten():
     bn = dygraph.BatchNorm(3)
     x = tensor(4, 3)

@@ -284,6 +284,7 @@ def test_a_gradient_can_be_set_and_cleared(imperative):
         x.grad = to_variable(random(3))
 
 
+@pytest.mark.slow
 def test_what_nobody_holds_is_forgotten(imperative):
     x = source(1, 2)
     y = x * x
@@ -412,6 +413,7 @@ def trained_imperatively(make_optimizer, **given):
         return {param.name: param.numpy() for param in parameters(model)}
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("decay", DECAYS)
 @pytest.mark.parametrize("make_optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("need_clip", FILTERS)

@@ -62,6 +62,7 @@ def test_no_grad_vars_are_constants():
     assert grad(slope, x)[0].numpy() == [4.0]
 
 
+@pytest.mark.slow
 def test_what_is_gone_or_has_another_value_by_now_counts_as_it_was():
     x, w = source([2.0]), source([3.0])
     y = layers.exp(x * w)  # the product is gone

@@ -120,6 +120,7 @@ def test_any_call_of_before_is_found_not_only_the_latest(program):
     assert len(executor.plans) == 2
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_dropped_is_forgotten(program):
     executor = fluid.Executor(cache_size=1)
     run(executor, program, feed())

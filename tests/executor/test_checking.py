@@ -188,6 +188,7 @@ def training():
     return [loss, h, "fc_0.w_0@GRAD"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit", [False, True])
 def test_a_checked_run_gives_the_same_bits(jit):
     pytest.importorskip("numba") if jit else None

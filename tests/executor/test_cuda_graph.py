@@ -66,6 +66,7 @@ def runs_of(network, each):
     return each._graphs[network.plan(each)]
 
 
+@pytest.mark.laws
 @needs_compiler
 @pytest.mark.parametrize("clip", ["no clip", "global norm", "norm"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

@@ -42,6 +42,7 @@ def assert_as_close_as_the_processor(found, start, optimizer, clip, dtype):
         assert error <= 16 * error_here + 64 * np.finfo(dtype).eps * np.abs(exact[name]).max(), name
 
 
+@pytest.mark.laws
 @needs_compiler
 @pytest.mark.parametrize(("optimizer", "clip", "dtype"), CASES)
 def test_training_agrees_with_the_processor(optimizer, clip, dtype, host_cuda):

@@ -527,6 +527,7 @@ def test_the_least_recently_used_plan_is_dropped(lowerings):
     assert len(executor.plans) == 2
 
 
+@pytest.mark.slow
 def test_a_plan_dies_with_its_place_in_the_cache():
     out = layers.scale(fluid.data("x", [None]), 3.0)
     executor = fluid.Executor(cache_size=1)
@@ -538,6 +539,7 @@ def test_a_plan_dies_with_its_place_in_the_cache():
     assert [name in linecache.cache for name in filenames] == [False, False, True]
 
 
+@pytest.mark.slow
 def test_programs_are_told_apart_when_their_identity_is_used_again():
     executor, seen, results = fluid.Executor(), set(), []
     for number in range(500):

@@ -45,6 +45,7 @@ def check(built, fetch):
     assert_same_bits(three_steps(fluid.Executor, built, fetch), expected)
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("name", FIXED)
 def test_an_executor_computes_the_same_bits(name):
     built = build(FIXED[name])
@@ -54,18 +55,21 @@ def test_an_executor_computes_the_same_bits(name):
     check(built, built.fetchable())
 
 
+@pytest.mark.laws
 @given(recipes(training=trainings()))
 def test_an_executor_computes_the_same_bits_for_random_programs(recipe):
     built = build(recipe)
     check(built, [built.loss.name, *(grad.name for _, grad in built.params_grads)])
 
 
+@pytest.mark.laws
 @given(recipes(max_steps=5))
 def test_an_executor_computes_the_same_bits_whatever_is_fetched(recipe):
     built = build(recipe)
     check(built, built.fetchable())
 
 
+@pytest.mark.laws
 @given(recipes(training=trainings(), max_steps=4))
 def test_what_is_fetched_beside_it_does_not_change_a_value(recipe):
     built = build(recipe)

@@ -37,6 +37,7 @@ def handler():
         signal.signal(number, function)
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=needs_numba)])
 @pytest.mark.parametrize("kind", TRAININGS)
 def test_an_interrupted_step_was_done_or_has_not_begun(kind, jit):

@@ -32,6 +32,7 @@ def check(found, expected, atol=lambda array, tolerance: tolerance / 10):
             assert np.array_equal(found[key], array), key
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("name", CASES)
 def test_a_layer_gives_what_the_original_gave(name, recorded):
     found, lines = run(fluid, name)

@@ -170,6 +170,7 @@ def check(case, recorded, place=None):
 each_case = pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
 
 
+@pytest.mark.laws
 @each_case
 def test_an_operator_gives_what_the_original_gave(case, recorded):
     check(case, recorded)

@@ -52,6 +52,7 @@ def check_arrays(name, found, except_for=()):
         np.testing.assert_allclose(found[key], expected, rtol=rtol, atol=atol, err_msg=f"{name}: {key}")
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_those_of_the_original(name):
     check_arrays(name, outcome_of(name).arrays)

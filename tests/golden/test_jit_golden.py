@@ -16,6 +16,7 @@ def _compiles(always_compiled, monkeypatch):
     monkeypatch.setenv("MINIGRAPH_JIT", "on")
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_those_of_the_original(name):
     case, _ = CASES[name]

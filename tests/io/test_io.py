@@ -312,6 +312,7 @@ def test_the_program_alone_is_saved_when_asked(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["__model__"]
 
 
+@pytest.mark.laws
 @given(st.one_of(any_programs(), trained_programs()))
 def test_any_program_comes_back_from_its_description(program):
     try:

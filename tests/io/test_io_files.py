@@ -223,6 +223,7 @@ def test_a_pickle_that_is_no_state_is_an_error(data):
 START = b"\x80\x02X\x01\0\0\0a"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [
@@ -333,6 +334,7 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
 # Damaged files
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("seed", range(0, 250, 25))
 def test_a_damaged_file_gives_what_it_holds_or_an_error_of_minigraph_at_once(seed):
     for each in range(seed, seed + 25):

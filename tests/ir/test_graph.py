@@ -74,6 +74,7 @@ def test_absent_gradients_and_undeclared_names():
     assert graph.nodes[Value("y")]["variable"] is None
 
 
+@pytest.mark.laws
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(any_programs())
 def test_the_graph_of_any_program_has_no_cycle(program):

@@ -462,6 +462,7 @@ def objects_of(program):
     return found
 
 
+@pytest.mark.laws
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
 @given(any_programs())
 def test_a_clone_shares_no_object_and_keeps_every_field_and_order(program):

@@ -276,6 +276,7 @@ def test_a_difference_shows_the_block_that_it_is_in():
     assert [line[0] for line in lines] == [" ", "-", "+"]
 
 
+@pytest.mark.slow
 def test_many_branches_in_each_other_are_built_and_differentiated():
     x, k = data("x", 2), fluid.data("k", [1], "int64")
     y = layers.switch_case(k, {i: lambda i=i: x * float(i + 1) for i in range(30)})

@@ -251,12 +251,14 @@ def test_plain_names_have_no_quotes():
     ]
 
 
+@pytest.mark.laws
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
 @given(any_programs())
 def test_printing_and_parsing_are_inverse(program):
     assert_round_trip(program)
 
 
+@pytest.mark.laws
 @settings(deadline=None)
 @given(trained_programs())
 def test_the_text_of_a_trained_program_describes_a_sound_program(program):
@@ -372,6 +374,7 @@ def test_text_without_measure_is_refused_at_once(text, message, hint):
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.laws
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large], deadline=None)
 @given(any_programs(), st.data())
 def test_a_damaged_text_is_a_program_or_refused_with_a_line(program, data):

@@ -94,6 +94,7 @@ def subscripts(draw):
     return tuple(items)
 
 
+@pytest.mark.laws
 @settings(max_examples=300, deadline=None)
 @given(subscripts(), st.booleans())
 def test_a_subscript_means_what_numpy_means(item, is_known):

@@ -52,6 +52,7 @@ def prepared(case, dtype, data_format):
     return images, filters, reference, laid, {**attrs, "data_format": data_format}
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", CASES)
@@ -82,6 +83,7 @@ def test_a_convolution_and_its_gradients_are_exact(case, dtype, data_format):
             assert np.array_equal(value, both) if is_wanted else value is None
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("case", [case for case in CASES if "apart" not in case and "beside" not in case])
 def test_a_transposed_convolution_is_the_transposed_map(case):
     images, filters, reference, _, attrs = prepared(case, "float64", "NCHW")

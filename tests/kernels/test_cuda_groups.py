@@ -61,6 +61,7 @@ def attributes(type, random):
     return found
 
 
+@pytest.mark.laws
 @needs_compiler
 @pytest.mark.parametrize("seed", range(12))
 def test_a_group_computes_what_the_single_kernels_do(seed, host_cuda_fused):
@@ -78,6 +79,7 @@ def test_a_group_computes_what_the_single_kernels_do(seed, host_cuda_fused):
             np.testing.assert_allclose(value, other, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="the CUDA toolkit is not installed")
 def test_the_toolkit_compiles_random_groups(tmp_path):
     texts = ["#include <cuda_fp16.h>\n#include <cmath>\ntypedef __half float16;\n", PREAMBLE]

@@ -42,6 +42,7 @@ def arrays(dtype, *shapes, size=1.0, seed=0):
 SHAPES = [(3,), (0, 4), (1,), (70, 83), (4096,), (4097,), (1, 9001), (2, 3, 5)]
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("threshold", [1e-3, 1.0, 50.0, 1e9])
@@ -61,6 +62,7 @@ def test_a_group_is_clipped_in_three_launches_without_waiting(threshold, dtype, 
             assert a.tobytes() == x.tobytes()
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [1, 4097, 100_001, 300_000])
@@ -70,6 +72,7 @@ def test_a_norm_is_within_two_units_of_the_exact_one(size, dtype, host_cuda):
         assert units_away(np.asarray(found)[0], exact_norm([x])) <= 2
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("type", ["clip_factor", "clip_by_global_norm", "global_norm"])
@@ -105,6 +108,7 @@ EXTREMES = {
 }
 
 
+@pytest.mark.laws
 @needs_compiler
 @pytest.mark.parametrize("case", EXTREMES)
 @pytest.mark.parametrize("threshold", [1.0, 1e-290, 1e300])
@@ -264,6 +268,7 @@ def merged_inputs(type, dtype, joined, factor=None, skip=None):
     return kernel, [*inputs, factor]
 
 
+@pytest.mark.laws
 @needs_compiler
 @pytest.mark.parametrize("joined", [True, False])
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -327,6 +332,7 @@ def sources():
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="the CUDA toolkit is not installed")
 def test_the_toolkit_compiles_every_source(tmp_path):
     """All in one file, each in a namespace of its own, because the compiler takes a second to start."""

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.numbers
 SIZES = [1, 2, 3, 7, 20, *[edge + more for edge in EDGES for more in (-1, 0, 1)], 300_000]
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=needs_numba)], ids=["plain", "jit"])
 @pytest.mark.parametrize("values", VALUES)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -24,6 +25,7 @@ def test_a_norm_of_any_size_is_within_two_units_of_the_exact_one(dtype, values, 
         assert not Problem(dtype, (size,), values, 0.0, seed, "joint 2", jit).wrong()
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=needs_numba)], ids=["plain", "jit"])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("road", ROADS)
@@ -32,6 +34,7 @@ def test_every_road_leads_to_the_exact_norm(road, dtype, jit):
         assert not Problem(dtype, (3, 8193, 20_000), values, 0.0, seed, road, jit).wrong()
 
 
+@pytest.mark.slow
 def test_random_norms_are_exact():
     for seed in range(150):
         case(seed)

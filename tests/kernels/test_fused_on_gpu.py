@@ -23,6 +23,7 @@ def processor(tmp_path_factory):
     return OnTheProcessor(tmp_path_factory.mktemp("kernels"))
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_kernel_computes_what_the_single_kernels_do(case, dtype, processor):
@@ -65,6 +66,7 @@ def renumbered(step, names):
     return re.sub(r"\b([xy])(\d+)", other, step)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc, of the CUDA toolkit")
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_every_formula_compiles_for_a_gpu(dtype, tmp_path):

@@ -85,6 +85,7 @@ def run_python(program, **environment):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_numba_is_imported_when_it_is_used_only():
     program = """
 import sys, numpy as np, minigraph as fluid
@@ -148,6 +149,7 @@ def test_other_text_is_compiled_anew(cache):
     assert len(list(cache.glob("*.py"))) == 2
 
 
+@pytest.mark.laws
 @needs_numba
 @pytest.mark.parametrize("pattern", ["__pycache__/*.nbi", "__pycache__/*.nbc", "*.py"])
 @pytest.mark.parametrize("spoil", [lambda data: b"", lambda data: data[: len(data) // 2], lambda data: b"junk" + data])
@@ -175,6 +177,7 @@ def test_other_types_than_those_compiled_for_are_refused(cache):
             function(x)
 
 
+@pytest.mark.slow
 @needs_numba
 def test_processes_may_fill_the_folder_at_a_time(cache):
     program = f"""
@@ -217,6 +220,7 @@ def test_pieces_cover_everything_once(monkeypatch):
             assert len(found) == (max(1, min(count, size // threads.LEAST)) if size >= 2 * threads.LEAST else 1)
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_follows_the_environment():
     program = "from minigraph.kernels.jit.threads import _wanted; print(_wanted())"
     assert run_python(program, OMP_NUM_THREADS="3,2", NUMBA_NUM_THREADS="") == "3\n"
@@ -258,6 +262,7 @@ def test_a_caller_who_finds_the_threads_taken_does_everything_himself():
     assert len(inner) == 4
 
 
+@pytest.mark.slow
 @needs_numba
 def test_executors_in_two_threads_and_a_forked_process_get_the_right_numbers():
     program = """

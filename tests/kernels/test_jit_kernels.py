@@ -141,6 +141,7 @@ def test_long_vectors_are_updated_by_several_threads_to_the_same_bits(type, monk
         assert value.tobytes() == other.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type", RULES)
 def test_a_flag_to_skip_leaves_everything_as_it_was(type):
     attrs, words = RULES[type]
@@ -341,6 +342,7 @@ def loss_arrays(words, dtype, rows=200):
     return [makers[word]() for word in words.split()]
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("type", LOSSES)
 def test_losses_agree_where_values_are_not_finite_and_in_place(type, dtype):
@@ -456,6 +458,7 @@ def test_an_operator_alone_that_takes_several_calls_is_one_loop(shape):
         assert buffer.tobytes() == kernel(result, d).tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begin", [1, 2])
 def test_normalized_rows_are_closer_to_the_exact_ones(begin):
     rng = np.random.default_rng(8)

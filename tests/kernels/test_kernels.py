@@ -209,6 +209,7 @@ def test_norms_neither_overflow_nor_underflow(x, xp):
         assert abs(found / exact_norm(x) - 1) < 1e-14
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("xp", [np, OTHER], ids=["numpy", "other"])
 @pytest.mark.parametrize("times", [1e-3, 0.5, 2.0])
 @pytest.mark.parametrize("x", EXTREME.values(), ids=EXTREME)

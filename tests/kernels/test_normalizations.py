@@ -46,6 +46,7 @@ def results(name, x, d, dtype, jit):
     return executor.run(main, {"x": x.astype(dtype), "d": d.astype(dtype)}, fetched, scope=scope)
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=needs_numba)], ids=["plain", "jit"])
 @pytest.mark.parametrize(("mean", "spread"), SPREADS)
 @pytest.mark.parametrize("name", LAYERS)

@@ -58,6 +58,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("clip", ["global norm", None])
 def test_every_optimizer_trains_through_loops_and_branches(optimizer, clip):

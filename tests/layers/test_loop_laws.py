@@ -1,6 +1,7 @@
 """A loop is its body written out: drawn bodies, results and gradients."""
 
 import numpy as np
+import pytest
 from both_executors import numbers
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -110,12 +111,14 @@ def assert_same(compute, *args):
         assert grad.tobytes() == stepwise_grads[name].tobytes(), name
 
 
+@pytest.mark.laws
 @given(st.tuples(expressions(), expressions()), st.integers(0, 3))
 @settings(deadline=None, max_examples=60)
 def test_a_loop_gives_what_its_body_written_out_gives(bodies, times):
     assert_same(gradients, bodies, times, 1)
 
 
+@pytest.mark.laws
 @given(st.tuples(expressions(), expressions()), st.integers(0, 3))
 @settings(deadline=None, max_examples=40)
 def test_a_loop_has_the_second_gradients_of_its_body_written_out(bodies, times):
@@ -184,12 +187,14 @@ def array_gradients(bodies, overwrites_first, times, is_loop, executor, order=1)
     return fetched(found, last, first), grads
 
 
+@pytest.mark.laws
 @given(st.tuples(over_elements(), over_elements()), st.booleans(), st.integers(0, 3))
 @settings(deadline=None, max_examples=60)
 def test_a_loop_over_an_array_gives_what_it_gives_written_out(bodies, overwrites_first, times):
     assert_same(array_gradients, bodies, overwrites_first, times, 1)
 
 
+@pytest.mark.laws
 @given(st.tuples(over_elements(), over_elements()), st.booleans(), st.integers(0, 3))
 @settings(deadline=None, max_examples=40)
 def test_a_loop_over_an_array_has_the_second_gradients_that_it_has_written_out(bodies, overwrites_first, times):

@@ -11,6 +11,7 @@ from minigraph.executor.interpreter import Interpreter
 from minigraph.runtime.place import CPUPlace
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("clip", CLIPS)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_training_gives_the_bits_of_the_interpreter(optimizer, clip):

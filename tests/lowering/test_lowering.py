@@ -116,6 +116,7 @@ def test_pruning_for_an_unknown_name_is_an_error():
         prune(parse(BRANCHES), [], ["dd"])
 
 
+@pytest.mark.laws
 @given(recipes())
 def test_pruning_keeps_the_ancestors_of_what_is_fetched_or_persisted(recipe):
     built = build(recipe)
@@ -264,6 +265,7 @@ def test_a_value_is_released_by_its_last_reader():
     assert [[value.name for value in released.get(step, ())] for step in steps.steps] == [["x"], [], ["a", "b"], []]
 
 
+@pytest.mark.laws
 @given(recipes())
 def test_nothing_is_read_after_its_release_and_nothing_is_kept(recipe):
     built = build(recipe)

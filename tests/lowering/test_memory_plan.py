@@ -65,6 +65,7 @@ def spans(plan):
         )
 
 
+@pytest.mark.laws
 @given(recipe=recipes(training=trainings()))
 def test_no_two_values_in_use_share_memory(recipe):
     built = build(recipe)
@@ -85,6 +86,7 @@ def test_no_two_values_in_use_share_memory(recipe):
     assert all(root(value) not in layout.place_of for value in steps.new_state.values())
 
 
+@pytest.mark.laws
 @given(recipe=recipes(training=trainings()))
 def test_vectors_cover_their_parts(recipe):
     built = build(recipe)
@@ -100,6 +102,7 @@ def test_vectors_cover_their_parts(recipe):
         assert size == sum(int(np.prod(shape)) for _, _, shape in places)
 
 
+@pytest.mark.laws
 @given(recipe=recipes(training=trainings()))
 def test_given_memory_changes_no_bit_and_no_result_lies_in_it(recipe):
     built = build(recipe)
@@ -117,6 +120,7 @@ def test_given_memory_changes_no_bit_and_no_result_lies_in_it(recipe):
     assert scopes[0] == scopes[1]
 
 
+@pytest.mark.laws
 @given(recipe=recipes(training=trainings()))
 def test_side_by_side_takes_no_more_than_release_at_the_last_use_and_what_lies_there(recipe):
     built = build(recipe)

@@ -136,6 +136,7 @@ def test_results_share_no_element_with_each_other_or_the_feed(max_norm, jit):
     assert all((each == clip.feed[name]).all() for name, each in feed.items())
 
 
+@pytest.mark.laws
 @WITH_AND_WITHOUT_JIT
 @given(st.lists(st.sets(st.integers(0, len(SHAPES) - 1)), max_size=8))
 def test_what_is_held_is_never_written_over(jit, held_by_run):

@@ -84,6 +84,7 @@ def assert_scaled(found, x, threshold, norm):
     assert_close(found, exact, 6 if x.dtype == np.float64 else 2)  # the norm has a few roundings in float64
 
 
+@pytest.mark.laws
 @each_order
 @each_size
 @each_magnitude
@@ -94,6 +95,7 @@ def test_a_global_norm_is_the_exact_one(dtype, magnitude, size, p):
     assert_close(found, [exact_norm(xs, p)], 2 if p >= 1 else 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "size"), [(0.01, 1000), (0.01, 10_000), (0.005, 4)])
 def test_a_root_of_low_order_may_leave_the_range_on_the_way(p, size):
     p = float(np.float32(p))  # as an attribute holds it
@@ -118,6 +120,7 @@ def clip_together(xs, threshold, **attrs):
     return fluid.Executor().run(program, feed=feed, fetch_list=outputs)
 
 
+@pytest.mark.laws
 @each_order
 @each_size
 @each_magnitude
@@ -132,6 +135,7 @@ def test_tensors_are_scaled_together_to_the_threshold(dtype, magnitude, size, p)
         assert_close(found_norm, [norm], 2 if p >= 1 else 8)
 
 
+@pytest.mark.laws
 @each_order
 @each_size
 @each_magnitude
@@ -148,6 +152,7 @@ def test_each_slice_is_scaled_by_a_norm_of_its_own(dtype, magnitude, size, p):
         assert_scaled(column, original, threshold, norm)
 
 
+@pytest.mark.laws
 @each_size
 @each_magnitude
 def test_all_axes_or_none_are_the_whole_tensor(dtype, magnitude, size):

@@ -81,6 +81,7 @@ def normal(deviation, mean=0.0):
     return lambda z: normal_cdf((z - mean) / deviation)
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("initializer", "shape", "cdf", "variance"),

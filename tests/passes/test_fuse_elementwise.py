@@ -268,6 +268,7 @@ def test_operands_that_do_not_lie_row_by_row_go_to_the_kernels(monkeypatch):
 # Formulas
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_every_formula_says_what_the_kernel_computes(dtype):
     """Element by element, by the functions that loops are compiled with, as Python runs them."""
@@ -292,6 +293,7 @@ def test_every_formula_says_what_the_kernel_computes(dtype):
     assert seen == formulas.TYPES
 
 
+@pytest.mark.laws
 @needs_numba
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("threads", [0, 1, 3])
@@ -319,6 +321,7 @@ def test_compiled_groups_agree(case, threads, always_compiled, monkeypatch):
                     assert np.allclose(value, other, rtol=8 * np.finfo(dtype).eps, atol=0, equal_nan=True)
 
 
+@pytest.mark.slow
 @needs_numba
 def test_long_groups_are_compiled_in_strips(always_compiled):
     steps = ["t0 = tanh(x0)"]
@@ -329,6 +332,7 @@ def test_long_groups_are_compiled_in_strips(always_compiled):
         assert np.allclose(value, other, rtol=1e-5)
 
 
+@pytest.mark.slow
 @needs_numba
 @settings(max_examples=15)
 @hypothesis.given(

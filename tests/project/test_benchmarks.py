@@ -28,6 +28,7 @@ def test_a_checkout_is_compared_with_itself(tmp_path):
     assert done.stdout.count("(g) chain") == 2
 
 
+@pytest.mark.slow
 def test_what_is_no_checkout_is_refused(tmp_path):
     done = run(f"--against={tmp_path}")
     assert done.returncode == 1

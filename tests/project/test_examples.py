@@ -407,6 +407,7 @@ def test_a_penalty_on_the_gradient_makes_the_network_hold_its_answers(capsys, ou
     assert outputs("gradient_penalty.py") == capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_ferns_first_steps_are_those_of_the_original_with_a_dense_gradient_too():
     example, expected = load("random_ferns"), recorded("random_ferns")
     images, labels = fluid.dataset.digits.load()
@@ -438,6 +439,7 @@ def test_lenets_pictures_are_the_digits_with_pixels_between():
     assert len({image.tobytes() for image in seen}) == 5
 
 
+@pytest.mark.slow
 def test_lenet_begins_to_learn():
     losses, look = load("lenet")["train"](epochs=4, images=300)
     assert losses[-1] < losses[0] - 0.3
@@ -461,6 +463,7 @@ def test_the_sonnets_are_those_that_the_page_beside_them_names():
     assert "public domain" in page
 
 
+@pytest.mark.slow
 def test_the_lstms_first_gradients_are_central_differences():
     """The whole gradient of the unrolled network, against the loss with single weights moved, in float64's stead."""
     example = load("char_lstm")

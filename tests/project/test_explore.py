@@ -20,18 +20,21 @@ EXPLORES = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 START = time.time_ns() % 10**9 if EXPLORES else 0
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("first", range(0, 20_000 if EXPLORES else 300, 20))
 def test_programs_run_as_in_the_interpreter(first):
     for seed in range(START + first, START + first + 20):
         programs.case(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 60, 20))
 def test_gradients_of_programs_that_overwrite_are_slopes(first):
     for seed in range(first, first + 20):
         gradients.case(seed)
 
 
+@pytest.mark.slow
 def test_the_command_runs_from_the_checkout():
     command = [sys.executable, "-m", "tests.explore", "--only", "programs", "--cases", "2", "--seed", "5"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)

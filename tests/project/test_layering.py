@@ -107,6 +107,7 @@ def test_every_module_has_its_layer():
     assert sorted({layer(module) for module in modules()} - LEVEL.keys()) == []
 
 
+@pytest.mark.slow
 def test_imports_go_down():
     wrong = []
     for (module, name), line in imports().items():

@@ -38,6 +38,7 @@ def data(shape=(2, 4), dtype="float32", name="x"):
 # Every argument of every function
 
 
+@pytest.mark.slow
 def test_layers_take_what_they_understand_or_say_what_is_wrong():
     faults, done = [], set()
     for function, arrays, _ in golden_layers.CASES.values():
@@ -48,6 +49,7 @@ def test_layers_take_what_they_understand_or_say_what_is_wrong():
     assert len(done) > 100
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("calls", misuse_calls.CALLS, ids=lambda calls: calls.__name__)
 def test_functions_take_what_they_understand_or_say_what_is_wrong(calls):
     faults = []
@@ -55,6 +57,7 @@ def test_functions_take_what_they_understand_or_say_what_is_wrong(calls):
     assert not faults
 
 
+@pytest.mark.slow
 def test_objects_that_configure_training_are_checked_before_or_while_it_is_built():
     faults = []
     for cls, given, what in misuse_calls.constructors(fluid):

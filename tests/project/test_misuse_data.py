@@ -42,6 +42,7 @@ def read(result):
         getattr(run, "close", list)()
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("calls", misuse_data_calls.CALLS, ids=lambda calls: calls.__name__)
 def test_functions_take_what_they_understand_or_say_what_is_wrong(calls):
     faults = []

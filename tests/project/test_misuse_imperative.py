@@ -12,6 +12,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 CASES = misuse_imperative.CASES
 
 
+@pytest.mark.laws
 @pytest.mark.parametrize("title", CASES)
 def test_wrong_arguments_are_understood_or_refused(title):
     faults = []

@@ -48,6 +48,7 @@ def test_the_names_of_optional_packages_are_found():
     assert {"numba", "matplotlib", "safetensors", "hypothesis", "pytest", "cupy"} <= set(optional_packages())
 
 
+@pytest.mark.slow
 def test_every_module_imports():
     script = """
 import importlib, pkgutil

@@ -231,6 +231,7 @@ def writer(path, what):
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="whether a process runs is not asked there")
 def test_the_next_save_removes_what_ended_writers_left_and_nothing_else(tmp_path):
     users = [

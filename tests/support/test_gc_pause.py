@@ -46,6 +46,7 @@ def test_it_stays_off_where_the_user_has_turned_it_off():
     assert not gc.isenabled()
 
 
+@pytest.mark.slow
 def test_no_stage_is_interrupted():
     with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
         h = fluid.data("x", [None, 4])
