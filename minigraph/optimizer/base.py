@@ -23,6 +23,7 @@ from minigraph.layers.tensor import create_global_var
 from minigraph.passes.gradient_clip import skip_updates
 from minigraph.regularizer import L2DecayRegularizer, WeightDecayRegularizer, append_regularization_ops
 from minigraph.support.arguments import number
+from minigraph.support.gc_pause import without_collector
 from minigraph.support.public import public
 from minigraph.support.undo import note
 from minigraph.types import DType
@@ -185,6 +186,7 @@ class Optimizer:
             )  # fmt: skip
         return self.append_updates(pairs)
 
+    @without_collector
     def append_updates(self, pairs: ParamsGrads) -> list[Operator]:
         """`apply_gradients` for pairs of the default main program, sorted and each with a gradient."""
         clipped = self._clip(pairs)
