@@ -8,7 +8,7 @@ each an `OpSpec`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -36,11 +36,11 @@ class FusedGrad(OperatorRule):
 
     Parameters
     ----------
-    reads : tuple of str
+    *reads : str
         Slots of the forward operator that the gradient reads.
-    to : tuple of str
-        Input slots that get a gradient. Default: all that must be given.
-    d_outputs : tuple of str
+    to : str
+        Input slots that get a gradient, separated by spaces. Default: all that must be given.
+    d_out : str
         Output slots whose gradients are read. Default: the first output that is not intermediate.
     type : str
         Default: the forward type and ``_grad``.
@@ -60,9 +60,9 @@ class FusedGrad(OperatorRule):
 
     def __init__(
         self,
-        reads: Sequence[str],
-        to: Sequence[str] = (),
-        d_outputs: Sequence[str] = (),
+        *reads: str,
+        to: str = "",
+        d_out: str = "",
         type: str = "",
         like: Mapping[str, str | tuple[str, Callable[[TensorType], TensorType]]] | None = None,
         infer: Callable[..., Any] | None = None,
@@ -70,8 +70,8 @@ class FusedGrad(OperatorRule):
         linear: bool | Mapping[str, Any] = False,
         check: Callable[[Any], None] | None = None,
     ) -> None:
-        self.reads, self.to, self.d_outputs, self.type, self.like = reads, to, d_outputs, type, dict(like or {})
-        self.infer = infer
+        self.reads, self.to, self.d_outputs, self.type = reads, to.split(), d_out.split(), type
+        self.like, self.infer = dict(like or {}), infer
         self.grad, self.linear, self.check = grad, linear, check
         self.recipe = FusedRecipe(type, (), (), (), False)
         """Filled in by `define`."""
@@ -197,19 +197,5 @@ def source_slot(slot: str, definition: OpDef) -> str:
     return differentiated(slot)[0] + GRAD_SUFFIX
 
 
-def fused(
-    *reads: str,
-    to: str = "",
-    d_out: str = "",
-    type: str = "",
-    like: Mapping[str, Any] | None = None,
-    infer: Callable[..., Any] | None = None,
-    grad: GradRule | None = None,
-    linear: bool | Mapping[str, Any] = False,
-    check: Callable[[Any], None] | None = None,
-) -> FusedGrad:
-    """The gradient is one operator of its own that reads the slots `reads` and the output's gradient.
-
-    `to` and `d_out` are slot names separated by spaces; see `FusedGrad`.
-    """
-    return FusedGrad(reads, to.split(), d_out.split(), type, like, infer, grad, linear, check)
+fused = FusedGrad
+"""Its name where operators are defined, as in ``grad=fused("X")``."""
