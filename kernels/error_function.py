@@ -75,7 +75,7 @@ def erf(xp, x) -> Any:
 
 def erfc(xp, x) -> Any:
     """``1 - erf(x)``, with a relative error of a few ulps also where it is small."""
-    if isinstance(xp, Primitives):
+    if xp is not np and isinstance(xp, Primitives):
         return xp.erfc(x)
     return _in_pieces(xp, _erfc_of_single if xp is np and x.dtype == np.float32 else _erfc, x)
 

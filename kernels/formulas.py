@@ -66,7 +66,7 @@ class _Text(Traced):
     def __init__(self, value: str) -> None:
         self.value = value
 
-    def apply(self, function: str, *operands: Any) -> _Text:
+    def apply(self, function: str, *operands: Any, **options: Any) -> _Text:
         texts = [x.value if isinstance(x, _Text) else f"T({literal(x)})" for x in operands]
         if function == "multiply":  # by what a comparison gives
             texts = [

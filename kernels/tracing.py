@@ -55,7 +55,7 @@ class Traced(NDArrayOperatorsMixin, ABC):
     shape: Any
 
     @abstractmethod
-    def apply(self, function: str, *operands: Any) -> Any:
+    def apply(self, function: str, *operands: Any, **options: Any) -> Any:
         """The result of the NumPy function of this name, where operands are `Traced` or numbers."""
 
     def copy(self) -> Any:
@@ -76,4 +76,4 @@ class Traced(NDArrayOperatorsMixin, ABC):
             target, source = args
             target.value = self.apply("where", kwargs["where"], source, target).value
             return None
-        return self.apply(function.__name__, *args)
+        return self.apply(function.__name__, *args, **kwargs)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from minigraph.autodiff.decompositions.rewriting import Rewriting, rewritten_as
-from minigraph.ir import Variable
 from minigraph.types import DType, normalize_axis
 
 
@@ -28,12 +27,6 @@ def _pow(g: Rewriting) -> Mapping[str, Any]:
     # The slope of the power 0 is 0 everywhere; there the power 1 stands in, which is finite.
     exponent = g.add(factor, g.scale(g.mask(is_zero, factor), 2.0, -1.0))
     return {"X@GRAD": g.mul(d_out, g.mul(g.emit("pow", X=x, FactorTensor=exponent), factor))}
-
-
-def between(g: Rewriting, x: Variable, low: Variable | float, high: Variable | float) -> Variable:
-    """Mask ``low < x < high``."""
-    above, below = g.compare("greater_than", x, low), g.compare("less_than", x, high)
-    return g.emit("logical_and", X=above, Y=below)
 
 
 @rewritten_as("prelu_grad")

@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minigraph.autodiff.decompositions.activation import between
 from minigraph.autodiff.decompositions.norm import Norm
 from minigraph.autodiff.decompositions.rewriting import Rewriting, rewritten_as
 from minigraph.ir import Variable
 from minigraph.types import DType, normalize_axis
-
-
-@rewritten_as("clip_grad")
-def _clip(g: Rewriting) -> Mapping[str, Any]:
-    x, low, high = g["X"], g.given("Min"), g.given("Max")
-    bounds = (g.attr("min") if low is None else low, g.attr("max") if high is None else high)
-    return {"X@GRAD": g.mul(g["Out@GRAD"], g.mask(between(g, x, *bounds), x))}
 
 
 @rewritten_as("guard_nonfinite_grad")

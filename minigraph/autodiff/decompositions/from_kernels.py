@@ -18,11 +18,11 @@ from minigraph.types import as_dtype
 Operand = Variable | float
 
 _TYPES = (
-    "abs", "acos", "asin", "atan", "bce_loss", "brelu", "cos", "dropout", "elu_grad", "erf", "exp", "gelu",
-    "hard_shrink", "hard_sigmoid", "hard_swish", "label_smooth", "leaky_relu_grad", "log", "log1p", "log_loss",
-    "logsigmoid", "mish", "reciprocal", "relu6", "relu_grad", "rsqrt", "selu", "sigmoid", "sin", "soft_relu",
-    "softplus", "softshrink", "softsign", "sqrt_grad", "square_grad", "stanh", "swish", "tanh", "tanh_shrink",
-    "thresholded_relu",
+    "abs", "acos", "asin", "atan", "bce_loss", "brelu", "clip", "cos", "dropout", "elu_grad", "erf", "exp", "gelu",
+    "hard_shrink", "hard_sigmoid", "hard_swish", "l1_norm", "label_smooth", "leaky_relu_grad", "log", "log1p",
+    "log_loss", "log_softmax", "logsigmoid", "mish", "reciprocal", "relu6", "relu_grad", "rsqrt", "selu",
+    "sigmoid", "sin", "soft_relu", "softmax", "softplus", "softshrink", "softsign", "sqrt_grad", "square_grad",
+    "squared_l2_norm", "stanh", "swish", "tanh", "tanh_shrink", "thresholded_relu",
 )  # fmt: skip
 
 
@@ -52,17 +52,21 @@ class _Array(Traced):
 
     def __init__(self, g: Rewriting, variable: Variable) -> None:
         self.g, self.value = g, variable
-        self.dtype, self.shape = variable.dtype.numpy, variable.shape
+        self.dtype, self.shape = variable.dtype.numpy, variable.shape or ()
+        self.ndim = len(self.shape)
 
-    def apply(self, function: str, *operands: Any) -> _Array:
+    def apply(self, function: str, *operands: Any, **options: Any) -> _Array:
         values = (x.value if isinstance(x, _Array) else float(x) for x in operands)
-        return _Array(self.g, _FUNCTIONS[function](self.g, *values))
+        return _Array(self.g, _FUNCTIONS[function](self.g, *values, **options))
 
     def emit(self, type: str, **attrs: Any) -> _Array:
         return _Array(self.g, self.g.emit(type, X=self.value, **attrs))
 
     def clip(self, low: float, high: float, out: None = None) -> _Array:
         return self.emit("clip", min=low, max=high)
+
+    def reshape(self, *shape: int) -> _Array:
+        return _Array(self.g, self.g.like(self.value, shape))
 
     def astype(self, dtype: Any, copy: bool = True) -> _Array:
         return _Array(self.g, self.g.cast(self.value, as_dtype(dtype)))
@@ -135,5 +139,6 @@ _FUNCTIONS: Mapping[str, Callable[..., Variable]] = {
     "bitwise_and": _logical("logical_and"), "bitwise_or": _logical("logical_or"),
     **{name: _of_one(name) for name in ("cos", "exp", "log", "reciprocal", "sin", "sqrt", "tanh")},
     "absolute": _of_one("abs"), "where": _where,
+    "sum": lambda g, x, axis, keepdims, **_: g.sum(x, axis, keepdims),
 }  # fmt: skip
 """By NumPy function, what appends the same."""

@@ -1,4 +1,4 @@
-"""Gradients of softmax and of losses. A hard label becomes weights of the classes, 1 for one and 0 for the others."""
+"""Gradients of losses. A hard label becomes weights of the classes, 1 for one and 0 for the others."""
 
 from __future__ import annotations
 
@@ -8,19 +8,6 @@ from typing import Any
 from minigraph.autodiff.decompositions.rewriting import Rewriting, rewritten_as
 from minigraph.ir import Variable
 from minigraph.types import normalize_axis
-
-
-@rewritten_as("softmax_grad")
-def _softmax(g: Rewriting) -> Mapping[str, Any]:
-    weighted = g.mul(g["Out@GRAD"], g["Out"])
-    total = g.mul(g["Out"], g.sum(weighted, [g.attr("axis")], keep=True))
-    return {"X@GRAD": g.sub(weighted, total)}
-
-
-@rewritten_as("log_softmax_grad")
-def _log_softmax(g: Rewriting) -> Mapping[str, Any]:
-    total = g.sum(g["Out@GRAD"], [g.attr("axis")], keep=True)
-    return {"X@GRAD": g.sub(g["Out@GRAD"], g.mul(g.emit("exp", X=g["Out"]), total))}
 
 
 def _weights(g: Rewriting, label: Variable, x: Variable, axis: int) -> Variable:

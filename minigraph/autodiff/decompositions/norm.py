@@ -109,11 +109,6 @@ def _global_norm(g: Rewriting) -> Mapping[str, Any]:
     return {"X@GRAD": [g.cast(g.mul(slope, d_out), x.dtype) for x, slope in zip(xs, slopes, strict=True)]}
 
 
-@rewritten_as("l1_norm_grad")
-def _l1_norm(g: Rewriting) -> Mapping[str, Any]:
-    return {"X@GRAD": g.mul(g.sign(g["X"]), g["Out@GRAD"])}
-
-
 @rewritten_as("p_norm_grad")
 def _p_norm(g: Rewriting) -> Mapping[str, Any]:
     x, d_out = g["X"], g["Out@GRAD"]

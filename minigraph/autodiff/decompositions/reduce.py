@@ -42,11 +42,6 @@ def _product(g: Rewriting) -> Mapping[str, Any]:
     return {"X@GRAD": g.mul(g.transpose(back, [order.index(i) for i in range(rank)]), _kept(g, g["Out@GRAD"]))}
 
 
-@rewritten_as("squared_l2_norm_grad")
-def _squared_l2_norm(g: Rewriting) -> Mapping[str, Any]:
-    return {"X@GRAD": g.scale(g.mul(g["X"], g["Out@GRAD"]), 2.0)}
-
-
 def _axes(g: Rewriting) -> list[int]:
     """The dimensions of X that are reduced, in order."""
     rank = len(g["X"].shape or ())
