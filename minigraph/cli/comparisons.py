@@ -30,7 +30,7 @@ T = TypeVar("T")
 DEFAULT_CLIPS: Final = ("norm=2", "global_norm=1", "value=0.1")
 DEFAULT_SEEDS: Final = (1, 2, 3)
 DEFAULT_RATES: Final = (0.02, 0.05, 0.1, 0.2, 0.5)
-"""Below and above the best rate of each of the default clips: one rate alone serves one of them and not another."""
+"""Learning rates below and above the best one of each default clip."""
 
 SAVERS: Final = {"json": "save_json", "csv": "save_csv", "plot": "plot", "html": "save_html"}
 """Methods of a report by the option that names the file."""
@@ -92,7 +92,7 @@ examples:
 
 
 def add_commands(commands: Any) -> None:
-    """Add both subcommands to what `argparse` made of ``add_subparsers``."""
+    """Add both subcommands to the result of argparse's ``add_subparsers``."""
     compare = _command(
         commands, "compare", "compare a program's gradients with and without clipping", COMPARE, COMPARE_EXAMPLES
     )
@@ -169,7 +169,7 @@ def _experiment(parser: argparse.ArgumentParser) -> Any:
 
 def _output(parser: argparse.ArgumentParser, resolution: str) -> None:
     group = parser.add_argument_group("output")
-    # Not argparse.BooleanOptionalAction, whose help differs between versions of Python.
+    # argparse.BooleanOptionalAction prints another help in each version of Python.
     shown = parser.prog.endswith("compare")
     group.add_argument(
         "--diff", action="store_true", default=shown,
@@ -203,7 +203,7 @@ def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def message_of(error: MinigraphError) -> str:
-    """What `error` says, without the line of code that raised it, which is not the user's."""
+    """The text of `error` without the line of code that raised it, which is not the user's."""
     return "\n  ".join(filter(None, [error.message, *error.details, error.hint]))
 
 
@@ -300,7 +300,7 @@ def fail(message: str, status: int) -> int:
 
 
 def compare_report(options: argparse.Namespace) -> Report[Any]:
-    """What ``minigraph compare`` shows."""
+    """The report of ``minigraph compare``."""
     network = build_network(options.seed)
     rate = options.train
     return compare_gradients(
@@ -317,7 +317,7 @@ def compare_report(options: argparse.Namespace) -> Report[Any]:
 
 
 def train_report(options: argparse.Namespace) -> Report[Any]:
-    """What ``minigraph train`` shows."""
+    """The report of ``minigraph train``."""
     network = build_network(options.seeds[0])
     held_out = Batches(network, _reader(options.data, is_test=True), EVALUATION_BATCH)
     return compare_training(
@@ -339,7 +339,7 @@ def train_report(options: argparse.Namespace) -> Report[Any]:
 
 
 class _Counted:
-    """So many batches; their number is known before they are read, for the progress bar."""
+    """The first `count` batches, with a length for the progress bar."""
 
     def __init__(self, batches: Any, count: int) -> None:
         self._batches, self._count = batches, count
@@ -362,5 +362,5 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def _reader(data: str, is_test: bool = False) -> Reader[Any]:
     if data == "digits":
         return digits.test(28) if is_test else digits.train(28)
-    # Who asks for MNIST by name is not served other data in its place.
+    # strict: a user who names MNIST gets no other data in its place.
     return mnist.test(strict=True) if is_test else mnist.train(strict=True)

@@ -1,4 +1,4 @@
-"""What makes minigraph fast or slow on this machine, and what to do about it: the command ``minigraph doctor``."""
+"""Settings of this machine that affect speed, with advice: the command ``minigraph doctor``."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ and threads, the compiler numba, a GPU through CuPy; and what to do about each.
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at.
+    """One setting of the machine.
 
     Attributes
     ----------
     subject : str
     state : str
-        What was found.
+        Its value.
     advice : str
         What to do about it; empty if nothing.
     """
@@ -42,7 +42,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Look at processor, BLAS, threads, compiler and GPU.
+    """Examine processor, BLAS, threads, compiler and GPU.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def _gpu() -> Finding:
 
 
 def add_command(commands: Any) -> None:
-    """Add the subcommand to what `argparse` made of ``add_subparsers``."""
+    """Add the subcommand to the result of argparse's ``add_subparsers``."""
     parser = commands.add_parser(
         "doctor",
         help="report the settings that affect speed on this machine",

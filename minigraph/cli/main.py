@@ -22,14 +22,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0: done. 1: failed. 2: an option makes no sense or asks for what is not there. 130: interrupted.
+        0: done. 1: failed. 2: wrong option. 130: interrupted.
     """
     try:
         raise_again()
         options = _options(argv)
         status: int = options.run(options)
         sys.stdout.flush()
-    except SystemExit as end:  # argparse has printed all there is to say
+    except SystemExit as end:  # argparse has printed the error
         return end.code if isinstance(end.code, int) else 1
     except MinigraphError as error:
         return fail(message_of(error), 1)
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong and where the options are listed, without repeating the usage in front of it."""
+    """Say what is wrong and which option lists the others, without the usage that argparse prints first."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message}\n  {self.prog} --help lists the options.\n")
@@ -52,7 +52,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = _parser()
     options, unknown = parser.parse_known_args(argv)
     if unknown:
-        # argparse would name the program in place of the subcommand, and suggest nothing.
+        # argparse would name the program, not the subcommand, and suggest nothing.
         command: argparse.ArgumentParser = options.parser
         known = [name for action in command._actions for name in action.option_strings]
         hint = suggest(unknown[0].partition("=")[0], known)

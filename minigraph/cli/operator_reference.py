@@ -1,6 +1,6 @@
-"""What the definitions say about operators, as Markdown: slots, attributes, gradients, places.
+"""Reference of operators in Markdown: slots, attributes, gradients, places, as the definitions state them.
 
-``minigraph operators`` prints it, and docs/operators.md holds it for all of them.
+``minigraph operators`` prints it; docs/operators.md holds it for all operators.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _module_of(definition: OpDef) -> str:
 
 
 def describe(definition: OpDef, tests: str | None = None) -> str:
-    """One operator: what it computes, and a list of what its definition says."""
+    """Describe one operator: what it computes, and the facts of its definition."""
     facts = {
         "Inputs": ", ".join(map(_slot, definition.inputs)) or "none",
         "Outputs": ", ".join(map(_slot, definition.outputs)),
@@ -85,7 +85,7 @@ def _attribute(attr: Attr) -> str:
         return f"`{attr.name}: {attr.type}`"
     default: Any = list(attr.default) if isinstance(attr.default, tuple) else attr.default
     if isinstance(default, float):
-        default = float(f"{default:.7g}")  # as it was written: the definition holds it rounded to float32
+        default = float(f"{default:.7g}")  # as written in the source: the definition rounds it to float32
     return f"`{attr.name}: {attr.type} = {default!r}`"
 
 
@@ -123,7 +123,7 @@ def _places(definition: OpDef) -> str:
 
 
 def add_command(commands: Any) -> None:
-    """Add ``minigraph operators`` to what `argparse` made of ``add_subparsers``."""
+    """Add ``minigraph operators`` to the result of argparse's ``add_subparsers``."""
     parser = commands.add_parser(
         "operators",
         help="describe operators: slots, attributes, gradients",

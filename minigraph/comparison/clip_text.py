@@ -1,4 +1,4 @@
-"""Clipping strategies as words on a command line."""
+"""Clipping strategies as text, for a command line and for headings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ CLIP_KINDS: Final[dict[str, type[Any]]] = {
     "global_norm": GradientClipByGlobalNorm,
     "value": GradientClipByValue,
 }
-"""The strategies by the word that `parse_clip` knows them by."""
+"""Strategies by the kind that `parse_clip` reads."""
 
 
 def parse_clip(text: str) -> GradientClipBase:
-    """The strategy that ``KIND=THRESHOLD``, with a kind of `CLIP_KINDS`, or the call of a strategy's class stands for.
+    """The strategy of a text ``KIND=THRESHOLD``, with a kind of `CLIP_KINDS`, or of the call of a strategy's class.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def _finite(text: str, threshold: str) -> float:
 
 
 def clip_text(clip: Any) -> str:
-    """The inverse of `parse_clip`. A strategy of another kind stands as in the text of a program.
+    """The inverse of `parse_clip`; a strategy of another kind is written as in the text of a program.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def clip_text(clip: Any) -> str:
     else:
         bounds = [clip.clip_norm]
     short = f"{kind}={':'.join(repr(bound).removesuffix('.0') for bound in bounds)}"
-    # What has other options, too, is not said by a threshold alone.
+    # A threshold alone does not tell a strategy with other options.
     return short if parse_clip(short) == clip else value_text(clip)
 
 

@@ -52,7 +52,7 @@ def build_network(seed: int) -> Network:
 
 @dataclass(frozen=True)
 class Batches:
-    """The batches of a network, in an order that the seed decides.
+    """The batches of a network, in an order drawn from the seed.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Batches:
     size : int
         Images in a batch.
     seed : int, optional
-        Of the order. None: the order of the reader.
+        Seed of the order. None: the order of the reader.
     """
 
     network: Network
@@ -71,7 +71,7 @@ class Batches:
     seed: int | None = None
 
     def first(self, count: int) -> Iterator[Feed]:
-        """So many batches; the reader starts again when it ends."""
+        """The first `count` batches; the reader starts again when it ends."""
         passed = 0
         with seeded_shuffling(self.seed):
             while passed < count:
@@ -85,11 +85,11 @@ class Batches:
                     raise DataError("the reader yields no samples")
 
     def epochs(self) -> Reader[Feed]:
-        """A function that gives the batches of an epoch, each time it is called in another order."""
+        """A function that gives the batches of an epoch, in another order at each call."""
         return partial(self.epoch, np.random.default_rng(self.seed))
 
     def epoch(self, rng: np.random.Generator) -> Iterator[Feed]:
-        """The batches of an epoch, in an order that `rng` decides unless the seed is None."""
+        """The batches of an epoch, in an order drawn from `rng` unless the seed is None."""
         with seeded_shuffling(None if self.seed is None else int(rng.integers(2**32))):
             yield from self._epoch()
 
@@ -102,7 +102,7 @@ class Batches:
 
 @contextmanager
 def seeded_shuffling(seed: int | None) -> Iterator[None]:
-    """Seed the random numbers that readers shuffle with, and leave them afterwards as they were."""
+    """Seed the random numbers that readers shuffle with, and restore their state afterwards."""
     state = random.getstate()
     if seed is not None:
         random.seed(seed)

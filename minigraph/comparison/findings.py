@@ -1,4 +1,4 @@
-"""Findings of a report, in sentences computed from its figures."""
+"""Sentences computed from the figures of a report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minigraph.comparison.statistics import Estimate
 from minigraph.comparison.wording import counted, estimate_words, listed, share
 
 MOST_NAMED: Final = 5
-"""Maximum number of strategies that a sentence lists; of more it names the first and the last."""
+"""Maximum number of strategies that a sentence lists."""
 
 
 # Gradients
@@ -46,10 +46,10 @@ def _finite_mean(series: np.ndarray[Any, Any]) -> float:
 
 
 def training_finding(report: TrainingResults) -> str:
-    """Which strategies end lower or higher than the unclipped run by more than the spread of the seeds.
+    """Say which strategies end lower or higher than the unclipped run by more than the spread of the seeds.
 
-    Two differ by more than that where the intervals from ``mean - spread`` to ``mean + spread`` have nothing in common,
-    and where one diverged with every seed and the other with none.
+    Two strategies differ by that much if their intervals from ``mean - spread`` to ``mean + spread`` do not overlap, or
+    if one diverged with every seed and the other with none.
     """
     best = {name: report.estimate(name, report.best_rate(name)) for name in report}
     if not best:
@@ -107,11 +107,11 @@ def _named(names: Sequence[str]) -> str:
     return listed(names) if len(names) <= MOST_NAMED else f"{len(names)} strategies"
 
 
-# Beside the finding
+# Warnings and remarks
 
 
 def gradient_warnings(report: GradientResults) -> list[str]:
-    """That the comparison was interrupted, and which raw gradients are the first with NaN or infinity."""
+    """Say where the comparison was interrupted, and which raw gradients are the first with NaN or infinity."""
     found = [report.partial] if report.partial else []
     for result in list(report.strategies.values())[:1]:  # before clipping all have the same
         for index in range(len(report.loss)):
@@ -122,7 +122,7 @@ def gradient_warnings(report: GradientResults) -> list[str]:
 
 
 def training_warnings(report: TrainingResults) -> list[str]:
-    """That the comparison was interrupted, which runs diverged and where."""
+    """Say where the comparison was interrupted, and which runs diverged at which step."""
     found = [report.partial] if report.partial else []
     broken = [f"{run.label} at step {run.diverged_at}" for run in report.runs if run.diverged_at]
     if broken:
@@ -132,7 +132,7 @@ def training_warnings(report: TrainingResults) -> list[str]:
 
 
 def training_remarks(report: TrainingResults) -> list[str]:
-    """Limits of the finding."""
+    """Say what limits the finding."""
     found = []
     if report.strategies and len(report.rates) == 1:
         found.append("another learning rate may order the strategies otherwise; try several (--rates, rates=)")

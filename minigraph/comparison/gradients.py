@@ -1,7 +1,7 @@
-"""What clipping strategies do to the gradients of a program, on the same batches.
+"""Compare clipping strategies on the gradients of one program, batch by batch.
 
-One program computes the backward pass once and every strategy's clipped gradients side by side from it. So all see the
-same raw gradients, bit for bit, whatever random numbers the program draws, and a batch costs one backward pass.
+One program computes the backward pass once and every strategy's clipped gradients from it. All strategies get the same
+raw gradients, bit for bit, whatever random numbers the program draws, and a batch costs one backward pass.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def compare_gradients(
     settings: Mapping[str, Any] | None = None,
     progress: bool | None = None,
 ) -> GradientReport:
-    """Compare what clipping strategies make of the gradients of `loss`, batch by batch.
+    """Compare clipping strategies on the gradients of `loss`, batch by batch.
 
     A clone of `program` gets one backward pass and behind it the operators of every strategy. The program, the scope
     and the default programs stay as they are.
@@ -69,9 +69,8 @@ def compare_gradients(
     loss : Variable or str, float[1]
         What to differentiate.
     clips : dict of str to GradientClipBase
-        Strategies by name. None instead of a strategy leaves the gradients as they are. Whatever maps (parameter,
-        gradient) pairs to such pairs will do; state that a strategy keeps is initialised once and lives as long as
-        the comparison.
+        Strategies by name. None leaves the gradients as they are. Any function from (parameter, gradient) pairs to such
+        pairs is a strategy. Its state is initialised once and lasts as long as the comparison.
     feeds : iterable of dict, or callable that returns one
         What to run on: variable name to array.
     startup : Program, optional
@@ -105,7 +104,7 @@ def compare_gradients(
     DataError
         If there is no batch.
     Interrupted
-        After Ctrl-C: a `KeyboardInterrupt` whose ``report`` holds what there is.
+        After Ctrl-C: a `KeyboardInterrupt` whose ``report`` holds the batches so far.
 
     Examples
     --------
@@ -184,8 +183,8 @@ def _build(
     with building(program) as state:
         raw = differentiate(program, loss, parameters)
         updates = _append_updates(program, raw, optimizer)
-        # Behind the strategies, which are all to see the same parameters, but made before them: a strategy may ask for
-        # updates to be skipped, which does not concern these.
+        # The updates run behind the strategies, so that all strategies see the same parameters. They are appended
+        # first, because a strategy may ask for the updates appended after it to be skipped.
         with program.global_block().inserting_before(updates[0] if updates else None):
             clipped = {name: clip(name, strategy, raw) for name, strategy in clips.items()}
     return _Built(program, state, raw, clipped)
@@ -204,7 +203,7 @@ def _append_updates(
 
 
 class _Run:
-    """The program at work, and what was found so far."""
+    """The program as it runs, and the figures recorded so far."""
 
     def __init__(self, built: _Built, place: Place, scope: Scope, loss: str) -> None:
         self._program, self._scope = built.program, scope
@@ -217,11 +216,11 @@ class _Run:
         self.losses: list[float] = []
         self.batch_sizes: list[int] = []
         self.count = 0
-        """Batches of which everything is recorded."""
+        """Number of batches recorded completely."""
 
     def add(self, feed: Feed) -> None:
         """Compare the gradients on one batch."""
-        # A gradient that a strategy leaves alone is fetched once, as the raw one.
+        # A gradient that a strategy leaves alone is the raw one, and fetched once.
         names = dict.fromkeys([self._loss, *self._raw, *(name for group in self._clipped.values() for name in group)])
         fetched = self._executor.run(self._program, feed=feed, fetch_list=list(names), scope=self._scope)
         # Selected rows are measured as the whole gradient.

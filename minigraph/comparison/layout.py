@@ -1,6 +1,6 @@
-"""Tables and lists of text that fit the width they are printed in; no number is cut and no name shortened.
+"""Tables and lists of text that fit the console; no number is cut, no name shortened, no line padded on the right.
 
-Nothing is padded on the right, so that lines end where their text ends.
+rich's own tables cut cells that are too wide. Here numbers move below their name, or into another table.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from rich.text import Text
 from minigraph.comparison.wording import evenly
 
 WIDTH: Final = 100
-"""Columns where neither a terminal nor the environment variable COLUMNS says how many there are."""
+"""Columns to print in if neither a terminal nor the environment variable COLUMNS states a number."""
 
 GAP: Final = 2
-"""Blanks between two columns, and in front of numbers that stand under their name."""
+"""Blanks between two columns, and in front of numbers below their name."""
 
 MOST_SHOWN: Final = 10
-"""Maximum number of columns of a table that may leave some out."""
+"""Maximum number of columns shown of a table with `may_skip`."""
 
 
 def columns() -> int:
@@ -33,7 +33,7 @@ def columns() -> int:
 
 @dataclass(frozen=True)
 class Row:
-    """A name with a detail such as a shape, and the numbers that belong to it."""
+    """A name with a detail such as a shape, and its numbers."""
 
     name: str
     cells: Sequence[str]
@@ -44,17 +44,17 @@ class Row:
 
 @dataclass(frozen=True)
 class NumberTable:
-    """Rows of numbers: behind their name, below it where there is no room, in several tables where that is too narrow.
+    """Rows of numbers: beside their name, below it if the console is narrow, in several tables if it is narrower.
 
     Parameters
     ----------
     heading : str
-        Of the names.
+        Heading of the names.
     headings : sequence of str
-        One for each number; may have several lines.
+        One for each number, of one or more lines.
     rows : sequence of Row
     may_skip : bool
-        Whether columns may be left out evenly, as of epochs, but never the first and the last.
+        Whether columns between the first and the last may be left out at even distances, as of epochs.
     """
 
     heading: str
@@ -136,7 +136,7 @@ def _groups(sizes: Sequence[int], width: int) -> list[list[int]]:
 
 
 def wrapped(text: Text, console: Console, width: int) -> Iterator[Text]:
-    """The lines of a text that is broken between words, without the blanks at their ends."""
+    """The lines of a text wrapped between words, without trailing blanks."""
     for line in text.wrap(console, max(width, 1)):
         line.rstrip()
         yield line
@@ -154,7 +154,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Facts:
-    """Values behind their names, wrapped where they are long."""
+    """Values beside their names, wrapped where they are long."""
 
     facts: Mapping[str, str]
     style: str = ""

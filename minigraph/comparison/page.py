@@ -1,8 +1,8 @@
 """Reports as one HTML page that needs no other file, no network and no script.
 
-A page opens with what was found, then come pictures and numbers, and in the end how they were made. Pictures are inline
-SVG whose colours are the page's own, so that they follow the reader's choice of dark or light. Whatever comes from the
-caller (names, settings, programs) is escaped.
+A page begins with the finding, then shows pictures and numbers, and ends with how they were made. Pictures are inline
+SVG in the colours of the page, so that they follow the reader's choice of dark or light. All text of the caller (names,
+settings, programs) is escaped.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 MOST_COLUMNS: Final = 12
 """Maximum number of epochs that a table shows."""
 
-# Colours that nothing else uses, put in the place of the page's variables while matplotlib draws.
+# Colours that nothing else uses: matplotlib draws with them, then the page's variables replace them.
 _VARIABLES: Final = {
     "#010101": "var(--ink)", "#020202": "var(--muted)", "#030303": "var(--faint)",
     **{f"#0{index}0909": f"var(--line-{index})" for index in range(6)},
@@ -82,7 +82,7 @@ def gradient_page(report: GradientResults) -> str:
 
 
 def training_page(report: TrainingResults) -> str:
-    """How training went: pictures, metrics by rate and by epoch, and for each strategy its numbers and its diff."""
+    """Course of the training: pictures, metrics by rate and by epoch, and each strategy's numbers and diff."""
     at = " at its best rate" if len(report.rates) > 1 else ""
     of_seeds = "; means over the seeds" if len(report.seeds) > 1 else ""
     summary = [table(f"One row per strategy{at}{of_seeds}.", *training_summary(report))]
@@ -114,7 +114,7 @@ def _page(
     body = "\n".join(
         f'<h2 id="{key}">{heading}</h2>\n' + "\n".join(filter(None, parts)) for key, (heading, parts) in shown.items()
     )
-    # The policy lets the page load nothing, whatever stands in it.
+    # The policy forbids the page to load anything.
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -171,13 +171,13 @@ def _parameter_figures(report: Results[Any], what: str) -> list[str]:
 
 
 def _grid(figures: Sequence[str]) -> str:
-    # Beside three in a row a fourth would stand alone.
+    # In rows of three a fourth picture would be alone.
     kind = " pairs" if len(figures) in (2, 4) else ""
     return f'<div class="figures{kind}">\n{"".join(figures)}</div>'
 
 
 def _legend(looks: Mapping[str, Style]) -> str:
-    """The lines of all pictures: once for the page."""
+    """One legend for all pictures of the page."""
     items = "".join(f"<li>{_swatch(look)} {escape(name)}</li>\n" for name, look in looks.items())
     threshold = _swatch(Style(None, "threshold", ""))
     items += f"<li>{threshold} threshold of a clip, in its colour</li>\n"
@@ -196,10 +196,7 @@ def _panel(panel: Panel, looks: Mapping[str, Style], key: str) -> str:
 
 
 def _figure(figure: Figure, key: str, label: str, caption: str) -> str:
-    """A picture as inline SVG; `key` makes its ids unlike those of the page's other pictures.
-
-    The label is read out where pictures are not seen.
-    """
+    """A picture as inline SVG; `key` keeps its ids apart from other pictures', screen readers read `label`."""
     return f"<figure>\n<figcaption>{escape(caption)}</figcaption>\n{_svg(figure, key, label)}\n</figure>\n"
 
 
@@ -208,7 +205,7 @@ def _svg(figure: Figure, key: str, label: str) -> str:
 
     text = StringIO()
     metadata = {name: None for name in ("Creator", "Date", "Format", "Type")}
-    # Text stays text, for readers and their search; the salt gives equal reports equal pages.
+    # Text stays text, so that it can be searched; the salt gives equal reports equal pages.
     with plots.themed(_THEME), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": key}):
         figure.savefig(text, format="svg", transparent=True, metadata=metadata)
     svg = re.sub(
@@ -282,7 +279,7 @@ def _shaded(factor: float) -> str:
 
 
 def _shade(factor: float) -> str:
-    """The stronger, the more was taken away."""
+    """A background that is stronger the more of the norm was removed."""
     taken = 1 - factor if math.isfinite(factor) else 0.0
     return f'class="shade" style="--share: {100 * min(max(taken, 0.0), 1.0) * 0.75:.0f}%"'
 
@@ -311,7 +308,7 @@ def training_in_notebook(report: TrainingResults) -> str:
 def _report_in_notebook(report: Results[Any], finding: str, summary: str) -> str:
     shown = panels(report)[0][:1] if find_spec("matplotlib") else []
     looks = plots.styles(report)
-    key = f"cell-{crc32(finding.encode()):x}"  # unlike those of other reports in the notebook
+    key = f"cell-{crc32(finding.encode()):x}"  # other than those of other reports in the notebook
     drawn = [_legend({curve.name: looks[curve.name] for curve in panel.curves}) + _panel(panel, looks, key)
              for panel in shown]  # fmt: skip
     return in_notebook(finding, summary + "".join(drawn))

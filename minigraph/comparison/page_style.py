@@ -1,4 +1,4 @@
-"""How the page of a report looks."""
+"""Style sheets of a report's page and of its cell in a notebook."""
 
 from typing import Final
 

@@ -1,7 +1,4 @@
-"""Panels of a report: curves over batches, steps, epochs and learning rates, and which belong together.
-
-Nothing here draws; `minigraph.comparison.plots` does.
-"""
+"""Panels of a report: curves over batches, steps, epochs and learning rates, which `plots` draws."""
 
 from __future__ import annotations
 
@@ -18,25 +15,24 @@ from minigraph.comparison.statistics import Series
 from minigraph.comparison.wording import ALL_TOGETHER, listed
 
 MOST_PARAMETERS: Final = 12
-"""Maximum number of parameters with a picture of their own: those with the largest gradients."""
+"""Maximum number of parameters with a picture of their own; those with the largest gradients are chosen."""
 
 BEFORE: Final = "before clipping"
-"""Stands in the place of a strategy's name for the raw gradients that all strategies share."""
+"""Name of the raw gradients that all strategies share, where others have a strategy's name."""
 
 NEARLY_EQUAL: Final = 0.005
-"""Share of the height of a picture by which two lines differ at most to be one line for the eye."""
-
+"""Maximum distance of two lines that coincide, as a share of the picture's height."""
 
 MANY_SIZES: Final = 1e3
-"""Smallest ratio of the largest to the least number at which an axis shows powers of ten."""
+"""Minimum ratio of the largest to the smallest number for an axis of powers of ten."""
 
 DWARFED: Final = 10.0
-"""Smallest ratio of the largest line's peak to the median of the others' at which it does, too."""
+"""Minimum ratio of the highest line's peak to the median of the others' for an axis of powers of ten."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A line of the strategy `name`: its values, where they are, and how far up and down the seeds reach."""
+    """A line of the strategy `name`: its values, their places along x, and the range over the seeds."""
 
     name: str
     values: Series
@@ -67,13 +63,13 @@ class Panel:
     thresholds: Mapping[str, float] | None = None
 
     def finite_values(self) -> Series:
-        """All that is drawn."""
+        """All values that are drawn."""
         drawn = [curve.values if curve.high is None else curve.high for curve in self.curves]
         return np.concatenate([*(values[np.isfinite(values)] for values in drawn), np.zeros(0)])
 
     @property
     def is_in_powers(self) -> bool:
-        """Whether the axis shows powers of ten, because one line would be a peak above others along zero."""
+        """Whether the axis shows powers of ten: on a linear one the smaller values could not be told from zero."""
         everything = self.finite_values()
         positive = everything[everything > 0]
         if self.kind == "cosine" or not len(positive) or everything.min() < 0:
@@ -83,7 +79,7 @@ class Panel:
         return bool(positive.max() >= MANY_SIZES * positive.min() or 0 < DWARFED * others < peaks[-1])
 
     def coincident(self) -> list[str]:
-        """Which lines lie on each other, in words."""
+        """Name the lines that coincide."""
         series = [curve.values for curve in self.curves]
         if self.is_in_powers:
             with np.errstate(all="ignore"):
@@ -113,7 +109,7 @@ def _are_near(a: Series, b: Series, tolerance: float) -> bool:
 
 
 def gradient_panels(report: GradientResults) -> list[Panel]:
-    """All gradients together: what is left of their norm and direction, and how many elements changed."""
+    """Norm, factor, cosine and share of elements changed, of all gradients together."""
     if not report.strategies:
         return []
     results = report.strategies.values()
@@ -155,7 +151,7 @@ def training_panels(report: TrainingResults) -> list[Panel]:
         Panel("factor, norm after / norm before", "step",
               [_over_seeds(report, name, lambda run: run.total.factor) for name in report]),
     ]  # fmt: skip
-    # Of an interrupted training there may be no epoch.
+    # A training that was interrupted may have no epoch.
     return [panel for panel in shown if any(np.isfinite(curve.values).any() for curve in panel.curves)]
 
 
@@ -222,7 +218,7 @@ def largest(report: Results[Any]) -> list[str]:
 
 
 def _thresholds(report: Results[Any], column: str) -> dict[str, float]:
-    """The norms at which strategies begin to clip what the column has."""
+    """Norms at which strategies begin to clip this column."""
     kind = GradientClipByGlobalNorm if column == ALL_TOGETHER else GradientClipByNorm
     clips = {name: result.strategy for name, result in report.strategies.items()}
     return {name: float(clip.clip_norm) for name, clip in clips.items() if type(clip) is kind}

@@ -24,10 +24,10 @@ PLOT_SUFFIXES: Final = (".png", ".svg", ".pdf")
 
 WIDTH: Final = 3.4
 HEIGHT: Final = 2.3
-"""Inches of a picture: so narrow that its text of 8 points has 11 pixels on a telephone, 390 pixels wide."""
+"""Inches of a picture: its text of 8 points has 11 pixels on a telephone that is 390 pixels wide."""
 
 MOST_CELLS: Final = 40
-"""Maximum number of columns of a heat map; of more steps each shows the mean of several."""
+"""Maximum number of columns of a heat map; with more steps each column shows the mean of several."""
 
 DASHES: Final = ("-", "--", "-.", ":")
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
@@ -35,13 +35,13 @@ MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours: of text and axes, of what is not clipped, of lines in the background, and of strategies in turn."""
+    """Colours of text and axes, of gradients that are not clipped, of lines in the background, and of strategies."""
 
     ink: str = "#1f2328"
     muted: str = "#7d848c"
     faint: str = "#dfe2e6"
     lines: tuple[str, ...] = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9")
-    """Told apart by colour-blind readers too (Okabe and Ito)."""
+    """Colours that colour-blind readers tell apart too (Okabe and Ito)."""
 
 
 LIGHT: Final = Theme()
@@ -49,7 +49,7 @@ LIGHT: Final = Theme()
 
 @dataclass(frozen=True)
 class Style:
-    """How the line of a strategy looks; `color` is None for what is not clipped."""
+    """Look of a strategy's line; `color` is an index of `Theme.lines`, None for gradients that are not clipped."""
 
     color: int | None
     dash: str
@@ -131,9 +131,9 @@ def draw(panel: Panel, looks: Mapping[str, Style], theme: Theme = LIGHT) -> Figu
 
 
 def heat_map(report: TrainingResults, name: str, theme: Theme = LIGHT) -> tuple[Figure, str]:
-    """The gradients of each parameter over the steps of a strategy's run, and what is shown.
+    """The gradients of each parameter over the steps of a strategy's run, and the name of the quantity drawn.
 
-    Of a clip it is the factor, and without one the norm.
+    The quantity is the factor of a clip, and without a clip the norm.
     """
     run = report[name]
     quantity, what = ("factor", "factor") if run.strategy is not None else ("norm_before", "norm of the gradient")
@@ -209,7 +209,7 @@ def _draw(ax: Any, panel: Panel, looks: Mapping[str, Style], theme: Theme) -> No
         look = looks[curve.name]
         color = _color(look, theme)
         at = np.arange(1.0, len(curve.values) + 1) if curve.at is None else curve.at
-        # A line is drawn broader than those above it, and its markers between theirs: so it shows where they coincide.
+        # Lines that coincide stay visible: each is broader than those drawn over it, with its markers between theirs.
         width = 1.2 + 0.5 * min(len(panel.curves) - 1 - index, 4)
         every = max(len(at) // 5, 1)
         start = index * every // max(len(panel.curves), 1)
@@ -242,12 +242,12 @@ def _mark_divergence(ax: Any, at: Series, values: Series, color: str) -> None:
 
 
 def _drawable(series: Series) -> Series:
-    """With gaps where the number is not finite."""
+    """The series with gaps where the number is not finite."""
     return np.where(np.isfinite(series), series, np.nan)
 
 
 def _scale(ax: Any, panel: Panel) -> None:
-    """Whole numbers along x, or the rates; along y powers of ten where sizes differ much, else what the kind says."""
+    """Set the axes: whole numbers or rates along x; along y powers of ten where sizes differ much, else by kind."""
     from matplotlib.ticker import MaxNLocator
 
     if panel.x == "learning rate":

@@ -1,4 +1,4 @@
-"""The programs of a comparison. The caller's program is only read; what is built here are clones of it."""
+"""The programs of a comparison: clones of the caller's program, which itself is only read."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def made_by(factory: Callable[..., Optimizer], *rate: float) -> Optimizer:
 def _can_be_called(function: Callable[..., Any], *arguments: Any) -> bool:
     try:
         inspect.signature(function).bind(*arguments)
-    except (TypeError, ValueError):  # the second: a function of C that does not tell
+    except (TypeError, ValueError):  # ValueError: a function written in C has no signature
         return False
     return True
 
@@ -140,7 +140,7 @@ def each_feed(feeds: Feeds, what: str, rng: np.random.Generator | None = None) -
 
 
 def feed_count(feeds: Feeds) -> int | None:
-    """How many batches a pass over `feeds` has, where that is known beforehand."""
+    """Number of batches in a pass over `feeds`; None if it is not known beforehand."""
     return len(feeds) if isinstance(feeds, Sized) else None
 
 
@@ -154,7 +154,7 @@ def batch_size(feed: Feed) -> int:
 
 
 class FreshNames(unique_name.UniqueNameGenerator):
-    """Counts from zero and passes over the names that are taken."""
+    """Number names from zero and skip those that are taken."""
 
     def __init__(self, taken: Container[str]) -> None:
         super().__init__()
@@ -168,7 +168,7 @@ class FreshNames(unique_name.UniqueNameGenerator):
 
 
 def forward_clone(program: Program) -> Program:
-    """A clone without backward pass, updates, and the variables that only they use; no parameter asks for a clip."""
+    """A clone without backward pass, updates, the variables that only they use, and clips noted on parameters."""
     twin = program.clone()
     for block in twin.blocks:
         dropped = [op for op in block.ops if op.role & _AFTER_FORWARD]
@@ -187,7 +187,7 @@ def forward_clone(program: Program) -> Program:
 
 @contextmanager
 def building(program: Program) -> Iterator[Program]:
-    """Inside, layers write to `program`, under names that are free there; gives the startup program they fill."""
+    """Have layers write to `program` inside, under names that are free there; yield the startup program they fill."""
     state = Program()
     state.random_seed = program.random_seed
     with program_guard(program, state), unique_name.guard(FreshNames(program.global_block().vars)):
@@ -209,7 +209,7 @@ def differentiate(program: Program, loss: str, parameters: Sequence[str] | None 
 
 
 def clip(name: str, strategy: Strategy, pairs: ParamsGrads) -> ParamsGrads:
-    """The pairs with the gradients that the strategy makes, in the order of `pairs`.
+    """The pairs with the clipped gradients, in the order of `pairs`.
 
     Raises
     ------
@@ -228,7 +228,7 @@ def clip(name: str, strategy: Strategy, pairs: ParamsGrads) -> ParamsGrads:
 
 @contextmanager
 def _label_of(strategy: Any) -> Iterator[None]:
-    """Let the operators that a function appends say so, as those of a strategy do."""
+    """Label the operators that a function appends with the function, as a strategy labels its own."""
     if isinstance(strategy, GradientClipBase):
         yield
         return
@@ -265,7 +265,7 @@ def start_values(
         elif var.persistable:
             raise ProgramError(
                 f"{var.name} has no value", site=caller_site(),
-                hint="Give startup=, or run the startup program first and give scope= where that was not the global.",
+                hint="Give startup=. Or run the startup program first, and give scope= unless that is the global one.",
             )  # fmt: skip
     return values, place
 
@@ -285,7 +285,7 @@ def seeded(startup: Program, seed: int) -> Program:
 
 
 def scope_with(values: Values, state: Program, place: Place) -> Scope:
-    """A new scope with copies of `values` and with what the startup program `state` makes."""
+    """A new scope with copies of `values` and the variables that the startup program `state` makes."""
     scope = Scope()
     for name, value in values.items():
         scope.var(name).get_tensor().set(value, place)

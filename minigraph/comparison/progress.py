@@ -14,7 +14,7 @@ PATIENCE: Final = 2.0
 
 
 class ProgressBar:
-    """Counts batches; shows a bar once the run takes long, and takes it away at the end.
+    """Count batches; show a bar once the run takes long, and remove it at the end.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ class ProgressBar:
         return self
 
     def expect(self, total: int) -> None:
-        """Total number of batches."""
+        """Set the total number of batches."""
         self._total = total
 
     def advance(self) -> None:
-        """One batch more is done."""
+        """Count one batch."""
         self._done += 1
         if self._bar is None and time.monotonic() - self._start >= self._due:
             self._show()

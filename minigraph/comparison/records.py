@@ -1,4 +1,4 @@
-"""Reports as JSON and as CSV. Nothing here computes anything that the report does not hold."""
+"""Reports as JSON and as CSV: the numbers that a report holds, and none beside them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Report(Results[R], ABC):
         As in `Results`.
     """
 
-    # What each kind of report makes itself
+    # Defined by each kind of report
 
     @abstractmethod
     def renderables(self, show_diff: bool) -> Iterator[RenderableType]:
@@ -64,7 +64,7 @@ class Report(Results[R], ABC):
     def html(self) -> str:
         """The page that `save_html` writes."""
 
-    # For readers
+    # Printing and saving
 
     def figure(self) -> Figure:
         """The picture that `plot` saves (matplotlib): every quantity, a line per strategy."""

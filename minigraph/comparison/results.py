@@ -47,11 +47,11 @@ class StrategyResult:
     total: GradientStatistics
 
     unit: ClassVar[str] = "batches"
-    """What a series has one entry for."""
+    """Name of the things that a series has one entry for."""
 
     @property
     def statistics(self) -> dict[str, GradientStatistics]:
-        """Those of each parameter, then those of `ALL_TOGETHER`."""
+        """Statistics of each parameter, then those of `ALL_TOGETHER`."""
         return {**self.parameters, ALL_TOGETHER: self.total}
 
     def shape(self, parameter: str) -> tuple[int, ...]:
@@ -192,7 +192,7 @@ class GradientResults(Results[StrategyResult]):
     forward : Program
         The program without backward pass.
     unclipped : Program
-        The same with its backward pass: what each strategy's own program is compared with.
+        The same with its backward pass; each strategy's own program is compared with it.
     program : Program
         The one that ran: backward pass and all strategies.
     strategies : dict of str to StrategyResult
@@ -250,7 +250,7 @@ class TrainingResults(Results[TrainingRun]):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The names of what was measured at the end of each epoch."""
+        """Names of the metrics measured at the end of each epoch."""
         return tuple(next(iter(self.strategies.values())).metrics) if self.strategies else ()
 
     def metric_title(self, name: str) -> str:
@@ -266,7 +266,7 @@ class TrainingResults(Results[TrainingRun]):
 
     @property
     def seeds(self) -> tuple[int | None, ...]:
-        """Of the runs that are judged."""
+        """Seeds of the runs that are judged."""
         return tuple(dict.fromkeys(run.seed for run in self._judged))
 
     @property

@@ -1,9 +1,9 @@
-"""What clipping did to gradients, in numbers: norms, factors, cosines, what changed.
+"""Statistics of clipped gradients: norms, factors, cosines, share of elements changed.
 
-All numbers are computed on the host, from fetched gradients, and not by operators of the program. So they are no part
-of what they measure; sums of products are taken in float64, which float32 operators could not do for a cosine that
-differs from 1 by less than a millionth; and NaN, infinity, 1e30 and 1e-30 are all in range. The price is one copy of
-the gradients for each strategy while a batch is compared, and a fraction of the time of the backward pass.
+All numbers are computed on the host from fetched gradients, so measuring changes nothing in the program. Sums of
+products are taken in float64: float32 could not resolve a cosine that differs from 1 by less than a millionth. NaN,
+infinity, 1e30 and 1e-30 are all in range. The cost is one copy of the gradients per strategy while a batch is compared,
+and a fraction of the time of the backward pass.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 Series = NDArray[np.float64]
 
 QUANTITIES: Final = ("norm_before", "norm_after", "factor", "cosine", "share_changed")
-"""What `GradientStatistics` holds a series of."""
+"""Names of the series of `GradientStatistics`."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def summarize(series: Series) -> Summary:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GradientStatistics:
-    """What a strategy did to one gradient, or to all of them as one vector; one entry per batch.
+    """Statistics of one gradient under a strategy, or of all gradients as one vector; one entry per batch.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class GradientStatistics:
 
     @property
     def clipped(self) -> NDArray[np.bool_]:
-        """Whether any element changed, by batch."""
+        """True for each batch in which any element changed."""
         return self.share_changed > 0
 
     @property
@@ -99,7 +99,7 @@ class GradientStatistics:
         return float(np.mean(self.clipped)) if len(self.clipped) else math.nan
 
     def summary(self, quantity: str) -> Summary:
-        """Over the batches, of one of `QUANTITIES`; of the cosine, over the batches where it is defined.
+        """Summary over the batches of one of `QUANTITIES`; a cosine counts only where it is defined.
 
         Examples
         --------
@@ -159,7 +159,7 @@ def cosine(before: Array, after: Array) -> float:
 
 
 class _Vector:
-    """An array as a vector, with what several comparisons need of it computed once."""
+    """An array as a vector; norm and direction are computed once for several comparisons."""
 
     def __init__(self, array: Array) -> None:
         self.array = array
@@ -201,7 +201,7 @@ def _elements_changed(before: Array, after: Array) -> int:
 
 @dataclass
 class _Log:
-    """What was found of one gradient so far."""
+    """Rows recorded for one gradient so far."""
 
     rows: list[tuple[float, float, float, float]] = field(default_factory=list)
     """Norm before, norm after, cosine, share changed."""
@@ -219,7 +219,7 @@ class Measured:
 
 
 class Recorder:
-    """Compares gradients batch by batch and keeps the numbers.
+    """Compare gradients batch by batch and keep the numbers.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ class Recorder:
         self._total = _Log()
 
     def add(self, before: Measured, after: Sequence[Array]) -> None:
-        """One batch: what became of the raw gradients."""
+        """Record one batch: the raw gradients, and the same after clipping."""
         found = []
         for log, vector, array in zip(self._logs.values(), before.vectors, after, strict=True):
             changed = _elements_changed(vector.array, array)
@@ -247,11 +247,11 @@ class Recorder:
         return len(self._total.rows)
 
     def parameters(self, count: int | None = None) -> dict[str, GradientStatistics]:
-        """By parameter, of the first `count` batches (default: of all)."""
+        """Statistics by parameter, of the first `count` batches (default: of all)."""
         return {name: log.statistics(count) for name, log in self._logs.items()}
 
     def total(self, count: int | None = None) -> GradientStatistics:
-        """Of all gradients as one vector."""
+        """Statistics of all gradients as one vector."""
         return self._total.statistics(count)
 
 
@@ -259,10 +259,10 @@ def _together(
     before: Sequence[float], after: Sequence[float], cosines: Sequence[float], changed: Sequence[int],
     sizes: Sequence[int],
 ) -> tuple[float, float, float, float]:  # fmt: skip
-    """The row of all gradients as one vector, from what is known of each.
+    """The row of all gradients as one vector, from the row of each.
 
-    The cosine is the sum of those of the parts, each weighted by its part of either vector: no product of magnitudes
-    is made that might leave the range of float64.
+    The cosine is the sum of the gradients' own cosines, each weighted by its share of both norms: no product of two
+    magnitudes is formed, which might leave the range of float64.
     """
     norms = l2_norm(np.array(before, np.float64)), l2_norm(np.array(after, np.float64))
     total_cosine = math.nan

@@ -54,7 +54,7 @@ def gradient_tables(report: GradientResults, show_diff: bool) -> Iterator[Render
 
 
 def gradient_facts(report: GradientResults) -> dict[str, str]:
-    """What was compared, by heading."""
+    """Facts about the experiment, by heading."""
     batches = counted(len(report.loss), "batch", "batches")
     return {
         **_program_facts(report, "with the backward pass"),
@@ -113,7 +113,7 @@ def training_tables(report: TrainingResults, show_diff: bool) -> Iterator[Render
 
 
 def training_facts(report: TrainingResults) -> dict[str, str]:
-    """What was compared, by heading."""
+    """Facts about the experiment, by heading."""
     where = "held-out batches" if report.is_held_out else "the epoch's own batches, each before its step"
     length = f"{counted(report.epochs, 'epoch')}, {counted(report.steps, 'step')}"
     return {

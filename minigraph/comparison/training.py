@@ -49,7 +49,7 @@ from minigraph.support.public import public
 T = TypeVar("T")
 
 RANDOM_SEED: Final = 1
-"""Of the random numbers that each clone draws where no seeds are given, the same for all."""
+"""Seed of the random numbers that each clone draws where no seeds are given."""
 
 
 @public
@@ -73,9 +73,9 @@ def compare_training(
 ) -> TrainingReport:
     """Train a clone of `program` under each clipping strategy, from the same start and on the same batches.
 
-    One seed does not tell a clip's effect from chance, and one learning rate may serve one clip and not another: give
-    several of both, and each strategy is judged at its best rate, by mean and spread over the seeds. The program, the
-    scope and the default programs stay as they are.
+    One seed does not tell a clip's effect from chance, and the best learning rate of one clip may be bad for another:
+    give several of both, and each strategy is judged at its best rate, by mean and spread over the seeds. The program,
+    the scope and the default programs stay as they are.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def compare_training(
         Train once with each: as if `startup` had been built with this ``random_seed``. Default: once, with the start
         values of `startup` or `scope`.
     rates : sequence of float, optional
-        Learning rates: train once with each, and judge every strategy at the rate that serves it best. Default: once.
+        Learning rates: train once with each, and judge every strategy at its best rate. Default: once.
     metrics : dict of str to Variable or str, float[1], optional
         What to measure beside the loss, such as an accuracy. An epoch's value is the mean over batches, weighted by
         their rows where all arrays fed have the same number of them.
@@ -123,7 +123,7 @@ def compare_training(
     ClipError
         If the optimizer has a clip of its own.
     Interrupted
-        After Ctrl-C: a `KeyboardInterrupt` whose ``report`` holds what there is.
+        After Ctrl-C: a `KeyboardInterrupt` whose ``report`` holds the steps so far.
     WrongTypeError, NotFoundError, ProgramError, DataError
         As in `minigraph.compare_gradients`.
 
@@ -241,7 +241,7 @@ class _Trial:
         self._epochs_done = 0
 
     def train(self, bar: ProgressBar) -> None:
-        # Each batch goes to all runs before the next one is drawn, so that a reader that shuffles serves all alike.
+        # Each batch goes to all runs before the next one is drawn: a reader that shuffles gives all of them the same.
         rng = np.random.default_rng(self._seed or RANDOM_SEED)
         held_out = self._experiment.held_out
         for epoch in range(1, self._experiment.epochs + 1):
@@ -259,13 +259,13 @@ class _Trial:
             bar.expect(len(self.epoch_of_step) // epoch * self._experiment.epochs * self._experiment.trials)
 
     def runs(self) -> Iterator[TrainingRun]:
-        """As far as all runs have come: of an interrupted trial some may be a step ahead."""
+        """The runs, up to the last step that all of them have made: after an interrupt some may be a step ahead."""
         is_complete = self._epochs_done == self._experiment.epochs
         for trainee in self._trainees:
             yield trainee.result(self._seed, np.array(self.epoch_of_step, np.int64), self._epochs_done, is_complete)
 
     def position(self, seeds: Sequence[int | None]) -> str:
-        """Where the last trial was interrupted."""
+        """Say where the last trial was interrupted."""
         where = f"step {len(self.epoch_of_step)}, in epoch {self.epoch_of_step[-1]} of {self._experiment.epochs}"
         if len(seeds) > 1:
             where += f", with seed {self._seed}, number {list(seeds).index(self._seed) + 1} of {len(seeds)}"
@@ -299,7 +299,7 @@ def _build(
         raw = chosen.backward(loss_var, state)
         if not raw:
             raise ProgramError(f"{loss} depends on no trainable parameter", site=caller_site())
-        # Clipped in the order of the updates, as the optimizer would do it: sums over several gradients depend on it.
+        # The order is that of the optimizer's updates, because sums over several gradients are rounded in order.
         clipped = clip(name, strategy, sorted(raw, key=lambda pair: pair[0].name))
         chosen.apply_optimize(loss_var, state, clipped)
     grads = {param.name: grad for param, grad in clipped}
@@ -308,7 +308,7 @@ def _build(
 
 
 class _Mean:
-    """A mean weighted by rows. NaN stays NaN, and no batch gives NaN."""
+    """A mean weighted by rows. NaN stays NaN, and the mean of no batch is NaN."""
 
     def __init__(self) -> None:
         self._total = self._weight = 0.0
@@ -318,20 +318,20 @@ class _Mean:
         self._weight += weight
 
     def take(self) -> float:
-        """The mean so far; then it starts anew."""
+        """Return the mean so far and start again."""
         mean = self._total / self._weight if self._weight else math.nan
         self._total = self._weight = 0.0
         return mean
 
 
 class _Trainee:
-    """A clone at work in a scope of its own, and what was found so far."""
+    """A clone that is trained in a scope of its own, and the figures recorded so far."""
 
     def __init__(
         self, experiment: _Experiment, built: _Built, executor: Executor, values: Values, seed: int | None
     ) -> None:
         self._experiment, self._built, self._executor = experiment, built, executor
-        # Masks of dropout and the like are to be the same under every strategy.
+        # Under every strategy dropout draws the same masks.
         executor._rng = experiment.place.rng(seed or RANDOM_SEED)
         self._scope = scope_with(values, built.state, experiment.place)
         self._recorder = Recorder([param.name for param, _ in built.raw])
@@ -350,7 +350,7 @@ class _Trainee:
         self._measure(measured, found, feed)
 
     def evaluate(self, feed: Feed) -> None:
-        """Measure on a batch, without learning from it."""
+        """Measure on a batch without training on it."""
         measured = self._experiment.measured
         self._measure(measured, self._run(self._built.test, feed, list(measured.values())), feed)
 

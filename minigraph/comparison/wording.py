@@ -1,4 +1,4 @@
-"""Numbers and lists as tables and sentences have them."""
+"""Numbers and lists as text, for tables and sentences."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Final
 from minigraph.comparison.statistics import Estimate, GradientStatistics
 
 ALL_TOGETHER: Final = "all together"
-"""Stands in the place of a parameter's name for all gradients as one vector."""
+"""Name of all gradients as one vector, where others have a parameter's name."""
 
 NUMBERS: Final = ("norm\nbefore", "norm\nafter", "factor", "cosine", "batches\nclipped", "elements\nchanged")
 """Headings of the columns with numbers; `number_cells` fills them."""
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """Such as ``1 batch`` or ``2 batches``."""
+    """A count with its noun, such as ``1 batch`` or ``2 batches``."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Such as ``a``, ``a and b``, ``a, b and c``."""
+    """Join names, such as ``a``, ``a and b``, ``a, b and c``."""
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def number(value: float) -> str:
-    """With four places behind the point, or four digits where the number is large or small."""
+    """A number with four decimals, or with four digits where it is large or small."""
     return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 1e5 else f"{value:.4g}"
 
 
 def share(value: float) -> str:
-    """A share in percent, which is 0% and 100% only where that is exact."""
+    """A share in percent, rounded, but 0% and 100% only where that is exact."""
     if 0 < value < 0.001:
         return "<0.1%"
     if 0.999 < value < 1:
@@ -40,7 +40,7 @@ def share(value: float) -> str:
 
 
 def number_cells(statistics: GradientStatistics) -> tuple[str, ...]:
-    """The means as they stand under `NUMBERS`."""
+    """The means under the headings of `NUMBERS`."""
     means = {name: statistics.summary(name).mean for name in ("norm_before", "norm_after", "factor", "cosine")}
     return (
         f"{means['norm_before']:#.4g}",
@@ -53,13 +53,13 @@ def number_cells(statistics: GradientStatistics) -> tuple[str, ...]:
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """Such as ``0.6761 (0.0312)``: mean and spread over the seeds."""
+    """Mean and spread over the seeds, such as ``0.6761 (0.0312)``."""
     mean, *notes = _parts(estimate)
     return f"{mean} ({', '.join(notes)})" if notes else mean
 
 
 def estimate_words(estimate: Estimate) -> str:
-    """Such as ``0.6761, spread 0.0312``."""
+    """Mean and spread over the seeds, such as ``0.6761, spread 0.0312``."""
     return ", spread ".join(_parts(estimate)[:2]) + "".join(f", {note}" for note in _parts(estimate)[2:])
 
 
@@ -92,7 +92,7 @@ def evenly(count: int, most: int) -> list[int]:
 
 
 def shortened(names: Sequence[str], most: int) -> list[str]:
-    """Names of at most `most` characters: long ones lose their middle, and what would be equal then gets a number.
+    """Names of at most `most` characters: long ones lose their middle, and get a number if they would be equal.
 
     Examples
     --------

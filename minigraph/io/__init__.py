@@ -1,8 +1,8 @@
-"""Saving and loading: variables, programs, models to run without training, state dictionaries.
+"""Saving and loading: variables, programs, models for inference, state dictionaries.
 
-Files are in the layouts of Paddle 1.8.5, which reads what is written here and whose files are read here, or in the
-safetensors format, which is recommended for new files. What is always true: a file is written whole or not at all;
-reading a file runs nothing that it holds; a damaged or unfitting file is an error that says so, and changes nothing.
+Files are in the layouts of Paddle 1.8.5, which minigraph reads and writes, or in the safetensors format, which is
+recommended for new files. A file is written whole or not at all. Reading a file runs no code from it. A file that is
+damaged, or does not fit, is an error and changes nothing.
 
 `DataLoader` and the readers of `minigraph.reader` are here too, as in fluid.
 """

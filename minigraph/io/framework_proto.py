@@ -1,7 +1,6 @@
 """The messages of Paddle's ``framework.proto``, which its ``__model__`` files hold, with their names and numbers.
 
-Fields that Paddle 1.8.5 does not have are left out but for ``float64s``, which a later one has and an operator of
-minigraph needs.
+Only fields of Paddle 1.8.5 are listed, and ``float64s`` of a later version, which an operator of minigraph needs.
 """
 
 # ruff: noqa: RUF009  (proto makes a dataclasses.field)
@@ -33,7 +32,7 @@ class AttrType(enum.IntEnum):
 
 
 class VarTypeType(enum.IntEnum):
-    """What a variable holds; the numbers of element types, in the same enumeration, are those of `DType`."""
+    """Kinds of variables; the element types of the same enumeration are in `DType`."""
 
     LOD_TENSOR = 7
     SELECTED_ROWS = 8

@@ -1,4 +1,4 @@
-"""Models to run without training: a pruned program and its parameters in a folder that Paddle 1.8.5 reads too."""
+"""Models for inference: a pruned program and its parameters in a folder that Paddle 1.8.5 reads too."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def save_inference_model(
     export_for_deployment: bool = True,
     program_only: bool = False,
 ) -> list[str]:
-    """Save what computes `target_vars` from what is fed, and the parameters that this needs.
+    """Save the operators that compute `target_vars` from the fed variables, and the parameters that they need.
 
-    The program is that of ``main_program.clone(for_test=True)``, pruned, with a ``scale`` by 1 behind each target as
-    Paddle has it; `main_program` itself stays as it is. Program and parameters are written whole or not at all.
+    The program saved is ``main_program.clone(for_test=True)``, pruned, with a ``scale`` by 1 behind each target as in
+    Paddle; `main_program` itself stays as it is. Program and parameters are written whole or not at all.
 
     Parameters
     ----------
     dirname : path
         The folder.
     feeded_var_names : list of str
-        What will be fed, in this order.
+        Names of the variables to feed, in this order.
     target_vars : list of Variable
-        What will be fetched.
+        Variables to fetch.
     executor : Executor
         As in fluid; saving needs none.
     main_program : Program, optional
@@ -62,14 +62,14 @@ def save_inference_model(
     params_filename : str, optional
         Save all parameters in this one file; by default each has a file of its own.
     export_for_deployment : bool
-        Must be True, the one way that Paddle 1.8.5 has documented.
+        Must be True, the only documented value in Paddle 1.8.5.
     program_only : bool
         Leave the parameters out.
 
     Returns
     -------
     list of str
-        The names of what will be fetched.
+        The names of the variables to fetch.
 
     Raises
     ------
@@ -119,14 +119,14 @@ def load_inference_model(
     params_filename: str | bytes | None = None,
     pserver_endpoints: Sequence[str] | None = None,
 ) -> list[Any]:
-    """Load what `save_inference_model`, or that of Paddle 1.8.5, has saved; the parameters enter the global scope.
+    """Load files of `save_inference_model`, of minigraph or Paddle 1.8.5; the parameters enter the global scope.
 
     Parameters
     ----------
     dirname : path or None
-        The folder. None: `model_filename` and `params_filename` hold the bytes themselves.
+        The folder. None: `model_filename` and `params_filename` are the contents of the files, bytes.
     executor : Executor
-        Its place is where the parameters go.
+        The parameters go to its place.
     pserver_endpoints : None
         Parameter servers are out of scope.
 
@@ -186,7 +186,7 @@ def _checked_targets(targets: Variable | Sequence[Variable]) -> list[Variable]:
 
 
 def _pruned(main_program: Program, feeds: Sequence[str], targets: Sequence[Variable]) -> tuple[Program, list[str]]:
-    """A program with what computes the targets and nothing else, and the names of its results."""
+    """A program of only the operators that compute the targets, and the names of its results."""
     program = main_program.clone(for_test=True)
     block = program.global_block()
     for name in feeds:
@@ -199,8 +199,8 @@ def _pruned(main_program: Program, feeds: Sequence[str], targets: Sequence[Varia
     missing = [name for name in sorted(needed) if not block.var(name).persistable]
     if missing:
         raise ProgramError(
-            "the targets depend on what is neither fed nor persistable", details=missing, site=caller_site(),
-            hint="Name it in feeded_var_names.",
+            "the targets depend on variables that are neither fed nor persistable", details=missing, site=caller_site(),
+            hint="Name them in feeded_var_names.",
         )  # fmt: skip
     return program, fetches
 
@@ -216,7 +216,7 @@ def _append_scale(program: Program, target: Variable, index: int) -> str:
 
 
 def _keep_needed(program: Program, feeds: set[str], fetches: Sequence[str]) -> set[str]:
-    """Keep only what computes `fetches` from `feeds`; returns the other variables that have to have a value."""
+    """Keep only the operators that compute `fetches` from `feeds`; return the other variables that need a value."""
     block, needed, required = program.global_block(), set(fetches), set(fetches)
     for op in list(reversed(block.ops)):
         if needed.isdisjoint(op.output_arg_names):

@@ -1,15 +1,15 @@
 """Marks: files that tell whether the files beside them come from one save.
 
-A save of several files puts them in their places one after the other, so that a crash in between leaves new files among
-old ones, each of them whole. The mark states what each file holds. It is written before the first file takes its place,
-with what is coming, and again when all have. Loading compares it with what it has read:
+A save of several files renames them into place one after the other, so that a crash in between leaves new files among
+old ones, each of them whole. The mark holds a digest of each file. It is written before the first file is renamed, with
+the digests to come, and again after the last. Loading compares it with the files read:
 
-- A save that did not end, of which some files are in their places and some are not, is an error.
-- A file that is not the one that was saved beside the others is a warning that names it.
-- Without a mark nothing is known, and nothing is said: the original Paddle writes none, and whoever deletes it is free
-  to mix files. Where no file is as the mark states, another program has saved them all, and nothing is said either.
+- A save that did not end, with some of its files in place and some not, is an error.
+- A file other than the one saved beside the others is a warning that names it.
+- Without a mark loading says nothing: the original Paddle writes none, and deleting the mark allows to mix files. If no
+  file is as the mark states, another program has saved them all, and loading says nothing either.
 
-The mark is itself a tensor in a file, because Paddle 1.8.5 reads each file of a folder as one.
+The mark is a file with one tensor, because Paddle 1.8.5 reads each file of a folder as tensors.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Statement:
 
     held: dict[str, Entry] = field(default_factory=dict)
     coming: dict[str, Entry] = field(default_factory=dict)
-    """Of saves that have not ended."""
+    """Entries of saves that have not ended."""
 
 
 def folder_mark(folder: Path) -> Path:
@@ -56,7 +56,7 @@ def folder_mark(folder: Path) -> Path:
 
 
 def moment() -> str:
-    """Names the state that the optimizers of the imperative mode have brought this process to."""
+    """A name for the present state of training in this process, which changes with each imperative update."""
     from minigraph.eager import updates as eager_updates
 
     return f"{_PROCESS}-{os.getpid()}-{eager_updates.count}"
@@ -71,7 +71,7 @@ class Mark:
     Parameters
     ----------
     save : str
-        Names the save; the default is a new name.
+        Name of the save. Default: a new one.
     partners : iterable of Path
         Files that are loaded with these, but are saved by another call.
 
@@ -93,7 +93,7 @@ class Mark:
         for path, digest in digests.items():
             name = _name(path, self.path)
             if (name not in statement.held or name in statement.coming) and path.is_file():
-                # So that loading can tell an unchanged file from one that has taken its place.
+                # Its digest lets loading tell the old file from the new one.
                 statement.held[name] = Entry(digest_of(path.read_bytes()), "")
             self.coming[name] = Entry(digest, self.save)
         statement.coming.update(self.coming)
@@ -134,13 +134,13 @@ def _name(path: Path, mark: Path) -> str:
 
 
 class Reading:
-    """Reads files that are loaded together, and tells whether they come from one save.
+    """Read files that are loaded together, and check whether they come from one save.
 
     Parameters
     ----------
     mark : Path
     is_one_save : bool
-        Whether files that were saved one by one belong together only if nothing was trained in between.
+        Whether files that were saved one by one fit together only if nothing was trained in between.
     """
 
     def __init__(self, mark: Path, is_one_save: bool = False) -> None:
@@ -158,7 +158,7 @@ class Reading:
         return data
 
     def check(self) -> None:
-        """Compare what was read with the mark.
+        """Compare the files that were read with the mark.
 
         Raises
         ------
@@ -166,7 +166,7 @@ class Reading:
             If a save ended before all of its files were in their places, and some of them were read.
         """
         held, coming = self.statement.held, self.statement.coming
-        # A file that a save leaves as it was is of both.
+        # A file that a save does not change belongs to both saves.
         moving = {name for name in self.digests if name in coming and coming[name].digest != _digest(held, name)}
         arrived = {name: coming[name] for name in sorted(moving) if coming[name].digest == self.digests[name]}
         for save in dict.fromkeys(entry.save for entry in arrived.values()):

@@ -1,8 +1,8 @@
 """Dictionaries of arrays in Python's pickle format, in which Paddle keeps its ``.pdparams`` and ``.pdopt`` files.
 
-Reading never runs anything that a file names. A pickle is a small program for a stack machine that may import and call;
-here the machine knows only the operations and names that arrays and plain containers need, and does no more work than
-the length of a pickle allows for. What comes out is arrays, numbers, strings and plain containers of them.
+Reading never runs anything that a file names. A pickle is a program for a stack machine, which may import and call. The
+machine here knows only the operations and names that arrays and plain containers need, and its work is bounded by the
+length of the pickle. The result is made of arrays, numbers, strings and plain containers.
 
 References
 ----------
@@ -26,9 +26,9 @@ from minigraph.types import as_dtype
 _PLAIN = (str, bytes, bool, int, float, type(None))
 _DEEPEST = 64
 _ALLOWANCE, _GROWTH = 1 << 18, 4
-"""Elements that any pickle may stand for, and more for each of its bytes, where several share them."""
+"""Maximum number of elements that a pickle may expand to by sharing: for any pickle, plus for each of its bytes."""
 _BYTES = 16
-"""Bytes of arrays that count as one element."""
+"""Number of bytes of an array that count as one element."""
 
 _OLD_MODULE, _NEW_MODULE = b"cnumpy.core.multiarray\n", b"cnumpy._core.multiarray\n"
 
@@ -39,7 +39,7 @@ _OLD_MODULE, _NEW_MODULE = b"cnumpy.core.multiarray\n", b"cnumpy._core.multiarra
 def dump(value: Any, protocol: int = 2) -> bytes:
     """The pickle of a value made of arrays, numbers, strings and plain containers.
 
-    It names functions as NumPy 1 does, which NumPy 2 understands too, so that Paddle 1.8.5 can read it.
+    Functions have the names of NumPy 1, which NumPy 2 reads too, so that Paddle 1.8.5 can read the pickle.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def _checked(value: Any, where: str, depth: int) -> Any:
     if type(value) in _PLAIN:
         return value
     if isinstance(value, np.ndarray):
-        # One object stands for each element type, which is then written once.
+        # With one object for each element type, the pickle holds each type once.
         dtype = as_dtype(value.dtype).numpy
         return np.asarray(value).astype(dtype, copy=False).view(dtype)
     if isinstance(value, Mapping):
@@ -78,9 +78,9 @@ def _checked(value: Any, where: str, depth: int) -> Any:
 
 
 def _with_old_names(data: bytes) -> bytes:
-    """`data` with NumPy's functions imported from where NumPy 1 has them.
+    """`data` with NumPy's functions imported from the module that NumPy 1 has them in.
 
-    Each name is imported once, before any array's elements, and recalled by number afterwards.
+    A pickle imports each name once, before any array's elements, and recalls it by number afterwards.
     """
     for opcode, _, at in pickletools.genops(data):
         if opcode.name == "GLOBAL" and at is not None and data.startswith(_NEW_MODULE, at):
@@ -92,27 +92,27 @@ def _with_old_names(data: bytes) -> bytes:
 
 
 def load(data: bytes, source: str) -> Any:
-    """What a pickle of arrays and plain containers holds; `source` names the file for errors.
+    """The contents of a pickle of arrays and plain containers; `source` names the file for errors.
 
     Raises
     ------
     DataError
-        If the pickle is damaged, imports anything but what arrays and plain containers need, nests them deeper than 64
-        levels, or stands for far more than it holds, as by one list that is in many others.
+        If the pickle is damaged, imports a name that arrays and plain containers do not need, nests containers deeper
+        than 64 levels, or expands to far more than its length, as by one list that is in many others.
     """
     try:
         machine = _Machine(data)
         return machine.plain(machine.run(), 0)[0]
     except MinigraphError as error:
         raise DataError(f"{source}: {error.message}", site=caller_site(), hint=error.hint) from None
-    except Exception as error:  # what the machine meets in a damaged file depends on where it is damaged
+    except Exception as error:  # a damaged file may cause any error
         if is_interrupt(error):
             raise
         raise DataError(f"{source} is damaged or no pickle: {error!s:.200}", site=caller_site()) from None
 
 
 class _Name(NamedTuple):
-    """An object that the pickle imports: called, it can only do what the method of `_Machine` does."""
+    """An object that the pickle imports; a call of it runs a method of `_Machine`."""
 
     call: Callable[..., Any]
 
@@ -168,18 +168,18 @@ class _Array:
 class _Machine:
     """The stack machine that a pickle is a program for, with the operations that plain containers and arrays need.
 
-    Each operation takes time and memory in proportion to its bytes. What could take more is charged to a budget: bytes
-    that several arrays share, tuples that are keys, and at the end the size of the whole, were nothing in it shared.
+    Each operation takes time and memory in proportion to its bytes. Three things could take more and are charged to a
+    budget: bytes that several arrays share, tuples that are keys, and the size of the result without any sharing.
     """
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.stack: list[Any] = []
         self.outer: list[list[Any]] = []
-        """What lies below each mark, in order."""
+        """Stacks below each mark, in order."""
         self.memo: dict[int, Any] = {}
         self.found: dict[int, tuple[Any, int, int] | None] = {}
-        """Result of `plain` for each container and array, by identity; None while it works on one."""
+        """Results of `plain` for containers and arrays, by identity; None while one is being made."""
         self.budget = self.left = _ALLOWANCE + _GROWTH * len(data)
 
     def spend(self, amount: int) -> None:
@@ -217,7 +217,7 @@ class _Machine:
         self.stack = []
 
     def pop_mark(self) -> list[Any]:
-        """Take what is on the stack above the last mark."""
+        """Take the objects above the last mark from the stack."""
         taken, self.stack = self.stack, self.outer.pop()
         return taken
 
@@ -257,7 +257,7 @@ class _Machine:
             target[key] = value
 
     def check_key(self, key: Any, depth: int) -> None:
-        """Refuse what has no hash, or whose hash takes long or is easily that of another."""
+        """Refuse keys without a hash, with a hash that takes long, or with one that is easily made equal to others."""
         if type(key) is tuple and depth < _DEEPEST:
             self.spend(len(key))
             for item in key:
@@ -321,7 +321,7 @@ class _Machine:
     # The result
 
     def plain(self, value: Any, depth: int) -> tuple[Any, int, int]:
-        """`value` with arrays for what stands for them, its size, were nothing in it shared, and how deep it is."""
+        """`value` with finished arrays, its size counted without sharing, and its depth."""
         if type(value) in _PLAIN:
             return value, 1, 0
         if id(value) not in self.found:
@@ -398,4 +398,4 @@ _KNOWN: Mapping[tuple[str, str], Callable[..., Any]] = {
     ("builtins", "bytes"): _Machine.no_bytes,
     ("collections", "OrderedDict"): _Machine.ordered,
 }
-"""Names that a pickle may import, with what stands for each."""
+"""Methods that stand for the names that a pickle may import."""

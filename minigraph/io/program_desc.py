@@ -1,7 +1,7 @@
 """Programs as ``ProgramDesc`` messages, the contents of Paddle's ``__model__`` files.
 
-A description holds less than a program: not which persistable variables are parameters, no clips, regularizers or
-source lines, and of roles what ``op_role`` holds. ``str(program)`` holds all but the source lines.
+A description holds less than a program: it does not tell parameters from other persistable variables, has no clips,
+regularizers or source lines, and only the roles of ``op_role``. ``str(program)`` holds all but the source lines.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, OpDef
 from minigraph.support.public import public
 
 PADDLE_VERSION = 1008005
-"""What a description says it was made by: Paddle 1.8.5."""
+"""Version that a description states: that of Paddle 1.8.5."""
 
 FEED, FETCH = "feed", "fetch"
 
-# What Paddle 1.8.5 writes into every description: since when operators have what they have now.
+# Paddle 1.8.5 writes into every description since which version it has or has changed these operators.
 _LIKELY_COMPATIBLE = (
     "bilinear_interp chunk_eval conditional_block conditional_block_infer conv2d conv2d_transpose conv3d "
     "conv3d_transpose crf_decoding ctc_align data_norm depthwise_conv2d depthwise_conv2d_transpose edit_distance "
@@ -60,7 +60,7 @@ FIELDS: Mapping[AttrType, str] = {
     AttrType.STRINGS: "strings", AttrType.BOOLEAN: "b", AttrType.BOOLEANS: "bools", AttrType.LONG: "l",
     AttrType.LONGS: "longs", AttrType.FLOAT64S: "float64s", AttrType.BLOCK: "block_idx",
 }  # fmt: skip
-"""Where an attribute of each type has its value."""
+"""Field of `OpAttr` that holds the value of an attribute, by its type."""
 
 _TYPES = {
     "int": AttrType.INT, "float": AttrType.FLOAT, "bool": AttrType.BOOLEAN, "str": AttrType.STRING,
@@ -83,7 +83,7 @@ def serialize_program(program: Program) -> bytes:
 
     See Also
     --------
-    deserialize_program : its inverse, but for what a description does not hold.
+    deserialize_program : the inverse, except for facts that a description does not hold.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def _describe_block(block: Block) -> BlockDesc:
 
 
 def _given_gradients(block: Block) -> set[str]:
-    """The gradients that a block of them is given, which Paddle finds outside, under the same names."""
+    """The gradients that a block of gradients reads from outside; Paddle finds them there under the same names."""
     given: set[str] = set()
     written: set[str] = set()
     for op in block.ops if block.forward_block_idx >= 0 else ():
@@ -187,7 +187,7 @@ def _describe_variable(var: Variable) -> VarDesc:
     elif var.kind is VarKind.SELECTED_ROWS:
         var_type = VarType(VarTypeType.SELECTED_ROWS, selected_rows=tensor)
     else:
-        # As in Paddle's descriptions, which state the level 0 of what layers make but not of what is saved.
+        # Paddle states the level 0 of variables that layers make, and none of persistable ones.
         lod_tensor = LoDTensorDesc(tensor, None if var.persistable else 0) if tensor is not None else None
         var_type = VarType(VarTypeType.LOD_TENSOR, lod_tensor=lod_tensor)
     return VarDesc(var.name, var_type, bool(var.persistable), True if var.need_check_feed else None)
@@ -209,7 +209,7 @@ def _describe_operator(op: Operator) -> OpDesc:
 
 
 def _is_unset(op: Operator, name: str) -> bool:
-    """Whether an attribute that Paddle does not have is at its default, so that it need not be told."""
+    """Whether an attribute that Paddle does not have is at its default, and so is left out."""
     is_own = op.definition.attrs[name].type == "list[np.float64]" or (op.type, name) in _OWN_ATTRS
     return is_own and name not in op.attrs
 
@@ -218,7 +218,7 @@ _OWN_ATTRS = {("write_to_array", "add"), ("read_from_array", "is_array")}
 
 
 def _is_unwanted(op: Operator, slot: str) -> bool:
-    """Whether a slot has only gradients that are not wanted; Paddle leaves it empty."""
+    """Whether a slot holds only gradients that nobody asked for; Paddle leaves it empty."""
     return op.definition.output_slots[slot].dispensable and set(op.outputs[slot]) == {EMPTY}
 
 
@@ -235,7 +235,7 @@ def _field_attrs(role: int, role_vars: Iterable[str], namescope: str) -> list[Op
 
 
 def _attr_type(op: Operator, name: str, value: Any) -> AttrType:
-    """The declared type; 64 bits where a number needs them, though Paddle refuses the operator then."""
+    """The declared type, or 64 bits if a number needs them; Paddle then refuses the operator."""
     found = _TYPES[op.definition.attrs[name].type]
     if found not in (AttrType.INT, AttrType.INTS):
         return found
@@ -247,15 +247,15 @@ def _attr_type(op: Operator, name: str, value: Any) -> AttrType:
 
 
 def _backend_attrs(definition: OpDef) -> Iterable[OpAttr]:
-    """Attributes that choose an implementation; Paddle fills them in but for gradient operators, which fail without."""
+    """Attributes that choose an implementation. Paddle adds them to all but gradient operators, which fail without."""
     hints = {"use_cudnn": False, "use_mkldnn": False, "x_data_format": "", "y_data_format": ""}
     for name, value in {**hints, **definition.backend_attrs}.items():
-        if value not in ([], ()):  # an empty list does not tell its type, and no kernel reads those there are
+        if value not in ([], ()):  # the type of an empty list is unknown, and no kernel reads one
             yield _describe_attr(name, _type_of(value), value)
 
 
 def _type_of(value: Any) -> AttrType:
-    """The type of a backend attribute, told from its value."""
+    """The type of a backend attribute, from its value."""
     if isinstance(value, list | tuple):
         return {AttrType.INT: AttrType.INTS, AttrType.FLOAT: AttrType.FLOATS}[_type_of(value[0])]
     return _TYPES[type(value).__name__]

@@ -1,4 +1,4 @@
-"""Programs out of ``ProgramDesc`` messages, the contents of Paddle's ``__model__`` files."""
+"""Programs read from ``ProgramDesc`` messages, the contents of Paddle's ``__model__`` files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BACKEND_ATTRS = {
     "Scale_in_eltwise": 1.0, "Scale_weights": [1.0], "height_sections": [], "epmap": [], "table_names": [],
     "x_data_format": "", "y_data_format": "",
 }  # fmt: skip
-"""Attributes for quantized, fused or distributed execution, with the one value that means none of it."""
+"""Attributes for quantized, fused or distributed execution, with the value that turns it off."""
 
 _KINDS = {
     VarTypeType.LOD_TENSOR: VarKind.LOD_TENSOR, VarTypeType.SELECTED_ROWS: VarKind.SELECTED_ROWS,
@@ -126,7 +126,7 @@ def _build(description: ProgramDesc, problems: list[str]) -> Program:
 
 
 def _declare_gradients(block: Block, used: Iterable[str]) -> None:
-    """Give a block of gradients variables for all of them; Paddle relies on those outside, or on none."""
+    """Declare every gradient of a block of gradients; Paddle uses those outside, or declares none."""
     forward = block.forward_block
     for name in sorted(used):
         var = source_of(block, name)
@@ -155,7 +155,7 @@ def _add_variable(block: Block, var: VarDesc, used: set[str], problems: list[str
         if var.type.lod_tensor is not None and var.type.lod_tensor.lod_level:
             problems.append(f"{var.name} has lod_level={var.type.lod_tensor.lod_level}; LoD tensors are out of scope")
     elif kind != VarTypeType.SELECTED_ROWS:
-        # A variable that nothing uses does no harm, whatever it is.
+        # A variable that nothing uses may be of any kind.
         if var.name in used:
             problems.append(f"{var.name} is a {_name_of_kind(kind)}, which minigraph does not have")
         return
@@ -168,7 +168,7 @@ def _add_variable(block: Block, var: VarDesc, used: set[str], problems: list[str
     block.vars[var.name] = Variable(
         block, var.name, tensor_type, persistable=bool(var.persistable), need_check_feed=bool(var.need_check_feed),
         kind=_KINDS[VarTypeType(kind)],
-        # Only what layers make to be fed has its feeds checked.
+        # Paddle checks the feeds of exactly those variables that layers make for feeding.
         is_data=bool(var.need_check_feed), stop_gradient=bool(var.need_check_feed),
     )  # fmt: skip
 
@@ -220,7 +220,7 @@ def _is_backend_default(definition: OpDef, name: str, value: Any) -> bool:
 
 
 def _columns(description: ProgramDesc, op_type: str, side: str) -> list[str]:
-    """The variables that the feed or fetch operators concern, in the order of their columns."""
+    """The variables of the feed or fetch operators, in the order of their columns."""
     found: dict[int, str] = {}
     for op in description.blocks[0].ops:
         if op.type == op_type:

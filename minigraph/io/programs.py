@@ -1,4 +1,4 @@
-"""Whole programs in files: description, parameters, and what an optimizer and clips keep."""
+"""Whole programs in files: description, parameters, state of the optimizer and of clips."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def save(program: Any, model_path: str | os.PathLike[str], protocol: int = 4) ->
     Parameters
     ----------
     program : Program or dict
-        A program is saved as ``<model_path>.pdparams`` (its parameters), ``<model_path>.pdopt`` (what else is
-        persistable) and ``<model_path>.pdmodel`` (its description). Tensors, arrays, numbers and strings in plain
+        A program is saved as ``<model_path>.pdparams`` (its parameters), ``<model_path>.pdopt`` (its other persistable
+        variables) and ``<model_path>.pdmodel`` (its description). Tensors, arrays, numbers and strings in plain
         containers are saved in exactly the file `model_path`.
     model_path : path
         If it ends in ``.safetensors``, that one file holds all persistable variables, or the dictionary, in that
         format, which is the recommended one.
     protocol : int
-        The pickle protocol, 2 to 4, for what is no program.
+        The pickle protocol, 2 to 4, for a dictionary.
 
     Raises
     ------
@@ -104,17 +104,17 @@ def load(
     keep_name_table: bool = False,
     return_numpy: bool = False,
 ) -> Any:
-    """Load what `save` has saved into the global scope, or, as in Paddle 2, return what a file holds.
+    """Load files of `save` into the global scope, or, as in Paddle 2, return the contents of a file.
 
     Parameters
     ----------
     program : Program or path
-        The program whose persistable variables are set. A path instead: the file to read, with nothing set.
+        The program whose persistable variables are set; or the path of a file, whose contents are returned.
     model_path : path
         With or without one of the suffixes; or a folder or a file of `save_vars`, `save_params` or `save_persistables`.
         A folder may lack some variables, which then keep their values; a warning names them.
     executor : Executor, optional
-        Its place is where the values go; by default they stay on the place where they are.
+        The values go to its place. Default: each stays on the place where its variable is.
     var_list : list of Variable, optional
         The variables in a file of `save_vars`, whose tensors have no names.
     keep_name_table, return_numpy : bool
@@ -123,7 +123,7 @@ def load(
     Returns
     -------
     None or object
-        For a path, what the file holds, its arrays as tensors in the imperative mode.
+        For a path, the contents of the file, arrays as tensors in the imperative mode.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def load(
     if var_list is not None:
         wanted = list(var_list)
     elif path.is_dir():
-        # As with save_params, whose folder has nothing for the optimizer.
+        # A folder of save_params has no file for the state of the optimizer.
         wanted = [var for var in get_program_persistable_vars(program) if var.name in state]
         _warn_unused(state, wanted)
         absent = [var.name for var in get_program_persistable_vars(program) if var.name not in state]
@@ -166,7 +166,7 @@ def load(
 def load_program_state(
     model_path: str | os.PathLike[str], var_list: Sequence[Variable] | None = None
 ) -> dict[str, Any]:
-    """The values that `save`, or one of `save_vars`, `save_params` and `save_persistables`, has saved, by name.
+    """The values in files of `save`, `save_vars`, `save_params` or `save_persistables`, by name.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def load_program_state(
 def set_program_state(program: Program, state_dict: Mapping[str, Any]) -> None:
     """Set the persistable variables of a program, in the global scope, to the values in `state_dict`.
 
-    What belongs to no variable is warned about; variables without a value there keep theirs.
+    Values of no variable cause a warning; variables without a value keep theirs.
 
     Raises
     ------
@@ -223,7 +223,7 @@ def _read_state(path: Path, var_list: Iterable[Variable] | None, program: Progra
         return dict(read_separate_files(path, names if names is not None else _names_in(path)))
     if path.is_file():
         return dict(_read_combined(path, names))
-    read_file(params, "parameters")  # says what is missing
+    read_file(params, "parameters")  # raises: the file is missing
     raise AssertionError(params)
 
 
@@ -238,7 +238,7 @@ def _read_combined(path: Path, names: list[str] | None) -> Arrays:
 
 
 def _names_in(folder: Path) -> list[str]:
-    """The names of the variables that files in a folder, or below, are for."""
+    """Names of the variables that have files in a folder, or below."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and not is_left_over(path))
     own = folder / MODEL_FILENAME, folder_mark(folder)
     names = [path.relative_to(folder).as_posix() for path in paths if path not in own]

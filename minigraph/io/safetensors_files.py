@@ -1,4 +1,4 @@
-"""Arrays by name in the safetensors format: the recommended one, readable everywhere and unable to hold code.
+"""Arrays by name in the safetensors format: the recommended one, readable everywhere and free of code.
 
 References
 ----------
@@ -38,7 +38,7 @@ def save_safetensors(
     path : path
         By convention it ends in ``.safetensors``.
     metadata : mapping, optional
-        Texts by name that the file keeps beside the arrays.
+        Texts by name, kept in the file beside the arrays.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def load_safetensors(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     data = read_file(as_path(path, "path"), "arrays")
     try:
         arrays = library.load(data)
-    except Exception as error:  # the library's own type, and what NumPy raises for what it let pass
+    except Exception as error:  # the library's own, and NumPy's for damage that the library lets pass
         if is_interrupt(error):
             raise
         raise DataError(f"{path} is damaged or no safetensors file: {error}", site=caller_site()) from None

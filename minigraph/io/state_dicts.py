@@ -1,4 +1,4 @@
-"""State dictionaries of the imperative mode in files: names to tensors, and what else a training loop keeps."""
+"""State dictionaries of the imperative mode in files: names to tensors, and other values of a training loop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def save_dygraph(state_dict: Mapping[str, Any], model_path: str | os.PathLike[st
     Parameters
     ----------
     state_dict : mapping
-        What ``state_dict()`` gives. It belongs to a layer if it holds a parameter.
+        Result of a ``state_dict()``. It belongs to a layer if it holds a parameter.
     model_path : path
         Without the suffix. A path that ends in ``.safetensors`` is written in that format instead.
 
@@ -71,7 +71,7 @@ def save_dygraph(state_dict: Mapping[str, Any], model_path: str | os.PathLike[st
 def load_dygraph(
     model_path: str | os.PathLike[str], keep_name_table: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """What `save_dygraph`, or that of Paddle 1.8.5, has saved: the state of the layer and that of the optimizer.
+    """Load files of `save_dygraph`, of minigraph or Paddle 1.8.5: the state of the layer and that of the optimizer.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def save_object(obj: Any, path: str | os.PathLike[str], protocol: int = 4) -> No
 
 
 def load_object(path: str | os.PathLike[str], keep_name_table: bool = False, return_numpy: bool = False) -> Any:
-    """What `save_object` has written; see `minigraph.load`."""
+    """The contents of a file of `save_object`; see `minigraph.load`."""
     source = as_path(path, "path")
     if source.suffix == SUFFIX:
         found: Any = load_safetensors(source)

@@ -2,7 +2,7 @@
 
 One tensor is: uint32 0 (the version), uint64 0 (no LoD level), uint32 0 (the version of what follows), int32 length of
 the description, the description (``TensorDesc`` of ``framework.proto``), the elements in C order; all little-endian. A
-file of several tensors holds them one after another, without names: the reader has to know whose they are.
+file of several tensors holds them one after another, without names: the reader has to know the names in order.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read_tensors(data: bytes, source: str, count: int | None = None) -> list[NDA
     Raises
     ------
     DataError
-        If the file is cut off or no such file, or holds more or fewer tensors.
+        If the file is damaged, no file of tensors, or holds more or fewer of them.
     """
     tensors: list[NDArray[Any]] = []
     at = 0
@@ -84,7 +84,7 @@ def read_tensors(data: bytes, source: str, count: int | None = None) -> list[NDA
 def _read_tensor(data: bytes, at: int) -> tuple[NDArray[Any], int]:
     if len(data) - at < _HEADER.size:
         raise DataError(f"{_HEADER.size} bytes should follow, {len(data) - at} are left")
-    # Levels stand between the two versions; with none, the header has a fixed size.
+    # The header has a fixed size only without LoD levels, whose data would follow their number.
     version, levels, inner_version, length = _HEADER.unpack_from(data, at)
     if version != 0 or (levels == 0 and inner_version != 0):
         raise DataError(f"it has version {version or inner_version}, only 0 is known")
@@ -123,5 +123,5 @@ def shaped_as(elements: NDArray[Any], shape: Any, order: Literal["C", "F"] = "C"
         elements = elements.view(np.uint8) != 0
     try:
         return elements.reshape(shape, order=order)
-    except ValueError as error:  # of no elements, with other dimensions too large
+    except ValueError as error:  # no elements, and other dimensions too large for NumPy
         raise DataError(f"is damaged: an array has the shape {list(shape)}: {error}") from None

@@ -43,7 +43,7 @@ def is_parameter(var: Variable) -> bool:
 
 @public
 def is_persistable(var: Variable) -> bool:
-    """Whether a variable lives in the scope from run to run."""
+    """Whether a variable keeps its value in the scope from run to run."""
     return var.persistable
 
 
@@ -88,7 +88,7 @@ def save_vars(
     main_program : Program, optional
         By default the default main program.
     vars : list of Variable, optional
-        What to save; else those variables of `main_program` for which `predicate` is true.
+        Variables to save. Default: those of `main_program` for which `predicate` is true.
     filename : str, optional
         Save all in this one file, in order of their names. It is replaced whole or not at all. By default each
         variable has a file of its own.
@@ -144,10 +144,10 @@ def save_persistables(
     main_program: Program | None = None,
     filename: str | None = None,
 ) -> bytes | None:
-    """Save all that a program keeps from run to run; see `save_vars`.
+    """Save every variable that a program keeps from run to run; see `save_vars`.
 
-    These are its parameters, the optimizer's accumulators and learning rate, and what clips remember and count, so
-    that training goes on after `load_persistables` as if it had not been interrupted.
+    These are its parameters, the optimizer's accumulators and learning rate, and the state of clips. Training goes on
+    after `load_persistables` as if it had not been interrupted.
     """
     return save_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
 
@@ -164,19 +164,19 @@ def load_vars(
     predicate: Callable[[Variable], bool] | None = None,
     filename: str | bytes | None = None,
 ) -> None:
-    """Load variables that `save_vars`, or that of Paddle 1.8.5, has saved into the global scope.
+    """Load files of `save_vars`, of minigraph or Paddle 1.8.5, into the global scope.
 
     Parameters
     ----------
     executor : Executor
-        Its place is where the values go.
+        The values go to its place.
     dirname : path or None
         The folder; None if `filename` holds the bytes themselves.
     main_program, vars, predicate
-        Which variables, as for `save_vars`. Those of one file must be the ones that were saved there: tensors in a file
-        have no names, only the order of the names.
+        Which variables, as for `save_vars`. Of a file name exactly the variables that were saved in it: its tensors
+        have no names and lie in the order of the names.
     filename : str or bytes, optional
-        The file that holds all variables, or what it would hold. By default each variable has a file of its own.
+        The file that holds all variables, or its contents. Default: each variable has a file of its own.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def load_chosen(
     filename: str | bytes | None,
     reading: Reading | None = None,
 ) -> None:
-    """Load these variables; `reading` has read other files that belong to theirs."""
+    """Load these variables; `reading` has read other files of the same save."""
     variables = {var.name: var for var in chosen}
     assign(variables.values(), _read_arrays(sorted(variables), dirname, filename, reading), place)
 
@@ -225,7 +225,7 @@ def load_persistables(
     main_program: Program | None = None,
     filename: str | bytes | None = None,
 ) -> None:
-    """Load all that a program keeps from run to run; see `load_vars`."""
+    """Load every variable that a program keeps from run to run; see `load_vars`."""
     load_vars(executor, dirname, main_program, predicate=is_persistable, filename=filename)
 
 
@@ -269,12 +269,12 @@ def read_separate_files(folder: Path, names: Iterable[str], reading: Reading | N
 
 
 def values_of(variables: Iterable[Variable]) -> Arrays:
-    """What the global scope holds for these variables.
+    """The values of these variables in the global scope.
 
     Raises
     ------
     ProgramError
-        If it holds nothing for some of them; all are listed.
+        If some have none; all of these are listed.
     """
     scope, arrays, missing = global_scope(), {}, []
     for var in variables:
@@ -287,7 +287,7 @@ def values_of(variables: Iterable[Variable]) -> Arrays:
             arrays[var.name] = holder.place.to_host(holder.value)
     if missing:
         raise ProgramError(
-            "the scope has no value for what should be saved", details=missing, site=caller_site(),
+            "the scope has no value for variables that are to be saved", details=missing, site=caller_site(),
             hint="Run the startup program first, in the scope that is saved.",
         )  # fmt: skip
     return arrays
@@ -299,7 +299,7 @@ def assign(variables: Iterable[Variable], arrays: Mapping[str, NDArray[Any]], pl
     Parameters
     ----------
     place : Place, optional
-        Where the values go, by default where each variable is now.
+        The place that the values go to. Default: where each variable is now.
 
     Raises
     ------

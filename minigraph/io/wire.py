@@ -1,9 +1,8 @@
 """The wire format of protocol buffers, for messages that are dataclasses.
 
 A message class lists its fields with `proto`; a field that is None, or an empty list, is not in the encoded message.
-Encoding writes fields in order of their numbers and repeated numbers one by one, as Google's encoder does for proto2,
-so what it wrote is decoded and encoded to the same bytes. Fields of unknown numbers are skipped, as the format demands:
-that is how it grows.
+Fields are written in order of their numbers and repeated numbers one by one, as by Google's encoder for proto2: its
+messages are decoded and encoded to the same bytes. Fields of unknown numbers are skipped, so that the format can grow.
 
 References
 ----------
@@ -27,7 +26,7 @@ _LAST_NUMBER = (1 << 29) - 1
 
 
 class Field(NamedTuple):
-    """How one field of a message class travels."""
+    """How one field of a message class is encoded."""
 
     name: str
     number: int
@@ -113,7 +112,7 @@ def _int32(value: int) -> bytes:
     return _varint(value)
 
 
-# Bytes that are no UTF-8 stand for themselves, in both directions.
+# surrogateescape keeps bytes that are not UTF-8 as they are, in both directions.
 _WRITERS: dict[str, tuple[int, Callable[[Any], bytes]]] = {
     "int32": (_VARINT, _int32),
     "int64": (_VARINT, _varint),
