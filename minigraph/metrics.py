@@ -1,4 +1,4 @@
-"""Measures kept over many batches, on the host."""
+"""Metrics accumulated over many batches, on the host."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MetricBase:
                 setattr(self, key, type(value)(0))
 
     def update(self, preds: Any, labels: Any) -> None:
-        """Take in a batch."""
+        """Add a batch."""
         raise NotImplementedError(f"{type(self).__name__} does not define update")
 
     def eval(self) -> Any:
@@ -68,7 +68,7 @@ class Accuracy(MetricBase):
         self.weight = 0.0
 
     def update(self, value: Any, weight: float) -> None:
-        """Take in a batch: its accuracy (a number or an array of one) and its size."""
+        """Add a batch: its accuracy (a number or an array of one) and its size."""
         array = np.asarray(value)
         if array.size != 1 or array.dtype.kind not in "fiub":
             raise WrongTypeError(f"value must be one number, got {value!r:.60}", site=caller_site())
@@ -96,7 +96,7 @@ class Accuracy(MetricBase):
 
 @public
 class Precision(MetricBase):
-    """Of the samples that a classifier into two calls positive, the share that is.
+    """Precision of a binary classifier: of the samples that it calls positive, the share that is positive.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class Precision(MetricBase):
 
 @public
 class Recall(MetricBase):
-    """Of the samples that are positive, the share that a classifier into two calls so.
+    """Recall of a binary classifier: of the positive samples, the share that it calls positive.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class Auc(MetricBase):
     name : str, optional
     curve : {'ROC'}
     num_thresholds : int
-        How finely probabilities are told apart.
+        Number of intervals that probabilities are sorted into.
 
     Raises
     ------
@@ -185,7 +185,7 @@ class Auc(MetricBase):
         self._counts = np.zeros((2, self._thresholds + 1), np.int64)
 
     def update(self, preds: Any, labels: Any) -> None:
-        """Take in a batch: the probabilities [n, 2] of both classes, and the classes."""
+        """Add a batch: the probabilities [n, 2] of both classes, and the classes."""
         scores, classes = np.asarray(preds)[:, 1], np.asarray(labels).reshape(-1)
         _check_sizes(scores, classes)
         buckets = (scores * scores.dtype.type(self._thresholds)).astype(np.int64)
@@ -199,7 +199,7 @@ class Auc(MetricBase):
         return abs(x1 - x2) * (y1 + y2) / 2.0
 
     def eval(self) -> float:
-        """The area; 0 as long as one of the classes has not been seen."""
+        """The area; 0 if a class has no sample."""
         alarms, hits = np.cumsum(self._counts[:, ::-1], axis=1)
         before = hits - self._counts[1, ::-1]
         area = (self._counts[0, ::-1] * (hits + before)).sum() / 2
@@ -225,12 +225,12 @@ class CompositeMetric(MetricBase):
         self._metrics: list[MetricBase] = []
 
     def add_metric(self, metric: MetricBase) -> None:
-        """Take another metric in.
+        """Add a metric.
 
         Raises
         ------
         WrongTypeError
-            If it is none.
+            If it is no `MetricBase`.
         """
         if not isinstance(metric, MetricBase):
             raise WrongTypeError(f"metric must be a MetricBase, got {metric!r:.60}", site=caller_site())
@@ -249,7 +249,7 @@ class CompositeMetric(MetricBase):
 
 
 def _called_and_positive(preds: Any, labels: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Which samples are called positive, with a probability that rounds to 1, and which are."""
+    """Masks of the samples called positive, with a probability that rounds to 1, and of the positive samples."""
     called = np.rint(np.asarray(preds, "float64")).astype(int).reshape(-1) == 1
     positive = np.asarray(labels).reshape(-1) == 1
     _check_sizes(called, positive)

@@ -105,7 +105,7 @@ def _reader(size: int, part: slice) -> Reader[Sample]:
     _check_size(size)
 
     def digits_reader() -> Iterator[Sample]:
-        images, labels = load(size)  # anew in each run, so that what a consumer does to an image stays in that run
+        images, labels = load(size)  # anew in each run: a consumer may write to its images
         yield from zip(images[part], labels[part].tolist(), strict=True)
 
     return digits_reader
@@ -113,8 +113,8 @@ def _reader(size: int, part: slice) -> Reader[Sample]:
 
 def _in_mnist_form(images: NDArray[Any]) -> NDArray[np.float32]:
     """8x8 images of 0 to 16, resampled to 20x20 in the middle of 28x28 images of 0 to 1."""
-    # Bilinear resampling is one small matrix on either side. In tenths its entries are whole numbers, so that the sums
-    # are exact and every machine gets the same bits.
+    # Bilinear resampling multiplies by a small matrix on either side. In tenths its entries are whole numbers, so that
+    # the sums are exact and every machine gets the same bits.
     tenths = np.rint(_interpolation(_SIDE, _BOX) * 10)
     margin = (_MNIST_SIDE - _BOX) // 2
     matrix = np.pad(tenths, ((margin, margin), (0, 0))).astype(np.float32)

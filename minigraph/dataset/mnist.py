@@ -3,7 +3,7 @@
 The four IDX files, as they are or gzipped, are looked for in ``$MINIGRAPH_DATA_HOME/mnist`` (by default
 ``~/.cache/minigraph/dataset/mnist``). When none of them is there they are downloaded; when that fails too, `train` and
 `test` warn and serve the bundled `digits` in MNIST's form, so that a program runs anywhere but never mistakes one data
-set for the other. A file that is there and is not what it should be is an error, never a reason to look elsewhere.
+set for the other. A damaged file is an error, never a reason to look elsewhere.
 
 Environment variables: ``MINIGRAPH_DATA_HOME`` as above; ``MINIGRAPH_OFFLINE=1`` never tries the network;
 ``MINIGRAPH_STRICT_DATA=1`` makes missing data an error instead of a warning.
@@ -50,14 +50,14 @@ MD5 = {
     TEST_LABELS: "ec29112dd5afa0611ce80d1b7f02629c",
 }
 
-_TIMEOUT = 5.0  # seconds without an answer after which a mirror counts as out of reach
+_TIMEOUT = 5.0  # seconds to wait for an answer of a mirror
 _SIDE = 28
-_ALLOWANCE, _RATIO = 64 << 20, 16  # bytes that any gzip file may unpack to, and more for each of its own
-_BLOCK = 500  # images converted to float32 at a time: all at once would take four times the memory of the files
+_ALLOWANCE, _RATIO = 64 << 20, 16  # maximum bytes that a gzip file may unpack to: for any file, plus per packed byte
+_BLOCK = 500  # images converted to float32 at a time; all of them would take four times the memory of the files
 
 
 class BundledDigitsWarning(UserWarning):
-    """MNIST is not to be had, and the bundled digits are served in its place."""
+    """MNIST is not available, and the bundled digits are served in its place."""
 
 
 @public
@@ -67,8 +67,8 @@ def train(strict: bool | None = None) -> Reader[Sample]:
     Parameters
     ----------
     strict : bool, optional
-        Whether it is an error when MNIST is neither on disk nor to be downloaded. If not, the bundled digits are
-        served, with a `BundledDigitsWarning`. By default what ``MINIGRAPH_STRICT_DATA`` says.
+        Whether it is an error if MNIST is not on disk and cannot be downloaded. If not, the bundled digits are served,
+        with a `BundledDigitsWarning`. Default: ``MINIGRAPH_STRICT_DATA``.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def fetch() -> None:
     DataError
         If one cannot be downloaded.
     """
-    _failures.pop(_directory(), None)  # whoever asks for the download itself wants it tried
+    _failures.pop(_directory(), None)  # a call of fetch tries the network again
     for name in MD5:
         if _find(name) is None:
             _download(name)
@@ -135,7 +135,7 @@ def reader_creator(
     def mnist_reader() -> Iterator[Sample]:
         for start in range(0, len(images), size):
             block = slice(start, start + size)
-            # In this order every pixel has the bits that fluid's reader gives it.
+            # This order of operations gives every pixel the bits of fluid's reader.
             pixels = images[block].astype(np.float32) / 255.0 * 2.0 - 1.0
             yield from zip(pixels, labels[block].tolist(), strict=True)
 
@@ -148,7 +148,7 @@ def _reader(
     try:
         images, labels = (_find(name) or _download(name) for name in (image_name, label_name))
     except _NotDownloaded as failure:
-        # Part of MNIST on disk means that MNIST is wanted: training on it and testing on another set would mislead.
+        # With a part of MNIST on disk, the digits would mix two data sets: one for training, one for testing.
         there = [name for name in MD5 if _find(name) is not None]
         if there or (_is_set("MINIGRAPH_STRICT_DATA") if strict is None else strict):
             raise
@@ -198,7 +198,7 @@ def _read_idx(path: Path, item_shape: tuple[int, ...]) -> NDArray[np.uint8]:
 
 
 def _unpacked(path: Path) -> bytes | bytearray:
-    """What the file holds, unpacked if it is gzipped, whatever its name says."""
+    """The contents of a file, unpacked if they are gzipped; the name does not matter."""
     content = read_file(path, "images or labels")
     if not content.startswith(b"\x1f\x8b"):
         return content
@@ -232,13 +232,13 @@ class _NotDownloaded(DataError):
     """A file is not there and could not be downloaded."""
 
 
-# Why downloading failed, by data directory: a network that is out of reach is not tried again for each reader.
+# Reasons why downloading failed, by data directory: a network that is out of reach is not tried for each reader.
 _failures: dict[Path, str] = {}
 
 
 def _download(name: str) -> Path:
     """Put the file `name` into the data directory; raise `_NotDownloaded` when that cannot be done."""
-    from http.client import HTTPException  # a tenth of the time that importing minigraph would take
+    from http.client import HTTPException  # late: importing it takes a tenth of the time of importing minigraph
     from urllib.error import HTTPError
 
     directory = _directory()
@@ -250,7 +250,7 @@ def _download(name: str) -> Path:
                 return _download_from(mirror + name, directory / name)
             except (OSError, HTTPException, DataError) as error:
                 reasons.append(f"{mirror}: {error or type(error).__name__}")
-                if isinstance(error, HTTPError):  # which holds the answer open
+                if isinstance(error, HTTPError):  # an HTTPError keeps the connection open
                     error.close()
         reason = _failures[directory] = "; ".join(reasons)
     raise _NotDownloaded(
@@ -261,7 +261,7 @@ def _download(name: str) -> Path:
 
 
 def _download_from(url: str, path: Path) -> Path:
-    """Write what `url` holds to `path`: whole and with the right checksum, or not at all."""
+    """Download `url` to `path`: whole and with the right checksum, or not at all."""
     from urllib.request import urlopen
 
     path.parent.mkdir(parents=True, exist_ok=True)

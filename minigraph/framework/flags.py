@@ -1,4 +1,4 @@
-"""Fluid's process-wide flags: kept as they are set, without effect, because none of those accepted changes a result."""
+"""Fluid's process-wide flags: they keep the values set, and have no effect; flags that would have one are refused."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ _DEFAULTS: dict[str, Any] = {
     "FLAGS_use_pinned_memory": True,
     "FLAGS_use_system_allocator": False,
 }
-"""Those of fluid 1.8.5 for a processor and a GPU."""
+"""Flags of fluid 1.8.5 for a processor and a GPU, with their defaults."""
 
 _ASKING_FOR_MORE = {
     "FLAGS_check_nan_inf": "Give the clip nonfinite='raise', which names the operator where it began.",
     "FLAGS_init_allocated_mem": "Nothing is read before it was written here.",
     "FLAGS_reader_queue_speed_test_mode": "Measure a loader by looping over it.",
 }
-"""Flags that would change what a run does, and what to do instead."""
+"""Flags that would change a run, with what to do instead."""
 
 _flags = dict(_DEFAULTS)
 
 
 @public
 def set_flags(flags: Mapping[str, Any]) -> None:
-    """Set flags of fluid's; they are about memory, speed and devices, and have no effect.
+    """Set fluid's flags for memory, speed and devices, which have no effect here.
 
     Parameters
     ----------
@@ -69,9 +69,9 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     NotFoundError
         For a name that is no flag.
     WrongTypeError
-        If a value has not the type of the flag, or `flags` is no dict.
+        If a value has another type than the flag, or `flags` is no dict.
     ProgramError
-        For a flag that would change what a run does. No flag is set then.
+        For a flag that would change a run. No flag is set then.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def _check_known(name: Any) -> None:
 
 
 def _converted(name: Any, value: Any) -> Any:
-    """`value` in the type of the flag: numbers and bools may stand for each other, as far as they are equal."""
+    """`value` in the type of the flag; a number or bool of another type is taken if it is equal."""
     _check_known(name)
     wanted = type(_DEFAULTS[name])
     is_number = isinstance(value, bool | int | float) and wanted is not str

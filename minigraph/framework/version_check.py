@@ -1,4 +1,4 @@
-"""The version of fluid whose interface minigraph has, for programs that ask."""
+"""Check of fluid's version for programs that ask: minigraph has the interface of 1.8.5."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FLUID_VERSION = "1.8.5"
 
 @public
 def require_version(min_version: str, max_version: str | None = None) -> None:
-    """Raise unless the version of fluid that minigraph stands for, 1.8.5, is within bounds.
+    """Raise unless 1.8.5, the version of fluid whose interface minigraph has, is within bounds.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def require_version(min_version: str, max_version: str | None = None) -> None:
     Raises
     ------
     VersionError
-        If it is not.
+        If 1.8.5 is outside the bounds.
     WrongTypeError
         If a bound is no str.
     ProgramError

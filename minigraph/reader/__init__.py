@@ -1,8 +1,8 @@
 """Readers, and the functions that decorate them.
 
-A reader is a function without arguments; each call of it starts one run over the same samples. Always true here:
-decorating a reader reads nothing (`cache` is the exception, and says so), runs of one reader do not disturb each
-other, an error in a reader or a mapper is raised at the consumer, and an abandoned run takes its threads with it.
+A reader is a function without arguments; each call starts one run over the same samples. Decorating a reader reads
+nothing, except by `cache`. Runs of one reader do not disturb each other. An error in a reader or a mapper is raised at
+the consumer. An abandoned run ends its threads.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def compose(*readers: Reader[Any], check_alignment: bool = True) -> Reader[tuple
     *readers : callable
         A sample that is a tuple contributes its fields, any other sample is one field.
     check_alignment : bool
-        Whether it is an error when one reader ends before another. If not, what the longer ones still hold is dropped.
+        Whether it is an error if one reader ends before another. If not, the rest of the longer ones is dropped.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def compose(*readers: Reader[Any], check_alignment: bool = True) -> Reader[tuple
 
     Notes
     -----
-    A sample that is None counts as a sample; in fluid it is taken for a missing one.
+    None is a sample like any other; in fluid it counts as a missing one.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def compose(*readers: Reader[Any], check_alignment: bool = True) -> Reader[tuple
             if ended:
                 raise ComposeNotAligned(
                     f"compose: readers {ended} (counted from 0) ended after {count} samples and the others did not",
-                    hint="check_alignment=False drops what is left over.",
+                    hint="Give check_alignment=False to drop the other samples.",
                 )
             yield tuple(itertools.chain.from_iterable(s if isinstance(s, tuple) else (s,) for s in row))
 
@@ -238,14 +238,14 @@ def xmap_readers(
     Parameters
     ----------
     mapper : callable
-        Runs in several threads at once. It speeds reading up where it waits (files, network) or computes outside the
-        interpreter's lock (NumPy, decompression).
+        Runs in several threads at once. Threads make reading faster if it waits (files, network) or computes outside
+        the interpreter's lock (NumPy, decompression).
     reader : callable
         Read by one thread at a time.
     process_num : int
         Number of threads (fluid's name for them), at least 1.
     buffer_size : int
-        How many results may wait for the consumer; 0 or less sets no limit.
+        Maximum number of results that wait for the consumer; 0 or less sets no limit.
     order : bool
         Whether results keep the reader's order. If not, they come as they are ready.
 
@@ -326,17 +326,17 @@ def multiprocess_reader(readers: Sequence[Reader[Any]], use_pipe: bool = True, q
 
 
 def count(name: str, value: float, at_least: int = 1) -> int:
-    """`value`, cut to what an iterator can count, if it is a whole number not below `at_least`."""
+    """`value` as an int, at most ``sys.maxsize``, if it is a whole number of at least `at_least`."""
     if not value >= at_least or value % 1:
         raise ProgramError(
             f"{name} must be a whole number, at least {at_least}, got {shown(value)}", site=caller_site(),
-            hint=f"Give {name} such a number.",
+            hint=f"Give {name}={max(at_least, 1)}, for example.",
         )  # fmt: skip
     return min(int(value), sys.maxsize)
 
 
 def _run(reader: Reader[T]) -> Iterator[T]:
-    """Start one run of `reader`, and say what a reader is if it is none."""
+    """Start one run of `reader`."""
     if not callable(reader):
         raise WrongTypeError(
             f"a reader is a function without arguments that returns an iterable, got {type(reader).__name__}",
@@ -362,14 +362,14 @@ class _Failure:
 def _attempt(function: Callable[..., T], *arguments: Any) -> T | _Failure:
     try:
         return function(*arguments)
-    except BaseException as error:  # whatever it is, the consumer must hear of it rather than wait for ever
+    except BaseException as error:  # passed to the consumer, which would wait for ever otherwise
         return _Failure(error)
 
 
 class ReadAhead(Iterator[T]):
-    """A run of a reader that threads read ahead for; they begin when the first sample is asked for.
+    """A run of a reader with threads that read ahead; they start when the first sample is asked for.
 
-    An interrupt that comes while a sample is waited for loses none.
+    An interrupt while the consumer waits loses no sample.
 
     Parameters
     ----------
@@ -389,7 +389,7 @@ class ReadAhead(Iterator[T]):
         return sample
 
     def peek(self) -> T:
-        """The next sample, which the next call in the same thread returns, too, unless `go_on` is called.
+        """The next sample; further calls in the same thread return it too, until `go_on` is called.
 
         Raises
         ------
@@ -406,17 +406,17 @@ class ReadAhead(Iterator[T]):
             self.close()
             if sample is _END:
                 raise StopIteration
-            if isinstance(sample.error, StopIteration):  # which would say that all is well
+            if isinstance(sample.error, StopIteration):  # raised as it is, it would mean a normal end
                 raise RuntimeError("a reader or mapper raised StopIteration") from sample.error
             raise sample.error
         return cast("T", sample)
 
     def go_on(self) -> None:
-        """Leave the sample behind that `peek` has returned."""
+        """Drop the sample that `peek` has returned."""
         self._own.__dict__.clear()
 
     def close(self) -> None:
-        """End the threads; there are no more samples then."""
+        """End the threads and the samples."""
         self.go_on()
         if self._results is None:
             self._results = _Channel(1, producers=0)
@@ -426,7 +426,7 @@ class ReadAhead(Iterator[T]):
 
 
 class _Channel(Generic[T]):
-    """A bounded queue from several producers to consumers, each of which may leave at any time."""
+    """A bounded queue from several producers to several consumers, each of which may leave at any time."""
 
     def __init__(self, size: int, producers: int) -> None:
         self._items: deque[T | _Failure] = deque()
@@ -434,10 +434,10 @@ class _Channel(Generic[T]):
         self._producers = producers
         self._turn = 0
         self._closed = False
-        # Re-entrant, because the garbage collector can close an abandoned run in the middle of any call here.
+        # Re-entrant: the garbage collector may close an abandoned run in the middle of any method here.
         self._changed = threading.Condition(threading.RLock())
         self._bell = threading.Lock()
-        """Locked while consumers wait; who makes a change unlocks it."""
+        """Locked while consumers wait; each change unlocks it."""
 
     def put(self, item: T | _Failure, turn: int | None) -> bool:
         """Wait for room, and for `turn` if given, then append `item`; False if the consumer has left."""
@@ -456,27 +456,27 @@ class _Channel(Generic[T]):
             return True
 
     def take(self, into: Any) -> None:
-        """Wait for an item and set ``into.sample`` to it; to `_END` when all have left and nothing is waiting."""
+        """Wait for an item and set ``into.sample`` to it, or to `_END` if no producer and no item is left."""
         while True:
             with deferred(), self._changed:
                 if self._items or self._closed or not self._producers:
                     into.sample = self._items.popleft() if self._items else _END
                     self._changed.notify_all()
-                    self._ring()  # another consumer may wait, too
+                    self._ring()  # for another consumer that waits
                     return
                 self._bell.acquire(blocking=False)
-            # An interrupt may end this wait, but not that of a condition, which has to take its lock again.
+            # An interrupt may end this wait; the wait of a condition would first have to take its lock again.
             self._bell.acquire()
 
     def leave(self) -> None:
-        """Tell the consumer that one producer has nothing more."""
+        """Count one producer less; consumers are woken."""
         with self._changed:
             self._producers -= 1
             self._changed.notify_all()
             self._ring()
 
     def close(self) -> None:
-        """Tell the producers that nobody takes items any more, and wake those that wait."""
+        """End the queue: items are dropped, producers and consumers that wait are woken."""
         with deferred(), self._changed:
             self._closed = True
             self._items.clear()

@@ -1,7 +1,7 @@
-"""From the rows that a reader yields to the arrays that the executor takes.
+"""Feeds for an executor from the rows of a reader.
 
-Rows become arrays of the declared dtype and shape, or an error that names the variable and the row: a value never
-changes on the way, except that it is rounded to the precision of a floating-point variable.
+Rows become arrays of the declared dtype and shape, or an error that names the variable and the row. Values stay the
+same, except that they are rounded to the precision of a floating-point variable.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class DataFeeder:
     feed_list : list of Variable or str
         The variables, or their names in `program`, in the order of the fields.
     place : Place
-        Kept for programs written for fluid; the arrays are NumPy's, and the executor takes them to its own place.
+        Kept for programs written for fluid; the arrays are NumPy's, and the executor moves them to its own place.
     program : Program, optional
-        Where names are looked up, by default the default main program.
+        Program in which names are looked up. Default: the default main program.
 
     Raises
     ------
@@ -74,7 +74,7 @@ class DataFeeder:
         Returns
         -------
         dict of str to ndarray
-            Per variable one array ``[rows, ...]``. When it has not as many dimensions as declared it is reshaped:
+            One array ``[rows, ...]`` per variable. Rows with another number of dimensions than declared are reshaped:
             ``[784]`` fits a variable declared ``[-1, 1, 28, 28]``, a number fits ``[-1, 1]``.
 
         Raises
@@ -126,7 +126,7 @@ class DataFeeder:
         multi_devices : bool
             Must be False: a program runs on one device.
         num_places, drop_last
-            Say in fluid how batches are dealt out to several devices; nothing for one.
+            Accepted because fluid has them, for several devices.
 
         Raises
         ------
@@ -166,7 +166,7 @@ def _field(var: Any) -> _Field:
 
 @dataclass(frozen=True)
 class _Field:
-    """A place in the rows: the variable that it feeds, as declared."""
+    """A field of the rows: name and declared type of the variable that it feeds."""
 
     name: str
     type: TensorType
@@ -182,7 +182,7 @@ class _Field:
         if shape is not None:
             return array.reshape(shape)
         if batched:
-            raise self._misfit("row 0", array.shape[1:], declared[1:])  # every row has its shape
+            raise self._misfit("row 0", array.shape[1:], declared[1:])  # all rows have its shape
         raise self._misfit(f"the batch of {len(values)} rows", array.shape, declared)
 
     def _empty(self) -> NDArray[Any]:
@@ -195,7 +195,7 @@ class _Field:
         """One value per row as one array of numbers, ``[rows, ...]``."""
         try:
             array = np.asarray(values)
-        except ValueError:  # they differ in shape, which giving each the declared one may mend
+        except ValueError:  # the rows differ in shape; each may still fit the declared one
             array = self._stack_one_by_one(values)
         if array.dtype.kind in _REAL:
             return array
@@ -245,14 +245,14 @@ class _Field:
 
 
 def _fitted(found: tuple[int, ...], declared: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape in which an array of shape `found` is what was `declared`; None if there is none.
+    """The shape to give an array of shape `found` so that it fits the `declared` one; None if there is none.
 
     Examples
     --------
     >>> _fitted((5, 784), (5, 1, 28, 28)), _fitted((5, 6), (5, -1, 2)), _fitted((2, 3), (3, 2))
     ((5, 1, 28, 28), (5, 3, 2), None)
     """
-    if len(found) == len(declared):  # as many elements in another order, such as (2, 3) for (3, 2), are a mistake
+    if len(found) == len(declared):  # (2, 3) for (3, 2) is a mistake, not to be reshaped
         return found if same_shape(found, declared) else None
     size, known = math.prod(found), math.prod(dim for dim in declared if dim != -1)
     if -1 not in declared:
@@ -273,9 +273,9 @@ def _is_kept(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[np.bool_]:
         kept = np.isfinite(cast) | ~np.isfinite(array)
     elif array.dtype.kind == "f":
         wide, limits = array.astype(np.float64), np.iinfo(dtype)
-        # From 2**53 on a float may stand for an integer beside it.
+        # From 2**53 on a float may be a rounded integer.
         is_exact_integer = (wide == np.trunc(wide)) & (np.abs(wide) < 2.0**53)
         kept = is_exact_integer & (wide >= limits.min) & (wide <= limits.max)
-    else:  # there and back between integers; the sign shows what wrapped around
+    else:  # between integers: cast there and back; a changed sign shows that a value wrapped around
         kept = (cast.astype(array.dtype) == array) & ((cast < 0) == (array < 0))
     return kept

@@ -1,7 +1,7 @@
-"""Loaders: batches that a thread reads ahead, for a loop over them or for an executor to take.
+"""Loaders: batches that a thread reads ahead, for a loop over them or for the runs of a program.
 
-What is always true: batches come in the order of the reader, each is a copy that nothing else writes to, and an error
-in a reader is raised where its batch was to be taken.
+Batches come in the order of the reader. Each is a copy that nothing else writes to. An error in a reader is raised
+where its batch would have been taken.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Batch = list[Any]
 class DataLoader:
     """Batches for the variables of `feed_list`, which a thread reads ahead; `from_generator` makes one.
 
-    An iterable loader is looped over, and what it gives is fed. One that is not iterable feeds the program that was
-    the default one when it was made, and its clones: between `start` and `reset` each run takes a batch.
+    A loop over an iterable loader gives feeds. A loader that is not iterable feeds the program that was the default one
+    when the loader was made, and clones of it: between `start` and `reset` each run takes a batch.
 
     Raises
     ------
     ProgramError
-        When it is used in another way than it was made for.
+        If it is used in another way than it was made for.
 
     Examples
     --------
@@ -98,21 +98,21 @@ class DataLoader:
         use_multiprocess: bool = False,
         drop_last: bool = True,
     ) -> DataLoader:
-        """A loader, whose data is then set by one of its methods ``set_...``.
+        """A loader without data; one of its methods ``set_...`` sets them.
 
         Parameters
         ----------
         feed_list : sequence of Variable
-            What to feed; in the imperative mode none are needed.
+            Variables to feed; not needed in the imperative mode.
         capacity : int
-            How many batches are read ahead.
+            Maximum number of batches read ahead.
         iterable : bool
             Whether to loop over the loader; else it feeds the default main program.
         return_list : bool
             Whether an iteration gives ``[[tensor, ...]]``, else ``[{name: tensor, ...}]``: a list with one entry for
             the one place. In the imperative mode it gives the tensors, ``[tensor, ...]``.
         use_double_buffer, use_multiprocess, drop_last : bool
-            Accepted because fluid has them: a thread reads ahead in any case, and with one place no batch is left over.
+            Accepted because fluid has them. A thread always reads ahead, and with one place no batch is left over.
         """
         return DataLoader(feed_list, capacity, iterable, return_list)
 
@@ -120,7 +120,7 @@ class DataLoader:
     def iterable(self) -> bool:
         return self._iterable
 
-    # What is read
+    # Setting the data
 
     def set_sample_generator(
         self, reader: Reader[Any], batch_size: int, drop_last: bool = True, places: Any = None
@@ -133,9 +133,9 @@ class DataLoader:
             Returns an iterable of samples.
         batch_size : int
         drop_last : bool
-            Leave out a last batch that is not full.
+            Whether to leave out a last batch that is not full.
         places : Place or sequence of one
-            Needed for a loader that is iterable, as in fluid; the executor takes batches to its own place.
+            Required for an iterable loader, as in fluid; the executor moves batches to its own place.
         """
         return self.set_sample_list_generator(batch(reader, batch_size, drop_last), places)
 
@@ -162,7 +162,7 @@ class DataLoader:
         given = list(arrays)
         found = [np.array(each) for each in given]
         if any(isinstance(each, LoDTensor) and each.lod() for each in given):
-            raise DataError("a batch has a tensor with sequences, which no operator would heed", hint="Pad them.")
+            raise DataError("a batch has a tensor with sequences, which no operator reads", hint="Pad the sequences.")
         if self._variables and len(found) != len(self._variables):
             raise DataError(
                 f"a batch has {len(found)} fields for {len(self._variables)} variables: {', '.join(self._names)}",
@@ -215,7 +215,7 @@ class DataLoader:
         self._run = None
 
     def fill(self, feed: Any) -> Any:
-        """`feed` and the next batch; the executor calls this for each run of the program.
+        """`feed` with the next batch added; the executor calls this for each run of the program.
 
         Raises
         ------
@@ -248,9 +248,9 @@ class DataLoader:
         return {**(feed or {}), **dict(zip(self._names, arrays, strict=True))}
 
     def go_on(self) -> None:
-        """Leave the batch behind that `fill` gave; the executor calls this when a run has succeeded or failed.
+        """Drop the batch that `fill` gave; the executor calls this when a run has succeeded or failed.
 
-        A run that an interrupt ends has not taken its batch: the next one gets it.
+        After an interrupted run it is not called, so that the next run gets the same batch.
         """
         if self._run is not None:
             self._run.go_on()
@@ -280,7 +280,7 @@ class DataLoader:
 
 @public
 class PyReader(DataLoader):
-    """`DataLoader` with the names of its methods that fluid had before, ``decorate_...``.
+    """`DataLoader` with fluid's older names of its methods, ``decorate_...``.
 
     Parameters
     ----------
@@ -315,13 +315,13 @@ class PyReader(DataLoader):
         """`set_batch_generator`."""
         self.set_batch_generator(reader, places)
 
-    # What `minigraph.layers.py_reader` returns in fluid has these.
+    # Names of the loader that `minigraph.layers.py_reader` returns in fluid.
     decorate_paddle_reader = decorate_sample_list_generator
     decorate_tensor_provider = decorate_batch_generator
 
     @property
     def variables(self) -> list[Variable]:
-        """What it feeds."""
+        """The variables that it feeds."""
         return list(self._variables)
 
 

@@ -14,7 +14,7 @@ Reader = Callable[[], Iterable[Any]]
 
 
 def samples_of(readers: Sequence[Reader], in_turn: bool) -> Iterator[Any]:
-    """The samples of all readers; taken from one after the other if `in_turn`, else as they come.
+    """The samples of all readers, each in a process: taken from the readers in turn, or as they come.
 
     Abandoning the iteration ends the processes.
 
@@ -23,7 +23,7 @@ def samples_of(readers: Sequence[Reader], in_turn: bool) -> Iterator[Any]:
     DataError
         If a reader has raised an error, or its process has ended otherwise.
     """
-    # Readers are mostly functions in functions, which only a forked process can have.
+    # A reader is mostly a nested function, which cannot be pickled: only a forked process has it.
     if "fork" not in multiprocessing.get_all_start_methods():
         raise DataError(
             "multiprocess_reader needs a system that can fork a process", hint="Use xmap_readers, which has threads."
@@ -71,6 +71,6 @@ def _send_samples(reader: Reader, pipe: Connection) -> None:
             pipe.send(("sample", sample))
         pipe.send(("end", None))
     except BrokenPipeError:
-        pass  # nobody wants the rest
+        pass  # the consumer has closed the pipe
     except BaseException:
         pipe.send(("error", traceback.format_exc()))

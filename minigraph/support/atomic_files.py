@@ -1,8 +1,8 @@
 """Reading and writing files: whole or not at all.
 
 Files are written beside their final place, flushed to the disk, and renamed: a crash at any time leaves either the old
-file or the new one, whole. Where several files belong together, all are on the disk before the first is renamed. What a
-writer that was killed has left behind is removed by the next one that writes to the same folder.
+file or the new one, whole. Of several files that belong together, all are on the disk before the first is renamed. The
+next writer to a folder removes the temporary files of writers that were killed.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _is_temporary = re.compile(rf"\..+\.(?:([0-9a-f]{{8}})-([0-9]+)-)?[0-9a-f]{{8,16
 _WEEK = 7 * 24 * 3600.0
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ours: set[str] = set()
-"""The names of the temporary files that this process is writing."""
+"""Names of the temporary files that this process is writing."""
 
 
 class Mark(Protocol):
     """A statement about files that are saved together; see `minigraph.io.marks`."""
 
     def begin(self, digests: Mapping[Path, str]) -> None:
-        """All files are on the disk, and are about to take their places."""
+        """Called when all files are on the disk, before the first is renamed."""
 
     def end(self) -> None:
-        """All files are in their places."""
+        """Called when all files are in their places."""
 
 
 def as_path(path: str | os.PathLike[str], what: str) -> Path:
@@ -90,7 +90,7 @@ def write_files(files: Mapping[Path, Chunks], mark: Mark | None = None) -> None:
     Parameters
     ----------
     mark : Mark, optional
-        Is told the digests of the files before the first of them takes its place, and when all have.
+        Gets the digests of the files before the first is renamed, and is told when all are.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A new file beside `path` that takes its place when the block ends, and goes when the block fails.
+    """A new file beside `path` that replaces it when the block ends, and is removed if the block fails.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             partial = partials.enter_context(_beside(target))
         try:
             yield partial
-        except OSError as error:  # the block may do other things than to write
+        except OSError as error:  # the block may do other things than write
             if error.errno in _DISK_IS_FULL or error.filename == str(partial):
                 raise _access_error(path, "write", error) from error
             raise
@@ -156,7 +156,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def _beside(target: Path) -> Iterator[Path]:
-    """A new file beside `target`, which is gone when the block ends unless it was renamed."""
+    """A new file beside `target`, removed when the block ends unless it was renamed."""
     if target.exists() and not target.is_file():
         problem = errno.EISDIR if target.is_dir() else errno.EACCES
         raise OSError(problem, os.strerror(problem) if target.is_dir() else "it is a device, not a file", str(target))
@@ -175,7 +175,7 @@ def _beside(target: Path) -> Iterator[Path]:
 
 
 def _write(path: Path, chunks: Chunks, is_marked: bool) -> str:
-    """Write a file; returns the digest of what it holds if it `is_marked`."""
+    """Write a file; return the digest of its contents if it `is_marked`."""
     digest = _new_digest()
     with open(path, "wb") as file:
         for chunk in chunks:
@@ -195,7 +195,7 @@ def _new_digest(data: bytes = b"") -> hashlib.blake2b:
 
 
 def _flush(partial: Path, target: Path) -> None:
-    """Have the contents on the disk, with the permissions of the file that is replaced."""
+    """Flush the contents to the disk, and copy the permissions of the file that is replaced."""
     with partial.open("rb+") as file:
         os.fsync(file.fileno())
     with suppress(FileNotFoundError):
@@ -203,7 +203,7 @@ def _flush(partial: Path, target: Path) -> None:
 
 
 def _rename(places: Mapping[Path, Path]) -> None:
-    """Put every file in its place, and have that on the disk; an interrupt waits until all are there."""
+    """Rename every file into its place and flush that to the disk; an interrupt waits until all are there."""
     waiting = list(places.items())
     try:
         while waiting:
@@ -222,7 +222,7 @@ def _rename(places: Mapping[Path, Path]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the renames on the disk too, where the system can."""
+    """Flush the renames to the disk, where the system can."""
     with suppress(OSError, AttributeError):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -231,23 +231,23 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-# What killed writers leave behind
+# Files of writers that were killed
 
 
 def is_left_over(path: Path) -> bool:
-    """Whether a file is one that is being written, or was when its writer was killed."""
+    """Whether a file is temporary: being written now, or left by a writer that was killed."""
     return path.name.startswith(".") and path.name.endswith(_SUFFIX)
 
 
 def _remove_left_over(folder: Path) -> None:
-    """Remove the files of writers that have ended."""
+    """Remove temporary files of writers that have ended."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             found = _is_temporary(entry.name)
             if found and entry.name not in _ours and entry.is_file(follow_symlinks=False):
                 machine, process = found.groups()
                 is_old = entry.stat(follow_symlinks=False).st_mtime < time.time() - _WEEK
-                # Of a process on another machine, or in another container, only the date is known.
+                # Whether a process on another machine, or in another container, still runs only the date can tell.
                 if not _is_running(int(process)) if machine == _machine() else is_old:
                     with suppress(OSError):
                         os.unlink(entry.path)
@@ -255,7 +255,7 @@ def _remove_left_over(folder: Path) -> None:
 
 @cache
 def _machine() -> str:
-    """Names the machine since it was started, and the container, in which a process number means one process."""
+    """A name for this start of the machine and this container, within which process numbers are unique."""
     parts = [platform.node()]
     with suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text())
@@ -264,7 +264,7 @@ def _machine() -> str:
 
 
 def _is_running(process: int) -> bool:
-    """Whether there may be such a process besides this one, whose files are known."""
+    """Whether another process of this number may be running."""
     if os.name == "nt":  # there is no harmless signal there
         return True
     if process == os.getpid():
@@ -283,7 +283,7 @@ def _is_running(process: int) -> bool:
 
 @contextmanager
 def _naming(path: str | os.PathLike[str], verb: str) -> Iterator[None]:
-    """Raise errors of the system as errors that name the user's file, and say what to do."""
+    """Raise errors of the system as errors with the user's file and what to do."""
     try:
         yield
     except OSError as error:
@@ -306,7 +306,7 @@ def _access_error(path: str | os.PathLike[str], verb: str, error: OSError) -> Fi
         errno.ENOENT: f"Make the folder {folder}, or {elsewhere}.",
         errno.ENAMETOOLONG: "Give it a shorter name, or save all variables in one file, with filename=.",
     }
-    hint = hints.get(error.errno or 0, f"See to it that {path} can be {'written' if verb == 'write' else 'read'}.")
+    hint = hints.get(error.errno or 0, f"Check that {path} can be {'written' if verb == 'write' else 'read'}.")
     return FileAccessError(
         f"cannot {verb} '{os.fspath(path)}': {error.strerror or error}", error.errno, site=caller_site(), hint=hint
     )

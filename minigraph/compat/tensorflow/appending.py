@@ -1,7 +1,7 @@
-"""How the functions append operators: to whose block, under which name, with which role, with thresholds as what.
+"""Appending operators for TensorFlow's functions: block, names, roles, and checks of the arguments.
 
-An operator that changes a gradient has the role of clipping and names the parameter that it serves, as those of
-`minigraph.clip` do, so that a clone for testing leaves it out. Which variables are gradients, `note_gradients` keeps.
+An operator that changes a gradient has the role of clipping and names the gradient's parameter, as those of
+`minigraph.clip` do, so that a clone for testing leaves it out. `note_gradients` records which variables are gradients.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from minigraph.unique_name import generate
 Number = float | Variable
 
 _SERVED: WeakKeyDictionary[Program, dict[str, tuple[str, ...]]] = WeakKeyDictionary()
-"""By program: name of a gradient, or of what was made of it, to the names of parameter and gradient."""
+"""By program: name of a gradient, or of a variable computed from it, to the names of parameter and gradient."""
 
 
 def note_gradients(pairs: Iterable[tuple[Any, Variable | None]]) -> None:
@@ -36,15 +36,15 @@ def note_gradients(pairs: Iterable[tuple[Any, Variable | None]]) -> None:
 
 
 def _served_by(var: Variable) -> tuple[str, ...] | None:
-    """The pair that `var` serves, nothing if it is the gradient of no parameter, None if it is no gradient."""
+    """The names of parameter and gradient of `var`; empty for the gradient of no parameter, None for no gradient."""
     if is_eager(var):
-        return None  # what is computed at once has no role
+        return None  # operators of the imperative mode have no role
     found = _SERVED.get(var.block.program, {}).get(var.name)
     return () if found is None and var.name.endswith(GRAD_SUFFIX) else found
 
 
 def role_for(*tensors: Variable) -> AbstractContextManager[None]:
-    """Operators made inside clip, if one of `tensors` is a gradient."""
+    """Give the operators made inside the role of clipping, if one of `tensors` is a gradient."""
     program = tensors[0].block.program
     pairs = [pair for pair in map(_served_by, tensors) if pair is not None]
     if not pairs:
@@ -53,7 +53,7 @@ def role_for(*tensors: Variable) -> AbstractContextManager[None]:
 
 
 def pass_on(source: Variable, result: Variable) -> Variable:
-    """`result`, noted as made of `source`, if that is a gradient."""
+    """`result`, recorded as a gradient if `source` is one."""
     pair = _served_by(source)
     if pair is not None:
         _SERVED.setdefault(result.block.program, {})[result.name] = pair
@@ -70,7 +70,7 @@ def new_result(block: Block, op_type: str, name: str | None = None) -> Variable:
 
 
 def append(op_type: str, inputs: dict[str, Any], like: Variable, name: str | None = None, **attrs: Any) -> Variable:
-    """Append an operator to the program of `like`, of which it makes something; returns its output."""
+    """Append an operator that computes its output from `like`; return the output."""
     block = like.block.program.current_block()
     result = new_result(block, op_type, name)
     with role_for(like):
@@ -79,7 +79,7 @@ def append(op_type: str, inputs: dict[str, Any], like: Variable, name: str | Non
 
 
 def cast(x: Variable, dtype: DType) -> Variable:
-    """`x` in this element type; `x` itself if it has that."""
+    """`x` in this element type."""
     if x.dtype is dtype:
         return x
     return append("cast", {"X": x}, x, in_dtype=int(x.dtype), out_dtype=int(dtype))
@@ -93,7 +93,7 @@ def constant(block: Block, value: float, dtype: DType) -> Variable:
     )  # fmt: skip
 
 
-# What is given
+# Arguments
 
 
 def check_tensor(t: Any, what: str) -> Variable:
@@ -107,7 +107,7 @@ def check_tensor(t: Any, what: str) -> Variable:
 
 
 def check_tensors(given: Any, what: str) -> tuple[list[Variable | None], list[Variable]]:
-    """The list as it is, and those of it that are not None: all of one program."""
+    """The list, and its items that are not None, all of one program."""
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise WrongTypeError(
             f"{what} must be a sequence of Variables or Tensors, got {type(given).__name__}: {given!r:.60}",
@@ -141,7 +141,7 @@ def as_number(value: Any, what: str) -> Number:
 
 
 def as_threshold(value: Any, what: str) -> Number:
-    """`as_number` above 0; infinity never clips. What a variable holds is checked when the program runs."""
+    """`as_number` above 0; infinity never clips. The value of a variable is checked when the program runs."""
     number = as_number(value, what)
     if not isinstance(number, Variable) and not number > 0:
         raise ClipError(
@@ -152,7 +152,7 @@ def as_threshold(value: Any, what: str) -> Number:
 
 
 def fits_attribute(number: Number, dtype: DType) -> bool:
-    """Whether `number` can be an attribute, which is a float32, and be the same for tensors of this type."""
+    """Whether `number` can be an attribute, which is a float32, without changing a result of this element type."""
     if isinstance(number, Variable):
         return False
     with np.errstate(over="ignore", under="ignore"):

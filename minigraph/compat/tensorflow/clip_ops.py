@@ -1,9 +1,9 @@
 """TensorFlow's functions that clip tensors: its signatures and definitions on minigraph's operators.
 
-Where TensorFlow's numbers are wrong at the edges minigraph's are right: squares neither overflow (1e30, or 300 in
+At the edges minigraph's results are right where TensorFlow's are wrong: squares neither overflow (1e30, or 300 in
 float16) nor underflow, denormal numbers are kept, a tensor at or under its threshold stays bit for bit, and an infinite
-threshold never clips, where TensorFlow makes NaN. (`clip_by_average_norm` alone is as it was.) A threshold that is not
-positive is refused: by a `ClipError`, or, if a variable holds it, when the program runs.
+threshold never clips, where TensorFlow gives NaN. Only `clip_by_average_norm` computes as TensorFlow does. A threshold
+that is not positive is a `ClipError`, or, if a variable holds it, an error when the program runs.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def clip_by_value(t: Variable, clip_value_min: Number, clip_value_max: Number, n
         return append("clip", {"X": t}, t, name, min=low, max=high)
     block = t.block.program.current_block()
     with role_for(t):
-        # In the order of their names, as in TensorFlow: the lower bound has the last word.
+        # As in TensorFlow the lower bound is applied last, and so wins over the upper one.
         upper = high if isinstance(high, Variable) else constant(block, high, t.dtype)
         lower = low if isinstance(low, Variable) else constant(block, low, t.dtype)
     smaller = append("elementwise_min", {"X": t, "Y": upper}, t)
@@ -153,7 +153,7 @@ def clip_by_global_norm(
     clip_norm : float, or Variable or Tensor of one element
         The largest norm, positive.
     use_norm : float, or Variable or Tensor of one element, optional
-        Taken for the norm of all together, which is then not computed.
+        Used as the norm of all together, which is then not computed.
     name : str, optional
         The results are called ``<name>_<position>``.
 
@@ -243,8 +243,8 @@ def clip_by_average_norm(t: Variable, clip_norm: Number, name: str | None = None
     """`t` scaled down until its L2 norm divided by its number of elements n is at most `clip_norm` (TensorFlow 1).
 
     ``t * clip_norm * min(n / norm(t), 1 / clip_norm)``: "average" means the norm over n, not a mean of squares.
-    TensorFlow has withdrawn the function, so it is kept with the arithmetic that it had: squares that overflow give
-    zeros, and what is not clipped may be rounded.
+    TensorFlow has withdrawn the function. minigraph keeps its arithmetic: squares that overflow give zeros, and a
+    tensor that is not clipped may be rounded.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def clip_by_average_norm(t: Variable, clip_norm: Number, name: str | None = None
 
 
 def _count(t: Variable, block: Block) -> Variable:
-    """The number of elements, which may not be known until the program runs, as float32[1]."""
+    """The number of elements as float32[1], computed when the program runs if the shape leaves it open."""
     assert t.shape is not None
     size = product(t.shape)
     if size >= 0:
@@ -300,7 +300,7 @@ def _count(t: Variable, block: Block) -> Variable:
     return block.emit("reduce_sum", X=block.emit("fill_any_like", X=t, value=1.0), reduce_all=True)
 
 
-# How it is done
+# Computing
 
 
 def _as_axes(axes: Any) -> list[int] | None:
@@ -326,7 +326,7 @@ def _clip_slices(t: Variable, threshold: Number, axes: Sequence[int], name: str 
 
 
 def _clip_each(t: Variable, threshold: Number, name: str | None) -> Variable:
-    """`t` with each element clipped by its own norm, its magnitude: as slices of one element along a new dimension."""
+    """`t` with each element clipped by its magnitude: its slices along a new dimension have one element each."""
     assert t.shape is not None
     rank = len(t.shape)
     if rank == 0:
@@ -373,7 +373,7 @@ def _clip_together(tensors: list[Variable], threshold: Number, name: str | None)
     block = tensors[0].block.program.current_block()
     dtype = _widest(tensors)
     if not isinstance(threshold, Variable) and threshold < 1e-37:
-        dtype = DType.FP64  # float32 would not hold it
+        dtype = DType.FP64  # float32 would round it to 0 or lose its digits
     results = [new_result(block, "clip_by_global_norm", each) for each in _names(name, len(tensors))]
     norm = new_result(block, "global_norm")
     with role_for(*tensors):
@@ -386,7 +386,7 @@ def _clip_together(tensors: list[Variable], threshold: Number, name: str | None)
 def _clip_by_given_norm(
     tensors: list[Variable], threshold: Number, norm: Number, name: str | None
 ) -> tuple[list[Variable], Variable]:
-    """The tensors times ``c / max(c, norm)``, NaN if the norm is not finite. In float64, which holds every factor."""
+    """The tensors times ``c / max(c, norm)`` in float64, which holds every factor; NaN if the norm is not finite."""
     if not isinstance(norm, Variable) and norm < 0:
         raise ClipError(f"clip_by_global_norm: use_norm must not be negative, got {norm}", site=caller_site())
     program = tensors[0].block.program if tensors else default_main_program()

@@ -1,4 +1,4 @@
-"""TensorFlow 1's optimizers: gradients and updates are two steps, and what is between them is the user's.
+"""TensorFlow 1's optimizers: gradients and updates are two steps, and a user clips between them.
 
 ::
 
@@ -53,7 +53,7 @@ def gradients(
     ----------
     ys, xs : Variable or Tensor, or sequence of them
     grad_ys : Variable or Tensor, or sequence of them or None, optional
-        What flows into each of `ys`. Default: ones.
+        Gradient of each of `ys`. Default: ones.
     name : str
         Label of the operators.
 
@@ -81,10 +81,10 @@ def _as_list(given: Any) -> list[Any]:
 
 @public
 class Optimizer:
-    """What the optimizers have in common.
+    """Base of the optimizers.
 
     `use_locking`, and in `compute_gradients` `gate_gradients`, `aggregation_method` and `colocate_gradients_with_ops`,
-    are accepted because TensorFlow has them. There too they say how to compute and not what.
+    are accepted because TensorFlow has them, where they change no result either.
     """
 
     GATE_NONE, GATE_OP, GATE_GRAPH = 0, 1, 2
@@ -136,10 +136,10 @@ class Optimizer:
         loss : Variable or Tensor, or a function that returns one
             Of more than one element, the sum counts.
         var_list : sequence of Parameter, optional
-            Default: all trainable parameters of the program; in the imperative mode, where there is no list of them,
-            those that the loss was computed from.
+            Default: all trainable parameters of the program; in the imperative mode those that the loss was computed
+            from.
         grad_loss : Variable or Tensor, optional
-            What flows into the loss. Default: ones.
+            Gradient of the loss. Default: ones.
 
         Returns
         -------
@@ -319,7 +319,7 @@ def _gradients_in_a_program(
 
 
 def _checked_pairs(given: Iterable[Any], name: str) -> list[tuple[Any, Any]]:
-    """(parameter, gradient) pairs as the engine has them, those that have a gradient."""
+    """Those pairs that have a gradient, as (parameter, gradient)."""
     pairs = list(given)
     for pair in pairs:
         if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[1], Parameter):

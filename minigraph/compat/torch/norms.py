@@ -54,7 +54,7 @@ def _require_elements(tensors: Sequence[Any], order: float) -> None:
 
 
 def _count(block: Any, tensors: Sequence[Any]) -> Any:
-    """How many of the tensors have an element that is not 0. NaN is not 0."""
+    """Number of tensors with an element that is not 0. NaN is not 0."""
     counts = []
     for tensor in tensors:
         is_some = tensor.astype("bool").astype("float64")
@@ -72,7 +72,7 @@ def _reciprocal_norm(block: Any, tensors: Sequence[Any], order: float) -> Any:
 
 
 def is_finite_in_torch(norm: float, order: float, dtype: DType) -> bool:
-    """Whether PyTorch finds a finite norm too: it adds the powers in the tensor's type, or float32 for float16."""
+    """Whether PyTorch's norm is finite too: it adds the powers in the tensor's type, or in float32 for float16."""
     if not 0 < norm < math.inf or not 0 < order < math.inf:
         return math.isfinite(norm)
     adds_in = np.finfo(max(DType.FP32, dtype).numpy)
@@ -80,7 +80,7 @@ def is_finite_in_torch(norm: float, order: float, dtype: DType) -> bool:
 
 
 def as_number(value: Any, what: str) -> float:
-    """A Python number, or what can be made one."""
+    """`value` as a Python number."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -88,6 +88,6 @@ def as_number(value: Any, what: str) -> float:
 
 
 def number(block: Any, value: float, dtype: DType) -> Tensor:
-    """A tensor float[1]. An attribute of an operator would round the number to float32."""
+    """A tensor of shape [1], because an attribute would round the number to float32."""
     with np.errstate(over="ignore"):
         return block.tensor(block.place.xp.array([value], dtype.numpy))

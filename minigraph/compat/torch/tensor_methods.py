@@ -1,7 +1,7 @@
-"""PyTorch's names for looking at a gradient and scaling it, given to the tensors of the imperative mode.
+"""PyTorch's methods for reading and scaling a gradient, for the tensors of the imperative mode.
 
-``p.grad.data.norm(2).item()``, ``p.grad.data.mul_(0.5)``, ``p.grad.data.abs().max() > 1``. A method that tensors have
-already under one of these names stays.
+``p.grad.data.norm(2).item()``, ``p.grad.data.mul_(0.5)``, ``p.grad.data.abs().max() > 1``. Methods that tensors have
+already stay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from minigraph.unique_name import generate
 
 
 class Data(Tensor):
-    """What a tensor holds, without its history: nothing is recorded, and a change of the one is one of the other."""
+    """The value of a tensor without its history: operators on it are not recorded, and both share the value."""
 
     __slots__ = ("_owner",)
 
@@ -56,7 +56,7 @@ def mul_(self: Any, factor: Any) -> Any:
         factor = number(self.block, as_number(factor, "factor"), self.dtype)
     with no_grad():
         if factor.value.size == 1:
-            # An elementwise product would give a number without dimensions the factor's shape.
+            # An elementwise product would give a tensor without dimensions the factor's shape, [1].
             product = self.block.emit("scale", X=self, ScaleTensor=factor.astype(self.dtype))
         else:
             product = self * factor
@@ -69,7 +69,7 @@ def mul_(self: Any, factor: Any) -> Any:
 
 
 def _comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    """Of tensors of one element, or of one with a number, as a Python bool."""
+    """A method that compares a tensor of one element with another or with a number; gives a Python bool."""
 
     def method(self: Any, other: Any) -> bool:
         if isinstance(other, Eager):

@@ -1,8 +1,8 @@
 """PyTorch's functions that clip gradients in place, after ``backward`` and before the optimizer's step.
 
-They take tensors of the imperative mode and change the value of their ``grad``, which stays the same object. All
-arithmetic is that of minigraph's operators, so norms neither overflow nor underflow; what is PyTorch's own is the
-definition: `EPSILON`, the norm of norms, and what happens where.
+They take tensors of the imperative mode and change the value of their ``grad``, which stays the same object. The
+definitions are PyTorch's, `EPSILON` and the norm of norms among them; the arithmetic is that of minigraph's operators,
+so that norms neither overflow nor underflow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from minigraph.support.public import public, refuse_unknown_names
 from minigraph.types import DType
 
 EPSILON = 1e-6
-"""What PyTorch adds to a norm before it divides by it. Nothing else in minigraph does."""
+"""Added to a norm before dividing by it, as in PyTorch; nothing else in minigraph adds it."""
 
 Tensors = Eager | Iterable[Eager]
 
@@ -36,17 +36,17 @@ def clip_grad_norm_(
     Parameters
     ----------
     parameters : tensor or iterable of tensors
-        Those whose ``grad`` is None are skipped. An iterator is gone through once. Element types may differ; each
-        gradient keeps its own. A parameter given twice counts twice in the norm, and is scaled once.
+        Those whose ``grad`` is None are skipped. An iterator is read once. Element types may differ; each gradient
+        keeps its own. A parameter given twice counts twice in the norm, and is scaled once.
     max_norm : float
         The largest norm, not negative. Infinity leaves gradients as they are, and 0 makes them 0.
     norm_type : float or str
         The order of the norm: any number, also ``"inf"``, 0 and below.
     error_if_nonfinite : bool
-        Raise if the norm is not finite. Else NaN as the norm makes all gradients NaN; infinity makes elements 0, and
-        those that are infinite NaN.
+        Raise if the norm is not finite. Else a norm of NaN makes all gradients NaN; an infinite one makes finite
+        elements 0, and infinite ones NaN.
     foreach : bool, optional
-        Accepted because PyTorch has it, where it picks one of two implementations of the same.
+        Accepted because PyTorch has it, where it chooses one of two equal implementations.
 
     Returns
     -------
@@ -71,8 +71,8 @@ def clip_grad_norm_(
 
     Notes
     -----
-    Around 1e-6 the result is much shorter than `max_norm`; the clips of `minigraph.clip` have no such
-    addend. The norm that is reported is the one before clipping.
+    Norms near 1e-6 become much shorter than `max_norm`, because 1e-6 is added to them; the clips of `minigraph.clip`
+    add nothing. The norm that is returned is the one before clipping.
 
     References
     ----------
@@ -186,11 +186,11 @@ def clip_grad_norm(
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
-# What is given
+# Arguments
 
 
 def _as_list(tensors: Any, what: str = "parameters") -> list[Eager]:
-    """The tensors, so that an iterator is gone through once only."""
+    """The tensors as a list, so that an iterator is read only once."""
     if isinstance(tensors, Eager):
         return [tensors]
     if not isinstance(tensors, Iterable) or isinstance(tensors, str):
@@ -220,7 +220,7 @@ def _threshold(value: Any, what: str) -> float:
 
 
 def _require_finite(tensors: Sequence[Any], total: Any, order: float) -> None:
-    """Raise with PyTorch's words where PyTorch does, naming the tensors that it comes from."""
+    """Raise PyTorch's error where PyTorch does, with the tensors whose norms are not finite."""
     norms = [(tensor, total_norm([tensor], order).item()) for tensor in tensors]
     wrong = [(tensor, norm) for tensor, norm in norms if not is_finite_in_torch(norm, order, tensor.dtype)]
     widest = max([tensor.dtype for tensor in tensors], default=DType.FP32)
@@ -235,12 +235,12 @@ def _require_finite(tensors: Sequence[Any], total: Any, order: float) -> None:
         )
 
 
-# What is computed. Each function gives the gradient a new value and leaves the object what it was.
+# Computing: each function sets the value of a gradient, whose object stays the same.
 
 
 @no_grad
 def _scale_together(grads: Sequence[Any], max_norm: float, norm: float, order: float) -> None:
-    """Clip to the norm that PyTorch's formula leaves, by the operator that is right for every magnitude."""
+    """Clip to the norm that PyTorch's formula leaves, by an operator that neither overflows nor underflows."""
     # c / (n + e) = c' / n, and n exceeds c' exactly where n + e exceeds c.
     limit = max_norm / (1 + EPSILON / norm) if norm else max_norm
     block = grads[0].block
@@ -253,7 +253,7 @@ def _scale_together(grads: Sequence[Any], max_norm: float, norm: float, order: f
 
 @no_grad
 def _scale(grad: Any, factor: float) -> None:
-    """Multiply in float64, because a small factor would lose digits in a narrower type."""
+    """Multiply in float64: a small factor would lose digits in a narrower type."""
     wide = grad.astype(DType.FP64)
     scaled = grad.block.emit("scale", X=wide, ScaleTensor=number(grad.block, factor, DType.FP64))
     grad.value = scaled.astype(grad.dtype).value
@@ -267,7 +267,7 @@ def _limit(grad: Any, limit: float) -> None:
         return
     raised = grad.block.emit("elementwise_max", X=grad, Y=low)
     limited = grad.block.emit("elementwise_min", X=raised, Y=high)
-    grad.value = limited.value.reshape(grad.value.shape)  # which may have no dimensions
+    grad.value = limited.value.reshape(grad.value.shape)  # the bounds make [1] of a shape without dimensions
 
 
 refuse_unknown_names(__name__)
