@@ -40,6 +40,17 @@ def layer(function: F) -> F:
     return public(cast(F, following))
 
 
+def layer_called(name: str, formula: str) -> Callable[[F], F]:
+    """`layer` for a function that serves several: its name, and its docstring."""
+
+    def decorate(function: F) -> F:
+        function.__name__ = function.__qualname__ = name
+        function.__doc__ = formula
+        return layer(function)
+
+    return decorate
+
+
 def _holds_tensor(arguments: Sequence[Any]) -> bool:
     for argument in arguments:
         if isinstance(argument, Eager):
@@ -299,4 +310,4 @@ def check_floating(x: Any, what: str) -> Variable:
     return x
 
 
-__all__ = ["LayerHelper", "ParamAttr", "check_floating", "check_variable", "layer"]
+__all__ = ["LayerHelper", "ParamAttr", "check_floating", "check_variable", "layer", "layer_called"]

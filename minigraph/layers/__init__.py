@@ -5,6 +5,7 @@ from minigraph.layers.activation import (
     acos,
     asin,
     atan,
+    brelu,
     ceil,
     cos,
     elu,
@@ -12,6 +13,7 @@ from minigraph.layers.activation import (
     exp,
     floor,
     gelu,
+    hard_shrink,
     hard_sigmoid,
     hard_swish,
     leaky_relu,
@@ -19,6 +21,8 @@ from minigraph.layers.activation import (
     log1p,
     log_softmax,
     logsigmoid,
+    maxout,
+    mish,
     pow,
     prelu,
     reciprocal,
@@ -26,16 +30,22 @@ from minigraph.layers.activation import (
     relu6,
     round,
     rsqrt,
+    selu,
     sigmoid,
     sign,
     sin,
+    soft_relu,
     softmax,
     softplus,
+    softshrink,
     softsign,
     sqrt,
     square,
+    stanh,
     swish,
     tanh,
+    tanh_shrink,
+    thresholded_relu,
 )
 from minigraph.layers.array import array_length, array_read, array_write, create_array, tensor_array_to_tensor
 from minigraph.layers.branches import Switch, case, cond, switch_case
@@ -133,18 +143,6 @@ from minigraph.layers.random import (
     sampling_id,
     uniform_random,
     uniform_random_batch_size_like,
-)
-from minigraph.layers.rectifier import (
-    brelu,
-    hard_shrink,
-    maxout,
-    mish,
-    selu,
-    soft_relu,
-    softshrink,
-    stanh,
-    tanh_shrink,
-    thresholded_relu,
 )
 from minigraph.layers.recurrent import gru_unit, lstm_unit
 from minigraph.layers.reduce import (

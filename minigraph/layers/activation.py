@@ -2,68 +2,56 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from minigraph.errors import ProgramError, caller_site
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer, layer_called
 from minigraph.layers.normalization import required
 from minigraph.types import as_dtype
 
 
-@layer
-def relu(x: Variable, name: str | None = None) -> Variable:
-    """``max(x, 0)``; the gradient at 0 is 0."""
-    return LayerHelper("relu", name).unary("relu", {"X": check_floating(x, "relu: x")})
+class Unary(Protocol):
+    def __call__(self, x: Variable, name: str | None = None) -> Variable: ...
 
 
-@layer
-def sigmoid(x: Variable, name: str | None = None) -> Variable:
-    """``1 / (1 + exp(-x))``, without overflow."""
-    return LayerHelper("sigmoid", name).unary("sigmoid", {"X": check_floating(x, "sigmoid: x")})
+def _unary(op_type: str, formula: str, check: Callable[[Any, str], Variable] = check_floating) -> Unary:
+    @layer_called(op_type, formula)
+    def unary(x: Variable, name: str | None = None) -> Variable:
+        return LayerHelper(op_type, name).unary(op_type, {"X": check(x, f"{op_type}: x")})
+
+    return unary
 
 
-@layer
-def tanh(x: Variable, name: str | None = None) -> Variable:
-    """Hyperbolic tangent."""
-    return LayerHelper("tanh", name).unary("tanh", {"X": check_floating(x, "tanh: x")})
-
-
-@layer
-def exp(x: Variable, name: str | None = None) -> Variable:
-    """``e ** x``."""
-    return LayerHelper("exp", name).unary("exp", {"X": check_floating(x, "exp: x")})
-
-
-@layer
-def log(x: Variable, name: str | None = None) -> Variable:
-    """Natural logarithm; -inf at 0, NaN below."""
-    return LayerHelper("log", name).unary("log", {"X": check_floating(x, "log: x")})
-
-
-@layer
-def sqrt(x: Variable, name: str | None = None) -> Variable:
-    """Square root; NaN below 0."""
-    return LayerHelper("sqrt", name).unary("sqrt", {"X": check_floating(x, "sqrt: x")})
-
-
-@layer
-def square(x: Variable, name: str | None = None) -> Variable:
-    """``x * x``."""
-    return LayerHelper("square", name).unary("square", {"X": check_variable(x, "square: x")})
-
-
-@layer
-def abs(x: Variable, name: str | None = None) -> Variable:
-    """``|x|``; the gradient at 0 is 0."""
-    return LayerHelper("abs", name).unary("abs", {"X": check_variable(x, "abs: x")})
+relu = _unary("relu", "``max(x, 0)``; the gradient at 0 is 0.")
+sigmoid = _unary("sigmoid", "``1 / (1 + exp(-x))``, without overflow.")
+tanh = _unary("tanh", "Hyperbolic tangent.")
+exp = _unary("exp", "``e ** x``.")
+log = _unary("log", "Natural logarithm; -inf at 0, NaN below.")
+sqrt = _unary("sqrt", "Square root; NaN below 0.")
+rsqrt = _unary("rsqrt", "``1 / sqrt(x)``; infinite at 0, NaN below.")
+square = _unary("square", "``x * x``.", check_variable)
+abs = _unary("abs", "``|x|``; the gradient at 0 is 0.", check_variable)
+reciprocal = _unary("reciprocal", "``1 / x``.")
+floor = _unary("floor", "The largest integer that is not above `x`; the gradient is 0.")
+ceil = _unary("ceil", "The smallest integer that is not below `x`; the gradient is 0.")
+round = _unary("round", "The nearest integer, of two the one farther from 0; the gradient is 0.")
+sin = _unary("sin", "Sine.")
+cos = _unary("cos", "Cosine.")
+asin = _unary("asin", "The angle whose sine is `x`; NaN beyond -1 and 1.")
+acos = _unary("acos", "The angle whose cosine is `x`; NaN beyond -1 and 1.")
+atan = _unary("atan", "The angle whose tangent is `x`.")
+logsigmoid = _unary("logsigmoid", "``log(sigmoid(x))``, without overflow.")
+softplus = _unary("softplus", "``log(1 + exp(x))``, without overflow.")
+softsign = _unary("softsign", "``x / (1 + |x|)``.")
 
 
 @layer
 def sign(x: Variable) -> Variable:
     """-1, 0 or 1."""
-    return LayerHelper("sign").unary("sign", {"X": check_floating(x, "sign: x")})
+    return _activation("sign", x)
 
 
 @layer
@@ -90,75 +78,15 @@ def log_softmax(
 
 
 @layer
-def rsqrt(x: Variable, name: str | None = None) -> Variable:
-    """``1 / sqrt(x)``; infinite at 0, NaN below."""
-    return LayerHelper("rsqrt", name).unary("rsqrt", {"X": check_floating(x, "rsqrt: x")})
-
-
-@layer
-def reciprocal(x: Variable, name: str | None = None) -> Variable:
-    """``1 / x``."""
-    return LayerHelper("reciprocal", name).unary("reciprocal", {"X": check_floating(x, "reciprocal: x")})
-
-
-@layer
-def floor(x: Variable, name: str | None = None) -> Variable:
-    """The largest integer that is not above `x`; the gradient is 0."""
-    return LayerHelper("floor", name).unary("floor", {"X": check_floating(x, "floor: x")})
-
-
-@layer
-def ceil(x: Variable, name: str | None = None) -> Variable:
-    """The smallest integer that is not below `x`; the gradient is 0."""
-    return LayerHelper("ceil", name).unary("ceil", {"X": check_floating(x, "ceil: x")})
-
-
-@layer
-def round(x: Variable, name: str | None = None) -> Variable:
-    """The nearest integer, of two the one farther from 0; the gradient is 0."""
-    return LayerHelper("round", name).unary("round", {"X": check_floating(x, "round: x")})
-
-
-@layer
-def sin(x: Variable, name: str | None = None) -> Variable:
-    """Sine."""
-    return LayerHelper("sin", name).unary("sin", {"X": check_floating(x, "sin: x")})
-
-
-@layer
-def cos(x: Variable, name: str | None = None) -> Variable:
-    """Cosine."""
-    return LayerHelper("cos", name).unary("cos", {"X": check_floating(x, "cos: x")})
-
-
-@layer
-def logsigmoid(x: Variable, name: str | None = None) -> Variable:
-    """``log(sigmoid(x))``, without overflow."""
-    return LayerHelper("logsigmoid", name).unary("logsigmoid", {"X": check_floating(x, "logsigmoid: x")})
-
-
-@layer
-def softplus(x: Variable, name: str | None = None) -> Variable:
-    """``log(1 + exp(x))``, without overflow."""
-    return LayerHelper("softplus", name).unary("softplus", {"X": check_floating(x, "softplus: x")})
-
-
-@layer
-def softsign(x: Variable, name: str | None = None) -> Variable:
-    """``x / (1 + |x|)``."""
-    return LayerHelper("softsign", name).unary("softsign", {"X": check_floating(x, "softsign: x")})
-
-
-@layer
 def erf(x: Variable) -> Variable:
     """Error function."""
-    return LayerHelper("erf").unary("erf", {"X": check_floating(x, "erf: x")})
+    return _activation("erf", x)
 
 
 @layer
 def gelu(x: Variable, approximate: bool = False) -> Variable:
     """``x * P(Z <= x)`` with Z standard normal; or by its approximation with tanh."""
-    return LayerHelper("gelu").unary("gelu", {"X": check_floating(x, "gelu: x")}, approximate=approximate)
+    return _activation("gelu", x, approximate=approximate)
 
 
 @layer
@@ -174,32 +102,31 @@ def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) ->
 @layer
 def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:
     """``x * sigmoid(beta * x)``. Fluid's function does not heed `beta`."""
-    return LayerHelper("swish", name).unary("swish", {"X": check_floating(x, "swish: x")}, beta=beta)
+    return _activation("swish", x, name, beta=beta)
 
 
 @layer
 def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     """`x` where it is positive, else ``alpha * (exp(x) - 1)``."""
-    return LayerHelper("elu", name).unary("elu", {"X": check_floating(x, "elu: x")}, alpha=alpha)
+    return _activation("elu", x, name, alpha=alpha)
 
 
 @layer
 def leaky_relu(x: Variable, alpha: float = 0.02, name: str | None = None) -> Variable:
     """`x` where it is positive, else ``alpha * x``."""
-    return LayerHelper("leaky_relu", name).unary("leaky_relu", {"X": check_floating(x, "leaky_relu: x")}, alpha=alpha)
+    return _activation("leaky_relu", x, name, alpha=alpha)
 
 
 @layer
 def relu6(x: Variable, threshold: float = 6.0, name: str | None = None) -> Variable:
     """``min(max(x, 0), threshold)``."""
-    return LayerHelper("relu6", name).unary("relu6", {"X": check_floating(x, "relu6: x")}, threshold=threshold)
+    return _activation("relu6", x, name, threshold=threshold)
 
 
 @layer
 def hard_sigmoid(x: Variable, slope: float = 0.2, offset: float = 0.5, name: str | None = None) -> Variable:
     """``min(max(slope * x + offset, 0), 1)``."""
-    helper = LayerHelper("hard_sigmoid", name)
-    return helper.unary("hard_sigmoid", {"X": check_floating(x, "hard_sigmoid: x")}, slope=slope, offset=offset)
+    return _activation("hard_sigmoid", x, name, slope=slope, offset=offset)
 
 
 @layer
@@ -207,9 +134,7 @@ def hard_swish(
     x: Variable, threshold: float = 6.0, scale: float = 6.0, offset: float = 3.0, name: str | None = None
 ) -> Variable:
     """``x * min(max(x + offset, 0), threshold) / scale``."""
-    helper = LayerHelper("hard_swish", name)
-    inputs = {"X": check_floating(x, "hard_swish: x")}
-    return helper.unary("hard_swish", inputs, threshold=threshold, scale=scale, offset=offset)
+    return _activation("hard_swish", x, name, threshold=threshold, scale=scale, offset=offset)
 
 
 @layer
@@ -259,19 +184,74 @@ def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> 
     return result
 
 
-@layer
-def asin(x: Variable, name: str | None = None) -> Variable:
-    """The angle whose sine is `x`; NaN beyond -1 and 1."""
-    return LayerHelper("asin", name).unary("asin", {"X": check_floating(x, "asin: x")})
+def _activation(op_type: str, x: Variable, name: str | None = None, /, **attrs: Any) -> Variable:
+    """The operator `op_type` on `x`; attributes that are None keep their defaults."""
+    given = {key: value for key, value in attrs.items() if value is not None}
+    return LayerHelper(op_type, name).unary(op_type, {"X": check_floating(x, f"{op_type}: x")}, **given)
 
 
 @layer
-def acos(x: Variable, name: str | None = None) -> Variable:
-    """The angle whose cosine is `x`; NaN beyond -1 and 1."""
-    return LayerHelper("acos", name).unary("acos", {"X": check_floating(x, "acos: x")})
+def brelu(x: Variable, t_min: float = 0.0, t_max: float = 24.0, name: str | None = None) -> Variable:
+    """``min(max(x, t_min), t_max)``."""
+    return _activation("brelu", x, name, t_min=t_min, t_max=t_max)
 
 
 @layer
-def atan(x: Variable, name: str | None = None) -> Variable:
-    """The angle whose tangent is `x`."""
-    return LayerHelper("atan", name).unary("atan", {"X": check_floating(x, "atan: x")})
+def soft_relu(x: Variable, threshold: float = 40.0, name: str | None = None) -> Variable:
+    """``log(1 + exp(min(max(x, -threshold), threshold)))``."""
+    return _activation("soft_relu", x, name, threshold=threshold)
+
+
+@layer
+def thresholded_relu(x: Variable, threshold: float | None = None) -> Variable:
+    """`x` where it is above `threshold` (None: 1), else 0."""
+    return _activation("thresholded_relu", x, threshold=threshold)
+
+
+@layer
+def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
+    """`x` where its magnitude is above `threshold` (None: 0.5), else 0."""
+    return _activation("hard_shrink", x, threshold=threshold)
+
+
+@layer
+def softshrink(x: Variable, alpha: float | None = None) -> Variable:
+    """`x` moved toward 0 by `alpha` (None: 0.5), and 0 where it is no farther from 0 than that."""
+    return _activation("softshrink", x, None, **{"lambda": alpha})
+
+
+@layer
+def tanh_shrink(x: Variable, name: str | None = None) -> Variable:
+    """``x - tanh(x)``."""
+    return _activation("tanh_shrink", x, name)
+
+
+@layer
+def stanh(x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None) -> Variable:
+    """``scale_b * tanh(scale_a * x)``."""
+    return _activation("stanh", x, name, scale_a=scale_a, scale_b=scale_b)
+
+
+@layer
+def selu(x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None) -> Variable:
+    """``scale * x`` where `x` is positive, else ``scale * alpha * (exp(x) - 1)``.
+
+    With the defaults activations keep mean 0 and variance 1 through a deep network.
+
+    References
+    ----------
+    G. Klambauer, T. Unterthiner, A. Mayr and S. Hochreiter, Self-normalizing neural networks, NIPS 2017.
+    """
+    return _activation("selu", x, name, scale=scale, alpha=alpha)
+
+
+@layer
+def mish(x: Variable, threshold: float = 20, name: str | None = None) -> Variable:
+    """``x * tanh(log(1 + exp(x)))``; the logarithm is `x` above `threshold` and ``exp(x)`` below ``-threshold``."""
+    return _activation("mish", x, name, threshold=float(threshold))
+
+
+@layer
+def maxout(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> Variable:
+    """The largest of each `groups` channels that follow one another along `axis`."""
+    return _activation("maxout", x, name, groups=groups, axis=axis)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable, layer
+from minigraph.layer_helper import LayerHelper, check_variable, layer, layer_called
 
 
 @layer
@@ -14,69 +14,53 @@ def less_than(x: Variable, y: Variable, force_cpu: bool | None = None, cond: Var
     return _compare("less_than", x, y, cond, **({} if force_cpu is None else {"force_cpu": force_cpu}))
 
 
-@layer
-def less_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """``x <= y``, written to `cond` if given."""
-    return _compare("less_equal", x, y, cond)
-
-
-@layer
-def greater_than(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """``x > y``, written to `cond` if given."""
-    return _compare("greater_than", x, y, cond)
-
-
-@layer
-def greater_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """``x >= y``, written to `cond` if given."""
-    return _compare("greater_equal", x, y, cond)
-
-
-@layer
-def equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """``x == y``, written to `cond` if given."""
-    return _compare("equal", x, y, cond)
-
-
-@layer
-def not_equal(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-    """``x != y``, written to `cond` if given."""
-    return _compare("not_equal", x, y, cond)
-
-
 def _compare(op_type: str, x: Variable, y: Variable, cond: Variable | None, **attrs: Any) -> Variable:
     inputs = {"X": check_variable(x, f"{op_type}: x"), "Y": check_variable(y, f"{op_type}: y")}
     return _append(LayerHelper(op_type), op_type, inputs, cond, "cond", attrs)
 
 
-@layer
-def logical_and(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """Whether both are true, written to `out` if given."""
-    return _logical("logical_and", {"X": x, "Y": y}, out, name)
+class Comparison(Protocol):
+    def __call__(self, x: Variable, y: Variable, cond: Variable | None = None) -> Variable: ...
 
 
-@layer
-def logical_or(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """Whether one or both are true, written to `out` if given."""
-    return _logical("logical_or", {"X": x, "Y": y}, out, name)
+def _comparison(op_type: str, formula: str) -> Comparison:
+    @layer_called(op_type, formula)
+    def comparison(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
+        return _compare(op_type, x, y, cond)
+
+    return comparison
 
 
-@layer
-def logical_xor(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
-    """Whether exactly one is true, written to `out` if given."""
-    return _logical("logical_xor", {"X": x, "Y": y}, out, name)
+less_equal = _comparison("less_equal", "``x <= y``, written to `cond` if given.")
+greater_than = _comparison("greater_than", "``x > y``, written to `cond` if given.")
+greater_equal = _comparison("greater_equal", "``x >= y``, written to `cond` if given.")
+equal = _comparison("equal", "``x == y``, written to `cond` if given.")
+not_equal = _comparison("not_equal", "``x != y``, written to `cond` if given.")
+
+
+class Logical(Protocol):
+    def __call__(self, x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable: ...
+
+
+def _logical(op_type: str, formula: str) -> Logical:
+    @layer_called(op_type, formula)
+    def logical(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
+        inputs = {"X": check_variable(x, f"{op_type}: x"), "Y": check_variable(y, f"{op_type}: y")}
+        return _append(LayerHelper(op_type, name), op_type, inputs, out, "out", {})
+
+    return logical
+
+
+logical_and = _logical("logical_and", "Whether both are true, written to `out` if given.")
+logical_or = _logical("logical_or", "Whether one or both are true, written to `out` if given.")
+logical_xor = _logical("logical_xor", "Whether exactly one is true, written to `out` if given.")
 
 
 @layer
 def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Whether `x` is false, written to `out` if given."""
-    return _logical("logical_not", {"X": x}, out, name)
-
-
-def _logical(op_type: str, inputs: dict[str, Variable], out: Variable | None, name: str | None) -> Variable:
-    for slot, given in inputs.items():
-        check_variable(given, f"{op_type}: {slot.lower()}")
-    return _append(LayerHelper(op_type, name), op_type, inputs, out, "out", {})
+    inputs = {"X": check_variable(x, "logical_not: x")}
+    return _append(LayerHelper("logical_not", name), "logical_not", inputs, out, "out", {})
 
 
 @layer

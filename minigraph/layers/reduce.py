@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer, layer_called
 
 Dim = int | Sequence[int] | None
 
@@ -17,46 +17,34 @@ def mean(x: Variable, name: str | None = None) -> Variable:
     return LayerHelper("mean", name).unary("mean", {"X": check_floating(x, "mean: x")})
 
 
-@layer
-def reduce_sum(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """Sum over the dimensions `dim` (None: all, which gives shape [1])."""
-    return _reduce("reduce_sum", input, dim, keep_dim, name)
+class Reduction(Protocol):
+    def __call__(
+        self, input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None
+    ) -> Variable: ...
 
 
-@layer
-def reduce_mean(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """Mean over the dimensions `dim` (None: all, which gives shape [1])."""
-    return _reduce("reduce_mean", input, dim, keep_dim, name)
+def _reduction(op_type: str, formula: str) -> Reduction:
+    @layer_called(op_type, formula)
+    def reduction(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+        check_variable(input, f"{op_type}: input")
+        dims = [dim] if isinstance(dim, int) else list(dim or ())
+        helper = LayerHelper(op_type, name)
+        return helper.unary(op_type, {"X": input}, dim=dims or [0], keep_dim=keep_dim, reduce_all=not dims)
+
+    return reduction
 
 
-@layer
-def reduce_max(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """Maximum over the dimensions `dim` (None: all); every tie gets the full gradient."""
-    return _reduce("reduce_max", input, dim, keep_dim, name)
-
-
-@layer
-def reduce_min(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """Minimum over the dimensions `dim` (None: all); every tie gets the full gradient."""
-    return _reduce("reduce_min", input, dim, keep_dim, name)
-
-
-@layer
-def reduce_prod(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """Product over the dimensions `dim` (None: all, which gives shape [1])."""
-    return _reduce("reduce_prod", input, dim, keep_dim, name)
-
-
-@layer
-def reduce_all(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """Whether all booleans over the dimensions `dim` (None: all) are true."""
-    return _reduce("reduce_all", input, dim, keep_dim, name)
-
-
-@layer
-def reduce_any(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-    """Whether any boolean over the dimensions `dim` (None: all) is true."""
-    return _reduce("reduce_any", input, dim, keep_dim, name)
+reduce_sum = _reduction("reduce_sum", "Sum over the dimensions `dim` (None: all, which gives shape [1]).")
+reduce_mean = _reduction("reduce_mean", "Mean over the dimensions `dim` (None: all, which gives shape [1]).")
+reduce_max = _reduction(
+    "reduce_max", "Maximum over the dimensions `dim` (None: all); every tie gets the full gradient."
+)
+reduce_min = _reduction(
+    "reduce_min", "Minimum over the dimensions `dim` (None: all); every tie gets the full gradient."
+)
+reduce_prod = _reduction("reduce_prod", "Product over the dimensions `dim` (None: all, which gives shape [1]).")
+reduce_all = _reduction("reduce_all", "Whether all booleans over the dimensions `dim` (None: all) are true.")
+reduce_any = _reduction("reduce_any", "Whether any boolean over the dimensions `dim` (None: all) is true.")
 
 
 @layer
@@ -70,13 +58,6 @@ def cumsum(
     given: dict[str, Any] = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
     attrs = {name: value for name, value in given.items() if value is not None}
     return LayerHelper("cumsum").unary("cumsum", {"X": check_variable(x, "cumsum: x")}, **attrs)
-
-
-def _reduce(op_type: str, input: Variable, dim: Dim, keep_dim: bool, name: str | None) -> Variable:
-    check_variable(input, f"{op_type}: input")
-    dims = [dim] if isinstance(dim, int) else list(dim or ())
-    helper = LayerHelper(op_type, name)
-    return helper.unary(op_type, {"X": input}, dim=dims or [0], keep_dim=keep_dim, reduce_all=not dims)
 
 
 @layer
