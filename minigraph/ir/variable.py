@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir.text.notation import DEFAULTS, braces, fields_text, name_text
+from minigraph.ir.variable_methods import Methods
 from minigraph.ir.variable_operators import Arithmetic
 from minigraph.ir.variable_subscripts import Subscripts
 from minigraph.opdef import GRAD_SUFFIX
-from minigraph.types import DType, TensorType, VarKind
+from minigraph.types import DType, TensorType, VarKind, product
 
 if TYPE_CHECKING:
     from minigraph.ir.block import Block
 
 
-class Variable(Arithmetic, Subscripts):
+class Variable(Arithmetic, Subscripts, Methods):
     """A named value of a block.
 
     Attributes
@@ -94,6 +95,16 @@ class Variable(Arithmetic, Subscripts):
     def shape(self) -> tuple[int, ...] | None:
         """Dimensions, -1 where unknown; None as long as nothing is known."""
         return self.tensor_type.shape if self.tensor_type else None
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape or ())
+
+    @property
+    def size(self) -> int:
+        """Number of elements, -1 where unknown."""
+        return product(self.shape or ())
 
     @property
     def dtype(self) -> DType:

@@ -7,6 +7,7 @@ from typing import Any
 from minigraph import layers
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Variable
+from minigraph.ir.default_programs import default_main_program
 from minigraph.layer_helper import check_variable, layer
 from minigraph.support.public import public, refuse_unknown_names
 from minigraph.tensor.creation import flatten, tanh
@@ -41,11 +42,11 @@ def softmax(x: Variable, axis: int = -1, name: str | None = None) -> Variable:
     return layers.softmax(x, axis=axis)
 
 
-@public
+@layer
 def log_softmax(x: Variable, axis: int = -1, name: str | None = None) -> Variable:
     """``x - log(sum(exp(x)))`` along `axis`, without overflow or underflow."""
-    block = check_variable(x, "log_softmax: x").block.program.current_block()
-    return block.emit("log_softmax", X=x, axis=axis)
+    block = default_main_program().current_block()
+    return block.emit("log_softmax", X=check_variable(x, "log_softmax: x"), axis=axis)
 
 
 @public

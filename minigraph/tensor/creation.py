@@ -1,18 +1,17 @@
 """Paddle 2's functions of tensors, and the methods that they are: ``mean(x)``, ``x.mean()``, ``x @ y``, ``to_tensor``.
 
-They are thin over `minigraph.layers`. On tensors they compute at once, inside a `minigraph.dygraph.guard` or not; on
-variables of a program they append operators. Functions without a tensor among their arguments, such as `ones`, compute
-at once too, unless a program was chosen with `minigraph.program_guard` or `enable_static`.
+They are thin over `minigraph.layers`: on tensors they compute at once, inside a `minigraph.dygraph.guard` or not; on
+variables of a program they append operators to the default main program. Functions without a tensor among their
+arguments, such as `ones`, compute at once too, unless a program was chosen with `minigraph.program_guard` or
+`enable_static`.
 
-Importing this module gives the functions of `minigraph.layers` the same sense of tensors, and `minigraph.ir.Variable`
-its methods. As in Paddle 2.0, what is reduced to one number has shape [1].
+As in Paddle 2.0, what is reduced to one number has shape [1].
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,9 @@ from minigraph.eager.tensor import EagerParameter, Tensor
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.initializer import Initializer
 from minigraph.ir import Variable
-from minigraph.layer_helper import check_variable
+from minigraph.ir.default_programs import default_main_program
+from minigraph.ir.variable_methods import method, method_of_entries
+from minigraph.layer_helper import check_variable, layer
 from minigraph.runtime.place import Place
 from minigraph.support.annotations import fits
 from minigraph.support.public import public
@@ -117,12 +118,12 @@ def zeros(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     return full(shape, 0.0, dtype)
 
 
-@public
+@layer
 def full_like(x: Variable, fill_value: float, dtype: Any = None, name: str | None = None) -> Variable:
     """A tensor of the shape of `x` whose every element is `fill_value`; of the type of `x` unless `dtype` is given."""
     check_variable(x, "full_like: x")
     number = int(x.dtype if dtype is None else as_dtype(dtype))
-    block = x.block.program.current_block()
+    block = default_main_program().current_block()
     return block.emit("fill_any_like", X=x, stop_gradient=True, value=float(fill_value), dtype=number)
 
 
@@ -184,7 +185,7 @@ def rand(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     return uniform(shape, dtype, 0.0, 1.0)
 
 
-@public
+@layer
 def normal(mean: float = 0.0, std: float = 1.0, shape: Any = None, name: str | None = None) -> Variable:
     """Normal with `mean` and standard deviation `std`, float32."""
     with computing_at_once():
@@ -241,6 +242,7 @@ def create_parameter(
 # Functions of tensors
 
 
+@method
 @public
 def mean(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Mean over the dimensions `axis` (None: all)."""
@@ -249,60 +251,70 @@ def mean(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None
     return layers.reduce_mean(x, axis, keepdim)
 
 
+@method
 @public
 def sum(x: Variable, axis: Axis = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Sum over the dimensions `axis` (None: all), in `dtype` if given."""
     return layers.reduce_sum(x if dtype is None else layers.cast(x, dtype), axis, keepdim)
 
 
+@method
 @public
 def max(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Maximum over the dimensions `axis` (None: all); every tie gets the full gradient."""
     return layers.reduce_max(x, axis, keepdim)
 
 
+@method
 @public
 def min(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Minimum over the dimensions `axis` (None: all); every tie gets the full gradient."""
     return layers.reduce_min(x, axis, keepdim)
 
 
+@method
 @public
 def add(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``x + y``."""
     return layers.elementwise_add(x, y)
 
 
+@method
 @public
 def subtract(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``x - y``."""
     return layers.elementwise_sub(x, y)
 
 
+@method
 @public
 def multiply(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``x * y``, element by element."""
     return layers.elementwise_mul(x, y)
 
 
+@method
 @public
 def divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``x / y``; integers are divided toward zero."""
     return layers.elementwise_div(x, y)
 
 
+@method
 @public
 def maximum(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``max(x, y)``, element by element; the gradient of a tie goes to `y`."""
     return layers.elementwise_max(x, y)
 
 
+@method
 @public
 def minimum(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``min(x, y)``, element by element; the gradient of a tie goes to `y`."""
     return layers.elementwise_min(x, y)
 
 
+@method
 @public
 def matmul(
     x: Variable, y: Variable, transpose_x: bool = False, transpose_y: bool = False, name: str | None = None
@@ -311,7 +323,8 @@ def matmul(
     return layers.matmul(x, y, transpose_x, transpose_y)
 
 
-@public
+@method
+@layer
 def norm(x: Variable, p: float | str = "fro", name: str | None = None) -> Variable:
     """The norm of all elements, ``sum(|x| ** p) ** (1 / p)``, without overflow or underflow.
 
@@ -325,10 +338,11 @@ def norm(x: Variable, p: float | str = "fro", name: str | None = None) -> Variab
     >>> print(f"{norm(to_tensor([3e30, 4e30])).item():.6g}")
     5e+30
     """
-    block = check_variable(x, "norm: x").block.program.current_block()
-    return block.emit("global_norm", X=[x], p=2.0 if p == "fro" else p)
+    block = default_main_program().current_block()
+    return block.emit("global_norm", X=[check_variable(x, "norm: x")], p=2.0 if p == "fro" else p)
 
 
+@method
 @public
 def pow(x: Variable, y: float | Variable, name: str | None = None) -> Variable:
     """``x ** y``, element by element where `y` is a tensor.
@@ -342,24 +356,29 @@ def pow(x: Variable, y: float | Variable, name: str | None = None) -> Variable:
     return layers.elementwise_pow(x, y) if isinstance(y, Variable) else layers.pow(x, float(y))
 
 
+@method
+@public
 def clip(x: Variable, min: float | None = None, max: float | None = None, name: str | None = None) -> Variable:
     """Each element limited to [`min`, `max`], None meaning no limit; NaN stays."""
     limits = np.finfo(check_variable(x, "clip: x").dtype.numpy)
     return layers.clip(x, float(limits.min) if min is None else min, float(limits.max) if max is None else max)
 
 
+@method_of_entries
 @public
 def reshape(x: Variable, shape: Any, name: str | None = None) -> Variable:
     """The elements of `x` in another shape: 0 keeps a dimension, one -1 is computed."""
     return layers.reshape(x, shape)
 
 
+@method_of_entries
 @public
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Dimension i of the result is dimension ``perm[i]`` of `x`."""
     return layers.transpose(x, perm)
 
 
+@method
 @public
 def t(x: Variable, name: str | None = None) -> Variable:
     """The transpose of a matrix; a vector as it is."""
@@ -369,6 +388,7 @@ def t(x: Variable, name: str | None = None) -> Variable:
     return layers.transpose(x, [1, 0]) if rank == 2 else x
 
 
+@method
 @public
 def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Variable:
     """`x` with the dimensions from `start_axis` to `stop_axis` made one."""
@@ -387,6 +407,7 @@ def concat(x: Sequence[Variable], axis: int | Variable = 0, name: str | None = N
     return layers.concat(x, axis)
 
 
+@method
 @public
 def cast(x: Variable, dtype: Any) -> Variable:
     """`x` converted to `dtype`."""
@@ -402,18 +423,21 @@ def assign(x: Any, output: Variable | None = None) -> Variable:
         return layers.assign(np.asarray(x), output)
 
 
+@method
 @public
 def clone(x: Variable, name: str | None = None) -> Variable:
     """A copy through which gradients flow."""
     return layers.assign(check_variable(x, "clone: x"))
 
 
+@method
 @public
 def topk(x: Variable, k: int | Variable, name: str | None = None) -> tuple[Variable, Variable]:
     """The `k` largest entries along the last dimension, and their indices (int64)."""
     return layers.topk(x, k)
 
 
+@method
 @public
 def scale(
     x: Variable, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True, name: str | None = None
@@ -423,43 +447,6 @@ def scale(
 
 
 # Functions that are the same in fluid.
-abs, exp, log, sqrt, square, sign, tanh = (
-    layers.abs, layers.exp, layers.log, layers.sqrt, layers.square, layers.sign, layers.tanh,
-)  # fmt: skip
-
-
-# Methods
-
-
-def _ndim(x: Variable) -> int:
-    """How many dimensions there are."""
-    return len(x.shape or ())
-
-
-def _size(x: Variable) -> int:
-    """How many elements there are, -1 if that is not known."""
-    return product(x.shape or ())
-
-
-def with_list_as_arguments(function: Callable[..., Variable]) -> Callable[..., Variable]:
-    """`function` of a tensor and a list, as a method that also takes the entries of the list one by one."""
-
-    @wraps(function)
-    def method(x: Variable, *entries: Any, **kwargs: Any) -> Variable:
-        if entries and not isinstance(entries[0], list | tuple | Variable):
-            return function(x, list(entries), **kwargs)
-        return function(x, *entries, **kwargs)
-
-    return method
-
-
-_METHODS: dict[str, Any] = {
-    "abs": abs, "add": add, "cast": cast, "clip": clip, "clone": clone, "divide": divide, "exp": exp,
-    "flatten": flatten, "log": log, "matmul": matmul, "max": max, "maximum": maximum, "mean": mean, "min": min,
-    "minimum": minimum, "multiply": multiply, "norm": norm, "pow": pow, "reshape": with_list_as_arguments(reshape),
-    "scale": scale, "sign": sign, "sqrt": sqrt, "square": square, "subtract": subtract, "sum": sum, "t": t,
-    "tanh": tanh, "topk": topk, "transpose": with_list_as_arguments(transpose), "__matmul__": matmul,
-}  # fmt: skip
-for _name, _method in _METHODS.items():
-    setattr(Variable, _name, public(_method))
-Variable.ndim, Variable.size = property(_ndim), property(_size)  # type: ignore[attr-defined]
+abs, exp, log, sqrt = method(layers.abs), method(layers.exp), method(layers.log), method(layers.sqrt)
+sign, square, tanh = method(layers.sign), method(layers.square), method(layers.tanh)
+method(matmul, "__matmul__")

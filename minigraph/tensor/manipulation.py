@@ -11,11 +11,14 @@ from typing import Any
 from minigraph import layers
 from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Variable
-from minigraph.layer_helper import check_variable
+from minigraph.ir.default_programs import default_main_program
+from minigraph.ir.variable_methods import method, method_of_entries
+from minigraph.layer_helper import check_variable, layer
 from minigraph.support.public import public
-from minigraph.tensor.creation import computing_at_once, transpose, with_list_as_arguments
+from minigraph.tensor.creation import computing_at_once, transpose
 
 
+@method
 @public
 def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | None = None) -> Variable:
     """`x` without the dimensions `axis` (None: all) that have size 1; others stay."""
@@ -25,12 +28,14 @@ def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | No
     return layers.squeeze(x, gone) if gone else x
 
 
+@method
 @public
 def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
     """`x` with dimensions of size 1 put in at `axis`, one or several, one after the other."""
     return layers.unsqueeze(x, axis)
 
 
+@method
 @public
 def split(
     x: Variable, num_or_sections: int | Sequence[int], axis: int | Variable = 0, name: str | None = None
@@ -46,6 +51,7 @@ def split(
     return layers.split(x, num_or_sections, axis)
 
 
+@method
 @public
 def chunk(x: Variable, chunks: int, axis: int | Variable = 0, name: str | None = None) -> list[Variable]:
     """`x` cut along `axis` into so many equal pieces."""
@@ -58,18 +64,21 @@ def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Vari
     return layers.stack(x, axis)
 
 
+@method
 @public
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
     """The slices of `x` along `axis`, without it; `num` is how many there are."""
     return layers.unstack(x, axis, num)
 
 
+@method
 @public
 def unbind(x: Variable, axis: int = 0) -> list[Variable]:
     """The slices of `x` along `axis`, without it."""
     return layers.unstack(x, axis)
 
 
+@method_of_entries
 @public
 def tile(x: Variable, repeat_times: Sequence[int], name: str | None = None) -> Variable:
     """`x` repeated ``repeat_times[i]`` times along dimension i, both aligned at the end.
@@ -86,6 +95,7 @@ def tile(x: Variable, repeat_times: Sequence[int], name: str | None = None) -> V
     return layers.expand(x, [1] * (rank - len(times)) + times)
 
 
+@method_of_entries
 @public
 def expand(x: Variable, shape: Sequence[int], name: str | None = None) -> Variable:
     """`x` repeated along dimensions of size 1 to `shape`, aligned at the end, where -1 keeps a dimension.
@@ -111,12 +121,14 @@ def expand(x: Variable, shape: Sequence[int], name: str | None = None) -> Variab
     return layers.expand(x, [1 if want in (-1, dim) else want for dim, want in zip(padded, shape, strict=True)])
 
 
+@method
 @public
 def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """`x` repeated along dimensions of size 1 to the shape of `y`, aligned at the end."""
     return expand(x, check_variable(y, "expand_as: y").shape or ())
 
 
+@method
 @public
 def gather(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
     """The slices of `x` along `axis` that `index` names; one that is named more than once gets the sum of gradients."""
@@ -124,6 +136,7 @@ def gather(x: Variable, index: Variable, axis: int = 0, name: str | None = None)
     return _along(x, axis, lambda x: layers.gather(x, index, overwrite=False))
 
 
+@method
 @public
 def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
     """The slices of `x` along `axis` that `index` names."""
@@ -142,12 +155,14 @@ def _along(x: Variable, axis: int, function: Callable[[Variable], Variable]) -> 
     return transpose(function(transpose(x, swapped)), swapped)
 
 
+@method
 @public
 def gather_nd(x: Variable, index: Variable, name: str | None = None) -> Variable:
     """The parts of `x` that the rows of `index` name: ``x[index[..., 0], index[..., 1], ...]``."""
     return layers.gather_nd(x, index)
 
 
+@method
 @public
 def scatter(
     x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None
@@ -156,7 +171,8 @@ def scatter(
     return layers.scatter(x, index, updates, overwrite=overwrite)
 
 
-@public
+@method
+@layer
 def where(condition: Variable, x: Variable | None = None, y: Variable | None = None, name: str | None = None) -> Any:
     """`x` where `condition` holds and `y` elsewhere; with neither, the places where it holds, a tensor per dimension.
 
@@ -177,10 +193,10 @@ def where(condition: Variable, x: Variable | None = None, y: Variable | None = N
     if x is None or y is None:
         raise ProgramError("where needs both x and y, or neither", site=caller_site())
     check_variable(condition, "where: condition")
-    block = x.block.program.current_block()
-    return block.emit("where", Condition=condition, X=x, Y=y)
+    return default_main_program().current_block().emit("where", Condition=condition, X=x, Y=y)
 
 
+@method
 @public
 def nonzero(x: Variable, as_tuple: bool = False) -> Any:
     """The places where `x` is not 0, in order, a row of int64 each; or, `as_tuple`, a column for each dimension."""
@@ -190,6 +206,7 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Any:
     return tuple(layers.slice(places, [1], [i], [i + 1]) for i in range(len(x.shape or ())))
 
 
+@method
 @public
 def flip(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
     """`x` with the elements along the dimension or dimensions `axis` in reverse order."""
@@ -206,13 +223,4 @@ def randint(
 
 
 # Functions that are the same in fluid, where `one_hot` is `minigraph.layers.fluid_one_hot`.
-slice, strided_slice, one_hot = layers.slice, layers.strided_slice, layers.fluid_one_hot
-
-_METHODS: dict[str, Any] = {
-    "chunk": chunk, "expand": with_list_as_arguments(expand), "expand_as": expand_as, "flip": flip, "gather": gather,
-    "gather_nd": gather_nd, "index_select": index_select, "nonzero": nonzero, "scatter": scatter, "slice": slice,
-    "split": split, "squeeze": squeeze, "strided_slice": strided_slice, "tile": with_list_as_arguments(tile),
-    "unbind": unbind, "unsqueeze": unsqueeze, "unstack": unstack, "where": where,
-}  # fmt: skip
-for _name, _method in _METHODS.items():
-    setattr(Variable, _name, public(_method))
+slice, strided_slice, one_hot = method(layers.slice), method(layers.strided_slice), layers.fluid_one_hot

@@ -9,7 +9,7 @@ from asserting import assert_same_bits
 import minigraph as paddle
 from minigraph import layers
 from minigraph.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
-from minigraph.errors import ClipError, ProgramError, WrongTypeError
+from minigraph.errors import ClipError, NotFoundError, ProgramError, WrongTypeError
 from minigraph.nn import functional
 
 
@@ -222,6 +222,21 @@ def test_a_function_of_layers_computes_on_tensors_outside_of_any_guard():
     np.testing.assert_allclose(found.numpy(), [(A * A).sum()], rtol=1e-6)
     assert isinstance(layers.concat([x, x]), paddle.Tensor)
     assert isinstance(layers.elementwise_add(x=x, y=x), paddle.Tensor)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        paddle.norm, paddle.ones_like, paddle.zeros_like, paddle.nn.functional.log_softmax,
+        lambda x: paddle.full_like(x, 2.0), lambda x: paddle.where(x, x, x), lambda x: x.norm(),
+    ],
+)  # fmt: skip
+def test_a_variable_of_another_program_is_refused(function):
+    with paddle.program_guard(paddle.Program()):
+        x = paddle.data("x", [2, 3])
+    with paddle.program_guard(paddle.Program()), pytest.raises(NotFoundError, match="x belongs to another program"):
+        function(x)
+    assert not x.block.ops
 
 
 def test_a_power_may_be_any_number_or_a_tensor():
