@@ -31,6 +31,7 @@ from minigraph.kernels.sliding import (
     windows_of,
 )
 from minigraph.kernels.sums import add_over
+from minigraph.kernels.upcast import widen
 from minigraph.support.window_rules import lay_transposed, lay_windows
 
 _LONG_ROW = 96
@@ -53,7 +54,7 @@ _FEW_SUMS = 1 << 20
 def conv2d(
     xp, x, filter, bias, _residual, *, strides, paddings, padding_algorithm, groups, dilations, data_format, out=None
 ):  # fmt: skip
-    images, weights = _wide(channels_first(x, data_format)), _wide(filter)
+    images, weights = widen(channels_first(x, data_format)), widen(filter)
     laid = lay_windows(images.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations)
     buffer = unshared(xp, out, x, filter, *([] if bias is None else [bias]))
     result = buffer
@@ -68,8 +69,8 @@ def conv2d_grad(
     xp, x, filter, bias, d_out, *, strides, paddings, padding_algorithm, groups, dilations, data_format, wanted
 ):  # fmt: skip
     """``dInput`` adds up the columns ``Filter' @ dOutput`` where they came from; ``dFilter = dOutput @ columns'``."""
-    images, weights = _wide(channels_first(x, data_format)), _wide(filter)
-    d = _wide(channels_first(d_out, data_format))
+    images, weights = widen(channels_first(x, data_format)), widen(filter)
+    d = widen(channels_first(d_out, data_format))
     laid = lay_windows(images.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations)
     d_x = d_filter = d_bias = None
     if wanted[0]:
@@ -116,7 +117,7 @@ def conv2d_transpose(
     xp, x, filter, bias, *, output_size, groups, dilations, strides, paddings, data_format, padding_algorithm
 ):  # fmt: skip
     """Gradient of ``conv2d_grad`` by what flows into it."""
-    small, weights = _wide(channels_first(x, data_format)), _wide(filter)
+    small, weights = widen(channels_first(x, data_format)), widen(filter)
     laid = lay_transposed(
         small.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations, output_size
     )
@@ -135,8 +136,8 @@ def conv2d_transpose_grad(
     *, output_size, groups, dilations, strides, paddings, data_format, padding_algorithm, wanted,
 ):  # fmt: skip
     """``conv2d`` of the gradient of the result, and its ``dFilter`` with the two sides exchanged."""
-    small, weights = _wide(channels_first(x, data_format)), _wide(filter)
-    d = _wide(channels_first(d_out, data_format))
+    small, weights = widen(channels_first(x, data_format)), widen(filter)
+    d = widen(channels_first(d_out, data_format))
     laid = lay_transposed(
         small.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations, output_size
     )
@@ -156,10 +157,6 @@ kernel("depthwise_conv2d")(conv2d)
 kernel("depthwise_conv2d_grad")(conv2d_grad)
 kernel("depthwise_conv2d_transpose")(conv2d_transpose)
 kernel("depthwise_conv2d_transpose_grad")(conv2d_transpose_grad)
-
-
-def _wide(x) -> Any:
-    return x.astype(np.float32) if x.dtype == np.float16 else x
 
 
 # The three products: of filters and windows, of filters and gradients, of windows and gradients

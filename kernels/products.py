@@ -12,14 +12,10 @@ from minigraph.kernels.cuda import gemm
 from minigraph.kernels.norm import norm_gradient, norms_over
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sums import add_over
-from minigraph.kernels.upcast import widened
+from minigraph.kernels.upcast import widen, widened
 
 _FIRST_OF_SIZE_3 = 9
 _LEAST_SQUARE = 1e-8
-
-
-def _wide(x) -> Any:
-    return x.astype(np.float32) if x.dtype == np.float16 else x
 
 
 def _like(xp, total, x) -> Any:
@@ -39,7 +35,7 @@ def bmm(xp, x, y, *, out=None):
 
 @kernel("bmm_grad")
 def bmm_grad(xp, x, y, d_out, *, wanted):
-    x, y, d = _wide(x), _wide(y), _wide(d_out)
+    x, y, d = widen(x), widen(y), widen(d_out)
     d_x = gemm.matmul(xp, d, y.swapaxes(1, 2)).astype(d_out.dtype, copy=False) if wanted[0] else None
     return d_x, gemm.matmul(xp, x.swapaxes(1, 2), d).astype(d_out.dtype, copy=False) if wanted[1] else None
 
@@ -65,7 +61,7 @@ def cross(xp, x, y, *, dim, out=None):
 @kernel("cross_grad")
 def cross_grad(xp, x, y, d_out, *, dim, wanted):
     at = _vectors_along(x, dim)
-    x, y, d = _wide(x), _wide(y), _wide(d_out)
+    x, y, d = widen(x), widen(y), widen(d_out)
     d_x = xp.cross(y, d, axis=at).astype(d_out.dtype, copy=False) if wanted[0] else None
     return d_x, xp.cross(d, x, axis=at).astype(d_out.dtype, copy=False) if wanted[1] else None
 
@@ -85,10 +81,10 @@ def kron_grad(xp, x, y, d_out, *, wanted):
     a, b, _ = _interleaved(x, y)
     rank = a.ndim // 2
     full = [rows * columns for rows, columns in zip(a.shape, b.shape, strict=True)]
-    d = _wide(d_out).reshape(full)
+    d = widen(d_out).reshape(full)
     of_x, of_y = tuple(range(0, 2 * rank, 2)), tuple(range(1, 2 * rank, 2))
-    d_x = add_over(xp, d * _wide(b), of_y).reshape(x.shape).astype(x.dtype, copy=False) if wanted[0] else None
-    return d_x, add_over(xp, d * _wide(a), of_x).reshape(y.shape).astype(y.dtype, copy=False) if wanted[1] else None
+    d_x = add_over(xp, d * widen(b), of_y).reshape(x.shape).astype(x.dtype, copy=False) if wanted[0] else None
+    return d_x, add_over(xp, d * widen(a), of_x).reshape(y.shape).astype(y.dtype, copy=False) if wanted[1] else None
 
 
 def _interleaved(x, y) -> tuple[Any, Any, list[int]]:
@@ -108,7 +104,7 @@ def addmm(xp, input, x, y, *, Alpha, Beta, out=None):
 
 @kernel("addmm_grad")
 def addmm_grad(xp, input, x, y, d_out, *, Alpha, Beta, wanted):
-    x_wide, y_wide, d = _wide(x), _wide(y), _wide(d_out)
+    x_wide, y_wide, d = widen(x), widen(y), widen(d_out)
     return (
         _like(xp, Beta * d, input) if wanted[0] else None,
         (Alpha * gemm.dot(xp, d, y_wide.T)).astype(x.dtype, copy=False) if wanted[1] else None,
@@ -118,7 +114,7 @@ def addmm_grad(xp, input, x, y, d_out, *, Alpha, Beta, wanted):
 
 @kernel("dist")
 def dist(xp, x, y, *, p, out=None):
-    sizes = xp.absolute(_wide(x) - _wide(y)).reshape(-1)
+    sizes = xp.absolute(widen(x) - widen(y)).reshape(-1)
     if p == 0:
         total = xp.count_nonzero(sizes)
     elif p > 0:
@@ -131,8 +127,8 @@ def dist(xp, x, y, *, p, out=None):
 
 @kernel("dist_grad")
 def dist_grad(xp, x, y, result, d_out, *, p, wanted):
-    difference = _wide(x) - _wide(y)
-    slope = _slope_of_distance(xp, difference, _wide(result), p) * _wide(d_out)
+    difference = widen(x) - widen(y)
+    slope = _slope_of_distance(xp, difference, widen(result), p) * widen(d_out)
     return _like(xp, slope, x) if wanted[0] else None, _like(xp, -slope, y) if wanted[1] else None
 
 

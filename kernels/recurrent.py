@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from minigraph.kernels.activation import relu, relu_grad, sigmoid, sigmoid_grad, tanh, tanh_grad
 from minigraph.kernels.cuda import gemm
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sums import add_over
+from minigraph.kernels.upcast import widen
 
 
 def _same(xp, x) -> Any:
@@ -25,7 +24,7 @@ _ACTIVATIONS = ((_same, _same_grad), (sigmoid, sigmoid_grad), (tanh, tanh_grad),
 
 
 def _wide(*arrays) -> list[Any]:
-    return [a.astype(np.float32) if a is not None and a.dtype == np.float16 else a for a in arrays]
+    return [None if a is None else widen(a) for a in arrays]
 
 
 def _narrowed(like, *arrays) -> tuple[Any, ...]:

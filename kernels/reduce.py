@@ -14,6 +14,7 @@ import numpy as np
 from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.registry import kernel, specialize
 from minigraph.kernels.sums import add_over, are_rows, last_of, sum_of_squares
+from minigraph.kernels.upcast import widen
 from minigraph.types import as_dtype
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)  # compared quicker than the scalar types
@@ -176,8 +177,7 @@ def reduce_prod_grad(xp, x, result, d_out, *, dim, reduce_all, out=None):
     """The product of the other elements: of those before times those after."""
     axes = tuple(range(x.ndim)) if reduce_all else tuple(axis % x.ndim for axis in dim)
     kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
-    wide = x.astype(_WIDER.get(x.dtype, x.dtype) if x.dtype == np.float16 else x.dtype, copy=False)
-    last = wide.transpose(kept + axes)
+    last = widen(x).transpose(kept + axes)
     rows = last.reshape(math.prod(last.shape[: len(kept)]), math.prod(last.shape[len(kept) :]))
     others = _products_before(xp, rows)
     others *= xp.flip(_products_before(xp, xp.flip(rows, 1)), 1)

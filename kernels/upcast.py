@@ -28,7 +28,7 @@ def widened(function: Callable[..., Any]) -> Callable[..., Any]:
     def kernel_function(xp, x, *others, out=None, **attrs):
         if x.dtype != np.float16:
             return function(xp, x, *others, out=out, **attrs)
-        wide = [a.astype(np.float32) if a is not None and a.dtype == np.float16 else a for a in (x, *others)]
+        wide = [None if a is None else widen(a) for a in (x, *others)]
         return deliver(xp, function(xp, *wide, **attrs).astype(np.float16), out)
 
     return kernel_function
