@@ -1,4 +1,4 @@
-"""Running programs: lowered once for each way of being called, then a function call a run."""
+"""Runs plans: feeds, state, caches, CUDA graphs, profiler; imports lowering and what lies below it."""
 
 from minigraph.executor.executor import (
     Executor,

@@ -94,7 +94,7 @@ def _pieces(value: Any, place: Place) -> list[_Piece]:
 
 
 def _change(array: Any, was: Any, place: Place) -> str:
-    """How the bits of an array differ from what they were, in words; empty if they do not."""
+    """Say in words how the bits of an array differ from what they were; empty if they do not."""
     bits = f"u{array.dtype.itemsize}"
     is_different = array.ravel().view(bits) != was.ravel().view(bits)
     if not is_different.any():
@@ -143,9 +143,9 @@ class _State(threading.local):
 
     def __init__(self) -> None:
         self.runs: list[_Run] = []
-        """Those under way, the innermost last."""
+        """Runs under way, the innermost last."""
         self.ended: _Run | None = None
-        """The latest one."""
+        """The latest run that has ended."""
         self.handed_out: deque[_HandedOut] = deque(maxlen=_MOST_HANDED_OUT)
 
 
@@ -315,7 +315,7 @@ class _Run:
         return self.buffers[self.plan.buffers.layout.place_of[value]]
 
     def _may_share(self, new: _Held, other: _Held, number: int, step: Step, outs: Sequence[_Piece]) -> bool:
-        """Whether the plan lets two values share memory."""
+        """Tell whether the plan lets two values share memory."""
         roots = self.plan.root(new.value), self.plan.root(other.value)
         if roots[0] is roots[1] or roots in self.plan.related or roots in self.related:
             return True

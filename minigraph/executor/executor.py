@@ -1,4 +1,4 @@
-"""Running programs: lowered once for each way of being called, then a function call a run."""
+"""Executor: lowers a program once for its feed types and fetches, then calls the plan."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Executor(Runner):
     passes : Pipeline, optional
         The rewrites of the private copy. Default: `minigraph.passes.LOWERING`.
     cache_size : int
-        How many plans are kept.
+        Maximum number of plans that are kept.
     jit : bool, optional
         Compile loops with numba on a processor, see `minigraph.kernels.jit`. Default: if numba is installed and
         ``MINIGRAPH_JIT=off`` is not in the environment.
@@ -296,7 +296,7 @@ class Executor(Runner):
     def _run_graph(
         self, plan: Plan, fed: Mapping[str, Any], feeds: dict[str, Any], state: list[Any], scope: Scope
     ) -> list[Any] | None:
-        """What is fetched by a run as a CUDA graph; None if the plan is not run as one."""
+        """Fetches of a run as a CUDA graph; None if the plan is not run as one."""
         if plan.compiled.ticks is not None:
             return None
         runs = self._graphs.get(plan)
@@ -333,7 +333,7 @@ class Executor(Runner):
             raise self._blame(plan, error) from error
 
     def _subject(self, program: Program, names: tuple[str, ...]) -> tuple[Hashable, ...]:
-        """What a plan depends on beside names, dtypes and shapes of the feed."""
+        """Everything that a plan depends on but the names, dtypes and shapes of the feed."""
         return program.serial, program.version, names, profiler.is_active(self.place)
 
     def _plan(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...]) -> Plan:

@@ -1,4 +1,4 @@
-"""What an executor would make of a program: stages of lowering, steps, memory, source and costs."""
+"""Explain a run without running it: stages of lowering, steps, memory, source and costs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class MemoryPlan:
-    """What is alive at the step that needs the most memory.
+    """Values that are alive at the step that needs the most memory.
 
     A view and the state that an update writes over are counted once. A kernel that returns an argument as it is needs
     less than is counted here, one that makes temporaries needs more.
@@ -73,7 +73,7 @@ class MemoryPlan:
 
 @dataclass(frozen=True, eq=False)
 class RunExplanation:
-    """What `Executor.explain` found; prints as text.
+    """Result of `Executor.explain`; prints as text.
 
     Attributes
     ----------

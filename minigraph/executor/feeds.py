@@ -1,4 +1,4 @@
-"""What may be fed: names, shapes and dtypes against what the program declares."""
+"""Check feeds: names, shapes and dtypes against what the program declares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be fetched, and in which form it is handed out."""
+"""Validate fetch lists; convert results."""
 
 from __future__ import annotations
 

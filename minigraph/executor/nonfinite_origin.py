@@ -1,4 +1,4 @@
-"""Where a value that is not finite comes from: a failed run is repeated operator by operator."""
+"""Find the origin of a value that is not finite: repeat a failed run operator by operator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def origin(
     rng: Any,
     recorded: Mapping[str, Any] | None = None,
 ) -> str:
-    """What made the first value that is not finite on the way to one of `wanted`, in words.
+    """Say what made the first value that is not finite on the way to one of `wanted`.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class Plan:
     compiled: Compiled
     binding: Binding
     must_copy: tuple[bool, ...]
-    """Which fetches may share memory with something that lives on."""
+    """For each fetch, whether it may share memory with something that lives on."""
     state_must_copy: tuple[bool, ...]
     written_over: tuple[str, ...]
     """Names of the state that a run updates in place."""
@@ -96,7 +96,7 @@ def _draws(steps: Steps) -> bool:
 
 
 def _copies(steps: Steps, buffers: BufferPlan) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
-    """Which fetches and which replaced state must be copied, because something else shares their memory."""
+    """Tell for each fetch, and for each replaced state, whether it must be copied because others share its memory."""
     flat, root = buffers.flat, buffers.storage.root
     shared = {*steps.feeds, *steps.state, *flat.aliases, *[value for values in flat.buffers for value in values]}
     shared.update(value for value in map(root, steps.new_state.values()) if value.origin == "state")

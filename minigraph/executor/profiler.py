@@ -1,4 +1,4 @@
-"""Where the time of runs goes: operator by operator, with the user's lines, as a table and as a Chrome trace.
+"""Profiler: time of runs by operator, with the user's lines, as a table and as a Chrome trace.
 
 While a profile is taken, executors run plans whose functions note the time after each step. At all other times they run
 plans without a trace of this. What is measured are the steps of plans: an operator of the imperative mode is computed
@@ -61,7 +61,7 @@ class _Run:
 @public
 @dataclass(eq=False)
 class Profile:
-    """What was measured; filled while its context is entered, to be read at any time.
+    """Measured times; filled while its context is entered, to be read at any time.
 
     Attributes
     ----------

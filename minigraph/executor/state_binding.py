@@ -18,7 +18,7 @@ from minigraph.types import product
 
 @dataclass(slots=True)
 class _Bound:
-    """What was found in a scope, and how often that had changed by then."""
+    """Arrays found in a scope, and the number of its changes by then."""
 
     arrays: list[Any]
     changes: int

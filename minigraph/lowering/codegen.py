@@ -39,19 +39,19 @@ _NUMBERS = itertools.count()
 
 
 class Compiled:
-    """What runs steps: their instructions, and the function that these are written as.
+    """Runs steps: walks through their instructions once, then calls the function written from them.
 
     Attributes
     ----------
     instructions : Instructions
     state : list of Value or FlatView
-        What a run takes as its state, in order.
+        State that a run takes, in order.
     replaces : list of str
         Names of the new state that a run returns.
     ticks : list of int or None
-        When it was made to be timed: nanoseconds at which the latest run began and each of its steps ended.
+        If it is timed: nanoseconds at which the latest run began and each of its steps ended.
     bodies : list of (Step, Compiled)
-        What runs sub-blocks, each with the step that calls it.
+        Compiled sub-blocks, each with the step that calls it.
     """
 
     def __init__(self, steps: Steps, buffers: BufferPlan, place: Place, timed: bool, jit: bool, blocks: Blocks) -> None:
@@ -91,7 +91,7 @@ class Compiled:
 
     @property
     def filename(self) -> str:
-        """What tracebacks call the source."""
+        """Name of the source in tracebacks."""
         return self._written.filename
 
     @property
@@ -144,9 +144,9 @@ def generate(
     blocks: Blocks | None = None,
     kind: type[Compiled] = Compiled,
 ) -> Compiled:
-    """What runs `steps` on `place`, with values where `buffers` has them, those of sub-blocks in some of `blocks`.
+    """Compile `steps` for `place`, with values where `buffers` has them and those of sub-blocks in some of `blocks`.
 
-    If `timed`, it notes when each step ends. With `jit` it calls loops that numba compiles where they are offered.
+    If `timed`, a run notes when each step ends. With `jit` it calls loops that numba compiles where there are any.
     """
     return kind(steps, buffers, place, timed, jit, blocks or Blocks(place))
 
@@ -271,7 +271,7 @@ def _unpack(names: Sequence[str], source: str) -> list[str]:
 
 
 def bind_body(step: Step, compiled: Compiled, layout: Layout, blocks: Blocks) -> Callable[..., Any]:
-    """The kernel of an operator of control flow from what runs its sub-block, with memory that all runs work in."""
+    """Make the kernel of an operator of control flow from its compiled sub-block, whose runs share one block."""
     call, steps = step.call, step.body
     assert call is not None and steps is not None
     shared = fetches_to_copy(steps, call.private)
@@ -294,13 +294,13 @@ def bind_body(step: Step, compiled: Compiled, layout: Layout, blocks: Blocks) ->
 
 
 def fetches_to_copy(steps: Steps, private: Collection[str]) -> list[bool]:
-    """Which fetches may share memory with a feed that is not private."""
+    """Tell for each fetch whether it may share memory with a feed that is not private."""
     shared = {value for value in steps.feeds if value.name not in private}
     return [steps.storage.root(value) in shared for value in steps.fetches]
 
 
 def _distinct(values: list[Any]) -> list[Any]:
-    """Copies of the arrays whose memory one before them has."""
+    """Copy each array that has the memory of one before it."""
     seen: set[int] = set()
     for i, value in enumerate(values):
         if hasattr(value, "base"):
@@ -312,6 +312,6 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 
 def _blame(compiled: Compiled, error: Exception) -> Exception:
-    """The error with the operator of the sub-block that it is about."""
+    """Name the operator of the sub-block that an error is about."""
     step = compiled.failing_step(error.__traceback__)
     return error if step is None else blame(error, step.op)

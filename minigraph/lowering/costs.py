@@ -1,7 +1,7 @@
-"""What an operator costs by its shapes: estimates of arithmetic and of memory traffic, in one table by type.
+"""Estimates of an operator's arithmetic and memory traffic by its shapes, in one table by type.
 
 A multiplication, an addition, a comparison and a transcendental function count one each. Bytes are those of inputs and
-outputs, each moved once; what a kernel moves besides, for temporaries, is not counted.
+outputs, each moved once, without temporaries of the kernel.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ Estimate = Callable[[Step], int]
 
 
 def _per_output(count: int) -> Estimate:
-    """So many for each element of the outputs."""
+    """Estimate `count` for each element of the outputs."""
     return lambda step: count * sum(map(elements, step.writes))
 
 
 def _per_element(slot: str, count: int) -> Estimate:
-    """So many for each element of what an input slot names."""
+    """Estimate `count` for each element of an input slot."""
     return lambda step: count * sum(map(elements, _of(step, slot)))
 
 
@@ -158,11 +158,10 @@ VIEWS = frozenset(
     for name in ("flatten2", "reshape2", "squeeze2", "transpose2", "unsqueeze2")
     for ending in ("", "_grad")
 ) | {"reverse", "slice", "strided_slice"}
-"""What moves nothing: the result is the argument's memory, seen in another shape.
+"""Types that move nothing: the result is the argument's memory, seen in another shape.
 
-Kernels of other types may return an argument as it is, as a clip does below its threshold; they cost what they cost at
-most.
+Kernels of other types may return an argument as it is, as a clip does below its threshold; their cost is the maximum.
 """
 
 PASSES_ON = frozenset({"elementwise_add_grad"})
-"""What returns an argument as it is where a result has its type: the gradient of an addend that was not repeated."""
+"""Types that return an argument as it is where a result has its type, as the gradient of an addend of full shape."""

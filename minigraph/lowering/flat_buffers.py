@@ -48,11 +48,11 @@ class FlatBuffers:
     copies: Mapping[Step, Sequence[Value]] = field(default_factory=dict)
     """Values that must be copied to their places before a step."""
     inputs: Mapping[Step, Mapping[int, Sequence[Value | FlatView]]] = field(default_factory=dict)
-    """By step and position of an input, the list that the kernel gets where a vector stands for some of the values."""
+    """By step and position of an input: the list that the kernel gets, where a vector stands for some of the values."""
     targets: Mapping[Step, Sequence[Sequence[Value | FlatView]]] = field(default_factory=dict)
-    """By step and slot, what is written in place of the values, where a kernel gets vectors for its lists."""
+    """By step and slot: the vectors that a kernel writes instead of a list of values."""
     free: Collection[Step] = frozenset()
-    """Steps with nothing to do: what they join or split is in its places already."""
+    """Steps with nothing to do: the values that they join or split are side by side already."""
     apart: Collection[Value] = frozenset()
     """Values that would share the memory of an argument if they were in no buffer."""
 
@@ -87,7 +87,7 @@ def form_flat_buffers(steps: Steps) -> FlatBuffers:
 
 
 def is_state(values: Sequence[Value]) -> bool:
-    """Whether the values of a flat buffer are state."""
+    """Tell whether the values of a flat buffer are state."""
     return values[0].origin == "state"
 
 
@@ -187,7 +187,7 @@ class _Builder:
             self._free.add(step)
 
     def _copies(self) -> dict[Step, Sequence[Value]]:
-        """What no kernel writes to its place in a buffer, by the step with the first vector over it."""
+        """Values that no kernel writes to their places, by the step with the first vector over them."""
         copied: set[Value] = set()
         found: dict[Step, Sequence[Value]] = {}
         for step in self.steps.steps if self.buffers else ():

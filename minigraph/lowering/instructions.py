@@ -1,9 +1,8 @@
-"""From steps to instructions: which function is called with what is in which registers, and what is let go behind it.
+"""Instructions: the function of each step, the registers of its arguments and results, and those released behind it.
 
-A register is a number; in a run it holds an array, or whatever else steps read and write. The instructions of a plan
-are one table that is used in two ways: `Instructions.run` walks through it, which is how a plan runs for the first
-time, and `minigraph.lowering.codegen` writes it as Python source, which runs quicker but takes longer to compile than
-that.
+A register is a number; in a run it holds an array, or whatever else steps read and write. A plan's table of
+instructions is used in two ways: its first run walks through the table (`Instructions.run`), and for later runs
+`minigraph.lowering.codegen` writes it as Python source, which runs quicker but takes longer to compile.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from minigraph.runtime.place import Place
 from minigraph.support.interrupts import Saved, hold
 
 NOTHING, XP, RNG, DROPPED, FIRST_BUFFER = range(5)
-"""The registers of None, the array module, the random generator and what nobody wants; then come the buffers."""
+"""Registers of None, the array module, the random generator and unwanted results; those of buffers follow."""
 
 Operand: TypeAlias = "int | list[Any] | tuple[Any, ...]"
-"""A register, or a list or tuple of them: as an argument what is there, as a target where results go."""
+"""A register, or a list or tuple of them."""
 
 
 _MOST_COPIES, _MOST_COPIED = 8, 32_768
@@ -36,30 +35,30 @@ _MOST_COPIES, _MOST_COPIED = 8, 32_768
 
 
 class Function(NamedTuple):
-    """What is called for a step."""
+    """Callable of a step."""
 
     call: Callable[..., Any]
     name: str
-    """What source calls it, with a number behind it where another one has that name."""
+    """Name in the source, where a number follows if another function has it."""
     takes_xp: bool
     constants: dict[str, Any]
-    """Keywords that are the same in every run."""
+    """Keyword arguments that are the same in every run."""
 
 
 @dataclass(slots=True, eq=False)
 class Instruction:
-    """What happens for one step."""
+    """One step as a call on registers."""
 
     step: Step
     copies: Sequence[tuple[int, int]] = ()
-    """What is copied before: to a buffer, from a register."""
+    """Copies made before the call: to a buffer, from a register."""
     function: Function | None = None
-    """None if there is nothing else to do."""
+    """None if there is nothing to call."""
     arguments: Sequence[Operand] = ()
     keywords: dict[str, Operand] | None = None
-    """Beside the constants."""
+    """Keyword arguments beside the constants."""
     target: Operand | None = None
-    """None if all results go to the memory of arguments."""
+    """Registers of the results; None if all of them go to the memory of arguments."""
     released: Sequence[int] = ()
 
 
@@ -72,14 +71,14 @@ class Instructions:
     rows : list of Instruction
         One for each step.
     buffers : int
-        How many of them a run is given.
+        Number of buffers that a run is given.
     values : list of Value or FlatView
-        What is in the registers behind the buffers.
+        Values of the registers that follow those of the buffers.
     feeds, state, fetches, new_state : list of int
-        The registers of what a run is given and of what it returns.
+        Registers of what a run is given and of what it returns.
     short_state : list of int
-        The registers of the state that is written over, if it is so short that to copy it takes less time than to let
-        signals wait.
+        Registers of the state that is written over, if it is so short that a copy takes less time than to let signals
+        wait; else none.
     """
 
     rows: list[Instruction] = field(default_factory=list)
@@ -93,12 +92,12 @@ class Instructions:
 
     @cached_property
     def first_in_place(self) -> Instruction | None:
-        """The first that writes over state, which all behind it do, too."""
+        """The first row that writes over state; all behind it do, too."""
         return next((row for row in self.rows if row.step.in_place), None)
 
     @property
     def state_values(self) -> list[Value | FlatView]:
-        """What is in the registers of the state."""
+        """Values in the registers of the state."""
         return [self.values[register - FIRST_BUFFER - self.buffers] for register in self.state]
 
     def run(
@@ -111,7 +110,7 @@ class Instructions:
         saved: Saved,
         ticks: list[int] | None = None,
     ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """What is fetched and the new state.
+        """Return the fetches and the new state.
 
         Before state is written over, it goes to `saved`, or signals wait until the caller's `release`. In `ticks`, if
         given, nanoseconds are noted: when the run began, and when each row ended.
@@ -131,19 +130,7 @@ class Instructions:
             for buffer, source in row.copies:
                 registers[buffer][...] = registers[source]
             if row.function is not None:
-                call, _, _, constants = row.function
-                arguments = [
-                    registers[each] if isinstance(each, int) else _fetch(registers, each) for each in row.arguments
-                ]
-                keywords = constants
-                if row.keywords:
-                    found = {word: _fetch(registers, operand) for word, operand in row.keywords.items()}
-                    keywords = {**constants, **found}
-                # The result has no name here, so that it is gone when its register is given up.
-                if isinstance(row.target, int):
-                    registers[row.target] = call(*arguments, **keywords)
-                else:
-                    _store(registers, row.target, call(*arguments, **keywords))
+                _call(registers, row, row.function)
             for register in row.released:
                 registers[register] = None
             if ticks is not None:
@@ -151,7 +138,7 @@ class Instructions:
         return [registers[i] for i in self.fetches], [registers[i] for i in self.new_state]
 
     def step_in(self, frame: FrameType) -> Step | None:
-        """The step at hand in a frame that is a run of these instructions; None for another frame."""
+        """Return the current step of a frame that runs these instructions; None for another frame."""
         if frame.f_code is not Instructions.run.__code__ or frame.f_locals["self"] is not self:
             return None
         row: Instruction | None = frame.f_locals.get("row")
@@ -160,6 +147,14 @@ class Instructions:
 
 def _flat(operand: Operand) -> list[int]:
     return [operand] if isinstance(operand, int) else [i for each in operand for i in _flat(each)]
+
+
+def _call(registers: list[Any], row: Instruction, function: Function) -> None:
+    keywords = function.constants
+    if row.keywords:
+        keywords = keywords | {word: _fetch(registers, operand) for word, operand in row.keywords.items()}
+    arguments = [registers[each] if isinstance(each, int) else _fetch(registers, each) for each in row.arguments]
+    _store(registers, row.target, function.call(*arguments, **keywords))
 
 
 def _fetch(registers: Sequence[Any], operand: Operand) -> Any:
@@ -180,10 +175,10 @@ def _store(registers: list[Any], target: Operand | None, result: Any) -> None:
 def assemble(
     steps: Steps, buffers: BufferPlan, place: Place, jit: bool, run_body: Callable[[Step], Callable[..., Any]]
 ) -> Instructions:
-    """The instructions for `steps`, with values where `buffers` has them.
+    """Make the instructions for `steps`, with values where `buffers` has them.
 
     `run_body` makes the function for a step of control flow. With `jit`, loops that numba compiles are called where
-    they are offered.
+    there are any.
     """
     return _Assembler(steps, buffers, place, jit, run_body).assemble()
 
@@ -295,7 +290,7 @@ class _Assembler:
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def _memory_of_input(self, step: Step) -> Operand | None:
-        """What `step` reads, unless that lies among other values."""
+        """The input of a clip that writes over it, unless the input lies among other values."""
         given = step.reads[0]
         return None if given in self.layout.place_of else self._operand(given)
 
@@ -325,7 +320,7 @@ class _Assembler:
     # Functions
 
     def _function(self, step: Step) -> Function:
-        """What to call: the kernel, or a quicker function for these shapes; steps that are alike share it."""
+        """Choose the kernel, or a quicker function for these shapes; steps that are alike share it."""
         if step.call is not None:  # `while` is a keyword
             return Function(self.run_body(step), f"run_{step.op.type}", True, {})
         own = self.outputs.functions.get(step)

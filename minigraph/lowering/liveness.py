@@ -121,5 +121,5 @@ def _owners(steps: Steps, flat: FlatBuffers, storage: Storage, homes: dict[Value
 
 
 def _passes_on(step: Step, source: Value, value: Value) -> bool:
-    """Whether the kernel returns an argument as it is."""
+    """Tell whether the kernel returns an argument as it is."""
     return step.op.type in PASSES_ON and source.tensor_type == value.tensor_type

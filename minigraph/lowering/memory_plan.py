@@ -1,10 +1,9 @@
 """Memory plan: offsets of values in one block of memory, which the runs of an executor share.
 
 A large temporary has a place in the block from the step that writes it to the last one that reads it or a view of it;
-then another may take the place. So in steady state the pages of a run are there already. What the caller gets or the
-scope keeps is not placed, nor what may share memory with something else, nor small values, which NumPy makes quicker
-than it fills them into given arrays. The rounds of a loop share a block too, in which what goes from round to round has
-no place.
+then another value may take the place. So a later run touches no new pages. Fetches and state have no place, nor have
+values that may share memory with others, nor small values, which NumPy allocates quicker than it fills a given array.
+The rounds of a loop share a block too; values that go from round to round have no place in it.
 """
 
 from __future__ import annotations
@@ -54,18 +53,18 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class BufferPlan:
-    """Where the values of steps live, stage by stage."""
+    """Memory of the values of steps, by the stages that decide on it."""
 
     flat: FlatBuffers
     outputs: OutputPlan
     storage: Storage
-    """Which values share the memory of others behind both stages."""
+    """Values that share the memory of others behind these two stages."""
     liveness: Liveness
     layout: Layout
 
 
 def plan_buffers(steps: Steps, flat: FlatBuffers = NO_FLAT_BUFFERS, outputs: OutputPlan = NO_OUTPUTS) -> BufferPlan:
-    """Find out which memory values have, and give places to those that kernels can write to given memory."""
+    """Find the last uses of values and memory, and place the values that kernels can write to given memory."""
     storage = steps.storage.without({*flat.apart, *outputs.apart})
     liveness = Liveness(steps, storage)
     return BufferPlan(flat, outputs, storage, liveness, _layout(steps, flat, liveness))
@@ -84,7 +83,7 @@ def _layout(steps: Steps, flat: FlatBuffers, liveness: Liveness) -> Layout:
 
 
 class _Placer:
-    """Gives values their places while the steps pass by."""
+    """Places the values of one step after the other."""
 
     def __init__(self, steps: Steps, flat: FlatBuffers, storage: Storage) -> None:
         self.size = 0
@@ -103,7 +102,7 @@ class _Placer:
                 self._buffer_of.update(dict.fromkeys(values, values))
                 self._roots[values[0]] = set(map(root, values))
         self._over: defaultdict[Value, list[Value | FlatView]] = defaultdict(list)
-        """By first part what covers it and those behind."""
+        """By first part: vectors over it and the parts behind it."""
         for view in flat.views:
             self._over[view.parts[0]].append(view)
         for whole, parts in flat.aliases.items():

@@ -22,9 +22,9 @@ class OutputPlan:
     """Steps that write their results elsewhere than their kernels would."""
 
     functions: Mapping[Step, Callable[..., Any]] = field(default_factory=dict)
-    """What is called in place of the kernel, for steps all of whose results go to the caller."""
+    """Functions called instead of kernels, for steps all of whose results go to the caller."""
     apart: Collection[Value] = frozenset()
-    """The results of these, which share no memory."""
+    """Results of these steps, which share no memory."""
     over_input: Collection[Step] = frozenset()
     """Steps whose result may take over the memory of their input."""
 

@@ -35,7 +35,7 @@ class Value:
 
     @property
     def has_known_size(self) -> bool:
-        """Whether the shapes that are fed determine how large it is."""
+        """Whether the shapes that are fed determine the size."""
         return self.tensor_type.is_static and not self.tensor_type.is_rows
 
 
@@ -65,7 +65,7 @@ class Step:
 
     @property
     def has_known_sizes(self) -> bool:
-        """Whether the shapes that are fed determine how large all is that it reads and writes."""
+        """Whether the shapes that are fed determine the size of every input and output."""
         return all([value.has_known_size for value in (*self.reads, *self.writes)])
 
 

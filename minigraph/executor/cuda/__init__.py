@@ -1,1 +1,1 @@
-"""What only an executor on a GPU does: recording graphs, sending feeds, checking indices before."""
+"""Executors on a GPU: recording graphs, sending feeds, checking indices before a recorded run."""

@@ -1,4 +1,4 @@
-"""What is fed to a GPU, sent from pinned memory on a stream of its own while the run before may still compute."""
+"""Feed staging: arrays go to a GPU from pinned memory, on a stream of their own, while the run before computes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from minigraph.kernels.cuda.launching import pinned
 from minigraph.runtime.place import Place
 
 _MOST_KINDS = 64
-"""So many names, shapes and dtypes have room kept for them."""
+"""Maximum kinds of arrays (name, shape and dtype) whose memory is kept."""
 
 _AHEAD = 2
-"""One feed may be sent while another is still read."""
+"""Minimum free memories of a kind before one is used again: one feed may be sent while another is read."""
 
 
 @dataclass(eq=False)
-class _Room:
+class _Staged:
     """Memory for one array that is fed.
 
     Attributes
@@ -45,49 +45,49 @@ class Staging:
         self._place = place
         self._cuda = place.xp.cuda
         self._stream = self._cuda.Stream(non_blocking=True)
-        self._free: OrderedDict[Any, deque[_Room]] = OrderedDict()
+        self._free: OrderedDict[Any, deque[_Staged]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def send(self, feeds: Mapping[str, np.ndarray[Any, Any]]) -> tuple[dict[str, Any], list[tuple[Any, _Room]]]:
+    def send(self, feeds: Mapping[str, np.ndarray[Any, Any]]) -> tuple[dict[str, Any], list[tuple[Any, _Staged]]]:
         """The arrays on the device, and what to hand to `done` when all that reads them was asked for."""
         current = self._cuda.get_current_stream()
         sent, used = {}, []
         for name, array in feeds.items():
             key = name, array.shape, array.dtype
-            room = self._room(key, array)
-            room.sent.synchronize()  # what was in the pinned memory has left it, as a rule long ago
-            room.host[...] = array
-            self._stream.wait_event(room.read)
-            room.array.set(room.host, stream=self._stream)
-            room.sent.record(self._stream)
-            current.wait_event(room.sent)
-            sent[name] = room.array
-            used.append((key, room))
+            staged = self._take(key, array)
+            staged.sent.synchronize()  # what was in the pinned memory has left it, as a rule long ago
+            staged.host[...] = array
+            self._stream.wait_event(staged.read)
+            staged.array.set(staged.host, stream=self._stream)
+            staged.sent.record(self._stream)
+            current.wait_event(staged.sent)
+            sent[name] = staged.array
+            used.append((key, staged))
         return sent, used
 
-    def done(self, used: list[tuple[Any, _Room]]) -> None:
+    def done(self, used: list[tuple[Any, _Staged]]) -> None:
         """The memory may be used again when the work asked for so far is finished."""
         current = self._cuda.get_current_stream()
         with self._lock:
-            for key, room in used:
-                room.read.record(current)
-                self._free.setdefault(key, deque()).append(room)
+            for key, staged in used:
+                staged.read.record(current)
+                self._free.setdefault(key, deque()).append(staged)
                 self._free.move_to_end(key)
             while len(self._free) > _MOST_KINDS:
-                _, rooms = self._free.popitem(last=False)
-                for room in rooms:
-                    room.read.synchronize()
+                _, free = self._free.popitem(last=False)
+                for staged in free:
+                    staged.read.synchronize()
 
-    def _room(self, key: Any, array: np.ndarray[Any, Any]) -> _Room:
+    def _take(self, key: Any, array: np.ndarray[Any, Any]) -> _Staged:
         with self._lock:
-            rooms = self._free.get(key)
-            if rooms and len(rooms) >= _AHEAD:
-                return rooms.popleft()
+            free = self._free.get(key)
+            if free and len(free) >= _AHEAD:
+                return free.popleft()
         current = self._cuda.get_current_stream()
-        room = _Room(
+        staged = _Staged(
             pinned(self._place.xp, array), self._place.xp.empty(array.shape, array.dtype),
             self._cuda.Event(), self._cuda.Event(),
         )  # fmt: skip
-        room.sent.record(current)
-        room.read.record(current)  # who had the memory before may still be at work
-        return room
+        staged.sent.record(current)
+        staged.read.record(current)  # who had the memory before may still be at work
+        return staged

@@ -32,7 +32,7 @@ The other gradients look at nothing: their labels are those of the loss.
 
 @dataclass(frozen=True)
 class Numbers:
-    """What an operator asks of numbers that it is given.
+    """Range that an operator asks of numbers that it is given.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Numbers:
 
 
 def numbers_of(op: Operator) -> Numbers | None:
-    """What the kernel of an operator of known shapes checks; None if nothing."""
+    """The check that the kernel of an operator of known shapes makes; None if it makes none."""
     kind = _KINDS.get(op.type)
     if kind is None or ("soft_label" in op.definition.attrs and op.attr("soft_label")):
         return None
