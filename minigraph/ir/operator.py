@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minigraph.errors import NotFoundError, ProgramError, Site, WrongTypeError, caller_site, suggest
@@ -334,7 +334,7 @@ class Operator(Node):
         return twin
 
 
-_FIELD_ATTRS = {
+_FIELD_ATTRS: dict[str, Callable[[Operator], Any]] = {
     "op_role": lambda op: int(op.role) & 0xFFFF,
     "op_role_var": lambda op: list(op.role_vars),
     "op_namescope": lambda op: op.namescope,

@@ -123,10 +123,7 @@ class Instructions:
             ticks[:] = [place.now()]
         for row in self.rows:
             if row is self.first_in_place:
-                if self.short_state:
-                    saved += [(registers[i], registers[i].copy()) for i in self.short_state]
-                else:
-                    hold()
+                self._keep_state(registers, saved)
             for buffer, source in row.copies:
                 registers[buffer][...] = registers[source]
             if row.function is not None:
@@ -136,6 +133,13 @@ class Instructions:
             if ticks is not None:
                 ticks.append(place.now())
         return [registers[i] for i in self.fetches], [registers[i] for i in self.new_state]
+
+    def _keep_state(self, registers: Sequence[Any], saved: Saved) -> None:
+        """Copy the state that is about to be written over or, where it is long, let signals wait."""
+        if self.short_state:
+            saved += [(registers[i], registers[i].copy()) for i in self.short_state]
+        else:
+            hold()
 
     def step_in(self, frame: FrameType) -> Step | None:
         """Return the current step of a frame that runs these instructions; None for another frame."""

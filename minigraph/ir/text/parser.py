@@ -211,7 +211,10 @@ class _Reader:
             if slot in inputs:
                 line.fail(f"{slot} is given twice", f"Several variables in one slot read {slot}=[a, b].")
             line.expect("=", f"An input reads {slot}=x.")
-            read_one = lambda: self._used(block, line.name("a variable"), line)  # noqa: E731
+
+            def read_one() -> str:
+                return self._used(block, line.name("a variable"), line)
+
             inputs[slot] = line.many(read_one, "]") if line.skip("[") else [read_one()]
 
         line.many(read, ")")
