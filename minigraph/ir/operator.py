@@ -101,22 +101,18 @@ class Operator(Node):
 
     def input(self, name: str) -> list[str]:
         """Names in an input slot; empty when the slot is left out."""
-        if not isinstance(name, str) or name not in self.definition.input_slots:
-            self._no_slot(name, self.definition.input_slots)
+        self._require_slot(name, self.definition.input_slots)
         return list(self.inputs.get(name, ()))
 
     def output(self, name: str) -> list[str]:
         """Names in an output slot; empty when the slot is left out."""
-        if not isinstance(name, str) or name not in self.definition.output_slots:
-            self._no_slot(name, self.definition.output_slots)
+        self._require_slot(name, self.definition.output_slots)
         return list(self.outputs.get(name, ()))
 
-    def _no_slot(self, name: str, slots: Mapping[str, Any]) -> None:
-        raise NotFoundError(
-            f"{self.type} has no slot {name!r}",
-            site=self.site,
-            hint=(suggest(name, slots) if isinstance(name, str) else "") or f"It has {', '.join(slots)}.",
-        )
+    def _require_slot(self, name: str, slots: Mapping[str, Any]) -> None:
+        if not isinstance(name, str) or name not in slots:
+            hint = (suggest(name, slots) if isinstance(name, str) else "") or f"It has {', '.join(slots)}."
+            raise NotFoundError(f"{self.type} has no slot {name!r}", site=self.site, hint=hint)
 
     @property
     def input_names(self) -> list[str]:
@@ -222,8 +218,7 @@ class Operator(Node):
         NotFoundError
             If the operator has no such slot.
         """
-        if slot not in self.definition.input_slots:
-            self._no_slot(slot, self.definition.input_slots)
+        self._require_slot(slot, self.definition.input_slots)
         self._change("inputs", {**self.inputs, slot: tuple(map(name_of, values))})
 
     @explained
@@ -235,8 +230,7 @@ class Operator(Node):
         NotFoundError
             If the operator has no such slot.
         """
-        if slot not in self.definition.output_slots:
-            self._no_slot(slot, self.definition.output_slots)
+        self._require_slot(slot, self.definition.output_slots)
         self._change("outputs", {**self.outputs, slot: tuple(map(name_of, values))})
 
     @explained

@@ -5,11 +5,11 @@ from __future__ import annotations
 from minigraph.opdef import op
 from minigraph.opdef.gradient_rules import fused
 from minigraph.ops.norm import require_positive_order
+from minigraph.ops.tensor import require_one_element
 from minigraph.types import (
     DType,
     TensorType,
     normalize_axis,
-    product,
     require,
     require_floating,
     require_same_dtype,
@@ -29,7 +29,7 @@ def clip(
     for slot, bound in (("Min", lower), ("Max", upper)):
         if bound is not None:
             require_same_dtype(f"X and {slot}", x, bound)
-            require(product(bound.shape) in (1, -1), f"{slot} must hold one number, got {list(bound.shape)}")
+            require_one_element(bound, slot)
     if lower is None and upper is None:
         require(min < max, f"min must be below max, got min={min:g} and max={max:g}")
     return x
@@ -85,7 +85,7 @@ def clip_by_global_norm(
     for x in xs:
         require_floating(x)
     require_floating(clip_norm, "ClipNorm")
-    require(product(clip_norm.shape) in (1, -1), f"ClipNorm must hold one number, got {list(clip_norm.shape)}")
+    require_one_element(clip_norm, "ClipNorm")
     return list(xs), clip_norm.with_shape((1,))
 
 
@@ -124,5 +124,5 @@ def clip_by_axis_norm(
     require(len(set(found)) == len(found), f"axes names a dimension twice: {list(axes)}")
     if threshold is not None:
         require_floating(threshold, "MaxNorm")
-        require(product(threshold.shape) in (1, -1), f"MaxNorm must hold one number, got {list(threshold.shape)}")
+        require_one_element(threshold, "MaxNorm")
     return x

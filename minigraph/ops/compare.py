@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from minigraph.opdef import op
+from minigraph.ops.tensor import require_bool
 from minigraph.types import (
     DType,
     TensorType,
     broadcast_shapes,
     merge_shapes,
-    require,
     require_number,
     require_same_dtype,
 )
@@ -47,12 +47,8 @@ _define("greater_equal", _ordered, "``Out = X >= Y``.")
 
 def _logical(x: TensorType, y: TensorType) -> TensorType:
     for slot, given in (("X", x), ("Y", y)):
-        _require_bool(given, slot)
+        require_bool(given, slot)
     return x.with_shape(merge_shapes(x.shape, y.shape, "X and Y"))
-
-
-def _require_bool(x: TensorType, slot: str) -> None:
-    require(x.dtype is DType.BOOL, f"{slot} must be bool, got {x.dtype}", hint="Compare it with something first.")
 
 
 _define("logical_and", _logical, "Whether X and Y are both true; they have one shape.")
@@ -63,7 +59,7 @@ _define("logical_xor", _logical, "Whether one of X and Y is true and the other n
 @op("logical_not", inputs="X", outputs="Out", grad=None)
 def logical_not(x: TensorType) -> TensorType:
     """Whether X is false."""
-    _require_bool(x, "X")
+    require_bool(x, "X")
     return x
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from minigraph.opdef import op
 from minigraph.opdef.gradient_context import GradContext, OpSpec
 from minigraph.opdef.gradient_rules import fused
-from minigraph.ops.tensor import require_integers, require_one_integer
+from minigraph.ops.tensor import require_bool, require_integers, require_one_integer
 from minigraph.support.slice_rules import count, span, strided_span
 from minigraph.types import (
     DType,
@@ -271,9 +271,7 @@ def one_hot_v2(
 @op("where", inputs="Condition X Y", outputs="Out", grad=fused("Condition", "X", "Y", to="X Y", linear=True))
 def where(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
     """``Out`` is X where Condition holds, and Y elsewhere; all have one shape."""
-    require(
-        condition.dtype is DType.BOOL, f"Condition must be bool, got {condition}", hint="Compare it with something."
-    )
+    require_bool(condition, "Condition")
     require_same_dtype("X and Y", x, y)
     shape = merge_shapes(x.shape, y.shape, "X and Y")
     return x.with_shape(merge_shapes(shape, condition.shape, "X and Condition"))

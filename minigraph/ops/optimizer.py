@@ -7,7 +7,8 @@ Where one of the flags in ``SkipUpdate`` is set, an update changes nothing.
 from __future__ import annotations
 
 from minigraph.opdef import op
-from minigraph.types import DType, TensorType, merge_shapes, product, require, require_floating, require_same_dtype
+from minigraph.ops.tensor import require_one_element
+from minigraph.types import DType, TensorType, merge_shapes, require, require_floating, require_same_dtype
 
 
 def check_update(
@@ -26,7 +27,7 @@ def check_update(
 
 def require_one_number(x: TensorType, slot: str) -> None:
     require_floating(x, slot)
-    require(product(x.shape) in (1, -1), f"{slot} must hold one number, got {list(x.shape)}")
+    require_one_element(x, slot)
 
 
 @op("sgd", inputs="Param LearningRate Grad SkipUpdate", outputs="ParamOut", rows="Grad", grad=None)

@@ -11,7 +11,7 @@ import numpy as np
 
 from minigraph.opdef import op
 from minigraph.opdef.gradient_rules import fused
-from minigraph.ops.tensor import constant_shape, require_one_element
+from minigraph.ops.tensor import as_index_dtype, batch_shape, constant_shape, require_one_element
 from minigraph.types import DType, TensorType, as_dtype, product, require, require_floating
 
 _NONE: Any = ()
@@ -96,21 +96,10 @@ def randint(
     The shape is given as for ``fill_constant``; `dtype` is that of int32 or int64.
     """
     require(low < high, f"low must be less than high, got low={low} and high={high}")
-    element = as_dtype(dtype)
-    require(element in (DType.INT32, DType.INT64), f"dtype must be int32 or int64, got {element}")
+    element = as_index_dtype(dtype)
     limits = np.iinfo(element.numpy)
     require(limits.min <= low and high - 1 <= limits.max, f"low={low} and high={high} do not fit {element}")
     return TensorType(element, constant_shape(shape, shape_tensor, shape_tensor_list))
-
-
-def _batch_shape(x: TensorType, shape: list[int], input_dim_idx: int, output_dim_idx: int) -> list[int]:
-    require(0 <= input_dim_idx < x.rank, f"input_dim_idx must be in [0, {x.rank}), got {input_dim_idx}")
-    require(0 <= output_dim_idx < len(shape), f"output_dim_idx must be in [0, {len(shape)}), got {output_dim_idx}")
-    dims = list(shape)
-    dims[output_dim_idx] = x.shape[input_dim_idx]
-    fits = all(dim >= 0 for i, dim in enumerate(dims) if i != output_dim_idx)
-    require(fits, f"shape must not be negative but at {output_dim_idx}, got {list(shape)}")
-    return dims
 
 
 @op("uniform_random_batch_size_like", inputs="Input", outputs="Out", grad=None)
@@ -129,7 +118,7 @@ def uniform_random_batch_size_like(
     dtype: int = 5,
 ) -> TensorType:
     """``uniform_random`` in the shape `shape`, where dimension `output_dim_idx` is `input_dim_idx` of Input."""
-    dims = _batch_shape(x, shape, input_dim_idx, output_dim_idx)
+    dims = batch_shape(x, shape, input_dim_idx, output_dim_idx)
     known = [0 if dim == -1 else dim for dim in dims]
     drawn = uniform_random(
         None, None, shape=known, min=min, max=max, seed=seed, diag_num=0 if -1 in dims else diag_num,
@@ -151,7 +140,7 @@ def gaussian_random_batch_size_like(
     dtype: int = 5,
 ) -> TensorType:
     """``gaussian_random`` in the shape `shape`, where dimension `output_dim_idx` is `input_dim_idx` of Input."""
-    dims = _batch_shape(x, shape, input_dim_idx, output_dim_idx)
+    dims = batch_shape(x, shape, input_dim_idx, output_dim_idx)
     return gaussian_random(None, None, shape=[1], mean=mean, std=std, seed=seed, dtype=dtype).with_shape(dims)
 
 
@@ -159,9 +148,7 @@ def gaussian_random_batch_size_like(
 def randperm(*, n: int, dtype: int = 3, seed: int = 0) -> TensorType:
     """``Out`` is the integers below `n` in random order, each order being equally likely."""
     require(n > 0, f"n must be positive, got {n}")
-    element = as_dtype(dtype)
-    require(element in (DType.INT32, DType.INT64), f"dtype must be int32 or int64, got {element}")
-    return TensorType(element, (n,))
+    return TensorType(as_index_dtype(dtype), (n,))
 
 
 @op("sampling_id", inputs="X", outputs="Out", grad=None)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from minigraph.opdef import op
 from minigraph.opdef.gradient_context import GradContext, OpSpec
 from minigraph.opdef.gradient_rules import fused
+from minigraph.ops.tensor import require_bool
 from minigraph.types import (
     DType,
     TensorType,
@@ -62,7 +63,7 @@ def _of_booleans(
     x: TensorType, *, dim: list[int] = _FIRST, keep_dim: bool = False, reduce_all: bool = False,
     in_dtype: int = -1, out_dtype: int = -1,
 ) -> TensorType:  # fmt: skip
-    require(x.dtype is DType.BOOL, f"X must be bool, got {x.dtype}", hint="Compare it with something first.")
+    require_bool(x, "X")
     require(out_dtype in (-1, int(DType.BOOL)), f"the result is bool, out_dtype cannot be {out_dtype}")
     return _reduced(x, dim, keep_dim, reduce_all, in_dtype, out_dtype)
 

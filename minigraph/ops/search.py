@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from minigraph.opdef import op
 from minigraph.opdef.gradient_rules import fused
-from minigraph.types import DType, TensorType, as_dtype, normalize_axis, require, require_number
+from minigraph.ops.tensor import as_index_dtype
+from minigraph.types import DType, TensorType, normalize_axis, require, require_number
 
 
 def _extreme(x: TensorType, axis: int, keepdims: bool, dtype: int) -> TensorType:
     require_number(x)
     at = normalize_axis(axis, x.rank)
     require(x.shape[at] != 0, f"X {list(x.shape)} has no elements along dimension {at}")
-    index = DType.INT64 if dtype == -1 else as_dtype(dtype)
-    require(index in (DType.INT32, DType.INT64), f"dtype must be int32 or int64, got {index}")
+    index = DType.INT64 if dtype == -1 else as_index_dtype(dtype)
     shape = (*x.shape[:at], 1, *x.shape[at + 1 :]) if keepdims else (*x.shape[:at], *x.shape[at + 1 :])
     return TensorType(index, shape or (1,))
 

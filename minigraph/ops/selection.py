@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from minigraph.opdef import op
 from minigraph.opdef.gradient_context import GradContext, OpSpec
 from minigraph.opdef.gradient_rules import fused
-from minigraph.ops.tensor import require_integers
+from minigraph.ops.tensor import as_index_dtype, require_integers
 from minigraph.types import (
     DType,
     TensorType,
-    as_dtype,
     merge_shapes,
     normalize_axis,
     require,
@@ -100,8 +99,7 @@ def roll(x: TensorType, *, shifts: list[int] = (), dims: list[int] = ()) -> Tens
 def _distinct(x: TensorType, dtype: int) -> tuple[TensorType, TensorType, TensorType]:
     require_number(x)
     require(x.rank == 1, f"X must be a vector, got {x}")
-    index = as_dtype(dtype)
-    require(index in (DType.INT32, DType.INT64), f"dtype must be int32 or int64, got {index}")
+    index = as_index_dtype(dtype)
     return x.with_shape((-1,)), TensorType(index, x.shape), TensorType(index, (-1,))
 
 

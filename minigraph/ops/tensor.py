@@ -37,6 +37,28 @@ def require_integers(x: TensorType, slot: str) -> None:
     require(x.dtype.numpy.kind in "iu", f"{slot} must hold integers, got {x.dtype}")
 
 
+def require_bool(x: TensorType, slot: str) -> None:
+    """Raise unless `x` holds booleans."""
+    require(x.dtype is DType.BOOL, f"{slot} must be bool, got {x.dtype}", hint="Compare it with something first.")
+
+
+def as_index_dtype(dtype: int) -> DType:
+    """The element type numbered `dtype`, which must be one of indices."""
+    index = as_dtype(dtype)
+    require(index in (DType.INT32, DType.INT64), f"dtype must be int32 or int64, got {index}")
+    return index
+
+
+def batch_shape(x: TensorType, shape: Sequence[int], input_dim_idx: int, output_dim_idx: int) -> tuple[int, ...]:
+    """`shape` with dimension `input_dim_idx` of `x` as its dimension `output_dim_idx`."""
+    require(0 <= input_dim_idx < x.rank, f"input_dim_idx must be in [0, {x.rank}), got {input_dim_idx}")
+    require(0 <= output_dim_idx < len(shape), f"output_dim_idx must be in [0, {len(shape)}), got {output_dim_idx}")
+    before, behind = shape[:output_dim_idx], shape[output_dim_idx + 1 :]
+    fits = min((0, *before, *behind)) == 0
+    require(fits, f"shape must not be negative but at {output_dim_idx}, got {list(shape)}")
+    return (*before, x.shape[input_dim_idx], *behind)
+
+
 def require_one_integer(x: TensorType, slot: str) -> None:
     """Raise unless `x` can hold exactly one integer."""
     require_integers(x, slot)
@@ -266,15 +288,9 @@ def fill_constant_batch_size_like(
 
     `str_value` and `force_cpu` are those of ``fill_constant``.
     """
-    require(0 <= input_dim_idx < x.rank, f"input_dim_idx must be in [0, {x.rank}), got {input_dim_idx}")
-    require(0 <= output_dim_idx < len(shape), f"output_dim_idx must be in [0, {len(shape)}), got {output_dim_idx}")
-    dims = list(shape)
-    dims[output_dim_idx] = 0
-    require(min(dims) >= 0, f"shape must not be negative but at {output_dim_idx}, got {list(shape)}")
-    dims[output_dim_idx] = x.shape[input_dim_idx]
     element = as_dtype(dtype)
     constant_of(element, value, str_value)
-    return TensorType(element, tuple(dims))
+    return TensorType(element, batch_shape(x, shape, input_dim_idx, output_dim_idx))
 
 
 @op("fill_zeros_like", inputs="X", outputs="Out", arrays="X", grad=None)
