@@ -41,7 +41,7 @@ def zeros(xp, like, buffer) -> Any:
 
 
 def none_if_zero(xp, x) -> Any:
-    """None in place of zeros, such as the gradient of what nothing depends on: the products with it need not be made.
+    """Return None for an array of zeros, whose products need not be computed.
 
     Values on a GPU are not looked at, which would wait for the device.
     """

@@ -226,7 +226,7 @@ def _count(laid) -> int:
 
 
 def _columns(xp, images, laid, groups) -> Any:
-    """For each image and group a matrix: a column for each window, in the order of the elements of a filter."""
+    """Matrix of each image and group: a column for each window, in the order of the elements of a filter."""
     windows = windows_of(xp, padded(xp, images, laid, 0), laid)
     batch, channels, height, width = windows.shape[:4]
     return windows.reshape(batch, groups, channels // groups * height * width, _count(laid))
@@ -304,7 +304,7 @@ def _apart(x, axis, groups) -> Any:
 
 
 def _windows(xp, images, laid, groups, scratch) -> Any:
-    """For each group and row of windows a matrix: a row for each element of a filter, a column for each window.
+    """Matrix of each group and row of windows: a row for each element of a filter, a column for each window.
 
     Elements of a filter go by row, channel and column, windows by column and image.
     """

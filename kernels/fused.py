@@ -46,7 +46,7 @@ def _bound_kernel(xp, call: FusedCall) -> Callable[..., Any]:
 
 
 def _wanted(call: FusedCall) -> dict[str, Any]:
-    """As a keyword which results are asked for, where there are several."""
+    """The keyword `wanted` of a call with several results."""
     return {"wanted": tuple(name is not None for name in call.outputs)} if len(call.outputs) > 1 else {}
 
 

@@ -90,7 +90,7 @@ def _next_step(old, counts, step, slide_steps) -> Any:
 
 
 def _area(xp, positives, negatives) -> Any:
-    """From the largest threshold down, the area under the line through the points; without one of both classes 0."""
+    """Area under the line through the points, from the largest threshold down; 0 if a class is missing."""
     hits, alarms = (xp.cumsum(counts[::-1]).astype(np.float64) for counts in (positives, negatives))
     before = hits - positives[::-1]
     area = xp.sum(negatives[::-1] * (hits + before)) / 2

@@ -67,7 +67,7 @@ def pool2d_grad_grad(
     xp, x, result, dd_x, *, pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode, data_format,
     padding_algorithm,
 ):  # fmt: skip
-    """Of each window the element of `dd_x` at the place that the gradient goes to."""
+    """Pick from each window the element of `dd_x` at the place that the gradient goes to."""
     images, pooled, dd = (channels_first(array, data_format) for array in (x, result, dd_x))
     laid = _laid(images.shape[2:], pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode,
                  padding_algorithm)  # fmt: skip
@@ -177,7 +177,7 @@ def _gradient_of_greatest(xp, images, pooled, d, laid) -> Any:
 
 
 def _regions(lengths, counts) -> Any:
-    """For each result its place, and the index of its window."""
+    """Place of each result, and index of its window."""
     rows, columns = (_even(length, count) for length, count in zip(lengths, counts, strict=True))
     for i, row in enumerate(rows):
         for j, column in enumerate(columns):

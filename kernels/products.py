@@ -177,6 +177,6 @@ def _vectors(xp, x) -> Any:
 
 
 def _turning(xp, vectors, slope, norm) -> Any:
-    """How much of a vector to take off, so that what is left turns it; nothing where the norm is a bound."""
+    """Share of a vector to subtract, so that the rest only turns it; zero where the norm is a bound."""
     squares = add_over(xp, vectors * vectors, (1,), keepdims=True)
     return xp.where(squares > _LEAST_SQUARE, slope / (norm * norm), 0)

@@ -187,7 +187,7 @@ def reduce_prod_grad(xp, x, result, d_out, *, dim, reduce_all, out=None):
 
 
 def _products_before(xp, rows) -> Any:
-    """For each element of each row the product of those before it."""
+    """Product of the elements before each element of a row."""
     products = xp.ones_like(rows)
     if rows.shape[1] > 1:
         products[:, 1:] = xp.cumprod(rows[:, :-1], axis=1)

@@ -113,7 +113,7 @@ def _times(x, vector, parts, numbers) -> list[int]:
 
 
 def _ratios(x, target) -> list[int]:
-    """How often `x` is repeated along each dimension to be as large as `target`."""
+    """Repetitions of `x` along each dimension that make it as large as `target`."""
     for have, want in zip(x.shape, target.shape, strict=True):
         if want != have and (have == 0 or want == 0 or want % have):
             raise ExecutionError(f"X {list(x.shape)} cannot be repeated to the shape {list(target.shape)}")

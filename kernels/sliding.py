@@ -60,7 +60,7 @@ def windows_of(xp, x, laid) -> Any:
 
 
 def elements(laid) -> list[tuple[Any, ...]]:
-    """For each element of a window, row by row, the index that picks it from all windows of padded images."""
+    """Index of each element of a window, row by row, in all windows of padded images."""
     height, width = laid
     return [
         (..., every(i, height), every(j, width)) for i in range(height.size) for j in range(width.size)
@@ -68,7 +68,7 @@ def elements(laid) -> list[tuple[Any, ...]]:
 
 
 def every(i, along) -> slice:
-    """Of padded elements those that are number `i` of a window."""
+    """Slice of the padded elements that are number `i` of a window."""
     first = i * along.dilation
     return slice(first, first + (along.count - 1) * along.stride + 1, along.stride)
 

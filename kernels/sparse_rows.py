@@ -45,7 +45,7 @@ class SparseRows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the whole array."""
+        """Shape of the whole array."""
         return (self.height, *self.value.shape[1:])
 
     @property

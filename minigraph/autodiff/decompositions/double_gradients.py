@@ -96,7 +96,7 @@ def _by_operator(g: Rewriting, type: str, result: str, **inputs: Variable | None
 
 
 def _of_product(g: Rewriting, type: str, x: str, y: str, out: str) -> Mapping[str, Any]:
-    """Of an operator that is linear in both operands: it and its gradient serve."""
+    """Second gradient of an operator that is linear in both operands, from it and its gradient."""
     dd_x, dd_y = g.given(f"DD{x}"), g.given(f"DD{y}")
     flowing = {f"{out}_GRAD": g[f"D{out}"]}
     results = {

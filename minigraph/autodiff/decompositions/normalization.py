@@ -105,7 +105,7 @@ def _group_norm(g: Rewriting) -> Mapping[str, Any]:
 
 @rewritten_as("instance_norm_grad_grad")
 def _instance_norm_double(g: Rewriting) -> Mapping[str, Any]:
-    """As the kernel says it."""
+    """Second gradient by the formulas of the kernel."""
     x = g["X"]
     shape = x.shape or ()
     samples, channels, axes, over = shape[0], shape[1], [2, 3], (1, shape[1], 1, 1)

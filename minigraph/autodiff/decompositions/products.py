@@ -44,7 +44,7 @@ def _cross(g: Rewriting) -> Mapping[str, Any]:
 
 @rewritten_as("kron_grad")
 def _kron(g: Rewriting) -> Mapping[str, Any]:
-    """With two dimensions for each of the result the product is an ordinary one."""
+    """Compute the product as an elementwise one, with two dimensions for each of the result."""
     x, y = g["X"], g["Y"]
     rank = max(len(x.shape or ()), len(y.shape or ()))
     sides = [(1,) * (rank - len(each.shape or ())) + (each.shape or ()) for each in (x, y)]

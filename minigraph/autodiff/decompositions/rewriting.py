@@ -15,7 +15,7 @@ from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.types import DType, product
 
 Rule = Callable[["Rewriting"], Mapping[str, Any]]
-"""From a `Rewriting` to variables by output slot; None, also in a list, where no gradient is asked for."""
+"""Function from a `Rewriting` to variables by output slot; None, also in a list, for a gradient not asked for."""
 
 RULES: dict[str, Rule] = {}
 
