@@ -112,12 +112,20 @@ class LayerHelper:
     ) -> Operator:
         return self.block.append_op(op_type, inputs, outputs, attrs)
 
-    def unary(self, op_type: str, inputs: Mapping[str, Any], out: str = "Out", **attrs: Any) -> Variable:
-        """Append an operator with one output and return that."""
+    def unary(
+        self, op_type: str, inputs: Mapping[str, Any], out: str = "Out", into: Variable | None = None, **attrs: Any
+    ) -> Variable:
+        """Append an operator with one output, a fresh variable or `into`, and return that."""
         block = self.block
-        result = block.create_var(generate(f"{self.name}.tmp"))
+        result = block.create_var(generate(f"{self.name}.tmp")) if into is None else into
         block.append_op(op_type, inputs, {out: result}, attrs)
         return result
+
+    def several(self, op_type: str, inputs: Mapping[str, Any], outs: str, **attrs: Any) -> list[Variable]:
+        """Append an operator with the outputs `outs` and return these, fresh variables in that order."""
+        results = {slot: self.temporary() for slot in outs.split()}
+        self.append(op_type, inputs, results, attrs)
+        return list(results.values())
 
     def parameter(
         self,

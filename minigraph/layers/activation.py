@@ -178,10 +178,7 @@ def _slopes_shape(x: Variable, mode: str) -> list[int]:
 @layer
 def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """``log(1 + x)``, exact near 0 too; written to `out` if given."""
-    helper = LayerHelper("log1p", name)
-    result = helper.temporary() if out is None else out
-    helper.append("log1p", {"X": check_floating(x, "log1p: x")}, {"Out": result})
-    return result
+    return LayerHelper("log1p", name).unary("log1p", {"X": check_floating(x, "log1p: x")}, into=out)
 
 
 def _activation(op_type: str, x: Variable, name: str | None = None, /, **attrs: Any) -> Variable:

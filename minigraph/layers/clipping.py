@@ -27,9 +27,8 @@ def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Varia
 
 def _clipped(op_type: str, x: Variable, name: str | None, attrs: dict[str, Any]) -> Variable:
     helper = LayerHelper(op_type, name)
-    result = helper.temporary() if name is None else helper.block.create_var(name=name)
-    helper.append(op_type, {"X": x}, {"Out": result}, attrs)
-    return result
+    into = None if name is None else helper.block.create_var(name=name)
+    return helper.unary(op_type, {"X": x}, into=into, **attrs)
 
 
 @layer
@@ -50,8 +49,5 @@ def clamp(
     check_floating(input, "clamp: input")
     if min is None and max is None:
         raise ProgramError("clamp: at least one of min and max must be given", site=caller_site())
-    helper = LayerHelper("clamp", name)
-    result = helper.temporary() if output is None else output
-    attrs = {"min": -math.inf if min is None else min, "max": math.inf if max is None else max}
-    helper.append("clip", {"X": input}, {"Out": result}, attrs)
-    return result
+    low, high = -math.inf if min is None else min, math.inf if max is None else max
+    return LayerHelper("clamp", name).unary("clip", {"X": input}, into=output, min=low, max=high)

@@ -63,11 +63,8 @@ def trace(
     input: Variable, offset: int = 0, dim1: int = 0, dim2: int = 1, out: Variable | None = None, name: str | None = None
 ) -> Variable:
     """The sums over the diagonals of the matrices along dimensions `dim1` and `dim2`, into `out` if given."""
-    helper = LayerHelper("trace", name)
-    result = helper.temporary() if out is None else out
-    attrs = {"offset": offset, "dim1": dim1, "dim2": dim2}
-    helper.append("trace", {"Input": check_variable(input, "trace: input")}, {"Out": result}, attrs)
-    return result
+    inputs = {"Input": check_variable(input, "trace: input")}
+    return LayerHelper("trace", name).unary("trace", inputs, into=out, offset=offset, dim1=dim1, dim2=dim2)
 
 
 @layer
@@ -84,7 +81,5 @@ def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variabl
 
 def _triangle(what: str, x: Variable, diagonal: int, name: str | None) -> Variable:
     helper = LayerHelper(what, name)
-    result = helper.block.create_var(name=helper.name)
-    attrs = {"diagonal": diagonal, "lower": what == "tril"}
-    helper.append("tril_triu", {"X": check_variable(x, f"{what}: input")}, {"Out": result}, attrs)
-    return result
+    inputs, result = {"X": check_variable(x, f"{what}: input")}, helper.block.create_var(name=helper.name)
+    return helper.unary("tril_triu", inputs, into=result, diagonal=diagonal, lower=what == "tril")

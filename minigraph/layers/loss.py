@@ -30,10 +30,7 @@ def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ig
         helper = LayerHelper("cross_entropy")
         return helper.unary("cross_entropy", inputs, out="Y", soft_label=True, ignore_index=ignore_index)
     helper = LayerHelper("cross_entropy2")
-    loss, x_shape, match = helper.temporary(), helper.temporary(), helper.temporary()
-    outputs = {"Y": loss, "MatchX": match, "XShape": x_shape}
-    helper.append("cross_entropy2", inputs, outputs, {"ignore_index": ignore_index})
-    return loss
+    return helper.several("cross_entropy2", inputs, "Y XShape MatchX", ignore_index=ignore_index)[0]
 
 
 @layer
@@ -108,9 +105,7 @@ def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
     """Half the square of the difference up to a magnitude of `delta`, growing linearly beyond, element by element."""
     helper = LayerHelper("huber_loss")
     inputs = {"X": check_floating(input, "huber_loss: input"), "Y": check_floating(label, "huber_loss: label")}
-    residual, loss = helper.temporary(), helper.temporary()
-    helper.append("huber_loss", inputs, {"Out": loss, "Residual": residual}, {"delta": delta})
-    return loss
+    return helper.several("huber_loss", inputs, "Residual Out", delta=delta)[1]
 
 
 @layer
@@ -142,10 +137,7 @@ def smooth_l1(
     for slot, weight in (("InsideWeight", inside_weight), ("OutsideWeight", outside_weight)):
         if weight is not None:
             inputs[slot] = check_floating(weight, f"smooth_l1: {slot}")
-    diff, loss = helper.temporary(), helper.temporary()
-    attrs = {"sigma": 1.0 if sigma is None else sigma}
-    helper.append("smooth_l1_loss", inputs, {"Diff": diff, "Out": loss}, attrs)
-    return loss
+    return helper.several("smooth_l1_loss", inputs, "Diff Out", sigma=1.0 if sigma is None else sigma)[1]
 
 
 @layer

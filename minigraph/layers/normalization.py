@@ -286,7 +286,5 @@ def l2_normalize(x: Variable, axis: int | None, epsilon: float = 1e-12, name: st
     """``x / sqrt(sum(x ** 2) + epsilon)`` along `axis` (None: 1; for a vector always 0)."""
     check_floating(x, "l2_normalize: x")
     helper = LayerHelper("l2_normalize", name)
-    out, length = helper.temporary(), helper.temporary()
     at = 0 if len(x.shape or ()) == 1 else 1 if axis is None else axis
-    helper.append("norm", {"X": x}, {"Out": out, "Norm": length}, {"axis": at, "epsilon": epsilon})
-    return out
+    return helper.several("norm", {"X": x}, "Out Norm", axis=at, epsilon=epsilon)[0]

@@ -35,10 +35,8 @@ def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
 @layer
 def kron(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Kronecker product: each element of `x` times the whole of `y`, into `out` if given."""
-    helper = LayerHelper("kron", name)
-    result = helper.temporary() if out is None else out
-    helper.append("kron", {"X": check_variable(x, "kron: x"), "Y": check_variable(y, "kron: y")}, {"Out": result})
-    return result
+    inputs = {"X": check_variable(x, "kron: x"), "Y": check_variable(y, "kron: y")}
+    return LayerHelper("kron", name).unary("kron", inputs, into=out)
 
 
 @layer
@@ -67,8 +65,7 @@ def addcmul(
     total = elementwise_add(input, elementwise_mul(tensor1, tensor2) * float(value), name=name)
     if out is None:
         return total
-    LayerHelper("assign").append("assign", {"X": total}, {"Out": out})
-    return out
+    return LayerHelper("assign").unary("assign", {"X": total}, into=out)
 
 
 @layer
@@ -94,10 +91,7 @@ def t(input: Variable, name: str | None = None) -> Variable:
         )
     if rank < 2:
         return input
-    helper = LayerHelper("t", name)
-    out, x_shape = helper.temporary(), helper.temporary()
-    helper.append("transpose2", {"X": input}, {"Out": out, "XShape": x_shape}, {"axis": [1, 0]})
-    return out
+    return LayerHelper("t", name).several("transpose2", {"X": input}, "Out XShape", axis=[1, 0])[0]
 
 
 @layer
@@ -110,8 +104,5 @@ def cos_sim(X: Variable, Y: Variable) -> Variable:
     Y : Variable, float[vectors, ...] or float[1, ...]
         One vector is compared with all of `X`.
     """
-    helper = LayerHelper("cos_sim")
-    out, x_norm, y_norm = helper.temporary(), helper.temporary(), helper.temporary()
     inputs = {"X": check_floating(X, "cos_sim: X"), "Y": check_floating(Y, "cos_sim: Y")}
-    helper.append("cos_sim", inputs, {"Out": out, "XNorm": x_norm, "YNorm": y_norm})
-    return out
+    return LayerHelper("cos_sim").several("cos_sim", inputs, "Out XNorm YNorm")[0]

@@ -77,8 +77,7 @@ def gru_unit(
         "gate_activation": activation_number(gate_activation, "gru_unit"),
         "origin_mode": origin_mode,
     }  # fmt: skip
-    gate, kept, updated = (helper.temporary() for _ in range(3))
-    helper.append("gru_unit", inputs, {"Gate": gate, "ResetHiddenPrev": kept, "Hidden": updated}, attrs)
+    gate, kept, updated = helper.several("gru_unit", inputs, "Gate ResetHiddenPrev Hidden", **attrs)
     return updated, kept, gate
 
 
@@ -136,6 +135,6 @@ def lstm_unit(
             site=caller_site(),
         )
     gates = fc(concat([x_t, hidden_t_prev], axis=1), 4 * cell_t_prev.shape[1], 1, param_attr, bias_attr)
-    cell, out = helper.temporary(), helper.temporary()
-    helper.append("lstm_unit", {"X": gates, "C_prev": cell_t_prev}, {"C": cell, "H": out}, {"forget_bias": forget_bias})
+    inputs = {"X": gates, "C_prev": cell_t_prev}
+    cell, out = helper.several("lstm_unit", inputs, "C H", forget_bias=forget_bias)
     return out, cell

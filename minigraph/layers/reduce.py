@@ -66,10 +66,7 @@ def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> V
     inputs = list(input) if isinstance(input, list | tuple) else [input]
     for x in inputs:
         check_variable(x, "sums: input")
-    helper = LayerHelper("sum")
-    result = helper.temporary() if out is None else out
-    helper.append("sum", {"X": inputs}, {"Out": result})
-    return result
+    return LayerHelper("sum").unary("sum", {"X": inputs}, into=out)
 
 
 @layer
@@ -86,10 +83,6 @@ def logsumexp(
 
     As in fluid these are three operators, so that exponentials of elements above 88 overflow in float32.
     """
-    helper = LayerHelper("exp")
-    exponentials = helper.unary("exp", {"X": check_floating(x, "logsumexp: x")})
+    exponentials = LayerHelper("exp").unary("exp", {"X": check_floating(x, "logsumexp: x")})
     total = reduce_sum(exponentials, dim, keepdim)
-    helper = LayerHelper("log", name)
-    result = helper.temporary() if out is None else out
-    helper.append("log", {"X": total}, {"Out": result})
-    return result
+    return LayerHelper("log", name).unary("log", {"X": total}, into=out)

@@ -48,9 +48,7 @@ def numbers_as_inputs(
 def _with_x_shape(
     helper: LayerHelper, op_type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any]
 ) -> Variable:  # fmt: skip
-    out, x_shape = helper.temporary(), helper.temporary()
-    helper.append(op_type, inputs, {"Out": out, "XShape": x_shape}, attrs)
-    return out
+    return helper.several(op_type, inputs, "Out XShape", **attrs)[0]
 
 
 @layer

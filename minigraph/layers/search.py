@@ -29,9 +29,8 @@ def argsort(
     input: Variable, axis: int = -1, descending: bool = False, name: str | None = None
 ) -> tuple[Variable, Variable]:
     """The elements in order along `axis`, and where they stood (int64); no gradient flows to either."""
+    inputs = {"X": check_variable(input, "argsort: input")}
     helper = LayerHelper("argsort", name)
-    out, indices = helper.temporary(), helper.temporary()
-    attrs = {"axis": axis, "descending": descending}
-    helper.append("argsort", {"X": check_variable(input, "argsort: input")}, {"Out": out, "Indices": indices}, attrs)
+    out, indices = helper.several("argsort", inputs, "Out Indices", axis=axis, descending=descending)
     out.stop_gradient = indices.stop_gradient = True
     return out, indices

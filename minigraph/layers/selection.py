@@ -91,20 +91,17 @@ def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
     ...     elements.numpy(), index.numpy()
     (array([3, 1, 2]), array([0, 1, 0, 2], dtype=int32))
     """
-    helper = LayerHelper("unique")
-    out, index = helper.temporary(), helper.temporary()
-    attrs = {"dtype": int(as_dtype(dtype))}
-    helper.append("unique", {"X": check_variable(x, "unique: x")}, {"Out": out, "Index": index}, attrs)
+    helper, inputs = LayerHelper("unique"), {"X": check_variable(x, "unique: x")}
+    out, index = helper.several("unique", inputs, "Out Index", dtype=int(as_dtype(dtype)))
     return out, index
 
 
 @layer
 def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
     """`unique`, and how often each of its elements stands in `x`."""
-    helper = LayerHelper("unique_with_counts")
-    out, index, count = helper.temporary(), helper.temporary(), helper.temporary()
-    outputs, attrs = {"Out": out, "Index": index, "Count": count}, {"dtype": int(as_dtype(dtype))}
-    helper.append("unique_with_counts", {"X": check_variable(x, "unique_with_counts: x")}, outputs, attrs)
+    helper, inputs = LayerHelper("unique_with_counts"), {"X": check_variable(x, "unique_with_counts: x")}
+    outs, number = "Out Index Count", int(as_dtype(dtype))
+    out, index, count = helper.several("unique_with_counts", inputs, outs, dtype=number)
     return out, index, count
 
 

@@ -107,11 +107,9 @@ def full_like(
     name: str | None = None,
 ) -> Variable:
     """A tensor of the shape of `input`, and of its element type unless given, whose every element is `fill_value`."""
-    helper = LayerHelper("full_like", name)
-    result = helper.temporary() if out is None else out
     element = check_variable(input, "full_like: input").dtype if dtype is None else as_dtype(dtype)
-    attrs = {"value": float(fill_value), "dtype": int(element)}
-    helper.append("fill_any_like", {"X": input}, {"Out": result}, attrs)
+    helper = LayerHelper("full_like", name)
+    result = helper.unary("fill_any_like", {"X": input}, into=out, value=float(fill_value), dtype=int(element))
     result.stop_gradient = bool(stop_gradient)
     return result
 
@@ -119,17 +117,14 @@ def full_like(
 @layer
 def ones_like(x: Variable, out: Variable | None = None) -> Variable:
     """Ones of the shape and element type of `x`."""
-    helper = LayerHelper("ones_like")
-    result = helper.temporary() if out is None else out
-    helper.append("fill_any_like", {"X": check_variable(x, "ones_like: x")}, {"Out": result}, {"value": 1.0})
-    return result
+    inputs = {"X": check_variable(x, "ones_like: x")}
+    return LayerHelper("ones_like").unary("fill_any_like", inputs, into=out, value=1.0)
 
 
 @layer
 def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
     """Zeros of the shape and element type of `x`."""
-    helper = LayerHelper("zeros_like")
-    result = helper.temporary() if out is None else out
-    helper.append("fill_zeros_like", {"X": check_variable(x, "zeros_like: x")}, {"Out": result})
+    inputs = {"X": check_variable(x, "zeros_like: x")}
+    result = LayerHelper("zeros_like").unary("fill_zeros_like", inputs, into=out)
     result.stop_gradient = True
     return result

@@ -39,10 +39,7 @@ def assign(input: Variable | np.ndarray[Any, Any], output: Variable | None = Non
         op_type, attrs = NumpyArrayInitializer(input).op_for(var, helper.block)
         helper.append(op_type, {}, {"Out": result}, attrs)
         return result
-    check_variable(input, "assign: input")
-    result = helper.temporary() if output is None else output
-    helper.append("assign", {"X": input}, {"Out": result})
-    return result
+    return helper.unary("assign", {"X": check_variable(input, "assign: input")}, into=output)
 
 
 @layer
@@ -84,12 +81,8 @@ def reshape(
 @layer
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Dimension i of the result is dimension ``perm[i]`` of `x`."""
-    helper = LayerHelper("transpose", name)
-    out, x_shape = helper.temporary(), helper.temporary()
-    helper.append(
-        "transpose2", {"X": check_variable(x, "transpose: x")}, {"Out": out, "XShape": x_shape}, {"axis": perm}
-    )
-    return out
+    inputs = {"X": check_variable(x, "transpose: x")}
+    return LayerHelper("transpose", name).several("transpose2", inputs, "Out XShape", axis=perm)[0]
 
 
 @layer
@@ -102,8 +95,7 @@ def topk(input: Variable, k: int | Variable, name: str | None = None) -> tuple[V
         inputs["K"] = k
     else:
         attrs["k"] = k
-    values, indices = helper.temporary(), helper.temporary()
-    helper.append("top_k", inputs, {"Out": values, "Indices": indices}, attrs)
+    values, indices = helper.several("top_k", inputs, "Out Indices", **attrs)
     values.stop_gradient = indices.stop_gradient = True
     return values, indices
 
@@ -122,8 +114,7 @@ def fill_constant(
     else:
         # As text, because the attribute `value` is a float32, which holds neither large integers nor all float64.
         attrs |= {"value": float(value), "str_value": _number_text(value, element)}
-    result = helper.temporary(stop_gradient=True) if out is None else out
-    helper.append("fill_constant", inputs, {"Out": result}, attrs)
+    result = helper.unary("fill_constant", inputs, into=out, **attrs)
     result.stop_gradient = True
     return result
 
@@ -171,10 +162,8 @@ def zeros(shape: Shape, dtype: Any, force_cpu: bool = False) -> Variable:
 @layer
 def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
     """``x + value`` of a tensor with one element, written back to `x` unless `in_place` is False."""
-    helper = LayerHelper("increment")
-    out = check_variable(x, "increment: x") if in_place else helper.temporary()
-    helper.append("increment", {"X": x}, {"Out": out}, {"step": float(value)})
-    return out
+    inputs = {"X": check_variable(x, "increment: x")}
+    return LayerHelper("increment").unary("increment", inputs, into=x if in_place else None, step=float(value))
 
 
 @layer
