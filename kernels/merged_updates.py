@@ -131,7 +131,7 @@ def _apart(joined, sizes) -> Any:
 
 
 def _merged_signature(parameters: list[inspect.Parameter]) -> inspect.Signature:
-    """That of a kernel, with two more parameters."""
+    """The signature of a kernel with the parameters `factor` and `sizes` besides."""
     out = next(p for p in parameters if p.name == "out")
     factor = inspect.Parameter("factor", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     sizes = inspect.Parameter("sizes", inspect.Parameter.KEYWORD_ONLY)

@@ -91,7 +91,7 @@ def buffers_for(out, count) -> tuple[Any, ...]:
 
 
 def one_or_all(results) -> Any:
-    """What a kernel returns: its result, or a tuple of several."""
+    """The return value of a kernel: its result, or a tuple of several."""
     return tuple(results) if len(results) > 1 else results[0]
 
 
@@ -149,7 +149,7 @@ class _Writer:
         return "\n".join([f"def {rule.type}({parameters}):", *self._lines, *body, results, ""])
 
     def _place(self, statement: ast.stmt) -> bool:
-        """What sorts the assignments of powers to the front, if that is asked for."""
+        """A key that sorts the assignments of powers to the front, if that is asked for."""
         is_power = isinstance(statement, ast.Assign) and target_of(statement) in SINGLE
         return self._powers_first and not is_power
 
@@ -278,7 +278,7 @@ class _Writer:
         self._free += taken
         if function == "multiply" and texts[0] == texts[1]:
             function, texts = "square", texts[:1]
-        # What is multiplied by a learning rate of a wider type is rounded once it was subtracted.
+        # A product with a learning rate of a wider type keeps that type until it is subtracted.
         out = f"None if is_wider else {target}" if _RATE in texts and target.startswith("work") else target
         return f"xp.{function}({', '.join(texts)}, out={out})"
 

@@ -19,25 +19,26 @@ BLOCK = 256
 """Threads of a block."""
 
 PIECE = 4096
-"""So many elements of an array are a block's work at a time."""
+"""Elements of an array that a block works on at a time."""
 
 MOST_BLOCKS = 2048
-"""More blocks are not launched; each takes several pieces then. Few enough for one block to add up their sums."""
+"""Maximum blocks of a launch, whose sums one block can add up. Each takes several pieces where there are more."""
 
 OPTIONS = ("--std=c++17", "--fmad=false")
 
 _KEPT_TABLES = 512
+"""Maximum tables that stay on devices."""
 
 
 @cache
 def source(name: str) -> str:
-    """The text of one of the files beside this one, with what all share in front."""
+    """The text of one of the files beside this one, behind the code that all share."""
     return shared_source() + _text_of(name)
 
 
 @cache
 def shared_source() -> str:
-    """What all sources begin with."""
+    """The beginning of all sources."""
     numbers = f"#define BLOCK {BLOCK}\n#define PIECE {PIECE}LL\n"
     return numbers + _text_of("common")
 
@@ -164,7 +165,7 @@ def table_of(xp, rows: Sequence[tuple[int, ...]]) -> Table:
             return found
         table = _tables[key] = _new_table(xp, rows, stream)
         if len(_tables) > _KEPT_TABLES:
-            # What is let go was copied long ago, unless the device lags that far behind.
+            # Its copy ended long ago, unless the device lags that far behind.
             stream.synchronize()
             _tables.popitem(last=False)
         return table

@@ -179,7 +179,7 @@ class _Plan:
         return one_or_all(outs)
 
     def _addresses(self, name: str, arrays: Sequence[Any]) -> list[int]:
-        """Where each parameter has what is called `name`, be it in an array of its own or in one vector."""
+        """Addresses of `name` for each parameter, in arrays of their own or in one vector."""
         if len(arrays) == len(self.sizes):
             return [x.data.ptr for x in arrays]
         (vector,) = arrays

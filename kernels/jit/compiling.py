@@ -147,7 +147,7 @@ def compiled(source: str, name: str, signature: str) -> Callable[..., Any]:
 
 
 def nanoseconds_spent() -> int:
-    """How long the calling thread has compiled so far, or waited for another one that did."""
+    """Nanoseconds that the calling thread has compiled so far, or waited for another thread that did."""
     return getattr(_spent, "nanoseconds", 0)
 
 
@@ -160,7 +160,7 @@ def _compile(source: str, name: str, signature: str) -> Callable[..., Any]:
         except Exception:
             if not cached:
                 raise
-            # Something in the folder is spoilt, or cannot be written.
+            # A file in the folder is damaged, or the folder is read-only.
             _throw_away(source)
             continue
         break
@@ -234,7 +234,7 @@ def _throw_away(source: str) -> None:
 
 
 def folder() -> Path:
-    """Where compiled loops are kept: a folder of the user's caches, unless the environment names another."""
+    """The folder of compiled loops: one of the user's caches, unless the environment names another."""
     given = os.environ.get(CACHE)
     if given:
         return Path(given).expanduser()

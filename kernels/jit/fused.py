@@ -25,12 +25,20 @@ from minigraph.support.fused_calls import FusedCall, parse_calls
 
 _FUNCTIONS = {kind: Loops("functions", f"functions{kind[-2:]}") for kind in ("float32", "float64")}
 _MOST_DIMENSIONS = 4
+"""Maximum dimensions of a group."""
+
 _SHORT_ROW = 16
+"""Minimum elements of a row for which a matrix keeps its two dimensions."""
+
 _WORK = 4
-"""So many times as many elements as for other loops are worth it, counted once for each operator of a group."""
+"""Minimum elements of a group, as a multiple of that of other loops. Each operator counts its elements."""
 
 _MOST_IN_SEGMENT = 8
+"""Maximum operators of a segment."""
+
 _STRIP = 1024
+"""Elements of a strip, over which the segments run one after the other."""
+
 _LONG = re.compile(r"\b(exp|expm1|log|log1p|tanh)\(")
 """Functions that take many instructions, each of which waits for the one before."""
 
@@ -195,7 +203,7 @@ class _Nest:
         return f"void({', '.join(kind + '[' + ':, ' * (rank - 1) + '::1]' for rank in ranks)})"
 
     def arrays(self, xs: Sequence[Any], made: Sequence[Any]) -> list[Any]:
-        """What the function takes."""
+        """The arguments of the function."""
         names = [int(name[1:]) for name, _ in self.layout.views.values()]
         operands = [xs[i].reshape(shape) for i, shape in zip(names, self._shapes, strict=True)]
         return [*operands, *(y.reshape(self.layout.flat) for y in made if y is not None)]
@@ -232,7 +240,7 @@ def _segments(calls: Sequence[FusedCall]) -> list[list[FusedCall]]:
 
 
 def _read_elsewhere(segments: Sequence[Sequence[FusedCall]]) -> list[str]:
-    """What a later segment reads of an earlier one."""
+    """The results that a later segment reads."""
     made: list[str] = []
     kept: list[str] = []
     for segment in segments:

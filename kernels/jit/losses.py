@@ -20,13 +20,13 @@ from minigraph.kernels.registry import specialize
 _LOOPS = {"float32": Loops("functions32", "losses"), "float64": Loops("functions64", "losses")}
 _LABELS = {np.dtype(np.int64): "int64", np.dtype(np.int32): "int32"}
 _CALLS_SAVED = 4
-"""Operators that take NumPy many calls are worth it for so many times fewer elements."""
+"""How many times fewer elements are worth a loop, because these operators take NumPy many calls."""
 
 _LEAST_OF_MEAN_LOSS = 8192
-"""Of fewer elements NumPy takes 20 microseconds more, for which the longest loop of all is not worth compiling."""
+"""Minimum elements of the fused loss. For fewer, NumPy takes 20 us more, and the loop takes the longest to compile."""
 
 _LIMIT = 1e20
-"""Infinite losses count as this."""
+"""Maximum loss of a row; fluid's too."""
 
 
 def _loop(name: str, x: Any, axis: int, words: str, *others: Any, label: Any = None) -> Callable[..., Any] | None:

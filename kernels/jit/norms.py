@@ -70,7 +70,7 @@ class _Norm:
         return add_exactly(found)
 
     def norm(self, xs: Sequence[Any]) -> tuple[Any, Any]:
-        """As `minigraph.kernels.norm.norm`."""
+        """The joint norm as two factors; see `minigraph.kernels.norm.norm`."""
         total = self.sum_of_squares(xs)
         if self._is_wide and not 1e-280 < total < 1e300:
             return norm(np, xs)

@@ -1,4 +1,4 @@
-"""What offers of compiled loops share: when one is worth it, types in numba's words, vectors of arrays."""
+"""Shared by the offers of compiled loops: when a loop is worth it, types in numba's words, vectors of arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.registry import find_kernel
 
 LEAST = 1024
-"""Of fewer elements the time to compile is seldom won back."""
+"""Minimum elements for which a loop is compiled: for fewer, the time to compile is seldom won back."""
 
 _NUMBA_NAMES = {np.dtype(np.float32): "float32", np.dtype(np.float64): "float64"}
 

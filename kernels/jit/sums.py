@@ -18,7 +18,7 @@ from minigraph.types import align_shape, as_dtype
 
 _LOOPS = Loops("sums")
 _TIMES_MORE = 32
-"""Up to so many times as many elements as for other loops NumPy's sum is not much slower."""
+"""Minimum elements of a sum, as a multiple of that of other loops: NumPy's sum of fewer is not much slower."""
 
 
 def _around(full: tuple[int, ...], aligned: tuple[int, ...]) -> tuple[int, int, int] | None:

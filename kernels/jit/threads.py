@@ -23,7 +23,7 @@ from minigraph.support import blas
 from minigraph.support.interrupts import deferred
 
 LEAST = 65_536
-"""So many elements are worth a thread."""
+"""Minimum elements per thread."""
 
 
 @cache
@@ -42,14 +42,14 @@ def _blas_threads() -> Callable[[], int] | None:
 
 
 def thread_count() -> int:
-    """On how many threads a large loop runs now."""
+    """Threads that a large loop runs on now."""
     asked = _blas_threads()
     count = _wanted()
     return count if asked is None or count == 1 else max(1, min(count, asked()))
 
 
 def pieces(size: int, least: int = LEAST, line: int = 64) -> list[tuple[int, int]]:
-    """The ends of equal pieces of `size` elements, as many as there are threads and pieces of `least` elements.
+    """The ends of equal pieces of `size` elements: one for each thread, but none shorter than `least`.
 
     Their lengths are multiples of `line`, so that no two threads write to one line of the cache.
     """

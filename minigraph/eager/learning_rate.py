@@ -73,7 +73,7 @@ class LearningRateDecay:
         return to_variable(np.array([lr], self.dtype))
 
     def state_dict(self) -> dict[str, Any]:
-        """What a training that goes on later needs."""
+        """The state with which a training can go on later."""
         return {name: getattr(self, name) for name in self._state_names}
 
     def set_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -127,7 +127,7 @@ class PiecewiseDecay(LearningRateDecay):
 
 @public
 class _PerSteps(LearningRateDecay):
-    """What depends on the step number divided by `decay_steps`, rounded down where `staircase`."""
+    """Base of the decays by the step number divided by `decay_steps`, rounded down with `staircase`."""
 
     _formula: Callable[..., Any]
 
@@ -417,7 +417,7 @@ class ReduceLROnPlateau(LearningRateDecay):
         How much better is better: relative to the best loss, or absolute, as `threshold_mode` says.
     threshold_mode : {'rel', 'abs'}
     cooldown : int
-        So many epochs after a change do not count.
+        Epochs after a change that do not count.
     min_lr : float
     eps : float
         A change by no more than this is left out.

@@ -249,7 +249,7 @@ class _Layers:
 
     @staticmethod
     def cycles(step: Variable, length: float) -> Variable:
-        """How many cycles of `length` steps have begun, at least 1."""
+        """The number of cycles of `length` steps that have begun, at least 1."""
         count = _Layers.ceil(step / length)
         zero, one = fill_constant([1], "float32", 0.0), fill_constant([1], "float32", 1.0)
         with Switch() as switch, switch.case(equal(step, zero)):

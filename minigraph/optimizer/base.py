@@ -1,4 +1,4 @@
-"""What all optimizers have in common.
+"""The base of the optimizers.
 
 ``minimize`` is ``backward`` and then ``apply_gradients``, which sorts the pairs by parameter name, clips the gradients,
 adds weight decay to the clipped gradients, and appends one update per parameter, in this order.
@@ -230,7 +230,7 @@ class Optimizer:
                 "call its parameter_list"
             )
 
-    # What subclasses define; those with fluid's words may be defined instead
+    # Subclasses define the operator and its state, or else the methods that have fluid's names
 
     _op_type = ""
     """Type of the operator that updates a parameter."""
@@ -442,7 +442,7 @@ class Optimizer:
         return self._rate_for(param_and_grad[0])
 
     def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
-        """That of a program, by default the main program; None before there is one."""
+        """The learning rate of a program, by default the main program; None before there is one."""
         return self._rates.get((program or default_main_program()).serial)
 
     # State

@@ -22,7 +22,7 @@ class Numbers:
 
     @staticmethod
     def cycles(step: float, length: float) -> int:
-        """How many cycles of `length` steps have begun, at least 1."""
+        """The number of cycles of `length` steps that have begun, at least 1."""
         return max(1, math.ceil(step / length))
 
 
@@ -44,7 +44,7 @@ def inverse_time(m: Any, progress: Any, learning_rate: Any, decay_rate: float) -
 
 
 def progress(m: Any, step: Any, decay_steps: int, staircase: bool) -> Any:
-    """How often `decay_steps` have passed, rounded down with `staircase`."""
+    """The step number divided by `decay_steps`, rounded down with `staircase`."""
     return m.floor(step / decay_steps) if staircase else step / decay_steps
 
 

@@ -88,7 +88,7 @@ def log(x):
 
 def log1p(x):
     u = T(1) + x
-    # What was rounded away from the sum, where it counts.
+    # The part that the sum was rounded by.
     lost = (x - (u - T(1))) / u if abs(x) < T(1e8) and u > T(0) else T(0)
     return log(u) + lost
 

@@ -24,7 +24,7 @@ def split(square, power):
 
 
 def sum_of_parts(x, power):
-    """Of the squares: the first sum is exact in any order, the second so small that its roundings are nothing."""
+    """The sum of the squares in two parts. The first is exact in any order; roundings of the second do not matter."""
     multiples, rests = 0.0, 0.0
     for i in range(x.size):
         wide = np.float64(x[i])
