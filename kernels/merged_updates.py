@@ -7,6 +7,7 @@ updates it in pieces that stay in the cache. Every element is computed as by the
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -17,7 +18,7 @@ import minigraph.kernels.adaptive_optimizer  # noqa: F401
 from minigraph.kernels.buffers import Scratch
 from minigraph.kernels.clip import Times, shrinker
 from minigraph.kernels.registry import find_kernel, kernel
-from minigraph.kernels.update_kernels import buffers_for, one_or_all
+from minigraph.kernels.update_kernels import Update, buffers_for, one_or_all
 from minigraph.kernels.update_rules import POWERS, RULES, SHARED
 
 TYPES = (*(type for type, rule in RULES.items() if "skip" in rule.inputs), "ftrl")
@@ -34,13 +35,18 @@ class Merged:
         self._type = type
         found = find_kernel(type, "cpu")
         assert found is not None
-        self.function = found.function
-        parameters = list(inspect.signature(self.function).parameters.values())
+        self._kernel = found.function
+        parameters = list(inspect.signature(self._kernel).parameters.values())
         self.names = [p.name for p in parameters[1:] if p.kind is not p.KEYWORD_ONLY]
         self.param, self.grad = self.names.index("param"), self.names.index("grad")
         self._own = [i for i, name in enumerate(self.names) if name not in SHARED]
         self._numbers = [i for i, name in enumerate(self.names) if name in POWERS]
         self.__signature__ = _merged_signature(parameters)
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """The kernel for one parameter; of a rule, the function that was written for it."""
+        return self._kernel.function if isinstance(self._kernel, Update) else self._kernel
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:

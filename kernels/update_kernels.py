@@ -57,10 +57,10 @@ class Update:
         self.__signature__ = inspect.Signature([xp, *rule.signature.parameters.values(), out])
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        return self._function(*args, **keywords)
+        return self.function(*args, **keywords)
 
     @cached_property
-    def _function(self) -> Callable[..., Any]:
+    def function(self) -> Callable[..., Any]:
         name, text = f"<update {self.rule.type}, {self._mode}>", self.source
         linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
         namespace = dict(_NAMESPACE)
@@ -157,10 +157,10 @@ class _Writer:
         rule, outputs = self._rule, self._rule.outputs
         for name in rule.optional:
             self._line(f"{name} = xp.zeros_like(param) if {name} is None else {name}")
-        self._line(f"outs = buffers_for(out, {len(outputs)})")
+        self._line("outs = (out,)" if len(outputs) == 1 else f"outs = buffers_for(out, {len(outputs)})")
         self._line(f"{', '.join(f'{name}_out' for name in outputs)}, = outs")
         if "skip" in rule.inputs:
-            self._line("if is_skipped(skip):")
+            self._line("if skip is not None and is_skipped(skip):")
             self._line(f"    return one_or_all(kept(xp, ({', '.join(outputs)},), outs))")
         if self._mode != WHOLE:
             self._line("grad = merged(xp, grad)")

@@ -125,7 +125,7 @@ class Loops:
 def _joined(names: tuple[str, ...]) -> str:
     """The text of modules of loops as one, without their imports of each other, and with their lists together."""
     modules = [importlib.import_module(f"minigraph.kernels.jit.loops.{name}") for name in names]
-    own_lines = rf"^from minigraph.*\n|^({'|'.join(_LISTS)}) = .*\n"
+    own_lines = rf"^from minigraph[^(\n]*(\([^)]*\))?\n|^({'|'.join(_LISTS)}) = .*\n"
     texts = [re.sub(own_lines, "", inspect.getsource(module), flags=re.M) for module in modules]
     lists = [f"{each} = {sum((getattr(m, each, ()) for m in modules), ())!r}" for each in _LISTS]
     return "\n".join([*texts, *lists, ""])

@@ -23,7 +23,7 @@ from minigraph.kernels.jit.threads import LEAST, pieces, run_together
 from minigraph.kernels.registry import specialize
 from minigraph.support.fused_calls import FusedCall, parse_calls
 
-_FUNCTIONS = {kind: Loops("functions", f"functions{kind[-2:]}") for kind in ("float32", "float64")}
+_FUNCTIONS = {kind: Loops("functions", f"functions{kind[-2:]}", "exponentials") for kind in ("float32", "float64")}
 _MOST_DIMENSIONS = 4
 """Maximum dimensions of a group."""
 

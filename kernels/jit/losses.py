@@ -17,7 +17,7 @@ from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import name_of, or_kernel, vectors
 from minigraph.kernels.registry import specialize
 
-_LOOPS = {"float32": Loops("functions32", "losses"), "float64": Loops("functions64", "losses")}
+_LOOPS = {kind: Loops(f"functions{kind[-2:]}", "exponentials", "losses") for kind in ("float32", "float64")}
 _LABELS = {np.dtype(np.int64): "int64", np.dtype(np.int32): "int32"}
 _CALLS_SAVED = 4
 """How many times fewer elements are worth a loop, because these operators take NumPy many calls."""

@@ -83,9 +83,11 @@ def update_loop(type: str, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> C
     def update(*arrays: Any, shrink: Any = one, out: Any = None) -> Any:
         buffers = buffers_for(out, len(replaced))
         old: list[Any] = [None if i is None else arrays[i] for i in replaced]
-        if skip is not None and is_skipped(arrays[skip]):
+        if skip is not None and arrays[skip] is not None and is_skipped(arrays[skip]):
             return one_or_all(kept(np, old, buffers))
-        new = [_room(arrays[0], *each) for each in zip(old[:count], buffers, strict=False)]
+        new = [
+            _like(arrays[0], y) if x is None else owned(np, x, y) for x, y in zip(old[:count], buffers, strict=False)
+        ]
         taken = [new[i] if is_new else arrays[i] for is_new, i in places]
         over_pieces(loop, vectors(*taken), [*[arrays[i] for i in ones], shrink, *numbers])
         new += [np.multiply(x, y, out=z) for x, y, z in zip(old[count:], powers, buffers[count:], strict=True)]
@@ -94,10 +96,8 @@ def update_loop(type: str, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> C
     return update
 
 
-def _room(param: Any, old: Any, buffer: Any) -> Any:
-    """An array for a result that replaces `old`, with its values; or for one like `param` that replaces nothing."""
-    if old is not None:
-        return owned(np, old, buffer)
+def _like(param: Any, buffer: Any) -> Any:
+    """An array for a result that replaces nothing."""
     return np.empty_like(param) if buffer is None else buffer
 
 

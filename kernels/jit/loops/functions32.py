@@ -9,10 +9,12 @@ S. L. Moshier, Cephes mathematical library (expf); Sun Microsystems, fdlibm (log
 
 import numpy as np
 
-CONTRACTED = ("exp_minus_1_of_rest", "exp", "expm1", "log", "log1p", "tanh")
+CONTRACTED = ("exp_minus_1_of_rest", "log", "tanh")
 
-T = np.float32
+T, I = np.float32, np.int32
+BIAS, DIGITS = 127, 23
 LOWEST_EXPONENT = T(-87)
+LOWEST, LOWEST_MINUS_1, HIGHEST, EXACT = T(-104), T(-80), T(89), T(1e8)
 
 
 def sign(x):
@@ -20,16 +22,13 @@ def sign(x):
 
 
 def bits_of(x):
-    return np.float32(x).view(np.int32)
+    return T(x).view(I)
 
 
-def power_of_two(n):
-    """``2 ** n`` for n from -126 to 127."""
-    return np.int32(np.int32(n + 127) << 23).view(np.float32)
-
-
-def exp_minus_1_of_rest(r):
-    """``exp(r) - 1`` for r within half of log(2)."""
+def exp_minus_1_of_rest(x, n):
+    """``exp(x - n * log(2)) - 1`` for a difference within half of log(2)."""
+    r = x - n * T(0.693359375)
+    r = r - n * T(-2.12194440e-4)
     p = T(1.9875691500e-4)
     p = p * r + T(1.3981999507e-3)
     p = p * r + T(8.3334519073e-3)
@@ -37,36 +36,6 @@ def exp_minus_1_of_rest(r):
     p = p * r + T(1.6666665459e-1)
     p = p * r + T(5.0000001201e-1)
     return p * (r * r) + r
-
-
-def exp(x):
-    # Beyond these ends the result is 0 or infinite.
-    inside = x if x < T(89) else T(89)
-    inside = inside if inside > T(-104) else T(-104)
-    n = np.floor(inside * T(1.44269504088896341) + T(0.5))
-    r = inside - n * T(0.693359375)
-    r = r - n * T(-2.12194440e-4)
-    # In two steps, because the power of two alone may overflow, or be subnormal.
-    half = np.int32(np.int32(n) >> 1)
-    first = np.int32(np.int32(half + 127) << 23).view(T)
-    second = np.int32(np.int32(np.int32(n) - half + 127) << 23).view(T)
-    result = (exp_minus_1_of_rest(r) + T(1)) * first * second
-    return x if x != x else result
-
-
-def expm1(x):
-    inside = x if x < T(89) else T(89)
-    inside = inside if inside > T(-80) else T(-80)
-    n = np.floor(inside * T(1.44269504088896341) + T(0.5))
-    r = inside - n * T(0.693359375)
-    r = r - n * T(-2.12194440e-4)
-    rest = exp_minus_1_of_rest(r)
-    # 2 ** n * (rest + 1) - 1, where the power may overflow, but in two steps does not.
-    half = np.int32(np.int32(n) >> 1)
-    other = np.int32(np.int32(n) - half)
-    first = power_of_two(half)
-    result = (rest * first + (first - power_of_two(np.int32(-other)))) * power_of_two(other)
-    return x if x != x else result
 
 
 def log(x):
@@ -84,13 +53,6 @@ def log(x):
     result = k * T(6.9313812256e-01) - ((half - (s * (half + r) + k * T(9.0580006145e-06))) - f)
     result = x if x == T(np.inf) or x != x else result
     return result if x > T(0) or x != x else (T(-np.inf) if x == T(0) else T(np.nan))
-
-
-def log1p(x):
-    u = T(1) + x
-    # The part that the sum was rounded by.
-    lost = (x - (u - T(1))) / u if abs(x) < T(1e8) and u > T(0) else T(0)
-    return log(u) + lost
 
 
 def tanh(x):

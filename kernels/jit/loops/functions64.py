@@ -7,10 +7,14 @@ Sun Microsystems, fdlibm (exp, log).
 
 import numpy as np
 
-CONTRACTED = ("exp_minus_1_of_rest", "exp", "expm1", "log", "log1p", "tanh")
+from minigraph.kernels.jit.loops.exponentials import expm1
 
-T = np.float64
+CONTRACTED = ("exp_minus_1_of_rest", "log", "tanh")
+
+T, I = np.float64, np.int64
+BIAS, DIGITS = 1023, 52
 LOWEST_EXPONENT = T(-708)
+LOWEST, LOWEST_MINUS_1, HIGHEST, EXACT = T(-746), T(-60), T(710), T(1e17)
 
 
 def sign(x):
@@ -18,16 +22,13 @@ def sign(x):
 
 
 def bits_of(x):
-    return np.float64(x).view(np.int64)
+    return T(x).view(I)
 
 
-def power_of_two(n):
-    """``2 ** n`` for n from -1022 to 1023."""
-    return np.int64(np.int64(n + 1023) << 52).view(np.float64)
-
-
-def exp_minus_1_of_rest(high, low):
-    """``exp(high - low) - 1`` for a difference within half of log(2)."""
+def exp_minus_1_of_rest(x, n):
+    """``exp(x - n * log(2)) - 1`` for a difference within half of log(2)."""
+    high = x - n * T(6.93147180369123816490e-01)
+    low = n * T(1.90821492927058770002e-10)
     r = high - low
     z = r * r
     p = T(4.13813679705723846039e-08)
@@ -37,36 +38,6 @@ def exp_minus_1_of_rest(high, low):
     p = p * z + T(1.66666666666666019037e-01)
     c = r - z * p
     return high - (low - (r * c) / (T(2) - c))
-
-
-def exp(x):
-    # Beyond these ends the result is 0 or infinite.
-    inside = x if x < T(710) else T(710)
-    inside = inside if inside > T(-746) else T(-746)
-    n = np.floor(inside * T(1.44269504088896338700) + T(0.5))
-    high = inside - n * T(6.93147180369123816490e-01)
-    low = n * T(1.90821492927058770002e-10)
-    # In two steps, because the power of two alone may overflow, or be subnormal.
-    half = np.int64(np.int64(n) >> 1)
-    first = np.int64(np.int64(half + 1023) << 52).view(T)
-    second = np.int64(np.int64(np.int64(n) - half + 1023) << 52).view(T)
-    result = (exp_minus_1_of_rest(high, low) + T(1)) * first * second
-    return x if x != x else result
-
-
-def expm1(x):
-    inside = x if x < T(710) else T(710)
-    inside = inside if inside > T(-60) else T(-60)
-    n = np.floor(inside * T(1.44269504088896338700) + T(0.5))
-    high = inside - n * T(6.93147180369123816490e-01)
-    low = n * T(1.90821492927058770002e-10)
-    rest = exp_minus_1_of_rest(high, low)
-    # 2 ** n * (rest + 1) - 1, where the power may overflow, but in two steps does not.
-    half = np.int64(np.int64(n) >> 1)
-    other = np.int64(np.int64(n) - half)
-    first = power_of_two(half)
-    result = (rest * first + (first - power_of_two(np.int64(-other)))) * power_of_two(other)
-    return x if x != x else result
 
 
 def log(x):
@@ -86,13 +57,6 @@ def log(x):
     result = k * T(6.93147180369123816490e-01) - ((half - (s * (half + r) + k * T(1.90821492927058770002e-10))) - f)
     result = x if x == T(np.inf) or x != x else result
     return result if x > T(0) or x != x else (T(-np.inf) if x == T(0) else T(np.nan))
-
-
-def log1p(x):
-    u = T(1) + x
-    # The part that the sum was rounded by.
-    lost = (x - (u - T(1))) / u if abs(x) < T(1e17) and u > T(0) else T(0)
-    return log(u) + lost
 
 
 def tanh(x):

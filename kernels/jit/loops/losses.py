@@ -5,7 +5,8 @@ What labels name is checked: a function that takes them returns how many are no 
 
 import numpy as np
 
-from minigraph.kernels.jit.loops.functions32 import T, exp
+from minigraph.kernels.jit.loops.exponentials import exp
+from minigraph.kernels.jit.loops.functions32 import T
 
 REASSOCIATED = ("exponentials", "softmax_grad")
 
