@@ -46,7 +46,16 @@ class MetricBase:
 
 
 @public
-class Accuracy(MetricBase):
+class _Counting(MetricBase):
+    """Base of the metrics that begin with counts of 0."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self.reset()
+
+
+@public
+class Accuracy(_Counting):
     """Mean of the accuracies of batches, weighted by their sizes.
 
     Examples
@@ -57,10 +66,6 @@ class Accuracy(MetricBase):
     >>> metric.eval()
     0.875
     """
-
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__(name)
-        self.reset()
 
     def reset(self) -> None:
         """Forget all batches."""
@@ -95,7 +100,7 @@ class Accuracy(MetricBase):
 
 
 @public
-class Precision(MetricBase):
+class Precision(_Counting):
     """Precision of a binary classifier: of the samples that it calls positive, the share that is positive.
 
     Examples
@@ -105,10 +110,6 @@ class Precision(MetricBase):
     >>> round(metric.eval(), 4)
     0.6667
     """
-
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__(name)
-        self.reset()
 
     def reset(self) -> None:
         self.tp = self.fp = 0
@@ -123,7 +124,7 @@ class Precision(MetricBase):
 
 
 @public
-class Recall(MetricBase):
+class Recall(_Counting):
     """Recall of a binary classifier: of the positive samples, the share that it calls positive.
 
     Examples
@@ -133,10 +134,6 @@ class Recall(MetricBase):
     >>> round(metric.eval(), 4)
     0.6667
     """
-
-    def __init__(self, name: str | None = None) -> None:
-        super().__init__(name)
-        self.reset()
 
     def reset(self) -> None:
         self.tp = self.fn = 0

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from minigraph.eager import updates as eager_updates
 from minigraph.errors import DataError, caller_site, warn
 from minigraph.io.tensors import read_tensors, tensor_chunks
 from minigraph.support.atomic_files import digest_of, read_file, write_files
@@ -57,8 +58,6 @@ def folder_mark(folder: Path) -> Path:
 
 def moment() -> str:
     """A name for the present state of training in this process, which changes with each imperative update."""
-    from minigraph.eager import updates as eager_updates
-
     return f"{_PROCESS}-{os.getpid()}-{eager_updates.count}"
 
 

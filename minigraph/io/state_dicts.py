@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from minigraph.eager.guard import in_dynamic_mode
 from minigraph.errors import DataError, ProgramError, WrongTypeError, caller_site
 from minigraph.io import pickles
 from minigraph.io.marks import Mark, Reading, moment
@@ -17,6 +18,7 @@ from minigraph.ir import Parameter
 from minigraph.ir.variable_operators import is_eager
 from minigraph.support.atomic_files import as_path, read_file, write_files
 from minigraph.support.public import public
+from minigraph.tensor.creation import to_tensor
 
 PARAMS_SUFFIX, OPTIMIZER_SUFFIX, MODEL_SUFFIX, MARK_SUFFIX = ".pdparams", ".pdopt", ".pdmodel", ".pdmark"
 NAME_TABLE = "StructuredToParameterName@@"
@@ -129,8 +131,6 @@ def load_object(path: str | os.PathLike[str], keep_name_table: bool = False, ret
         found: Any = load_safetensors(source)
     else:
         found = _without_name_table(pickles.load(read_file(source, "a saved object"), str(source)), keep_name_table)
-    from minigraph.eager.guard import in_dynamic_mode
-
     return found if return_numpy or not in_dynamic_mode() else _as_tensors(found)
 
 
@@ -172,22 +172,17 @@ def _without_name_table(found: Any, keep: bool) -> Any:
 
 
 def _as_arrays(value: Any) -> Any:
-    if is_eager(value):
-        return value.numpy()
-    if isinstance(value, Mapping):
-        return {key: _as_arrays(item) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(map(_as_arrays, value))
-    return value
+    return _each(lambda leaf: leaf.numpy() if is_eager(leaf) else leaf, value)
 
 
 def _as_tensors(value: Any) -> Any:
-    from minigraph.tensor.creation import to_tensor
+    return _each(lambda leaf: to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, value)
 
-    if isinstance(value, np.ndarray):
-        return to_tensor(value)
-    if isinstance(value, dict):
-        return {key: _as_tensors(item) for key, item in value.items()}
+
+def _each(function: Callable[[Any], Any], value: Any) -> Any:
+    """`value` with `function` of everything in its plain containers."""
+    if isinstance(value, Mapping):
+        return {key: _each(function, item) for key, item in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(map(_as_tensors, value))
-    return value
+        return type(value)(_each(function, item) for item in value)
+    return function(value)

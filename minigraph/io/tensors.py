@@ -57,13 +57,7 @@ def read_tensors(data: bytes, source: str, count: int | None = None) -> list[NDA
     """
     tensors: list[NDArray[Any]] = []
     at = 0
-    while at < len(data) or not data:
-        if len(tensors) == count:
-            raise DataError(
-                f"{source} holds more than {count} tensors", details=[f"{len(data) - at} bytes are left"],
-                site=caller_site(),
-                hint="Load exactly the variables that were saved: tensors in a file have no names.",
-            )  # fmt: skip
+    while (at < len(data) or not data) and len(tensors) != count:
         try:
             array, at = _read_tensor(data, at)
         except MinigraphError as error:
@@ -72,12 +66,13 @@ def read_tensors(data: bytes, source: str, count: int | None = None) -> list[NDA
                 f"{source} is damaged or no file of tensors: {where}: {error.message}", site=caller_site()
             ) from None
         tensors.append(array)
-    if count is not None and len(tensors) != count:
+    left = len(data) - at
+    if count is not None and (left or len(tensors) != count):
+        problem = f"more than {count} tensors" if left else f"{len(tensors)} tensors, not {count}"
         raise DataError(
-            f"{source} holds {len(tensors)} tensors, not {count}",
-            site=caller_site(),
+            f"{source} holds {problem}", details=[f"{left} bytes are left"] if left else (), site=caller_site(),
             hint="Load exactly the variables that were saved: tensors in a file have no names.",
-        )
+        )  # fmt: skip
     return tensors
 
 
