@@ -24,6 +24,7 @@ from minigraph.comparison.programs import (
     differentiate,
     each_feed,
     feed_count,
+    fetch,
     forward_clone,
     made_by,
     name_in,
@@ -221,10 +222,8 @@ class _Run:
     def add(self, feed: Feed) -> None:
         """Compare the gradients on one batch."""
         # A gradient that a strategy leaves alone is the raw one, and fetched once.
-        names = dict.fromkeys([self._loss, *self._raw, *(name for group in self._clipped.values() for name in group)])
-        fetched = self._executor.run(self._program, feed=feed, fetch_list=list(names), scope=self._scope)
-        # Selected rows are measured as the whole gradient.
-        found = dict(zip(names, map(np.asarray, fetched), strict=True))
+        names = [self._loss, *self._raw, *(name for group in self._clipped.values() for name in group)]
+        found = fetch(self._executor, self._program, feed, names, self._scope)
         before = Measured([found[name] for name in self._raw])
         for name, group in self._clipped.items():
             self.recorders[name].add(before, [found[grad] for grad in group])

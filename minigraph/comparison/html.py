@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from importlib import resources
 
-from minigraph.comparison.page_style import NOTEBOOK_STYLE
 from minigraph.comparison.statistics import GradientStatistics
 from minigraph.comparison.wording import ALL_TOGETHER, NUMBERS, number_cells
 
@@ -53,6 +53,11 @@ def _range(statistics: GradientStatistics) -> str:
     return f"{summary.min:#.3g} to {summary.max:#.3g}"
 
 
+def style(name: str) -> str:
+    """The style sheet of this name, a file beside this module."""
+    return (resources.files("minigraph.comparison") / f"{name}.css").read_text(encoding="utf-8")
+
+
 def in_notebook(summary: str, body: str) -> str:
-    """HTML for the result of a cell of a notebook: a sentence above `body`."""
-    return f'<style>{NOTEBOOK_STYLE}</style><div class="minigraph-report"><p>{escape(summary)}</p>{body}</div>'
+    """HTML for the result of a cell of a notebook: a sentence above `body`, in the text colour of the notebook."""
+    return f'<style>{style("notebook")}</style><div class="minigraph-report"><p>{escape(summary)}</p>{body}</div>'

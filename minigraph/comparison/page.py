@@ -25,8 +25,7 @@ from minigraph.comparison.findings import (
     training_remarks,
     training_warnings,
 )
-from minigraph.comparison.html import frame, in_notebook, row, table
-from minigraph.comparison.page_style import STYLE
+from minigraph.comparison.html import frame, in_notebook, row, style, table
 from minigraph.comparison.panels import MOST_PARAMETERS, Panel, panels
 from minigraph.comparison.plots import Style, Theme
 from minigraph.comparison.results import GradientResults, Results, StrategyResult, TrainingResults, TrainingRun
@@ -124,7 +123,7 @@ def _page(
 <meta name="generator" content="minigraph {escape(__version__)}">
 <title>{escape(title)}</title>
 <style>
-{STYLE}</style>
+{style("page")}</style>
 </head>
 <body>
 <header>

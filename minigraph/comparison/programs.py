@@ -150,6 +150,12 @@ def batch_size(feed: Feed) -> int:
     return sizes.pop()[0] if len(sizes) == 1 and () not in sizes else -1
 
 
+def fetch(executor: Executor, program: Program, feed: Feed, names: Iterable[str], scope: Scope) -> Values:
+    """Run a program once; the arrays by name. Selected rows come as the whole gradient."""
+    unique = list(dict.fromkeys(names))
+    return dict(zip(unique, map(np.asarray, executor.run(program, feed, unique, scope=scope)), strict=True))
+
+
 # Building
 
 

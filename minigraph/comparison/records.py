@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -197,11 +196,6 @@ def _finite(number: float) -> float | None:
 
 def _finite_list(numbers: Iterable[float]) -> list[float | None]:
     return [_finite(number) for number in numbers]
-
-
-def write_json(record: Mapping[str, Any], path: Path) -> None:
-    """Write strict JSON, UTF-8."""
-    path.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 # CSV

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -96,7 +97,7 @@ class Report(Results[R], ABC):
     def save_json(self, path: Path) -> None:
         """Write `to_json` to a file."""
         with replacing(path) as partial:
-            records.write_json(self.to_json(), partial)
+            partial.write_text(json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
     def save_csv(self, path: Path) -> None:
         """Write `rows` to a file (RFC 4180, UTF-8); numbers that are not finite are ``nan``, ``inf`` and ``-inf``."""

@@ -27,6 +27,7 @@ from minigraph.comparison.programs import (
     clip,
     each_feed,
     feed_count,
+    fetch,
     forward_clone,
     made_by,
     name_in,
@@ -344,7 +345,8 @@ class _Trainee:
         raw, clipped = ([grad.name for _, grad in pairs] for pairs in (self._built.raw, self._built.clipped))
         measured = self._experiment.measured if self._experiment.held_out is None else {}
         loss = self._experiment.loss
-        found = self._run(self._built.program, feed, [loss, *raw, *clipped, *measured.values()])
+        names = [loss, *raw, *clipped, *measured.values()]
+        found = fetch(self._executor, self._built.program, feed, names, self._scope)
         self._losses.append(_number(found[loss]))
         self._recorder.add(Measured([found[name] for name in raw]), [found[name] for name in clipped])
         self._measure(measured, found, feed)
@@ -352,17 +354,12 @@ class _Trainee:
     def evaluate(self, feed: Feed) -> None:
         """Measure on a batch without training on it."""
         measured = self._experiment.measured
-        self._measure(measured, self._run(self._built.test, feed, list(measured.values())), feed)
+        found = fetch(self._executor, self._built.test, feed, measured.values(), self._scope)
+        self._measure(measured, found, feed)
 
     def end_epoch(self) -> None:
         for name, mean in self._means.items():
             self._metrics[name].append(mean.take())
-
-    def _run(self, program: Program, feed: Feed, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        unique = list(dict.fromkeys(names))
-        fetched = self._executor.run(program, feed=feed, fetch_list=unique, scope=self._scope)
-        # Selected rows are measured as the whole gradient.
-        return dict(zip(unique, map(np.asarray, fetched), strict=True))
 
     def _measure(self, measured: Mapping[str, str], found: Mapping[str, NDArray[Any]], feed: Feed) -> None:
         rows = batch_size(feed)
