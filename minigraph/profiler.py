@@ -17,18 +17,8 @@ from minigraph.executor.profiler import (
 from minigraph.support.public import refuse_unknown_names
 
 __all__ = [
-    "KINDS",
-    "SORTED_KEYS",
-    "TRACER_OPTIONS",
-    "Profile",
-    "Row",
-    "is_active",
-    "note",
-    "profile",
-    "profiler",
-    "reset_profiler",
-    "start_profiler",
-    "stop_profiler",
-]
+    "KINDS", "SORTED_KEYS", "TRACER_OPTIONS", "Profile", "Row", "is_active", "note", "profile", "profiler",
+    "reset_profiler", "start_profiler", "stop_profiler",
+]  # fmt: skip
 
 refuse_unknown_names(__name__)

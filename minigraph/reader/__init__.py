@@ -23,19 +23,9 @@ from minigraph.support.interrupts import deferred
 from minigraph.support.public import public, refuse_unknown_names
 
 __all__ = [
-    "ComposeNotAligned",
-    "Reader",
-    "batch",
-    "buffered",
-    "cache",
-    "chain",
-    "compose",
-    "firstn",
-    "map_readers",
-    "multiprocess_reader",
-    "shuffle",
-    "xmap_readers",
-]
+    "ComposeNotAligned", "Reader", "batch", "buffered", "cache", "chain", "compose", "firstn", "map_readers",
+    "multiprocess_reader", "shuffle", "xmap_readers",
+]  # fmt: skip
 
 T = TypeVar("T")
 S = TypeVar("S")

@@ -30,6 +30,13 @@ from minigraph.support.annotations import fits
 from minigraph.support.public import public
 from minigraph.types import TensorType, as_dtype, product
 
+__all__ = [
+    "abs", "add", "arange", "assign", "cast", "clone", "concat", "create_parameter", "divide", "exp", "eye", "flatten",
+    "full", "full_like", "linspace", "log", "matmul", "max", "maximum", "mean", "min", "minimum", "multiply", "norm",
+    "normal", "ones", "ones_like", "pow", "rand", "randn", "reshape", "scale", "seed", "sign", "sqrt", "square",
+    "subtract", "sum", "t", "tanh", "to_tensor", "topk", "transpose", "uniform", "zeros", "zeros_like",
+]  # fmt: skip
+
 Axis = int | Sequence[int] | None
 
 

@@ -17,6 +17,11 @@ from minigraph.layer_helper import check_variable, layer
 from minigraph.support.public import public
 from minigraph.tensor.creation import computing_at_once, transpose
 
+__all__ = [
+    "chunk", "expand", "expand_as", "flip", "gather", "gather_nd", "index_select", "nonzero", "one_hot", "randint",
+    "scatter", "slice", "split", "squeeze", "stack", "strided_slice", "tile", "unbind", "unsqueeze", "unstack", "where",
+]  # fmt: skip
+
 
 @method
 @public
