@@ -163,24 +163,19 @@ class Program:
         names = map(name_of, role_vars)
         return _RoleGuard(self, role, tuple([self._stands_for.get(name, name) for name in names]))
 
-    @contextmanager
-    def _optimized_guard(self, param_and_grads: Sequence[Variable | str]) -> Iterator[None]:
+    def _optimized_guard(self, param_and_grads: Sequence[Variable | str]) -> AbstractContextManager[None]:
         """Operators made inside update, or prepare updates; within a clip or a decay they are part of that."""
-        role = self.current_role if self.current_role & Role.OPTIMIZE else Role.OPTIMIZE
-        with self.role_guard(role, param_and_grads):
-            yield
+        return self.role_guard(
+            self.current_role if self.current_role & Role.OPTIMIZE else Role.OPTIMIZE, param_and_grads
+        )
 
-    @contextmanager
-    def _lr_schedule_guard(self, is_with_opt: bool = False) -> Iterator[None]:
+    def _lr_schedule_guard(self, is_with_opt: bool = False) -> AbstractContextManager[None]:
         """Operators made inside compute a learning rate."""
-        with self.role_guard(Role.LR_SCHED | Role.OPTIMIZE if is_with_opt else Role.LR_SCHED):
-            yield
+        return self.role_guard(Role.LR_SCHED | Role.OPTIMIZE if is_with_opt else Role.LR_SCHED)
 
-    @contextmanager
-    def _backward_role_guard(self) -> Iterator[None]:
+    def _backward_role_guard(self) -> AbstractContextManager[None]:
         """Operators made inside are part of the backward pass."""
-        with self.role_guard(Role.BACKWARD):
-            yield
+        return self.role_guard(Role.BACKWARD)
 
     @contextmanager
     def standing_for(self, names: Mapping[str, str]) -> Iterator[None]:
@@ -351,11 +346,9 @@ class _RoleGuard(AbstractContextManager[None]):
 
 def _drop_unused(original: Program, twin: Program) -> None:
     """Drop the variables that only operators left out of the clone have used."""
-    was_used = {
-        name for block in original.blocks for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)
-    }
-    is_used = {
-        name for block in twin.blocks for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)
-    }
+    was_used, is_used = (
+        {n for block in program.blocks for op in block.ops for n in (*op.input_arg_names, *op.output_arg_names)}
+        for program in (original, twin)
+    )
     for block in twin.blocks:
         block.vars = {name: var for name, var in block.vars.items() if name in is_used or name not in was_used}
