@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
-from minigraph.autodiff.backward import ParamsGrads
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.initializer import Constant
-from minigraph.ir import Operator, Parameter, Program, Role, Variable
-from minigraph.ir.default_programs import (
-    default_main_program,
-    default_startup_program,
-    program_guard,
-    refuse_imperative_mode,
-)
+from minigraph.ir import Operator, Parameter, Role, Variable
+from minigraph.ir.default_programs import default_main_program, default_startup_program
 from minigraph.layers.branches import ConditionalBlock
 from minigraph.layers.compare import equal
 from minigraph.layers.elementwise import elementwise_mod, scale
 from minigraph.layers.series import zeros_like
 from minigraph.layers.tensor import assign, create_global_var, fill_constant, increment
-from minigraph.optimizer.base import Optimizer, Parameters
+from minigraph.optimizer.base import Optimizer
 from minigraph.optimizer.recompute import RecomputeOptimizer
+from minigraph.optimizer.wrapping import WrappedOptimizer, optimizer_for, positive
 from minigraph.support.public import public
 from minigraph.unique_name import generate
 
 
 @public
-class GradientMergeOptimizer:
+class GradientMergeOptimizer(WrappedOptimizer):
     """Another optimizer, which updates every `k_steps` steps only, as if their batches were one.
 
     Gradients are added up in ``<parameter>@GRAD@GradientMerge``. Every `k_steps` steps a conditional block clips the
@@ -63,33 +57,15 @@ class GradientMergeOptimizer:
     """
 
     def __init__(self, inner_optimizer: Optimizer | RecomputeOptimizer, k_steps: int = 1, avg: bool = True) -> None:
-        refuse_imperative_mode("GradientMergeOptimizer")
-        if not isinstance(inner_optimizer, Optimizer | RecomputeOptimizer):
-            raise WrongTypeError(
-                f"inner_optimizer must be an Optimizer, got {inner_optimizer!r:.60}", site=caller_site()
-            )
-        if isinstance(k_steps, bool) or not isinstance(k_steps, int) or k_steps < 1:
-            raise ProgramError(f"k_steps must be a positive integer, got {k_steps!r:.60}", site=caller_site())
-        self.inner_optimizer, self.k_steps, self.avg = inner_optimizer, k_steps, avg
-
-    def backward(
-        self,
-        loss: Variable,
-        startup_program: Program | None = None,
-        parameter_list: Parameters = None,
-        no_grad_set: Iterable[Variable | str] | None = None,
-        callbacks: Sequence[Callable[..., None]] | None = None,
-    ) -> ParamsGrads:
-        """The backward pass of the inner optimizer."""
-        return self.inner_optimizer.backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
+        self.inner_optimizer = optimizer_for(self, inner_optimizer, "inner_optimizer", RecomputeOptimizer)
+        self.k_steps, self.avg = positive(k_steps, "k_steps"), avg
 
     def apply_gradients(self, params_grads: Sequence[tuple[Parameter, Variable | None]]) -> list[Operator]:
         """Append the sums and, under a condition, what the inner optimizer appends; returns its operators."""
         pairs = [(param, grad) for param, grad in params_grads if grad is not None]
         if not pairs or self.k_steps == 1:
             return self.inner_optimizer.apply_gradients(pairs)
-        program = default_main_program()
-        with program.role_guard(Role.OPTIMIZE):
+        with default_main_program().role_guard(Role.OPTIMIZE):
             sums = [(param, self._append_sum(param, grad)) for param, grad in pairs]
             with ConditionalBlock([self._append_schedule()], is_scalar_condition=True).block():
                 merged = [(param, scale(total, 1 / self.k_steps if self.avg else 1.0)) for param, total in sums]
@@ -97,24 +73,6 @@ class GradientMergeOptimizer:
                 for _, total in sums:
                     zeros_like(total, out=total)
         return ops
-
-    def apply_optimize(
-        self, loss: Variable, startup_program: Program | None, params_grads: ParamsGrads
-    ) -> list[Operator]:
-        """`apply_gradients` on the program of `loss`."""
-        with program_guard(loss.block.program, startup_program or default_startup_program()):
-            return self.apply_gradients(params_grads)
-
-    def minimize(
-        self,
-        loss: Variable,
-        startup_program: Program | None = None,
-        parameter_list: Parameters = None,
-        no_grad_set: Iterable[Variable | str] | None = None,
-    ) -> tuple[list[Operator], ParamsGrads]:
-        """The backward pass and the updates: (update operators, parameters with the gradients of one step)."""
-        pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
-        return self.apply_optimize(loss, startup_program, pairs), pairs
 
     def _append_schedule(self) -> Variable:
         """True in every k-th step."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.autodiff.backward import ParamsGrads
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, caller_site
 from minigraph.ir import Operator, Program, Role, Variable
-from minigraph.ir.default_programs import default_startup_program, program_guard, refuse_imperative_mode
+from minigraph.ir.default_programs import default_startup_program, program_guard
 from minigraph.layer_helper import LayerHelper
 from minigraph.layers.elementwise import elementwise_add, elementwise_mul, elementwise_sub
 from minigraph.layers.tensor import cast, create_global_var, fill_constant, increment
 from minigraph.optimizer.base import Optimizer
+from minigraph.optimizer.wrapping import optimizer_for, positive
 from minigraph.support.public import public
 
 
@@ -53,16 +54,10 @@ class LookaheadOptimizer:
     """
 
     def __init__(self, inner_optimizer: Optimizer, alpha: float = 0.5, k: int = 5) -> None:
-        refuse_imperative_mode("LookaheadOptimizer")
-        if not isinstance(inner_optimizer, Optimizer):
-            raise WrongTypeError(
-                f"inner_optimizer must be an Optimizer, got {inner_optimizer!r:.60}", site=caller_site()
-            )
+        self.inner_optimizer = optimizer_for(self, inner_optimizer)
         if not 0 <= alpha <= 1:
             raise ProgramError(f"alpha must be from 0 to 1, got {alpha:g}", site=caller_site())
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise ProgramError(f"k must be a positive integer, got {k!r:.60}", site=caller_site())
-        self.inner_optimizer, self.alpha, self.k = inner_optimizer, alpha, k
+        self.alpha, self.k = alpha, positive(k, "k")
 
     def minimize(self, loss: Variable, startup_program: Program | None = None) -> tuple[list[Operator], ParamsGrads]:
         """`Optimizer.minimize` of the inner optimizer, and the slow parameters after it."""

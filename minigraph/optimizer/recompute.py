@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from minigraph.autodiff.backward import ParamsGrads
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
-from minigraph.ir import Operator, Program, Variable
-from minigraph.ir.default_programs import refuse_imperative_mode
+from minigraph.errors import ProgramError, caller_site
+from minigraph.ir import Program, Variable
 from minigraph.optimizer.base import Optimizer, Parameters
+from minigraph.optimizer.wrapping import WrappedOptimizer, optimizer_for
 from minigraph.passes.recompute import recompute
 from minigraph.support.public import public
 
 
 @public
-class RecomputeOptimizer:
+class RecomputeOptimizer(WrappedOptimizer):
     """`optimizer`, whose backward pass recomputes what lies between checkpoints.
 
     The memory for results between checkpoints is needed for one segment at a time; gradients are the same to the bit.
@@ -51,10 +50,7 @@ class RecomputeOptimizer:
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
-        refuse_imperative_mode("RecomputeOptimizer")
-        if not isinstance(optimizer, Optimizer):
-            raise WrongTypeError(f"optimizer must be an Optimizer, got {optimizer!r:.60}", site=caller_site())
-        self._optimizer = optimizer
+        self.inner_optimizer = optimizer_for(self, optimizer, "optimizer")
         self._checkpoints: list[Variable | str] | None = None
 
     def _set_checkpoints(self, checkpoints: Sequence[Variable | str]) -> None:
@@ -77,27 +73,6 @@ class RecomputeOptimizer:
                 "RecomputeOptimizer has no checkpoints", site=caller_site(),
                 hint="Call _set_checkpoints([...]) with variables of the forward pass first.",
             )  # fmt: skip
-        pairs = self._optimizer.backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
+        pairs = super().backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
         recompute(loss.block.program, self._checkpoints)
         return pairs
-
-    def apply_gradients(self, params_grads: Any) -> list[Operator]:
-        """`Optimizer.apply_gradients` of the optimizer."""
-        return self._optimizer.apply_gradients(params_grads)
-
-    def apply_optimize(
-        self, loss: Variable, startup_program: Program | None, params_grads: ParamsGrads
-    ) -> list[Operator]:
-        """`Optimizer.apply_optimize` of the optimizer."""
-        return self._optimizer.apply_optimize(loss, startup_program, params_grads)
-
-    def minimize(
-        self,
-        loss: Variable,
-        startup_program: Program | None = None,
-        parameter_list: Parameters = None,
-        no_grad_set: Iterable[Variable | str] | None = None,
-    ) -> tuple[list[Operator], ParamsGrads]:
-        """The backward pass with recomputation, and the updates: (update operators, parameters with gradients)."""
-        pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
-        return self.apply_optimize(loss, startup_program, pairs), pairs

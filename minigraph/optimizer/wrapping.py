@@ -1,0 +1,77 @@
+"""Base of optimizers that are made of another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from minigraph.autodiff.backward import ParamsGrads
+from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.ir import Operator, Parameter, Program, Variable
+from minigraph.ir.default_programs import default_startup_program, program_guard, refuse_imperative_mode
+from minigraph.optimizer.base import Optimizer, Parameters
+from minigraph.support.public import public
+
+
+@public
+class WrappedOptimizer:
+    """The methods of an optimizer, which call those of another one.
+
+    Attributes
+    ----------
+    inner_optimizer : Optimizer or WrappedOptimizer
+    """
+
+    inner_optimizer: Any
+
+    def backward(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Parameters = None,
+        no_grad_set: Iterable[Variable | str] | None = None,
+        callbacks: Sequence[Callable[..., None]] | None = None,
+    ) -> ParamsGrads:
+        """The backward pass of the inner optimizer."""
+        pairs: ParamsGrads = self.inner_optimizer.backward(
+            loss, startup_program, parameter_list, no_grad_set, callbacks
+        )
+        return pairs
+
+    def apply_gradients(self, params_grads: Sequence[tuple[Parameter, Variable | None]]) -> list[Operator]:
+        """`Optimizer.apply_gradients` of the inner optimizer."""
+        ops: list[Operator] = self.inner_optimizer.apply_gradients(params_grads)
+        return ops
+
+    def apply_optimize(
+        self, loss: Variable, startup_program: Program | None, params_grads: ParamsGrads
+    ) -> list[Operator]:
+        """`apply_gradients` on the program of `loss`."""
+        with program_guard(loss.block.program, startup_program or default_startup_program()):
+            return self.apply_gradients(params_grads)
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Parameters = None,
+        no_grad_set: Iterable[Variable | str] | None = None,
+    ) -> tuple[list[Operator], ParamsGrads]:
+        """The backward pass and the updates: (update operators, parameters with the gradients of one step)."""
+        pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
+        return self.apply_optimize(loss, startup_program, pairs), pairs
+
+
+def optimizer_for(wrapper: object, given: Any, name: str = "inner_optimizer", *others: type) -> Any:
+    """`given`, the argument `name` of `wrapper`, if it is an `Optimizer` or one of `others`, and a program is built."""
+    refuse_imperative_mode(type(wrapper).__name__)
+    if not isinstance(given, (Optimizer, *others)):
+        raise WrongTypeError(f"{name} must be an Optimizer, got {given!r:.60}", site=caller_site())
+    return given
+
+
+def positive(value: Any, name: str) -> int:
+    """`value`, the argument `name`, if it is a positive integer."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ProgramError(f"{name} must be a positive integer, got {value!r:.60}", site=caller_site())
+    return value
