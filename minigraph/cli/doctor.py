@@ -95,7 +95,7 @@ def _threads(library: blas.Blas) -> Finding:
         return Finding("BLAS threads", str(library.threads), advice)
     if cores > 1 and library.threads > 1:
         advice = (
-            "For matrices of a few hundred rows OPENBLAS_NUM_THREADS=1 may be faster, always if others share the cores."
+            "Try OPENBLAS_NUM_THREADS=1: it is faster if other processes use the cores, and may be for small matrices."
         )
         return Finding("BLAS threads", str(library.threads), advice)
     return Finding("BLAS threads", str(library.threads))

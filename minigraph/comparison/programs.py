@@ -258,7 +258,7 @@ def start_values(
     place = place or CPUPlace()
     if startup is not None and scope is not None:
         raise ProgramError("give startup or scope, not both", site=caller_site(),
-                           hint="startup is run once, scope holds values already.")  # fmt: skip
+                           hint="Give startup= to run it for new values, scope= to use those it holds.")  # fmt: skip
     source = global_scope() if scope is None else scope
     if startup is not None:
         source = Scope()

@@ -93,7 +93,7 @@ def save_inference_model(
     if not export_for_deployment:
         raise ProgramError(
             "export_for_deployment=False is not supported", site=caller_site(),
-            hint="fluid.save keeps the whole program and all its variables.",
+            hint="Use fluid.save for the whole program with all its variables.",
         )  # fmt: skip
     feeds = _checked_names(feeded_var_names)
     program, fetches = _pruned(checked_program(main_program), feeds, _checked_targets(target_vars))

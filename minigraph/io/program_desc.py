@@ -112,7 +112,7 @@ def describe(program: Program, feeds: Iterable[str] = (), fetches: Iterable[str]
             if program.global_block().has_var(name):
                 raise ProgramError(
                     f"a program with a variable {name!r} cannot be saved as a model", site=caller_site(),
-                    hint=f"Paddle's operators that {name} need this name.",
+                    hint=f"Give it another name: Paddle's operators that {name} need this one.",
                 )  # fmt: skip
             blocks[0].vars.append(VarDesc(name, VarType(kind), persistable=True))
     changes = [OpCompatiblePair(op, CompatibleInfo("1.6.0", change)) for op, change in sorted(_CHANGES.items())]

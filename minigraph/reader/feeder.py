@@ -152,7 +152,7 @@ class DataFeeder:
             names = ", ".join(field.name for field in self._fields)
             raise DataError(
                 f"row {index} has {found}; expected {len(self._fields)}: {names}",
-                hint="A row is a tuple with one field per variable, also when there is only one variable: (image,).",
+                hint="Make each row a tuple with one field per variable, even for one variable: (image,).",
             )
 
 
@@ -219,7 +219,7 @@ class _Field:
             if shape != rows[0].shape:
                 raise DataError(
                     f"{self.name}: row {index} has shape {list(shape)}, but row 0 has {list(rows[0].shape)}",
-                    hint="The rows of a batch have one shape: pad the shorter ones.",
+                    hint="Give all rows of a batch one shape: pad the shorter ones.",
                 )
         return np.stack(rows)
 

@@ -166,7 +166,7 @@ class DataLoader:
         if self._variables and len(found) != len(self._variables):
             raise DataError(
                 f"a batch has {len(found)} fields for {len(self._variables)} variables: {', '.join(self._names)}",
-                hint="A reader of lists of samples is set by set_sample_list_generator.",
+                hint="Set a reader of lists of samples by set_sample_list_generator.",
             )
         for index, array in enumerate(found):
             if array.dtype.kind not in "biuf":

@@ -146,7 +146,7 @@ def as_threshold(value: Any, what: str) -> Number:
     if not isinstance(number, Variable) and not number > 0:
         raise ClipError(
             f"{what} must be positive, got {number}", site=caller_site(),
-            hint="TensorFlow gives zeros for 0, and for numbers below it zeros or unclipped tensors.",
+            hint="Give a number above 0: TensorFlow gives zeros for 0, and zeros or unclipped tensors below it.",
         )  # fmt: skip
     return number
 

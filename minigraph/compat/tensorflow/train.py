@@ -334,7 +334,7 @@ def _checked_pairs(given: Iterable[Any], name: str) -> list[tuple[Any, Any]]:
         raise ProgramError(
             f"{name}: no gradients provided for any variable", site=caller_site(),
             details=[str(param) for _, param in pairs],
-            hint="Does the loss depend on them? Gradients do not pass variables with stop_gradient.",
+            hint="Compute the loss from them, and set stop_gradient=False on the variables in between.",
         )  # fmt: skip
     return found
 

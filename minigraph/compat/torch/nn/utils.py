@@ -202,7 +202,7 @@ def _as_list(tensors: Any, what: str = "parameters") -> list[Eager]:
         if not isinstance(item, Eager):
             raise WrongTypeError(
                 f"{what} holds {item!r:.60}, which is no tensor of the imperative mode", site=caller_site(),
-                hint="Gradients of a program are clipped by its optimizer's grad_clip.",
+                hint="To clip the gradients of a program, give its optimizer a grad_clip.",
             )  # fmt: skip
     if not found and isinstance(tensors, Iterator):
         warn(f"`{what}` is an empty generator, no gradient clipping will occur.")
@@ -214,7 +214,7 @@ def _threshold(value: Any, what: str) -> float:
     if not threshold >= 0:
         raise ClipError(
             f"{what} must not be negative or NaN, got {threshold}", site=caller_site(),
-            hint="PyTorch would turn gradients around, or make them NaN.",
+            hint="Give 0 or more: PyTorch would reverse the gradients, or make them NaN.",
         )  # fmt: skip
     return threshold
 
@@ -231,7 +231,7 @@ def _require_finite(tensors: Sequence[Any], total: Any, order: float) -> None:
             "`error_if_nonfinite=False`",
             details=[f"{tensor.name}: {tensor.tensor_type}, its norm is {norm:g}" for tensor, norm in wrong],
             site=caller_site(),
-            hint="PyTorch adds powers in the gradient's own type; where that overflows, its norm is infinite.",
+            hint="Use a wider type: PyTorch adds powers in that of the gradients, where the sum may overflow.",
         )
 
 
