@@ -1,4 +1,7 @@
-"""Programs for laws: `any_programs` have every field in every state, `trained_programs` also compute something."""
+"""Programs for laws on text and rewriting; `random_programs` has those that train.
+
+`any_programs` have every field in every state, and need not compute anything; `overwriting_programs` write few names.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from minigraph.backward import append_backward
 from minigraph.ir import Block, Parameter, Program, Role, Variable, VarKind
 from minigraph.ir.printable import printable
 from minigraph.opdef import EMPTY, REQUIRED, SUB_BLOCK, all_definitions
@@ -122,48 +124,6 @@ def draw_operator(draw: st.DrawFn, block: Block) -> None:
     attrs["op_namescope"] = draw(st.just("/") | st.text(min_size=1, max_size=5))
     inputs, outputs = draw_slots(definition.inputs), draw_slots(definition.outputs)
     block._link(None, block._make_op(definition.type, inputs, outputs, attrs, None))
-
-
-# Programs that compute
-
-UNARY = ("relu", "tanh", "sigmoid", "square", "scale")
-BINARY = ("elementwise_add", "elementwise_sub", "elementwise_mul", "elementwise_max")
-
-
-@st.composite
-def forward_programs(draw: st.DrawFn, rows: int = 3, columns: int = 4) -> Program:
-    """Float operators of one shape over data and parameters; the last makes ``loss: float32[1]``."""
-    program = Program()
-    block = program.global_block()
-    known = []
-    for i in range(draw(st.integers(1, 2))):
-        known.append(block.create_var(name=f"x{i}", shape=[rows, columns], is_data=True, stop_gradient=True))
-    for i in range(draw(st.integers(1, 4))):
-        known.append(block.create_parameter(f"w{i}", [rows, columns]))
-    for i in range(draw(st.integers(1, 8))):
-        binary = draw(st.booleans())
-        op_type = draw(st.sampled_from(BINARY if binary else UNARY))
-        inputs = {"X": draw(st.sampled_from(known))}
-        if binary:
-            inputs["Y"] = draw(st.sampled_from(known))
-        attrs = {"scale": draw(st.floats(-2, 2, width=32))} if op_type == "scale" else {}
-        out = block.create_var(name=f"h{i}")
-        block.append_op(op_type, inputs, {"Out": out}, attrs)
-        known.append(out)
-    block.append_op("mean", {"X": known[-1]}, {"Out": block.create_var(name="loss")})
-    return program
-
-
-@st.composite
-def trained_programs(draw: st.DrawFn, rows: int = 3, columns: int = 4) -> Program:
-    """`forward_programs` with the gradient of the loss and an update of every parameter that it depends on."""
-    program = draw(forward_programs(rows, columns))
-    block = program.global_block()
-    rate = block.create_var(name="rate", shape=[1], persistable=True, stop_gradient=True)
-    for param, grad in append_backward(block.var("loss")):
-        with program.role_guard(Role.OPTIMIZE, (param, grad)):
-            block.append_op("sgd", {"Param": param, "Grad": grad, "LearningRate": rate}, {"ParamOut": param})
-    return program
 
 
 # Programs that write names again

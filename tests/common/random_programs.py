@@ -354,3 +354,8 @@ def recipes(
         stopped=st.none() | st.integers(0, max_steps - 1) if may_stop else st.none(),
         training=st.none() | trainings() if training is None else training,
     )
+
+
+def trained_programs() -> st.SearchStrategy[Program]:
+    """Programs with gradients and updates."""
+    return recipes(training=trainings()).map(lambda recipe: build(recipe).main)

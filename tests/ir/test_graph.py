@@ -2,8 +2,9 @@
 
 import networkx as nx
 import pytest
-from drawn_programs import any_programs, trained_programs
+from drawn_programs import any_programs
 from hypothesis import HealthCheck, given, settings
+from random_programs import build, recipes, trainings
 
 from minigraph.errors import NotFoundError
 from minigraph.ir import Operator
@@ -83,16 +84,19 @@ def test_the_graph_of_any_program_has_no_cycle(program):
     assert to_dot(program).count("shape=") == len(graph)
 
 
+@pytest.mark.laws
 @settings(deadline=None)
-@given(trained_programs())
-def test_ancestors_are_what_the_value_needs(program):
+@given(recipes(training=trainings()))
+def test_ancestors_are_what_the_value_needs(recipe):
     # Walked backward by hand over the operators, as the executor prunes.
-    needed, kept = {"loss"}, []
+    built = build(recipe)
+    program, loss = built.main, built.loss.name
+    needed, kept = {loss}, []
     for op in reversed(program.global_block().ops):
         if needed.intersection(op.output_arg_names):
             needed.update(op.input_arg_names)
             kept.append(op)
-    assert ancestors_of(program, "loss") == kept[::-1]
+    assert ancestors_of(program, loss) == kept[::-1]
 
 
 def test_ancestors_are_those_of_the_last_value():

@@ -7,9 +7,10 @@ import threading
 import types
 
 import pytest
-from drawn_programs import PretendClip, any_programs, trained_programs
+from drawn_programs import PretendClip, any_programs
 from growth import assert_grows
 from hypothesis import HealthCheck, given, settings
+from random_programs import trained_programs
 
 import minigraph as fluid
 from minigraph import unique_name
@@ -512,6 +513,7 @@ def test_a_clone_for_testing_leaves_out_what_trains():
     verify(twin)
 
 
+@pytest.mark.laws
 @settings(deadline=None)
 @given(trained_programs())
 def test_a_clone_for_testing_is_the_same_before_and_after_training_is_appended(program):

@@ -7,10 +7,11 @@ from textwrap import dedent
 
 import pytest
 from asserting import assert_text
-from drawn_programs import PretendClip, any_programs, trained_programs
+from drawn_programs import PretendClip, any_programs
 from growth import assert_grows
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from random_programs import trained_programs
 
 from minigraph.errors import MinigraphError, ParseError, WrongTypeError
 from minigraph.ir import Program, Role
