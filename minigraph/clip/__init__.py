@@ -1,11 +1,11 @@
-"""Gradient clipping: strategies, and the doors through which they reach a program.
+"""Gradient clipping: strategies, and the functions that apply them to a program.
 
 A strategy is a frozen dataclass whose `emit` appends the clip operators for a group of (parameter, gradient) pairs.
-`set_gradient_clip` with `append_gradient_clip_ops`, an optimizer's ``grad_clip=``, and calling a strategy are three
-doors to the one pass in `minigraph.passes.gradient_clip`.
+`set_gradient_clip` with `append_gradient_clip_ops`, an optimizer's ``grad_clip=`` and a call of a strategy all end in
+`minigraph.passes.gradient_clip.clip_pairs`.
 
-What always holds, whatever the magnitudes: the norm neither overflows nor underflows, zero stays zero, and a gradient
-whose norm is at or under the threshold is left bit for bit as it was.
+For all magnitudes, norms neither overflow nor underflow, zero stays zero, and a gradient whose norm is at most the
+threshold keeps its bits.
 """
 
 from minigraph.clip.adaptive import AdaptiveGradientClip, AutoClip, ZClip

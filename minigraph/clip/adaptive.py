@@ -1,4 +1,4 @@
-"""Strategies whose threshold follows the training: the size of the parameter, or the norms of earlier steps."""
+"""Strategies whose threshold depends on the size of the parameter or on the norms of earlier steps."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from minigraph.unique_name import generate
 class AdaptiveGradientClip(GradientClipBase):
     """Scale the gradient of each unit down to a norm of at most `clipping` times that of the unit's weights.
 
-    A unit is what makes one output: a column of a matrix ``[in, out]``, a filter of a convolution ``[out, in, h, w]``.
-    A vector is one unit. The final layer is left alone, as in the paper: the weight created last among the parameters
+    A unit makes one output: it is a column of a matrix ``[in, out]``, a filter of a convolution ``[out, in, h, w]``, or
+    a vector as a whole. As in the paper the final layer is left alone: the weight created last among the parameters
     that are clipped together, and its bias.
 
     Parameters
     ----------
     clipping : float
-        The largest ratio of the norms, positive.
+        Maximum ratio of the norms, positive.
     eps : float
-        Weights count as having at least this norm, so that a unit that starts at zero can move.
+        Minimum norm that weights count as, so that a unit that starts at zero can move.
     clip_final_layer : bool
         Clip the final layer too.
     need_clip : callable, optional
@@ -85,7 +85,7 @@ def _unit_axes(rank: int) -> list[int]:
 
 
 def _final_layer(params: list[Parameter]) -> set[str]:
-    """Names of the weight created last and of what was created after it."""
+    """Return the names of the weight created last and of the parameters created after it."""
     weights = [param.creation for param in params if len(param.shape or ()) > 1]
     return {param.name for param in params if weights and param.creation >= max(weights)}
 
@@ -98,7 +98,20 @@ class _ClipByHistory(GroupClip):
         return emit_clipped(block, pairs, self._emit_threshold(block, [grad for _, grad in pairs]), 2.0)
 
     def _emit_threshold(self, block: Block, grads: list[Variable]) -> Variable:
-        """Append the operator that says how long the gradients may be in this step, and updates the statistics."""
+        """Append the operator that computes the threshold of this step and updates the statistics."""
+        kind, sizes, attrs = self._statistics()
+        layer = generate(kind)
+        state = {
+            slot: persistent(block, f"{layer}.{slot.lower()}", [size], "int64" if slot == "Count" else "float64", 0)
+            for slot, size in sizes.items()
+        }
+        threshold = block.create_var(name=f"{layer}.threshold", stop_gradient=True)
+        updated = {f"{slot}Out": var for slot, var in state.items()}
+        block.append_op(f"{kind}_threshold", {"X": grads, **state}, {"Threshold": threshold, **updated}, attrs)
+        return threshold
+
+    def _statistics(self) -> tuple[str, dict[str, int], dict[str, Any]]:
+        """Return the kind of threshold, the sizes of its statistics by slot, and its attributes."""
         raise TypeError(f"{type(self).__name__} does not define its threshold")
 
 
@@ -115,7 +128,7 @@ class AutoClip(_ClipByHistory):
     percentile : float
         From 0 to 100, by linear interpolation.
     history : int
-        How many of the last norms count. They are kept in a persistable variable, float64[history].
+        Number of the last norms that count. A persistable variable, float64[history], keeps them.
     group_name : str
         Parameters whose strategies name the same group are clipped together.
     need_clip : callable, optional
@@ -144,18 +157,8 @@ class AutoClip(_ClipByHistory):
             raise ClipError(f"percentile must be from 0 to 100, got {self.percentile}", site=caller_site())
         self._settle(history=_count(self.history, "history"))
 
-    def _emit_threshold(self, block: Block, grads: list[Variable]) -> Variable:
-        layer = generate("autoclip")
-        history = persistent(block, f"{layer}.history", [self.history], "float64", 0.0)
-        count = persistent(block, f"{layer}.count", [1], "int64", 0)
-        threshold = block.create_var(name=f"{layer}.threshold", stop_gradient=True)
-        block.append_op(
-            "autoclip_threshold",
-            {"X": grads, "History": history, "Count": count},
-            {"Threshold": threshold, "HistoryOut": history, "CountOut": count},
-            {"percentile": self.percentile},
-        )
-        return threshold
+    def _statistics(self) -> tuple[str, dict[str, int], dict[str, Any]]:
+        return "autoclip", {"History": self.history, "Count": 1}, {"percentile": self.percentile}
 
 
 @public
@@ -170,11 +173,11 @@ class ZClip(_ClipByHistory):
     Parameters
     ----------
     z_threshold : float
-        How many standard deviations are too many.
+        Minimum z of a norm that is scaled down.
     alpha : float
-        How much of the running mean and variance each step keeps, from 0 to below 1.
+        Share of the running mean and variance that each step keeps, from 0 to below 1.
     warmup_steps : int
-        First steps, in which nothing is clipped and the mean and the variance are those of all norms so far.
+        Number of first steps without clipping, whose mean and variance are those of all norms so far.
     group_name : str
         Parameters whose strategies name the same group are clipped together.
     need_clip : callable, optional
@@ -205,20 +208,9 @@ class ZClip(_ClipByHistory):
             raise ClipError(f"alpha must be from 0 to below 1, got {self.alpha}", site=caller_site())
         self._settle(warmup_steps=_count(self.warmup_steps, "warmup_steps"))
 
-    def _emit_threshold(self, block: Block, grads: list[Variable]) -> Variable:
-        layer = generate("zclip")
-        state = {
-            slot: persistent(block, f"{layer}.{slot.lower()}", [1], "int64" if slot == "Count" else "float64", 0)
-            for slot in ("Mean", "Variance", "Count")
-        }
-        threshold = block.create_var(name=f"{layer}.threshold", stop_gradient=True)
-        block.append_op(
-            "zclip_threshold",
-            {"X": grads, **state},
-            {"Threshold": threshold, **{f"{slot}Out": var for slot, var in state.items()}},
-            {"z_threshold": self.z_threshold, "alpha": self.alpha, "warmup_steps": self.warmup_steps},
-        )
-        return threshold
+    def _statistics(self) -> tuple[str, dict[str, int], dict[str, Any]]:
+        attrs = {"z_threshold": self.z_threshold, "alpha": self.alpha, "warmup_steps": self.warmup_steps}
+        return "zclip", {"Mean": 1, "Variance": 1, "Count": 1}, attrs
 
 
 def _count(value: Any, what: str) -> int:

@@ -34,25 +34,25 @@ ParamsGrads = list[tuple[Parameter, Variable]]
 class GradientClipBase(Strategy):
     """Base of the clipping strategies.
 
-    Subclasses are frozen dataclasses with a field ``need_clip`` and a method `emit`. Those that were written for fluid
-    work, too: they have an ``__init__`` that hands ``need_clip`` on, and a method ``_static_clip``, which takes and
-    returns pairs as `__call__` does, or ``_process_context`` and ``_create_operators``.
+    Subclasses are frozen dataclasses with a field ``need_clip`` and a method `emit`. Subclasses written for fluid work,
+    too: they have an ``__init__`` that passes ``need_clip`` on, and a method ``_static_clip``, which takes and returns
+    pairs as `__call__` does, or ``_process_context`` and ``_create_operators``.
 
     Parameters
     ----------
     need_clip : callable, optional
         Called with each Parameter; says whether its gradient is to be clipped.
     nonfinite : {'propagate', 'raise', 'zero', 'skip'}
-        What happens when a gradient is NaN or infinite; see `minigraph.clip.nonfinite`.
+        Policy for gradients that are NaN or infinite; see `minigraph.clip.nonfinite`.
     telemetry : bool
-        Whether the program keeps account of what is clipped; see `minigraph.clip.telemetry`.
+        Whether the program records norms and factors; see `minigraph.clip.telemetry`.
     """
 
     nonfinite: str = "propagate"
     telemetry: bool = False
 
     is_joint: ClassVar[bool] = False
-    """Whether the gradients of a group are clipped by one factor."""
+    """Whether one factor clips all gradients of a group."""
 
     _has_hooks: ClassVar[bool] = False
     """Whether fluid's methods, and not `emit`, say how the strategy clips."""
@@ -79,9 +79,9 @@ class GradientClipBase(Strategy):
         raise TypeError(f"{type(self).__name__} does not define emit")
 
     def insert(self, block: Block, pairs: ParamsGrads, **emit_options: Any) -> list[Variable]:
-        """Append all operators of the strategy: the guard against values that are not finite, the clip, the telemetry.
+        """Append the guard against nonfinite values, the clip and the telemetry; returns the clipped gradients.
 
-        `emit_options` are passed on to `emit`. Returns the clipped gradients in order.
+        `emit_options` are passed on to `emit`.
         """
         if isinstance(block, EagerBlock):
             return block.emit_group(self, partial(self.insert, **emit_options), pairs)
@@ -99,7 +99,7 @@ class GradientClipBase(Strategy):
         return clipped
 
     def _in_its_name(self, error: OpError, pairs: ParamsGrads) -> ClipError:
-        """The error of an operator that the user has not written as that of the strategy that was."""
+        """Return the error of an operator as one of the strategy that appended it, which the user has written."""
         grads = ", ".join(str(grad) for _, grad in pairs[:3])
         return ClipError(
             f"{self} cannot clip {grads}",
@@ -109,7 +109,7 @@ class GradientClipBase(Strategy):
         )
 
     def _check(self, clipped: Any, pairs: ParamsGrads) -> None:
-        """Raise unless a strategy returns a variable in place of each gradient, of its type."""
+        """Raise unless `clipped` has one variable for each gradient, of its type."""
         name = f"{type(self).__name__}.emit"
         if not isinstance(clipped, list | tuple) or not all(isinstance(each, Variable) for each in clipped):
             raise WrongTypeError(
@@ -140,11 +140,11 @@ class GradientClipBase(Strategy):
             measure(block, f"{pair[0].name}_clip", [pair], [after], p)
 
     def group_key(self) -> Any:
-        """Parameters whose strategies have equal keys are clipped together."""
+        """Return the key by which gradients are grouped: those with equal keys are clipped together."""
         return self
 
     def check_group(self, other: Any, param: Parameter) -> None:
-        """Raise unless `other`, which `param` of the same group asks for, agrees with this strategy."""
+        """Raise unless `other`, the strategy of `param` in the same group, agrees with this one."""
 
     def wants(self, param: Parameter) -> bool:
         """Whether the strategy concerns `param`: by its ``need_clip`` field and this strategy's function."""
@@ -172,7 +172,7 @@ class GradientClipBase(Strategy):
     # Fluid's words
 
     def _static_clip(self, params_grads: Sequence[tuple[Parameter, Variable | None]]) -> ParamsGrads:
-        """The pairs with clipped gradients, without those that have none; a subclass may define this."""
+        """Return the pairs with clipped gradients, without those that have none; a subclass may define this."""
         pairs = [(param, grad) for param, grad in params_grads if grad is not None]
         chosen = [pair for pair in pairs if self.wants(pair[0])]
         if not chosen:
@@ -184,22 +184,19 @@ class GradientClipBase(Strategy):
         return [(param, by_name.get(param.name, grad)) for param, grad in pairs]
 
     def _dygraph_clip(self, params_grads: Sequence[tuple[Parameter, Variable | None]]) -> ParamsGrads:
-        """`_static_clip` in the imperative mode, for a call; updates append what is said for programs."""
+        """Clip at once in the imperative mode, for a call; updates use `_static_clip`."""
         return self(params_grads)
 
     def _process_context(self, context: dict[Any, Any], param: Parameter, grad: Variable) -> None:
-        """Called for each parameter that `minigraph.clip.set_gradient_clip` gave the strategy; then come all others.
-
-        `context` is one dictionary for all parameters.
-        """
+        """See each pair, with one dictionary for all, before `_create_operators`; a subclass may define this."""
 
     def _create_operators(self, param: Parameter, grad: Variable) -> tuple[Parameter, Variable]:
-        """The pair with the clipped gradient, after `_process_context` of all."""
+        """Return the pair with the clipped gradient; a subclass may define this."""
         return self._static_clip([(param, grad)])[0]
 
     @property
     def _need_clip_func(self) -> NeedClip:
-        """The field ``need_clip``, which a strategy that was written for fluid may lack."""
+        """Return the field ``need_clip``; a strategy written for fluid may lack it."""
         return getattr(self, "need_clip", None)
 
     def _emit_by_hooks(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
@@ -226,7 +223,7 @@ class GradientClipBase(Strategy):
 
 @public
 class GroupClip(GradientClipBase):
-    """A strategy by which the parameters of a group are clipped together; its field ``group_name`` says which."""
+    """A strategy that clips parameters with one ``group_name`` together."""
 
     group_name: str
 
@@ -254,20 +251,20 @@ class GroupClip(GradientClipBase):
 
 
 def emit_for(block: Block, pair: tuple[Parameter, Variable], op_type: str, **slots_and_attrs: Any) -> Variable:
-    """Append the operator that makes the clipped gradient of one parameter; its ``role_vars`` name both."""
+    """Append the operator that clips the gradient of one parameter; its ``role_vars`` name both."""
     with block.program.role_guard(block.program.current_role, pair):
         clipped = block.emit(op_type, X=pair[1], **slots_and_attrs)
     return clipped
 
 
 def fits_attribute(value: float) -> bool:
-    """Whether `value` stays a number of its kind as an attribute, which is a float32: neither 0 nor infinite."""
+    """Whether a float32, as attributes are, can hold `value` without turning it into 0 or infinity."""
     rounded = ctypes.c_float(value).value
     return math.isfinite(rounded) == math.isfinite(value) and (rounded == 0) == (value == 0)
 
 
 def emit_constant(block: Block, value: float, pair: tuple[Parameter, Variable], dtype: DType = DType.FP64) -> Variable:
-    """Append the operator that makes a threshold, [1]; its ``role_vars`` name the pair."""
+    """Append the operator that makes a threshold of shape [1]; its ``role_vars`` name the pair."""
     with block.program.role_guard(block.program.current_role, pair):
         return block.emit(
             "fill_constant", stop_gradient=True, shape=[1], dtype=int(dtype), value=value, str_value=str(value)
@@ -275,7 +272,7 @@ def emit_constant(block: Block, value: float, pair: tuple[Parameter, Variable], 
 
 
 def emit_clipped(block: Block, pairs: ParamsGrads, threshold: Variable, p: float) -> list[Variable]:
-    """Append the operator that scales gradients together down to a joint norm of order `p` of at most `threshold`."""
+    """Append the operator that scales gradients down to a joint norm of order `p` of at most `threshold`."""
     layer = generate("clip_by_global_norm")
     clipped = [block.create_var(name=generate(f"{layer}.tmp")) for _ in pairs]
     norm = block.create_var(name=f"{layer}.norm", stop_gradient=True)
@@ -286,7 +283,7 @@ def emit_clipped(block: Block, pairs: ParamsGrads, threshold: Variable, p: float
 
 
 def check_number(value: Any, what: str) -> float:
-    """`value` as a float that is not NaN."""
+    """Return `value` as a float that is not NaN."""
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -297,7 +294,7 @@ def check_number(value: Any, what: str) -> float:
 
 
 def check_threshold(value: Any, what: str = "clip_norm") -> float:
-    """`value` as a float that is positive and finite."""
+    """Return `value` as a float that is positive and finite."""
     number = check_number(value, what)
     if not 0 < number < math.inf:
         raise ClipError(

@@ -1,4 +1,4 @@
-"""Clips that work inside the backward pass, on the gradient of one variable."""
+"""Clip the gradient of one variable inside the backward pass."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minigraph.support.public import public
 @public
 @dataclass(frozen=True)
 class BaseErrorClipAttr(Strategy):
-    """Base of the clips that work inside the backward pass, on the gradient of one variable.
+    """Base of the clips of one variable's gradient inside the backward pass.
 
     A subclass defines `append_clip_op`, or ``_append_clip_op``, as it is called in fluid.
     """
@@ -58,7 +58,7 @@ class ErrorClipByValue(BaseErrorClipAttr):
 
 @public
 def error_clip_callback(block: Block, context: dict[str, Any]) -> None:
-    """A callback for `append_backward` that applies the ``error_clip`` of variables to their gradients.
+    """Apply the ``error_clip`` of variables to their gradients, as a callback of `append_backward`.
 
     Raises
     ------

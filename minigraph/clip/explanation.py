@@ -1,4 +1,4 @@
-"""Which operator clips which gradient, with which threshold: read off a program by roles and types of operators."""
+"""Explain which operator clips which gradient, with which threshold, by roles and types of operators."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class ClipStep:
     ----------
     op_type : str
     what : str
-        In words, with the threshold.
+        Description, with the threshold.
     result : str
         Name of the gradient after it.
     site : str
         The user's line.
     attrs : str
-        The attributes that are not at their defaults, of an operator that only its strategy knows.
+        Attributes that are not at their defaults, for operators of a type without a description.
     """
 
     op_type: str
@@ -44,7 +44,7 @@ class ClipStep:
 
 @dataclass(frozen=True)
 class ClippedGradient:
-    """What happens to the gradient of one parameter; without steps it is not clipped."""
+    """The operators that change the gradient of one parameter; without steps it is not clipped."""
 
     param: str
     grad: str
@@ -78,9 +78,9 @@ class Explanation:
 
 @public
 def explain(program: Program) -> Explanation:
-    """Tell which operators change which gradients before updates read them, and how far they clip them.
+    """Explain which operators change which gradients before updates read them, and their thresholds.
 
-    Operators of a strategy of your own are told with its name, and with what its method ``describe`` says.
+    Operators of a strategy of your own have its name, and the text that its method ``describe`` returns.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def explain(program: Program) -> Explanation:
     raw: dict[tuple[str, str], _Value] = {}
     clipped: dict[_Value, _Value] = {}
     read: dict[_Value, _Value] = {}
-    """The last that clips make of each raw gradient, and what an update reads of it."""
+    """The last clipped value of each raw gradient, and the one that an update reads."""
     producers: dict[str, Operator] = {}
     for op in block.ops:
         if op.role & Role.BACKWARD:
@@ -128,7 +128,7 @@ def explain(program: Program) -> Explanation:
 
 @dataclass(frozen=True, eq=False)
 class _Value:
-    """A gradient as the backward pass leaves it, or what an operator makes of another one."""
+    """A gradient of the backward pass, or the result of an operator on another value."""
 
     name: str
     before: _Value | None = None
@@ -140,7 +140,7 @@ class _Value:
         return self if self.before is None else self.before.raw
 
     def steps(self) -> list[ClipStep]:
-        """The operators that lead here from the raw gradient; regularization is none of them."""
+        """Return the operators from the raw gradient to here, without regularization."""
         if self.before is None or self.op is None:
             return []
         steps = self.before.steps()
@@ -157,7 +157,7 @@ def _shape(block: Block, name: str) -> tuple[int, ...] | None:
 
 
 def _note_pairs(op: Operator, block: Block, raw: dict[tuple[str, str], _Value], values: dict[str, _Value]) -> None:
-    """Learn of pairs whose backward pass does not name them, such as one of `minigraph.gradients`."""
+    """Add pairs that the backward pass does not name, such as those of `minigraph.gradients`."""
     named = list(zip(op.role_vars[::2], op.role_vars[1::2], strict=True))
     for name in op.input_arg_names:
         param = name.rpartition("/")[2].removesuffix(GRAD_SUFFIX)
@@ -187,7 +187,7 @@ def _made_of_gradients(
 
 
 def _what(op: Operator, producers: Producers) -> str:
-    """In words what an operator does to a gradient."""
+    """Describe what an operator does to a gradient."""
     name, _, said = label_of(op).partition(": ")
     if not said:
         describe = _DESCRIPTIONS.get(op.type)
@@ -196,7 +196,7 @@ def _what(op: Operator, producers: Producers) -> str:
 
 
 Producers = Mapping[str, Operator]
-"""What writes each name last."""
+"""The last writer of each name."""
 
 
 def _bounds(op: Operator, producers: Producers) -> str:
@@ -223,7 +223,7 @@ def _fused_global_norm(op: Operator, producers: Producers) -> str:
 
 
 def _global_norm(op: Operator, producers: Producers) -> str:
-    """Of a product with fluid's factor, ``threshold / max(threshold, norm)``."""
+    """Describe a product with fluid's factor, ``threshold / max(threshold, norm)``."""
     chain = [op]
     for type, slot in (("elementwise_div", "Y"), ("elementwise_max", "Y"), ("sqrt", "X"), ("sum", "X")):
         made = producers.get(chain[-1].inputs["X" if chain[-1].type == "sqrt" else "Y"][0])
@@ -245,7 +245,7 @@ def _nonfinite(op: Operator, producers: Producers) -> str:
 
 
 def _threshold(name: str, producers: Producers) -> str:
-    """Where a threshold comes from, in words."""
+    """Describe where a threshold comes from."""
     op = producers.get(name)
     if op is None:
         return name
@@ -271,4 +271,4 @@ _DESCRIPTIONS: Mapping[str, Callable[[Operator, Producers], str]] = {
     "elementwise_mul": _global_norm,
     NONFINITE_GUARD: _nonfinite,
 }
-"""The operators that make a clipped gradient of another one."""
+"""Functions that describe operators that clip a gradient, by type."""

@@ -1,4 +1,4 @@
-"""Labels by which operators show the strategy of a user's own that appended them: a part of their name scope."""
+"""Labels in the name scopes of operators: the user's own strategy that appended them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _LABEL = re.compile(r"/gradient_clip(?:_[0-9]+)?/(.+?)/(?:gradient_clip(?:_[0-9]
 
 
 def label_of(op: Operator) -> str:
-    """Label of an operator by `labelled`: a name and, behind a colon, a description; empty if there is none."""
+    """Return the label of an operator: a name and, after a colon, a description; empty if there is none."""
     found = _LABEL.search(op.namescope)
     return found[1] if found is not None else ""
 
 
 def labelled(strategy: Any) -> AbstractContextManager[None]:
-    """Inside, operators get the name of a user's own strategy, and what it says by ``describe``."""
+    """Label the operators made inside with the name and the description of a user's own strategy."""
     named: Any = strategy if isinstance(strategy, FunctionType) else type(strategy)
     if named.__module__.partition(".")[0] == "minigraph":
         return nullcontext()

@@ -1,9 +1,9 @@
-"""What a strategy does about gradients that are NaN or infinite, as operators of the program.
+"""Policies for gradients that are NaN or infinite, as operators of the program.
 
 ==============  ================================================================================================
-``propagate``   nothing: each element goes its way, as in fluid (the default)
+``propagate``   nothing: such elements are computed with, as in fluid (the default)
 ``raise``       `minigraph.errors.NonfiniteError` names the parameter and the operator that made the first such value
-``zero``        0 takes the place of each such element, before norms are taken
+``zero``        0 replaces each such element, before norms are taken
 ``skip``        no parameter and no state of the optimizer changes in this step, and a counter goes up
 ==============  ================================================================================================
 """
@@ -34,7 +34,7 @@ def check_policy(policy: Any) -> None:
 
 
 def guard(block: Block, pairs: Sequence[tuple[Parameter, Variable]], policy: str) -> list[tuple[Parameter, Variable]]:
-    """The pairs with gradients that the policy has seen to."""
+    """Append the guard of the policy; returns the pairs with the guarded gradients."""
     if policy == "propagate":
         return list(pairs)
     layer = generate(NONFINITE_GUARD)
@@ -51,7 +51,7 @@ def guard(block: Block, pairs: Sequence[tuple[Parameter, Variable]], policy: str
 
 @public
 def skipped_steps(program: Program) -> dict[tuple[str, ...], Variable]:
-    """How many steps were skipped for gradients that were not finite, int64[1], by the names of the parameters.
+    """Return the numbers of steps skipped for nonfinite gradients, int64[1], by the names of the parameters.
 
     The counters are persistable: they can be fetched, and they are saved with the state of the optimizer.
     """

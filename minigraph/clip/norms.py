@@ -35,7 +35,7 @@ class GradientClipByPNorm(GradientClipBase):
     Parameters
     ----------
     clip_norm : float
-        The largest norm, positive and finite.
+        Maximum norm, positive and finite.
     p : float
         Order of the norm, ``sum(|g| ** p) ** (1 / p)``: positive; infinity stands for the largest magnitude.
     need_clip : callable, optional
@@ -72,7 +72,7 @@ class GradientClipByGlobalPNorm(GroupClip):
     Parameters
     ----------
     clip_norm : float
-        The largest norm, positive and finite.
+        Maximum norm, positive and finite.
     p : float
         Order of the norm: positive; infinity stands for the largest magnitude of all elements.
     group_name : str
@@ -112,7 +112,7 @@ class GradientClipByAxisNorm(GradientClipBase):
     Parameters
     ----------
     clip_norm : float
-        The largest norm, positive and finite.
+        Maximum norm, positive and finite.
     axes : int or sequence of int
         Dimensions that a norm runs over; negative ones count from the end. A gradient that lacks one of them, such as
         that of a bias, is clipped as a whole.
@@ -164,7 +164,7 @@ class GradientClipByBlockRMS(GradientClipBase):
     Parameters
     ----------
     threshold : float
-        The largest root mean square, positive and finite.
+        Maximum root mean square, positive and finite.
     need_clip : callable, optional
         Called with each Parameter; says whether its gradient is to be clipped.
 

@@ -1,4 +1,4 @@
-"""Several strategies, one after the other."""
+"""Apply several strategies, one after the other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from minigraph.support.public import public
 @printable
 @dataclass(frozen=True)
 class ClipPipeline(GradientClipBase):
-    """Apply several strategies in order, each to the gradients that the one before it has left.
+    """Apply several strategies in order, each to the results of the one before it.
 
     Each strategy picks its parameters by its own ``need_clip``, so different parameters can go different ways.
 

@@ -1,4 +1,4 @@
-"""Asking for a clip, parameter by parameter, and having the operators appended."""
+"""Note clips on parameters, and append their operators."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def _parameters(block: Block, param_list: Sequence[Parameter | str] | None) -> l
 def append_gradient_clip_ops(param_grads: Sequence[tuple[Parameter, Variable | None]]) -> ParamsGrads:
     """Append the clips that `set_gradient_clip` noted on the parameters.
 
-    Each parameter gets the clip that it asked for; parameters of one global-norm group are clipped together; one
-    without a clip keeps its gradient. The operators go to the gradients' own program.
+    Parameters of one global-norm group are clipped together; a parameter without a clip keeps its gradient. The
+    operators go to the program of the gradients.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ class GradientClipByNorm(GradientClipBase):
     Parameters
     ----------
     clip_norm : float
-        The largest norm, positive and finite.
+        Maximum norm, positive and finite.
     need_clip : callable, optional
         Called with each Parameter; says whether its gradient is to be clipped.
 
@@ -121,7 +121,7 @@ class GradientClipByGlobalNorm(GroupClip):
     Parameters
     ----------
     clip_norm : float
-        The largest norm, positive and finite.
+        Maximum norm, positive and finite.
     group_name : str
         Parameters whose strategies name the same group are clipped together.
     need_clip : callable, optional
@@ -160,7 +160,7 @@ class GradientClipByGlobalNorm(GroupClip):
 
 
 def _elements(block: Block, grad: Variable) -> Variable:
-    """All that is not zero in a gradient, each element once."""
+    """Return the nonzero elements of a gradient, each once."""
     if grad.kind is not VarKind.SELECTED_ROWS:
         return grad
     return block.emit("get_tensor_from_selected_rows", X=block.emit("merge_selected_rows", X=grad))

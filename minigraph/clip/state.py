@@ -11,7 +11,7 @@ from minigraph.ir.default_programs import default_startup_program
 
 
 def persistent(block: Block, name: str, shape: Sequence[int], dtype: Any, value: float) -> Variable:
-    """A persistable variable that the default startup program sets to `value`."""
+    """Create a persistable variable that the default startup program sets to `value`."""
     main, startup = block.program.global_block(), default_startup_program().global_block()
     startup.create_var(name=name, shape=shape, dtype=dtype, persistable=True, initializer=Constant(value))
     return main.create_var(name=name, shape=shape, dtype=dtype, persistable=True, stop_gradient=True)

@@ -1,8 +1,7 @@
-"""What a clip does, step by step, as variables of the program: norms, factors, and how often it clips.
+"""Telemetry of clips as variables of the program: norms, factors, and the number of clipped steps.
 
-A strategy made with ``telemetry=True`` appends one operator for each group of gradients that it clips together. What
-that writes is persistable: it can be fetched, it is there in the scope after a run, and it is saved with the state of
-the optimizer.
+A strategy made with ``telemetry=True`` appends one operator for each group of gradients that it clips together. Its
+results are persistable: they can be fetched, stay in the scope, and are saved with the state of the optimizer.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ STATISTICS = "clip_statistics"
 @public
 @dataclass(frozen=True)
 class ClipTelemetry:
-    """The variables that tell of the gradients that are clipped together.
+    """Variables about the gradients of one group.
 
     Attributes
     ----------
     params : tuple of str
         The parameters whose gradients they are.
     norm_before : Variable, float64[1]
-        Joint norm of the gradients in the last step before clipping: of the raw gradients. (Other systems return this
-        one as "the norm", though it is above the threshold.)
+        Joint norm of the raw gradients in the last step. (Other systems return this one as "the norm", though it is
+        above the threshold.)
     norm_after : Variable, float64[1]
-        Joint norm of the gradients that the updates have read.
+        Joint norm of the gradients that the updates read.
     factor : Variable, float64[1]
         ``norm_after / norm_before``; 1 where both are 0.
     steps : Variable, int64[1]
-        How many steps there were.
+        Number of steps.
     clipped_steps : Variable, int64[1]
-        In how many of them the clip has changed the norm.
+        Number of steps in which the clip changed the norm.
     """
 
     params: tuple[str, ...]
@@ -73,7 +72,7 @@ def measure(
 
 @public
 def telemetry(program: Program) -> list[ClipTelemetry]:
-    """The telemetry variables of a program, group by group in the order of clipping.
+    """Return the telemetry variables of a program, group by group in the order of clipping.
 
     Examples
     --------
