@@ -152,7 +152,7 @@ class DataFeeder:
             names = ", ".join(field.name for field in self._fields)
             raise DataError(
                 f"row {index} has {found}; expected {len(self._fields)}: {names}",
-                hint="Make each row a tuple with one field per variable, even for one variable: (image,).",
+                hint="Make a row a tuple with one field per variable, also when there is only one variable: (image,).",
             )
 
 
