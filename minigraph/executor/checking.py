@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -172,8 +173,8 @@ class Checked(Compiled):
             for pair in ((root(whole), root(part)), (root(part), root(whole)))
         }
         """Roots that lie in the memory of each other."""
-        for number, row in enumerate(self.instructions.rows):
-            row.function = _watched(number, row)
+        rows = [replace(row, function=_watched(number, row)) for number, row in enumerate(self.instructions.rows)]
+        self.instructions = replace(self.instructions, rows=rows)
 
     def run(
         self, feeds: Iterable[Any], state: Iterable[Any], rng: Any, buffers: Iterable[Any], saved: Saved

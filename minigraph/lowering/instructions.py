@@ -8,7 +8,7 @@ instructions is used in two ways: its first run walks through the table (`Instru
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
@@ -62,7 +62,7 @@ class Instruction:
     released: Sequence[int] = ()
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Instructions:
     """The instructions of a plan.
 
@@ -81,14 +81,14 @@ class Instructions:
         wait; else none.
     """
 
-    rows: list[Instruction] = field(default_factory=list)
-    buffers: int = 0
-    values: list[Value | FlatView] = field(default_factory=list)
-    feeds: list[int] = field(default_factory=list)
-    state: list[int] = field(default_factory=list)
-    fetches: list[int] = field(default_factory=list)
-    new_state: list[int] = field(default_factory=list)
-    short_state: list[int] = field(default_factory=list)
+    rows: Sequence[Instruction]
+    buffers: int
+    values: Sequence[Value | FlatView]
+    feeds: Sequence[int]
+    state: Sequence[int]
+    fetches: Sequence[int]
+    new_state: Sequence[int]
+    short_state: Sequence[int]
 
     @cached_property
     def first_in_place(self) -> Instruction | None:
