@@ -341,7 +341,7 @@ class Layer:
         return Hook(self._post_hooks, hook)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """What the layer computes."""
+        """Compute the results of the layer."""
         raise WrongTypeError(f"{type(self).__name__} does not define forward", site=caller_site())
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
@@ -404,7 +404,7 @@ def _dotted(prefix: str, name: str) -> str:
 
 
 def _snake_case(name: str) -> str:
-    """As fluid does it.
+    """The name of a class in snake case, as fluid writes it.
 
     Examples
     --------
@@ -416,7 +416,7 @@ def _snake_case(name: str) -> str:
 
 
 def _fitting(name: str, tensor: Eager, state: Mapping[str, Any]) -> np.ndarray[Any, Any]:
-    """What `state` has for `tensor`."""
+    """The entry of `state` for `tensor`."""
     if name not in state:
         raise NotFoundError(f"the state has no {name!r}", site=caller_site(), hint=suggest(name, state))
     array = np.asarray(state[name])

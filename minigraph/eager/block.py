@@ -34,6 +34,7 @@ from minigraph.types import TensorType
 from minigraph.unique_name import generate
 
 _KEPT = 4096
+"""Maximum entries of each cache of a block."""
 _FIELDS = ("op_role", "op_role_var", "op_namescope")
 """Attributes of fluid that say what an operator is for; nothing in the imperative mode asks."""
 
@@ -166,7 +167,7 @@ class EagerBlock(Block):
     def _call(
         self, type: str, reads: dict[str, list[Any]], writes: dict[str, list[Any]], attrs: Mapping[str, Any]
     ) -> Call:
-        """What was checked and prepared for operators of this type, with these attributes, on inputs of these types."""
+        """The checked and prepared call for operators of this type, with these attributes, on inputs of these types."""
         try:
             definition = definition_of(type)
             attrs = {name: value for name, value in attrs.items() if name not in _FIELDS}

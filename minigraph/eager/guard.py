@@ -31,7 +31,7 @@ _DEFAULT: list[EagerProgram] = []
 """The program of the imperative mode outside of any guard, once there is one."""
 _STATIC: ContextVar[bool] = ContextVar("static", default=False)
 _SWITCHED_ON = ExitStack()
-"""What `enable_dygraph` or `disable_static` has entered."""
+"""The mode that `enable_dygraph` or `disable_static` has entered."""
 
 
 def eager_block() -> EagerBlock:
@@ -209,7 +209,7 @@ def grad(
 
 
 def _ones_for(target: Tensor) -> Tensor:
-    """What flows into an output by default; dense, also into selected rows."""
+    """The default gradient of an output: ones, dense also for selected rows."""
     held = target._held()
     return target.block.tensor(target.block.place.xp.ones(held.shape, held.dtype))
 

@@ -1,4 +1,4 @@
-"""What was computed, and its gradients: a tape of steps that becomes an ordinary program.
+"""Tape of the computed steps, which becomes an ordinary program for their gradients.
 
 Every computed operator leaves a `Step`. For a backward pass a `Tape` collects the steps behind some tensors and numbers
 the values that they read and wrote. Computations of equal structure get equal numbers, so the program that a tape
@@ -36,6 +36,7 @@ from minigraph.types import TensorType
 _SERIALS = itertools.count()
 _RECORDING: ContextVar[bool] = ContextVar("recording", default=True)
 _KEPT_PLANS = 64
+"""Maximum gradient plans of a place."""
 
 
 @contextmanager
@@ -105,7 +106,7 @@ def _by_position(slots: dict[str, tuple[str, ...]], letter: str) -> dict[str, tu
 
 
 def given(tensor: Any) -> tuple[Any, Any, Any]:
-    """What a step reads of a tensor: it, its value and its origin."""
+    """A tensor as a step reads it: with its value and its origin."""
     return tensor, tensor._held(), tensor._origin
 
 
@@ -136,7 +137,7 @@ class Step:
 
 @dataclass(frozen=True, eq=False)
 class GradientPlan:
-    """How the gradients of one structure of tape are computed.
+    """Plan of the gradients for all tapes of one structure.
 
     Attributes
     ----------
@@ -164,7 +165,7 @@ class GradientPlans:
     def plan(
         self, tape: Tape, targets: Sequence[int], inputs: Sequence[int], constants: Sequence[int] = ()
     ) -> GradientPlan:
-        """How the gradients of the values `targets` for `inputs` are computed, where none flows to `constants`."""
+        """The plan of the gradients of the values `targets` for `inputs`, where none flows to `constants`."""
         key = tape.structure(), tuple(targets), tuple(inputs), tuple(constants)
         plan = self._plans.get(key)
         if plan is None:
@@ -285,7 +286,7 @@ class Tape:
         return self._by_tensor(tensors, dict(zip(wanted, found, strict=True)), operator.add)
 
     def _value(self, number: int, block: Any) -> tuple[Any, Any, Any]:
-        """What a step reads for a value, whose tensor may be gone, or hold another one by now."""
+        """A value as a step reads it; its tensor may be gone, or hold another value by now."""
         tensor, value, made_by = self.tensors[number], self.values[number], self._origins.get(number)
         if tensor is None:
             tensor = block.tensor(value)
@@ -304,7 +305,7 @@ class Tape:
         return results
 
     def origin_of_nonfinite(self, tensor: Any, place: Place) -> str:
-        """What made the first value that is not finite on the way to the gradient of the (one) target for `tensor`."""
+        """Name the maker of the first value that is not finite between the only target and the gradient of `tensor`."""
         program, variables = self.program()
         recorded = {variable.name: value for variable, value in zip(variables, self.values, strict=True)}
         wanted = [variables[number] for number in self.numbers.get(id(tensor), ())]

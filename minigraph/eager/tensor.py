@@ -25,7 +25,7 @@ from minigraph.types import TensorType, VarKind
 
 
 class BackwardStrategy:
-    """How fluid adds up gradients; accepted by `Tensor.backward`, without effect, because one order is kept always.
+    """Order in which fluid adds up gradients; `Tensor.backward` takes it without effect and keeps one order always.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class BackwardStrategy:
 
 
 class Eager:
-    """What tensors and parameters of the imperative mode have in common.
+    """Base of the tensors and the parameters of the imperative mode.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What every layer function does: take a name, make parameters and temporaries, append operators."""
+"""Helpers of layer functions: take a name, make parameters and temporaries, append operators."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def array_read(array: Variable | list[Any], i: Variable) -> Variable:
 
 @layer
 def array_length(array: Variable | list[Any]) -> Variable | int:
-    """How many elements `array` has, int64[1]; in the imperative mode an int."""
+    """Number of elements of `array`, int64[1]; in the imperative mode an int."""
     if is_imperative():
         return len(_checked_list(array, "array_length"))
     helper = LayerHelper("array_length")

@@ -30,7 +30,7 @@ from minigraph.types import DType
 
 
 class ConditionalBlock:
-    """What is built inside ``block()`` runs only under a condition; otherwise what it would write stays as it is.
+    """Run what is built inside ``block()`` only under a condition; else the variables that it writes stay as they are.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def cond(
     false_fn: Callable[[], Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """What `true_fn` returns where `pred` holds, else what `false_fn` does; only one of them is computed.
+    """The result of `true_fn` if `pred` holds, else that of `false_fn`; only one of them is computed.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def cond(
         name_of_none = "true_fn" if true_result is None else "false_fn"
         raise ProgramError(
             f"cond: {name_of_none} returns nothing, the other branch does", site=caller_site(),
-            hint="Both branches return as much.",
+            hint="Return the same number of variables from both branches.",
         )  # fmt: skip
     different = difference(true_result, false_result)
     if different:
@@ -122,7 +122,7 @@ def cond(
 
 
 def _branch(condition: Variable, function: Callable[[], Any]) -> Any:
-    """What `function` returns, in variables of the block outside that only have values if the condition holds."""
+    """The result of `function`, in variables of the outer block that have values only if the condition holds."""
     result = None
     with ConditionalBlock([condition], is_scalar_condition=True).block():
         returned = function()
@@ -170,7 +170,7 @@ def case(
     default: Callable[[], Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """What the function of the first pair whose condition holds returns; if none does, what `default` returns.
+    """The result of the function of the first pair whose condition holds, or else of `default`.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def switch_case(
     default: Callable[[], Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """What the function with the number `branch_index` returns; if there is none, what `default` returns.
+    """The result of the function with the number `branch_index`, or else of `default`.
 
     Parameters
     ----------

@@ -212,7 +212,7 @@ class MultivariateNormalDiag:
         return reduce_prod(self.scale + everywhere - on_diagonal)
 
     def _inverse(self) -> Variable:
-        """Of the matrix: 1 over each element of the diagonal, and the others, which are 0, as they are."""
+        """The matrix with 1 over each element of its diagonal; the other elements stay 0."""
         everywhere, on_diagonal = self._ones()
         return elementwise_pow(self.scale, everywhere - 2.0 * on_diagonal)
 

@@ -98,7 +98,7 @@ class IfElse:
                 raise ProgramError("this branch of the IfElse has no output", site=caller_site())
 
     def output(self, *outs: Variable) -> None:
-        """What the branch gives; the other one gives as many, of the same element types and row shapes."""
+        """Give the results of the branch: as many as the other one, of the same element types and row shapes."""
         branch = self._branch("output")
         outside = self.helper.block.parent_block
         assert outside is not None

@@ -139,7 +139,7 @@ def create_py_reader_by_data(
 
 @layer
 def read_file(reader: PyReader) -> Variable | list[Variable]:
-    """What a `py_reader` feeds: its variables, or the one that it has."""
+    """The variables that a `py_reader` feeds, or the only one."""
     from minigraph.reader.loader import PyReader
 
     if not isinstance(reader, PyReader):

@@ -1,4 +1,4 @@
-"""What training makes small."""
+"""Losses, which training makes small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How well a model does."""
+"""Metrics: how well a model does."""
 
 from __future__ import annotations
 

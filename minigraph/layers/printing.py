@@ -26,7 +26,7 @@ def Print(
     ----------
     input : Variable
     first_n : int
-        Print so many times, counted by the message and the name of the variable; -1 without end.
+        Maximum number of prints, counted by the message and the name of the variable; -1 means no maximum.
     message : str, optional
         What stands in front.
     summarize : int

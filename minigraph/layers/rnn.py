@@ -120,7 +120,7 @@ class _Unit:
         self.gate_activation, self.activation = gate_activation or sigmoid, activation or tanh
 
     def width(self, inputs: Variable) -> int:
-        """How many columns input and state have together."""
+        """Number of columns of input and state together."""
         columns = check_floating(inputs, f"{self.helper.name}: inputs").shape
         if columns is None or len(columns) != 2 or columns[1] < 0:
             raise ProgramError(
@@ -298,7 +298,7 @@ def rnn(
     initial_states : Variable or structure of them, optional
         Default: ``cell.get_initial_states``, zeros.
     sequence_length : Variable, int64[batch], optional
-        After so many steps the states of a sequence stay as they are; its outputs are still computed.
+        Steps after which the states of a sequence stay as they are; its outputs are still computed.
     time_major : bool
     is_reverse : bool
         Begin with the last step; the outputs stand where their inputs do.

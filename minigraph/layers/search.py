@@ -1,4 +1,4 @@
-"""Where extremes stand, and sorting."""
+"""Indices of extremes, and sorting."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variabl
 def sequence_mask(
     x: Variable, maxlen: int | Variable | None = None, dtype: Any = "int64", name: str | None = None
 ) -> Variable:
-    """For each length in `x` so many ones, filled up with zeros to `maxlen` (None: the largest length)."""
+    """A row for each length in `x`: as many ones, then zeros up to `maxlen` (None: the largest length)."""
     helper = LayerHelper("sequence_mask", name)
     inputs = {"X": check_integers(x, "sequence_mask: x")}
     attrs: dict[str, Any] = {"out_dtype": int(as_dtype(dtype))}

@@ -199,7 +199,7 @@ class StaticRNN:
             self.step_output(each)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Variable | list[Variable]:
-        """What was collected: a sequence for each `step_output`, without a list if it is one."""
+        """Return the collected sequences, one for each `step_output`; a single one without a list."""
         if self.status != StaticRNN.AFTER_RNN_BLOCK:
             raise ProgramError("a StaticRNN gives its outputs once its step is complete", site=caller_site())
         return self.outputs[0] if len(self.outputs) == 1 else list(self.outputs)

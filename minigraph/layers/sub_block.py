@@ -1,4 +1,4 @@
-"""What layers share that run a part of the program of its own."""
+"""Helpers of layers that run a sub-block."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def building_sub_block(complete: Callable[[Block], None]) -> Iterator[None]:
 
 
 def read_before_written(block: Block, touched: Sequence[str], *written: str) -> list[str]:
-    """Which of the outer variables `touched` a block reads before it writes them."""
+    """The outer variables among `touched` that a block reads before it writes them."""
     read: dict[str, None] = {}
     done = set(written)
     for op in block.ops:

@@ -245,7 +245,7 @@ def _as_int32(x: Variable) -> Variable:
 
 
 def numbers_of(helper: LayerHelper, dtype: str) -> Callable[[int], Variable]:
-    """What makes a number a temporary of the layer."""
+    """Return a function that makes a number a temporary of the layer."""
     return lambda number: fill_constant([1], dtype, number, force_cpu=True, out=helper.temporary())
 
 
@@ -263,11 +263,11 @@ def shape(input: Variable) -> Variable:
 
 @layer
 def size(input: Variable) -> Variable:
-    """How many elements `input` has, int64[1]."""
+    """Number of elements of `input`, int64[1]."""
     return LayerHelper("size").unary("size", {"Input": check_variable(input, "size: input")})
 
 
 @layer
 def rank(input: Variable) -> Variable:
-    """How many dimensions `input` has, a constant int32[1]."""
+    """Number of dimensions of `input`, a constant int32[1]."""
     return assign(np.array([len(check_variable(input, "rank: input").shape or ())], "int32"))

@@ -152,7 +152,7 @@ class LayerNorm(dygraph.LayerNorm):
 
 
 class _BatchNorm(dygraph.BatchNorm):
-    """What the batch normalizations of one, two and three dimensions have in common."""
+    """Base of the batch normalizations of one, two and three dimensions."""
 
     _formats: tuple[str, str]
     _rank: tuple[int, ...]

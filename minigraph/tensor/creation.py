@@ -42,7 +42,7 @@ Axis = int | Sequence[int] | None
 
 @contextmanager
 def computing_at_once() -> Iterator[None]:
-    """Where a function without tensors among its arguments computes: at once, unless a program was chosen."""
+    """Compute at once, for functions without a tensor among their arguments, unless a program was chosen."""
     if in_dynamic_mode() and not enabled():
         with imperative():
             yield

@@ -45,7 +45,7 @@ def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
 def split(
     x: Variable, num_or_sections: int | Sequence[int], axis: int | Variable = 0, name: str | None = None
 ) -> list[Variable]:
-    """`x` cut along `axis` into so many equal pieces, or into pieces of these lengths, one of which may be -1.
+    """`x` cut along `axis` into a number of equal pieces, or into pieces of these lengths, one of which may be -1.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def split(
 @method
 @public
 def chunk(x: Variable, chunks: int, axis: int | Variable = 0, name: str | None = None) -> list[Variable]:
-    """`x` cut along `axis` into so many equal pieces."""
+    """`x` cut along `axis` into equal pieces."""
     return layers.split(x, chunks, axis)
 
 
