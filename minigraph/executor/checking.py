@@ -9,7 +9,6 @@ it, so that whoever still looks there sees something else.
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections import deque
@@ -32,8 +31,6 @@ from minigraph.runtime.place import Place
 from minigraph.support.interrupts import Saved
 from minigraph.types import product
 
-SWITCH = "MINIGRAPH_CHECK"
-
 _PATTERNS = {
     "f2": 0x7D5A, "f4": 0x7FA55A5A, "f8": 0x7FF55A5A5A5A5A5A,  # signalling NaN
     "i1": 0x5A, "u1": 0xA5, "b1": 0xA5, "i2": 0xA55A, "i4": 0xA55A5A5A, "i8": 0xA55A5A5A5A5A5A5A,
@@ -44,11 +41,6 @@ _MOST_HANDED_OUT = 256
 """Maximum number of earlier results that a run is compared with."""
 
 _HINT = "Let the kernel return new memory or its `out`, or declare the view where it is registered."
-
-
-def is_switched_on() -> bool:
-    """Whether executors that are not told otherwise check their runs."""
-    return os.environ.get(SWITCH, "").strip().lower() not in ("", "0", "off")
 
 
 def spoil(array: Any) -> None:

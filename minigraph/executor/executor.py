@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import deepcopy
 from functools import cached_property
@@ -13,8 +14,6 @@ import numpy as np
 from minigraph.errors import MinigraphError, NonfiniteError
 from minigraph.executor import profiler
 from minigraph.executor.call_cache import CallCache, names_in
-from minigraph.executor.checking import Checked
-from minigraph.executor.checking import is_switched_on as is_checking
 from minigraph.executor.compiled_program import CompiledProgram
 from minigraph.executor.feeds import prepare_feed
 from minigraph.executor.fetches import fetch_names, own, results_of
@@ -37,6 +36,11 @@ if TYPE_CHECKING:
     from minigraph.executor.cuda.feed_staging import Staging
     from minigraph.executor.cuda.graph_capture import GraphRuns
     from minigraph.executor.explain import RunExplanation
+
+
+def _is_checking() -> bool:
+    """Whether executors that are not told otherwise check their runs."""
+    return os.environ.get("MINIGRAPH_CHECK", "").strip().lower() not in ("", "0", "off")
 
 
 class Executor(Runner):
@@ -97,7 +101,7 @@ class Executor(Runner):
             require_jit()
         self.jit = is_jit_available() if jit is None else bool(jit)
         self._calls = CallCache(cache_size)
-        self.check = is_checking() if check is None else bool(check)
+        self.check = _is_checking() if check is None else bool(check)
         self.cuda_graph = cuda_graph and self.place.kind == "cuda" and not self.check
         self._others: dict[tuple[Pipeline, bool, bool], Executor] = {}
         self._blocks = Blocks(self.place)
@@ -262,8 +266,7 @@ class Executor(Runner):
             if new_state:
                 copied = zip(plan.compiled.replaces, new_state, plan.state_must_copy, strict=True)
                 given = {name: value.copy() if copy else value for name, value, copy in copied}
-            if isinstance(plan.compiled, Checked):
-                plan.compiled.hand_out(results, given)
+            plan.compiled.hand_out(results, given)
             # Only now that all has succeeded does anything change but state that is written over.
             if plan.compiled.ticks is not None:
                 hold()

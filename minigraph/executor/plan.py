@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from minigraph.executor import profiler
-from minigraph.executor.checking import Checked
 from minigraph.executor.state_binding import Binding
 from minigraph.ir import Program
 from minigraph.lowering.buffer_pool import Blocks
@@ -84,7 +83,9 @@ def lower(
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
     flat = form_flat_buffers(steps)
     buffers = plan_buffers(steps, flat, plan_outputs(steps, flat, place, jit))
-    kind = Checked if check else Compiled
+    kind = Compiled
+    if check:
+        from minigraph.executor.checking import Checked as kind  # what few runs need is not imported by all
     compiled = generate(steps, buffers, place, profiler.is_active(place), jit, blocks, kind)
     written_over = tuple(name for name in steps.new_state if name not in steps.replaced_state)
     binding = Binding(steps, flat, compiled.state, place)

@@ -11,7 +11,7 @@ import itertools
 import linecache
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Any
@@ -62,6 +62,9 @@ class Compiled:
         self.ticks: list[int] | None = [] if timed else None
         self._place = place
         self._was_run = False
+
+    def hand_out(self, fetched: Sequence[Any], new_state: Mapping[str, Any]) -> None:
+        """Take note of what a run gives to the caller and to the scope; only checked runs do."""
 
     def run(
         self, feeds: Iterable[Any], state: Iterable[Any], rng: Any, buffers: Iterable[Any], saved: Saved
