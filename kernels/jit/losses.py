@@ -14,8 +14,7 @@ import numpy as np
 
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
-from minigraph.kernels.jit.offers import name_of, or_kernel, vectors
-from minigraph.kernels.registry import specialize
+from minigraph.kernels.jit.offers import name_of, offer, vectors
 
 _LOOPS = {kind: Loops(f"functions{kind[-2:]}", "exponentials", "losses") for kind in ("float32", "float64")}
 _LABELS = {np.dtype(np.int64): "int64", np.dtype(np.int32): "int32"}
@@ -64,7 +63,7 @@ def _check(wrong: int) -> None:
         raise TypeError("labels that are no classes")
 
 
-@specialize("softmax", jit=True)
+@offer("softmax")
 def softmax(xp, x, *, axis):
     loop = _loop("softmax", x, axis, "mmvv")
     if loop is None:
@@ -76,10 +75,10 @@ def softmax(xp, x, *, axis):
         loop(*_rows(x, y), np.empty(count, x.dtype), np.empty(count, x.dtype))
         return y
 
-    return or_kernel(rows, "softmax", {"axis": axis})
+    return rows
 
 
-@specialize("softmax_grad", jit=True)
+@offer("softmax_grad")
 def softmax_grad(xp, y, d_y, *, axis):
     loop = _loop("softmax_grad", y, axis, "mmm", d_y)
     if loop is None:
@@ -90,10 +89,10 @@ def softmax_grad(xp, y, d_y, *, axis):
         loop(*_rows(y, d_y, d_x))
         return d_x
 
-    return or_kernel(rows, "softmax_grad", {"axis": axis})
+    return rows
 
 
-@specialize("softmax_with_cross_entropy", jit=True)
+@offer("softmax_with_cross_entropy")
 def softmax_with_cross_entropy(xp, logits, label, *, soft_label, ignore_index, axis):
     loss_loop = None if soft_label else _loop("loss_of_softmax", logits, axis, "mlivvv", label=label)
     softmax_loop = _loop("softmax", logits, axis, "mmvv") if loss_loop is not None else None
@@ -113,11 +112,10 @@ def softmax_with_cross_entropy(xp, logits, label, *, soft_label, ignore_index, a
         _check(loss_loop(x_rows, label_flat, ignore_index, largest, total, loss_flat))
         return y, loss
 
-    attrs = {"soft_label": soft_label, "ignore_index": ignore_index, "axis": axis}
-    return or_kernel(rows, "softmax_with_cross_entropy", attrs)
+    return rows
 
 
-@specialize("softmax_with_cross_entropy_grad", jit=True)
+@offer("softmax_with_cross_entropy_grad")
 def softmax_with_cross_entropy_grad(xp, probabilities, label, d_loss, *, soft_label, ignore_index, axis):
     loop = None
     if not soft_label:
@@ -132,11 +130,10 @@ def softmax_with_cross_entropy_grad(xp, probabilities, label, d_loss, *, soft_la
         _check(loop(y_rows, label_flat, d_flat, ignore_index, d_rows))
         return d_x
 
-    attrs = {"soft_label": soft_label, "ignore_index": ignore_index, "axis": axis}
-    return or_kernel(rows, "softmax_with_cross_entropy_grad", attrs)
+    return rows
 
 
-@specialize("cross_entropy", jit=True)
+@offer("cross_entropy")
 def cross_entropy(xp, x, label, *, soft_label, ignore_index):
     loop = None if soft_label else _loop("cross_entropy", x, -1, "mlinvv", label=label)
     if loop is None:
@@ -149,10 +146,10 @@ def cross_entropy(xp, x, label, *, soft_label, ignore_index):
         _check(loop(x_rows, label_flat, ignore_index, limit, loss_flat, np.empty_like(loss_flat)))
         return loss
 
-    return or_kernel(rows, "cross_entropy", {"soft_label": soft_label, "ignore_index": ignore_index})
+    return rows
 
 
-@specialize("cross_entropy2", jit=True)
+@offer("cross_entropy2")
 def cross_entropy2(xp, x, label, *, ignore_index):
     loop = _loop("cross_entropy", x, -1, "mlinvv", label=label)
     if loop is None:
@@ -166,10 +163,10 @@ def cross_entropy2(xp, x, label, *, ignore_index):
         _check(loop(x_rows, label_flat, ignore_index, limit, loss_flat, match_flat))
         return loss, _made(shape_out, (*x.shape, 0), x.dtype), match
 
-    return or_kernel(rows, "cross_entropy2", {"ignore_index": ignore_index})
+    return rows
 
 
-@specialize("fused_mean_loss", jit=True)
+@offer("fused_mean_loss")
 def fused_mean_loss(xp, x, label, *, ignore_index, slope, wanted):
     if prod(x.shape) < _LEAST_OF_MEAN_LOSS:
         return None
@@ -191,10 +188,10 @@ def fused_mean_loss(xp, x, label, *, ignore_index, slope, wanted):
         _check(loop(matrices[0], label.reshape(-1), ignore_index, limit, each, matrices[1], loss, matrices[2]))
         return (y if wants_y else None), loss, d_x
 
-    return or_kernel(mean_loss, "fused_mean_loss", {"ignore_index": ignore_index, "slope": slope, "wanted": wanted})
+    return mean_loss
 
 
-@specialize("cross_entropy_grad2", jit=True)
+@offer("cross_entropy_grad2")
 def cross_entropy_grad2(xp, match, label, x_shape, d_loss, *, ignore_index):
     x = x_shape._replace(shape=x_shape.shape[:-1])
     loop = _loop("cross_entropy_grad2", x, -1, "vlvim", match, d_loss, label=label)
@@ -207,10 +204,10 @@ def cross_entropy_grad2(xp, match, label, x_shape, d_loss, *, ignore_index):
         _check(loop(match_flat, label_flat, d_flat, ignore_index, d_rows))
         return d_x
 
-    return or_kernel(rows, "cross_entropy_grad2", {"ignore_index": ignore_index})
+    return rows
 
 
-@specialize("cross_entropy_grad", jit=True)
+@offer("cross_entropy_grad")
 def cross_entropy_grad(xp, x, label, d_loss, *, soft_label, ignore_index):
     loop = None if soft_label else _loop("cross_entropy_grad", x, -1, "mlvim", d_loss, label=label)
     if loop is None:
@@ -223,4 +220,4 @@ def cross_entropy_grad(xp, x, label, d_loss, *, soft_label, ignore_index):
         _check(loop(x_rows, label_flat, d_flat, ignore_index, d_rows))
         return d_x
 
-    return or_kernel(rows, "cross_entropy_grad", {"soft_label": soft_label, "ignore_index": ignore_index})
+    return rows

@@ -9,9 +9,8 @@ import numpy as np
 
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
-from minigraph.kernels.jit.offers import name_of, or_kernel, vectors
+from minigraph.kernels.jit.offers import name_of, offer, vectors
 from minigraph.kernels.normalization import FEW_TO_A_MEAN
-from minigraph.kernels.registry import specialize
 
 _LOOPS = Loops("normalization")
 
@@ -25,7 +24,7 @@ def _kind(x: Any, begin: int, *vectors_of_rows: Any) -> str | None:
     return name_of(x.dtype) if fits else None
 
 
-@specialize("layer_norm", jit=True)
+@offer("layer_norm")
 def layer_norm(xp, x, scale, bias, *, epsilon, begin_norm_axis):
     kind = _kind(x, begin_norm_axis, scale, bias)
     if kind is None:
@@ -45,10 +44,10 @@ def layer_norm(xp, x, scale, bias, *, epsilon, begin_norm_axis):
         loop(x_flat.reshape(matrix), others[0], others[1], epsilon, y_flat.reshape(matrix), others[2], others[3])
         return tuple(found)
 
-    return or_kernel(normalize, "layer_norm", {"epsilon": epsilon, "begin_norm_axis": begin_norm_axis})
+    return normalize
 
 
-@specialize("layer_norm_grad", jit=True)
+@offer("layer_norm_grad")
 def layer_norm_grad(xp, x, scale, bias, mean, variance, d_y, *, epsilon, begin_norm_axis, wanted):
     kind = _kind(x, begin_norm_axis, scale, bias, mean, variance, d_y)
     if kind is None or not all(wanted):
@@ -71,5 +70,4 @@ def layer_norm_grad(xp, x, scale, bias, mean, variance, d_y, *, epsilon, begin_n
         )  # fmt: skip
         return d_x, d_scale.astype(scale.dtype, copy=False), d_bias.astype(bias.dtype, copy=False)
 
-    attrs = {"epsilon": epsilon, "begin_norm_axis": begin_norm_axis, "wanted": wanted}
-    return or_kernel(gradients, "layer_norm_grad", attrs)
+    return gradients

@@ -19,7 +19,7 @@ from minigraph.kernels.clip import clipped_by, factor_for, scale_all_down
 from minigraph.kernels.clip_to_keep import ClipToKeep
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
-from minigraph.kernels.jit.offers import name_of, or_kernel, vectors
+from minigraph.kernels.jit.offers import name_of, offer, vectors
 from minigraph.kernels.jit.threads import pieces, run_together, shares
 from minigraph.kernels.norm import norm, short_joined
 from minigraph.kernels.registry import specialize
@@ -92,7 +92,7 @@ class _Norm:
         return results
 
 
-@specialize("clip_factor", jit=True)
+@offer("clip_factor")
 def clip_factor(xp, xs, clip_norm, *, p):
     loops = _loops_for(xs) if p == 2 else None
     if loops is None:
@@ -101,10 +101,10 @@ def clip_factor(xp, xs, clip_norm, *, p):
     def factor(xs, clip_norm, out=None):
         return factor_for(np, clip_norm, *loops.norm(xs), out)
 
-    return or_kernel(factor, "clip_factor", {"p": p})
+    return factor
 
 
-@specialize("global_norm", jit=True)
+@offer("global_norm")
 def global_norm(xp, xs, *, p):
     loops = _loops_for(xs) if p == 2 else None
     if loops is None:
@@ -115,10 +115,10 @@ def global_norm(xp, xs, *, p):
         scale, ratio = loops.norm(xs)
         return deliver(np, np.array([scale * ratio]).astype(dtype), out)
 
-    return or_kernel(measure, "global_norm", {"p": p})
+    return measure
 
 
-@specialize("clip_by_global_norm", jit=True)
+@offer("clip_by_global_norm")
 def clip_by_global_norm(xp, xs, clip_norm, *, p, strict):
     loops = _loops_for(xs) if p == 2 else None
     if loops is None:
@@ -127,7 +127,7 @@ def clip_by_global_norm(xp, xs, clip_norm, *, p, strict):
     def clip(xs, clip_norm, out=None):
         return clipped_by(np, xs, clip_norm, *loops.norm(xs), strict, out, loops.multiply)
 
-    return or_kernel(clip, "clip_by_global_norm", {"p": p, "strict": strict})
+    return clip
 
 
 @specialize("clip_by_global_norm", jit=True, own=True)
@@ -151,7 +151,7 @@ def clip_by_global_norm_to_keep(xp, xs, clip_norm, *, p, strict):
     return ClipToKeep(xs, norm_of, strict, scale_all)
 
 
-@specialize("clip_by_norm", jit=True)
+@offer("clip_by_norm")
 def clip_by_norm(xp, x, *, max_norm):
     loops = _loops_for([x])
     if loops is None:
@@ -161,10 +161,10 @@ def clip_by_norm(xp, x, *, max_norm):
         scale, ratio = loops.norm([x])
         return scale_all_down(np, [x], max_norm, scale, ratio, [out], loops.multiply)[0]
 
-    return or_kernel(clip, "clip_by_norm", {"max_norm": max_norm})
+    return clip
 
 
-@specialize("squared_l2_norm", jit=True)
+@offer("squared_l2_norm")
 def squared_l2_norm(xp, x):
     loops = _loops_for([x])
     if loops is None:
@@ -173,4 +173,4 @@ def squared_l2_norm(xp, x):
     def square(x, out=None):
         return deliver(np, np.array([loops.sum_of_squares([x])]).astype(x.dtype), out)
 
-    return or_kernel(square, "squared_l2_norm", {})
+    return square

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.kernels.jit.compiling import Loops
-from minigraph.kernels.registry import find_kernel
+from minigraph.kernels.registry import find_kernel, specialize
 
 LEAST = 1024
 """Minimum elements for which a loop is compiled: for fewer, the time to compile is seldom won back."""
@@ -57,6 +57,20 @@ def vectors(*arrays: Any) -> list[Any]:
         if not x.flags.c_contiguous:
             raise TypeError("not contiguous")
     return [x.reshape(-1) for x in arrays]
+
+
+def offer(type: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register what a function offers for an operator, with `or_kernel` around it."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        def offered(xp: Any, *inputs: Any, **attrs: Any) -> Any:
+            found = function(xp, *inputs, **attrs)
+            return None if found is None else or_kernel(found, type, attrs)
+
+        specialize(type, jit=True)(offered)
+        return function
+
+    return decorate
 
 
 def or_kernel(function: Callable[..., Any], type: str, attrs: dict[str, Any]) -> Callable[..., Any]:

@@ -12,8 +12,7 @@ import numpy as np
 
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
-from minigraph.kernels.jit.offers import name_of, or_kernel
-from minigraph.kernels.registry import specialize
+from minigraph.kernels.jit.offers import name_of, offer
 from minigraph.types import align_shape, as_dtype
 
 _LOOPS = Loops("sums")
@@ -30,7 +29,7 @@ def _around(full: tuple[int, ...], aligned: tuple[int, ...]) -> tuple[int, int, 
     return prod(full[:first]), prod(full[first:last]), prod(full[last:])
 
 
-@specialize("elementwise_add_grad", jit=True)
+@offer("elementwise_add_grad")
 def elementwise_add_grad(xp, x, y, d_out, *, axis, wanted):
     kind = name_of(d_out.dtype)
     if kind is None or not wanted[1] or x.shape != d_out.shape or 0 in d_out.shape:
@@ -60,10 +59,10 @@ def elementwise_add_grad(xp, x, y, d_out, *, axis, wanted):
         np.copyto(d_x_out, d_out)
         return d_x_out, d_y
 
-    return or_kernel(gradients, "elementwise_add_grad", {"axis": axis, "wanted": wanted})
+    return gradients
 
 
-@specialize("reduce_sum", jit=True)
+@offer("reduce_sum")
 def reduce_sum(xp, x, *, dim, keep_dim, reduce_all, out_dtype):
     if reduce_all or not x.shape:
         return None
@@ -83,5 +82,4 @@ def reduce_sum(xp, x, *, dim, keep_dim, reduce_all, out_dtype):
         loop(x.reshape(rows, columns), np.empty(columns), result.reshape(columns))
         return result
 
-    attrs = {"dim": dim, "keep_dim": keep_dim, "reduce_all": reduce_all, "out_dtype": out_dtype}
-    return or_kernel(add, "reduce_sum", attrs)
+    return add

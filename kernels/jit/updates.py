@@ -17,7 +17,7 @@ import numpy as np
 from minigraph.kernels.adaptive_optimizer import lamb_along
 from minigraph.kernels.clip import Times
 from minigraph.kernels.jit.compiling import Loops
-from minigraph.kernels.jit.offers import elementwise_loop, or_kernel, vectors
+from minigraph.kernels.jit.offers import elementwise_loop, offer, vectors
 from minigraph.kernels.jit.threads import over_pieces
 from minigraph.kernels.merged_updates import Merged
 from minigraph.kernels.registry import specialize
@@ -101,14 +101,6 @@ def _like(param: Any, buffer: Any) -> Any:
     return np.empty_like(param) if buffer is None else buffer
 
 
-def _offer(type: str) -> Callable[..., Any]:
-    def offer(xp, *arrays, **attrs):
-        update = update_loop(type, arrays, attrs)
-        return None if update is None else or_kernel(update, type, attrs)
-
-    return offer
-
-
 class _Merged(Merged):
     """A merged update with a loop for one parameter, or for the vector of them all."""
 
@@ -129,7 +121,7 @@ class _Merged(Merged):
 
 
 def _offer_merged(type: str) -> Callable[..., Any]:
-    def offer(xp, *lists, sizes, **attrs):
+    def offered(xp, *lists, sizes, **attrs):
         types = [
             x if not isinstance(x, list) or name == "skip"
             else x[0]._replace(shape=(1,) if name in SINGLE else (sum(sizes),)) if x else None
@@ -141,19 +133,19 @@ def _offer_merged(type: str) -> Callable[..., Any]:
         merged = _Merged(type, loop)
         return lambda *inputs, out=None: merged(np, *inputs, sizes=sizes, out=out, **attrs)
 
-    return offer
+    return offered
 
 
 for _type, _rule in RULES.items():
     if "skip" in _rule.inputs:
-        specialize(_type, jit=True)(_offer(_type))
+        offer(_type)(lambda xp, *arrays, _type=_type, **attrs: update_loop(_type, arrays, attrs))
         specialize(f"merged_{_type}", jit=True)(_offer_merged(_type))
 
 
-@specialize("lamb", jit=True)
+@offer("lamb")
 def lamb(xp, param, grad, rate, moment1, moment2, beta1_pow, beta2_pow, skip, **attrs):
     direction = update_loop("lamb_direction", [param, grad, moment1, moment2], attrs)
     if direction is None or rate.shape != (1,):
         return None
     kernel = lamb_along(lambda xp, *arrays, out, **attrs: direction(*arrays, out=out))
-    return or_kernel(lambda *arrays, out=None: kernel(np, *arrays, out=out, **attrs), "lamb", attrs)
+    return lambda *arrays, out=None: kernel(np, *arrays, out=out, **attrs)
