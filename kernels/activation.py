@@ -83,9 +83,7 @@ def relu_grad(xp, result, d_out, *, out=None):
     return xp.multiply(d_out, result > 0, out=out)
 
 
-@kernel("relu_grad_grad")
-def relu_grad_grad(xp, result, dd_x, *, out=None):
-    return relu_grad(xp, result, dd_x, out=out)
+kernel("relu_grad_grad")(relu_grad)
 
 
 @kernel("sigmoid")

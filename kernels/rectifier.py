@@ -29,9 +29,7 @@ def leaky_relu_grad(xp, result, d_out, *, alpha, out=None):
     return deliver(xp, xp.where(result > 0, d_out, alpha * d_out), out)
 
 
-@kernel("leaky_relu_grad_grad")
-def leaky_relu_grad_grad(xp, result, dd_x, *, alpha, out=None):
-    return leaky_relu_grad(xp, result, dd_x, alpha=alpha, out=out)
+kernel("leaky_relu_grad_grad")(leaky_relu_grad)
 
 
 @kernel("relu6")

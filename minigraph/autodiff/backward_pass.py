@@ -21,7 +21,7 @@ from minigraph.ir import Block, Operator, Parameter, Role, Variable
 from minigraph.ir.effects import is_count, rename
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, definition_of
 from minigraph.opdef.gradient_context import BlockGrad, GradContext, GradName, GradRule, OpSpec
-from minigraph.opdef.gradient_rules import DoubleGrad, FusedGrad, FusedRecipe
+from minigraph.opdef.gradient_rules import DoubleGrad, FusedGrad
 from minigraph.support.undo import note
 
 ParamsGrads = list[tuple[Parameter, Variable]]
@@ -202,14 +202,13 @@ class BackwardPass:
         self._plan([self._overwritten.checked(spec, op) for spec in specs], op)
 
     def _differentiate_fused(self, op: Operator, rule: FusedGrad) -> None:
-        """Plan the one operator of a fused rule, straight from its recipe: most gradients are made here."""
+        """Plan the one operator of a fused rule, without an `OpSpec`: most gradients are made here."""
         if rule.check is not None:
             rule.check(op)
-        recipe = rule.recipe
-        read = [name for slot, _ in recipe.d_outputs for name in op.outputs.get(slot, ())]
-        if not recipe.reads_all:
+        read = [name for slot, _ in rule.flowing for name in op.outputs.get(slot, ())]
+        if not rule.reads_all:
             self._refuse_to_lose(op, read)
-        wanted = self._wanted_of(op, recipe)
+        wanted = self._wanted_of(op, rule)
         is_reached = wanted and any(self._gradient(name).is_ready for name in read)
         if is_reached:
             self._complete(read, op)
@@ -217,22 +216,22 @@ class BackwardPass:
         if not is_reached:
             return
         inputs: dict[str, Any] = {}
-        for slot, is_input in recipe.reads:
+        for slot, is_input in rule.values:
             names = (op.inputs if is_input else op.outputs).get(slot)
             if names:
                 inputs[slot] = self._overwritten.kept_in_slot(slot, names, op) if self._overwritten.names else names
-        for slot, d_slot in recipe.d_outputs:
+        for slot, d_slot in rule.flowing:
             inputs[d_slot] = tuple([self._gradients[name].name for name in op.outputs[slot]])
         results = {
             d_slot: [EMPTY if name == EMPTY else self._gradient_to_write(name) for name in names]
             for d_slot, names in wanted.items()
         }
-        self._plan_one(_Planned(recipe.type, inputs, results, op.attrs.copy(), op.site, op.namescope, is_checked=True))
+        self._plan_one(_Planned(rule.type, inputs, results, op.attrs.copy(), op.site, op.namescope, is_checked=True))
 
-    def _wanted_of(self, op: Operator, recipe: FusedRecipe) -> dict[str, list[str]]:
+    def _wanted_of(self, op: Operator, rule: FusedGrad) -> dict[str, list[str]]:
         """By slot of the gradient operator, the variables whose gradients it is to compute; empty if there are none."""
         wanted, is_any = {}, False
-        for slot, d_slot, is_list in recipe.d_inputs:
+        for slot, d_slot, is_list in rule.results:
             names = [EMPTY if self.is_no_grad(name) else name for name in op.inputs.get(slot, ())]
             flows = names.count(EMPTY) < len(names)
             # A slot of one variable without a gradient is left out; in a list its place must be kept.

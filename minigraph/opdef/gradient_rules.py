@@ -10,29 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from minigraph.opdef.definition import OpDef, OperatorRule, Slot, definition_of
 from minigraph.opdef.gradient_context import EMPTY, GRAD_SUFFIX, GradContext, GradRule, OpSpec
 from minigraph.types import TensorType
 
 
-class FusedRecipe(NamedTuple):
-    """The slots of a `FusedGrad` for operators of its type."""
-
-    type: str
-    reads: tuple[tuple[str, bool], ...]
-    """Slots that the gradient reads, and whether each is an input of the forward operator or an output."""
-    d_outputs: tuple[tuple[str, str], ...]
-    """Output slots whose gradients it reads, and its slots for them."""
-    d_inputs: tuple[tuple[str, str, bool], ...]
-    """Input slots that get a gradient, its slots for them, and whether they take lists, where each keeps its place."""
-    reads_all: bool
-    """Whether there is no other output slot."""
-
-
 class FusedGrad(OperatorRule):
-    """The gradient rule that appends one operator of its own, such as ``relu_grad``, as its `recipe` says.
+    """The gradient rule that appends one operator of its own, such as ``relu_grad``.
 
     Parameters
     ----------
@@ -73,8 +59,15 @@ class FusedGrad(OperatorRule):
         self.reads, self.to, self.d_outputs, self.type = reads, to.split(), d_out.split(), type
         self.like, self.infer = dict(like or {}), infer
         self.grad, self.linear, self.check = grad, linear, check
-        self.recipe = FusedRecipe(type, (), (), (), False)
-        """Filled in by `define`."""
+        # What follows is filled in by `define`, in the form in which a backward pass needs it for each operator.
+        self.values: tuple[tuple[str, bool], ...] = ()
+        """The slots `reads`, and whether each is an input of the forward operator or an output."""
+        self.flowing: tuple[tuple[str, str], ...] = ()
+        """The slots `d_outputs`, and the gradient operator's slots for their gradients."""
+        self.results: tuple[tuple[str, str, bool], ...] = ()
+        """The slots `to`, those for their gradients, and whether they take lists, where each keeps its place."""
+        self.reads_all = False
+        """Whether the gradients of all output slots are read."""
 
     def needs_value(self, slot: str) -> bool:
         """Whether the gradient depends on more than the type of what is in a slot."""
@@ -85,13 +78,10 @@ class FusedGrad(OperatorRule):
         self.type = self.type or f"{forward.type}_grad"
         self.to = self.to or [s.name for s in forward.inputs if not s.dispensable]
         self.d_outputs = self.d_outputs or [next(s.name for s in forward.outputs if not s.intermediate)]
-        self.recipe = FusedRecipe(
-            self.type,
-            tuple((slot, slot in forward.input_slots) for slot in self.reads),
-            tuple((slot, slot + GRAD_SUFFIX) for slot in self.d_outputs),
-            tuple((slot, slot + GRAD_SUFFIX, forward.input_slots[slot].duplicable) for slot in self.to),
-            len(self.d_outputs) == len(forward.outputs),
-        )
+        self.values = tuple((slot, slot in forward.input_slots) for slot in self.reads)
+        self.flowing = tuple((slot, slot + GRAD_SUFFIX) for slot in self.d_outputs)
+        self.results = tuple((slot, slot + GRAD_SUFFIX, forward.input_slots[slot].duplicable) for slot in self.to)
+        self.reads_all = len(self.d_outputs) == len(forward.outputs)
 
     def define(self, forward: OpDef) -> OpDef:
         """The definition of the gradient operator; a gradient has the type of what it is the gradient of."""
