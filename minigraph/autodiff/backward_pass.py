@@ -8,7 +8,7 @@ operators.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from minigraph import unique_name
@@ -52,23 +52,23 @@ class _Part:
     """The last operator that writes it; None for what a sub-block is given, whose name is fixed."""
 
 
-@dataclass(slots=True, eq=False)
 class _Gradient:
     """The gradient of one variable, as far as the walk has come."""
 
-    name: str
-    """Its variable in the program."""
-    parts: list[_Part] = field(default_factory=list)
-    renames: int = 0
+    renames = 0
     """Number of parts renamed so far."""
-    is_ready: bool = False
+    is_ready = False
     """Whether it has a value here."""
-    was_ready: bool = False
+    was_ready = False
     """Whether it had a value behind the operator that writes the variable."""
-    is_seed: bool = False
+    is_seed = False
     """Whether it flows in from outside."""
     computed: _Gradient | None = None
     """The gradient that is written instead, for a target whose own gradient the caller gave."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.parts: list[_Part] = []
 
 
 class BackwardPass:
@@ -113,7 +113,8 @@ class BackwardPass:
 
     def seed(self, var_name: str, grad_name: str, given: bool = False) -> None:
         """The gradient that flows into `var_name` is the variable `grad_name`; `given` by the caller or made here."""
-        gradient = _Gradient(grad_name, is_ready=True, is_seed=True)
+        gradient = _Gradient(grad_name)
+        gradient.is_ready = gradient.is_seed = True
         if given and grad_name != var_name + GRAD_SUFFIX:
             gradient.computed = _Gradient(var_name + GRAD_SUFFIX)
         self._gradients[var_name] = gradient
@@ -151,7 +152,8 @@ class BackwardPass:
             for op in reversed(path):
                 self._differentiate(op)
         for gradient in self._added_up:
-            self._add_up(gradient)
+            if len(gradient.parts) > 1:
+                self._add_up(gradient)
         with self.program.role_guard(Role.BACKWARD):
             for planned in self._planned:
                 self._append_planned(planned)
@@ -209,10 +211,11 @@ class BackwardPass:
         if not rule.reads_all:
             self._refuse_to_lose(op, read)
         wanted = self._wanted_of(op, rule)
-        is_reached = wanted and any(self._gradient(name).is_ready for name in read)
+        is_reached = wanted and any([self._gradient(name).is_ready for name in read])
         if is_reached:
             self._complete(read, op)
-        self._end_values(op)
+        if self._overwritten.names:
+            self._end_values(op)
         if not is_reached:
             return
         inputs: dict[str, Any] = {}
@@ -242,10 +245,11 @@ class BackwardPass:
 
     def _complete(self, names: Sequence[str], op: Operator) -> None:
         """Add up the gradients of these variables, which `op` reads or writes, or make them zero."""
-        gradients = list(map(self._gradient, names))
-        for gradient in gradients:
-            self._add_up(gradient)
-        for name, gradient in zip(names, gradients, strict=True):
+        gradients = {name: self._gradient(name) for name in names}
+        for gradient in gradients.values():
+            if len(gradient.parts) > 1:
+                self._add_up(gradient)
+        for name, gradient in gradients.items():
             if not gradient.is_ready:
                 self._plan_zeros(name, gradient, op)
 
@@ -294,7 +298,7 @@ class BackwardPass:
 
     def _overwritten_by(self, op: Operator) -> list[_Gradient]:
         """The gradients of the outputs of `op` that are not the variable's first value."""
-        ended = self._overwritten.ended_by(op) if self._overwritten.names else ()
+        ended = self._overwritten.ended_by(op)
         return [self._gradients[name] for name in op.output_arg_names if name in ended and name in self._gradients]
 
     def _leave(self, op: Operator, is_on_path: bool) -> None:
@@ -378,14 +382,13 @@ class BackwardPass:
         self.target.create_var(name=part.name, shape=whole.shape, dtype=whole.dtype, type=whole.kind)
 
     def _add_up(self, gradient: _Gradient) -> None:
-        """Plan the sum of a gradient's parts, if it has several."""
-        parts = gradient.parts
-        if len(parts) > 1:
-            last = [part.writer for part in parts if part.writer is not None][-1]
-            total = _Part(gradient.name, None)
-            total.writer = _Planned("sum", {"X": [part.name for part in parts]}, {"Out": [total]}, {}, last.site)
-            self._planned.append(total.writer)
-            gradient.parts = [total]
+        """Plan the sum of a gradient's parts, which are several."""
+        last = [part.writer for part in gradient.parts if part.writer is not None][-1]
+        total = _Part(gradient.name, None)
+        names = [part.name for part in gradient.parts]
+        total.writer = _Planned("sum", {"X": names}, {"Out": [total]}, {}, last.site)
+        self._planned.append(total.writer)
+        gradient.parts = [total]
 
     # Sub-blocks
 
