@@ -1,7 +1,7 @@
 """Updates by gradients that are selected rows; see `minigraph.kernels.optimizer`.
 
-Those of ``sgd``, ``adagrad`` and the lazy Adam cost what the rows cost, whatever the size of the parameter, when they
-write over it. The others change every row, because their means forget, and give what the dense gradient gives.
+The cost of ``sgd``, ``adagrad`` and the lazy Adam depends on the rows only, not on the size of the parameter, when they
+write over it. The other updates change every row, because their means forget, and equal those by the dense gradient.
 """
 
 from __future__ import annotations

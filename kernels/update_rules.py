@@ -1,4 +1,4 @@
-"""Update rules: what an update does to one element, written once for NumPy, selected rows, numba and CUDA.
+"""Update rules: the arithmetic of an update on one element, written once for NumPy, selected rows, numba and CUDA.
 
 A rule is a Python function that reads like the formula of its operator, such as `adam` in
 `minigraph.kernels.adaptive_optimizer`. Its positional parameters are the arrays of the kernel in the order of the
@@ -17,7 +17,6 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
-import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,7 +69,7 @@ class Rule:
 
     @cached_property
     def _tree(self) -> ast.FunctionDef:
-        found = ast.parse(textwrap.dedent(inspect.getsource(self.function))).body[0]
+        found = ast.parse(inspect.getsource(self.function)).body[0]
         assert isinstance(found, ast.FunctionDef)
         return found
 
@@ -123,15 +122,16 @@ class Rule:
 
 @dataclass(frozen=True)
 class Element:
-    """A rule for one element. A line is a name and what is assigned to it.
+    """A rule for one element. A line is a name and the expression that is assigned to it.
 
     There ``n0``, ``n1``, ... are `numbers`, and ``T(1)`` is a number in the type of the arrays.
 
     Attributes
     ----------
     common : lines
-        What all elements have in common.
+        Numbers that all elements share.
     own : lines
+        Assignments of each element.
     powers : pairs of str and float
         The powers that are multiplied once all elements are updated, and their factors.
     singles, reads, writes : tuple of str
