@@ -1,1 +1,1 @@
-"""The command line: ``python -m minigraph``."""
+"""The command line ``minigraph``: one module for each group of subcommands. Only `minigraph.__main__` imports it."""

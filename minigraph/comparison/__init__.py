@@ -1,4 +1,7 @@
-"""Comparing clipping strategies: on the gradients of one program, and over whole trainings."""
+"""Comparing clipping strategies: on the gradients of one program, and over whole trainings.
+
+An application: it imports the engine and the faces, and only `minigraph` itself and `minigraph.cli` import it.
+"""
 
 from minigraph.comparison.clip_text import clip_text, parse_clip
 from minigraph.comparison.gradients import compare_gradients

@@ -1,4 +1,4 @@
-"""Names that fluid programs reach through ``fluid.framework``."""
+"""Names that fluid programs use through ``fluid.framework``; a face, which the engine never imports."""
 
 from minigraph.eager.guard import enabled as in_dygraph_mode
 from minigraph.framework.flags import get_flags, set_flags
