@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -11,10 +11,11 @@ from minigraph.eager.tensor import Eager
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.initializer import Constant, Initializer, Xavier
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
-from minigraph.ir.default_programs import default_main_program, default_startup_program, is_imperative
+from minigraph.ir.default_programs import default_main_program, default_startup_program
 from minigraph.layer_helper.weight_norm import normalized_parameter
 from minigraph.param_attr import ParamAttr, WeightNormParamAttr, as_param_attr
 from minigraph.support.public import public
+from minigraph.support.undo import IS_IMPERATIVE
 from minigraph.types import DType, as_dtype
 from minigraph.unique_name import generate
 
@@ -32,7 +33,7 @@ def layer(function: F) -> F:
 
     @wraps(function)
     def following(*args: Any, **kwargs: Any) -> Any:
-        if is_imperative() or not _holds_tensor((*args, *kwargs.values())):
+        if IS_IMPERATIVE.get() or not (_holds_tensor(args) or (kwargs and _holds_tensor(kwargs.values()))):
             return function(*args, **kwargs)
         with imperative():
             return function(*args, **kwargs)
@@ -51,7 +52,7 @@ def layer_called(name: str, formula: str) -> Callable[[F], F]:
     return decorate
 
 
-def _holds_tensor(arguments: Sequence[Any]) -> bool:
+def _holds_tensor(arguments: Iterable[Any]) -> bool:
     for argument in arguments:
         if isinstance(argument, Eager):
             return True
