@@ -345,13 +345,8 @@ class Block:
         attrs: Mapping[str, Any] | None = None,
     ) -> Operator:
         """Like `append_op`, in front of the operator `before` (an operator of this block, an index, None: the end)."""
-        if isinstance(before, int) and -len(self.ops) <= before <= len(self.ops):
-            before = self.ops[before] if before != len(self.ops) else None
         if before is not None and not isinstance(before, Operator):
-            raise WrongTypeError(
-                f"before must be an operator or an index up to {len(self.ops)}, got {before!r:.80}", site=caller_site(),
-                hint="Give an operator of the block, such as block.ops[0]; None stands for the end.",
-            )  # fmt: skip
+            before = self._operator_at(before)
         # What a pass puts in front of an operator serves that one, and has its line.
         site = (before.site if before is not None and before is self._anchor else None) or caller_site()
         try:
@@ -365,12 +360,24 @@ class Block:
                 site=site, hint="Give the type as a str, and inputs, outputs and attrs as dicts by name.",
             ) from error  # fmt: skip
         try:
-            self.infer(op)
+            if SUB_BLOCK in op.attrs:
+                self.infer(op)
+            else:
+                infer_outputs(op, self)
         except MinigraphError as error:
             self._note_strangers(error, inputs or {}, outputs or {})
             raise explain(error, op, self) from None
         self._link(before, op)
         return op
+
+    def _operator_at(self, index: Any) -> Operator | None:
+        """The operator at an index, None behind the last one."""
+        if not isinstance(index, int) or not -len(self.ops) <= index <= len(self.ops):
+            raise WrongTypeError(
+                f"before must be an operator or an index up to {len(self.ops)}, got {index!r:.80}", site=caller_site(),
+                hint="Give an operator of the block, such as block.ops[0]; None stands for the end.",
+            )  # fmt: skip
+        return self.ops[index] if index != len(self.ops) else None
 
     def infer(self, op: Operator) -> None:
         """Set the types of what an operator writes, which need not be linked in yet.
