@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minigraph import unique_name
-from minigraph.eager.tape import Call, GradientPlans, Step, given, is_recording, with_origin
+from minigraph.eager.tape import GradientPlans, OpCall, Step, given, is_recording, with_origin
 from minigraph.eager.tensor import Eager, EagerParameter, Tensor
 from minigraph.errors import (
     MinigraphError,
@@ -54,7 +54,7 @@ class EagerBlock(Block):
         self.place = place
         self.rng = place.rng()
         self.gradient_plans = GradientPlans(place)
-        self._calls: dict[Any, Call] = {}
+        self._calls: dict[Any, OpCall] = {}
         self._programs: dict[Any, tuple[Program, list[str], Scope]] = {}
         self._executor = Executor(place)
 
@@ -101,7 +101,9 @@ class EagerBlock(Block):
         for slot, names in op.outputs.items():
             values.update(zip(names, map(given, writes[slot]), strict=True))
 
-    def _compute(self, call: Call, inputs: Sequence[Any], results: list[Any], to_blame: Callable[[], Operator]) -> None:
+    def _compute(
+        self, call: OpCall, inputs: Sequence[Any], results: list[Any], to_blame: Callable[[], Operator]
+    ) -> None:
         """Give the results their values, and remember the step if a gradient can flow back through it."""
         try:
             with np.errstate(all="ignore"):
@@ -116,7 +118,7 @@ class EagerBlock(Block):
         else:
             self._give(call, inputs, results, values)
 
-    def _give(self, call: Call, inputs: Sequence[Any], results: list[Any], values: Sequence[Any]) -> None:
+    def _give(self, call: OpCall, inputs: Sequence[Any], results: list[Any], values: Sequence[Any]) -> None:
         recorded = is_recording() and call.is_differentiable and not all([t.stop_gradient for t, _, _ in inputs])
         for tensor, value, tensor_type in zip(results, values, call.output_types, strict=True):
             tensor.value = np.asarray(value) if isinstance(value, np.generic) else value
@@ -166,7 +168,7 @@ class EagerBlock(Block):
 
     def _call(
         self, type: str, reads: dict[str, list[Any]], writes: dict[str, list[Any]], attrs: Mapping[str, Any]
-    ) -> Call:
+    ) -> OpCall:
         """The checked and prepared call for operators of this type, with these attributes, on inputs of these types."""
         try:
             definition = definition_of(type)
@@ -190,7 +192,7 @@ class EagerBlock(Block):
         op._block = self
         return op
 
-    def _prepare(self, op: Operator, reads: dict[str, list[Any]], writes: dict[str, list[Any]]) -> Call:
+    def _prepare(self, op: Operator, reads: dict[str, list[Any]], writes: dict[str, list[Any]]) -> OpCall:
         try:
             inputs = {slot: [_known_type(op, slot, tensor) for tensor in reads[slot]] for slot in op.inputs}
             inferred = op.definition.infer_types(inputs, op.attrs)
@@ -204,7 +206,7 @@ class EagerBlock(Block):
             kernel = kernel_of(op, self.place.kind, any([t.is_rows for t in (*input_types, *output_types)]))
         except MinigraphError as error:
             raise explain(error, op, self) from None
-        return Call(op, input_types, output_types, kernel)
+        return OpCall(op, input_types, output_types, kernel)
 
     def emit_group(self, key: Any, emit: Any, pairs: Any) -> list[Variable]:
         """Compute what ``emit(block, pairs)`` appends for (parameter, gradient) pairs as one program.

@@ -55,7 +55,7 @@ def is_recording() -> bool:
     return _RECORDING.get()
 
 
-class Call:
+class OpCall:
     """An operator with its attributes on inputs of certain types: checked once, computed any number of times.
 
     Attributes
@@ -127,7 +127,7 @@ class Step:
     __slots__ = ("call", "inputs", "outputs", "serial", "site")
 
     def __init__(
-        self, call: Call, inputs: Sequence[tuple[Any, Any, Any]], outputs: Sequence[Any], site: Site | None
+        self, call: OpCall, inputs: Sequence[tuple[Any, Any, Any]], outputs: Sequence[Any], site: Site | None
     ) -> None:
         self.call, self.site = call, site
         self.inputs = tuple(inputs)
@@ -221,7 +221,7 @@ class Tape:
         self._wiring = [self._add(step) for step in self.steps]
         self._targets = [self._number(t, t.value, t._origin, t.tensor_type) for t in targets]
 
-    def _add(self, step: Step) -> tuple[Call, tuple[int, ...], int]:
+    def _add(self, step: Step) -> tuple[OpCall, tuple[int, ...], int]:
         reads = tuple(
             [self._number(*given, type_) for given, type_ in zip(step.inputs, step.call.input_types, strict=True)]
         )
