@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from minigraph.eager.guard import imperative
 from minigraph.eager.tensor import Eager
@@ -14,7 +13,7 @@ from minigraph.ir import Block, Operator, Parameter, Program, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program
 from minigraph.layer_helper.weight_norm import normalized_parameter
 from minigraph.param_attr import ParamAttr, WeightNormParamAttr, as_param_attr
-from minigraph.support.public import public
+from minigraph.support.public import public_by
 from minigraph.support.undo import IS_IMPERATIVE
 from minigraph.types import DType, as_dtype
 from minigraph.unique_name import generate
@@ -31,14 +30,13 @@ def layer(function: F) -> F:
     guard, and outside writes to the default main program.
     """
 
-    @wraps(function)
     def following(*args: Any, **kwargs: Any) -> Any:
         if IS_IMPERATIVE.get() or not (_holds_tensor(args) or (kwargs and _holds_tensor(kwargs.values()))):
             return function(*args, **kwargs)
         with imperative():
             return function(*args, **kwargs)
 
-    return public(cast(F, following))
+    return public_by(function, following)
 
 
 def layer_called(name: str, formula: str) -> Callable[[F], F]:

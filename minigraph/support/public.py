@@ -52,7 +52,7 @@ def public(thing: F) -> F:
     switches and names, which Python would take by their truth or only keep. What runs for each operator, parameter or
     step is better left as it is, and checks its arguments itself.
     """
-    return public_but()(thing) if isinstance(thing, type) else _guarded(thing)
+    return public_but()(thing) if isinstance(thing, type) else public_by(thing, thing)
 
 
 def public_but(*names: str) -> Callable[[F], F]:
@@ -63,15 +63,16 @@ def public_but(*names: str) -> Callable[[F], F]:
             if name in names or not _is_given_arguments(name, method):
                 continue
             if isinstance(method, classmethod | staticmethod):
-                setattr(cls, name, type(method)(_guarded(method.__func__)))
+                setattr(cls, name, type(method)(public(method.__func__)))
             else:
-                setattr(cls, name, _guarded(method))
+                setattr(cls, name, public(method))
         return cls
 
     return decorate
 
 
-def _guarded(function: F) -> F:
+def public_by(function: F, call: Callable[..., Any]) -> F:
+    """`function` as a `public` one that is computed by `call`, which takes the same arguments."""
     keeps = function.__name__ == "__init__" or inspect.isgeneratorfunction(function)
     keeps = keeps or any("Reader[" in str(each) for each in function.__annotations__.values())
     plain = [] if keeps else _plain_parameters(function)
@@ -96,7 +97,7 @@ def _guarded(function: F) -> F:
                     is_plain = name not in kwargs or type(kwargs[name]) in kinds
                 if not is_plain and not is_ours(sys._getframe(1)):
                     _check_types(function, args, kwargs, name)
-            return function(*args, **kwargs)
+            return call(*args, **kwargs)
         except BaseException as error:
             if journal is not None:
                 undo(journal, mark)
