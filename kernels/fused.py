@@ -87,7 +87,7 @@ def _offer(xp, xs, *, steps):
     pieces = _pieces(calls, layout)
 
     def in_pieces(xs, out=None):
-        # What the single kernels return lies in memory as their operands do, and sums round accordingly.
+        # Results of single kernels have the memory order of their operands, and sums round accordingly.
         return pieces(xs, out) if all([x.flags.c_contiguous for x in xs]) else whole(xs, out)
 
     return in_pieces
@@ -160,7 +160,7 @@ def _out(call: FusedCall) -> str:
 
 
 class Layout:
-    """How operands lie over the results, if it `joins` with dimensions joined along which all of them do the same.
+    """Broadcast of operands over the results; with `joins`, dimensions that all operands share alike are joined.
 
     Attributes
     ----------

@@ -209,7 +209,7 @@ def _regions_gradient(xp, images, pooled, d, pooling_type) -> Any:
 
 
 def _first_equal(xp, window, greatest) -> Any:
-    """Which element of each window is the first to equal the greatest: one, or none where that is NaN."""
+    """First element of each window that equals the greatest: one, or none where that is NaN."""
     flat = window.reshape(*window.shape[:2], window.shape[2] * window.shape[3])
     hits = flat == greatest[:, :, None]
     chosen = xp.arange(flat.shape[2]) == hits.argmax(axis=2)[:, :, None]

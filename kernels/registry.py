@@ -35,7 +35,7 @@ class Kernel:
     view_of: int | None
     """Position of the input whose memory the first output may share, a list of outputs with a list of inputs."""
     joins: str | None = None
-    """Which of the arrays of a list may come joined."""
+    """Arrays of a list that may come joined."""
 
 
 _KERNELS: dict[tuple[str, str | None], Kernel] = {}

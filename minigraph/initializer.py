@@ -161,7 +161,7 @@ class BilinearInitializer(Initializer):
 
 @public
 def fans(var: Variable) -> tuple[int, int]:
-    """How many inputs an output of the layer depends on, and how many outputs an input reaches.
+    """Number of inputs that an output of the layer depends on, and of outputs that an input reaches.
 
     For a matrix [in, out] its dimensions; for a convolution kernel [out, in, *window] the channels times the window.
     """

@@ -1,4 +1,4 @@
-"""What a layer should know about a parameter that it creates."""
+"""Options of a parameter that a layer creates."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def append_regularization_ops(
 
 
 def _dense(grad: Variable) -> Variable:
-    """What holds a gradient with its decay: selected rows become dense."""
+    """Variable for the sum of a gradient and its decay: dense, also for selected rows."""
     if grad.kind is not VarKind.SELECTED_ROWS:
         return grad
     return grad.block.create_var(name=f"{grad.name}@NEWGRAD@", shape=grad.shape, dtype=grad.dtype)

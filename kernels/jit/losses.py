@@ -19,7 +19,7 @@ from minigraph.kernels.jit.offers import name_of, offer, vectors
 _LOOPS = {kind: Loops(f"functions{kind[-2:]}", "exponentials", "losses") for kind in ("float32", "float64")}
 _LABELS = {np.dtype(np.int64): "int64", np.dtype(np.int32): "int32"}
 _CALLS_SAVED = 4
-"""How many times fewer elements are worth a loop, because these operators take NumPy many calls."""
+"""Divisor of the minimum elements for a loop, because these operators take NumPy many calls."""
 
 _LEAST_OF_MEAN_LOSS = 8192
 """Minimum elements of the fused loss. For fewer, NumPy takes 20 us more, and the loop takes the longest to compile."""

@@ -97,7 +97,7 @@ def _differentiate_repeated(outer: Walk, op: Operator, rule: BlockGrad) -> None:
 
 
 def _reached_in_a_loop(outer: Walk, forward: Block, carried: Sequence[str], reached: Sequence[str]) -> list[str]:
-    """Which of the variables that go from run to run get a gradient: from behind the loop, or from a later run."""
+    """Variables passed from run to run that get a gradient, from behind the loop or from a later run."""
     found = list(reached)
     while True:
         needed = outer.inside_needs(forward, found)
@@ -140,7 +140,7 @@ def _differentiate_recurrent(outer: Walk, op: Operator, rule: BlockGrad) -> None
     outer.plan_call(op, spec, inner.target, list(_needed(inner.target, forward)))
 
 
-# What they share
+# Shared parts
 
 
 def _is_array(outer: Walk, name: str) -> bool:

@@ -370,7 +370,7 @@ def _plan(tape: Tape, targets: Sequence[int], inputs: Sequence[int], constants: 
             seed = block.emit("fill_constant", shape=[1], value=1.0, dtype=int(target.dtype), stop_gradient=True)
         no_grad = [variables[number] for number in constants]
         found = gradients([target], [variables[number] for number in inputs], [seed], no_grad)
-    # What has a value is fed, also where a gradient operator was rewritten and another one writes its result now.
+    # Variables with a value are fed, also if a gradient operator was rewritten and another one writes its result.
     known = {variable.name for variable in variables}
     for op in list(block.ops):
         if op in computed or known.issuperset(op.output_arg_names):

@@ -1,4 +1,4 @@
-"""Which rewrites a program is run with: fluid's `BuildStrategy`, `ExecutionStrategy` and `CompiledProgram`."""
+"""Rewrites that a program runs with: fluid's `BuildStrategy`, `ExecutionStrategy` and `CompiledProgram`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minigraph.support.public import public
 
 
 class GradientScaleStrategy(enum.Enum):
-    """What the gradient of a loss begins with on each of several devices."""
+    """Start value of the gradient of a loss on each of several devices."""
 
     CoeffNumDevice = 0
     One = 1
@@ -25,7 +25,7 @@ class GradientScaleStrategy(enum.Enum):
 
 
 class ReduceStrategy(enum.Enum):
-    """How gradients of several devices are added up."""
+    """Way in which gradients of several devices are added up."""
 
     AllReduce = 0
     Reduce = 1
@@ -107,7 +107,7 @@ class _Strategy:
 
 
 class BuildStrategy(_Strategy):
-    """Which rewrites an executor applies to its private copy of a program.
+    """Rewrites that an executor applies to its private copy of a program.
 
     Attributes
     ----------
@@ -213,7 +213,7 @@ _EXECUTION: dict[str, Any] = {
 
 
 class ExecutionStrategy(_Strategy):
-    """How fluid schedules operators on threads: accepted by `CompiledProgram.with_data_parallel`, without effect.
+    """Schedule of operators on threads in fluid; `CompiledProgram.with_data_parallel` accepts it without effect.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Fluid's older way of running a program on every place, of which there is one here."""
+"""Fluid's older executor for several places; here there is one."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _LAST_NUMBER = (1 << 29) - 1
 
 
 class Field(NamedTuple):
-    """How one field of a message class is encoded."""
+    """Encoding of one field of a message class."""
 
     name: str
     number: int

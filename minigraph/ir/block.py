@@ -70,7 +70,7 @@ class Block:
         self.program.version += 1
         self.program.noted_changes += 1
         block: Block | None = self
-        # What is known of a block was worked out with all blocks inside.
+        # The facts known of a block depend on all blocks inside it.
         while block is not None and block._outer is not None:
             block._outer = None
             block = block.parent_block
@@ -347,7 +347,7 @@ class Block:
         """Like `append_op`, in front of the operator `before` (an operator of this block, an index, None: the end)."""
         if before is not None and not isinstance(before, Operator):
             before = self._operator_at(before)
-        # What a pass puts in front of an operator serves that one, and has its line.
+        # An operator that a pass puts in front of another serves that one, and gets its line.
         site = (before.site if before is not None and before is self._anchor else None) or caller_site()
         try:
             op = self._make_op(type, inputs or {}, outputs or {}, attrs or {}, site)

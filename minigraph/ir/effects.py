@@ -55,7 +55,7 @@ def reachable_blocks(ops: Iterable[Operator]) -> list[Block]:
         if block is not None and block.idx not in found:
             found[block.idx] = block
             pending += [op.sub_block for op in block.ops if SUB_BLOCK in op.attrs]
-    # What a block of gradients is the gradient of may be run by an operator that is not among them.
+    # The forward block of a block of gradients may be run by an operator that is not among them.
     for block in list(found.values()):
         if block.forward_block is not None:
             found.setdefault(block.forward_block.idx, block.forward_block)

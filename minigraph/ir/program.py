@@ -63,11 +63,11 @@ class Program:
         self._stands_for: dict[str, str] = {}
         self._random_seed = Program._first_seed
         self.backward_passes = 0
-        """How many times gradients were appended; later passes give their gradients other names."""
+        """Number of times gradients were appended; later passes give their gradients other names."""
         self.roots: tuple[str, ...] | None = None
         """In an executor's private copy: whose values are fetched. None: a later run may fetch any variable."""
         self.loaders: list[Any] = []
-        """What feeds variables in each run; see `minigraph.io.DataLoader`. It is no part of the computation."""
+        """Loaders that feed variables in each run, see `minigraph.io.DataLoader`; no part of the computation."""
 
     @property
     def unnoted_changes(self) -> int:
@@ -327,7 +327,7 @@ class Program:
 
 
 class _RoleGuard(AbstractContextManager[None]):
-    """What `Program.role_guard` returns; a class, because clips enter one for each gradient."""
+    """Context of `Program.role_guard`; a class, because clips enter one for each gradient."""
 
     __slots__ = ("_inside", "_outside", "_program")
 

@@ -253,7 +253,7 @@ class _Assembler:
             if not step.in_place:
                 row.target = self._target(step)
         if released:
-            # What never had a register of its own is nothing to give up.
+            # A value without a register of its own has none to free.
             registers = [self._registers.get(value, NOTHING) for value in released]
             row.released = [register for register in registers if register >= self._first]
         return row

@@ -91,7 +91,7 @@ def clip_by_global_norm(
 
 @op("clip_factor", inputs="X ClipNorm", outputs="Factor Norm", grad=None)
 def clip_factor(xs: list[TensorType], clip_norm: TensorType, *, p: float = 2.0) -> tuple[TensorType, TensorType]:
-    """What `clip_by_global_norm` would scale the tensors of X by, for an update to do.
+    """Factor of `clip_by_global_norm` for the tensors of X, which an update applies.
 
     ``Factor`` holds three numbers: the threshold, and two whose product is the joint norm, see
     `minigraph.kernels.norm`. Their quotient may not fit one number. ``Norm`` is as there.

@@ -54,7 +54,7 @@ def clip_statistics(
     params: list[str],
     p: float = 2.0,
 ) -> tuple[TensorType, ...]:
-    """What a clip has done to gradients that it clips together.
+    """Statistics of gradients that are clipped together: norms before and after, and counts.
 
     ``NormBefore`` and ``NormAfter`` are joint norms of order `p`, float64[1], and ``Factor`` is their quotient, 1 where
     both are 0. ``Steps`` goes up by one each time, ``ClippedSteps`` when the norms differ. `params` says whose

@@ -218,7 +218,7 @@ _PLAIN: dict[str, tuple[type, ...]] = {"bool": (bool,), "str": (str,)}
 
 def _plain_parameters(function: Callable[..., Any]) -> list[tuple[int, str, tuple[type, ...]]]:
     """Places, names and types of the switches, and of `name`; other texts are checked by what reads them."""
-    # What takes no place of its own hands all arguments on as they are.
+    # A wrapper without parameters of its own passes all arguments on as they are.
     innermost: Any = inspect.unwrap(function, stop=lambda each: bool(each.__code__.co_argcount))
     code, found = innermost.__code__, []
     places = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

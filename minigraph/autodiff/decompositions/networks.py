@@ -104,7 +104,7 @@ class _Backward:
         if inside is not None:
             self.body.append_op("assign", {"X": entry}, {"Out": inside})
 
-    # What is computed
+    # Computation
 
     def collect_gradients(self) -> list[Variable | None]:
         """The gradients with respect to the entries of each sequence, as a sequence."""

@@ -127,7 +127,7 @@ class RecurrentGrad(BlockCall, type="recurrent_grad"):
         self.reads = unique(slot_names(op.inputs), self.touched)
         self.writes = [*self.sequences.values(), *self.initial.values(), *self.parameters.values()]
         self.given = [*self.saved, *self.results, *self.state_grads, *self.outer]
-        # What the forward block does not compute are the entries of sequences, and the states that it began with.
+        # The forward block does not compute the entries of sequences and the states that it began with.
         self.private = {name for each in forward.ops for name in each.output_arg_names}.intersection(self.saved)
         self.carried = [name for name in self.ex_state_grads if name in self.body.vars]
         self.taken = [*self.carried, *self.sequences, *self.parameters]

@@ -57,7 +57,7 @@ class _Repeated(BlockCall):
 
     def _start(self, given: Sequence[Any]) -> dict[str, Any]:
         values = dict(zip(self.reads, given, strict=True))
-        # What is kept in a scope, or passed on as it is, may live in memory that is reused.
+        # Values kept in a scope, or passed on as they are, may live in memory that is reused.
         values.update({name: own(values[name]) for name in self.written})
         return values
 
