@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.ir.program import Program
 from minigraph.support.public import public
-from minigraph.support.undo import IS_IMPERATIVE
+from minigraph.support.undo import CURRENT
 
 _DEFAULTS = (Program(), Program())
-CURRENT: ContextVar[tuple[Program, Program]] = ContextVar("default_programs", default=_DEFAULTS)
 
 
 def default_main_program() -> Program:
     """The program that layers write to."""
-    return CURRENT.get()[0]
+    main: Program = (CURRENT.get() or _DEFAULTS)[0]
+    return main
 
 
 def default_startup_program() -> Program:
     """The program that initializers write to."""
-    return CURRENT.get()[1]
+    startup: Program = (CURRENT.get() or _DEFAULTS)[1]
+    return startup
 
 
 def is_imperative() -> bool:
     """Whether operators are computed as they are written."""
-    return IS_IMPERATIVE.get()
+    return default_main_program().computes_at_once
 
 
 def refuse_imperative_mode(name: str) -> None:
@@ -46,8 +46,6 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
     before = CURRENT.get()
     try:
         CURRENT.set((main_program, startup_program or default_startup_program()))
-        IS_IMPERATIVE.set(main_program.computes_at_once)
         yield
     finally:
         CURRENT.set(before)
-        IS_IMPERATIVE.set(before[0].computes_at_once)

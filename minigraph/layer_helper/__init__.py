@@ -10,11 +10,10 @@ from minigraph.eager.tensor import Eager
 from minigraph.errors import ProgramError, WrongTypeError, caller_site
 from minigraph.initializer import Constant, Initializer, Xavier
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
-from minigraph.ir.default_programs import default_main_program, default_startup_program
+from minigraph.ir.default_programs import default_main_program, default_startup_program, is_imperative
 from minigraph.layer_helper.weight_norm import normalized_parameter
 from minigraph.param_attr import ParamAttr, WeightNormParamAttr, as_param_attr
 from minigraph.support.public import public_by
-from minigraph.support.undo import IS_IMPERATIVE
 from minigraph.types import DType, as_dtype
 from minigraph.unique_name import generate
 
@@ -31,7 +30,7 @@ def layer(function: F) -> F:
     """
 
     def following(*args: Any, **kwargs: Any) -> Any:
-        if IS_IMPERATIVE.get() or not (_holds_tensor(args) or (kwargs and _holds_tensor(kwargs.values()))):
+        if is_imperative() or not (_holds_tensor(args) or (kwargs and _holds_tensor(kwargs.values()))):
             return function(*args, **kwargs)
         with imperative():
             return function(*args, **kwargs)

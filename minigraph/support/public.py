@@ -31,7 +31,7 @@ from minigraph.errors import (
     suggest,
 )
 from minigraph.support.annotations import advice, misfits, shown
-from minigraph.support.undo import IS_IMPERATIVE, JOURNAL, undo
+from minigraph.support.undo import CURRENT, JOURNAL, undo
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,7 +82,7 @@ def public_by(function: F, call: Callable[..., Any]) -> F:
         # As `all_or_nothing` does; a context manager takes as long as some operators of the imperative mode.
         outer = journal = JOURNAL.get()
         # The imperative mode appends nothing to a program; the programs that it makes to compute are kept.
-        if journal is None and not IS_IMPERATIVE.get():
+        if journal is None and not ((programs := CURRENT.get()) and programs[0].computes_at_once):
             journal = []
         mark = 0 if journal is None else len(journal)
         try:

@@ -17,8 +17,11 @@ T = TypeVar("T")
 
 Journal = list[tuple[Callable[..., Any], tuple[Any, ...]]]
 JOURNAL: ContextVar[Journal | None] = ContextVar("journal", default=None)
-IS_IMPERATIVE: ContextVar[bool] = ContextVar("is_imperative", default=False)
-"""Whether operators are computed as they are written: then no program is changed that a failing call leaves behind."""
+CURRENT: ContextVar[Any] = ContextVar("default_programs", default=None)
+"""The main and the startup program that `minigraph.program_guard` has chosen.
+
+A main program that computes at once, as in the imperative mode, is not changed by a call: there is nothing to undo.
+"""
 
 
 def note(undo: Callable[..., Any], *args: Any) -> None:

@@ -23,7 +23,6 @@ from minigraph import dygraph, layers, unique_name
 from minigraph.clip import GradientClipByGlobalNorm
 from minigraph.dygraph import layer
 from minigraph.eager import tape
-from minigraph.ir import default_programs as defaults
 from minigraph.kernels.jit import threads as loop_threads
 from minigraph.kernels.jit.compiling import is_installed
 from minigraph.kernels.jit.threads import run_together
@@ -102,7 +101,7 @@ def _mixture(found: dict[str, bytes], one: dict[str, bytes], other: dict[str, by
 
 def _context() -> dict[str, int]:
     """Values of the context variables of guards and modes, by identity."""
-    held = (defaults.CURRENT, SCOPE, tape._RECORDING, layer._OUTERMOST, undo.JOURNAL, unique_name._GENERATOR)
+    held = (undo.CURRENT, SCOPE, tape._RECORDING, layer._OUTERMOST, undo.JOURNAL, unique_name._GENERATOR)
     return {each.name: id(each.get()) for each in held}
 
 
