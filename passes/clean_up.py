@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
-from minigraph.ir import Block, Operator, Program
+from minigraph.ir import Block, Operator, Program, infer_outputs
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import ReachingDefs, redirect
@@ -233,6 +233,7 @@ def _skip_reshape(op: Operator, current: _CurrentValues) -> bool:
             return False
         op.set_attr("shape", wanted)
     redirect(op, {middle: source[0]})
+    infer_outputs(op, current.block)  # XShape has the shape that is rearranged now
     return True
 
 
