@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.support.public import public, refuse_unknown_names
 
 __all__ = ["WeightedAverage"]
@@ -41,11 +41,11 @@ class WeightedAverage:
             If one of them is no number, or the weight an array of several.
         """
         if not isinstance(value, int | float | np.number | np.ndarray):
-            raise WrongTypeError(f"value must be a number or an array, got {value!r:.60}", site=caller_site())
+            raise WrongTypeError(f"value must be a number or an array, got {value!r:.60}")
         if not isinstance(weight, int | float | np.number) and not (
             isinstance(weight, np.ndarray) and weight.shape == (1,)
         ):
-            raise WrongTypeError(f"weight must be a number, got {weight!r:.60}", site=caller_site())
+            raise WrongTypeError(f"weight must be a number, got {weight!r:.60}")
         self._total = self._total + value * weight
         self._weight = weight if self._weight is None else self._weight + weight
 
@@ -59,7 +59,7 @@ class WeightedAverage:
         """
         if not self._weight:
             raise ProgramError(
-                f"there is nothing to average: the sum of weights is {self._weight or 0}", site=caller_site(),
+                f"there is nothing to average: the sum of weights is {self._weight or 0}",
                 hint="add() a value with a positive weight first.",
             )  # fmt: skip
         return self._total / self._weight

@@ -17,7 +17,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ClassVar, NamedTuple, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -113,7 +113,12 @@ class MinigraphError(Exception):
         What to do about it.
     """
 
+    is_about_a_call: ClassVar[bool] = False
+    """Whether an error without a line is about the user's call that fails."""
+
     def __init__(self, message: str, *, details: Iterable[str] = (), site: Site | None = None, hint: str = "") -> None:
+        if site is None and self.is_about_a_call:
+            site = caller_site()
         self.message, self.details, self.site, self.hint = message, tuple(details), site, hint
         self.is_of_other_line = site is not None and site != caller_site()
         """Whether the line is one that made something before, not that of the call that fails."""
@@ -136,6 +141,8 @@ class OpError(MinigraphError, ValueError):
 class ProgramError(MinigraphError, ValueError):
     """A program, block or variable is used in a way its structure does not allow."""
 
+    is_about_a_call = True
+
 
 class NotFoundError(ProgramError, KeyError):
     """A name is unknown; the message suggests the nearest known ones."""
@@ -150,9 +157,13 @@ class UnknownNameError(MinigraphError, AttributeError):
 class SubscriptError(ProgramError, IndexError):
     """A subscript names what a variable does not have."""
 
+    is_about_a_call = True
+
 
 class WrongTypeError(MinigraphError, TypeError):
     """An argument has the wrong Python type."""
+
+    is_about_a_call = True
 
 
 class VerifyError(ProgramError):
@@ -166,9 +177,13 @@ class ParseError(MinigraphError, ValueError):
 class ClipError(ProgramError):
     """Gradient clipping was asked for in a way that has no meaning, such as a threshold that is not positive."""
 
+    is_about_a_call = True
+
 
 class FeedError(MinigraphError, ValueError):
     """A feed does not fit the program."""
+
+    is_about_a_call = True
 
 
 class EOFException(MinigraphError, EOFError):

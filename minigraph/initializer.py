@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Block, Operator, Variable
 from minigraph.support.public import public, refuse_unknown_names
 
@@ -25,7 +25,7 @@ class Initializer:
 
     def op_for(self, var: Variable, block: Block) -> tuple[str, dict[str, Any]]:
         """Type and attributes of the operator that fills `var`."""
-        raise WrongTypeError(f"{type(self).__name__} does not say how to fill a variable", site=caller_site())
+        raise WrongTypeError(f"{type(self).__name__} does not say how to fill a variable")
 
 
 class ConstantInitializer(Initializer):
@@ -123,9 +123,7 @@ class NumpyArrayInitializer(Initializer):
     @public
     def __init__(self, value: Any) -> None:
         if not isinstance(value, np.ndarray):
-            raise WrongTypeError(
-                f"NumpyArrayInitializer needs an array, got {type(value).__name__}", site=caller_site()
-            )
+            raise WrongTypeError(f"NumpyArrayInitializer needs an array, got {type(value).__name__}")
         self.value = value
 
     def op_for(self, var: Variable, block: Block) -> tuple[str, dict[str, Any]]:
@@ -152,7 +150,7 @@ class BilinearInitializer(Initializer):
     def op_for(self, var: Variable, block: Block) -> tuple[str, dict[str, Any]]:
         shape = var.shape or ()
         if len(shape) != 4 or shape[2] != shape[3]:
-            raise ProgramError(f"Bilinear fills filters [out, in, size, size], not {var}", site=caller_site())
+            raise ProgramError(f"Bilinear fills filters [out, in, size, size], not {var}")
         half = math.ceil(shape[3] / 2)
         center = (2 * half - 1 - half % 2) / (2 * half)
         weights = 1 - np.abs(np.arange(shape[3]) / half - center)

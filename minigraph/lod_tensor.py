@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.runtime.lod import as_levels, check_levels, offsets_of
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import LoDTensor
@@ -44,15 +44,11 @@ def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], pl
     if isinstance(data, list):
         found = [[len(sequence) for sequence in data]]
         if found != [list(level) for level in recursive_seq_lens]:
-            raise ProgramError(
-                f"create_lod_tensor: the sequences have lengths {found}, not {recursive_seq_lens!r:.80}",
-                site=caller_site(),
-            )
+            raise ProgramError(f"create_lod_tensor: the sequences have lengths {found}, not {recursive_seq_lens!r:.80}")
         data = np.array([number for sequence in data for number in sequence], np.int64)[..., np.newaxis]
     elif not isinstance(data, np.ndarray | LoDTensor):
         raise WrongTypeError(
-            f"create_lod_tensor takes an array, a LoDTensor or a list of sequences, got {type(data).__name__}",
-            site=caller_site(),
+            f"create_lod_tensor takes an array, a LoDTensor or a list of sequences, got {type(data).__name__}"
         )
     tensor = LoDTensor()
     tensor.set(np.asarray(data), place)
@@ -76,7 +72,7 @@ def create_random_int_lodtensor(
     offsets = offsets_of(as_levels(recursive_seq_lens, "the lengths of sequences"))
     check_levels(offsets, None)
     if not offsets:
-        raise ProgramError("create_random_int_lodtensor: no lengths of sequences are given", site=caller_site())
+        raise ProgramError("create_random_int_lodtensor: no lengths of sequences are given")
     rows = np.random.randint(low, high + 1, [offsets[-1][-1], *base_shape]).astype(np.int64)
     return create_lod_tensor(rows, recursive_seq_lens, place)
 
@@ -113,7 +109,7 @@ class LoDTensorArray(list[LoDTensor]):
 def _checked(tensor: Any) -> LoDTensor:
     if not isinstance(tensor, LoDTensor):
         raise WrongTypeError(
-            f"a LoDTensorArray holds LoDTensors, got {type(tensor).__name__}", site=caller_site(),
+            f"a LoDTensorArray holds LoDTensors, got {type(tensor).__name__}",
             hint="Make one: tensor = LoDTensor(); tensor.set(array, place).",
         )  # fmt: skip
     return tensor

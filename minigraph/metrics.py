@@ -76,13 +76,13 @@ class Accuracy(_Counting):
         """Add a batch: its accuracy (a number or an array of one) and its size."""
         array = np.asarray(value)
         if array.size != 1 or array.dtype.kind not in "fiub":
-            raise WrongTypeError(f"value must be one number, got {value!r:.60}", site=caller_site())
+            raise WrongTypeError(f"value must be one number, got {value!r:.60}")
         try:
             size = float(weight)
         except (TypeError, ValueError):
             size = -1.0
         if not size >= 0:
-            raise WrongTypeError(f"weight must be a number, not negative, got {weight!r:.60}", site=caller_site())
+            raise WrongTypeError(f"weight must be a number, not negative, got {weight!r:.60}")
         self.value += float(array.reshape(())) * size
         self.weight += size
 
@@ -230,7 +230,7 @@ class CompositeMetric(MetricBase):
             If it is no `MetricBase`.
         """
         if not isinstance(metric, MetricBase):
-            raise WrongTypeError(f"metric must be a MetricBase, got {metric!r:.60}", site=caller_site())
+            raise WrongTypeError(f"metric must be a MetricBase, got {metric!r:.60}")
         self._metrics.append(metric)
 
     def reset(self) -> None:
@@ -255,7 +255,7 @@ def _called_and_positive(preds: Any, labels: Any) -> tuple[np.ndarray[Any, Any],
 
 def _check_sizes(preds: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> None:
     if preds.size != labels.size:
-        raise WrongTypeError(f"there are {preds.size} predictions but {labels.size} labels", site=caller_site())
+        raise WrongTypeError(f"there are {preds.size} predictions but {labels.size} labels")
 
 
 refuse_unknown_names(__name__)

@@ -102,9 +102,7 @@ def img_conv_group(
         If a sequence has not as many elements as there are convolutions.
     """
     if not isinstance(conv_num_filter, list | tuple):
-        raise WrongTypeError(
-            f"img_conv_group: conv_num_filter must be a list of int, got {conv_num_filter!r:.60}", site=caller_site()
-        )
+        raise WrongTypeError(f"img_conv_group: conv_num_filter must be a list of int, got {conv_num_filter!r:.60}")
     count = len(conv_num_filter)
     paddings = _for_each("conv_padding", conv_padding, count)
     filter_sizes = _for_each("conv_filter_size", conv_filter_size, count)
@@ -218,7 +216,6 @@ def _check_attention(queries: Variable, keys: Variable, values: Variable, num_he
     if len({x.dtype for x in given.values()}) > 1:
         raise WrongTypeError(
             "scaled_dot_product_attention: queries, keys and values must have one dtype", details=details,
-            site=caller_site(),
         )  # fmt: skip
     wrong = ""
     if any(len(shape) != 3 for shape in (q, k, v)):

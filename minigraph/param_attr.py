@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.initializer import Initializer
 from minigraph.ir import Variable
 from minigraph.regularizer import WeightDecayRegularizer
@@ -50,7 +50,7 @@ class ParamAttr:
         need_clip: bool = True,
     ) -> None:
         if name == "":
-            raise ProgramError("the name of a ParamAttr cannot be empty", site=caller_site(), hint="Leave it out.")
+            raise ProgramError("the name of a ParamAttr cannot be empty", hint="Leave it out.")
         self.name = name
         self.initializer = initializer
         self.learning_rate = learning_rate
@@ -141,6 +141,5 @@ def as_param_attr(given: Any) -> ParamAttr | None:
     if isinstance(given, WeightDecayRegularizer):
         return ParamAttr(regularizer=given)
     raise WrongTypeError(
-        f"a parameter attribute must be a ParamAttr, name, initializer, regularizer or bool, got {given!r:.80}",
-        site=caller_site(),
+        f"a parameter attribute must be a ParamAttr, name, initializer, regularizer or bool, got {given!r:.80}"
     )

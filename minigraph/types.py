@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minigraph.errors import OpError, WrongTypeError, caller_site
+from minigraph.errors import OpError, WrongTypeError
 
 
 class DType(enum.IntEnum):
@@ -77,7 +77,7 @@ def as_dtype(dtype: Any) -> DType:
         return _BY_NAME[dtype] if isinstance(dtype, str) else _BY_NAME[np.dtype(dtype).name]
     except (KeyError, TypeError, ValueError):
         raise WrongTypeError(
-            f"{dtype!r:.80} is not an element type", site=caller_site(), hint=f"Use one of {', '.join(_BY_NAME)}."
+            f"{dtype!r:.80} is not an element type", hint=f"Use one of {', '.join(_BY_NAME)}."
         ) from None
 
 

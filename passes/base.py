@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from minigraph.errors import WrongTypeError, caller_site
+from minigraph.errors import WrongTypeError
 from minigraph.ir import Program
 from minigraph.ir.verifier import verify
 
@@ -32,7 +32,7 @@ class Rewrite:
         """
         if not isinstance(program, Program):
             raise WrongTypeError(
-                f"{self.name} rewrites Programs, got {program!r:.60}", site=caller_site(),
+                f"{self.name} rewrites Programs, got {program!r:.60}",
                 hint="Give it fluid.default_main_program(), or another program.",
             )  # fmt: skip
         twin = program.clone()

@@ -74,9 +74,7 @@ def append_backward(
     [('fc_0.w_0', 'fc_0.w_0@GRAD'), ('fc_0.b_0', 'fc_0.b_0@GRAD')]
     """
     if not isinstance(loss, Variable):
-        raise WrongTypeError(
-            f"the loss must be a Variable, got {type(loss).__name__}: {loss!r:.80}", site=caller_site()
-        )
+        raise WrongTypeError(f"the loss must be a Variable, got {type(loss).__name__}: {loss!r:.80}")
     block, program = loss.block, loss.block.program
     maker = _check_loss(loss)
     _warn_of_earlier_pass(loss)
@@ -137,7 +135,7 @@ def gradients(
         _check_target_gradients(target_list, seeds)
     block = target_list[0].block
     if any(v.block.program is not block.program for v in (*target_list, *input_list)):
-        raise ProgramError("targets and inputs must be in one program", site=caller_site())
+        raise ProgramError("targets and inputs must be in one program")
     _check_outermost(target_list[0], "the target")
     pass_ = BackwardPass(block, _names(block, no_grad_set, "no_grad_set"), ())
     for target, given_grad in zip(target_list, seeds, strict=True):
@@ -166,7 +164,7 @@ def _check_loss(loss: Variable) -> Operator:
     size = product(loss.shape) if loss.shape is not None else 1
     if size != 1 or not loss.dtype.is_floating:
         raise ProgramError(
-            f"the loss must be one floating-point number, got {loss}", site=caller_site(),
+            f"the loss must be one floating-point number, got {loss}",
             hint="Reduce it with layers.mean or layers.reduce_sum.",
         )  # fmt: skip
     _check_outermost(loss, "the loss")
@@ -174,7 +172,7 @@ def _check_loss(loss: Variable) -> Operator:
         if loss.name in op.output_arg_names:
             return op
     raise ProgramError(
-        f"no operator of its program computes the loss {loss}", site=caller_site(),
+        f"no operator of its program computes the loss {loss}",
         hint="Take the loss variable from the program to differentiate: program.global_block().var(loss.name).",
     )  # fmt: skip
 
@@ -183,7 +181,6 @@ def _check_outermost(target: Variable, what: str) -> None:
     if target.block.idx:
         raise ProgramError(
             f"{what} {target.name} is computed in a sub-block, which may run never or several times",
-            site=caller_site(),
             hint="Compute it outside, where minimize may still stand inside; or let layers.cond return it, and "
             "differentiate that outside.",
         )
@@ -193,9 +190,7 @@ def _parameters_to_return(program: Program, parameter_list: Sequence[Variable | 
     if parameter_list is None:
         return [param for param in program.all_parameters() if param.trainable]
     if not isinstance(parameter_list, list | tuple):
-        raise WrongTypeError(
-            f"parameter_list must be a list of Variables or names, got {parameter_list!r:.80}", site=caller_site()
-        )
+        raise WrongTypeError(f"parameter_list must be a list of Variables or names, got {parameter_list!r:.80}")
     block = program.global_block()
     _names(block, parameter_list, "parameter_list")
     given = [block.var(p.name if isinstance(p, Variable) else p) for p in parameter_list]
@@ -217,12 +212,12 @@ def _warn_of_earlier_pass(loss: Variable) -> None:
 
 def _names(block: Block, given: Iterable[Variable | str] | None, what: str) -> set[str]:
     if isinstance(given, str):
-        raise WrongTypeError(f"{what} must be a set or list, got the string {given!r}", site=caller_site())
+        raise WrongTypeError(f"{what} must be a set or list, got the string {given!r}")
     names = set()
     for item in given or ():
         name = item.name if isinstance(item, Variable) else item
         if not isinstance(name, str):
-            raise WrongTypeError(f"{what} holds {item!r:.80}, which is no Variable or name", site=caller_site())
+            raise WrongTypeError(f"{what} holds {item!r:.80}, which is no Variable or name")
         if block.find_var(name) is None:
             raise NotFoundError(
                 f"{what} names {name!r}, which the program does not have",
@@ -236,18 +231,16 @@ def _names(block: Block, given: Iterable[Variable | str] | None, what: str) -> s
 def _variables(given: Variable | Sequence[Variable], what: str) -> list[Variable]:
     found = [given] if isinstance(given, Variable) else list(given)
     if not found or not all(isinstance(v, Variable) for v in found):
-        raise WrongTypeError(f"{what} must be Variables, got {given!r:.80}", site=caller_site())
+        raise WrongTypeError(f"{what} must be Variables, got {given!r:.80}")
     return found
 
 
 def _check_target_gradients(targets: list[Variable], given: list[Variable | None]) -> None:
     if len(given) != len(targets):
-        raise ProgramError(f"{len(targets)} targets but {len(given)} target gradients", site=caller_site())
+        raise ProgramError(f"{len(targets)} targets but {len(given)} target gradients")
     for target, grad in zip(targets, given, strict=True):
         if grad is not None and not _fit(grad, target):
-            raise ProgramError(
-                f"a target gradient must have the type of its target, got {grad} for {target}", site=caller_site()
-            )
+            raise ProgramError(f"a target gradient must have the type of its target, got {grad} for {target}")
 
 
 def _fit(grad: Variable, target: Variable) -> bool:

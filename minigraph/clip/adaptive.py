@@ -17,7 +17,7 @@ from minigraph.clip.base import (
     emit_for,
 )
 from minigraph.clip.state import persistent
-from minigraph.errors import ClipError, WrongTypeError, caller_site
+from minigraph.errors import ClipError, WrongTypeError
 from minigraph.ir import Block, Parameter, Variable
 from minigraph.ir.printable import printable
 from minigraph.support.public import public
@@ -65,9 +65,7 @@ class AdaptiveGradientClip(GradientClipBase):
         super().__post_init__()
         self._settle(clipping=check_threshold(self.clipping, "clipping"), eps=check_threshold(self.eps, "eps"))
         if not isinstance(self.clip_final_layer, bool):
-            raise WrongTypeError(
-                f"clip_final_layer must be True or False, got {self.clip_final_layer!r:.60}", site=caller_site()
-            )
+            raise WrongTypeError(f"clip_final_layer must be True or False, got {self.clip_final_layer!r:.60}")
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         final = set() if self.clip_final_layer else _final_layer([param for param, _ in pairs])
@@ -154,7 +152,7 @@ class AutoClip(_ClipByHistory):
         super().__post_init__()
         self._settle(percentile=check_number(self.percentile, "percentile"))
         if not 0 <= self.percentile <= 100:
-            raise ClipError(f"percentile must be from 0 to 100, got {self.percentile}", site=caller_site())
+            raise ClipError(f"percentile must be from 0 to 100, got {self.percentile}")
         self._settle(history=_count(self.history, "history"))
 
     def _statistics(self) -> tuple[str, dict[str, int], dict[str, Any]]:
@@ -205,7 +203,7 @@ class ZClip(_ClipByHistory):
             z_threshold=check_threshold(self.z_threshold, "z_threshold"), alpha=check_number(self.alpha, "alpha")
         )
         if not 0 <= self.alpha < 1:
-            raise ClipError(f"alpha must be from 0 to below 1, got {self.alpha}", site=caller_site())
+            raise ClipError(f"alpha must be from 0 to below 1, got {self.alpha}")
         self._settle(warmup_steps=_count(self.warmup_steps, "warmup_steps"))
 
     def _statistics(self) -> tuple[str, dict[str, int], dict[str, Any]]:
@@ -215,5 +213,5 @@ class ZClip(_ClipByHistory):
 
 def _count(value: Any, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ClipError(f"{what} must be a positive int, got {value!r:.60}", site=caller_site())
+        raise ClipError(f"{what} must be a positive int, got {value!r:.60}")
     return int(value)

@@ -13,7 +13,7 @@ from minigraph.clip.labels import labelled
 from minigraph.clip.nonfinite import check_policy, guard
 from minigraph.clip.statistics import measure
 from minigraph.eager.block import EagerBlock
-from minigraph.errors import ClipError, OpError, WrongTypeError, caller_site
+from minigraph.errors import ClipError, OpError, WrongTypeError
 from minigraph.ir import Block, Parameter, Role, Variable
 from minigraph.ir.default_programs import default_startup_program, program_guard
 from minigraph.ir.name_scope import name_scope
@@ -71,7 +71,7 @@ class GradientClipBase(Strategy):
     def __post_init__(self) -> None:
         check_policy(self.nonfinite)
         if not isinstance(self.telemetry, bool):
-            raise WrongTypeError(f"telemetry must be True or False, got {self.telemetry!r:.60}", site=caller_site())
+            raise WrongTypeError(f"telemetry must be True or False, got {self.telemetry!r:.60}")
         check_need_clip(self._need_clip_func)
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
@@ -104,7 +104,6 @@ class GradientClipBase(Strategy):
         return ClipError(
             f"{self} cannot clip {grads}",
             details=[error.message.partition(": ")[2] or error.message],
-            site=caller_site(),
             hint=error.hint or "Give values that the dtype of the gradients can hold.",
         )
 
@@ -113,12 +112,12 @@ class GradientClipBase(Strategy):
         name = f"{type(self).__name__}.emit"
         if not isinstance(clipped, list | tuple) or not all(isinstance(each, Variable) for each in clipped):
             raise WrongTypeError(
-                f"{name} must return a list of Variables, got {clipped!r:.80}", site=caller_site(),
+                f"{name} must return a list of Variables, got {clipped!r:.80}",
                 hint="Return the clipped gradients in order.",
             )  # fmt: skip
         if len(clipped) != len(pairs):
             raise ClipError(
-                f"{name} was given {len(pairs)} gradients and returned {len(clipped)}", site=caller_site(),
+                f"{name} was given {len(pairs)} gradients and returned {len(clipped)}",
                 hint="Return one clipped gradient for each pair, in order.",
             )  # fmt: skip
         for (_, grad), after in zip(pairs, clipped, strict=True):
@@ -127,7 +126,6 @@ class GradientClipBase(Strategy):
             if after.dtype is not grad.dtype or not same_shape(*shapes):
                 raise ClipError(
                     f"{name} returned {after} for {grad}",
-                    site=caller_site(),
                     hint="Return a clipped gradient of the shape and dtype of the gradient.",
                 )
 
@@ -162,7 +160,6 @@ class GradientClipBase(Strategy):
         if self.nonfinite == "skip" and any(is_eager(grad) for _, grad in pairs):
             raise ClipError(
                 "nonfinite='skip' concerns updates, which a call in the imperative mode does not see",
-                site=caller_site(),
                 hint="Give the strategy to the optimizer, as grad_clip=.",
             )
         if type(self)._dygraph_clip is not GradientClipBase._dygraph_clip and any(is_eager(g) for _, g in pairs):
@@ -215,7 +212,7 @@ class GradientClipBase(Strategy):
         for param, _ in pairs:
             if param.name not in by_name:
                 raise ClipError(
-                    f"{type(self).__name__} returned no gradient for {param.name}", site=caller_site(),
+                    f"{type(self).__name__} returned no gradient for {param.name}",
                     hint="Return a pair for each one that was given.",
                 )  # fmt: skip
         return [by_name[param.name] for param, _ in pairs]
@@ -232,7 +229,7 @@ class GroupClip(GradientClipBase):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.group_name, str):
-            raise WrongTypeError(f"group_name must be a str, got {self.group_name!r:.60}", site=caller_site())
+            raise WrongTypeError(f"group_name must be a str, got {self.group_name!r:.60}")
 
     def group_key(self) -> Any:
         return type(self), self.group_name
@@ -245,7 +242,6 @@ class GroupClip(GradientClipBase):
                 raise ClipError(
                     f"group {self.group_name!r} has two values of {field.name}",
                     details=[f"{field.name} = {ours}", f"{field.name} = {theirs} for {param}"],
-                    site=caller_site(),
                     hint="Give the strategies different group_name.",
                 )
 
@@ -287,9 +283,9 @@ def check_number(value: Any, what: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise WrongTypeError(f"{what} must be a number, got {value!r:.60}", site=caller_site()) from None
+        raise WrongTypeError(f"{what} must be a number, got {value!r:.60}") from None
     if math.isnan(number):
-        raise ClipError(f"{what} must not be NaN", site=caller_site())
+        raise ClipError(f"{what} must not be NaN")
     return number
 
 
@@ -297,17 +293,13 @@ def check_threshold(value: Any, what: str = "clip_norm") -> float:
     """Return `value` as a float that is positive and finite."""
     number = check_number(value, what)
     if not 0 < number < math.inf:
-        raise ClipError(
-            f"{what} must be positive and finite, got {number}",
-            site=caller_site(),
-            hint="Leave the clip out to turn it off.",
-        )
+        raise ClipError(f"{what} must be positive and finite, got {number}", hint="Leave the clip out to turn it off.")
     return number
 
 
 def check_need_clip(need_clip: Any) -> None:
     if need_clip is not None and not callable(need_clip):
         raise WrongTypeError(
-            f"need_clip must be a function of a Parameter, got {need_clip!r:.60}", site=caller_site(),
+            f"need_clip must be a function of a Parameter, got {need_clip!r:.60}",
             hint="For example: need_clip=lambda param: param.name != 'fc_0.b_0'.",
         )  # fmt: skip

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigraph.clip.state import persistent
-from minigraph.errors import ClipError, caller_site, suggest
+from minigraph.errors import ClipError, suggest
 from minigraph.ir import Block, Parameter, Program, Variable
 from minigraph.passes.gradient_clip import NONFINITE_GUARD, skipping_guards
 from minigraph.support.public import public
@@ -28,7 +28,6 @@ def check_policy(policy: Any) -> None:
     if policy not in POLICIES:
         raise ClipError(
             f"nonfinite must be one of {', '.join(POLICIES)}, got {policy!r:.60}",
-            site=caller_site(),
             hint=suggest(policy, POLICIES) if isinstance(policy, str) else "",
         )
 

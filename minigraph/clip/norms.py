@@ -19,7 +19,7 @@ from minigraph.clip.base import (
     emit_constant,
     emit_for,
 )
-from minigraph.errors import ClipError, WrongTypeError, caller_site
+from minigraph.errors import ClipError, WrongTypeError
 from minigraph.ir import Block, Variable
 from minigraph.ir.printable import printable
 from minigraph.support.public import public
@@ -200,16 +200,14 @@ class GradientClipByBlockRMS(GradientClipBase):
 def _order(p: Any) -> float:
     order = check_number(p, "p")
     if not order > 0:
-        raise ClipError(
-            f"p must be positive, got {order}", site=caller_site(), hint="float('inf') is the largest magnitude."
-        )
+        raise ClipError(f"p must be positive, got {order}", hint="float('inf') is the largest magnitude.")
     return order
 
 
 def _axes(axes: Any) -> tuple[int, ...]:
     given = list(axes) if isinstance(axes, Iterable) and not isinstance(axes, str) else [axes]
     if not all(isinstance(axis, Integral) and not isinstance(axis, bool) for axis in given):
-        raise WrongTypeError(f"axes must be ints, got {axes!r:.60}", site=caller_site())
+        raise WrongTypeError(f"axes must be ints, got {axes!r:.60}")
     if len(set(given)) < len(given):
-        raise ClipError(f"axes names a dimension twice: {axes!r:.60}", site=caller_site())
+        raise ClipError(f"axes names a dimension twice: {axes!r:.60}")
     return tuple(map(int, given))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from minigraph.clip.base import GradientClipBase, NeedClip, ParamsGrads
-from minigraph.errors import ClipError, WrongTypeError, caller_site
+from minigraph.errors import ClipError, WrongTypeError
 from minigraph.ir import Block, Variable
 from minigraph.ir.printable import printable
 from minigraph.support.public import public
@@ -50,10 +50,10 @@ class ClipPipeline(GradientClipBase):
         super().__post_init__()
         strategies = tuple(self.strategies) if isinstance(self.strategies, Sequence) else (self.strategies,)
         if not strategies:
-            raise ClipError("a ClipPipeline needs a strategy", site=caller_site())
+            raise ClipError("a ClipPipeline needs a strategy")
         for strategy in strategies:
             if not isinstance(strategy, GradientClipBase):
-                raise WrongTypeError(f"a ClipPipeline holds strategies, got {strategy!r:.60}", site=caller_site())
+                raise WrongTypeError(f"a ClipPipeline holds strategies, got {strategy!r:.60}")
         self._settle(strategies=strategies)
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:

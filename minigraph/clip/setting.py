@@ -39,16 +39,13 @@ def set_gradient_clip(
         at the wrong place.
     """
     if not isinstance(clip, GradientClipBase):
-        raise WrongTypeError(
-            f"a gradient clip must be a strategy such as GradientClipByNorm(1.0), got {clip!r:.60}", site=caller_site()
-        )
+        raise WrongTypeError(f"a gradient clip must be a strategy such as GradientClipByNorm(1.0), got {clip!r:.60}")
     program = program or default_main_program()
     _check_order(program)
     params = [param for param in _parameters(program.global_block(), param_list) if clip.wants(param)]
     if not params:
         raise ClipError(
             "the program has no parameter to clip" if param_list is None else "param_list holds no parameter to clip",
-            site=caller_site(),
             hint="Call set_gradient_clip after the layers and before minimize, on the parameters' own program.",
         )
     for param in params:
@@ -61,7 +58,6 @@ def _check_order(program: Program) -> None:
             raise ClipError(
                 "set_gradient_clip comes too late: the program updates its parameters already",
                 details=[f"{op.type} updates {op.outputs['ParamOut'][0]}, made at {op.site}"],
-                site=caller_site(),
                 hint="Call it after the layers and before minimize (or apply_gradients).",
             )
 
@@ -71,9 +67,7 @@ def _parameters(block: Block, param_list: Sequence[Parameter | str] | None) -> l
         return block.all_parameters()
     if isinstance(param_list, str) or not isinstance(param_list, Sequence):
         raise WrongTypeError(
-            f"param_list must be a list of Parameters or names, got {param_list!r:.60}",
-            site=caller_site(),
-            hint="Write [name].",
+            f"param_list must be a list of Parameters or names, got {param_list!r:.60}", hint="Write [name]."
         )
     found = []
     for item in param_list:
@@ -83,7 +77,7 @@ def _parameters(block: Block, param_list: Sequence[Parameter | str] | None) -> l
             known = [p.name for p in block.all_parameters()]
             raise NotFoundError(f"the program has no parameter {name!r}", site=caller_site(), hint=suggest(name, known))
         if not isinstance(param, Parameter):
-            raise WrongTypeError(f"param_list holds {item!r:.60}, which is no Parameter or name", site=caller_site())
+            raise WrongTypeError(f"param_list holds {item!r:.60}, which is no Parameter or name")
         found.append(param)
     return found
 

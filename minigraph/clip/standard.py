@@ -16,7 +16,7 @@ from minigraph.clip.base import (
     emit_for,
     fits_attribute,
 )
-from minigraph.errors import ClipError, caller_site, on_one_line
+from minigraph.errors import ClipError, on_one_line
 from minigraph.ir import Block, Variable, VarKind
 from minigraph.ir.printable import printable
 from minigraph.support.public import public
@@ -51,12 +51,10 @@ class GradientClipByValue(GradientClipBase):
         super().__post_init__()
         upper = check_number(self.max, "max")
         if self.min is None and not upper > 0:
-            raise ClipError(
-                f"max must be positive when min is left out, got {upper}", site=caller_site(), hint="Give min too."
-            )
+            raise ClipError(f"max must be positive when min is left out, got {upper}", hint="Give min too.")
         lower = -upper if self.min is None else check_number(self.min, "min")
         if not lower < upper:
-            raise ClipError(f"min must be below max, got min={lower}, max={upper}", site=caller_site())
+            raise ClipError(f"min must be below max, got min={lower}, max={upper}")
         self._settle(max=upper, min=lower)
 
     @on_one_line

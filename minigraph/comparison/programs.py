@@ -46,17 +46,16 @@ def check_clips(clips: Mapping[str, Strategy]) -> dict[str, Strategy]:
     """
     if not isinstance(clips, Mapping):
         raise WrongTypeError(
-            f"clips must map names to strategies, got {clips!r:.80}", site=caller_site(),
+            f"clips must map names to strategies, got {clips!r:.80}",
             hint='Write {"norm 1": GradientClipByNorm(1.0)}, for example.',
         )  # fmt: skip
     for name, strategy in clips.items():
         if not isinstance(name, str):
-            raise WrongTypeError(f"the name of a strategy must be a str, got {name!r:.60}", site=caller_site())
+            raise WrongTypeError(f"the name of a strategy must be a str, got {name!r:.60}")
         if strategy is not None and not callable(strategy):
             raise WrongTypeError(
                 f"strategy {name!r} must be a clip such as GradientClipByNorm(1.0), or None for unclipped gradients, "
-                f"got {strategy!r:.60}",
-                site=caller_site(),
+                f"got {strategy!r:.60}"
             )
     return dict(clips)
 
@@ -73,7 +72,7 @@ def name_in(program: Program, variable: Variable | str, what: str) -> str:
     """
     name = variable.name if isinstance(variable, Variable) else variable
     if not isinstance(name, str):
-        raise WrongTypeError(f"{what} must be a Variable or a name, got {variable!r:.60}", site=caller_site())
+        raise WrongTypeError(f"{what} must be a Variable or a name, got {variable!r:.60}")
     known = program.global_block().vars
     if name not in known:
         raise NotFoundError(f"the program has no variable {name!r} for {what}", site=caller_site(),
@@ -93,18 +92,18 @@ def made_by(factory: Callable[..., Optimizer], *rate: float) -> Optimizer:
     """
     if rate and callable(factory) and not _can_be_called(factory, *rate):
         raise WrongTypeError(
-            "optimizer must take the learning rate where rates are given", site=caller_site(),
+            "optimizer must take the learning rate where rates are given",
             hint="Write optimizer=SGDOptimizer, or optimizer=lambda rate: SGDOptimizer(rate), for example.",
         )  # fmt: skip
     optimizer: Any = factory(*rate) if callable(factory) else factory
     if not callable(factory) or not isinstance(optimizer, Optimizer):
         raise WrongTypeError(
-            f"optimizer must be a function that returns a new optimizer, got {optimizer!r:.60}", site=caller_site(),
+            f"optimizer must be a function that returns a new optimizer, got {optimizer!r:.60}",
             hint="Write optimizer=lambda: SGDOptimizer(0.1), for example: each clone gets one of its own.",
         )  # fmt: skip
     if optimizer._grad_clip is not None:
         raise ClipError(
-            f"the optimizer clips by {optimizer._grad_clip!r} already", site=caller_site(),
+            f"the optimizer clips by {optimizer._grad_clip!r} already",
             hint="Leave grad_clip out, and name the strategy in clips.",
         )  # fmt: skip
     return optimizer
@@ -210,7 +209,7 @@ def differentiate(program: Program, loss: str, parameters: Sequence[str] | None 
     """
     pairs = append_backward(program.global_block().var(loss), parameters, callbacks=[error_clip_callback])
     if not pairs:
-        raise ProgramError(f"{loss} depends on no trainable parameter", site=caller_site())
+        raise ProgramError(f"{loss} depends on no trainable parameter")
     return pairs
 
 
@@ -228,7 +227,7 @@ def clip(name: str, strategy: Strategy, pairs: ParamsGrads) -> ParamsGrads:
         clipped = {param.name: grad for param, grad in strategy(list(pairs))}
     missing = [param.name for param, _ in pairs if clipped.get(param.name) is None]
     if missing:
-        raise ProgramError(f"strategy {name!r} returns no gradient for {', '.join(missing)}", site=caller_site())
+        raise ProgramError(f"strategy {name!r} returns no gradient for {', '.join(missing)}")
     return [(param, clipped[param.name]) for param, _ in pairs]
 
 
@@ -257,7 +256,7 @@ def start_values(
     """
     place = place or CPUPlace()
     if startup is not None and scope is not None:
-        raise ProgramError("give startup or scope, not both", site=caller_site(),
+        raise ProgramError("give startup or scope, not both",
                            hint="Give startup= to run it for new values, scope= to use those it holds.")  # fmt: skip
     source = global_scope() if scope is None else scope
     if startup is not None:
@@ -270,7 +269,7 @@ def start_values(
             values[var.name] = np.array(holder.get_tensor())
         elif var.persistable:
             raise ProgramError(
-                f"{var.name} has no value", site=caller_site(),
+                f"{var.name} has no value",
                 hint="Give startup=. Or run the startup program first, and give scope= unless that is the global one.",
             )  # fmt: skip
     return values, place

@@ -39,7 +39,7 @@ from minigraph.comparison.progress import ProgressBar
 from minigraph.comparison.report import Interrupted, TrainingReport
 from minigraph.comparison.results import TrainingRun
 from minigraph.comparison.statistics import Measured, Recorder
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.executor import Executor
 from minigraph.ir import Program, Variable
 from minigraph.optimizer import Optimizer
@@ -201,7 +201,7 @@ def _checked_seeds(seeds: Sequence[int] | None, startup: Program | None) -> Sequ
         return [None]
     if startup is None:
         raise ProgramError(
-            "seeds need the startup program, which makes the start values from them", site=caller_site(),
+            "seeds need the startup program, which makes the start values from them",
             hint="Give startup=, or leave seeds out.",
         )  # fmt: skip
     return _distinct("seeds", seeds, lambda seed: isinstance(seed, Integral) and 0 < seed < 2**31, "integers from 1 on")
@@ -216,7 +216,7 @@ def _checked_rates(rates: Sequence[float] | None) -> Sequence[float | None]:
 def _distinct(what: str, given: Sequence[T], is_right: Callable[[T], bool], kind: str) -> list[T]:
     chosen = list(given) if isinstance(given, Iterable) else []
     if not chosen or not all(map(is_right, chosen)) or len(set(chosen)) < len(chosen):
-        raise WrongTypeError(f"{what} must be one or more different {kind}, got {given!r:.80}", site=caller_site())
+        raise WrongTypeError(f"{what} must be one or more different {kind}, got {given!r:.80}")
     return chosen
 
 
@@ -299,7 +299,7 @@ def _build(
         loss_var = program.global_block().var(loss)
         raw = chosen.backward(loss_var, state)
         if not raw:
-            raise ProgramError(f"{loss} depends on no trainable parameter", site=caller_site())
+            raise ProgramError(f"{loss} depends on no trainable parameter")
         # The order is that of the optimizer's updates, because sums over several gradients are rounded in order.
         clipped = clip(name, strategy, sorted(raw, key=lambda pair: pair[0].name))
         chosen.apply_optimize(loss_var, state, clipped)
@@ -387,5 +387,5 @@ class _Trainee:
 
 def _number(array: NDArray[Any]) -> float:
     if array.size != 1:
-        raise WrongTypeError(f"a metric must have one element, got shape {list(array.shape)}", site=caller_site())
+        raise WrongTypeError(f"a metric must have one element, got shape {list(array.shape)}")
     return float(array.reshape(()))

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.reader import Reader
 from minigraph.support.public import public, refuse_unknown_names
 
@@ -96,7 +96,7 @@ def load(size: int = 8) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 def _check_size(size: int) -> None:
     if size not in (_SIDE, _MNIST_SIDE):
         raise ProgramError(
-            f"digits: size must be {_SIDE} or {_MNIST_SIDE}, got {size!r:.80}", site=caller_site(),
+            f"digits: size must be {_SIDE} or {_MNIST_SIDE}, got {size!r:.80}",
             hint=f"Give size={_SIDE} for the digits as they were recorded, or size={_MNIST_SIDE} for MNIST's form.",
         )  # fmt: skip
 

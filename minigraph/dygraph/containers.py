@@ -14,10 +14,10 @@ from minigraph.support.public import public, public_but
 def _place(index: int, count: int, what: str) -> str:
     """The name under which the member at `index` is kept, counted from the end if negative."""
     if not isinstance(index, int):
-        raise WrongTypeError(f"an index of a {what} must be an integer, got {index!r:.60}", site=caller_site())
+        raise WrongTypeError(f"an index of a {what} must be an integer, got {index!r:.60}")
     if not -count <= index < count:
         raise SubscriptError(
-            f"{what} has {count} members, there is no number {index!r:.60}", site=caller_site(),
+            f"{what} has {count} members, there is no number {index!r:.60}",
             hint=f"Give a number from {-count} to {count - 1}.",
         )  # fmt: skip
     return str(index % count)
@@ -112,7 +112,7 @@ class LayerList(Layer):
     def insert(self, index: int, sublayer: Layer) -> None:
         """Put a layer before the one at `index`."""
         if not isinstance(sublayer, Layer):
-            raise WrongTypeError(f"a LayerList holds layers, got {sublayer!r:.60}", site=caller_site())
+            raise WrongTypeError(f"a LayerList holds layers, got {sublayer!r:.60}")
         layers = list(self)
         layers.insert(index, sublayer)
         self._replace(layers)

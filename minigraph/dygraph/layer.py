@@ -88,7 +88,7 @@ class Layer:
     def __setattr__(self, name: str, value: Any) -> None:
         if not self._members():
             raise ProgramError(
-                f"{type(self).__name__}.{name} is set before the layer is one", site=caller_site(),
+                f"{type(self).__name__}.{name} is set before the layer is one",
                 hint="Call super().__init__() first.",
             )  # fmt: skip
         home = self._home(name, value)
@@ -111,8 +111,8 @@ class Layer:
                 if value is not None and not (kind == "Tensor" and isinstance(value, Tensor)):
                     raise WrongTypeError(
                         f"{type(self).__name__}.{name} is a {kind}, it cannot be set to {value!r:.60}",
-                        site=caller_site(), hint=f"Set it to another {kind} or None, or delete it first.",
-                    )  # fmt: skip
+                        hint=f"Set it to another {kind} or None, or delete it first.",
+                    )
                 return members
         return None
 
@@ -152,14 +152,14 @@ class Layer:
     def add_parameter(self, name: str, parameter: EagerParameter | None) -> EagerParameter | None:
         """Register a parameter under a name."""
         if parameter is not None and not isinstance(parameter, EagerParameter):
-            raise WrongTypeError(f"{name} must be a parameter or None, got {parameter!r:.60}", site=caller_site())
+            raise WrongTypeError(f"{name} must be a parameter or None, got {parameter!r:.60}")
         self._parameters[name] = parameter
         return parameter
 
     def add_sublayer(self, name: str, sublayer: Layer) -> Layer:
         """Register a layer under a name."""
         if not isinstance(sublayer, Layer):
-            raise WrongTypeError(f"{name} must be a Layer, got {sublayer!r:.60}", site=caller_site())
+            raise WrongTypeError(f"{name} must be a Layer, got {sublayer!r:.60}")
         self._sublayers[name] = sublayer
         return sublayer
 
@@ -172,9 +172,9 @@ class Layer:
             Whether `state_dict` holds it.
         """
         if tensor is not None and not isinstance(tensor, Tensor):
-            raise WrongTypeError(f"buffer {name} must be a Tensor, got {tensor!r:.60}", site=caller_site())
+            raise WrongTypeError(f"buffer {name} must be a Tensor, got {tensor!r:.60}")
         if name in self.__dict__ or any(name in m for m in self._members() if m is not self._buffers):
-            raise ProgramError(f"{type(self).__name__} has an attribute {name} already", site=caller_site())
+            raise ProgramError(f"{type(self).__name__} has an attribute {name} already")
         (self._passing_buffers.discard if persistable else self._passing_buffers.add)(name)
         self._buffers[name] = tensor
 
@@ -342,7 +342,7 @@ class Layer:
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """Compute the results of the layer."""
-        raise WrongTypeError(f"{type(self).__name__} does not define forward", site=caller_site())
+        raise WrongTypeError(f"{type(self).__name__} does not define forward")
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         outermost = _OUTERMOST.get()
@@ -390,7 +390,7 @@ class Hook:
 
     def __init__(self, hooks: dict[Hook, Callable[..., Any]], function: Callable[..., Any]) -> None:
         if not callable(function):
-            raise WrongTypeError(f"hook must be a function, got {function!r:.60}", site=caller_site())
+            raise WrongTypeError(f"hook must be a function, got {function!r:.60}")
         self._hooks = hooks
         hooks[self] = function
 
@@ -422,7 +422,5 @@ def _fitting(name: str, tensor: Eager, state: Mapping[str, Any]) -> np.ndarray[A
     array = np.asarray(state[name])
     assert tensor.tensor_type is not None
     if array.shape != tensor.tensor_type.shape or array.dtype != tensor.tensor_type.dtype.numpy:
-        raise ProgramError(
-            f"{name} is {tensor.tensor_type}, the state has {array.dtype}{list(array.shape)}", site=caller_site()
-        )
+        raise ProgramError(f"{name} is {tensor.tensor_type}, the state has {array.dtype}{list(array.shape)}")
     return array

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigraph.dygraph.layer import Layer
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_floating
@@ -234,9 +234,7 @@ class LayerNorm(Layer):
         assert x.shape is not None
         begin = len(x.shape) - len(self._shape)
         if tuple(x.shape[max(begin, 0) :]) != self._shape:
-            raise ProgramError(
-                f"LayerNorm: the last dimensions of the input must be {list(self._shape)}, got {x}", site=caller_site()
-            )
+            raise ProgramError(f"LayerNorm: the last dimensions of the input must be {list(self._shape)}, got {x}")
         inputs: dict[str, Variable] = {"X": x}
         if self.weight is not None:
             inputs["Scale"] = self.weight
@@ -339,7 +337,7 @@ class Dropout(Layer):
     ) -> None:
         super().__init__()
         if not 0 <= p <= 1:
-            raise ProgramError(f"Dropout: p must be in [0, 1], got {p!r:.60}", site=caller_site())
+            raise ProgramError(f"Dropout: p must be in [0, 1], got {p!r:.60}")
         self._p, self._seed, self._implementation, self._is_test = p, seed, dropout_implementation, is_test
 
     def forward(self, input: Variable) -> Variable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minigraph.dygraph.layer import Layer
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_floating, check_variable
 from minigraph.layers.elementwise import elementwise_mul, elementwise_sub
@@ -19,9 +19,7 @@ class _Loss(Layer):
     def __init__(self, reduction: str) -> None:
         super().__init__()
         if reduction not in ("mean", "sum", "none"):
-            raise ProgramError(
-                f"{type(self).__name__}: reduction must be mean, sum or none, got {reduction!r:.60}", site=caller_site()
-            )
+            raise ProgramError(f"{type(self).__name__}: reduction must be mean, sum or none, got {reduction!r:.60}")
         self.reduction = reduction
 
     def _reduced(self, losses: Variable) -> Variable:

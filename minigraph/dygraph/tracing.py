@@ -99,11 +99,11 @@ class TracedLayer:
         True
         """
         if not isinstance(layer, Layer):
-            raise WrongTypeError(f"trace needs a Layer, got {type(layer).__name__}", site=caller_site())
+            raise WrongTypeError(f"trace needs a Layer, got {type(layer).__name__}")
         given = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
         sources = _tensors(given, "an input")
         if len({id(tensor) for tensor in sources}) < len(sources):
-            raise ProgramError("an input is given twice", site=caller_site(), hint="Give a copy of it.")
+            raise ProgramError("an input is given twice", hint="Give a copy of it.")
         block = _TracingBlock(eager_block())
         with program_guard(block.program, block.program), recording(True), as_parts():
             outputs = layer(*given)
@@ -123,7 +123,7 @@ class TracedLayer:
             If a strategy is none.
         """
         if self._has_run:
-            raise ProgramError("the program has run already", site=caller_site(), hint="Call set_strategy before.")
+            raise ProgramError("the program has run already", hint="Call set_strategy before.")
         self._compiled = CompiledProgram(self.program).with_data_parallel(None, build_strategy, exec_strategy)
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
@@ -136,7 +136,7 @@ class TracedLayer:
         """
         given = _flat(list(inputs) if isinstance(inputs, list | tuple) else [inputs])
         if len(given) != len(self.feed_names):
-            raise ProgramError(f"there were {len(self.feed_names)} inputs, got {len(given)}", site=caller_site())
+            raise ProgramError(f"there were {len(self.feed_names)} inputs, got {len(given)}")
         feed = {name: np.asarray(value) for name, value in zip(self.feed_names, given, strict=True)}
         self._has_run = True
         program = self._compiled or self.program
@@ -172,9 +172,9 @@ def _picked(names: Sequence[str], numbers: Sequence[int] | None, what: str) -> l
     if numbers is None:
         return list(names)
     if not all(isinstance(number, int) for number in numbers):
-        raise WrongTypeError(f"{what} must hold integers, got {list(numbers)!r:.80}", site=caller_site())
+        raise WrongTypeError(f"{what} must hold integers, got {list(numbers)!r:.80}")
     if not all(0 <= number < len(names) for number in numbers):
-        raise ProgramError(f"{what} must be in [0, {len(names)}), got {list(numbers)}", site=caller_site())
+        raise ProgramError(f"{what} must be in [0, {len(names)}), got {list(numbers)}")
     return [names[number] for number in numbers]
 
 
@@ -186,7 +186,7 @@ def _tensors(nested: Any, what: str) -> list[AnyTensor]:
     found = _flat(nested)
     for tensor in found:
         if not isinstance(tensor, Eager):
-            raise WrongTypeError(f"{what} must be a Tensor, got {type(tensor).__name__}", site=caller_site())
+            raise WrongTypeError(f"{what} must be a Tensor, got {type(tensor).__name__}")
     return found
 
 
@@ -295,7 +295,7 @@ class _Translation:
                 self._alias(tensor, original)
         if self.values[id(tensor)] is not value:
             raise ProgramError(
-                f"{tensor.name} changed while the layer was called, but no operator wrote it", site=caller_site(),
+                f"{tensor.name} changed while the layer was called, but no operator wrote it",
                 hint="Change it before or after the call, or by an operator.",
             )  # fmt: skip
         return self.names[id(tensor)]
@@ -305,7 +305,7 @@ class _Translation:
         if isinstance(tensor, EagerParameter):
             name = tensor.name
             if name in self.kept:
-                raise ProgramError(f"two parameters are called {name}", site=caller_site())
+                raise ProgramError(f"two parameters are called {name}")
             self.block._add(tensor._copy_to(self.block))
         else:
             name = self._fresh("constant")

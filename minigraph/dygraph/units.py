@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigraph.dygraph.layer import Layer
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_floating
@@ -50,9 +50,7 @@ class Conv2DTranspose(Layer):
         super().__init__(dtype=dtype)
         self._act, split = act, groups or 1
         if num_filters % split:
-            raise ProgramError(
-                f"Conv2DTranspose: {num_filters} filters cannot be split into {split} groups", site=caller_site()
-            )
+            raise ProgramError(f"Conv2DTranspose: {num_filters} filters cannot be split into {split} groups")
         is_depthwise = num_channels == groups == num_filters and not use_cudnn
         self._type = "depthwise_conv2d_transpose" if is_depthwise else "conv2d_transpose"
         self._attrs = {
@@ -189,7 +187,7 @@ class PRelu(Layer):
         else:
             raise ProgramError(
                 f"PRelu: mode must be all, channel or element, got {mode!r:.60}, channel={channel} and "
-                f"input_shape={input_shape}", site=caller_site(),
+                f"input_shape={input_shape}",
                 hint="'channel' needs the argument channel, and 'element' input_shape.",
             )  # fmt: skip
         self._mode = mode
@@ -223,7 +221,7 @@ class GRUUnit(Layer):
     ) -> None:
         super().__init__(dtype=dtype)
         if size % 3:
-            raise ProgramError(f"GRUUnit: size must be three times the number of units, got {size}", site=caller_site())
+            raise ProgramError(f"GRUUnit: size must be three times the number of units, got {size}")
         self._attrs = {
             "activation": activation_number(activation, "GRUUnit"),
             "gate_activation": activation_number(gate_activation, "GRUUnit"), "origin_mode": origin_mode,

@@ -143,13 +143,13 @@ class EagerBlock(Block):
         if isinstance(given, Eager):
             if given.block is not self and given.block.place != self.place:
                 raise ProgramError(
-                    f"{given.name} is on {given.block.place}, computed is on {self.place}", site=caller_site(),
+                    f"{given.name} is on {given.block.place}, computed is on {self.place}",
                     hint="Make it anew from its numpy() under the guard of this place.",
                 )  # fmt: skip
             return given
         if isinstance(given, Variable):
             raise ProgramError(
-                f"{given} is a variable of a program and has no value here", site=caller_site(),
+                f"{given} is a variable of a program and has no value here",
                 hint="Programs are run by an Executor; in the imperative mode start from to_variable or to_tensor.",
             )  # fmt: skip
         return given if given is None else self.var(given)
@@ -296,9 +296,7 @@ class EagerProgram(Program):
 def guard(place: Place | None = None) -> Iterator[None]:
     """Compute operators as they are written, inside."""
     if place is not None and not isinstance(place, Place):
-        raise WrongTypeError(
-            f"guard needs a Place, got {place!r:.60}", site=caller_site(), hint="Give it CPUPlace() or CUDAPlace(0)."
-        )
+        raise WrongTypeError(f"guard needs a Place, got {place!r:.60}", hint="Give it CPUPlace() or CUDAPlace(0).")
     program = EagerProgram(place)
     with program_guard(program, program):
         yield

@@ -13,7 +13,7 @@ import numpy as np
 from minigraph.eager.block import EagerBlock, EagerProgram, guard
 from minigraph.eager.tape import Tape, recording
 from minigraph.eager.tensor import Eager, Tensor
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir.default_programs import _DEFAULTS, default_main_program, program_guard
 from minigraph.ir.default_programs import is_imperative as enabled
 from minigraph.runtime.place import CPUPlace, Place
@@ -109,7 +109,7 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
         return value
     array = np.array(value)
     if array.dtype.kind not in "biuf":
-        raise WrongTypeError(f"a tensor cannot be made from {type(value).__name__}: {value!r:.60}", site=caller_site())
+        raise WrongTypeError(f"a tensor cannot be made from {type(value).__name__}: {value!r:.60}")
     block = eager_block()
     return block.tensor(block.place.xp.array(array.reshape(1) if array.ndim == 0 else array), name=name)
 
@@ -177,15 +177,15 @@ def grad(
     constants = [] if no_grad_vars is None else _as_list(no_grad_vars)
     for tensor in (*targets, *sources, *constants):
         if not isinstance(tensor, Eager):
-            raise WrongTypeError(f"grad needs tensors, got {tensor!r:.60}", site=caller_site())
+            raise WrongTypeError(f"grad needs tensors, got {tensor!r:.60}")
     if not only_inputs:
         raise ProgramError(
-            "grad does not take only_inputs=False", site=caller_site(),
+            "grad does not take only_inputs=False",
             hint="backward() gives every tensor on the way its gradient.",
         )  # fmt: skip
     given = [None] * len(targets) if grad_outputs is None else _as_list(grad_outputs)
     if len(given) != len(targets):
-        raise ProgramError(f"{len(targets)} outputs but {len(given)} grad_outputs", site=caller_site())
+        raise ProgramError(f"{len(targets)} outputs but {len(given)} grad_outputs")
     block = targets[0].block
     seeds = [
         _ones_for(target) if seed is None else _seed(target, seed) for target, seed in zip(targets, given, strict=True)
@@ -200,11 +200,7 @@ def grad(
         found = [None if array is None else block.tensor(array) for array in arrays]
     for source, gradient in zip(sources, found, strict=True):
         if gradient is None and not allow_unused:
-            raise ProgramError(
-                f"the outputs do not depend on {source.name}",
-                site=caller_site(),
-                hint="Allow it with allow_unused=True.",
-            )
+            raise ProgramError(f"the outputs do not depend on {source.name}", hint="Allow it with allow_unused=True.")
     return found
 
 
@@ -217,9 +213,7 @@ def _ones_for(target: Tensor) -> Tensor:
 def _seed(target: Tensor, seed: Any) -> Any:
     assert target.tensor_type is not None
     if not isinstance(seed, Eager) or seed.tensor_type != target.tensor_type.held_as(VarKind.LOD_TENSOR):
-        raise ProgramError(
-            f"grad_outputs holds {seed!r:.60} for {target.name}, which is {target.tensor_type}", site=caller_site()
-        )
+        raise ProgramError(f"grad_outputs holds {seed!r:.60} for {target.name}, which is {target.tensor_type}")
     return seed
 
 

@@ -59,7 +59,7 @@ class LearningRateDecay:
             return number(self.step(), f"the rate of {name}")
         except ArithmeticError as error:
             raise ProgramError(
-                f"{name} has no rate at this step: {error}", site=caller_site(),
+                f"{name} has no rate at this step: {error}",
                 details=[f"{field} = {value!r:.80}" for field, value in vars(self).items()],
                 hint="Give it numbers for which its formula has a value.",
             ) from error  # fmt: skip
@@ -273,11 +273,9 @@ class LinearLrWarmup(LearningRateDecay):
     ) -> None:
         super().__init__(begin, step, dtype)
         if not isinstance(learning_rate, int | float | LearningRateDecay):
-            raise WrongTypeError(
-                f"learning_rate must be a number or a LearningRateDecay, got {learning_rate!r:.60}", site=caller_site()
-            )
+            raise WrongTypeError(f"learning_rate must be a number or a LearningRateDecay, got {learning_rate!r:.60}")
         if end_lr <= start_lr:
-            raise ProgramError(f"end_lr={end_lr:g} must be greater than start_lr={start_lr:g}", site=caller_site())
+            raise ProgramError(f"end_lr={end_lr:g} must be greater than start_lr={start_lr:g}")
         self.learning_rate, self.warmup_steps = learning_rate, warmup_steps
         self.start_lr, self.end_lr = start_lr, end_lr
 
@@ -318,9 +316,9 @@ class _LearningRateEpochDecay(LearningRateDecay):
     def __init__(self, learning_rate: float, dtype: str | None = None) -> None:
         super().__init__(dtype=dtype or "float32")
         if isinstance(learning_rate, bool) or not isinstance(learning_rate, int | float):
-            raise WrongTypeError(f"learning_rate must be a number, got {learning_rate!r:.60}", site=caller_site())
+            raise WrongTypeError(f"learning_rate must be a number, got {learning_rate!r:.60}")
         if learning_rate < 0:
-            raise ProgramError(f"learning_rate must not be negative, got {learning_rate:g}", site=caller_site())
+            raise ProgramError(f"learning_rate must not be negative, got {learning_rate:g}")
         self.base_lr = float(learning_rate)
         self.epoch_num = -1
         self.epoch()
@@ -359,7 +357,7 @@ class StepDecay(_LearningRateEpochDecay):
 
     def __init__(self, learning_rate: float, step_size: int, decay_rate: float = 0.1) -> None:
         if isinstance(step_size, bool) or not isinstance(step_size, int):
-            raise WrongTypeError(f"step_size must be an integer, got {step_size!r:.60}", site=caller_site())
+            raise WrongTypeError(f"step_size must be an integer, got {step_size!r:.60}")
         _check_shrinks(decay_rate)
         self._epochs_per_step, self.decay_rate = step_size, decay_rate
         super().__init__(learning_rate)
@@ -374,9 +372,9 @@ class MultiStepDecay(_LearningRateEpochDecay):
 
     def __init__(self, learning_rate: float, milestones: Sequence[int], decay_rate: float = 0.1) -> None:
         if not isinstance(milestones, list | tuple):
-            raise WrongTypeError(f"milestones must be a list or tuple, got {milestones!r:.60}", site=caller_site())
+            raise WrongTypeError(f"milestones must be a list or tuple, got {milestones!r:.60}")
         if any(a >= b for a, b in pairwise(milestones)):
-            raise ProgramError(f"milestones must increase, got {list(milestones)}", site=caller_site())
+            raise ProgramError(f"milestones must increase, got {list(milestones)}")
         _check_shrinks(decay_rate)
         self.milestones, self.decay_rate = milestones, decay_rate
         super().__init__(learning_rate)
@@ -391,7 +389,7 @@ class LambdaDecay(_LearningRateEpochDecay):
 
     def __init__(self, learning_rate: float, lr_lambda: Callable[[int], float]) -> None:
         if not callable(lr_lambda):
-            raise WrongTypeError(f"lr_lambda must be a function, got {lr_lambda!r:.60}", site=caller_site())
+            raise WrongTypeError(f"lr_lambda must be a function, got {lr_lambda!r:.60}")
         self.lr_lambda = lr_lambda
         super().__init__(learning_rate)
 
@@ -446,9 +444,9 @@ class ReduceLROnPlateau(LearningRateDecay):
             ("threshold_mode", threshold_mode, ("rel", "abs")),
         ):
             if value.lower() not in allowed:
-                raise ProgramError(f"{name} must be {' or '.join(allowed)}, got {value!r}", site=caller_site())
+                raise ProgramError(f"{name} must be {' or '.join(allowed)}, got {value!r}")
         if isinstance(learning_rate, bool) or not isinstance(learning_rate, int | float):
-            raise WrongTypeError(f"learning_rate must be a number, got {learning_rate!r:.60}", site=caller_site())
+            raise WrongTypeError(f"learning_rate must be a number, got {learning_rate!r:.60}")
         _check_shrinks(decay_rate)
         self.mode, self.threshold_mode = mode.lower(), threshold_mode.lower()
         self.learning_rate, self.decay_rate, self.patience = float(learning_rate), decay_rate, patience
@@ -462,7 +460,7 @@ class ReduceLROnPlateau(LearningRateDecay):
     def step(self, loss: Any = None) -> float:
         """Take note of an epoch's loss, a number or a tensor of one element; returns the rate from now on."""
         if loss is None:
-            raise WrongTypeError("ReduceLROnPlateau.step needs the loss of the epoch", site=caller_site())
+            raise WrongTypeError("ReduceLROnPlateau.step needs the loss of the epoch")
         value = float(np.asarray(loss).reshape(-1)[0]) if np.size(loss) == 1 else _refuse_loss(loss)
         self.epoch_num += 1
         if self.cooldown_counter > 0:
@@ -493,15 +491,13 @@ class ReduceLROnPlateau(LearningRateDecay):
 def check_pieces(boundaries: Sequence[int], values: Sequence[float]) -> None:
     """Refuse values that are not one more than the boundaries."""
     if len(values) != len(boundaries) + 1:
-        raise ProgramError(
-            f"{len(boundaries)} boundaries part {len(boundaries) + 1} values, got {len(values)}", site=caller_site()
-        )
+        raise ProgramError(f"{len(boundaries)} boundaries part {len(boundaries) + 1} values, got {len(values)}")
 
 
 def _check_shrinks(decay_rate: float) -> None:
     if decay_rate >= 1:
-        raise ProgramError(f"decay_rate must be less than 1, got {decay_rate:g}", site=caller_site())
+        raise ProgramError(f"decay_rate must be less than 1, got {decay_rate:g}")
 
 
 def _refuse_loss(loss: Any) -> float:
-    raise ProgramError(f"the loss must have one element, got shape {list(np.shape(loss))}", site=caller_site())
+    raise ProgramError(f"the loss must have one element, got shape {list(np.shape(loss))}")

@@ -48,7 +48,7 @@ class BackwardStrategy:
                 f"BackwardStrategy has no field {name!r}", site=caller_site(), hint=suggest(name, ["sort_sum_gradient"])
             )
         if not isinstance(value, bool):
-            raise WrongTypeError(f"{name} must be True or False, got {value!r:.80}", site=caller_site())
+            raise WrongTypeError(f"{name} must be True or False, got {value!r:.80}")
         object.__setattr__(self, name, value)
 
 
@@ -80,7 +80,7 @@ class Eager:
 
     def _held(self) -> Any:
         if self.value is None:
-            raise ProgramError(f"{self.name} has no value yet", site=caller_site())
+            raise ProgramError(f"{self.name} has no value yet")
         return self.value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -104,7 +104,7 @@ class Eager:
 
     def __setitem__(self, item: Any, value: Any) -> None:
         raise WrongTypeError(
-            f"{self.name} cannot be written to in parts", details=[str(self)], site=caller_site(),
+            f"{self.name} cannot be written to in parts", details=[str(self)],
             hint="Make a new tensor by layers.scatter(x, index, updates), or replace the whole by x.set_value(array).",
         )  # fmt: skip
 
@@ -137,8 +137,7 @@ class Eager:
         assert self.tensor_type is not None
         if array.shape != self.tensor_type.shape or array.dtype != self.tensor_type.dtype.numpy:
             raise ProgramError(
-                f"{self.name} is {self.tensor_type}, it cannot be set to {array.dtype}{list(array.shape)}",
-                site=caller_site(),
+                f"{self.name} is {self.tensor_type}, it cannot be set to {array.dtype}{list(array.shape)}"
             )
         self.value = self.block.place.xp.array(array)
 
@@ -169,13 +168,11 @@ class Eager:
     def grad(self, grad: Tensor | None) -> None:
         if grad is not None and not isinstance(grad, Tensor):
             raise WrongTypeError(
-                f"{self.name}.grad must be a Tensor, got {type(grad).__name__}", site=caller_site(),
+                f"{self.name}.grad must be a Tensor, got {type(grad).__name__}",
                 hint="Make one with to_tensor or to_variable.",
             )  # fmt: skip
         if grad is not None and grad.tensor_type != self.tensor_type and not self._can_have_rows(grad):
-            raise ProgramError(
-                f"{self.name} is {self.tensor_type}, its gradient cannot be {grad.tensor_type}", site=caller_site()
-            )
+            raise ProgramError(f"{self.name} is {self.tensor_type}, its gradient cannot be {grad.tensor_type}")
         self._grad = grad
 
     def _can_have_rows(self, grad: Tensor) -> bool:
@@ -238,14 +235,12 @@ class Eager:
         if grad_tensor is None or isinstance(grad_tensor, BackwardStrategy):
             if self._held().size != 1:
                 raise ProgramError(
-                    f"backward starts from one number, {self.name} has {self.value.size}", site=caller_site(),
+                    f"backward starts from one number, {self.name} has {self.value.size}",
                     hint="Reduce it with layers.mean or layers.reduce_sum, or give grad_tensor.",
                 )  # fmt: skip
             return self.block.place.xp.ones_like(self.value)
         if not isinstance(grad_tensor, Tensor) or grad_tensor.tensor_type != self.tensor_type:
-            raise ProgramError(
-                f"grad_tensor must be a Tensor {self.tensor_type}, got {grad_tensor!r:.60}", site=caller_site()
-            )
+            raise ProgramError(f"grad_tensor must be a Tensor {self.tensor_type}, got {grad_tensor!r:.60}")
         return grad_tensor.value
 
     def _receive(self, grad: Any, adds_up: bool) -> None:

@@ -94,7 +94,7 @@ class EagerUpdates:
         for name, array in arrays.items():
             found, expected = TensorType(as_dtype(array.dtype), array.shape), self._state[name]
             if found != expected:
-                raise ProgramError(f"{name} is {expected}, the state has {found}", site=caller_site())
+                raise ProgramError(f"{name} is {expected}, the state has {found}")
         with deferred():
             for name, array in arrays.items():
                 self._set(name, executor.place.xp.array(array))
@@ -120,7 +120,7 @@ class EagerUpdates:
         """Make the state of all `params`, also of those that have had no gradient yet."""
         trained = sorted((param for param in params if param.trainable), key=lambda param: param.name)
         if not trained:
-            raise ProgramError("the optimizer has no parameter to update", site=caller_site())
+            raise ProgramError("the optimizer has no parameter to update")
         return self._prepare([(param, param) for param in trained])[1]
 
     def _prepare(self, pairs: Sequence[tuple[Any, Any]]) -> tuple[Program, Executor]:
@@ -137,7 +137,7 @@ class EagerUpdates:
         names = [param.name for param, _ in pairs]
         if len(set(names)) < len(names):
             raise ProgramError(
-                f"two parameters of the optimizer have one name: {', '.join(sorted(names))}", site=caller_site(),
+                f"two parameters of the optimizer have one name: {', '.join(sorted(names))}",
                 hint="Give them names with ParamAttr(name=...).",
             )  # fmt: skip
         main, startup = Program(), Program()

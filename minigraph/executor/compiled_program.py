@@ -171,7 +171,7 @@ class BuildStrategy(_Strategy):
     def _check(self, name: str, value: Any) -> None:
         if name in _SWITCHES:
             if not isinstance(value, bool):
-                raise WrongTypeError(f"{name} must be True or False, got {value!r:.80}", site=caller_site())
+                raise WrongTypeError(f"{name} must be True or False, got {value!r:.80}")
         elif name in _WITHOUT_EFFECT:
             if value != _WITHOUT_EFFECT[name]:
                 warn(f"BuildStrategy.{name} = {value!r:.80} has no effect: minigraph runs on one device and "
@@ -180,12 +180,12 @@ class BuildStrategy(_Strategy):
             # On one device the coefficient of the number of devices is one, too.
             if value not in (GradientScaleStrategy.CoeffNumDevice, GradientScaleStrategy.One):
                 raise ProgramError(
-                    f"gradient_scale_strategy must be CoeffNumDevice or One, got {value!r:.80}", site=caller_site(),
+                    f"gradient_scale_strategy must be CoeffNumDevice or One, got {value!r:.80}",
                     hint="Scale the loss, or give fluid.gradients its target_gradients.",
                 )  # fmt: skip
         elif value != _ONE_VALUE[name]:
             raise ProgramError(
-                f"BuildStrategy.{name} = {value!r:.80} asks for what minigraph does not have", site=caller_site(),
+                f"BuildStrategy.{name} = {value!r:.80} asks for what minigraph does not have",
                 hint=f"Leave it at {_ONE_VALUE[name]!r}.",
             )  # fmt: skip
 
@@ -243,7 +243,7 @@ class ExecutionStrategy(_Strategy):
     def _check(self, name: str, value: Any) -> None:
         wanted = type(_EXECUTION[name])
         if type(value) is not wanted:
-            raise WrongTypeError(f"{name} must be of type {wanted.__name__}, got {value!r:.80}", site=caller_site())
+            raise WrongTypeError(f"{name} must be of type {wanted.__name__}, got {value!r:.80}")
         if name == "num_iteration_per_run" and value != 1:
             warn(f"ExecutionStrategy.num_iteration_per_run = {value} has no effect: a call runs the program once")
 
@@ -277,9 +277,7 @@ class CompiledProgram:
 
     def __init__(self, program_or_graph: Program, build_strategy: BuildStrategy | None = None) -> None:
         if not isinstance(program_or_graph, Program):
-            raise WrongTypeError(
-                f"CompiledProgram needs a Program, got {type(program_or_graph).__name__}", site=caller_site()
-            )
+            raise WrongTypeError(f"CompiledProgram needs a Program, got {type(program_or_graph).__name__}")
         _check_type("build_strategy", build_strategy, BuildStrategy)
         self.program = program_or_graph
         self._use(build_strategy or BuildStrategy())
@@ -332,7 +330,7 @@ class CompiledProgram:
             If an argument has the wrong type.
         """
         if self.is_data_parallel:
-            raise ProgramError("with_data_parallel was called before", site=caller_site(), hint="Call it once.")
+            raise ProgramError("with_data_parallel was called before", hint="Call it once.")
         _check_type("build_strategy", build_strategy, BuildStrategy)
         _check_type("exec_strategy", exec_strategy, ExecutionStrategy)
         _check_type("share_vars_from", share_vars_from, CompiledProgram)
@@ -340,7 +338,7 @@ class CompiledProgram:
         if len(given) > 1:
             raise ProgramError(
                 f"with_data_parallel got {len(given)} places, but minigraph runs a program on one device",
-                details=[", ".join(map(repr, given))], site=caller_site(),
+                details=[", ".join(map(repr, given))],
                 hint="Give one place. The mean gradient of a batch is that of its parts on several.",
             )  # fmt: skip
         self._check_loss(loss_name)
@@ -354,7 +352,7 @@ class CompiledProgram:
         if name is None:
             if any(op.role & Role.BACKWARD for op in block.ops):
                 raise ProgramError(
-                    "the program has gradients: with_data_parallel needs the name of its loss", site=caller_site(),
+                    "the program has gradients: with_data_parallel needs the name of its loss",
                     hint="Write with_data_parallel(loss_name=loss.name).",
                 )  # fmt: skip
         elif name not in block.vars:
@@ -373,14 +371,12 @@ class CompiledProgram:
         """
         if self.places and self.places != [place]:
             raise ProgramError(
-                f"the program was compiled for {self.places[0]}, the executor runs on {place}", site=caller_site(),
+                f"the program was compiled for {self.places[0]}, the executor runs on {place}",
                 hint="Give both the same place.",
             )  # fmt: skip
         if self._shared is not None:
             if self._shared._scope is None:
-                raise ProgramError(
-                    "the program given as share_vars_from did not run yet", site=caller_site(), hint="Run it before."
-                )
+                raise ProgramError("the program given as share_vars_from did not run yet", hint="Run it before.")
             scope = self._shared._scope
         self._scope = scope
         return scope
@@ -388,4 +384,4 @@ class CompiledProgram:
 
 def _check_type(what: str, given: Any, wanted: type) -> None:
     if given is not None and not isinstance(given, wanted):
-        raise WrongTypeError(f"{what} must be a {wanted.__name__}, got {given!r:.60}", site=caller_site())
+        raise WrongTypeError(f"{what} must be a {wanted.__name__}, got {given!r:.60}")

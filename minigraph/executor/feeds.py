@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import FeedError, WrongTypeError, caller_site, suggest
+from minigraph.errors import FeedError, WrongTypeError, suggest
 from minigraph.ir import Program, Variable
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import LoDTensor
@@ -32,7 +32,7 @@ def prepare_feed(program: Program, feed: Any, place: Place) -> dict[str, Any]:
     if isinstance(feed, list | tuple) and len(feed) == 1:
         feed = feed[0]
     if not isinstance(feed, Mapping):
-        raise WrongTypeError(f"feed must be a dict from names to arrays, got {type(feed).__name__}", site=caller_site())
+        raise WrongTypeError(f"feed must be a dict from names to arrays, got {type(feed).__name__}")
     block = program.global_block()
     arrays = {}
     for name, value in feed.items():
@@ -40,7 +40,6 @@ def prepare_feed(program: Program, feed: Any, place: Place) -> dict[str, Any]:
         if var is None:
             raise FeedError(
                 f"the program has no variable {name!r} to feed",
-                site=caller_site(),
                 hint=_names_to_feed(str(name), [v.name for v in block.vars.values() if v.is_data]),
             )
         arrays[name] = _as_array(var, value, place)
@@ -60,8 +59,8 @@ def _as_array(var: Variable, value: Any, place: Place) -> Any:
         raise FeedError(
             f"{var.name}: the array fed is masked at {np.ma.count_masked(value)} of {value.size} elements, and a "
             "program knows no masks",
-            site=caller_site(), hint="Feed array.filled(0.0), or the mask beside it, or array.data to ignore the mask.",
-        )  # fmt: skip
+            hint="Feed array.filled(0.0), or the mask beside it, or array.data to ignore the mask.",
+        )
     if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__"):
         array = value
     elif hasattr(value, "__array__"):
@@ -85,7 +84,6 @@ def _refuse_sequences(var: Variable, tensor: Any) -> None:
         raise FeedError(
             f"{var.name}: the tensor fed has sequences, of lengths {tensor.recursive_sequence_lengths()!s:.80}, which "
             "no operator would heed",
-            site=caller_site(),
             hint="Pad the sequences to one length, or feed np.array(tensor) for the rows alone.",
         )
 
@@ -99,12 +97,12 @@ def _from_python(var: Variable, value: Any) -> np.ndarray[Any, Any]:
         array = np.asarray(value)
     except ValueError:
         raise FeedError(
-            f"{var.name}: the list fed is not rectangular", details=[f"{value!r:.80}"], site=caller_site(),
+            f"{var.name}: the list fed is not rectangular", details=[f"{value!r:.80}"],
             hint="Pad its rows to one length.",
         ) from None  # fmt: skip
     if array.dtype.kind not in "biuf":
         raise FeedError(
-            f"{var.name}: cannot be fed from {type(value).__name__}: {value!r:.80}", site=caller_site(),
+            f"{var.name}: cannot be fed from {type(value).__name__}: {value!r:.80}",
             hint=f"Feed an array of {var.dtype}, or a list of numbers.",
         )  # fmt: skip
     if array.dtype.kind == "f":
@@ -123,7 +121,6 @@ def _convert(var: Variable, array: Any) -> Any:
     raise FeedError(
         f"{var.name} is {var.dtype} but {array.dtype} was fed",
         details=[f"declared {var}", f"fed {array.dtype}{list(array.shape)}"],
-        site=caller_site(),
         hint=f"Feed {var.name}.astype('{expected.name}')."
         if expected.kind == "f"
         else f"Convert it to {expected.name}.",
@@ -146,6 +143,5 @@ def _check_shape(var: Variable, shape: tuple[int, ...]) -> None:
         raise FeedError(
             f"{var.name} is declared {list(declared)} but {list(shape)} was fed",
             details=[f"declared {var}"],
-            site=caller_site(),
             hint="-1 stands for any size; the other dimensions must be equal.",
         )

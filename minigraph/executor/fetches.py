@@ -35,16 +35,14 @@ def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
     variables = program.global_block().vars
     for entry in entries:
         if not isinstance(entry, Variable | str):
-            raise WrongTypeError(f"fetch_list holds {entry!r:.80}, which is no Variable or name", site=caller_site())
+            raise WrongTypeError(f"fetch_list holds {entry!r:.80}, which is no Variable or name")
         name = entry if isinstance(entry, str) else entry.name
         if name not in variables:
             raise NotFoundError(
                 f"the program has no variable {name!r} to fetch", site=caller_site(), hint=suggest(name, variables)
             )
         if variables[name].kind is VarKind.STEP_SCOPES:
-            raise ProgramError(
-                f"{name} is what an operator keeps for its gradient and cannot be fetched", site=caller_site()
-            )
+            raise ProgramError(f"{name} is what an operator keeps for its gradient and cannot be fetched")
         names.append(name)
     return tuple(names)
 

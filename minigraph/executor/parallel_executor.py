@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigraph.errors import WrongTypeError, caller_site
+from minigraph.errors import WrongTypeError
 from minigraph.executor.compiled_program import BuildStrategy, CompiledProgram, ExecutionStrategy
 from minigraph.executor.executor import Executor
 from minigraph.ir import Program
@@ -66,7 +66,7 @@ class ParallelExecutor:
     ) -> None:
         for what, given, wanted in (("share_vars_from", share_vars_from, ParallelExecutor), ("scope", scope, Scope)):
             if given is not None and not isinstance(given, wanted):
-                raise WrongTypeError(f"{what} must be a {wanted.__name__}, got {given!r:.60}", site=caller_site())
+                raise WrongTypeError(f"{what} must be a {wanted.__name__}, got {given!r:.60}")
         strategy = build_strategy or BuildStrategy()
         if num_trainers != 1:
             strategy.num_trainers = num_trainers

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from minigraph.errors import MinigraphError, ProgramError, Site, caller_site
+from minigraph.errors import MinigraphError, ProgramError, Site
 from minigraph.support.public import public
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def start_profiler(state: str, tracer_option: str = "Default") -> None:
     _check("state", state, tuple(KINDS))
     _check("tracer_option", tracer_option, TRACER_OPTIONS)
     if _started:
-        raise ProgramError("the profiler was started already", site=caller_site(), hint="Call stop_profiler first.")
+        raise ProgramError("the profiler was started already", hint="Call stop_profiler first.")
     found = Profile(KINDS[state])
     _started.append(found)
     _active.append(found)
@@ -234,7 +234,7 @@ def stop_profiler(sorted_key: str | None = None, profile_path: str | os.PathLike
     Where the trace cannot be written, the profiler goes on: call it again with another path.
     """
     if not _started:
-        raise ProgramError("the profiler was not started", site=caller_site(), hint="Call start_profiler first.")
+        raise ProgramError("the profiler was not started", hint="Call start_profiler first.")
     _check("sorted_key", sorted_key, (None, *SORTED_KEYS))
     [found] = _started
     if profile_path is not None:
@@ -253,8 +253,4 @@ def reset_profiler() -> None:
 def _check(what: str, value: Any, choices: tuple[Any, ...]) -> None:
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
         listed = ", ".join(map(repr, choices))
-        raise ProgramError(
-            f"{what} must be one of {listed}, got {value!r:.60}",
-            site=caller_site(),
-            hint=f"Give {what}={choices[-1]!r}.",
-        )
+        raise ProgramError(f"{what} must be one of {listed}, got {value!r:.60}", hint=f"Give {what}={choices[-1]!r}.")

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.executor.compiled_program import CompiledProgram
 from minigraph.executor.feeds import prepare_feed
 from minigraph.executor.fetches import fetch_names, results_of
@@ -24,7 +24,7 @@ class Runner(ABC):
     @public
     def __init__(self, place: Place | None = None) -> None:
         if place is not None and not isinstance(place, Place):
-            raise WrongTypeError(f"an {type(self).__name__} needs a Place, got {place!r:.80}", site=caller_site())
+            raise WrongTypeError(f"an {type(self).__name__} needs a Place, got {place!r:.80}")
         self.place = place or CPUPlace()
         # Touching xp now reports a missing GPU here and not in the first run.
         self._rng = self.place.rng()
@@ -96,11 +96,7 @@ class Runner(ABC):
         program = check_program(program)
         scope = scope or global_scope()
         if not isinstance(scope, Scope):
-            raise WrongTypeError(
-                f"scope must be a Scope, got {scope!r:.80}",
-                site=caller_site(),
-                hint="Leave it out for the global scope.",
-            )
+            raise WrongTypeError(f"scope must be a Scope, got {scope!r:.80}", hint="Leave it out for the global scope.")
         if not program.loaders:
             return self._run_fed(program, feed, fetch_list, scope, return_numpy)
         for loader in program.loaders:
@@ -165,7 +161,7 @@ class Runner(ABC):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ProgramError("this Executor was closed", site=caller_site(), hint="Make a new one.")
+            raise ProgramError("this Executor was closed", hint="Make a new one.")
 
     def close(self) -> None:
         """Refuse further runs."""
@@ -189,5 +185,5 @@ def check_program(program: Program | None) -> Program:
     if program is None:
         return default_main_program()
     if not isinstance(program, Program):
-        raise WrongTypeError(f"an Executor runs Programs, got {type(program).__name__}", site=caller_site())
+        raise WrongTypeError(f"an Executor runs Programs, got {type(program).__name__}")
     return program

@@ -80,14 +80,11 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     {'FLAGS_eager_delete_tensor_gb': 1.0}
     """
     if not isinstance(flags, Mapping):
-        raise WrongTypeError(f"set_flags takes a dict, got {flags!r:.60}", site=caller_site())
+        raise WrongTypeError(f"set_flags takes a dict, got {flags!r:.60}")
     found = {name: _converted(name, value) for name, value in flags.items()}
     for name, value in found.items():
         if name in _ASKING_FOR_MORE and value != _DEFAULTS[name]:
-            raise ProgramError(
-                f"{name} = {value} asks for what minigraph does not have", site=caller_site(),
-                hint=_ASKING_FOR_MORE[name],
-            )  # fmt: skip
+            raise ProgramError(f"{name} = {value} asks for what minigraph does not have", hint=_ASKING_FOR_MORE[name])
     _flags.update(found)
 
 
@@ -108,7 +105,7 @@ def get_flags(flags: str | Sequence[str]) -> dict[str, Any]:
     """
     names = [flags] if isinstance(flags, str) else flags
     if not isinstance(names, list | tuple):
-        raise WrongTypeError(f"get_flags takes names of flags, got {flags!r:.60}", site=caller_site())
+        raise WrongTypeError(f"get_flags takes names of flags, got {flags!r:.60}")
     for name in names:
         _check_known(name)
     return {name: _flags[name] for name in names}
@@ -125,5 +122,5 @@ def _converted(name: Any, value: Any) -> Any:
     wanted = type(_DEFAULTS[name])
     is_number = isinstance(value, bool | int | float) and wanted is not str
     if not (is_number or isinstance(value, wanted)) or wanted(value) != value:
-        raise WrongTypeError(f"{name} must be of type {wanted.__name__}, got {value!r:.60}", site=caller_site())
+        raise WrongTypeError(f"{name} must be of type {wanted.__name__}, got {value!r:.60}")
     return wanted(value)

@@ -45,10 +45,8 @@ def require_version(min_version: str, max_version: str | None = None) -> None:
 
 def _numbers(what: str, version: object) -> tuple[int, ...]:
     if not isinstance(version, str):
-        raise WrongTypeError(f"{what} must be a str such as '1.8.5', got {version!r:.60}", site=caller_site())
+        raise WrongTypeError(f"{what} must be a str such as '1.8.5', got {version!r:.60}")
     if not re.fullmatch(r"\d+(\.\d+){0,3}", version):
-        raise ProgramError(
-            f"{what} must be up to four numbers such as '1.8.5', got {version!r:.60}", site=caller_site()
-        )
+        raise ProgramError(f"{what} must be up to four numbers such as '1.8.5', got {version!r:.60}")
     found = [int(number) for number in version.split(".")]
     return tuple(found + [0] * (4 - len(found)))

@@ -92,7 +92,7 @@ def save_inference_model(
     """
     if not export_for_deployment:
         raise ProgramError(
-            "export_for_deployment=False is not supported", site=caller_site(),
+            "export_for_deployment=False is not supported",
             hint="Use fluid.save for the whole program with all its variables.",
         )  # fmt: skip
     feeds = _checked_names(feeded_var_names)
@@ -147,13 +147,11 @@ def load_inference_model(
         If the parameters do not fit the program.
     """
     if pserver_endpoints:
-        raise ProgramError("pserver_endpoints: parameter servers are out of scope", site=caller_site())
+        raise ProgramError("pserver_endpoints: parameter servers are out of scope")
     place, reading = place_of(executor), None
     if dirname is None:
         if not isinstance(model_filename, bytes) or not isinstance(params_filename, bytes | None):
-            raise WrongTypeError(
-                "without dirname, model_filename and params_filename must be the bytes of the files", site=caller_site()
-            )
+            raise WrongTypeError("without dirname, model_filename and params_filename must be the bytes of the files")
         data, source = model_filename, "the model given"
     else:
         path = Path(os.path.normpath(dirname)) / os.path.basename(_as_text(model_filename) or MODEL_FILENAME)
@@ -174,14 +172,14 @@ def _as_text(name: str | bytes | None) -> str | None:
 def _checked_names(names: str | Sequence[str]) -> list[str]:
     found = [names] if isinstance(names, str) else list(names)
     if not all(isinstance(name, str) for name in found):
-        raise WrongTypeError(f"feeded_var_names must be a list of str, got {names!r:.80}", site=caller_site())
+        raise WrongTypeError(f"feeded_var_names must be a list of str, got {names!r:.80}")
     return found
 
 
 def _checked_targets(targets: Variable | Sequence[Variable]) -> list[Variable]:
     found = [targets] if isinstance(targets, Variable) else list(targets)
     if not found or not all(isinstance(target, Variable) for target in found):
-        raise WrongTypeError(f"target_vars must be a list of Variable, got {targets!r:.80}", site=caller_site())
+        raise WrongTypeError(f"target_vars must be a list of Variable, got {targets!r:.80}")
     return found
 
 
@@ -199,7 +197,7 @@ def _pruned(main_program: Program, feeds: Sequence[str], targets: Sequence[Varia
     missing = [name for name in sorted(needed) if not block.var(name).persistable]
     if missing:
         raise ProgramError(
-            "the targets depend on variables that are neither fed nor persistable", details=missing, site=caller_site(),
+            "the targets depend on variables that are neither fed nor persistable", details=missing,
             hint="Name them in feeded_var_names.",
         )  # fmt: skip
     return program, fetches

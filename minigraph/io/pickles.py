@@ -58,7 +58,7 @@ def dump(value: Any, protocol: int = 2) -> bytes:
 def _checked(value: Any, where: str, depth: int) -> Any:
     """`value` with NumPy's numbers as Python's."""
     if depth > _DEEPEST:
-        raise WrongTypeError(f"{where} is nested more than {_DEEPEST} levels deep", site=caller_site())
+        raise WrongTypeError(f"{where} is nested more than {_DEEPEST} levels deep")
     if isinstance(value, np.generic):
         value = value.item()
     if type(value) in _PLAIN:
@@ -72,7 +72,7 @@ def _checked(value: Any, where: str, depth: int) -> Any:
     if type(value) in (list, tuple):
         return type(value)(_checked(item, f"{where}[{i}]", depth + 1) for i, item in enumerate(value))
     raise WrongTypeError(
-        f"{where} is a {type(value).__name__}, which is not saved", site=caller_site(),
+        f"{where} is a {type(value).__name__}, which is not saved",
         hint="Give arrays, tensors, numbers, strings, dicts, lists and tuples only.",
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.io.framework_proto import (
     AttrType,
     BlockDesc,
@@ -111,7 +111,7 @@ def describe(program: Program, feeds: Iterable[str] = (), fetches: Iterable[str]
         if ops:
             if program.global_block().has_var(name):
                 raise ProgramError(
-                    f"a program with a variable {name!r} cannot be saved as a model", site=caller_site(),
+                    f"a program with a variable {name!r} cannot be saved as a model",
                     hint=f"Give it another name: Paddle's operators that {name} need this one.",
                 )  # fmt: skip
             blocks[0].vars.append(VarDesc(name, VarType(kind), persistable=True))

@@ -76,7 +76,7 @@ def save(program: Any, model_path: str | os.PathLike[str], protocol: int = 4) ->
     """
     if program is None:
         raise WrongTypeError(
-            "save: program must be a Program, or an object to keep, got None", site=caller_site(),
+            "save: program must be a Program, or an object to keep, got None",
             hint="Give fluid.default_main_program().",
         )  # fmt: skip
     if not isinstance(program, Program):
@@ -198,7 +198,7 @@ def set_program_state(program: Program, state_dict: Mapping[str, Any]) -> None:
     """
     checked_program(program)
     if not isinstance(state_dict, Mapping):
-        raise WrongTypeError(f"state_dict must be a dict, got {type(state_dict).__name__}", site=caller_site())
+        raise WrongTypeError(f"state_dict must be a dict, got {type(state_dict).__name__}")
     found = [var for var in get_program_persistable_vars(program) if var.name in state_dict]
     assign(found, _arrays_only(state_dict, found))
     _warn_unused(state_dict, found)
@@ -230,7 +230,7 @@ def _read_state(path: Path, var_list: Iterable[Variable] | None, program: Progra
 def _read_combined(path: Path, names: list[str] | None) -> Arrays:
     if names is None:
         raise ProgramError(
-            f"{path} holds tensors without names", site=caller_site(),
+            f"{path} holds tensors without names",
             hint="Give var_list, the variables that were saved in it.",
         )  # fmt: skip
     tensors = read_tensors(read_file(path, f"{len(names)} variables"), str(path), len(names))
@@ -268,7 +268,7 @@ def _warn_unused(state: Mapping[str, Any], used: Iterable[Variable]) -> None:
 def _any_path(path: str | os.PathLike[str] | None) -> Path:
     """`path`, which may be a folder."""
     if not isinstance(path, str | os.PathLike):
-        raise WrongTypeError(f"model_path must be a path, got {type(path).__name__}", site=caller_site())
+        raise WrongTypeError(f"model_path must be a path, got {type(path).__name__}")
     if not os.fspath(path):
         raise DataError("model_path is empty", site=caller_site())
     return Path(path)

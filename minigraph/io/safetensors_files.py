@@ -58,9 +58,7 @@ def save_safetensors(
     library = _library()
     texts = dict(metadata or {})
     if not all(isinstance(text, str) for pair in texts.items() for text in pair):
-        raise WrongTypeError(
-            f"metadata must map str to str, got {shown(metadata)}", site=caller_site(), hint="Give texts by name."
-        )
+        raise WrongTypeError(f"metadata must map str to str, got {shown(metadata)}", hint="Give texts by name.")
     arrays = {name: _array(name, value) for name, value in state_dict.items()}
     write_files({as_path(path, "path"): [library.save(arrays, metadata=texts or None)]})
 
@@ -92,7 +90,7 @@ def load_safetensors(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
 def _array(name: str, value: Any) -> NDArray[Any]:
     if not hasattr(value, "__array__") and not hasattr(value, "numpy"):
         raise WrongTypeError(
-            f"{name} is a {type(value).__name__}; a safetensors file holds arrays only", site=caller_site(),
+            f"{name} is a {type(value).__name__}; a safetensors file holds arrays only",
             hint="Save other values elsewhere, or as an array.",
         )  # fmt: skip
     array = value.numpy() if hasattr(value, "numpy") else np.asarray(value)

@@ -55,9 +55,9 @@ def save_dygraph(state_dict: Mapping[str, Any], model_path: str | os.PathLike[st
     (['weight', 'bias'], None)
     """
     if not isinstance(state_dict, Mapping):
-        raise WrongTypeError(f"state_dict must be a dict, got {type(state_dict).__name__}", site=caller_site())
+        raise WrongTypeError(f"state_dict must be a dict, got {type(state_dict).__name__}")
     if not state_dict:
-        raise ProgramError("state_dict is empty, there is nothing to save", site=caller_site())
+        raise ProgramError("state_dict is empty, there is nothing to save")
     path = as_path(model_path, "model_path")
     if path.suffix == SUFFIX:
         save_safetensors(state_dict, path)
@@ -113,11 +113,11 @@ def save_object(obj: Any, path: str | os.PathLike[str], protocol: int = 4) -> No
     target = as_path(path, "path")
     if target.suffix == SUFFIX:
         if not isinstance(obj, Mapping):
-            raise WrongTypeError(f"a safetensors file holds a dict, not a {type(obj).__name__}", site=caller_site())
+            raise WrongTypeError(f"a safetensors file holds a dict, not a {type(obj).__name__}")
         save_safetensors(obj, target)
         return
     if isinstance(protocol, bool) or not isinstance(protocol, int) or not 2 <= protocol <= 4:
-        raise ProgramError(f"the protocol of a pickle must be 2, 3 or 4, got {protocol!r}", site=caller_site())
+        raise ProgramError(f"the protocol of a pickle must be 2, 3 or 4, got {protocol!r}")
     is_state = isinstance(obj, Mapping) and obj and all(is_eager(value) for value in obj.values())
     value = _with_name_table(obj) if is_state else _as_arrays(obj)
     mark = Mark(prefix_mark(without_suffix(target)), moment()) if without_suffix(target) != target else None

@@ -237,7 +237,7 @@ def _read_arrays(
 ) -> Arrays:
     if filename is None:
         if dirname is None:
-            raise ProgramError("neither dirname nor filename says what to load", site=caller_site())
+            raise ProgramError("neither dirname nor filename says what to load")
         return read_separate_files(Path(_checked_folder(dirname)), names, reading)
     if isinstance(filename, bytes):
         data, source = filename, "the bytes given"
@@ -287,7 +287,7 @@ def values_of(variables: Iterable[Variable]) -> Arrays:
             arrays[var.name] = holder.place.to_host(holder.value)
     if missing:
         raise ProgramError(
-            "the scope has no value for variables that are to be saved", details=missing, site=caller_site(),
+            "the scope has no value for variables that are to be saved", details=missing,
             hint="Run the startup program first, in the scope that is saved.",
         )  # fmt: skip
     return arrays
@@ -332,7 +332,7 @@ def place_of(executor: Any) -> Place:
     """
     place = getattr(executor, "place", None)
     if not isinstance(place, Place):
-        raise WrongTypeError(f"an Executor is needed, got {executor!r:.80}", site=caller_site())
+        raise WrongTypeError(f"an Executor is needed, got {executor!r:.80}")
     return place
 
 
@@ -341,7 +341,7 @@ def checked_program(program: Program | None) -> Program:
     if program is None:
         return default_main_program()
     if not isinstance(program, Program):
-        raise WrongTypeError(f"a Program is needed, got {type(program).__name__}", site=caller_site())
+        raise WrongTypeError(f"a Program is needed, got {type(program).__name__}")
     return program
 
 
@@ -351,16 +351,16 @@ def _chosen(
     program = checked_program(program)
     if variables is None:
         if predicate is None:
-            raise ProgramError("neither vars nor predicate says which variables", site=caller_site())
+            raise ProgramError("neither vars nor predicate says which variables")
         return [var for var in program.list_vars() if predicate(var)]
     found = [program.global_block().var(var) if isinstance(var, str) else var for var in variables]
     for var in found:
         if not isinstance(var, Variable):
-            raise WrongTypeError(f"vars must hold Variables, got {var!r:.80}", site=caller_site())
+            raise WrongTypeError(f"vars must hold Variables, got {var!r:.80}")
     return found
 
 
 def _checked_folder(dirname: str | os.PathLike[str]) -> str:
     if not isinstance(dirname, str | os.PathLike):
-        raise WrongTypeError(f"dirname must be a path, got {type(dirname).__name__}", site=caller_site())
+        raise WrongTypeError(f"dirname must be a path, got {type(dirname).__name__}")
     return os.path.normpath(os.fspath(dirname))

@@ -221,11 +221,7 @@ class Block:
         if lod_level is not None:
             refuse_lod(name, lod_level)
         if type is not None and not isinstance(type, VarKind):
-            raise WrongTypeError(
-                f"{name}: type must be a VarKind, got {type!r:.80}",
-                site=caller_site(),
-                hint="Leave it out for a tensor.",
-            )
+            raise WrongTypeError(f"{name}: type must be a VarKind, got {type!r:.80}", hint="Leave it out for a tensor.")
         kind = type or VarKind.LOD_TENSOR
         existing = self.vars.get(name)
         if existing is not None:
@@ -254,14 +250,14 @@ class Block:
         dims = as_dims(shape)
         if min(dims, default=0) < 0:
             raise ProgramError(
-                f"parameter {name}: every dimension must be known, got {list(shape)}", site=caller_site(),
+                f"parameter {name}: every dimension must be known, got {list(shape)}",
                 hint="A parameter cannot depend on the batch size.",
             )  # fmt: skip
         tensor_type = dense_type(as_dtype(dtype), dims)
         existing = self.vars.get(name)
         if existing is not None:
             if not isinstance(existing, Parameter):
-                raise ProgramError(f"{existing} is not a parameter", site=caller_site(), hint="Choose another name.")
+                raise ProgramError(f"{existing} is not a parameter", hint="Choose another name.")
             self._check_same(existing, tensor_type)
             return existing
         param = self.parameter_type(self, name, tensor_type, **fields)
@@ -289,7 +285,6 @@ class Block:
         if wanted is not None and existing.tensor_type is not None and wanted != existing.tensor_type:
             raise ProgramError(
                 f"{existing.name} is already a {existing.tensor_type}, it cannot also be a {wanted}",
-                site=caller_site(),
                 hint="Choose another name, or give both the same shape and dtype to share it.",
             )
 
@@ -374,7 +369,7 @@ class Block:
         """The operator at an index, None behind the last one."""
         if not isinstance(index, int) or not -len(self.ops) <= index <= len(self.ops):
             raise WrongTypeError(
-                f"before must be an operator or an index up to {len(self.ops)}, got {index!r:.80}", site=caller_site(),
+                f"before must be an operator or an index up to {len(self.ops)}, got {index!r:.80}",
                 hint="Give an operator of the block, such as block.ops[0]; None stands for the end.",
             )  # fmt: skip
         return self.ops[index] if index != len(self.ops) else None
@@ -424,7 +419,7 @@ class Block:
 
     def _link(self, before: Operator | None, op: Operator) -> None:
         if before is not None and before._block is not self:
-            raise ProgramError(f"{before.type} is not an operator of block {self.idx}", site=caller_site())
+            raise ProgramError(f"{before.type} is not an operator of block {self.idx}")
         self.ops.insert_before(before, op)
         op._block = self
         note(self.remove, op)
@@ -444,7 +439,7 @@ class Block:
         if isinstance(op, int):
             op = self.ops[op]
         if op._block is not self:
-            raise ProgramError(f"{op.type} is not an operator of block {self.idx}", site=caller_site())
+            raise ProgramError(f"{op.type} is not an operator of block {self.idx}")
         note(self._link, op._next, op)
         self.ops.unlink(op)
         op._block = None

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from minigraph.errors import OpError, ProgramError, WrongTypeError, caller_site, suggest
+from minigraph.errors import OpError, ProgramError, WrongTypeError, suggest
 from minigraph.ir.variable import Variable, name_of
 from minigraph.opdef import Slot
 from minigraph.types import TensorType, as_dtype, dense_type
@@ -62,15 +62,15 @@ def check_flags(name: str, *flags: Any) -> None:
         if not isinstance(flag, int | np.bool_):
             raise WrongTypeError(
                 f"{name}: persistable, stop_gradient, is_data and need_check_feed must be bools, got {flag!r:.80}",
-                site=caller_site(), hint="Give True or False.",
-            )  # fmt: skip
+                hint="Give True or False.",
+            )
 
 
 def require_initializer(given: Any) -> None:
     """Raise unless `given` is an initializer."""
     if not callable(given):
         raise WrongTypeError(
-            f"an initializer must be callable, got {given!r:.80}", site=caller_site(),
+            f"an initializer must be callable, got {given!r:.80}",
             hint="Give one such as fluid.initializer.Constant(0.0).",
         )  # fmt: skip
 
@@ -83,9 +83,7 @@ def as_dims(shape: Sequence[int | None]) -> tuple[int, ...]:
         if isinstance(error, WrongTypeError):
             raise
         raise WrongTypeError(
-            f"a shape must be a list of ints, got {shape!r:.80}",
-            site=caller_site(),
-            hint="Write [n] for one dimension.",
+            f"a shape must be a list of ints, got {shape!r:.80}", hint="Write [n] for one dimension."
         ) from None
 
 
@@ -100,7 +98,7 @@ def _dim(given: Any) -> int:
             raise ValueError
     except (TypeError, ValueError):
         raise WrongTypeError(
-            f"a dimension must be an int of 64 bits, got {given!r:.80}", site=caller_site(),
+            f"a dimension must be an int of 64 bits, got {given!r:.80}",
             hint="Give whole numbers as int, such as n // 2 or int(n); None stands for an unknown size.",
         ) from None  # fmt: skip
     return dim
@@ -112,9 +110,7 @@ def declared_type(name: str, shape: Sequence[int | None] | None, dtype: Any) -> 
         return None if dtype is None else TensorType(as_dtype(dtype), ())
     dims = as_dims(shape)
     if min(dims, default=0) < -1:
-        raise ProgramError(
-            f"{name}: a dimension must be at least 0, or -1 for unknown, got {list(shape)}", site=caller_site()
-        )
+        raise ProgramError(f"{name}: a dimension must be at least 0, or -1 for unknown, got {list(shape)}")
     return dense_type(as_dtype("float32" if dtype is None else dtype), dims)
 
 
@@ -123,6 +119,6 @@ def refuse_lod(name: str, lod_level: int) -> None:
     if isinstance(lod_level, int) and not lod_level:
         return
     raise ProgramError(
-        f"{name}: lod_level={lod_level}, but LoD tensors are out of scope", site=caller_site(),
+        f"{name}: lod_level={lod_level}, but LoD tensors are out of scope",
         hint="Pad the sequences to one length and feed their lengths beside them.",
     )  # fmt: skip

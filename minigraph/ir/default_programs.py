@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir.program import Program
 from minigraph.support.public import public
 from minigraph.support.undo import CURRENT
@@ -33,7 +33,7 @@ def is_imperative() -> bool:
 def refuse_imperative_mode(name: str) -> None:
     """Raise a `ProgramError` in the imperative mode, for what changes a program after the fact."""
     if is_imperative():
-        raise ProgramError(f"{name} works on programs, not in the imperative mode", site=caller_site())
+        raise ProgramError(f"{name} works on programs, not in the imperative mode")
 
 
 @public
@@ -42,7 +42,7 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
     """Make these the default programs inside; the startup program stays as it is when left out."""
     for program in (main_program, startup_program):
         if not isinstance(program, Program) and not (program is None and main_program is not None):
-            raise WrongTypeError(f"program_guard needs Programs, got {type(program).__name__}", site=caller_site())
+            raise WrongTypeError(f"program_guard needs Programs, got {type(program).__name__}")
     before = CURRENT.get()
     try:
         CURRENT.set((main_program, startup_program or default_startup_program()))

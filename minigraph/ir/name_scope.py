@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from minigraph import unique_name
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.support.public import public
 
 _PATH: ContextVar[str] = ContextVar("name_scope", default="/")
@@ -32,7 +32,7 @@ def name_scope(prefix: Any) -> Iterator[None]:
         If `prefix` is not a name.
     """
     if not prefix or not isinstance(prefix, str):
-        raise ProgramError(f"name_scope needs a name, got {prefix!r}", site=caller_site())
+        raise ProgramError(f"name_scope needs a name, got {prefix!r}")
     with plain_scope(unique_name.current().scope_label(current_name_scope(), prefix)):
         yield
 

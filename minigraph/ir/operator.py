@@ -179,7 +179,7 @@ class Operator(Node):
         """Value of an attribute, its default when it was not given; also fluid's ``op_role``, ``op_role_var``."""
         if not isinstance(name, str):
             raise WrongTypeError(
-                f"{self.type}: the name of an attribute must be a str, got {name!r:.60}", site=caller_site(),
+                f"{self.type}: the name of an attribute must be a str, got {name!r:.60}",
                 hint=f"Give one of {', '.join(self.definition.attrs) or 'none: it has no attributes'}.",
             )  # fmt: skip
         if name in self.attrs:

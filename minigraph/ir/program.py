@@ -86,7 +86,7 @@ class Program:
     @random_seed.setter
     def random_seed(self, seed: int) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int):
-            raise WrongTypeError(f"random_seed must be an int, got {seed!r}", site=caller_site())
+            raise WrongTypeError(f"random_seed must be an int, got {seed!r}")
         # Between two seeds other operators may be built; those that were made without one are meant to have it.
         late = self._drawing_afresh() if seed and not self._random_seed else []
         if late:
@@ -199,7 +199,7 @@ class Program:
         """
         if not isinstance(for_test, int | np.bool_):
             raise WrongTypeError(
-                f"clone: for_test must be True or False, got {for_test!r:.80}", site=caller_site(),
+                f"clone: for_test must be True or False, got {for_test!r:.80}",
                 hint="Give True for a program that only tests.",
             )  # fmt: skip
         twin = Program()

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir.text.notation import DEFAULTS, braces, fields_text, name_text
 from minigraph.ir.variable_methods import Methods
 from minigraph.ir.variable_operators import Arithmetic
@@ -147,7 +147,6 @@ class Variable(Arithmetic, Subscripts, Methods):
     def __bool__(self) -> bool:
         raise ProgramError(
             f"the value of {self.name} is not known while the program is built, so it cannot decide an `if`",
-            site=caller_site(),
             hint="Write `is None` to test for absence, `is` for identity (`in` a list asks ==, which is an operator: "
             "compare names, or use a set); fetch the variable to see its value.",
         )
@@ -182,9 +181,10 @@ class Variable(Arithmetic, Subscripts, Methods):
 
     def _no_value(self, what: str, hint: str = "Fetch it: executor.run(program, feed, fetch_list=[variable]).") -> Any:
         return WrongTypeError(
-            f"{self.name} {what}: a variable of a program gets its value when the program runs", details=[str(self)],
-            site=caller_site(), hint=hint,
-        )  # fmt: skip
+            f"{self.name} {what}: a variable of a program gets its value when the program runs",
+            details=[str(self)],
+            hint=hint,
+        )
 
     def structure(self) -> tuple[Any, ...]:
         """Every field but the block; equal for equal variables."""
@@ -303,6 +303,4 @@ def name_of(value: Any) -> str:
         return value.name
     if isinstance(value, str):
         return value
-    raise WrongTypeError(
-        f"a Variable or its name is needed, got {type(value).__name__}: {value!r:.80}", site=caller_site()
-    )
+    raise WrongTypeError(f"a Variable or its name is needed, got {type(value).__name__}: {value!r:.80}")

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from minigraph.errors import MinigraphError, OpError, WrongTypeError, caller_site, is_ours
+from minigraph.errors import MinigraphError, OpError, WrongTypeError, is_ours
 from minigraph.support.undo import all_or_nothing
 from minigraph.types import DType, as_dtype
 from minigraph.unique_name import generate
@@ -60,7 +60,7 @@ def _append(x: V, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any]) -
 
 def _affine(x: V, scale: float, bias: float) -> V:
     if not x.dtype.is_floating and (scale != int(scale) or bias != int(bias)):
-        raise WrongTypeError(f"{x} holds integers, which a number with a fraction would not stay", site=caller_site())
+        raise WrongTypeError(f"{x} holds integers, which a number with a fraction would not stay")
     return _append(x, "scale", {"X": x}, {"scale": scale, "bias": bias})
 
 
@@ -99,9 +99,7 @@ def _scalar(x: V, value: float) -> V:
 def _number(x: V, value: float) -> dict[str, Any]:
     """Attributes that fill a tensor of `x`'s type with `value`; as text where a float32 would not hold it."""
     if not x.dtype.is_floating and not float(value).is_integer():
-        raise WrongTypeError(
-            f"{x} holds integers, {value!r} is none", site=caller_site(), hint="Convert it with layers.cast first."
-        )
+        raise WrongTypeError(f"{x} holds integers, {value!r} is none", hint="Convert it with layers.cast first.")
     attrs: dict[str, Any] = {"dtype": int(x.dtype), "value": float(value)}
     if x.dtype not in (DType.FP16, DType.FP32) and math.isfinite(value) and _rounded(value) != value:
         attrs["str_value"] = str(value if x.dtype.is_floating else int(value))
@@ -153,7 +151,7 @@ def _no_operand(sign: str, x: V, y: Any, why: str = "") -> WrongTypeError:
     shown = f"{y!r:.80}" if not isinstance(y, np.ndarray) else f"an array, {y.dtype}{list(y.shape)}"
     return WrongTypeError(
         f"{sign} takes a variable and another one or a number, got {shown}" + (f": {why}" if why else ""),
-        details=[str(x)], site=caller_site(), hint=hint,
+        details=[str(x)], hint=hint,
     )  # fmt: skip
 
 
@@ -231,11 +229,7 @@ def _compare(sign: str, op_type: str) -> Callable[[V, Any], V]:
     @_operator(sign)
     def operator(x: V, y: Any) -> V:
         if isinstance(y, np.ndarray) and y.ndim:
-            raise WrongTypeError(
-                f"{x} cannot be compared with an array",
-                site=caller_site(),
-                hint="Make it a variable with layers.assign.",
-            )
+            raise WrongTypeError(f"{x} cannot be compared with an array", hint="Make it a variable with layers.assign.")
         other = _operand(x, y)
         if other is None:
             return NotImplemented
@@ -314,6 +308,6 @@ class Arithmetic(Operand):
             return getattr(self, method)(operands[0])
         raise WrongTypeError(
             f"np.{ufunc.__name__} computes arrays, and a program knows its values only when it runs",
-            details=[str(self)], site=caller_site(),
+            details=[str(self)],
             hint=f"Append an operator, such as layers.{ufunc.__name__} if there is one, or fetch the variable first.",
         )  # fmt: skip

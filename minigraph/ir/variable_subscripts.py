@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from minigraph.errors import SubscriptError, WrongTypeError, caller_site
+from minigraph.errors import SubscriptError, WrongTypeError
 from minigraph.ir.variable_operators import Operand, V, is_eager
 from minigraph.support.slice_rules import TO_THE_END
 from minigraph.support.undo import all_or_nothing
@@ -66,10 +66,10 @@ def _spelled_out(items: tuple[Any, ...], x: Operand) -> tuple[Any, ...]:
     rank = len(x.shape or ())
     named = sum(1 for each in items if each is not None and each is not Ellipsis)
     if named > rank:
-        raise SubscriptError(f"{x} has {rank} dimensions but {named} subscripts", site=caller_site())
+        raise SubscriptError(f"{x} has {rank} dimensions but {named} subscripts")
     places = [i for i, each in enumerate(items) if each is Ellipsis]
     if len(places) > 1:
-        raise SubscriptError(f"{x}: only one subscript may be an Ellipsis", site=caller_site())
+        raise SubscriptError(f"{x}: only one subscript may be an Ellipsis")
     if not places:
         return items
     return (*items[: places[0]], *[slice(None)] * (rank - named), *items[places[0] + 1 :])
@@ -82,7 +82,7 @@ def _plan_element(plan: _Plan, axis: int, length: int, given: Any, x: Operand) -
     else:
         if length != -1 and not -length <= index < length:
             raise SubscriptError(
-                f"{x}: dimension {axis} has {length} elements, none is number {index!r:.60}", site=caller_site(),
+                f"{x}: dimension {axis} has {length} elements, none is number {index!r:.60}",
                 hint=f"Give a number from {-length} to {length - 1}." if length else "Give a slice.",
             )  # fmt: skip
         plan.take(axis, index, TO_THE_END if index == -1 else index + 1)
@@ -92,9 +92,7 @@ def _plan_element(plan: _Plan, axis: int, length: int, given: Any, x: Operand) -
 def _plan_slice(plan: _Plan, axis: int, length: int, given: slice) -> None:
     start, stop, step = (None if n is None else _number(n) for n in (given.start, given.stop, given.step))
     if isinstance(step, Operand) or step == 0:
-        raise WrongTypeError(
-            f"a step must be an integer other than 0, got {given.step!r:.60}", site=caller_site(), hint="Give 1 or -1."
-        )
+        raise WrongTypeError(f"a step must be an integer other than 0, got {given.step!r:.60}", hint="Give 1 or -1.")
     step = 1 if step is None else step
     if start is None and stop is None and step in (1, -1):
         if step == -1:
@@ -105,9 +103,7 @@ def _plan_slice(plan: _Plan, axis: int, length: int, given: slice) -> None:
         _plan_backwards(plan, axis, length, slice(start, stop, step))
     else:
         if stop == -1:
-            raise SubscriptError(
-                f"there is nothing behind the last element by {step}", site=caller_site(), hint="Leave out the stop."
-            )
+            raise SubscriptError(f"there is nothing behind the last element by {step}", hint="Leave out the stop.")
         # Where a dimension ends is not known, so neither is which elements a longer step hits when counted from there.
         plan.take(axis, -1 if start is None else start, -1 if stop is None else stop, -1)
         if step != -1:
@@ -118,9 +114,7 @@ def _plan_backwards(plan: _Plan, axis: int, length: int, part: slice) -> None:
     """Bounds with which ``strided_slice``, which counts from the far end, hits the elements that Python means."""
     places = range(*part.indices(length))
     if not places:
-        raise SubscriptError(
-            f"there is nothing in {part} of {length} elements", site=caller_site(), hint="Give a start above the stop."
-        )
+        raise SubscriptError(f"there is nothing in {part} of {length} elements", hint="Give a start above the stop.")
     plan.take(axis, places[0], places[-1] - 1, part.step)
 
 
@@ -135,7 +129,7 @@ def _number(given: Any) -> Any:
         except (TypeError, ValueError):
             pass
     raise WrongTypeError(
-        f"a subscript must be an integer, a slice, None or Ellipsis, got {given!r:.60}", site=caller_site(),
+        f"a subscript must be an integer, a slice, None or Ellipsis, got {given!r:.60}",
         hint="To pick several elements by their numbers use layers.gather or layers.gather_nd.",
     )  # fmt: skip
 
@@ -248,7 +242,7 @@ class Subscripts(Operand):
         """``self[0], self[1], ...``, if the program knows how many there are."""
         if not self.shape or self.shape[0] < 0:
             raise SubscriptError(
-                f"{self} has no known number of elements to iterate over", site=caller_site(),
+                f"{self} has no known number of elements to iterate over",
                 hint="Give its first dimension a size, or loop with layers.while_loop or layers.StaticRNN.",
             )  # fmt: skip
         return (self[i] for i in range(self.shape[0]))

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from minigraph.eager.guard import imperative
 from minigraph.eager.tensor import Eager
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.initializer import Constant, Initializer, Xavier
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, is_imperative
@@ -87,7 +87,7 @@ class LayerHelper:
 
     def __init__(self, layer_type: str, name: str | None = None, **kwargs: Any) -> None:
         if name is not None and not isinstance(name, str):
-            raise WrongTypeError(f"{layer_type}: name must be a str, got {name!r:.80}", site=caller_site())
+            raise WrongTypeError(f"{layer_type}: name must be a str, got {name!r:.80}")
         self.layer_type = layer_type
         self.name = generate(layer_type) if name is None else name
         kwargs["name"] = self.name
@@ -143,8 +143,8 @@ class LayerHelper:
         if 0 in shape and self.layer_type != "create_parameter":  # which takes what it is given, as in fluid
             raise ProgramError(
                 f"{self.layer_type}: the parameter {name} of shape {list(shape)} would have no elements",
-                site=caller_site(), hint="Give sizes of at least 1.",
-            )  # fmt: skip
+                hint="Give sizes of at least 1.",
+            )
         if isinstance(attr, WeightNormParamAttr):
             return normalized_parameter(self.name, attr, name, shape, dtype, initializer)
         fields = attr.parameter_fields()
@@ -159,7 +159,7 @@ class LayerHelper:
     def _default_initializer(self, dtype: Any, is_bias: bool) -> Initializer:
         if not as_dtype(dtype).is_floating:
             raise WrongTypeError(
-                f"{self.layer_type}: a parameter of {as_dtype(dtype)} has no default start values", site=caller_site(),
+                f"{self.layer_type}: a parameter of {as_dtype(dtype)} has no default start values",
                 hint="Give an initializer.",
             )  # fmt: skip
         return _ZERO if is_bias else _XAVIER
@@ -177,9 +177,7 @@ class LayerHelper:
         if act is None:
             return x
         if not isinstance(act, str):
-            raise WrongTypeError(
-                f"{self.layer_type}: act must be the name of an activation, got {act!r:.80}", site=caller_site()
-            )
+            raise WrongTypeError(f"{self.layer_type}: act must be the name of an activation, got {act!r:.80}")
         return self.unary(act, {"X": x})
 
     # Fluid's words, for layers of users
@@ -231,7 +229,7 @@ class LayerHelper:
         """The parameter of the main program with this name."""
         param = self.main_program.global_block().var(name)
         if not isinstance(param, Parameter):
-            raise WrongTypeError(f"{param} is not a parameter", site=caller_site())
+            raise WrongTypeError(f"{param} is not a parameter")
         return param
 
     @property
@@ -252,9 +250,7 @@ class LayerHelper:
         """The one variable of the argument with this name."""
         found = self.multiple_input(input_param_name)
         if len(found) != 1:
-            raise WrongTypeError(
-                f"{self.layer_type} takes one {input_param_name}, got {len(found)}", site=caller_site()
-            )
+            raise WrongTypeError(f"{self.layer_type} takes one {input_param_name}, got {len(found)}")
         return found[0]
 
     def iter_inputs_and_params(self, input_param_name: str = "input") -> Iterator[tuple[Variable, Any]]:
@@ -262,9 +258,7 @@ class LayerHelper:
         inputs, attrs = self.multiple_input(input_param_name), self.kwargs.get("param_attr")
         listed = list(attrs) if isinstance(attrs, list | tuple) else [attrs]
         if len(listed) not in (1, len(inputs)):
-            raise WrongTypeError(
-                f"{self.layer_type}: {len(listed)} param_attr for {len(inputs)} {input_param_name}", site=caller_site()
-            )
+            raise WrongTypeError(f"{self.layer_type}: {len(listed)} param_attr for {len(inputs)} {input_param_name}")
         for i, var in enumerate(inputs):
             yield var, as_param_attr(listed[i if len(listed) > 1 else 0])
 
@@ -273,8 +267,7 @@ class LayerHelper:
         found = {each.dtype for each in self.multiple_input(input_param_name)}
         if len(found) != 1:
             raise WrongTypeError(
-                f"{self.layer_type}: {input_param_name} must have one dtype, got {', '.join(map(str, sorted(found)))}",
-                site=caller_site(),
+                f"{self.layer_type}: {input_param_name} must have one dtype, got {', '.join(map(str, sorted(found)))}"
             )
         return found.pop()
 
@@ -296,7 +289,7 @@ def check_variable(x: Any, what: str) -> Variable:
         Otherwise; `what` names the layer and the argument.
     """
     if not isinstance(x, Variable):
-        raise WrongTypeError(f"{what} must be a Variable, got {type(x).__name__}: {x!r:.60}", site=caller_site())
+        raise WrongTypeError(f"{what} must be a Variable, got {type(x).__name__}: {x!r:.60}")
     return x
 
 
@@ -310,9 +303,7 @@ def check_floating(x: Any, what: str) -> Variable:
     """
     check_variable(x, what)
     if not x.dtype.is_floating:
-        raise WrongTypeError(
-            f"{what} must be floating point, got {x}", site=caller_site(), hint="Convert it with layers.cast."
-        )
+        raise WrongTypeError(f"{what} must be floating point, got {x}", hint="Convert it with layers.cast.")
     return x
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.ir import Block, Parameter, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, refuse_imperative_mode
 from minigraph.param_attr import WeightNormParamAttr
@@ -36,8 +36,7 @@ def normalized_parameter(
     dim = attr.dim
     if dim is not None and not (isinstance(dim, int) and 0 <= dim < len(shape)):
         raise ProgramError(
-            f"WeightNormParamAttr: dim must be None or a dimension of {name}, {list(shape)}, got {dim!r:.40}",
-            site=caller_site(),
+            f"WeightNormParamAttr: dim must be None or a dimension of {name}, {list(shape)}, got {dim!r:.40}"
         )
     lengths = tuple(size if i == dim else 1 for i, size in enumerate(shape))
     main, startup = default_main_program(), default_startup_program().global_block()

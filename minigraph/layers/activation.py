@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer, layer_called
@@ -165,13 +165,13 @@ def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = Non
 def _slopes_shape(x: Variable, mode: str) -> list[int]:
     assert x.shape is not None
     if mode not in ("all", "channel", "element"):
-        raise ProgramError(f"prelu: mode must be all, channel or element, got {mode!r:.60}", site=caller_site())
+        raise ProgramError(f"prelu: mode must be all, channel or element, got {mode!r:.60}")
     if mode == "channel" and len(x.shape) < 2:
-        raise ProgramError(f"prelu: x must have at least 2 dimensions, got {x}", site=caller_site())
+        raise ProgramError(f"prelu: x must have at least 2 dimensions, got {x}")
     # In fluid the shape of the slopes of channels has always four dimensions.
     shape = {"all": [1], "channel": [1, *x.shape[1:2], 1, 1], "element": [1, *x.shape[1:]]}[mode]
     if -1 in shape:
-        raise ProgramError(f"prelu: the number of slopes for {x} is not known", site=caller_site())
+        raise ProgramError(f"prelu: the number of slopes for {x} is not known")
     return shape
 
 

@@ -59,7 +59,7 @@ def array_write(x: Variable, i: Variable, array: Variable | list[Any] | None = N
     [array([1., 1.], dtype=float32), array([2])]
     """
     if check_variable(x, "array_write: x").kind is VarKind.LOD_TENSOR_ARRAY:
-        raise WrongTypeError(f"array_write: x must be a tensor, got {x}", site=caller_site())
+        raise WrongTypeError(f"array_write: x must be a tensor, got {x}")
     if is_imperative():
         return _write_to_list(x, i, [] if array is None else array)
     helper = LayerHelper("array_write")
@@ -145,9 +145,7 @@ def _join_list(elements: list[Any], axis: int, use_stack: bool) -> tuple[Variabl
 def _write_to_list(x: Variable, i: Variable, array: Any) -> list[Any]:
     elements, at = _checked_list(array, "array_write"), _number(i, "array_write")
     if not 0 <= at <= len(elements):
-        raise ProgramError(
-            f"array_write: {at} is beyond the end of a list of {len(elements)} elements", site=caller_site()
-        )
+        raise ProgramError(f"array_write: {at} is beyond the end of a list of {len(elements)} elements")
     elements[at : at + 1] = [x]
     return elements
 
@@ -158,22 +156,18 @@ def _number(i: Any, what: str) -> int:
 
 def _checked_list(array: Any, what: str) -> list[Any]:
     if not isinstance(array, list):
-        raise WrongTypeError(
-            f"{what}: in the imperative mode an array is a list, got {type(array).__name__}", site=caller_site()
-        )
+        raise WrongTypeError(f"{what}: in the imperative mode an array is a list, got {type(array).__name__}")
     return array
 
 
 def _check_array(array: Any, what: str) -> Variable:
     if not isinstance(array, Variable) or array.kind is not VarKind.LOD_TENSOR_ARRAY:
-        raise WrongTypeError(
-            f"{what}: {array!r:.60} is no array", site=caller_site(), hint="Make one with layers.create_array."
-        )
+        raise WrongTypeError(f"{what}: {array!r:.60} is no array", hint="Make one with layers.create_array.")
     return array
 
 
 def _check_index(i: Any, what: str) -> Variable:
     check_variable(i, f"{what}: i")
     if i.dtype.numpy.kind != "i" or product(i.shape or ()) not in (1, -1):
-        raise WrongTypeError(f"{what}: i must be one integer, int64[1], got {i}", site=caller_site())
+        raise WrongTypeError(f"{what}: i must be one integer, int64[1], got {i}")
     return i

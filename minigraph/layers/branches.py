@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Block, Variable, VarKind
 from minigraph.ir.default_programs import default_main_program, is_imperative
 from minigraph.ir.effects import outer_names
@@ -109,12 +109,12 @@ def cond(
     if true_result is None or false_result is None:
         name_of_none = "true_fn" if true_result is None else "false_fn"
         raise ProgramError(
-            f"cond: {name_of_none} returns nothing, the other branch does", site=caller_site(),
+            f"cond: {name_of_none} returns nothing, the other branch does",
             hint="Return the same number of variables from both branches.",
         )  # fmt: skip
     different = difference(true_result, false_result)
     if different:
-        raise ProgramError(f"cond: the branches return {different}", site=caller_site())
+        raise ProgramError(f"cond: the branches return {different}")
     for true_var, false_var in zip(flatten(true_result), flatten(false_result), strict=True):
         _check_alternatives(true_var, false_var)
     chosen_index = cast(pred, "int32")
@@ -151,7 +151,7 @@ def _check_alternatives(true_var: Variable, false_var: Variable) -> None:
     )
     if not fits:
         raise ProgramError(
-            f"cond: true_fn returns {true_type}, false_fn {false_type} in its place", site=caller_site(),
+            f"cond: true_fn returns {true_type}, false_fn {false_type} in its place",
             hint="Both need one element type (layers.cast) and number of dimensions (layers.reshape).",
         )  # fmt: skip
 
@@ -221,9 +221,7 @@ def switch_case(
     functions = _functions_by_number(branch_fns)
     check_variable(branch_index, "switch_case: branch_index")
     if branch_index.dtype not in (DType.UINT8, DType.INT32, DType.INT64):
-        raise WrongTypeError(
-            f"switch_case: branch_index must be uint8, int32 or int64, got {branch_index}", site=caller_site()
-        )
+        raise WrongTypeError(f"switch_case: branch_index must be uint8, int32 or int64, got {branch_index}")
     if default is None:
         functions = dict(sorted(functions.items()))
         default = functions.popitem()[1]
@@ -247,16 +245,13 @@ def _chain(pairs: Sequence[tuple[Variable, Callable[[], Any]]], default: Callabl
 
 def _checked_pairs(pairs: Any, default: Any) -> list[tuple[Variable, Callable[[], Any]]]:
     if not isinstance(pairs, list | tuple):
-        raise WrongTypeError(
-            f"case: pred_fn_pairs must be a list or tuple, got {type(pairs).__name__}", site=caller_site()
-        )
+        raise WrongTypeError(f"case: pred_fn_pairs must be a list or tuple, got {type(pairs).__name__}")
     if not pairs:
-        raise ProgramError("case: pred_fn_pairs is empty", site=caller_site())
+        raise ProgramError("case: pred_fn_pairs is empty")
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise WrongTypeError(
-                f"case: pred_fn_pairs must hold tuples of a condition and a function, got {pair!r:.60}",
-                site=caller_site(),
+                f"case: pred_fn_pairs must hold tuples of a condition and a function, got {pair!r:.60}"
             )
         if not is_imperative():
             check_condition(pair[0], "case: a condition of pred_fn_pairs")
@@ -268,9 +263,7 @@ def _checked_pairs(pairs: Any, default: Any) -> list[tuple[Variable, Callable[[]
 
 def _functions_by_number(given: Any) -> dict[int, Callable[[], Any]]:
     if not isinstance(given, list | tuple | Mapping):
-        raise WrongTypeError(
-            f"switch_case: branch_fns must be a list, tuple or dict, got {type(given).__name__}", site=caller_site()
-        )
+        raise WrongTypeError(f"switch_case: branch_fns must be a list, tuple or dict, got {type(given).__name__}")
     pairs = list(given.items()) if isinstance(given, Mapping) else list(given)
     if pairs and all(map(callable, pairs)):
         pairs = list(enumerate(pairs))
@@ -278,16 +271,15 @@ def _functions_by_number(given: Any) -> dict[int, Callable[[], Any]]:
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2 or isinstance(pair[0], bool) or not isinstance(pair[0], int):
             raise WrongTypeError(
-                f"switch_case: branch_fns must hold functions, or all pairs of an int and a function, got {pair!r:.60}",
-                site=caller_site(),
+                f"switch_case: branch_fns must hold functions, or all pairs of an int and a function, got {pair!r:.60}"
             )
         number, function = pair
         if number in functions:
-            raise ProgramError(f"switch_case: branch_fns has {number} twice", site=caller_site())
+            raise ProgramError(f"switch_case: branch_fns has {number} twice")
         check_callable(function, f"switch_case: the function {number} of branch_fns")
         functions[number] = function
     if not functions:
-        raise ProgramError("switch_case: branch_fns is empty", site=caller_site())
+        raise ProgramError("switch_case: branch_fns is empty")
     return functions
 
 
@@ -326,9 +318,7 @@ class Switch:
     def case(self, condition: Variable) -> Any:
         """Operators made inside run if `condition`, bool[1], holds, and those of no case before."""
         if not self._is_open:
-            raise ProgramError(
-                "Switch.case belongs inside the switch", site=caller_site(), hint="with layers.Switch() as switch: ..."
-            )
+            raise ProgramError("Switch.case belongs inside the switch", hint="with layers.Switch() as switch: ...")
         check_condition(condition, "Switch.case: condition")
         return self._case(condition)
 
@@ -349,5 +339,5 @@ class Switch:
     def default(self) -> Any:
         """Operators made inside run if no condition holds."""
         if self._none_before is None:
-            raise ProgramError("Switch.default comes after at least one case", site=caller_site())
+            raise ProgramError("Switch.default comes after at least one case")
         return ConditionalBlock([self._none_before], is_scalar_condition=True).block()

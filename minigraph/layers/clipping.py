@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, layer
 
@@ -48,6 +48,6 @@ def clamp(
     """
     check_floating(input, "clamp: input")
     if min is None and max is None:
-        raise ProgramError("clamp: at least one of min and max must be given", site=caller_site())
+        raise ProgramError("clamp: at least one of min and max must be given")
     low, high = -math.inf if min is None else min, math.inf if max is None else max
     return LayerHelper("clamp", name).unary("clip", {"X": input}, into=output, min=low, max=high)

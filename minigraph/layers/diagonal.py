@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.layers.reshaping import stack
@@ -25,7 +25,7 @@ def eye(
     result = helper.unary("eye", {}, num_rows=num_rows, num_columns=columns, dtype=int(as_dtype(dtype)))
     for size in reversed(batch_shape or ()):
         if size < 1:
-            raise ProgramError(f"eye: batch_shape must be positive, got {list(batch_shape or ())}", site=caller_site())
+            raise ProgramError(f"eye: batch_shape must be positive, got {list(batch_shape or ())}")
         result = stack([result] * size, axis=0)
     result.stop_gradient = True
     return result

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Variable
 from minigraph.layers.activation import exp, log
 from minigraph.layers.compare import less_than
@@ -42,7 +42,7 @@ class _LocatedDistribution:
         batch = (first + second).shape or ()
         if -1 in batch:
             raise ProgramError(
-                f"the shape of the samples is not known: parameters {first} and {second}", site=caller_site(),
+                f"the shape of the samples is not known: parameters {first} and {second}",
                 hint="Give parameters whose shapes are known.",
             )  # fmt: skip
         return [*shape, *(() if self.is_scalar else batch)]
@@ -196,10 +196,7 @@ class MultivariateNormalDiag:
         self.loc, self.scale = _as_variable(loc), _as_variable(scale)
         shape = self.scale.shape or ()
         if len(shape) != 2 or shape[0] != shape[1] or -1 in shape:
-            raise ProgramError(
-                f"MultivariateNormalDiag: scale must be a square matrix of known size, got {self.scale}",
-                site=caller_site(),
-            )
+            raise ProgramError(f"MultivariateNormalDiag: scale must be a square matrix of known size, got {self.scale}")
         self._size = shape[0]
 
     def _ones(self) -> tuple[Variable, Variable]:
@@ -238,6 +235,4 @@ class MultivariateNormalDiag:
 
 def _check_kind(other: object, kind: type) -> None:
     if not isinstance(other, kind):
-        raise WrongTypeError(
-            f"a divergence is one from another {kind.__name__}, got {type(other).__name__}", site=caller_site()
-        )
+        raise WrongTypeError(f"a divergence is one from another {kind.__name__}, got {type(other).__name__}")

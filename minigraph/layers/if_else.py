@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from minigraph import unique_name
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable
 from minigraph.layers.branches import ConditionalBlock
@@ -53,7 +53,7 @@ class IfElse:
 
     def __init__(self, cond: Variable, name: str | None = None) -> None:
         if check_variable(cond, "IfElse: cond").dtype is not DType.BOOL:
-            raise WrongTypeError(f"IfElse: cond must hold booleans, got {cond}", site=caller_site())
+            raise WrongTypeError(f"IfElse: cond must hold booleans, got {cond}")
         self.helper = LayerHelper("ifelse", name)
         self.cond = cond
         self.status = IfElse.OUT_IF_ELSE_BLOCKS
@@ -87,7 +87,7 @@ class IfElse:
     @contextmanager
     def _block(self, status: int) -> Iterator[None]:
         if self.status != IfElse.OUT_IF_ELSE_BLOCKS:
-            raise ProgramError("a branch of an IfElse cannot stand in one", site=caller_site())
+            raise ProgramError("a branch of an IfElse cannot stand in one")
         with ConditionalBlock([self.cond]).block():
             self.status = status
             try:
@@ -95,7 +95,7 @@ class IfElse:
             finally:
                 self.status = IfElse.OUT_IF_ELSE_BLOCKS
             if not self._outputs[status - 1]:
-                raise ProgramError("this branch of the IfElse has no output", site=caller_site())
+                raise ProgramError("this branch of the IfElse has no output")
 
     def output(self, *outs: Variable) -> None:
         """Give the results of the branch: as many as the other one, of the same element types and row shapes."""
@@ -122,8 +122,8 @@ class IfElse:
         if self.status != IfElse.OUT_IF_ELSE_BLOCKS or len(true_outputs) != len(false_outputs) or not true_outputs:
             raise ProgramError(
                 f"the branches of the IfElse have {len(true_outputs)} and {len(false_outputs)} outputs",
-                site=caller_site(), hint="Both have as many, at least one.",
-            )  # fmt: skip
+                hint="Both have as many, at least one.",
+            )
         return [self._merged(*each) for each in zip(true_outputs, false_outputs, strict=True)]
 
     def _merged(self, true: Variable, false: Variable) -> Variable:
@@ -132,5 +132,5 @@ class IfElse:
 
     def _branch(self, method: str) -> int:
         if self.status == IfElse.OUT_IF_ELSE_BLOCKS:
-            raise ProgramError(f"IfElse.{method} belongs inside of a branch", site=caller_site())
+            raise ProgramError(f"IfElse.{method} belongs inside of a branch")
         return self.status - 1

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site, on_one_line
+from minigraph.errors import ProgramError, WrongTypeError, on_one_line
 from minigraph.initializer import Normal
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, layer
@@ -28,7 +28,7 @@ def pair(size: Size, what: str) -> list[int]:
     """
     numbers = [size, size] if isinstance(size, int) else list(size) if isinstance(size, list | tuple) else []
     if len(numbers) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
-        raise WrongTypeError(f"{what} must be an integer or two of them, got {size!r:.60}", site=caller_site())
+        raise WrongTypeError(f"{what} must be an integer or two of them, got {size!r:.60}")
     return numbers
 
 
@@ -47,7 +47,7 @@ def padding_attrs(padding: Padding, data_format: str, what: str) -> dict[str, An
     """
     if isinstance(padding, str):
         if padding.upper() not in ("SAME", "VALID"):
-            raise WrongTypeError(f"{what} must be 'SAME', 'VALID' or numbers, got {padding!r:.60}", site=caller_site())
+            raise WrongTypeError(f"{what} must be 'SAME', 'VALID' or numbers, got {padding!r:.60}")
         return {"paddings": [0, 0], "padding_algorithm": padding.upper()}
     if isinstance(padding, list | tuple) and len(padding) == 4:
         numbers = _around(padding, data_format, what)
@@ -66,7 +66,7 @@ def _around(padding: Sequence[Any], data_format: str, what: str) -> list[int]:
     first = 1 if data_format == CHANNELS_LAST else 2
     image, others = pairs[first : first + 2], pairs[:first] + pairs[first + 2 :]
     if any(n != 0 for each in others for n in each):
-        raise WrongTypeError(f"{what} cannot pad the batch or the channels, got {padding!r:.80}", site=caller_site())
+        raise WrongTypeError(f"{what} cannot pad the batch or the channels, got {padding!r:.80}")
     return [*image[0], *image[1]]
 
 
@@ -79,7 +79,7 @@ def filter_shape(channels: int, filters: int, size: list[int], groups: int | Non
         If the channels cannot be split into groups.
     """
     if channels % (groups or 1) != 0:
-        raise ProgramError(f"{what}: {channels} channels cannot be split into {groups} groups", site=caller_site())
+        raise ProgramError(f"{what}: {channels} channels cannot be split into {groups} groups")
     return [filters, channels // (groups or 1), *size]
 
 
@@ -151,7 +151,7 @@ def conv2d(
     shape = filter_shape(channels, num_filters, size, groups, "conv2d")
     filters = helper.parameter(param_attr, shape, x.dtype, default_initializer=filter_initializer(channels, size))
     if filters is None:
-        raise ProgramError("conv2d: param_attr=False, but a convolution needs filters", site=caller_site())
+        raise ProgramError("conv2d: param_attr=False, but a convolution needs filters")
     result = helper.unary(type_, {"Input": x, "Filter": filters}, out="Output", **attrs)
     return helper.activation(_with_bias(helper, result, bias_attr, num_filters, data_format), act)
 
@@ -219,10 +219,10 @@ def conv2d_transpose(
     else:
         size = pair(filter_size, f"{what}: filter_size")
     if num_filters % split_by:
-        raise ProgramError(f"{what}: {num_filters} filters cannot be split into {groups} groups", site=caller_site())
+        raise ProgramError(f"{what}: {num_filters} filters cannot be split into {groups} groups")
     filters = helper.parameter(param_attr, [channels, num_filters // split_by, *size], x.dtype)
     if filters is None:
-        raise ProgramError(f"{what}: param_attr=False, but a convolution needs filters", site=caller_site())
+        raise ProgramError(f"{what}: param_attr=False, but a convolution needs filters")
     result = helper.unary(type_, {"Input": x, "Filter": filters}, out="Output", **attrs)
     return helper.activation(_with_bias(helper, result, bias_attr, num_filters, data_format), act)
 
@@ -232,9 +232,7 @@ def _size_for(x: Variable, attrs: dict[str, Any]) -> list[int]:
     assert x.shape is not None
     lengths = [x.shape[i] for i in spatial_dims(attrs["data_format"])]
     if not attrs["output_size"] or -1 in lengths:
-        raise ProgramError(
-            f"conv2d_transpose: without filter_size, output_size and the size of {x} must be known", site=caller_site()
-        )
+        raise ProgramError(f"conv2d_transpose: without filter_size, output_size and the size of {x} must be known")
     pads = attrs["paddings"]
     both = [pads[0] + pads[1], pads[2] + pads[3]] if len(pads) == 4 else [2 * pads[0], 2 * pads[1]]
     numbers = zip(attrs["output_size"], lengths, attrs["strides"], both, attrs["dilations"], strict=True)
@@ -251,16 +249,16 @@ def _with_bias(helper: LayerHelper, x: Variable, bias_attr: Any, filters: int, d
 def _channels(x: Variable, data_format: str) -> int:
     assert x.shape is not None
     if len(x.shape) != 4:
-        raise ProgramError(f"conv2d: input must have 4 dimensions, got {x}", site=caller_site())
+        raise ProgramError(f"conv2d: input must have 4 dimensions, got {x}")
     channels = x.shape[3 if data_format == CHANNELS_LAST else 1]
     if channels < 0:
-        raise ProgramError(f"conv2d: the number of channels of {x} is not known", site=caller_site())
+        raise ProgramError(f"conv2d: the number of channels of {x} is not known")
     return channels
 
 
 def _check_format(data_format: str, what: str) -> None:
     if data_format not in ("NCHW", CHANNELS_LAST):
-        raise WrongTypeError(f"{what}: data_format must be NCHW or NHWC, got {data_format!r:.60}", site=caller_site())
+        raise WrongTypeError(f"{what}: data_format must be NCHW or NHWC, got {data_format!r:.60}")
 
 
 @layer
@@ -328,12 +326,12 @@ def pool_attrs(
         If there is neither `size` nor `global_pooling`, or `ceil_mode` with VALID.
     """
     if size == -1 and not global_pooling:
-        raise ProgramError("pool2d: pool_size is missing", site=caller_site(), hint="Or set global_pooling=True.")
+        raise ProgramError("pool2d: pool_size is missing", hint="Or set global_pooling=True.")
     paddings = padding_attrs(padding, data_format, "pool2d: pool_padding")
     if paddings["padding_algorithm"] == "VALID" and ceil_mode:
-        raise ProgramError("pool2d: ceil_mode and VALID padding exclude each other", site=caller_site())
+        raise ProgramError("pool2d: ceil_mode and VALID padding exclude each other")
     if type not in ("max", "avg"):
-        raise WrongTypeError(f"pool2d: pool_type must be max or avg, got {type!r:.60}", site=caller_site())
+        raise WrongTypeError(f"pool2d: pool_type must be max or avg, got {type!r:.60}")
     return {
         "pooling_type": type, "ksize": pair(size, "pool2d: pool_size"), "global_pooling": global_pooling,
         "strides": pair(stride, "pool2d: pool_stride"), **paddings, "ceil_mode": ceil_mode, "exclusive": exclusive,
@@ -367,11 +365,9 @@ def adaptive_pool2d(
     """
     check_floating(input, "adaptive_pool2d: input")
     if pool_type not in ("max", "avg"):
-        raise ProgramError(f"adaptive_pool2d: pool_type must be max or avg, got {pool_type!r:.60}", site=caller_site())
+        raise ProgramError(f"adaptive_pool2d: pool_type must be max or avg, got {pool_type!r:.60}")
     if require_index and pool_type == "avg":
-        raise ProgramError(
-            "adaptive_pool2d: an average stands nowhere; require_index goes with max", site=caller_site()
-        )
+        raise ProgramError("adaptive_pool2d: an average stands nowhere; require_index goes with max")
     counts = pair(pool_size, "adaptive_pool2d: pool_size")
     op_type = "max_pool2d_with_index" if pool_type == "max" else "pool2d"
     helper = LayerHelper(op_type, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minigraph.errors import WrongTypeError, caller_site
+from minigraph.errors import WrongTypeError
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.layers.nn import check_integers
@@ -145,7 +145,7 @@ def _one_hot(op_type: str, x: Variable, depth: int | Variable, allow_out_of_rang
     elif isinstance(depth, int):
         attrs["depth"] = depth
     else:
-        raise WrongTypeError(f"one_hot: depth must be an integer or a Variable, got {depth!r:.60}", site=caller_site())
+        raise WrongTypeError(f"one_hot: depth must be an integer or a Variable, got {depth!r:.60}")
     result = helper.unary(op_type, inputs, **attrs)
     result.stop_gradient = True
     return result

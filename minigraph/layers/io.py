@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Variable
 from minigraph.ir.default_programs import default_main_program
 from minigraph.layer_helper import layer
@@ -44,7 +44,7 @@ def data(
 def fluid_data(name: str, shape: Sequence[int | None], dtype: Any = "float32", lod_level: int = 0) -> Variable:
     """A variable to feed, of exactly this shape (None or -1: any size) and dtype; ``minigraph.data``."""
     if name == "":
-        raise ProgramError("data: the name cannot be empty", site=caller_site(), hint="Give the name to feed it by.")
+        raise ProgramError("data: the name cannot be empty", hint="Give the name to feed it by.")
     return (
         default_main_program()
         .current_block()
@@ -116,7 +116,7 @@ def py_reader(
     levels = [0] * len(shapes) if lod_levels is None else lod_levels
     if not len(shapes) == len(dtypes) == len(levels):
         raise ProgramError(
-            f"py_reader: {len(shapes)} shapes, {len(dtypes)} dtypes and {len(levels)} lod_levels", site=caller_site(),
+            f"py_reader: {len(shapes)} shapes, {len(dtypes)} dtypes and {len(levels)} lod_levels",
             hint="Give one of each for a variable.",
         )  # fmt: skip
     prefix = name or generate("read_file")
@@ -143,7 +143,7 @@ def read_file(reader: PyReader) -> Variable | list[Variable]:
     from minigraph.reader.loader import PyReader
 
     if not isinstance(reader, PyReader):
-        raise WrongTypeError(f"read_file needs a py_reader, got {reader!r:.60}", site=caller_site())
+        raise WrongTypeError(f"read_file needs a py_reader, got {reader!r:.60}")
     found = reader.variables
     return found if len(found) > 1 else found[0]
 
@@ -156,5 +156,5 @@ def double_buffer(reader: PyReader, place: Any = None, name: str | None = None) 
 
 def _dims(shape: Sequence[int | None]) -> list[int]:
     if not isinstance(shape, list | tuple):
-        raise WrongTypeError(f"shape must be a list of sizes, got {shape!r:.80}", site=caller_site(), hint="Write [n].")
+        raise WrongTypeError(f"shape must be a list of sizes, got {shape!r:.80}", hint="Write [n].")
     return [-1 if dim is None else int(dim) for dim in shape]

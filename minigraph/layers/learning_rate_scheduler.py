@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from minigraph.eager import learning_rate as imperative
-from minigraph.errors import WrongTypeError, caller_site
+from minigraph.errors import WrongTypeError
 from minigraph.initializer import Constant
 from minigraph.ir import Role, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, is_imperative
@@ -166,9 +166,7 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Decay
 def cosine_decay(learning_rate: float | Variable, step_each_epoch: int, epochs: int) -> Decayed:
     """``learning_rate / 2 * (cos(pi * epoch / epochs) + 1)`` where ``epoch = floor(step / step_each_epoch)``."""
     if not isinstance(learning_rate, float | Variable):
-        raise WrongTypeError(
-            f"cosine_decay: learning_rate must be a float or a Variable, got {learning_rate!r:.60}", site=caller_site()
-        )
+        raise WrongTypeError(f"cosine_decay: learning_rate must be a float or a Variable, got {learning_rate!r:.60}")
     if is_imperative():
         return imperative.CosineDecay(_number(learning_rate), step_each_epoch, epochs)
     with _scheduling():

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Block, Variable, VarKind
 from minigraph.ir.default_programs import is_imperative
 from minigraph.ir.effects import outer_names
@@ -85,7 +85,7 @@ class While:
         touched, written = outer_names(inside)
         if condition not in written:
             raise ProgramError(
-                f"While: the block never writes its condition {condition}, so it would never end", site=caller_site(),
+                f"While: the block never writes its condition {condition}, so it would never end",
                 hint="Compare again inside: layers.less_than(i, n, cond=condition).",
             )  # fmt: skip
         read = read_before_written(inside, touched, condition)
@@ -145,11 +145,9 @@ def while_loop(
     for what, function in (("cond", cond), ("body", body)):
         check_callable(function, f"while_loop: {what}")
     if not isinstance(loop_vars, list | tuple):
-        raise WrongTypeError(
-            f"while_loop: loop_vars must be a list or tuple, got {type(loop_vars).__name__}", site=caller_site()
-        )
+        raise WrongTypeError(f"while_loop: loop_vars must be a list or tuple, got {type(loop_vars).__name__}")
     if not loop_vars:
-        raise ProgramError("while_loop: loop_vars is empty", site=caller_site())
+        raise ProgramError("while_loop: loop_vars is empty")
     condition = cond(*loop_vars)
     if is_imperative():
         return _loop_at_once(condition, cond, body, loop_vars)
@@ -158,9 +156,7 @@ def while_loop(
         results = _as_list(body(*loop_vars))
         different = difference(list(loop_vars), results)
         if different:
-            raise ProgramError(
-                f"while_loop: body must return what it takes, but they differ: {different}", site=caller_site()
-            )
+            raise ProgramError(f"while_loop: body must return what it takes, but they differ: {different}")
         again = cond(*results)
         _assign_all(flatten(results), flatten(loop_vars))
         assign(again, condition)
@@ -186,9 +182,7 @@ def _loop_at_once(
     while truth_of(condition, "while_loop: what cond returns"):
         results = _as_list(body(*loop_vars))
         if len(results) != len(loop_vars):
-            raise ProgramError(
-                f"while_loop: body takes {len(loop_vars)} variables and returns {len(results)}", site=caller_site()
-            )
+            raise ProgramError(f"while_loop: body takes {len(loop_vars)} variables and returns {len(results)}")
         loop_vars = results
         condition = cond(*loop_vars)
     return loop_vars

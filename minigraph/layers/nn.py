@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site, on_one_line
+from minigraph.errors import ProgramError, WrongTypeError, on_one_line
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
 from minigraph.types import product
@@ -62,12 +62,12 @@ def _times_weight(helper: LayerHelper, x: Variable, size: int, num_flatten_dims:
     features = product(x.shape[columns:])
     if features < 0:
         raise ProgramError(
-            f"fc: the number of features of {x} is not known", site=caller_site(),
+            f"fc: the number of features of {x} is not known",
             hint="Dimensions from num_flatten_dims on must be given; only the leading ones may be -1.",
         )  # fmt: skip
     weight = helper.parameter(attr, [features, size], x.dtype)
     if weight is None:
-        raise ProgramError("fc: param_attr=False, but a layer without a weight computes nothing", site=caller_site())
+        raise ProgramError("fc: param_attr=False, but a layer without a weight computes nothing")
     return helper.unary("mul", {"X": x, "Y": weight}, x_num_col_dims=columns, y_num_col_dims=1)
 
 
@@ -75,7 +75,7 @@ def _attr_for_each(attr: Any, count: int) -> list[Any]:
     if not isinstance(attr, list | tuple):
         return [attr] * count
     if len(attr) != count:
-        raise WrongTypeError(f"fc: {count} inputs but {len(attr)} param_attr", site=caller_site())
+        raise WrongTypeError(f"fc: {count} inputs but {len(attr)} param_attr")
     return list(attr)
 
 
@@ -210,7 +210,7 @@ def _embedding(
     attrs = embedding_attrs(size, is_sparse, is_distributed, padding_idx)
     table = helper.parameter(param_attr, list(size), dtype)
     if table is None:
-        raise ProgramError("embedding: param_attr=False, but there is nothing else to look up", site=caller_site())
+        raise ProgramError("embedding: param_attr=False, but there is nothing else to look up")
     return helper.unary(type, {"W": table, "Ids": ids}, **attrs)
 
 
@@ -223,9 +223,7 @@ def check_integers(x: Any, what: str) -> Variable:
         Otherwise.
     """
     if check_variable(x, what).dtype.numpy.kind not in "iu":
-        raise WrongTypeError(
-            f"{what} must hold integers, got {x}", site=caller_site(), hint="Convert with layers.cast."
-        )
+        raise WrongTypeError(f"{what} must hold integers, got {x}", hint="Convert with layers.cast.")
     return x
 
 
@@ -240,12 +238,10 @@ def embedding_attrs(
         If `size` is not two numbers, or `padding_idx` not the number of a row, counted from either end.
     """
     if len(size) != 2:
-        raise ProgramError(f"embedding: size must be (rows, columns), got {list(size)}", site=caller_site())
+        raise ProgramError(f"embedding: size must be (rows, columns), got {list(size)}")
     rows = size[0]
     if padding_idx is not None and not -rows <= padding_idx < rows:
-        raise ProgramError(
-            f"embedding: padding_idx must be in [{-rows}, {rows}), got {padding_idx}", site=caller_site()
-        )
+        raise ProgramError(f"embedding: padding_idx must be in [{-rows}, {rows}), got {padding_idx}")
     padding = -1 if padding_idx is None else padding_idx % rows
     return {
         "is_sparse": is_sparse, "is_distributed": is_distributed, "padding_idx": padding,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site, on_one_line
+from minigraph.errors import ProgramError, WrongTypeError, on_one_line
 from minigraph.initializer import Constant
 from minigraph.ir import Parameter, Variable
 from minigraph.layer_helper import LayerHelper, check_floating, layer
@@ -23,7 +23,7 @@ def required(parameter: Parameter | None, what: str) -> Parameter:
         If its attribute was False.
     """
     if parameter is None:
-        raise ProgramError(f"{what} cannot be False", site=caller_site())
+        raise ProgramError(f"{what} cannot be False")
     return parameter
 
 
@@ -119,12 +119,12 @@ def batch_norm(
 def _channels(x: Variable, data_layout: str, layer: str = "batch_norm") -> int:
     assert x.shape is not None
     if data_layout not in ("NCHW", CHANNELS_LAST):
-        raise WrongTypeError(f"{layer}: data_layout must be NCHW or NHWC, got {data_layout!r:.60}", site=caller_site())
+        raise WrongTypeError(f"{layer}: data_layout must be NCHW or NHWC, got {data_layout!r:.60}")
     if len(x.shape) < 2:
-        raise ProgramError(f"{layer}: input must have at least 2 dimensions, got {x}", site=caller_site())
+        raise ProgramError(f"{layer}: input must have at least 2 dimensions, got {x}")
     channels = x.shape[-1 if data_layout == CHANNELS_LAST else 1]
     if channels < 0:
-        raise ProgramError(f"{layer}: the number of channels of {x} is not known", site=caller_site())
+        raise ProgramError(f"{layer}: the number of channels of {x} is not known")
     return channels
 
 
@@ -165,7 +165,7 @@ def layer_norm(
     helper = LayerHelper("layer_norm", name)
     features = product(x.shape[begin_norm_axis:])
     if features < 0 and (scale or shift):
-        raise ProgramError(f"layer_norm: the number of features of {x} is not known", site=caller_site())
+        raise ProgramError(f"layer_norm: the number of features of {x} is not known")
     inputs: dict[str, Variable] = {"X": x}
     check_unused(scale, param_attr, "layer_norm: param_attr is given, but scale is False")
     check_unused(shift, bias_attr, "layer_norm: bias_attr is given, but shift is False")
@@ -182,7 +182,7 @@ def layer_norm(
 def check_unused(is_used: bool, attr: Any, message: str) -> None:
     """Raise if `attr` is given where it is not used."""
     if attr and not is_used:
-        raise ProgramError(message, site=caller_site())
+        raise ProgramError(message)
 
 
 def append_layer_norm(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minigraph.errors import ProgramError, caller_site, suggest
+from minigraph.errors import ProgramError, suggest
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.ops.printing import PHASES
@@ -64,7 +64,7 @@ def Print(
     if not isinstance(print_phase, str) or print_phase.upper() not in PHASES:
         phases = [phase.lower() for phase in PHASES]
         raise ProgramError(
-            f"Print: print_phase must be one of {', '.join(phases)}, got {print_phase!r:.40}", site=caller_site(),
+            f"Print: print_phase must be one of {', '.join(phases)}, got {print_phase!r:.40}",
             hint=suggest(str(print_phase), phases),
         )  # fmt: skip
     return LayerHelper(f"print_{input.name}").unary(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
 from minigraph.layers.elementwise import elementwise_add, elementwise_mul
@@ -86,9 +86,7 @@ def t(input: Variable, name: str | None = None) -> Variable:
     """
     rank = len(check_variable(input, "t: input").shape or ())
     if rank > 2:
-        raise ProgramError(
-            f"t: input must be a matrix, got {input}", site=caller_site(), hint="Use layers.transpose with perm."
-        )
+        raise ProgramError(f"t: input must be a matrix, got {input}", hint="Use layers.transpose with perm.")
     if rank < 2:
         return input
     return LayerHelper("t", name).several("transpose2", {"X": input}, "Out XShape", axis=[1, 0])[0]

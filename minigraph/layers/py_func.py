@@ -78,13 +78,13 @@ def py_func(
     functions = {"func": func} if backward_func is None else {"func": func, "backward_func": backward_func}
     for what, function in functions.items():
         if not callable(function):
-            raise WrongTypeError(f"py_func: {what} must be a function, got {function!r:.60}", site=caller_site())
+            raise WrongTypeError(f"py_func: {what} must be a function, got {function!r:.60}")
     inputs, outputs = _listed("x", x), _listed("out", out)
     skipped = _listed("skip_vars_in_backward_input", skip_vars_in_backward_input) if backward_func is not None else []
     for var in outputs:
         if not var.shape:
             raise ProgramError(
-                f"py_func: the shape of {var.name} is not known", site=caller_site(),
+                f"py_func: the shape of {var.name} is not known",
                 hint="Make it with create_var(name=..., shape=..., dtype=...).",
             )  # fmt: skip
     for var in skipped:
@@ -127,9 +127,7 @@ def _on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 def _listed(what: str, given: Variables) -> list[Variable]:
     found = [given] if isinstance(given, Variable) else [] if given is None else given
     if not isinstance(found, list | tuple) or not all(isinstance(var, Variable) for var in found):
-        raise WrongTypeError(
-            f"py_func: {what} must be a Variable or a list of them, got {given!r:.60}", site=caller_site()
-        )
+        raise WrongTypeError(f"py_func: {what} must be a Variable or a list of them, got {given!r:.60}")
     return list(found)
 
 

@@ -62,12 +62,10 @@ def gru_unit(
         "HiddenPrev": check_floating(hidden, "gru_unit: hidden"),
     }
     if size % 3:
-        raise ProgramError(f"gru_unit: size must be three times the number of units, got {size}", site=caller_site())
+        raise ProgramError(f"gru_unit: size must be three times the number of units, got {size}")
     weight = helper.parameter(param_attr, [size // 3, size], input.dtype)
     if weight is None:
-        raise ProgramError(
-            "gru_unit: param_attr=False, but a layer without a weight computes nothing", site=caller_site()
-        )
+        raise ProgramError("gru_unit: param_attr=False, but a layer without a weight computes nothing")
     inputs["Weight"] = weight
     bias = helper.parameter(bias_attr, [1, size], input.dtype, is_bias=True)
     if bias is not None:
@@ -127,12 +125,11 @@ def lstm_unit(
     helper = LayerHelper("lstm_unit", name)
     for what, x in (("x_t", x_t), ("hidden_t_prev", hidden_t_prev), ("cell_t_prev", cell_t_prev)):
         if len(check_floating(x, f"lstm_unit: {what}").shape or ()) != 2:
-            raise ProgramError(f"lstm_unit: {what} must be a matrix, got {x}", site=caller_site())
+            raise ProgramError(f"lstm_unit: {what} must be a matrix, got {x}")
     assert hidden_t_prev.shape is not None and cell_t_prev.shape is not None
     if hidden_t_prev.shape[1] != cell_t_prev.shape[1] or cell_t_prev.shape[1] < 0:
         raise ProgramError(
-            f"lstm_unit: output and cell must have one known width, got {hidden_t_prev} and {cell_t_prev}",
-            site=caller_site(),
+            f"lstm_unit: output and cell must have one known width, got {hidden_t_prev} and {cell_t_prev}"
         )
     gates = fc(concat([x_t, hidden_t_prev], axis=1), 4 * cell_t_prev.shape[1], 1, param_attr, bias_attr)
     inputs = {"X": gates, "C_prev": cell_t_prev}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.layers.tensor import numbers_of
@@ -35,8 +35,7 @@ def numbers_as_inputs(
         return {whole: numbers}, {}
     if not isinstance(numbers, list | tuple) or not all(isinstance(n, int | Variable) for n in numbers):
         raise WrongTypeError(
-            f"{helper.layer_type}: {attr} must be a list of integers or a Variable, got {numbers!r:.80}",
-            site=caller_site(),
+            f"{helper.layer_type}: {attr} must be a list of integers or a Variable, got {numbers!r:.80}"
         )
     if not any(isinstance(n, Variable) for n in numbers):
         return {}, {attr: list(numbers)}
@@ -56,7 +55,7 @@ def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Va
     """`input` without the dimensions `axes`, which have size 1; if `axes` is empty, without all that have."""
     helper = LayerHelper("squeeze", name)
     if not isinstance(axes, list | tuple):
-        raise WrongTypeError(f"squeeze: axes must be a list, got {axes!r:.80}", site=caller_site())
+        raise WrongTypeError(f"squeeze: axes must be a list, got {axes!r:.80}")
     return _with_x_shape(helper, "squeeze2", {"X": check_variable(input, "squeeze: input")}, {"axes": axes})
 
 
@@ -110,9 +109,7 @@ def split(
         attrs |= sections
         count = len(num_or_sections)
     else:
-        raise WrongTypeError(
-            f"split: num_or_sections must be an integer or a list, got {num_or_sections!r:.80}", site=caller_site()
-        )
+        raise WrongTypeError(f"split: num_or_sections must be an integer or a list, got {num_or_sections!r:.80}")
     pieces = [helper.temporary() for _ in range(count)]
     helper.append("split", inputs, {"Out": pieces}, attrs)
     return pieces
@@ -124,9 +121,10 @@ def _count(given: int, x: Variable, axis: Any, what: str) -> int:
     known = shape[axis] if isinstance(axis, int) and -len(shape) <= axis < len(shape) else -1
     if isinstance(given, bool) or not 1 <= given <= (known if known > 0 else 1 << 16):
         raise ProgramError(
-            f"{what} must be from 1 to {known if known > 0 else 1 << 16}, got {given!r:.80}", details=[str(x)],
-            site=caller_site(), hint="Give how many parts the dimension has.",
-        )  # fmt: skip
+            f"{what} must be from 1 to {known if known > 0 else 1 << 16}, got {given!r:.80}",
+            details=[str(x)],
+            hint="Give how many parts the dimension has.",
+        )
     return given
 
 
@@ -156,9 +154,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
     if num is None:
         num = shape[axis] if -len(shape) <= axis < len(shape) else -1
         if num <= 0:
-            raise ProgramError(
-                f"unstack: {x} has no known number of slices along {axis}", site=caller_site(), hint="Give num."
-            )
+            raise ProgramError(f"unstack: {x} has no known number of slices along {axis}", hint="Give num.")
     slices = [helper.temporary() for _ in range(_count(num, x, axis, "unstack: num"))]
     helper.append("unstack", {"X": x}, {"Y": slices}, {"axis": axis, "num": num})
     return slices

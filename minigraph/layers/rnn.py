@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 from minigraph import unique_name
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
 from minigraph.layers.activation import sigmoid, tanh
@@ -113,7 +113,7 @@ class _Unit:
         gate_activation: Activation | None, activation: Activation | None,
     ) -> None:  # fmt: skip
         if isinstance(hidden_size, bool) or not isinstance(hidden_size, int) or hidden_size < 1:
-            raise WrongTypeError(f"hidden_size must be a positive int, got {hidden_size!r}", site=caller_site())
+            raise WrongTypeError(f"hidden_size must be a positive int, got {hidden_size!r}")
         self.helper = LayerHelper(name, unique_name.generate(f"{name}/{kind}"))
         self.hidden_size, self.dtype = hidden_size, dtype
         self.param_attr, self.bias_attr = param_attr, bias_attr
@@ -123,9 +123,7 @@ class _Unit:
         """Number of columns of input and state together."""
         columns = check_floating(inputs, f"{self.helper.name}: inputs").shape
         if columns is None or len(columns) != 2 or columns[1] < 0:
-            raise ProgramError(
-                f"{self.helper.name}: inputs must be a matrix of known width, got {inputs}", site=caller_site()
-            )
+            raise ProgramError(f"{self.helper.name}: inputs must be a matrix of known width, got {inputs}")
         return columns[1] + self.hidden_size
 
     def parameter(self, shape: Sequence[int], suffix: str = "", is_bias: bool = False) -> Variable:
@@ -133,7 +131,7 @@ class _Unit:
         attr = as_param_attr(self.bias_attr if is_bias else self.param_attr)
         what = "bias_attr" if is_bias else "param_attr"
         if attr is None:
-            raise ProgramError(f"{self.helper.name}: {what}=False, but the cell needs it", site=caller_site())
+            raise ProgramError(f"{self.helper.name}: {what}=False, but the cell needs it")
         if attr.name is not None and suffix:
             attr = _renamed(attr, attr.name + suffix)
         made = self.helper.parameter(attr, shape, self.dtype, is_bias=is_bias)
@@ -258,7 +256,7 @@ class LSTMCell(RNNCell):
     def call(self, inputs: Variable, states: Sequence[Variable], **kwargs: Any) -> tuple[Variable, list[Variable]]:
         """The new hidden state, float[batch, hidden_size], and ``[hidden, cell]``."""
         if not isinstance(states, list | tuple) or len(states) != 2:
-            raise WrongTypeError(f"LSTMCell: states must be [hidden, cell], got {states!r:.80}", site=caller_site())
+            raise WrongTypeError(f"LSTMCell: states must be [hidden, cell], got {states!r:.80}")
         unit, size = self._unit, self.hidden_size
         hidden, cell = (check_floating(state, "LSTMCell: states") for state in states)
         if not self._parameters:
@@ -326,7 +324,7 @@ def rnn(
     ((-1, 5, 4), (-1, 4), (-1, 4))
     """
     if not isinstance(cell, RNNCell):
-        raise WrongTypeError(f"rnn: cell must be an RNNCell, got {type(cell).__name__}", site=caller_site())
+        raise WrongTypeError(f"rnn: cell must be an RNNCell, got {type(cell).__name__}")
     for each in flatten(inputs):
         check_floating(each, "rnn: inputs")
     if initial_states is None:
@@ -364,9 +362,7 @@ def _run_steps(
         outputs, new_states = cell.call(entries, states, **kwargs)
         different = difference(states, new_states)
         if different:
-            raise ProgramError(
-                f"rnn: the states that the cell takes and returns differ: {different}", site=caller_site()
-            )
+            raise ProgramError(f"rnn: the states that the cell takes and returns differ: {different}")
         if mask is not None:
             present = network.step_input(mask)
             new_states = map_structure(lambda old, new: _kept_where_over(old, new, present), states, new_states)

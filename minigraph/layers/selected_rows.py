@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minigraph.errors import WrongTypeError, caller_site
+from minigraph.errors import WrongTypeError
 from minigraph.ir import Variable, VarKind
 from minigraph.layer_helper import LayerHelper, check_variable, layer
 
@@ -55,7 +55,7 @@ def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Varia
 def _rows(x: Variable, layer: str) -> Variable:
     if check_variable(x, f"{layer}: x").kind is not VarKind.SELECTED_ROWS:
         raise WrongTypeError(
-            f"{layer}: x must be selected rows, got {x}", site=caller_site(),
+            f"{layer}: x must be selected rows, got {x}",
             hint="They come from the gradient of an embedding with is_sparse=True.",
         )  # fmt: skip
     return x

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.layers.indexing import slice, where
@@ -74,7 +74,7 @@ def roll(input: Variable, shifts: int | Sequence[int], dims: int | Sequence[int]
     x = reshape(input, [-1, 1]) if dims is None else input
     along = [0] if dims is None else [dims] if isinstance(dims, int) else list(dims)
     if len(by) != len(along):
-        raise ProgramError(f"roll: there are {len(by)} shifts for {len(along)} dims", site=caller_site())
+        raise ProgramError(f"roll: there are {len(by)} shifts for {len(along)} dims")
     return reshape(helper.unary("roll", {"X": x}, shifts=by, dims=along), shape, inplace=True)
 
 

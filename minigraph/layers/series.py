@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minigraph.errors import WrongTypeError, caller_site
+from minigraph.errors import WrongTypeError
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.layers.nn import check_integers
@@ -54,7 +54,7 @@ def linspace(start: float | Variable, stop: float | Variable, num: int | Variabl
 def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
     """Each of several vectors along a dimension of its own, repeated along the others."""
     if not isinstance(input, list | tuple):
-        raise WrongTypeError(f"meshgrid: input must be a list of Variables, got {input!r:.60}", site=caller_site())
+        raise WrongTypeError(f"meshgrid: input must be a list of Variables, got {input!r:.60}")
     helper = LayerHelper("meshgrid", name)
     outputs = [helper.temporary() for _ in input]
     helper.append("meshgrid", {"X": [check_variable(x, "meshgrid: input") for x in input]}, {"Out": outputs})

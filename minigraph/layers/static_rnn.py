@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minigraph import unique_name
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.ir import Block, Variable, VarKind
 from minigraph.ir.effects import outer_names
 from minigraph.layer_helper import LayerHelper, check_variable
@@ -71,7 +71,7 @@ class StaticRNN:
             When left, if there is no step input or output, or a memory was not updated.
         """
         if self.status != StaticRNN.BEFORE_RNN_BLOCK:
-            raise ProgramError("a StaticRNN has one step", site=caller_site(), hint="Make another StaticRNN.")
+            raise ProgramError("a StaticRNN has one step", hint="Make another StaticRNN.")
         states: list[str] = []
         with building_sub_block(lambda inside: self._append(inside, states)):
             note(setattr, self, "status", self.status)
@@ -90,7 +90,7 @@ class StaticRNN:
         """
         inside = self._inside("step_input")
         if not check_variable(x, "StaticRNN.step_input: x").shape:
-            raise ProgramError(f"StaticRNN.step_input: x must be a sequence, got {x}", site=caller_site())
+            raise ProgramError(f"StaticRNN.step_input: x must be a sequence, got {x}")
         assert x.shape is not None
         given = next((entry for entry in self.inputs if entry.name == x.name), None)
         if given is not None:
@@ -100,8 +100,7 @@ class StaticRNN:
             self.seq_len = x.shape[0]
         elif -1 not in (x.shape[0], self.seq_len) and x.shape[0] != self.seq_len:
             raise ProgramError(
-                f"StaticRNN.step_input: {x} has {x.shape[0]} entries, the sequences before {self.seq_len}",
-                site=caller_site(),
+                f"StaticRNN.step_input: {x} has {x.shape[0]} entries, the sequences before {self.seq_len}"
             )
         entry = inside.create_var(name=x.name, shape=x.shape[1:], dtype=x.dtype)
         self.inputs.append(entry)
@@ -135,13 +134,13 @@ class StaticRNN:
         inside = self._inside("memory")
         if init is None:
             if shape is None or batch_ref is None:
-                raise ProgramError("StaticRNN.memory: give init, or shape and batch_ref", site=caller_site())
+                raise ProgramError("StaticRNN.memory: give init, or shape and batch_ref")
             init = self._filled(shape, batch_ref, init_value, init_batch_dim_idx, ref_batch_dim_idx)
         if check_variable(init, "StaticRNN.memory: init").block is inside:
             raise ProgramError(
                 f"StaticRNN.memory: {init.name} is made in the step, so the first one cannot start with it",
-                site=caller_site(), hint="Make it before the step, or give shape and batch_ref.",
-            )  # fmt: skip
+                hint="Make it before the step, or give shape and batch_ref.",
+            )
         name = unique_name.generate(f"{self.helper.name}@mem")
         before = inside.create_var(name=name, shape=init.shape, dtype=init.dtype)
         self.memories[before.name] = _Memory(init, before)
@@ -176,12 +175,12 @@ class StaticRNN:
         check_variable(mem, "StaticRNN.update_memory: mem")
         memory = self.memories.get(mem.name)
         if memory is None:
-            raise ProgramError(f"StaticRNN.update_memory: {mem.name} is no memory", site=caller_site())
+            raise ProgramError(f"StaticRNN.update_memory: {mem.name} is no memory")
         memory.after = check_variable(var, "StaticRNN.update_memory: var")
         old, new = mem.tensor_type, var.tensor_type
         if old is not None and new is not None and not old.fits(new):
             raise ProgramError(
-                f"StaticRNN.update_memory: the memory is {old}, its new value {new}", site=caller_site(),
+                f"StaticRNN.update_memory: the memory is {old}, its new value {new}",
                 hint="A memory keeps its shape and element type.",
             )  # fmt: skip
 
@@ -201,7 +200,7 @@ class StaticRNN:
     def __call__(self, *args: Any, **kwargs: Any) -> Variable | list[Variable]:
         """Return the collected sequences, one for each `step_output`; a single one without a list."""
         if self.status != StaticRNN.AFTER_RNN_BLOCK:
-            raise ProgramError("a StaticRNN gives its outputs once its step is complete", site=caller_site())
+            raise ProgramError("a StaticRNN gives its outputs once its step is complete")
         return self.outputs[0] if len(self.outputs) == 1 else list(self.outputs)
 
     def _noted(self, var: Variable) -> Variable:
@@ -213,14 +212,14 @@ class StaticRNN:
         if not self.inputs or not self.outputs:
             missing = "input" if not self.inputs else "output"
             raise ProgramError(
-                f"the StaticRNN {self.helper.name} has no step {missing}", site=caller_site(),
+                f"the StaticRNN {self.helper.name} has no step {missing}",
                 hint=f"Call step_{missing} inside of its step.",
             )  # fmt: skip
         states = []
         for memory in self.memories.values():
             if memory.after is None:
                 raise ProgramError(
-                    f"the memory that starts as {memory.initial.name} is never updated", site=caller_site(),
+                    f"the memory that starts as {memory.initial.name} is never updated",
                     hint="Call update_memory inside of the step.",
                 )  # fmt: skip
             states.append(self._noted(memory.after).name)
@@ -233,7 +232,7 @@ class StaticRNN:
         touched, written = outer_names(inside)
         if written:
             raise ProgramError(
-                f"the step of a StaticRNN writes {', '.join(written)}, made outside of it", site=caller_site(),
+                f"the step of a StaticRNN writes {', '.join(written)}, made outside of it",
                 hint="Carry it from step to step as a memory.",
             )  # fmt: skip
         outside.append_op(
@@ -251,9 +250,7 @@ class StaticRNN:
 
     def _inside(self, method: str) -> Block:
         if self.status != StaticRNN.IN_RNN_BLOCK:
-            raise ProgramError(
-                f"StaticRNN.{method} belongs inside of the step", site=caller_site(), hint="with rnn.step(): ..."
-            )
+            raise ProgramError(f"StaticRNN.{method} belongs inside of the step", hint="with rnn.step(): ...")
         return self.helper.block
 
     def _outside(self) -> Block:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Block, Variable
 from minigraph.ir.default_programs import default_main_program, is_imperative
 from minigraph.layer_helper import check_variable
@@ -23,7 +23,7 @@ def building_sub_block(complete: Callable[[Block], None]) -> Iterator[None]:
     program = default_main_program()
     if is_imperative():
         raise ProgramError(
-            "the imperative mode has no sub-blocks", site=caller_site(),
+            "the imperative mode has no sub-blocks",
             hint="Use Python's own if and while, or layers.cond and layers.while_loop.",
         )  # fmt: skip
     with all_or_nothing():
@@ -54,7 +54,7 @@ def check_condition(condition: Any, what: str) -> Variable:
     check_variable(condition, what)
     if condition.dtype is not DType.BOOL or product(condition.shape or (1,)) not in (1, -1):
         raise WrongTypeError(
-            f"{what} must be one boolean, bool[1], got {condition}", site=caller_site(),
+            f"{what} must be one boolean, bool[1], got {condition}",
             hint="Compare with layers.less_than and the like; join several with layers.reduce_all.",
         )  # fmt: skip
     return condition
@@ -62,7 +62,7 @@ def check_condition(condition: Any, what: str) -> Variable:
 
 def check_callable(function: Any, what: str) -> None:
     if not callable(function):
-        raise WrongTypeError(f"{what} must be callable, got {type(function).__name__}", site=caller_site())
+        raise WrongTypeError(f"{what} must be callable, got {type(function).__name__}")
 
 
 def truth_of(condition: Any, what: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import WrongTypeError, caller_site
+from minigraph.errors import WrongTypeError
 from minigraph.initializer import Constant, Initializer, NumpyArrayInitializer
 from minigraph.ir import Parameter, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program
@@ -232,7 +232,7 @@ def shape_arguments(
     if isinstance(shape, Variable):
         return {whole: shape if numbers else _as_int32(shape)}, {}
     if not isinstance(shape, list | tuple):
-        raise WrongTypeError(f"shape must be a list or a Variable, got {shape!r:.80}", site=caller_site())
+        raise WrongTypeError(f"shape must be a list or a Variable, got {shape!r:.80}")
     if not any(isinstance(dim, Variable) for dim in shape):
         return {}, {"shape": shape}
     convert, make = (lambda dim: dim, numbers) if numbers else (_as_int32, lambda dim: fill_constant([1], "int32", dim))

@@ -12,7 +12,7 @@ from typing import Any
 from minigraph import dygraph
 from minigraph.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 from minigraph.dygraph import Layer, LayerList, ParameterList, Sequential
-from minigraph.errors import WrongTypeError, caller_site
+from minigraph.errors import WrongTypeError
 from minigraph.ir import Variable
 from minigraph.nn import functional
 from minigraph.nn.layers import (
@@ -68,7 +68,7 @@ def ClipGradByGlobalNorm(
     which therefore changes nothing.
     """
     if not isinstance(auto_skip_clip, bool):
-        raise WrongTypeError(f"auto_skip_clip must be a bool, got {auto_skip_clip!r:.60}", site=caller_site())
+        raise WrongTypeError(f"auto_skip_clip must be a bool, got {auto_skip_clip!r:.60}")
     return GradientClipByGlobalNorm(clip_norm, group_name)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph import layers
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.ir import Variable
 from minigraph.ir.default_programs import default_main_program
 from minigraph.layer_helper import check_variable, layer
@@ -61,7 +61,7 @@ def dropout_implementation(mode: str) -> str:
     """Fluid's word for Paddle 2's `mode`."""
     known = {"upscale_in_train": "upscale_in_train", "downscale_in_infer": "downgrade_in_infer"}
     if mode not in known:
-        raise ProgramError(f"dropout: mode must be one of {', '.join(known)}, got {mode!r}", site=caller_site())
+        raise ProgramError(f"dropout: mode must be one of {', '.join(known)}, got {mode!r}")
     return known[mode]
 
 
@@ -116,7 +116,7 @@ def _reduced(loss: Variable, reduction: str) -> Variable:
     if reduction == "sum":
         return layers.reduce_sum(loss)
     if reduction != "none":
-        raise ProgramError(f"reduction must be mean, sum or none, got {reduction!r}", site=caller_site())
+        raise ProgramError(f"reduction must be mean, sum or none, got {reduction!r}")
     return loss
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from minigraph import dygraph
 from minigraph.dygraph import Layer
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_floating
 from minigraph.layers.image import Padding, Size, pair
@@ -47,7 +47,7 @@ class Conv2D(dygraph.Conv2D):
         bias_attr: Any = None, data_format: str = "NCHW",
     ) -> None:  # fmt: skip
         if padding_mode != "zeros":
-            raise ProgramError(f"Conv2D: padding_mode must be 'zeros', got {padding_mode!r:.60}", site=caller_site())
+            raise ProgramError(f"Conv2D: padding_mode must be 'zeros', got {padding_mode!r:.60}")
         super().__init__(
             in_channels, out_channels, kernel_size, stride, padding, dilation, groups, weight_attr, bias_attr,
             data_format=data_format,
@@ -63,7 +63,7 @@ class MaxPool2D(dygraph.Pool2D):
         ceil_mode: bool = False, data_format: str = "NCHW", name: str | None = None,
     ) -> None:  # fmt: skip
         if return_mask:
-            raise ProgramError("MaxPool2D does not take return_mask=True", site=caller_site())
+            raise ProgramError("MaxPool2D does not take return_mask=True")
         stride = kernel_size if stride is None else stride
         super().__init__(kernel_size, "max", stride, padding, ceil_mode=ceil_mode, data_format=data_format)
 
@@ -84,7 +84,7 @@ class AvgPool2D(dygraph.Pool2D):
         name: str | None = None,
     ) -> None:  # fmt: skip
         if divisor_override is not None:
-            raise ProgramError("AvgPool2D does not take divisor_override", site=caller_site(), hint="Scale the result.")
+            raise ProgramError("AvgPool2D does not take divisor_override", hint="Scale the result.")
         stride = kernel_size if stride is None else stride
         super().__init__(
             kernel_size, "avg", stride, padding, ceil_mode=ceil_mode, exclusive=exclusive, data_format=data_format
@@ -165,8 +165,7 @@ class _BatchNorm(dygraph.BatchNorm):
         first, last = self._formats
         if data_format not in ("", first, last):
             raise WrongTypeError(
-                f"{type(self).__name__}: data_format must be {first} or {last}, got {data_format!r:.60}",
-                site=caller_site(),
+                f"{type(self).__name__}: data_format must be {first} or {last}, got {data_format!r:.60}"
             )
         super().__init__(
             num_features, momentum=momentum, epsilon=epsilon, param_attr=_or_none(weight_attr),
@@ -182,8 +181,7 @@ class _BatchNorm(dygraph.BatchNorm):
         assert x.shape is not None
         if len(x.shape) not in self._rank:
             raise ProgramError(
-                f"{type(self).__name__}: the input must have {' or '.join(map(str, self._rank))} dimensions, got {x}",
-                site=caller_site(),
+                f"{type(self).__name__}: the input must have {' or '.join(map(str, self._rank))} dimensions, got {x}"
             )
         return super().forward(x)
 

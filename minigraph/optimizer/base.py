@@ -78,16 +78,11 @@ class Optimizer:
         if not isinstance(learning_rate, Variable | LearningRateDecay):
             learning_rate = number(learning_rate, "learning_rate")
         if grad_clip is not None and not isinstance(grad_clip, GradientClipBase):
-            raise WrongTypeError(
-                f"grad_clip must be a strategy such as GradientClipByNorm(1.0), got {grad_clip!r:.60}",
-                site=caller_site(),
-            )
+            raise WrongTypeError(f"grad_clip must be a strategy such as GradientClipByNorm(1.0), got {grad_clip!r:.60}")
         parameter_list = _one_of("parameter_list", parameter_list, "parameters", parameters)
         regularization = _one_of("regularization", regularization, "weight_decay", _as_decay(weight_decay))
         if regularization is not None and not isinstance(regularization, WeightDecayRegularizer):
-            raise WrongTypeError(
-                f"regularization must be L1Decay or L2Decay, got {regularization!r:.60}", site=caller_site()
-            )
+            raise WrongTypeError(f"regularization must be L1Decay or L2Decay, got {regularization!r:.60}")
         self.regularization = regularization
         self._decay = learning_rate if isinstance(learning_rate, LearningRateDecay) else None
         self._learning_rate = learning_rate.current() if isinstance(learning_rate, LearningRateDecay) else learning_rate
@@ -181,7 +176,7 @@ class Optimizer:
             return []
         if self._decay is not None:
             raise ProgramError(
-                f"{type(self._decay).__name__} is for the imperative mode", site=caller_site(),
+                f"{type(self._decay).__name__} is for the imperative mode",
                 hint="In a program let layers compute the learning rate, such as layers.noam_decay.",
             )  # fmt: skip
         return self.append_updates(pairs)
@@ -298,9 +293,7 @@ class Optimizer:
     def get_lr(self) -> float:
         """The learning rate in use: with a `LearningRateDecay` that of the last update, before the first that of it."""
         if isinstance(self._learning_rate, Variable):
-            raise ProgramError(
-                "the learning rate is a variable of a program", site=caller_site(), hint="Fetch it with an Executor."
-            )
+            raise ProgramError("the learning rate is a variable of a program", hint="Fetch it with an Executor.")
         return self._learning_rate
 
     current_step_lr = get_lr
@@ -320,11 +313,11 @@ class Optimizer:
         if self._rates and not self._updates.has_programs:
             raise ProgramError(
                 "set_lr works in the imperative mode; here the learning rate is a variable of the program",
-                site=caller_site(), hint="Set it in the scope, or make it with layers such as a decay.",
-            )  # fmt: skip
+                hint="Set it in the scope, or make it with layers such as a decay.",
+            )
         if self._decay is not None:
             raise ProgramError(
-                f"the learning rate follows a {type(self._decay).__name__}", site=caller_site(),
+                f"the learning rate follows a {type(self._decay).__name__}",
                 hint="Make the optimizer with a float to set it.",
             )  # fmt: skip
         self._follow(rate)
@@ -387,13 +380,13 @@ class Optimizer:
         params = parameter_list if parameter_list is not None else self._parameter_list
         if params is None:
             raise ProgramError(
-                "the optimizer does not know what to update", site=caller_site(),
+                "the optimizer does not know what to update",
                 hint="In the imperative mode give it parameter_list=model.parameters().",
             )  # fmt: skip
         for param in params:
             if not is_eager(param):
                 raise WrongTypeError(
-                    f"{param!r:.60} is no parameter of the imperative mode", site=caller_site(),
+                    f"{param!r:.60} is no parameter of the imperative mode",
                     hint="Give model.parameters(), or update the program with minimize(loss).",
                 )  # fmt: skip
         return list(params)
@@ -415,7 +408,7 @@ class Optimizer:
         if isinstance(rate, Variable):
             if rate.block.program is not program:
                 raise ProgramError(
-                    f"the learning rate {rate} belongs to another program", site=caller_site(),
+                    f"the learning rate {rate} belongs to another program",
                     hint="Give a float, or make the variable in the program to optimize.",
                 )  # fmt: skip
             self._rates[program.serial] = rate
@@ -499,7 +492,7 @@ class Optimizer:
 
 def _one_of(fluid_name: str, fluid: Any, paddle_name: str, paddle: Any) -> Any:
     if fluid is not None and paddle is not None:
-        raise ProgramError(f"{fluid_name} and {paddle_name} are two names of one argument", site=caller_site())
+        raise ProgramError(f"{fluid_name} and {paddle_name} are two names of one argument")
     return paddle if fluid is None else fluid
 
 

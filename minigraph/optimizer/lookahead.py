@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.autodiff.backward import ParamsGrads
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.ir import Operator, Program, Role, Variable
 from minigraph.ir.default_programs import default_startup_program, program_guard
 from minigraph.layer_helper import LayerHelper
@@ -56,7 +56,7 @@ class LookaheadOptimizer:
     def __init__(self, inner_optimizer: Optimizer, alpha: float = 0.5, k: int = 5) -> None:
         self.inner_optimizer = optimizer_for(self, inner_optimizer)
         if not 0 <= alpha <= 1:
-            raise ProgramError(f"alpha must be from 0 to 1, got {alpha:g}", site=caller_site())
+            raise ProgramError(f"alpha must be from 0 to 1, got {alpha:g}")
         self.alpha, self.k = alpha, positive(k, "k")
 
     def minimize(self, loss: Variable, startup_program: Program | None = None) -> tuple[list[Operator], ParamsGrads]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from minigraph.autodiff.backward import ParamsGrads
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.ir import Program, Variable
 from minigraph.optimizer.base import Optimizer, Parameters
 from minigraph.optimizer.wrapping import WrappedOptimizer, optimizer_for
@@ -70,7 +70,7 @@ class RecomputeOptimizer(WrappedOptimizer):
         """The backward pass of the optimizer, with recomputation."""
         if self._checkpoints is None:
             raise ProgramError(
-                "RecomputeOptimizer has no checkpoints", site=caller_site(),
+                "RecomputeOptimizer has no checkpoints",
                 hint="Call _set_checkpoints([...]) with variables of the forward pass first.",
             )  # fmt: skip
         pairs = super().backward(loss, startup_program, parameter_list, no_grad_set, callbacks)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from minigraph.autodiff.backward import ParamsGrads
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Operator, Parameter, Program, Variable
 from minigraph.ir.default_programs import default_startup_program, program_guard, refuse_imperative_mode
 from minigraph.optimizer.base import Optimizer, Parameters
@@ -66,12 +66,12 @@ def optimizer_for(wrapper: object, given: Any, name: str = "inner_optimizer", *o
     """`given`, the argument `name` of `wrapper`, if it is an `Optimizer` or one of `others`, and a program is built."""
     refuse_imperative_mode(type(wrapper).__name__)
     if not isinstance(given, (Optimizer, *others)):
-        raise WrongTypeError(f"{name} must be an Optimizer, got {given!r:.60}", site=caller_site())
+        raise WrongTypeError(f"{name} must be an Optimizer, got {given!r:.60}")
     return given
 
 
 def positive(value: Any, name: str) -> int:
     """`value`, the argument `name`, if it is a positive integer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ProgramError(f"{name} must be a positive integer, got {value!r:.60}", site=caller_site())
+        raise ProgramError(f"{name} must be a positive integer, got {value!r:.60}")
     return value

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
-from minigraph.errors import DataError, ProgramError, WrongTypeError, caller_site
+from minigraph.errors import DataError, ProgramError, WrongTypeError
 from minigraph.support.annotations import shown
 from minigraph.support.interrupts import deferred
 from minigraph.support.public import public, refuse_unknown_names
@@ -256,7 +256,7 @@ def xmap_readers(
     """
     if count("process_num", process_num) > _MOST_THREADS:
         raise ProgramError(
-            f"process_num must be at most {_MOST_THREADS}, got {shown(process_num)}", site=caller_site(),
+            f"process_num must be at most {_MOST_THREADS}, got {shown(process_num)}",
             hint="Give the number of threads.",
         )  # fmt: skip
 
@@ -319,7 +319,7 @@ def count(name: str, value: float, at_least: int = 1) -> int:
     """`value` as an int, at most ``sys.maxsize``, if it is a whole number of at least `at_least`."""
     if not value >= at_least or value % 1:
         raise ProgramError(
-            f"{name} must be a whole number, at least {at_least}, got {shown(value)}", site=caller_site(),
+            f"{name} must be a whole number, at least {at_least}, got {shown(value)}",
             hint=f"Give {name}={max(at_least, 1)}, for example.",
         )  # fmt: skip
     return min(int(value), sys.maxsize)

@@ -68,15 +68,14 @@ class DataLoader:
         what = type(self).__name__
         if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
             raise ProgramError(
-                f"{what}: capacity must be how many batches to read ahead, at least 1, got {capacity!r:.60}",
-                site=caller_site(),
+                f"{what}: capacity must be how many batches to read ahead, at least 1, got {capacity!r:.60}"
             )
         self._is_eager = is_imperative()
         if not self._is_eager and not feed_list:
-            raise ProgramError(f"{what}: feed_list must name the variables to feed", site=caller_site())
+            raise ProgramError(f"{what}: feed_list must name the variables to feed")
         for var in feed_list or ():
             if not isinstance(var, Variable):
-                raise WrongTypeError(f"{what}: feed_list holds variables, got {var!r:.60}", site=caller_site())
+                raise WrongTypeError(f"{what}: feed_list holds variables, got {var!r:.60}")
         if self._is_eager and not (iterable and return_list):
             warn(f"in the imperative mode a {what} is iterable and gives lists, whatever iterable and return_list say")
         self._variables = list(feed_list or ())
@@ -151,7 +150,7 @@ class DataLoader:
         _check_places(places, self._iterable and not self._is_eager)
         if not callable(reader):
             raise WrongTypeError(
-                f"a generator is set as a function that returns it, got {type(reader).__name__}", site=caller_site(),
+                f"a generator is set as a function that returns it, got {type(reader).__name__}",
                 hint="Pass the function itself, not what it returns.",
             )  # fmt: skip
         self._reader = buffered(lambda: map(self._checked, reader()), self._capacity)
@@ -187,7 +186,7 @@ class DataLoader:
     def __next__(self) -> Any:
         self._must_be(True, "take from")
         if self._run is None:
-            raise ProgramError(f"{self!r} was not iterated over yet", site=caller_site(), hint="Use iter(loader).")
+            raise ProgramError(f"{self!r} was not iterated over yet", hint="Use iter(loader).")
         return next(self._run)
 
     def next(self) -> Any:
@@ -206,7 +205,7 @@ class DataLoader:
         """Begin to read; from now on each run of the program takes a batch."""
         self._must_be(False, "start")
         if self._run is not None:
-            raise ProgramError(f"{self!r} is running already", site=caller_site(), hint="reset() it first.")
+            raise ProgramError(f"{self!r} is running already", hint="reset() it first.")
         self._run = self._begin()
 
     def reset(self) -> None:
@@ -231,12 +230,12 @@ class DataLoader:
             if len(given) == len(self._names):
                 return feed
             raise ProgramError(
-                f"the program is fed by {self!r}, which was not started", site=caller_site(),
+                f"the program is fed by {self!r}, which was not started",
                 hint=f"Call its start(), or feed {', '.join(self._names)}.",
             )  # fmt: skip
         if given:
             raise ProgramError(
-                f"{', '.join(given)} is fed although {self!r} is running", site=caller_site(),
+                f"{', '.join(given)} is fed although {self!r} is running",
                 hint="reset() the loader to feed the program yourself.",
             )  # fmt: skip
         try:
@@ -258,16 +257,14 @@ class DataLoader:
     def _begin(self) -> Any:
         if self._reader is None:
             raise ProgramError(
-                f"{self!r} has nothing to read", site=caller_site(),
+                f"{self!r} has nothing to read",
                 hint="Set it by set_sample_generator, set_sample_list_generator or set_batch_generator.",
             )  # fmt: skip
         return iter(self._reader())
 
     def _must_be(self, iterable: bool, wanted: str) -> None:
         if self._iterable is not iterable:
-            raise ProgramError(
-                f"cannot {wanted} {self!r}", site=caller_site(), hint=f"Make it with iterable={iterable}."
-            )
+            raise ProgramError(f"cannot {wanted} {self!r}", hint=f"Make it with iterable={iterable}.")
 
     @property
     def _names(self) -> list[str]:
@@ -353,6 +350,6 @@ def _check_places(places: Any, needed: bool) -> None:
     given = as_places(places)
     if len(given) > 1 or (needed and not given):
         raise ProgramError(
-            f"a DataLoader gives batches to one place, got {len(given)} places", site=caller_site(),
+            f"a DataLoader gives batches to one place, got {len(given)} places",
             hint="Write places=fluid.CPUPlace(); a program runs on one device.",
         )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 
 Levels: TypeAlias = tuple[tuple[int, ...], ...]
 
@@ -28,9 +28,7 @@ def as_levels(given: Any, what: str) -> Levels:
     except (TypeError, ValueError):
         same = False
     if not same:
-        raise WrongTypeError(
-            f"{what} must be lists of whole numbers, such as [[2, 3]], got {given!r:.80}", site=caller_site()
-        )
+        raise WrongTypeError(f"{what} must be lists of whole numbers, such as [[2, 3]], got {given!r:.80}")
     return levels
 
 
@@ -75,6 +73,5 @@ def check_levels(offsets: Levels, rows: int | None) -> None:
         raise ProgramError(
             f"sequences of lengths {shown} do not make up {'a tensor' if rows is None else f'{rows} rows'}",
             details=[f"level {i}: {len(level)} sequences, {sum(level)} in all" for i, level in enumerate(shown)],
-            site=caller_site(),
             hint="Each level adds up to the number of sequences of the next one, the last one to the number of rows.",
         )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from minigraph.errors import MissingExtraError, PlaceError, WrongTypeError, caller_site
+from minigraph.errors import MissingExtraError, PlaceError, WrongTypeError
 from minigraph.support.public import public
 
 ALIGNMENT = 64
@@ -194,7 +194,7 @@ def as_places(places: Any) -> list[Place]:
     given = list(places) if isinstance(places, list | tuple) else [] if places is None else [places]
     for place in given:
         if not isinstance(place, Place):
-            raise WrongTypeError(f"a place must be a Place, got {place!r:.60}", site=caller_site())
+            raise WrongTypeError(f"a place must be a Place, got {place!r:.60}")
     return given
 
 
@@ -210,7 +210,7 @@ def _count(given: int | None) -> int:
         return 1
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 1 << 16:
         raise WrongTypeError(
-            f"device_count must be an int of at most {(1 << 16) - 1}, got {given!r:.80}", site=caller_site(),
+            f"device_count must be an int of at most {(1 << 16) - 1}, got {given!r:.80}",
             hint="Leave it out for one place.",
         )  # fmt: skip
     return given or 1

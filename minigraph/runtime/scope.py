@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site, not_a_name
+from minigraph.errors import ProgramError, WrongTypeError, not_a_name
 from minigraph.kernels.sparse_rows import SparseRows, dense
 from minigraph.runtime.lod import Levels, as_levels, check_levels, is_valid, lengths_of, offsets_of
 from minigraph.runtime.place import CPUPlace, Place
@@ -44,7 +44,7 @@ class LoDTensor:
         value = target.xp.array(array)
         if value.dtype.kind not in "biuf":
             raise WrongTypeError(
-                f"a tensor holds numbers or booleans, got {value.dtype}: {array!r:.80}", site=caller_site(),
+                f"a tensor holds numbers or booleans, got {value.dtype}: {array!r:.80}",
                 hint="Set an array of numbers.",
             )  # fmt: skip
         lod = self._holder.lod
@@ -93,14 +93,9 @@ class LoDTensor:
 
     def _value(self) -> Any:
         if is_rows(self._holder.value):
-            raise ProgramError(
-                f"{self._holder.name} holds selected rows", site=caller_site(),
-                hint="Read them with get_selected_rows().",
-            )  # fmt: skip
+            raise ProgramError(f"{self._holder.name} holds selected rows", hint="Read them with get_selected_rows().")
         if self._holder.value is None:
-            raise ProgramError(
-                f"{self._holder.name} holds no value yet", site=caller_site(), hint="Run the startup program."
-            )
+            raise ProgramError(f"{self._holder.name} holds no value yet", hint="Run the startup program.")
         return self._holder.value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -180,7 +175,7 @@ class SelectedRows:
         if not is_rows(value):
             what = "no value yet" if value is None else f"a dense tensor, {type_of(value)}"
             raise ProgramError(
-                f"{self._holder.name} holds {what}, not selected rows", site=caller_site(),
+                f"{self._holder.name} holds {what}, not selected rows",
                 hint="" if value is None else "Read it with get_tensor().",
             )  # fmt: skip
         held: SparseRows = value
@@ -351,7 +346,7 @@ def global_scope() -> Scope:
 def scope_guard(scope: Scope) -> Iterator[None]:
     """Make `scope` the global one inside."""
     if not isinstance(scope, Scope):
-        raise WrongTypeError(f"scope_guard needs a Scope, got {type(scope).__name__}", site=caller_site())
+        raise WrongTypeError(f"scope_guard needs a Scope, got {type(scope).__name__}")
     before = _CURRENT.get()
     try:
         _CURRENT.set(scope)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 
 
 def number(value: Any, name: str, *, at_least: float = -math.inf, below: float = math.inf) -> float:
@@ -33,13 +33,9 @@ def number(value: Any, name: str, *, at_least: float = -math.inf, below: float =
             raise TypeError
         found = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise WrongTypeError(
-            f"{name} must be a number, got {value!r:.80}", site=caller_site(), hint=f"Give {name} as a float."
-        ) from None
+        raise WrongTypeError(f"{name} must be a number, got {value!r:.80}", hint=f"Give {name} as a float.") from None
     if not (at_least <= found < below and math.isfinite(found)):
         wanted = "finite" if math.isinf(at_least) else f"at least {at_least:g}"
         wanted += "" if math.isinf(below) else f" and below {below:g}"
-        raise ProgramError(
-            f"{name} must be {wanted}, got {found:g}", site=caller_site(), hint=f"Give {name} such a value."
-        )
+        raise ProgramError(f"{name} must be {wanted}, got {found:g}", hint=f"Give {name} such a value.")
     return found

@@ -53,14 +53,10 @@ def as_path(path: str | os.PathLike[str], what: str) -> Path:
         If it names no file, being empty or ending in a separator.
     """
     if not isinstance(path, str | os.PathLike):
-        raise WrongTypeError(
-            f"{what} must be a path, got {type(path).__name__}", site=caller_site(), hint=f"Give {what} as a str."
-        )
+        raise WrongTypeError(f"{what} must be a path, got {type(path).__name__}", hint=f"Give {what} as a str.")
     text = os.fspath(path)
     if os.path.basename(text) == "" or "\0" in text:
-        raise ProgramError(
-            f"{what} must end in the name of a file, got {text!r}", site=caller_site(), hint="Add a name, such as net."
-        )
+        raise ProgramError(f"{what} must end in the name of a file, got {text!r}", hint="Add a name, such as net.")
     return Path(text)
 
 

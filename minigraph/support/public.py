@@ -188,7 +188,7 @@ def _explained(
         known = [each for each in inspect.signature(function).parameters if each != "self"]
         near = [suggest(key, known) for key in kwargs if key not in known]
         hint = " ".join(near) or f"Give it {', '.join(known) or 'nothing'}."
-        return WrongTypeError(f"{name}: {str(error).partition('() ')[2] or error}", site=caller_site(), hint=hint)
+        return WrongTypeError(f"{name}: {str(error).partition('() ')[2] or error}", hint=hint)
     wrong = misfits(function, given)
     details = [f"{key} = {shown(value)}" for key, value in given.items()]
     message = "; ".join(wrong) or str(error) or type(error).__name__
@@ -209,7 +209,7 @@ def _check_types(
         message = "; ".join(wrong)
         is_about_function = "must be a function" in message
         hint = "Pass the function itself, not what it returns." if is_about_function else _what_to_do(function, message)
-        raise WrongTypeError(f"{name}: {message}", site=caller_site(), hint=hint)
+        raise WrongTypeError(f"{name}: {message}", hint=hint)
 
 
 _PLAIN: dict[str, tuple[type, ...]] = {"bool": (bool,), "str": (str,)}

@@ -19,7 +19,7 @@ import numpy as np
 from minigraph import layers
 from minigraph.eager.guard import eager_block, enabled, imperative, in_dynamic_mode
 from minigraph.eager.tensor import EagerParameter, Tensor
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.initializer import Initializer
 from minigraph.ir import Variable
 from minigraph.ir.default_programs import default_main_program
@@ -86,12 +86,12 @@ def to_tensor(data: Any, dtype: Any = None, place: Place | None = None, stop_gra
     block = eager_block()
     if place is not None and place != block.place:
         raise ProgramError(
-            f"to_tensor: the place is {place}, computed is on {block.place}", site=caller_site(),
+            f"to_tensor: the place is {place}, computed is on {block.place}",
             hint="Enter the place with dygraph.guard(place).",
         )  # fmt: skip
     array = np.array(data)
     if array.dtype.kind not in "biuf":
-        raise WrongTypeError(f"a tensor cannot be made from {type(data).__name__}: {data!r:.60}", site=caller_site())
+        raise WrongTypeError(f"a tensor cannot be made from {type(data).__name__}: {data!r:.60}")
     if dtype is not None:
         array = array.astype(as_dtype(dtype).numpy)
     elif array.dtype == np.float64 and not _has_element_type(data):
@@ -219,7 +219,7 @@ def seed(seed: int) -> None:
     True
     """
     if not fits(seed, int):
-        raise WrongTypeError(f"seed must be an int, got {seed!r:.60}", site=caller_site(), hint="Give it seed=1.")
+        raise WrongTypeError(f"seed must be an int, got {seed!r:.60}", hint="Give it seed=1.")
     block = eager_block()
     block.rng = block.place.rng(int(seed))
 
@@ -391,7 +391,7 @@ def t(x: Variable, name: str | None = None) -> Variable:
     """The transpose of a matrix; a vector as it is."""
     rank = len(check_variable(x, "t: x").shape or ())
     if rank > 2:
-        raise WrongTypeError(f"t takes matrices, got {x}", site=caller_site(), hint="Use transpose.")
+        raise WrongTypeError(f"t takes matrices, got {x}", hint="Use transpose.")
     return layers.transpose(x, [1, 0]) if rank == 2 else x
 
 
@@ -402,9 +402,7 @@ def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | N
     shape = list(check_variable(x, "flatten: x").shape or (1,))
     first, last = (axis + len(shape) if axis < 0 else axis for axis in (start_axis, stop_axis))
     if not 0 <= first <= last < len(shape):
-        raise ProgramError(
-            f"flatten: {x} has no dimensions from {start_axis} to {stop_axis}", site=caller_site()
-        )  # fmt: skip
+        raise ProgramError(f"flatten: {x} has no dimensions from {start_axis} to {stop_axis}")
     return layers.reshape(x, [*shape[:first], product(shape[first : last + 1]), *shape[last + 1 :]])
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minigraph import layers
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.ir import Variable
 from minigraph.ir.default_programs import default_main_program
 from minigraph.ir.variable_methods import method, method_of_entries
@@ -120,7 +120,7 @@ def expand(x: Variable, shape: Sequence[int], name: str | None = None) -> Variab
     padded = (1,) * missing + have
     fits = missing >= 0 and all(want in (-1, dim) or dim == 1 for dim, want in zip(padded, shape, strict=True))
     if not fits or -1 in shape[: max(missing, 0)]:
-        raise ProgramError(f"expand: {x} cannot be repeated to the shape {list(shape)}", site=caller_site())
+        raise ProgramError(f"expand: {x} cannot be repeated to the shape {list(shape)}")
     if missing:
         x = layers.unsqueeze(x, [0] * missing)
     return layers.expand(x, [1 if want in (-1, dim) else want for dim, want in zip(padded, shape, strict=True)])
@@ -152,7 +152,7 @@ def _along(x: Variable, axis: int, function: Callable[[Variable], Variable]) -> 
     """`function` of `x`, with dimension `axis` as its first."""
     rank = len(x.shape or ())
     if not -rank <= axis < rank:
-        raise ProgramError(f"axis must be in [{-rank}, {rank}), got {axis}", site=caller_site())
+        raise ProgramError(f"axis must be in [{-rank}, {rank}), got {axis}")
     if axis % rank == 0:
         return function(x)
     swapped = list(range(rank))
@@ -196,7 +196,7 @@ def where(condition: Variable, x: Variable | None = None, y: Variable | None = N
     if x is None and y is None:
         return nonzero(condition, as_tuple=True)
     if x is None or y is None:
-        raise ProgramError("where needs both x and y, or neither", site=caller_site())
+        raise ProgramError("where needs both x and y, or neither")
     check_variable(condition, "where: condition")
     return default_main_program().current_block().emit("where", Condition=condition, X=x, Y=y)
 

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from minigraph.errors import ClipError, ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ClipError, ProgramError, WrongTypeError
 from minigraph.ir import Block, Program, Role, Variable
 from minigraph.ir.variable_operators import is_eager
 from minigraph.layer_helper import check_floating
@@ -63,7 +63,7 @@ def pass_on(source: Variable, result: Variable) -> Variable:
 def new_result(block: Block, op_type: str, name: str | None = None) -> Variable:
     """A variable called `name`, with a number if that is taken; by default called after the operator."""
     if name is not None and not isinstance(name, str):
-        raise WrongTypeError(f"name must be a str, got {name!r:.60}", site=caller_site())
+        raise WrongTypeError(f"name must be a str, got {name!r:.60}")
     if not name:
         return block.create_var(name=generate(f"{generate(op_type)}.tmp"))
     return block.create_var(name=generate(name) if block.has_var(name) else name)
@@ -100,7 +100,7 @@ def check_tensor(t: Any, what: str) -> Variable:
     """`t`, if it is a floating-point variable or tensor."""
     if isinstance(t, np.ndarray | list | tuple | int | float):
         raise WrongTypeError(
-            f"{what} must be a Variable or a Tensor, got {type(t).__name__}: {t!r:.60}", site=caller_site(),
+            f"{what} must be a Variable or a Tensor, got {type(t).__name__}: {t!r:.60}",
             hint="Make one with minigraph.dygraph.to_variable, or feed it to a minigraph.data.",
         )  # fmt: skip
     return check_floating(t, what)
@@ -110,15 +110,14 @@ def check_tensors(given: Any, what: str) -> tuple[list[Variable | None], list[Va
     """The list, and its items that are not None, all of one program."""
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise WrongTypeError(
-            f"{what} must be a sequence of Variables or Tensors, got {type(given).__name__}: {given!r:.60}",
-            site=caller_site(),
+            f"{what} must be a sequence of Variables or Tensors, got {type(given).__name__}: {given!r:.60}"
         )
     listed = [t if t is None else check_tensor(t, f"an item of {what}") for t in given]
     found = [t for t in listed if t is not None]
     for t in found:
         if t.block.program is not found[0].block.program and not is_eager(t):
             raise ProgramError(
-                f"{what} holds variables of two programs, {found[0]} and {t}", site=caller_site(),
+                f"{what} holds variables of two programs, {found[0]} and {t}",
                 hint="Take all of them from one program.",
             )  # fmt: skip
     return listed, found
@@ -129,14 +128,14 @@ def as_number(value: Any, what: str) -> Number:
     if isinstance(value, Variable):
         check_floating(value, what)
         if value.shape is not None and product(value.shape) not in (1, -1):
-            raise WrongTypeError(f"{what} must hold one number, got {value}", site=caller_site())
+            raise WrongTypeError(f"{what} must hold one number, got {value}")
         return value
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise WrongTypeError(f"{what} must be a number or a Variable, got {value!r:.60}", site=caller_site()) from None
+        raise WrongTypeError(f"{what} must be a number or a Variable, got {value!r:.60}") from None
     if math.isnan(number):
-        raise ClipError(f"{what} must not be NaN", site=caller_site())
+        raise ClipError(f"{what} must not be NaN")
     return number
 
 
@@ -145,7 +144,7 @@ def as_threshold(value: Any, what: str) -> Number:
     number = as_number(value, what)
     if not isinstance(number, Variable) and not number > 0:
         raise ClipError(
-            f"{what} must be positive, got {number}", site=caller_site(),
+            f"{what} must be positive, got {number}",
             hint="Give a number above 0: TensorFlow gives zeros for 0, and zeros or unclipped tensors below it.",
         )  # fmt: skip
     return number

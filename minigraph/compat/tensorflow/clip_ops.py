@@ -274,7 +274,7 @@ def clip_by_average_norm(t: Variable, clip_norm: Number, name: str | None = None
     check_tensor(t, "clip_by_average_norm: t")
     if t.dtype is not DType.FP32:
         raise WrongTypeError(
-            f"clip_by_average_norm: t must be float32, as in TensorFlow 1, got {t}", site=caller_site(),
+            f"clip_by_average_norm: t must be float32, as in TensorFlow 1, got {t}",
             hint="Convert it with layers.cast, or use clip_by_norm with clip_norm times the number of elements.",
         )  # fmt: skip
     threshold = as_threshold(clip_norm, "clip_by_average_norm: clip_norm")
@@ -308,9 +308,7 @@ def _as_axes(axes: Any) -> list[int] | None:
         return None
     found = np.asarray(axes)
     if found.ndim > 1 or (found.size and found.dtype.kind not in "iu"):
-        raise WrongTypeError(
-            f"clip_by_norm: axes must be an int or a sequence of ints, got {axes!r:.60}", site=caller_site()
-        )
+        raise WrongTypeError(f"clip_by_norm: axes must be an int or a sequence of ints, got {axes!r:.60}")
     return [int(axis) for axis in found.ravel()]
 
 
@@ -388,7 +386,7 @@ def _clip_by_given_norm(
 ) -> tuple[list[Variable], Variable]:
     """The tensors times ``c / max(c, norm)`` in float64, which holds every factor; NaN if the norm is not finite."""
     if not isinstance(norm, Variable) and norm < 0:
-        raise ClipError(f"clip_by_global_norm: use_norm must not be negative, got {norm}", site=caller_site())
+        raise ClipError(f"clip_by_global_norm: use_norm must not be negative, got {norm}")
     program = tensors[0].block.program if tensors else default_main_program()
     block = program.current_block()
     given = norm if isinstance(norm, Variable) else constant(block, norm, _widest(tensors))

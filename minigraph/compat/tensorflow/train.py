@@ -22,7 +22,7 @@ from minigraph.autodiff.backward import gradients as append_gradients
 from minigraph.compat.tensorflow.appending import as_number, check_tensor, note_gradients
 from minigraph.eager.guard import grad as eager_gradients
 from minigraph.eager.tape import Tape
-from minigraph.errors import ProgramError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Operator, Parameter, Role, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
 from minigraph.ir.name_scope import name_scope
@@ -91,7 +91,7 @@ class Optimizer:
 
     def __init__(self, use_locking: bool, name: str, updates: engine.Optimizer) -> None:
         if not name or not isinstance(name, str):
-            raise WrongTypeError(f"name must be a str, got {name!r:.60}", site=caller_site())
+            raise WrongTypeError(f"name must be a str, got {name!r:.60}")
         self._name, self._updates = name, updates
 
     def get_name(self) -> str:
@@ -246,7 +246,7 @@ class MomentumOptimizer(Optimizer):
     ) -> None:
         mu = as_number(momentum, "momentum")
         if isinstance(mu, Variable):
-            raise WrongTypeError(f"momentum must be a number, got {mu}", site=caller_site())
+            raise WrongTypeError(f"momentum must be a number, got {mu}")
         updates = engine.MomentumOptimizer(as_number(learning_rate, "learning_rate"), mu, use_nesterov=use_nesterov)
         super().__init__(use_locking, name, updates)
 
@@ -296,9 +296,9 @@ def _parameters(loss: Variable, var_list: Sequence[Parameter] | None) -> list[Pa
         params = list(var_list)
     for param in params:
         if not isinstance(param, Parameter):
-            raise WrongTypeError(f"var_list holds {param!r:.60}, which is no Parameter", site=caller_site())
+            raise WrongTypeError(f"var_list holds {param!r:.60}, which is no Parameter")
     if not params:
-        raise ProgramError("there are no variables to optimize", site=caller_site(), hint="Give var_list.")
+        raise ProgramError("there are no variables to optimize", hint="Give var_list.")
     return params
 
 
@@ -324,15 +324,14 @@ def _checked_pairs(given: Iterable[Any], name: str) -> list[tuple[Any, Any]]:
     for pair in pairs:
         if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[1], Parameter):
             raise WrongTypeError(
-                f"{name}: grads_and_vars must hold pairs of a gradient and its Parameter, got {pair!r:.60}",
-                site=caller_site(),
+                f"{name}: grads_and_vars must hold pairs of a gradient and its Parameter, got {pair!r:.60}"
             )
     if not pairs:
-        raise ProgramError(f"{name}: grads_and_vars is empty", site=caller_site())
+        raise ProgramError(f"{name}: grads_and_vars is empty")
     found = [(param, check_tensor(grad, f"{name}: a gradient")) for grad, param in pairs if grad is not None]
     if not found:
         raise ProgramError(
-            f"{name}: no gradients provided for any variable", site=caller_site(),
+            f"{name}: no gradients provided for any variable",
             details=[str(param) for _, param in pairs],
             hint="Compute the loss from them, and set stop_gradient=False on the variables in between.",
         )  # fmt: skip

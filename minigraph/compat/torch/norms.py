@@ -30,7 +30,7 @@ def total_norm(tensors: Sequence[Any], order: float) -> Any:
         If a tensor is empty and the order infinite or negative.
     """
     if math.isnan(order):
-        raise ClipError("the order of a norm must not be NaN", site=caller_site())
+        raise ClipError("the order of a norm must not be NaN")
     if not tensors:
         return number(eager_block(), 0.0, DType.FP32)
     block = tensors[0].block
@@ -84,7 +84,7 @@ def as_number(value: Any, what: str) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise WrongTypeError(f"{what} must be a number, got {value!r:.60}", site=caller_site()) from None
+        raise WrongTypeError(f"{what} must be a number, got {value!r:.60}") from None
 
 
 def number(block: Any, value: float, dtype: DType) -> Tensor:

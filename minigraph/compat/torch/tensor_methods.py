@@ -14,7 +14,7 @@ from typing import Any
 from minigraph.compat.torch.norms import as_number, number, total_norm
 from minigraph.dygraph import EagerParameter, Tensor, no_grad
 from minigraph.eager.tensor import Eager
-from minigraph.errors import ProgramError, caller_site
+from minigraph.errors import ProgramError
 from minigraph.ir import Variable
 from minigraph.support.public import public
 from minigraph.unique_name import generate
@@ -61,9 +61,7 @@ def mul_(self: Any, factor: Any) -> Any:
         else:
             product = self * factor
     if product.shape != self.shape:
-        raise ProgramError(
-            f"{self.name} is {self.tensor_type}, it cannot become {product.tensor_type}", site=caller_site()
-        )
+        raise ProgramError(f"{self.name} is {self.tensor_type}, it cannot become {product.tensor_type}")
     self.value = product.value
     return self
 

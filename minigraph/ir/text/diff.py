@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
-from minigraph.errors import WrongTypeError, caller_site
+from minigraph.errors import WrongTypeError
 from minigraph.ir.program import Program
 from minigraph.support.public import public
 
@@ -69,7 +69,7 @@ def diff(a: Program, b: Program, context: int = 3) -> Difference:
     """
     for each in (a, b):
         if not isinstance(each, Program):
-            raise WrongTypeError(f"a Program is needed, got {each!r:.80}", site=caller_site())
+            raise WrongTypeError(f"a Program is needed, got {each!r:.80}")
     return Difference("\n".join(diff_lines(str(a).split("\n"), str(b).split("\n"), context)))
 
 

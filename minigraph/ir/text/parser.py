@@ -46,7 +46,7 @@ def parse(text: str) -> Program:
     (-1, 4)
     """
     if not isinstance(text, str):
-        raise WrongTypeError(f"a program's text must be a str, got {type(text).__name__}", site=caller_site())
+        raise WrongTypeError(f"a program's text must be a str, got {type(text).__name__}")
     reader = _Reader(caller_site())
     for number, source in enumerate(text.split("\n"), 1):
         line = Line(number, source)

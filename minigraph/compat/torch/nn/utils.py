@@ -194,14 +194,12 @@ def _as_list(tensors: Any, what: str = "parameters") -> list[Eager]:
     if isinstance(tensors, Eager):
         return [tensors]
     if not isinstance(tensors, Iterable) or isinstance(tensors, str):
-        raise WrongTypeError(
-            f"{what} must be a tensor or an iterable of tensors, got {tensors!r:.60}", site=caller_site()
-        )
+        raise WrongTypeError(f"{what} must be a tensor or an iterable of tensors, got {tensors!r:.60}")
     found = list(tensors)
     for item in found:
         if not isinstance(item, Eager):
             raise WrongTypeError(
-                f"{what} holds {item!r:.60}, which is no tensor of the imperative mode", site=caller_site(),
+                f"{what} holds {item!r:.60}, which is no tensor of the imperative mode",
                 hint="To clip the gradients of a program, give its optimizer a grad_clip.",
             )  # fmt: skip
     if not found and isinstance(tensors, Iterator):
@@ -213,7 +211,7 @@ def _threshold(value: Any, what: str) -> float:
     threshold = as_number(value, what)
     if not threshold >= 0:
         raise ClipError(
-            f"{what} must not be negative or NaN, got {threshold}", site=caller_site(),
+            f"{what} must not be negative or NaN, got {threshold}",
             hint="Give 0 or more: PyTorch would reverse the gradients, or make them NaN.",
         )  # fmt: skip
     return threshold
