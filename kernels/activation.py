@@ -102,7 +102,7 @@ def sigmoid(xp, x, *, out=None):
 def sigmoid_grad(xp, result, d_out, *, out=None):
     slope = 1 - result
     xp.multiply(slope, result, out=slope)
-    return xp.multiply(slope, d_out, out=out)
+    return xp.multiply(slope, d_out, out=slope if out is None else out)
 
 
 @kernel("tanh")
@@ -114,7 +114,7 @@ def tanh(xp, x, *, out=None):
 def tanh_grad(xp, result, d_out, *, out=None):
     slope = xp.square(result, out=unshared(xp, out, d_out))
     xp.subtract(1, slope, out=slope)
-    return xp.multiply(slope, d_out, out=out)
+    return xp.multiply(slope, d_out, out=slope if out is None else out)
 
 
 @kernel("exp")
