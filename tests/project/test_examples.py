@@ -501,9 +501,11 @@ def test_the_lstm_learns_with_a_clip_and_not_without(tmp_path):
     assert page.read_bytes().startswith(b"\x89PNG")
     free, clipped = runs["without a clip"], runs["clipped"]
     assert free[0][0] == clipped[0][0]
-    # Its losses stay far above that of a guess, 4.0, whatever the rounding: norms are thousands of times the threshold.
+    # Its losses stay far above that of a guess, 4.0, whatever the rounding. How large its norms get depends on the
+    # rounding: above 1,000 with most BLAS kernels, 884 with those for Nehalem.
     assert free[0][-20:].mean() > 10 * np.log(55)
-    assert free[1].max() > 1e3 > 10 > clipped[1].max()
+    assert free[1].max() > 10 * clipped[1].max()
+    assert clipped[1].max() < 10
     assert clipped[0][-20:].mean() < 1.0
     assert (np.diff(clipped[0].reshape(10, 50).mean(axis=1)) < 0).all()
 
