@@ -34,6 +34,7 @@ SWITCH, CACHE = "MINIGRAPH_JIT", "MINIGRAPH_JIT_CACHE"
 _FOOTER = """
 
 from numba import njit as _njit
+from numba.extending import intrinsic as _intrinsic
 
 _functions = {{name: globals()[name] for name in {names!r}}}
 
@@ -44,14 +45,17 @@ def _compiler(name, **options):
 
 
 for _name in _functions:
-    globals()[_name] = _compiler(_name, no_cpython_wrapper=True, forceinline=_name in CONTRACTED)
+    if _name in INTRINSICS:
+        globals()[_name] = _intrinsic(_functions[_name])
+    else:
+        globals()[_name] = _compiler(_name, no_cpython_wrapper=True, forceinline=_name in CONTRACTED)
 """
 """No exception for a division by zero, as in NumPy; and the lock of the interpreter is given up meanwhile.
 
 What functions find under each other's names becomes part of them and cannot be called from Python, which saves time.
 """
 
-_LISTS = ("REASSOCIATED", "CONTRACTED")
+_LISTS = ("REASSOCIATED", "CONTRACTED", "INTRINSICS")
 
 _lock = threading.RLock()
 _compiled: dict[tuple[str, str, str], Callable[..., Any]] = {}

@@ -7,7 +7,7 @@ returned as it is, and what is scaled is multiplied with the rounded factor, as 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -25,12 +25,13 @@ from minigraph.kernels.norm import norm, short_joined
 from minigraph.kernels.registry import specialize
 from minigraph.kernels.sums import add_exactly
 
-_LOOPS = Loops("norms")
+_LOOPS, _STREAMS = Loops("norms"), Loops("streams")
 _FEW = 8
-"""Maximum arrays that are not joined with their neighbors before their squares are added."""
-
+"""Up to so many short arrays take a call each."""
 _WORTH_A_THREAD = 16_384
-"""Minimum mean size of the arrays, in elements, for more than one thread."""
+"""Arrays of so many elements on average keep a thread busy long enough."""
+_PAST_CACHES = 2**24
+"""Results of so many bytes are written past the caches, which they would fill."""
 
 
 def _loops_for(types: Sequence[Any]) -> _Norm | None:
@@ -44,7 +45,7 @@ class _Norm:
     """Norms and products of arrays of one type that have so many elements together."""
 
     def __init__(self, kind: str, size: int) -> None:
-        self._size, self._is_wide = size, kind == "float64"
+        self._kind, self._size, self._is_wide = kind, size, kind == "float64"
         self._parts = _LOOPS.compiled("parts_of_squares", f"UniTuple(float64, 2)({kind}[::1])")
 
     def _shares(self, xs: Sequence[Any]) -> list[list[tuple[int, int, int]]]:
@@ -76,20 +77,27 @@ class _Norm:
             return norm(np, xs)
         return 1.0, total**0.5
 
-    def multiply(self, xs: Sequence[Any], number: Any, outs: Sequence[Any]) -> list[Any]:
-        """Every array times a number of its type."""
+    def multiply(self, xs: Sequence[Any], number: Any, outs: Sequence[Any], times: Any = np.multiply) -> list[Any]:
+        """Every array times a number of its type, by ``times(x, number, out)`` of vectors where it is not NumPy's."""
         parts = self._shares(xs)
-        if not parts:
+        if not parts and times is np.multiply:
             return [np.multiply(x, number, out=out) for x, out in zip(xs, outs, strict=True)]
         results = [np.empty(x.shape, x.dtype) if out is None else out for x, out in zip(xs, outs, strict=True)]
         sources, targets = vectors(*xs), vectors(*results)
 
         def scale(part: Sequence[tuple[int, int, int]]) -> None:
             for i, start, end in part:
-                np.multiply(sources[i][start:end], number, out=targets[i][start:end])
+                times(sources[i][start:end], number, targets[i][start:end])
 
-        run_together([partial(scale, part) for part in parts])  # NumPy releases the interpreter's lock
+        # NumPy gives up the interpreter's lock, too.
+        run_together([partial(scale, part) for part in parts or [[(i, 0, x.size) for i, x in enumerate(xs)]]])
         return results
+
+    def writer(self) -> Callable[..., Any]:
+        """What multiplies into memory that is not read soon, as `multiply` takes it."""
+        if self._size * np.dtype(self._kind).itemsize < _PAST_CACHES:
+            return np.multiply
+        return _STREAMS.compiled("write_products", f"void({self._kind}[::1], {self._kind}, {self._kind}[::1])")
 
 
 @offer("clip_factor")
@@ -135,6 +143,7 @@ def clip_by_global_norm_to_keep(xp, xs, clip_norm, *, p, strict):
     loops = _loops_for(xs) if p == 2 else None
     if loops is None:
         return None
+    writer = loops.writer()
 
     def norm_of(arrays, joined):
         try:
@@ -144,7 +153,7 @@ def clip_by_global_norm_to_keep(xp, xs, clip_norm, *, p, strict):
 
     def scale_all(xs, number, outs):
         try:
-            return loops.multiply(xs, number, outs)
+            return loops.multiply(xs, number, outs, writer)
         except TypeError:
             return [np.multiply(x, number, out=out) for x, out in zip(xs, outs, strict=True)]
 

@@ -1,5 +1,6 @@
 """Compiled loops against the kernels they stand in for: the samples of every operator, extremes, large arrays."""
 
+import itertools
 import math
 
 import numpy as np
@@ -11,6 +12,7 @@ from sampled import DETERMINISTIC, each
 from minigraph.errors import ExecutionError
 from minigraph.kernels import find_kernel, find_specializer, update_rules
 from minigraph.kernels.clip import clip_by_global_norm
+from minigraph.kernels.jit import norms
 from minigraph.kernels.jit.threads import shares
 
 pytestmark = [pytest.mark.numbers, needs_numba, pytest.mark.usefixtures("like_an_executor")]
@@ -226,6 +228,19 @@ def test_extreme_gradients_are_clipped_as_by_the_kernel(what, dtype, threads, mo
         assert np.allclose(norm, expected_norm, rtol=near, atol=0, equal_nan=True)
         for value, other in zip(found, expected, strict=True):
             assert np.allclose(value, other, rtol=near, atol=0 if other.any() else 1e-300, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_past_the_caches_have_the_bits_of_numpy(dtype):
+    write = norms._STREAMS.compiled("write_products", f"void({dtype}[::1], {dtype}, {dtype}[::1])")
+    x, number = np.random.default_rng(0).standard_normal(300).astype(dtype), np.dtype(dtype).type(0.3)
+    x[[3, 40, 200]] = np.nan, np.inf, 1e-38
+    for size, start in itertools.product((0, 1, 5, 16, 17, 31, 300), range(17)):
+        memory = np.full(size + 40, 7, dtype)
+        write(x[:size], number, memory[start : start + size])
+        expected = np.full(size + 40, 7, dtype)
+        expected[start : start + size] = x[:size] * number
+        assert memory.tobytes() == expected.tobytes()
 
 
 def compiled_clip(xs, limit):

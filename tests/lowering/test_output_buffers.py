@@ -15,6 +15,7 @@ import minigraph as fluid
 from minigraph.errors import ExecutionError
 from minigraph.executor.interpreter import Interpreter
 from minigraph.kernels.clip_to_keep import views
+from minigraph.kernels.jit import norms
 
 SHAPES = [(3,), (3,), (2, 2), (9000,), (3,), (0, 4), (100, 100), (8193,), (1,), (5, 1, 2), (5, 1, 2)]
 WITH_AND_WITHOUT_JIT = pytest.mark.parametrize("jit", [False, pytest.param(True, marks=needs_numba)])
@@ -98,7 +99,8 @@ def test_compiled_sums_agree_with_the_interpreter(dtypes, max_norm):
 @needs_numba
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_long_results_are_scaled_by_every_thread(dtype, threads, monkeypatch):
+def test_long_results_are_written_past_the_caches(dtype, threads, monkeypatch):
+    monkeypatch.setattr("minigraph.kernels.jit.norms._PAST_CACHES", 10_000)
     monkeypatch.setattr("minigraph.kernels.jit.norms._WORTH_A_THREAD", 0)
     monkeypatch.setattr("minigraph.kernels.jit.threads.pieces", few_pieces(threads))
     monkeypatch.setattr("minigraph.kernels.jit.norms.pieces", few_pieces(threads))
@@ -106,6 +108,7 @@ def test_long_results_are_scaled_by_every_thread(dtype, threads, monkeypatch):
         found = Clip([dtype], max_norm=max_norm, jit=True).run()
         for a, b in zip(found, Clip([dtype], max_norm=max_norm, kind=Interpreter).run(), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-6)
+    assert norms._STREAMS.is_compiled("write_products", f"void({dtype}[::1], {dtype}, {dtype}[::1])")
 
 
 @needs_numba
