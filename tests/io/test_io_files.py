@@ -233,7 +233,7 @@ START = b"\x80\x02X\x01\0\0\0a"
         b"\x80\x02}X\x01\0\0\0a" + b"2\x86" * 40 + b"Ns.",  # as a key, whose hash asks for all
         b"\x80\x02X" + struct.pack("<I", 50_000) + b"a" * 50_000 + b"q\0X\x06\0\0\0latin1q\x01c_codecs\nencode\nq\x02]("
         + b"h\x02h\0h\x01\x86R" * 7000 + b"e.",  # one text encoded again and again
-        b"\x80\x02](" + b"](K\0Ne" * 20_000 + b"eq\0ccollections\nOrderedDict\nq\x01](" + b"h\x01h\0\x85R" * 20_000
+        b"\x80\x02](" + b"](K\0Ne" * 10_000 + b"eq\0ccollections\nOrderedDict\nq\x01](" + b"h\x01h\0\x85R" * 10_000
         + b"e.",  # one dictionary made again and again
         b"\x80\x02}(" + b"".join(b"\x8a\x0a%bN" % ((2**61 - 1) * n).to_bytes(10, "little") for n in range(1, 9999))
         + b"u.",  # keys with one hash
