@@ -24,7 +24,7 @@ class TracingModule:
 
 
 class Primitives:
-    """Base of an array module that has functions of its own for what kernels compute from exponentials."""
+    """Abstract array module: each subclass defines these functions, which kernels compute from exponentials."""
 
     def logistic(self, x: Any) -> Any:
         """``1 / (1 + exp(-x))``."""

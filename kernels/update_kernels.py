@@ -85,7 +85,7 @@ def kept(xp, old, out) -> tuple[Any, ...]:
 
 
 def buffers_for(out, count) -> tuple[Any, ...]:
-    """The buffers for `count` outputs, with None for those that `out` leaves out."""
+    """List one buffer for each of `count` outputs; None for an output without a buffer in `out`."""
     given = (out,) if count == 1 or out is None else tuple(out)
     return given + (None,) * (count - len(given))
 
