@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minigraph.eager.tape import Step, Tape
+from minigraph.eager.tape import Step, Tape, recording
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Parameter, Variable
 from minigraph.kernels.sparse_gradients import added
@@ -22,6 +22,7 @@ from minigraph.opdef import GRAD_SUFFIX
 from minigraph.runtime.scope import is_rows
 from minigraph.support.public import explained
 from minigraph.types import TensorType, VarKind
+from minigraph.unique_name import generate
 
 
 class BackwardStrategy:
@@ -145,6 +146,34 @@ class Eager:
         """A tensor with the same value that no gradient flows through."""
         detached: Tensor = self.block.tensor(self._held(), stop_gradient=True)
         return detached
+
+    @property
+    def data(self) -> Data:
+        """The value without its history, which operators on it do not record; both share the value, as in PyTorch."""
+        return Data(self)
+
+    @explained
+    def mul_(self, factor: Any) -> Eager:
+        """Multiply in place, by a number or a tensor, as in PyTorch; returns the tensor. `backward` does not see it.
+
+        Raises
+        ------
+        ProgramError
+            If the product has another shape than the tensor.
+        """
+        tensor: Any = self
+        if not isinstance(factor, Eager):
+            factor = self.block.tensor(self.block.place.xp.full(1, _as_float(factor), tensor.dtype.numpy))
+        with recording(False):
+            if factor.value.size == 1:
+                # An elementwise product would give a tensor without dimensions the factor's shape, [1].
+                product = self.block.emit("scale", X=self, ScaleTensor=factor.astype(tensor.dtype))
+            else:
+                product = tensor * factor
+        if product.shape != tensor.shape:
+            raise ProgramError(f"{self.name} is {self.tensor_type}, it cannot become {product.tensor_type}")
+        self.value = product.value
+        return self
 
     def gradient(self) -> Any:
         """The gradient as a NumPy array, None if there is none.
@@ -273,3 +302,29 @@ class EagerParameter(Eager, Parameter):
         self.value = None
         self._grad = None
         self._origin = None
+
+
+class Data(Tensor):
+    """The value of a tensor without its history."""
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: Any) -> None:
+        name = generate(f"{owner.name}.data")
+        Variable.__init__(self, owner.block, name, owner.tensor_type, stop_gradient=True)
+        self._owner, self._grad, self._origin = owner, None, None
+
+    @property
+    def value(self) -> Any:
+        return self._owner.value
+
+    @value.setter
+    def value(self, array: Any) -> None:
+        self._owner.value = array
+
+
+def _as_float(factor: Any) -> float:
+    try:
+        return float(factor)
+    except (TypeError, ValueError):
+        raise WrongTypeError(f"factor must be a number, got {factor!r:.60}") from None
