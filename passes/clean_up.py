@@ -27,7 +27,7 @@ _KEEP_ROWS = frozenset({
 })  # fmt: skip
 """Operators whose results lie row by row in memory if all their inputs do."""
 
-_Value: TypeAlias = "tuple[str, Operator | None]"
+_Written: TypeAlias = "tuple[str, Operator | None]"
 """A name and the operator that wrote it; None stands for a value from outside."""
 
 _RESHAPES = ("reshape2", "reshape2_grad")
@@ -80,20 +80,20 @@ class _CurrentValues:
         self.program = program
         self.block = program.global_block()
         self._writer: dict[str, Operator] = {}
-        self._original: dict[str, _Value] = {}
+        self._original: dict[str, _Written] = {}
         """Original of the value of a name, if that is a copy."""
         self._scattered: set[str] = set()
         """Names whose values may not lie row by row in memory."""
-        self._rearranged: dict[Operator, _Value] = {}
+        self._rearranged: dict[Operator, _Written] = {}
 
     @cached_property
     def values(self) -> ReachingDefs:
         return ReachingDefs(self.program)
 
-    def value(self, name: str) -> _Value:
+    def value(self, name: str) -> _Written:
         return name, self._writer.get(name)
 
-    def is_there(self, value: _Value) -> bool:
+    def is_there(self, value: _Written) -> bool:
         """Whether the name of `value` still means that value."""
         return self._writer.get(value[0]) is value[1]
 
@@ -105,7 +105,7 @@ class _CurrentValues:
         op = self._writer.get(name)
         return op if op is not None and op.type in types else None
 
-    def rearranged_by(self, op: Operator) -> _Value:
+    def rearranged_by(self, op: Operator) -> _Written:
         """Return the value that an earlier reshape or transpose has read."""
         return self._rearranged[op]
 
@@ -117,7 +117,7 @@ class _CurrentValues:
         redirect(op, names)
         return bool(names)
 
-    def advance(self, op: Operator, copies: Mapping[str, _Value]) -> None:
+    def advance(self, op: Operator, copies: Mapping[str, _Written]) -> None:
         """Go past `op`, which writes copies of these values by these names."""
         if op.type in _REARRANGE:
             self._rearranged[op] = self.value(op.inputs[_slot(op)][0])
@@ -137,7 +137,7 @@ class _CurrentValues:
         return op.type in _MAKE_ROWS
 
 
-def _copies(op: Operator, current: _CurrentValues) -> dict[str, _Value]:
+def _copies(op: Operator, current: _CurrentValues) -> dict[str, _Written]:
     """Map results of `op` that are copies to their originals."""
     if op.type in _PASS_ON:
         return _passed_on(op, current)
@@ -145,7 +145,7 @@ def _copies(op: Operator, current: _CurrentValues) -> dict[str, _Value]:
     return {} if source is None else {op.output_arg_names[0]: source}
 
 
-def _copied(op: Operator, current: _CurrentValues) -> _Value | None:
+def _copied(op: Operator, current: _CurrentValues) -> _Written | None:
     """Return the original of the first output of `op`, if that is a copy."""
     if op.type in _TRANSPOSES:
         return _before_transposes(op, current)
@@ -163,7 +163,7 @@ def _copied(op: Operator, current: _CurrentValues) -> _Value | None:
     return current.value(source) if current.lies_in_rows(source) else None
 
 
-def _passed_on(op: Operator, current: _CurrentValues) -> dict[str, _Value]:
+def _passed_on(op: Operator, current: _CurrentValues) -> dict[str, _Written]:
     """Map gradients that are copies to the incoming gradient."""
     source, variables = op.inputs["Out@GRAD"][0], current.block.vars
     shape = variables[source].shape
@@ -198,7 +198,7 @@ def _permutation(op: Operator) -> Sequence[int]:
     return axis if op.type == "transpose2" else sorted(range(len(axis)), key=axis.__getitem__)
 
 
-def _before_transposes(op: Operator, current: _CurrentValues) -> _Value | None:
+def _before_transposes(op: Operator, current: _CurrentValues) -> _Written | None:
     """Return the value that `op` equals, if it transposes nothing or undoes the transpose before it.
 
     Transposes are views, so that the strides are equal too.

@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from minigraph.ir import Operator, Program, Role
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Value, is_random, redirect
+from minigraph.passes.rewriting import ReachingDefs, Version, is_random, redirect
 
 
 class ShareCommonSubexpressions(Pass):
@@ -23,7 +23,7 @@ class ShareCommonSubexpressions(Pass):
     def apply(self, program: Program) -> bool:
         if not _has_twins(program):
             return False
-        values, same = ReachingDefs(program), dict[Value, Value]()
+        values, same = ReachingDefs(program), dict[Version, Version]()
         first_of: dict[Hashable, Operator] = {}
         changed = False
         for op in program.global_block().ops:
@@ -47,7 +47,7 @@ def _has_twins(program: Program) -> bool:
     return False
 
 
-def _key(op: Operator, values: ReachingDefs, same: dict[Value, Value]) -> Hashable:
+def _key(op: Operator, values: ReachingDefs, same: dict[Version, Version]) -> Hashable:
     """Return a key that is equal for operators that compute the same."""
     parts: list[Hashable] = [op.type]
     for slot, names in op.inputs.items():
@@ -59,7 +59,7 @@ def _key(op: Operator, values: ReachingDefs, same: dict[Value, Value]) -> Hashab
     return tuple(parts)
 
 
-def _read_first(op: Operator, values: ReachingDefs, same: dict[Value, Value]) -> bool:
+def _read_first(op: Operator, values: ReachingDefs, same: dict[Version, Version]) -> bool:
     names: dict[str, str] = {}
     for name in () if op.definition.has_hidden_names else op.input_arg_names:
         first = same.get(values.read(name, op))

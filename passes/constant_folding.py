@@ -13,7 +13,7 @@ from minigraph.errors import MinigraphError
 from minigraph.ir import Operator, Program
 from minigraph.ops.tensor import VALUES_OF
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Value, insert_for, is_random
+from minigraph.passes.rewriting import ReachingDefs, Version, insert_for, is_random
 from minigraph.runtime.evaluate import evaluate
 from minigraph.runtime.place import CPUPlace
 from minigraph.types import DType, VarKind, as_dtype
@@ -63,8 +63,8 @@ class _Constants:
         self.block = program.global_block()
         self.values = ReachingDefs(program)
         self.max_elements = max_elements
-        self._sources: dict[Value, Operator] = {}
-        self._arrays: dict[Value, Any] = {}
+        self._sources: dict[Version, Operator] = {}
+        self._arrays: dict[Version, Any] = {}
 
     def note(self, op: Operator) -> None:
         """Note the output of `op`, which reads nothing, as a constant; it is computed on demand."""

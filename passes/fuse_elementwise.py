@@ -13,7 +13,7 @@ from minigraph.kernels.formulas import TYPES
 from minigraph.opdef import EMPTY
 from minigraph.ops.fused import MOST_RESULTS
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Value, insert_for
+from minigraph.passes.rewriting import ReachingDefs, Version, insert_for
 from minigraph.runtime.kernel_call import attrs_for_kernel, has_rows
 from minigraph.support.fused_calls import Argument, FusedCall
 from minigraph.types import TensorType
@@ -104,8 +104,8 @@ class _Group:
 
     kind: TensorType
     ops: list[Operator] = field(default_factory=list)
-    read: dict[Value, None] = field(default_factory=dict)
-    written: dict[Value, None] = field(default_factory=dict)
+    read: dict[Version, None] = field(default_factory=dict)
+    written: dict[Version, None] = field(default_factory=dict)
 
     def add(self, op: Operator, values: ReachingDefs) -> None:
         self.ops.append(op)
@@ -143,7 +143,7 @@ class _Group:
         for op in later.ops:
             group_of[op] = self
 
-    def results(self, values: ReachingDefs) -> list[Value]:
+    def results(self, values: ReachingDefs) -> list[Version]:
         """Return the values that others read."""
         members = set(self.ops)
         return [value for value in self.written if _is_needed(value, members, values)]
@@ -164,12 +164,12 @@ class _Group:
             op.block.remove(op)
 
 
-def _is_needed(value: Value, members: set[Operator], values: ReachingDefs) -> bool:
+def _is_needed(value: Version, members: set[Operator], values: ReachingDefs) -> bool:
     """Whether the value is read by others than `members`, or outside of the block."""
     return values.is_live_out(value) or any(reader not in members for reader in values.readers.get(value, ()))
 
 
-def _call(op: Operator, names: dict[Value, str], values: ReachingDefs) -> FusedCall:
+def _call(op: Operator, names: dict[Version, str], values: ReachingDefs) -> FusedCall:
     kernel = find_kernel(op.type, "cpu")
     assert kernel is not None
 

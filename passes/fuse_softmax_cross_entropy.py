@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Value, insert_for
+from minigraph.passes.rewriting import ReachingDefs, Version, insert_for
 from minigraph.types import DType
 
 _FORWARD_OF = {"cross_entropy_grad": "cross_entropy", "cross_entropy_grad2": "cross_entropy2"}
@@ -61,7 +61,7 @@ def _loss_gradient(op: Operator, values: ReachingDefs) -> Operator | None:
     return grad
 
 
-def _has_hard_labels(grad: Operator, values: ReachingDefs, p: Value) -> bool:
+def _has_hard_labels(grad: Operator, values: ReachingDefs, p: Version) -> bool:
     """Whether `grad` is the gradient of a used loss of `p`, with shapes and labels that the one operator takes."""
     variables = values.block.vars
     shape, dtype = variables[p[0]].shape or (), variables[p[0]].dtype
@@ -78,7 +78,7 @@ def _has_hard_labels(grad: Operator, values: ReachingDefs, p: Value) -> bool:
     return values.is_live_out(loss) or any(reader is not grad for reader in values.readers[loss])
 
 
-def _forward(grad: Operator, values: ReachingDefs, p: Value) -> Operator | None:
+def _forward(grad: Operator, values: ReachingDefs, p: Version) -> Operator | None:
     """Return the loss of `p` and these labels whose gradient `grad` is."""
     label = values.input(grad, "Label")
     if grad.type == "cross_entropy_grad2":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 
 from minigraph.ir import Operator, Program
-from minigraph.passes.rewriting import MergeSmall, ReachingDefs, Value, join_rows, parts_of, replace_parts, sums_of
+from minigraph.passes.rewriting import MergeSmall, ReachingDefs, Version, join_rows, parts_of, replace_parts, sums_of
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class MergeMatmuls(MergeSmall):
 
     def _groups(self, total: Operator, values: ReachingDefs) -> list[dict[str, Operator]]:
         """Group the parts of a sum, by name and in forward order, by the weight whose gradients they are."""
-        groups: dict[Value, dict[str, Operator]] = {}
+        groups: dict[Version, dict[str, Operator]] = {}
         for name, grad in parts_of(total, "mul_grad", values):
             if self._can_be_done_at(total, grad, values):
                 groups.setdefault(values.input(grad, "Y"), {})[name] = grad

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
-from minigraph.passes.rewriting import MergeSmall, ReachingDefs, Value, insert_for, is_read_by_many, join_rows
+from minigraph.passes.rewriting import MergeSmall, ReachingDefs, Version, insert_for, is_read_by_many, join_rows
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class MergeProducts(MergeSmall):
             return False
         values = ReachingDefs(program)
         groups: list[list[Operator]] = []
-        latest: dict[Value, list[Operator]] = {}
+        latest: dict[Version, list[Operator]] = {}
         for op in program.global_block().ops.of_type("mul"):
             if self._is_small(op, values):
                 weight = values.input(op, "Y")

@@ -19,7 +19,7 @@ from minigraph.kernels import find_kernel
 from minigraph.opdef import EMPTY, SUB_BLOCK, definition_of
 from minigraph.passes.base import Pass
 
-Value: TypeAlias = "tuple[str, int]"
+Version: TypeAlias = "tuple[str, int]"
 """A name, and how often it has been written until then; 0 stands for a value from outside."""
 
 
@@ -33,8 +33,8 @@ class ReachingDefs:
         self.block = program.global_block()
         self._roots = None if program.roots is None else frozenset(program.roots)
         self.position: dict[Operator, int] = {}
-        self.readers: defaultdict[Value, list[Operator]] = defaultdict(list)
-        self.writer: dict[Value, Operator] = {}
+        self.readers: defaultdict[Version, list[Operator]] = defaultdict(list)
+        self.writer: dict[Version, Operator] = {}
         self._writes: dict[str, list[int]] = {}
         """Positions of the operators that write a name, in order."""
         for index, op in enumerate(self.block.ops[:]):
@@ -48,33 +48,33 @@ class ReachingDefs:
                 positions.append(index)
                 self.writer[name, len(positions)] = op
 
-    def read(self, name: str, op: Operator) -> Value:
+    def read(self, name: str, op: Operator) -> Version:
         """Return the value that `op` reads under this name."""
         positions = self._writes.get(name)
         return name, bisect_left(positions, self.position[op]) if positions else 0
 
-    def written(self, name: str, op: Operator) -> Value:
+    def written(self, name: str, op: Operator) -> Version:
         """Return the value that `op` writes under this name."""
         return name, self.read(name, op)[1] + 1
 
-    def input(self, op: Operator, slot: str) -> Value:
+    def input(self, op: Operator, slot: str) -> Version:
         """Return the value that `op` reads in a slot of one variable."""
         return self.read(op.inputs[slot][0], op)
 
-    def output(self, op: Operator, slot: str) -> Value:
+    def output(self, op: Operator, slot: str) -> Version:
         """Return the value that `op` writes to a slot of one variable."""
         return self.written(op.outputs[slot][0], op)
 
-    def defining_op(self, value: Value, *types: str) -> Operator | None:
+    def defining_op(self, value: Version, *types: str) -> Operator | None:
         """Return the operator that writes `value`, if it is of one of these types."""
         op = self.writer.get(value)
         return op if op is not None and op.type in types else None
 
-    def is_there(self, value: Value, op: Operator) -> bool:
+    def is_there(self, value: Version, op: Operator) -> bool:
         """Whether the name of `value` still means that value where `op` reads."""
         return self.read(value[0], op) == value
 
-    def is_live_out(self, value: Value) -> bool:
+    def is_live_out(self, value: Version) -> bool:
         """Whether the value may be read outside of the block: the last of its name, which is fetched or persistable."""
         name, number = value
         if number < len(self._writes.get(name, ())):
@@ -82,7 +82,7 @@ class ReachingDefs:
         var = self.block.find_var(name)
         return self._roots is None or name in self._roots or (var is not None and var.persistable)
 
-    def is_used_once(self, value: Value) -> bool:
+    def is_used_once(self, value: Version) -> bool:
         """Whether exactly one operator reads the value, and nothing outside of the block."""
         return len(self.readers[value]) == 1 and not self.is_live_out(value)
 

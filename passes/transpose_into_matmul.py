@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Value, insert_for
+from minigraph.passes.rewriting import ReachingDefs, Version, insert_for
 
 
 class TransposeIntoMatmul(Pass):
@@ -34,7 +34,7 @@ def _multiplies_matrices(op: Operator, values: ReachingDefs) -> bool:
     return all(len(values.block.vars[op.inputs[slot][0]].shape or ()) == 2 for slot in "XY")
 
 
-def _transposed(values: ReachingDefs, op: Operator, slot: str) -> Value | None:
+def _transposed(values: ReachingDefs, op: Operator, slot: str) -> Version | None:
     """Return the value whose transpose is the operand in `slot`, if there is one."""
     transpose = values.defining_op(values.input(op, slot), "transpose2")
     if transpose is None:
@@ -45,7 +45,7 @@ def _transposed(values: ReachingDefs, op: Operator, slot: str) -> Value | None:
     return source if swaps_last_two and values.is_there(source, op) else None
 
 
-def _read_untransposed(op: Operator, sources: dict[str, Value]) -> None:
+def _read_untransposed(op: Operator, sources: dict[str, Version]) -> None:
     inputs = {slot: sources[slot][0] if slot in sources else op.inputs[slot][0] for slot in "XY"}
     flags = {f"transpose_{slot}": True for slot in sources}
     if op.type == "mul":

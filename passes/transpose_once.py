@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
-from minigraph.passes.rewriting import MergeSmall, ReachingDefs, Value, insert_for, is_read_by_many
+from minigraph.passes.rewriting import MergeSmall, ReachingDefs, Version, insert_for, is_read_by_many
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class TransposeOnce(MergeSmall):
         if not is_read_by_many(program, "mul_grad", self.least):
             return False
         values = ReachingDefs(program)
-        groups: defaultdict[Value, list[Operator]] = defaultdict(list)
+        groups: defaultdict[Version, list[Operator]] = defaultdict(list)
         for op in program.global_block().ops.of_type("mul_grad"):
             if self._fits(op, values):
                 groups[values.input(op, "Y")].append(op)

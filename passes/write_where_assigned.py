@@ -5,7 +5,7 @@ from __future__ import annotations
 from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Value
+from minigraph.passes.rewriting import ReachingDefs, Version
 
 _CLIPS = frozenset({"clip", "clip_by_norm", "clip_by_global_norm"})
 
@@ -56,6 +56,6 @@ def _clipped(clip: Operator, name: str) -> str | None:
 
 def _drop_norm(clip: Operator, values: ReachingDefs) -> None:
     for name in clip.outputs.get("Norm", ()):
-        norm: Value = values.written(name, clip)
+        norm: Version = values.written(name, clip)
         if name != EMPTY and not values.readers[norm] and not values.is_live_out(norm):
             clip.replace_output(name, EMPTY)

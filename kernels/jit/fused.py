@@ -18,7 +18,7 @@ from minigraph.kernels.formulas import written
 from minigraph.kernels.fused import RESULTS, ArrayType, Layout, delivered
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops, compiled
-from minigraph.kernels.jit.offers import name_of, or_kernel
+from minigraph.kernels.jit.offers import numba_name, or_kernel
 from minigraph.kernels.jit.threads import LEAST, pieces, run_together
 from minigraph.kernels.registry import specialize
 from minigraph.support.fused_calls import FusedCall, parse_calls
@@ -54,7 +54,7 @@ def _group(xs: Sequence[Any], steps: Sequence[str], least: int) -> Callable[...,
     shape, count = types[calls[0].reads[0]].shape, len(_segments(calls))
     # A matrix is taken as it is where its rows are long enough: that saves a call for each array.
     layout = Layout(calls, types, joins=len(shape) != 2 or shape[-1] < _SHORT_ROW or count > 1)
-    kind = name_of(layout.dtype)
+    kind = numba_name(layout.dtype)
     is_worth_it = prod(shape) * len(calls) >= least and 0 not in shape
     if kind is None or len(layout.flat) > _MOST_DIMENSIONS or not is_worth_it:
         return None

@@ -14,7 +14,7 @@ import numpy as np
 
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
-from minigraph.kernels.jit.offers import name_of, offer, vectors
+from minigraph.kernels.jit.offers import numba_name, offer, vectors
 
 _LOOPS = {kind: Loops(f"functions{kind[-2:]}", "exponentials", "losses") for kind in ("float32", "float64")}
 _LABELS = {np.dtype(np.int64): "int64", np.dtype(np.int32): "int32"}
@@ -33,7 +33,7 @@ def _loop(name: str, x: Any, axis: int, words: str, *others: Any, label: Any = N
 
     A matrix is ``m``, a vector ``v``, labels ``l``, an index ``i`` and a number ``n``.
     """
-    kind = name_of(x.dtype)
+    kind = numba_name(x.dtype)
     is_last = x.shape and axis in (-1, len(x.shape) - 1)
     is_worth_it = prod(x.shape) * _CALLS_SAVED >= offers.LEAST and 0 not in x.shape
     if kind is None or not is_last or not is_worth_it or any(other.dtype != x.dtype for other in others):

@@ -9,7 +9,7 @@ import numpy as np
 
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
-from minigraph.kernels.jit.offers import name_of, offer, vectors
+from minigraph.kernels.jit.offers import numba_name, offer, vectors
 from minigraph.kernels.normalization import FEW_TO_A_MEAN
 
 _LOOPS = Loops("normalization")
@@ -21,7 +21,7 @@ def _kind(x: Any, begin: int, *vectors_of_rows: Any) -> str | None:
         return None
     fits = prod(x.shape) >= offers.LEAST and 0 not in x.shape and 0 < begin < len(x.shape)
     fits = fits and prod(x.shape[begin:]) > FEW_TO_A_MEAN
-    return name_of(x.dtype) if fits else None
+    return numba_name(x.dtype) if fits else None
 
 
 @offer("layer_norm")

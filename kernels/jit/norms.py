@@ -19,7 +19,7 @@ from minigraph.kernels.clip import clipped_by, factor_for, scale_all_down
 from minigraph.kernels.clip_to_keep import ClipToKeep
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
-from minigraph.kernels.jit.offers import name_of, offer, vectors
+from minigraph.kernels.jit.offers import numba_name, offer, vectors
 from minigraph.kernels.jit.threads import pieces, run_together, shares
 from minigraph.kernels.norm import norm, short_joined
 from minigraph.kernels.registry import specialize
@@ -37,7 +37,7 @@ _PAST_CACHES = 2**24
 def _loops_for(types: Sequence[Any]) -> _Norm | None:
     """Loops for arrays of these types; None if there are none, or the arrays are too small to be worth it."""
     kinds, size = {each.dtype for each in types}, sum(prod(each.shape) for each in types)
-    kind = name_of(kinds.pop()) if len(kinds) == 1 else None
+    kind = numba_name(kinds.pop()) if len(kinds) == 1 else None
     return None if kind is None or size < offers.LEAST else _Norm(kind, size)
 
 

@@ -22,7 +22,7 @@ def is_worth_it(*types: Any) -> bool:
     return any(prod(each.shape) >= LEAST for each in types)
 
 
-def name_of(dtype: Any) -> str | None:
+def numba_name(dtype: Any) -> str | None:
     """float32 or float64; None for other types, which are not compiled."""
     return _NUMBA_NAMES.get(dtype)
 
@@ -35,7 +35,7 @@ def elementwise_loop(
     None where they do not fit, or are small and the loop was not compiled yet.
     """
     first, *others = vectors
-    kind = name_of(first.dtype)
+    kind = numba_name(first.dtype)
     alike = all(each is not None and each.shape == first.shape and each.dtype == first.dtype for each in others)
     if kind is None or not alike or any(s is None or s.shape != (1,) or s.dtype != first.dtype for s in single):
         return None

@@ -12,7 +12,7 @@ import numpy as np
 
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
-from minigraph.kernels.jit.offers import name_of, offer
+from minigraph.kernels.jit.offers import numba_name, offer
 from minigraph.types import align_shape, as_dtype
 
 _LOOPS = Loops("sums")
@@ -31,7 +31,7 @@ def _around(full: tuple[int, ...], aligned: tuple[int, ...]) -> tuple[int, int, 
 
 @offer("elementwise_add_grad")
 def elementwise_add_grad(xp, x, y, d_out, *, axis, wanted):
-    kind = name_of(d_out.dtype)
+    kind = numba_name(d_out.dtype)
     if kind is None or not wanted[1] or x.shape != d_out.shape or 0 in d_out.shape:
         return None
     if y.dtype != d_out.dtype or x.shape == y.shape or prod(d_out.shape) < _TIMES_MORE * offers.LEAST:
@@ -66,7 +66,7 @@ def elementwise_add_grad(xp, x, y, d_out, *, axis, wanted):
 def reduce_sum(xp, x, *, dim, keep_dim, reduce_all, out_dtype):
     if reduce_all or not x.shape:
         return None
-    kind, axes = name_of(x.dtype), sorted(axis % len(x.shape) for axis in dim)
+    kind, axes = numba_name(x.dtype), sorted(axis % len(x.shape) for axis in dim)
     if kind is None or axes != list(range(len(axes))) or len(axes) == len(x.shape) or 0 in x.shape:
         return None
     if out_dtype not in (-1, int(as_dtype(x.dtype))) or prod(x.shape) < _TIMES_MORE * offers.LEAST:

@@ -93,17 +93,17 @@ def explain(program: Program) -> Explanation:
       clip_by_norm: L2 norm at most 1 -> clip_by_norm_0.tmp_0 (...)
     """
     block = program.global_block()
-    values: dict[str, _Value] = {}
+    values: dict[str, _Grad] = {}
     """Results computed from gradients so far, by name."""
-    raw: dict[tuple[str, str], _Value] = {}
-    clipped: dict[_Value, _Value] = {}
-    read: dict[_Value, _Value] = {}
+    raw: dict[tuple[str, str], _Grad] = {}
+    clipped: dict[_Grad, _Grad] = {}
+    read: dict[_Grad, _Grad] = {}
     """The last clipped value of each raw gradient, and the one that an update reads."""
     producers: dict[str, Operator] = {}
     for op in block.ops:
         if op.role & Role.BACKWARD:
             for pair in zip(op.role_vars[::2], op.role_vars[1::2], strict=True):
-                raw[pair] = values[pair[1]] = _Value(pair[1])
+                raw[pair] = values[pair[1]] = _Grad(pair[1])
         elif "Param" in op.inputs and "Grad" in op.inputs:
             value = values.get(op.inputs["Grad"][0])
             if value is not None:
@@ -127,16 +127,16 @@ def explain(program: Program) -> Explanation:
 
 
 @dataclass(frozen=True, eq=False)
-class _Value:
+class _Grad:
     """A gradient of the backward pass, or the result of an operator on another value."""
 
     name: str
-    before: _Value | None = None
+    before: _Grad | None = None
     op: Operator | None = None
     what: str = ""
 
     @property
-    def raw(self) -> _Value:
+    def raw(self) -> _Grad:
         return self if self.before is None else self.before.raw
 
     def steps(self) -> list[ClipStep]:
@@ -156,7 +156,7 @@ def _shape(block: Block, name: str) -> tuple[int, ...] | None:
     return None if var is None else var.shape
 
 
-def _note_pairs(op: Operator, block: Block, raw: dict[tuple[str, str], _Value], values: dict[str, _Value]) -> None:
+def _note_pairs(op: Operator, block: Block, raw: dict[tuple[str, str], _Grad], values: dict[str, _Grad]) -> None:
     """Add pairs that the backward pass does not name, such as those of `minigraph.gradients`."""
     named = list(zip(op.role_vars[::2], op.role_vars[1::2], strict=True))
     for name in op.input_arg_names:
@@ -165,12 +165,12 @@ def _note_pairs(op: Operator, block: Block, raw: dict[tuple[str, str], _Value], 
             named.append((param, name))
     for pair in named:
         if pair[1] not in values:
-            raw[pair] = values[pair[1]] = _Value(pair[1])
+            raw[pair] = values[pair[1]] = _Grad(pair[1])
 
 
 def _made_of_gradients(
-    op: Operator, block: Block, values: Mapping[str, _Value], producers: Producers
-) -> Iterator[_Value]:
+    op: Operator, block: Block, values: Mapping[str, _Grad], producers: Producers
+) -> Iterator[_Grad]:
     """Map each result of an operator to the first gradient of its shape that it reads."""
     read = [name for name in op.input_arg_names if name in values]
     if not read:
@@ -183,7 +183,7 @@ def _made_of_gradients(
         if source not in values:
             same = (each for each in read if _shape(block, each) == _shape(block, name))
             source = next(same, read[0])
-        yield _Value(name, values[source], op, what)
+        yield _Grad(name, values[source], op, what)
 
 
 def _what(op: Operator, producers: Producers) -> str:

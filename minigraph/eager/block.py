@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minigraph import unique_name
-from minigraph.eager.tape import GradientPlans, OpCall, Step, given, is_recording, with_origin
+from minigraph.eager.tape import GradientPlans, OpCall, Step, as_read, is_recording, with_origin
 from minigraph.eager.tensor import Eager, EagerParameter, Tensor
 from minigraph.errors import (
     MinigraphError,
@@ -84,7 +84,7 @@ class EagerBlock(Block):
         for tensor, inferred in zip(results, call.output_types, strict=True):
             if tensor.tensor_type is not None and tensor.tensor_type != inferred:
                 _check_declared(type, tensor, inferred)
-        inputs = [given(tensor) for slot in call.op.inputs for tensor in reads[slot]]
+        inputs = [as_read(tensor) for slot in call.op.inputs for tensor in reads[slot]]
         self._compute(call, inputs, results, lambda: self._make_op(type, reads, writes, dict(attrs or {}), None))
         return call.op
 
@@ -99,7 +99,7 @@ class EagerBlock(Block):
         inputs = [values[name] for slot in call.op.inputs for name in op.inputs[slot]]
         self._compute(call, inputs, [tensor for slot in call.op.outputs for tensor in writes[slot]], lambda: op)
         for slot, names in op.outputs.items():
-            values.update(zip(names, map(given, writes[slot]), strict=True))
+            values.update(zip(names, map(as_read, writes[slot]), strict=True))
 
     def _compute(
         self, call: OpCall, inputs: Sequence[Any], results: list[Any], to_blame: Callable[[], Operator]

@@ -105,7 +105,7 @@ def _by_position(slots: dict[str, tuple[str, ...]], letter: str) -> dict[str, tu
     return {slot: tuple(f"{letter}{next(numbers)}" for _ in names) for slot, names in slots.items()}
 
 
-def given(tensor: Any) -> tuple[Any, Any, Any]:
+def as_read(tensor: Any) -> tuple[Any, Any, Any]:
     """A tensor as a step reads it: with its value and its origin."""
     return tensor, tensor._held(), tensor._origin
 
@@ -279,7 +279,7 @@ class Tape:
         if not wanted:
             return [None] * len(tensors)
         plan = block.gradient_plans.plan(self, self._targets, wanted, self._numbers_of(constants))
-        values = {name: self._value(i, block) if i >= 0 else given(seeds[-1 - i]) for name, i in plan.feed.items()}
+        values = {name: self._value(i, block) if i >= 0 else as_read(seeds[-1 - i]) for name, i in plan.feed.items()}
         for op in plan.program.global_block().ops:
             block.replay(op, values)
         found = [None if name is None else values[name][0] for name in plan.fetch]

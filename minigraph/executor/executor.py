@@ -16,7 +16,7 @@ from minigraph.executor import profiler
 from minigraph.executor.call_cache import CallCache, names_in
 from minigraph.executor.compiled_program import CompiledProgram
 from minigraph.executor.feeds import prepare_feed
-from minigraph.executor.fetches import fetch_names, own, results_of
+from minigraph.executor.fetches import fetch_names, results_of, unshared_results
 from minigraph.executor.plan import Plan, lower
 from minigraph.executor.runner import Runner, check_program
 from minigraph.ir import Program
@@ -261,7 +261,7 @@ class Executor(Runner):
         was_held, is_done = is_held(), False
         try:
             fetched, new_state = self._call(plan, feeds, state, scope, drawn, saved)
-            results = own(fetched, plan.must_copy, [*feeds.values(), *state], new_state)
+            results = unshared_results(fetched, plan.must_copy, [*feeds.values(), *state], new_state)
             given: dict[str, Any] = {}
             if new_state:
                 copied = zip(plan.compiled.replaces, new_state, plan.state_must_copy, strict=True)

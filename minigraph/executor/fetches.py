@@ -47,7 +47,7 @@ def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def own(
+def unshared_results(
     fetched: Sequence[Any], must_copy: Sequence[bool], others: Sequence[Any], new_state: Sequence[Any]
 ) -> list[Any]:
     """The fetched arrays, each the caller's own: what may share memory with `others` or `new_state` is copied."""

@@ -101,7 +101,7 @@ def py_func(
             "forward_callable_id": numbers[0],
             "backward_callable_id": numbers[1] if len(numbers) > 1 else -1,
             "backward_skip_vars": list(dict.fromkeys(var.name for var in skipped)),
-            "functions": [callables.name_of(function) for function in functions.values()],
+            "functions": [callables.function_name(function) for function in functions.values()],
             "out_types": [str(var.tensor_type) for var in outputs],
         },
     )

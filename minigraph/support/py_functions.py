@@ -42,7 +42,7 @@ def registered(number: int) -> Callable[..., Any]:
     return _ENTRIES[number].function
 
 
-def name_of(function: Callable[..., Any]) -> str:
+def function_name(function: Callable[..., Any]) -> str:
     """The name of a function in a program, beside its number."""
     # Functions of NumPy 1 have the short name only.
     short = getattr(function, "__name__", type(function).__qualname__)
@@ -58,7 +58,7 @@ def called(number: int, name: str) -> Callable[..., Any]:
         If the number means another function in this process, or none.
     """
     found = _ENTRIES[number] if 0 <= number < len(_ENTRIES) else None
-    if found is None or name_of(found.function) != name:
+    if found is None or function_name(found.function) != name:
         raise ExecutionError(
             f"the function {name}, number {number}, is not there: it was registered in another process",
             hint="Build the program in this process.",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minigraph.errors import warn
-from minigraph.executor.cuda.index_checks import checks_of, given, numbers_of
+from minigraph.executor.cuda.index_checks import checks_of, fed_name, numbers_of
 from minigraph.ir.operator import Operator
 from minigraph.kernels.cuda.launching import Capturing
 from minigraph.lowering.steps import Step, Steps
@@ -88,7 +88,7 @@ def _what_prevents_step(step: Step) -> str | None:
     if not step.has_known_sizes:
         return "a shape depends on values"
     numbers = numbers_of(step.op)
-    if numbers is not None and given(step, numbers.slot) is None:
+    if numbers is not None and fed_name(step, numbers.slot) is None:
         return f"{numbers.slot} is computed, and checked then"
     return what_prevents(step.op)
 

@@ -69,7 +69,7 @@ def numbers_of(op: Operator) -> Numbers | None:
     return Numbers(slot, shape[axis], op.attr("ignore_index"))
 
 
-def given(step: Step, slot: str) -> str | None:
+def fed_name(step: Step, slot: str) -> str | None:
     """The name of what is fed to a step's input; None if that is computed, or state."""
     value = step.inputs[[each.name for each in step.op.definition.inputs].index(slot)]
     return value.name if isinstance(value, Value) and value.origin == "feed" else None
@@ -79,6 +79,6 @@ def checks_of(steps: Steps) -> Iterator[tuple[str, Numbers]]:
     """Names of feeds, and what their numbers must be."""
     for step in steps.steps:
         numbers = numbers_of(step.op)
-        name = None if numbers is None else given(step, numbers.slot)
+        name = None if numbers is None else fed_name(step, numbers.slot)
         if numbers is not None and name is not None:
             yield name, numbers

@@ -98,7 +98,7 @@ def call_of(op: Operator) -> BlockCall:
     return cast(BlockCall, op.definition.call(op))
 
 
-def own(value: Any) -> Any:
+def unshared(value: Any) -> Any:
     """A copy that shares no memory with `value`, which may be gone before the copy is read."""
     return value.copy() if hasattr(value, "copy") else value
 

@@ -12,7 +12,7 @@ from minigraph.errors import ExecutionError, OpError
 from minigraph.ir import Operator, VarKind
 from minigraph.ir.operator import slot_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX
-from minigraph.runtime.control_flow.call import BlockCall, Body, Sum, own, zeros_like
+from minigraph.runtime.control_flow.call import BlockCall, Body, Sum, unshared, zeros_like
 from minigraph.runtime.control_flow.scopes import Saved, saved_by, unique
 from minigraph.types import same_dim
 
@@ -95,7 +95,7 @@ class Recurrent(BlockCall, type="recurrent"):
 
     def _stacked(self, name: str, rows: list[Any], xp: Any) -> Any:
         if self._is_array(name):
-            return [own(row) for row in rows]
+            return [unshared(row) for row in rows]
         if rows:
             return xp.stack(rows)
         inner = self._inner_type(name)
@@ -181,5 +181,5 @@ class RecurrentGrad(BlockCall, type="recurrent_grad"):
 
     def _stacked(self, rows: list[Any], source: Any, xp: Any) -> Any:
         if isinstance(source, list):
-            return [own(row) for row in rows]
+            return [unshared(row) for row in rows]
         return xp.stack(rows) if rows else xp.zeros_like(source)

@@ -11,7 +11,7 @@ from minigraph.ir import Operator
 from minigraph.ir.effects import outer_names
 from minigraph.ir.operator import slot_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX
-from minigraph.runtime.control_flow.call import BlockCall, Body, Sum, own, zeros_like
+from minigraph.runtime.control_flow.call import BlockCall, Body, Sum, unshared, zeros_like
 from minigraph.runtime.control_flow.scopes import Saved, saved_by, unique
 from minigraph.types import product
 
@@ -58,7 +58,7 @@ class _Repeated(BlockCall):
     def _start(self, given: Sequence[Any]) -> dict[str, Any]:
         values = dict(zip(self.reads, given, strict=True))
         # Values kept in a scope, or passed on as they are, may live in memory that is reused.
-        values.update({name: own(values[name]) for name in self.written})
+        values.update({name: unshared(values[name]) for name in self.written})
         return values
 
 
@@ -149,7 +149,7 @@ class _RepeatedGrad(BlockCall):
 
     def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
         found = dict(zip(self.reads, values, strict=True))
-        found.update({name: own(found[name]) for name in self.written})
+        found.update({name: unshared(found[name]) for name in self.written})
         grads: dict[str, Any] = {name: self._first(name, found, xp) for name in self.carried}
         sums = {name: Sum(xp) for name in self.summed}
         for scope in reversed(found[self._slot(self.scopes)[0]]):
@@ -170,7 +170,7 @@ class _RepeatedGrad(BlockCall):
         outer = self.incoming.get(name)
         value = None if outer is None else found[outer]
         if value is not None:
-            return own(value)
+            return unshared(value)
         source = name.removesuffix(GRAD_SUFFIX)
         return [] if self._is_array(source) else xp.zeros_like(found[source])
 
