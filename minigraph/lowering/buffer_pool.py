@@ -34,8 +34,8 @@ class Blocks:
         self._free: list[Block] = []
 
     def borrow(self, layout: Layout) -> Block:
-        """A block in which `layout` has room; a smaller one that is free is let go."""
-        try:
+        """A block large enough for `layout`; a free one that is too small is dropped."""
+        try:  # no lock: `pop` and `append` of a list are atomic
             block = self._free.pop()
         except IndexError:
             return Block(self._place.bytes(layout.size))
@@ -46,7 +46,7 @@ class Blocks:
 
     @contextmanager
     def lent(self, layout: Layout) -> Iterator[Sequence[Any]]:
-        """Inside, the arrays of `layout` in a block that nobody else has."""
+        """Lend the arrays of `layout` in a block that no other run has."""
         if not layout.places:
             yield ()
             return

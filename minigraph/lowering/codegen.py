@@ -1,8 +1,8 @@
 """From instructions to one Python function of straight-line kernel calls.
 
-A plan walks through its table of instructions when it is run for the first time; the function is written and compiled
-when the plan is run again, or when somebody asks to see it. Its source is registered with `linecache`, so tracebacks
-and debuggers show it. Its lines map back to steps, and by these to operators and to the user's lines.
+The first run of a plan walks through the table of instructions; the function is written and compiled when the plan is
+run again, or when its source is asked for. The source is registered with `linecache`, so that tracebacks and debuggers
+show it. Its lines map back to steps, and steps to operators and to the user's lines.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Compiled:
     replaces : list of str
         Names of the new state that a run returns.
     ticks : list of int or None
-        If it is timed: nanoseconds at which the latest run began and each of its steps ended.
+        Of a timed plan: nanoseconds at which the latest run began and each of its steps ended.
     bodies : list of (Step, Compiled)
         Compiled sub-blocks, each with the step that calls it.
     """
@@ -64,7 +64,7 @@ class Compiled:
         self._was_run = False
 
     def hand_out(self, fetched: Sequence[Any], new_state: Mapping[str, Any]) -> None:
-        """Take note of what a run gives to the caller and to the scope; only checked runs do."""
+        """Check what a run gives to the caller and to the scope; only checked plans do."""
 
     def run(
         self, feeds: Iterable[Any], state: Iterable[Any], rng: Any, buffers: Iterable[Any], saved: Saved
@@ -73,6 +73,7 @@ class Compiled:
 
         Before state is written over, it goes to `saved`, or signals wait until the caller's `release`.
         """
+        # What is run once, such as a startup program, is never compiled: to compile takes longer than a run.
         if self._was_run:
             fetched: tuple[Sequence[Any], Sequence[Any]] = self.function(feeds, state, rng, buffers, saved)
             return fetched
@@ -103,7 +104,7 @@ class Compiled:
         return self._written.step_of_line
 
     def listing(self) -> str:
-        """The source, and behind it that of the sub-blocks."""
+        """The source, followed by the sources of sub-blocks."""
         parts = [
             f"# block {step.call.body.idx}, of {step.op.type}\n{body.listing()}"
             for step, body in self.bodies
@@ -113,6 +114,7 @@ class Compiled:
 
     def failing_step(self, traceback: TracebackType | None) -> Step | None:
         """The step at which an exception passed through a run."""
+        # Not through the property, which would compile a plan whose first run has failed.
         written: _Written | None = self.__dict__.get("_written")
         while traceback is not None:
             frame = traceback.tb_frame
@@ -125,7 +127,7 @@ class Compiled:
         return None
 
     def _calling(self, place: Place, jit: bool, blocks: Blocks) -> Callable[[Step], Callable[..., Any]]:
-        """Gives the function for an operator of control flow, whose sub-block is run like a plan."""
+        """Return the maker of functions for operators of control flow, whose sub-blocks run like plans."""
         bodies = self.bodies
 
         def calling(step: Step) -> Callable[..., Any]:
@@ -147,9 +149,9 @@ def generate(
     blocks: Blocks | None = None,
     kind: type[Compiled] = Compiled,
 ) -> Compiled:
-    """Compile `steps` for `place`, with values where `buffers` has them and those of sub-blocks in some of `blocks`.
+    """Compile `steps` for `place`, with values in the places of `buffers` and values of sub-blocks in some of `blocks`.
 
-    If `timed`, a run notes when each step ends. With `jit` it calls loops that numba compiles where there are any.
+    If `timed`, a run notes when each step ends. With `jit`, steps call loops that numba compiles, if there are any.
     """
     return kind(steps, buffers, place, timed, jit, blocks or Blocks(place))
 
@@ -168,6 +170,7 @@ class _Written:
         code = compile(self.source, self.filename, "exec")
         exec(code, writer.namespace)
         self.function: Callable[..., Any] = writer.namespace["run"]
+        # None in the place of a time keeps `linecache` from looking for a file.
         linecache.cache[self.filename] = (
             len(self.source), None, self.source.splitlines(keepends=True), self.filename,
         )  # fmt: skip
@@ -241,6 +244,7 @@ class _Writer:
         return f"[{text}]" if isinstance(operand, list) else f"({text})"
 
     def _name(self, function: Function) -> str:
+        # An `id` is unique here, because the instructions keep every function alive.
         name = self._functions.get(id(function.call))
         if name is None:
             name = self._functions[id(function.call)] = self._unused(function.name)
@@ -262,6 +266,7 @@ class _Writer:
 
 
 def _literal(value: Any) -> str:
+    # `repr` gives inf and nan, which are no literals.
     if isinstance(value, float) and not math.isfinite(value):
         return f"float('{value}')"
     if isinstance(value, tuple):
@@ -274,7 +279,7 @@ def _unpack(names: Sequence[str], source: str) -> list[str]:
 
 
 def bind_body(step: Step, compiled: Compiled, layout: Layout, blocks: Blocks) -> Callable[..., Any]:
-    """Make the kernel of an operator of control flow from its compiled sub-block, whose runs share one block."""
+    """Make the kernel of an operator of control flow from its compiled sub-block, whose runs share one memory block."""
     call, steps = step.call, step.body
     assert call is not None and steps is not None
     shared = fetches_to_copy(steps, call.private)
@@ -297,13 +302,13 @@ def bind_body(step: Step, compiled: Compiled, layout: Layout, blocks: Blocks) ->
 
 
 def fetches_to_copy(steps: Steps, private: Collection[str]) -> list[bool]:
-    """Tell for each fetch whether it may share memory with a feed that is not private."""
+    """Tell for each fetch whether it may share memory with a feed that others write to; see `BlockCall.private`."""
     shared = {value for value in steps.feeds if value.name not in private}
     return [steps.storage.root(value) in shared for value in steps.fetches]
 
 
 def _distinct(values: list[Any]) -> list[Any]:
-    """Copy each array that has the memory of one before it."""
+    """Copy each array that shares memory with an earlier one: the plan takes the results for separate values."""
     seen: set[int] = set()
     for i, value in enumerate(values):
         if hasattr(value, "base"):
@@ -315,6 +320,6 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 
 def _blame(compiled: Compiled, error: Exception) -> Exception:
-    """Name the operator of the sub-block that an error is about."""
+    """Make the error name the operator of the sub-block that failed."""
     step = compiled.failing_step(error.__traceback__)
     return error if step is None else blame(error, step.op)

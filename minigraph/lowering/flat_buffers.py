@@ -1,9 +1,9 @@
 """Flat buffers: which values lie side by side in memory, so that one vector stands for a list of arrays.
 
-Parameters, gradients and states of a merged update do, and what is joined or split along the first dimension. Norm,
-clip and update then are a few calls, however many parameters there are; to join or to split is no work at all. The
-values of a flat buffer are all state or none; `minigraph.executor.state_binding` keeps those of state together in the
-scope, `minigraph.lowering.memory_plan` places the others.
+Flat buffers hold the parameters, gradients and states of a merged update, and what is joined or split along the first
+dimension. Norm, clip and update then are a few calls, however many parameters there are, and joining and splitting cost
+nothing. The values of a flat buffer are all state or none: `minigraph.executor.state_binding` keeps state together in
+the scope, `minigraph.lowering.memory_plan` places the other values.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class FlatBuffers:
     copies: Mapping[Step, Sequence[Value]] = field(default_factory=dict)
     """Values that must be copied to their places before a step."""
     inputs: Mapping[Step, Mapping[int, Sequence[Value | FlatView]]] = field(default_factory=dict)
-    """By step and position of an input: the list that the kernel gets, where a vector stands for some of the values."""
+    """List that a kernel gets instead of an input, with vectors for some values; by step and position of the input."""
     targets: Mapping[Step, Sequence[Sequence[Value | FlatView]]] = field(default_factory=dict)
-    """By step and slot: the vectors that a kernel writes instead of a list of values."""
+    """Vectors that a kernel writes instead of a list of values; by step and slot."""
     free: Collection[Step] = frozenset()
     """Steps with nothing to do: the values that they join or split are side by side already."""
     apart: Collection[Value] = frozenset()
@@ -68,6 +68,7 @@ NO_FLAT_BUFFERS = FlatBuffers()
 def form_flat_buffers(steps: Steps) -> FlatBuffers:
     """Decide which values lie side by side, and which steps get vectors over them."""
     builder = _Builder(steps)
+    # Updates come first: a value is in one buffer, and an update gets vectors for all its lists or for none.
     for step in steps.steps:
         if step.kernel.joins == "all" and step.in_place:
             builder.join_all(step)
@@ -79,6 +80,7 @@ def form_flat_buffers(steps: Steps) -> FlatBuffers:
             builder.join_for_concat(step)
         elif step.op.type == "split":
             builder.join_for_split(step)
+    # Norms come last: they form no buffer, but use those that there are.
     if builder.buffers:
         for step in steps.steps:
             if step.kernel.joins == "short":
@@ -114,6 +116,7 @@ class _Builder:
     def _writable(self) -> set[Value]:
         """Values that can be written to a given place."""
         found = {value for step in self.steps.steps for value in can_be_placed(step, self.steps.storage)}
+        # New state outlives the run, and the block of temporaries belongs to the next one.
         return found - set(map(self.steps.storage.root, self.steps.new_state.values()))
 
     @cached_property
@@ -131,18 +134,19 @@ class _Builder:
             return
         views = {i: self._join(values) for i, values in lists.items()}
         self._inputs[step].update({i: [view] for i, view in views.items()})
+        # The outputs are written over the state, so their vectors are those of the inputs.
         of_state = {view.parts[0]: view for view in views.values()}
         old = self.steps.storage.shared
         self._targets[step] = [[of_state[old[slot[0]]]] if slot and slot[0] else [] for slot in step.outputs]
 
     def enter_state(self, step: Step) -> None:
-        """Let the state that a joint clip writes over lie side by side."""
+        """Put the state that a joint clip writes over side by side."""
         values = _given(step.inputs[0])
         if len(values) > 1 and self._can_join(values) and is_state(values):
             self._enter(values)
 
     def join_short(self, step: Step) -> None:
-        """Let a norm have vectors for the runs of short arrays that it would join itself."""
+        """Give a norm vectors for the runs of short arrays that it would join itself."""
         for i, entry in enumerate(step.inputs):
             values = _given(entry)
             found: list[Value | FlatView] = []
@@ -156,15 +160,16 @@ class _Builder:
                     self._targets[step] = [found, *[[] for _ in step.outputs[1:]]]
 
     def join_for_concat(self, step: Step) -> None:
-        """Let what a step joins lie side by side, if nobody outside sees the whole."""
+        """Put what a step joins side by side, if the whole is neither fetched nor state."""
         parts, (whole,) = _given(step.inputs[0]), step.outputs[0]
         if whole is not None and self._may_cover(step, whole, parts):
             self._cover(step, whole, parts)
 
     def join_for_split(self, step: Step) -> None:
-        """Let the parts that a step makes lie side by side, where the whole was."""
+        """Put the parts that a step makes side by side, in the memory of the whole."""
         whole, parts = step.inputs[0], _given(step.outputs[0])
         if isinstance(whole, Value) and self._may_cover(step, whole, parts):
+            # The kernel of the whole writes the parts.
             self._writable.update(parts)
             self._cover(step, whole, parts)
 
@@ -172,6 +177,7 @@ class _Builder:
         """Whether `whole` may be in the memory of `parts`, none of them state, along its first dimension."""
         if whole not in self._writable or whole in self._at:
             return False
+        # An array lies row by row, so its parts are contiguous along the first dimension only.
         ranks = {len(part.tensor_type.shape) for part in parts}
         is_first = len(ranks) == 1 and step.op.attr("axis") in (0, -min(ranks)) and not step.op.inputs.get("AxisTensor")
         is_free = all(v.origin != "state" and v.has_known_size and v not in self._aliases for v in parts)
@@ -182,12 +188,13 @@ class _Builder:
         is_new = not any(part in self._at for part in parts) and len(set(parts)) == len(parts)
         if (is_new and len(parts) > 1) or self._are_neighbours(parts):
             self._enter(parts)
+            # A value has one place, so the whole may not be covered again.
             self._writable.discard(whole)
             self._aliases[whole] = parts
             self._free.add(step)
 
     def _copies(self) -> dict[Step, Sequence[Value]]:
-        """Values that no kernel writes to their places, by the step with the first vector over them."""
+        """Values that no kernel writes to their places, by the step that reads the first vector over them."""
         copied: set[Value] = set()
         found: dict[Step, Sequence[Value]] = {}
         for step in self.steps.steps if self.buffers else ():
@@ -217,16 +224,16 @@ class _Builder:
         return buffer >= 0 and [self._at.get(v) for v in values] == [(buffer, first + i) for i in range(len(values))]
 
     def _enter(self, values: Sequence[Value]) -> None:
-        """Let `values` be a buffer, if they are in none."""
+        """Make `values` a buffer, if they are in none."""
         if values[0] not in self._at:
-            sharing = self._sharing.intersection(values)  # they need not share the argument's memory
+            sharing = self._sharing.intersection(values)  # a clip copies to a given place what it does not scale
             self._apart |= sharing
             self._writable.update(sharing)
             self._at.update({value: (len(self.buffers), i) for i, value in enumerate(values)})
             self.buffers.append(values)
 
     def _join(self, values: Sequence[Value]) -> FlatView:
-        """The vector over `values`, which come to lie in a buffer if they do not yet."""
+        """The vector over `values`, which become a buffer if they are in none."""
         self._enter(values)
         key = *self._at[values[0]], len(values)
         if key not in self._views:
@@ -236,7 +243,7 @@ class _Builder:
 
 
 def _may_copy(step: Step) -> bool:
-    """Whether a step that may return its argument writes to a given place as well: one that clips by a norm."""
+    """Whether a step may return its argument, but copies it when a place is given: a clip by a norm."""
     return (
         step.op.type in IN_PLACE
         and step.kernel.view_of is not None

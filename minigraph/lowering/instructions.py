@@ -1,8 +1,8 @@
-"""Instructions: the function of each step, the registers of its arguments and results, and those released behind it.
+"""Instructions: the function of each step, the registers of its arguments and results, and the registers it releases.
 
-A register is a number; in a run it holds an array, or whatever else steps read and write. A plan's table of
-instructions is used in two ways: its first run walks through the table (`Instructions.run`), and for later runs
-`minigraph.lowering.codegen` writes it as Python source, which runs quicker but takes longer to compile.
+A register is a number; in a run it holds an array, or whatever else steps read and write. The first run of a plan walks
+through its table of instructions (`Instructions.run`). For later runs `minigraph.lowering.codegen` writes the table as
+Python source, which runs faster but takes longer to compile.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from minigraph.runtime.place import Place
 from minigraph.support.interrupts import Saved, hold
 
 NOTHING, XP, RNG, DROPPED, FIRST_BUFFER = range(5)
-"""Registers of None, the array module, the random generator and unwanted results; those of buffers follow."""
+"""Registers of None, the array module, the random generator and unwanted results; the registers of buffers follow."""
 
 Operand: TypeAlias = "int | list[Any] | tuple[Any, ...]"
 """A register, or a list or tuple of them."""
 
 
 _MOST_COPIES, _MOST_COPIED = 8, 32_768
-"""Maximum numbers of arrays and of bytes that a run copies, so that what it writes over them can be undone."""
+"""Maximum numbers of arrays and of bytes that a run copies so that it can restore state after an interrupt."""
 
 
 class Function(NamedTuple):
@@ -39,7 +39,7 @@ class Function(NamedTuple):
 
     call: Callable[..., Any]
     name: str
-    """Name in the source, where a number follows if another function has it."""
+    """Name in the source, with a number behind it if another function has the name."""
     takes_xp: bool
     constants: dict[str, Any]
     """Keyword arguments that are the same in every run."""
@@ -92,7 +92,7 @@ class Instructions:
 
     @cached_property
     def first_in_place(self) -> Instruction | None:
-        """The first row that writes over state; all behind it do, too."""
+        """The first row that writes over state; all later rows do, too."""
         return next((row for row in self.rows if row.step.in_place), None)
 
     @property
@@ -135,7 +135,7 @@ class Instructions:
         return [registers[i] for i in self.fetches], [registers[i] for i in self.new_state]
 
     def _keep_state(self, registers: Sequence[Any], saved: Saved) -> None:
-        """Copy the state that is about to be written over or, where it is long, let signals wait."""
+        """Copy the state that is about to be written over, or let signals wait if it is long."""
         if self.short_state:
             saved += [(registers[i], registers[i].copy()) for i in self.short_state]
         else:
@@ -179,10 +179,10 @@ def _store(registers: list[Any], target: Operand | None, result: Any) -> None:
 def assemble(
     steps: Steps, buffers: BufferPlan, place: Place, jit: bool, run_body: Callable[[Step], Callable[..., Any]]
 ) -> Instructions:
-    """Make the instructions for `steps`, with values where `buffers` has them.
+    """Make the instructions for `steps`, with values in the places that `buffers` gives them.
 
-    `run_body` makes the function for a step of control flow. With `jit`, loops that numba compiles are called where
-    there are any.
+    `run_body` makes the function for a step of control flow. With `jit`, steps call loops that numba compiles, if there
+    are any for them.
     """
     return _Assembler(steps, buffers, place, jit, run_body).assemble()
 
@@ -201,7 +201,7 @@ class _Assembler:
         self.values: list[Value | FlatView] = []
         self._first = FIRST_BUFFER + len(self.layout.places)
         self._written_over = {v for step in steps.steps if step.in_place for v in step.writes}
-        """New values in the memory of old ones, which they share a register with."""
+        """New values that share memory, and so a register, with old ones."""
         self._made_free = {v for step in self.flat.free for v in step.writes}
         self._registers: dict[Value | FlatView | None, int] = {None: NOTHING}
         self._functions: dict[Any, Function] = {}
@@ -212,6 +212,7 @@ class _Assembler:
         fetches = self._operands(steps.fetches)
         new_state = self._operands(steps.replaced_state.values())
         feeds = self._operands(steps.feeds)
+        # Registers are given on demand: `values` has the state that a step reads or a fetch asks for, and no other.
         state = [
             self._first + i
             for i, value in enumerate(self.values)
@@ -253,7 +254,7 @@ class _Assembler:
             if not step.in_place:
                 row.target = self._target(step)
         if released:
-            # A value without a register of its own has none to free.
+            # Buffers keep their registers, and state is written over in the register of the old value.
             registers = [self._registers.get(value, NOTHING) for value in released]
             row.released = [register for register in registers if register >= self._first]
         return row
@@ -283,7 +284,7 @@ class _Assembler:
         return FIRST_BUFFER + self.layout.place_of[value]
 
     def _out(self, step: Step) -> Operand | None:
-        """The arrays that the function is to write to; None if it may choose."""
+        """The arrays that the function writes to; None if it allocates them."""
         if step.in_place:
             outs = [self._written_to(step, i) for i, values in enumerate(step.outputs) if values]
         else:
@@ -294,12 +295,12 @@ class _Assembler:
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def _memory_of_input(self, step: Step) -> Operand | None:
-        """The input of a clip that writes over it, unless the input lies among other values."""
+        """The input of a clip that writes over it; None if the input has a place in the block."""
         given = step.reads[0]
         return None if given in self.layout.place_of else self._operand(given)
 
     def _place(self, value: Value) -> int | None:
-        """The number of the place that a function is to write `value` to."""
+        """The number of the place that a function writes `value` to; None for a value that is copied there later."""
         return None if value in self.flat.copied else self.layout.place_of.get(value)
 
     def _written_to(self, step: Step, slot: int) -> Operand:
@@ -324,8 +325,8 @@ class _Assembler:
     # Functions
 
     def _function(self, step: Step) -> Function:
-        """Choose the kernel, or a quicker function for these shapes; steps that are alike share it."""
-        if step.call is not None:  # `while` is a keyword
+        """Choose the kernel, or a faster function for these shapes; like steps share it."""
+        if step.call is not None:  # `while` is a keyword, so the name has a prefix
             return Function(self.run_body(step), f"run_{step.op.type}", True, {})
         own = self.outputs.functions.get(step)
         if own is not None:
@@ -333,7 +334,7 @@ class _Assembler:
         op, kernel = step.op, step.kernel
         inputs = [entry.tensor_type if isinstance(entry, Value) else _types(entry) for entry in step.inputs]
         types = *inputs, *[_types(values) for values in step.outputs]
-        # As text, attributes are told apart to the bit.
+        # As text, because 1 == 1.0 == True and 0.0 == -0.0.
         key = op.type, id(kernel), repr(op.attrs) if op.attrs else "", types, step.in_place
         found = self._functions.get(key)
         if found is None:
@@ -342,14 +343,14 @@ class _Assembler:
                 found = Function(on_numbers(kernel.function), op.type, True, keywords)
             else:
                 found = self._specialized(step, keywords) or Function(kernel.function, op.type, True, keywords)
-            if keywords.keys() <= {*op.definition.attrs, "wanted"}:  # what else it takes belongs to this operator alone
+            if keywords.keys() <= {*op.definition.attrs, "wanted"}:  # other keywords belong to this operator alone
                 self._functions[key] = found
         return found
 
     def _specialized(self, step: Step, keywords: dict[str, Any]) -> Function | None:
-        """A quicker function for these shapes, if the operator has one."""
+        """A faster function for these shapes, if the operator has one."""
         found = [("jit", find_specializer(step.op.type, jit=True))] if self.jit else []
-        if not step.in_place:
+        if not step.in_place:  # only compiled loops may write over an input, see `specialize`
             found.append(("fast", find_specializer(step.op.type)))
         offers = [(kind, offer) for kind, offer in found if offer is not None]
         if not offers or not step.has_known_sizes:

@@ -26,7 +26,8 @@ class Liveness:
 
     @cached_property
     def released(self) -> Mapping[Step, Sequence[Value]]:
-        """By step the values that no later step reads and that neither fetch nor state keeps."""
+        """Values that no later step reads, by step; without fetches and state."""
+        # Writes count as well as reads, so that a value that nothing reads is released behind the step that writes it.
         last = {value: step for step in self.steps.steps for values in (step.reads, step.writes) for value in values}
         for value in (*self.steps.fetches, *self.steps.new_state.values(), *self.steps.state):
             last.pop(value, None)
@@ -34,7 +35,7 @@ class Liveness:
 
     @cached_property
     def leaving(self) -> Mapping[Step, Sequence[Value]]:
-        """By step the roots whose memory nothing reads later; see `Storage.root`."""
+        """Roots whose memory no later step reads, by step; see `Storage.root`."""
         root = self.storage.root
         return _by_step(
             {root(value): step for step in self.steps.steps for values in (step.reads, step.writes) for value in values}
@@ -51,8 +52,8 @@ def _by_step(last: Mapping[Value, Step]) -> Mapping[Step, Sequence[Value]]:
 class Lifetimes:
     """First and last step at which the memory of each value is in use.
 
-    A view, the state that an update writes over and what lies in a flat buffer have memory together. A flat buffer of
-    temporaries is taken as a whole, from the first value that is written to it on.
+    A view and its source share memory, so do new state and the state that it is written over, and the values of a flat
+    buffer. A flat buffer of temporaries is in use as a whole, from the first write to it on.
     """
 
     def __init__(self, steps: Steps, flat: FlatBuffers, liveness: Liveness) -> None:
@@ -60,7 +61,7 @@ class Lifetimes:
         homes = _homes(flat)
         owners = _owners(steps, flat, liveness.storage, homes)
         self._span: dict[Owner, list[int]] = {}
-        """First step that needs the memory of an owner, -1 for what is there before, and the last one."""
+        """First step that uses the memory of an owner, -1 for feeds and state, and the last one."""
         for value in (*steps.feeds, *steps.state):
             self._begin(value, -1)
         for number, step in enumerate(steps.steps):
@@ -70,6 +71,7 @@ class Lifetimes:
                 self._begin(owners[value], number)
         for number, step in enumerate(steps.steps):
             for value in liveness.released.get(step, ()):
+                # A value that is copied to a flat buffer has two pieces of memory: its own, and its part of the buffer.
                 for owner in (owners[value], homes.get(value, owners[value])):
                     self._span[owner][1] = number
         for value in (*steps.feeds, *steps.state, *steps.fetches, *steps.new_state.values()):
@@ -79,7 +81,7 @@ class Lifetimes:
         self._span.setdefault(owner, [number, self._count])
 
     def peak(self) -> tuple[int, int]:
-        """The most bytes that are alive together, and the first step at which they are; -1 is before all steps."""
+        """Maximum bytes in use at once, and the first step at which they are; -1 is before all steps."""
         changes: defaultdict[int, int] = defaultdict(int)
         for owner, (first, last) in self._span.items():
             changes[first] += size_in_bytes(owner)
@@ -94,7 +96,7 @@ class Lifetimes:
 
 
 def _homes(flat: FlatBuffers) -> dict[Value, FlatView]:
-    """For each value in a flat buffer of temporaries, or that covers one, the whole buffer."""
+    """Map each value in a flat buffer of temporaries, and each alias of its values, to the whole buffer."""
     found: dict[Value, FlatView] = {}
     for values in flat.buffers:
         if not is_state(values):
@@ -106,7 +108,7 @@ def _homes(flat: FlatBuffers) -> dict[Value, FlatView]:
 
 
 def _owners(steps: Steps, flat: FlatBuffers, storage: Storage, homes: dict[Value, FlatView]) -> dict[Value, Owner]:
-    """For each value what surely has its memory: itself, unless it is a view, an update or in a flat buffer."""
+    """Map each value to the owner of its memory: itself, unless it is a view, an update or in a flat buffer."""
     owners: dict[Value, Owner] = {value: value for value in (*steps.feeds, *steps.state)}
     for step in steps.steps:
         for value in step.writes:

@@ -1,9 +1,9 @@
 """Memory plan: offsets of values in one block of memory, which the runs of an executor share.
 
-A large temporary has a place in the block from the step that writes it to the last one that reads it or a view of it;
-then another value may take the place. So a later run touches no new pages. Fetches and state have no place, nor have
-values that may share memory with others, nor small values, which NumPy allocates quicker than it fills a given array.
-The rounds of a loop share a block too; values that go from round to round have no place in it.
+A large temporary has a place in the block from the step that writes it to the last step that reads it or a view of it;
+then another value may take the place. So a later run touches no new pages of memory. Fetches and state have no place,
+nor have values that may share memory with others. Small values have none either: NumPy allocates them faster than it
+fills a given array. The rounds of a loop share a block; values that go from round to round have no place in it.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class BufferPlan:
-    """Memory of the values of steps, by the stages that decide on it."""
+    """Decisions on the memory of values, by stage."""
 
     flat: FlatBuffers
     outputs: OutputPlan
     storage: Storage
-    """Values that share the memory of others behind these two stages."""
+    """Values that share memory after these two stages."""
     liveness: Liveness
     layout: Layout
 
 
 def plan_buffers(steps: Steps, flat: FlatBuffers = NO_FLAT_BUFFERS, outputs: OutputPlan = NO_OUTPUTS) -> BufferPlan:
-    """Find the last uses of values and memory, and place the values that kernels can write to given memory."""
+    """Find the last uses of values and memory, and place the values that kernels can write to a given place."""
     storage = steps.storage.without({*flat.apart, *outputs.apart})
     liveness = Liveness(steps, storage)
     return BufferPlan(flat, outputs, storage, liveness, _layout(steps, flat, liveness))
@@ -72,6 +72,7 @@ def plan_buffers(steps: Steps, flat: FlatBuffers = NO_FLAT_BUFFERS, outputs: Out
 
 def _layout(steps: Steps, flat: FlatBuffers, liveness: Liveness) -> Layout:
     types = {value.tensor_type: value for step in steps.steps for value in step.writes}
+    # One value stands for each type: a program has far fewer types than values.
     if not flat.buffers and not any(size_in_bytes(value) >= LEAST_BYTES for value in types.values()):
         return Layout()
     placer = _Placer(steps, flat, liveness.storage)
@@ -96,13 +97,13 @@ class _Placer:
         """The piece of the block of a value, or of a flat buffer by its first value."""
         self._buffer_of: dict[Value, Sequence[Value]] = {}
         self._roots: dict[Value, set[Value]] = {}
-        """By first value of a flat buffer the roots that must be gone before it is."""
+        """Roots that must be gone before a flat buffer is given back; by its first value."""
         for values in flat.buffers:
             if not is_state(values):
                 self._buffer_of.update(dict.fromkeys(values, values))
                 self._roots[values[0]] = set(map(root, values))
         self._over: defaultdict[Value, list[Value | FlatView]] = defaultdict(list)
-        """By first part: vectors over it and the parts behind it."""
+        """Vectors and aliases, by the first of the values that they lie over."""
         for view in flat.views:
             self._over[view.parts[0]].append(view)
         for whole, parts in flat.aliases.items():
@@ -110,7 +111,7 @@ class _Placer:
             self._buffer_of[whole] = values = self._buffer_of[parts[0]]
             self._roots[values[0]].add(root(whole))
         self._buffers_at: defaultdict[Value, list[Value]] = defaultdict(list)
-        """By root the first values of the flat buffers that it is in."""
+        """First values of the flat buffers that a root is in, by root."""
         for first, roots in self._roots.items():
             for each in roots:
                 self._buffers_at[each].append(first)
@@ -123,6 +124,7 @@ class _Placer:
         rest = [value for value in step.writes if value not in self.place_of]
         if not any(size_in_bytes(value) >= LEAST_BYTES for value in rest):
             return
+        # All results or none: a kernel that is given memory is given it for all that it computes.
         can = {value for value in can_be_placed(step, self._storage) if value not in self._kept}
         if can.issuperset(rest):
             for value in rest:
@@ -133,10 +135,12 @@ class _Placer:
         for root in gone:
             for first in self._buffers_at.pop(root, ()):
                 roots = self._roots[first]
+                # A root that is kept never leaves, so nothing else gets its buffer.
                 if root not in self._kept:
                     roots.discard(root)
                 if not roots:
                     self._free.give(*self._taken[first])
+            # `_taken` has buffers under their first values, which are given back above.
             if root in self._taken and root not in self._buffer_of:
                 self._free.give(*self._taken.pop(root))
 
@@ -171,6 +175,7 @@ class _FreeList:
 
     def take(self, size: int) -> int | None:
         """The offset of the smallest piece that is large enough; what is left of it stays free."""
+        # -1 sorts before every offset, so that a piece of just this size is found.
         at = bisect.bisect_left(self._pieces, (size, -1))
         if at == len(self._pieces):
             return None

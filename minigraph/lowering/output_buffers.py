@@ -33,9 +33,9 @@ NO_OUTPUTS = OutputPlan()
 
 
 def plan_outputs(steps: Steps, flat: FlatBuffers, place: Place, jit: bool) -> OutputPlan:
-    """Let steps that might return their arguments, and all of whose results are fetched, return the caller's own.
+    """Let steps that may return their arguments compute in new memory, if all their results are fetched.
 
-    A gradient under the threshold of a clip is such a result. It then has memory of its own in the plan, too.
+    An example is a gradient below the threshold of a clip. In the plan, too, such a result shares no memory.
     """
     if place.kind != "cpu":
         return NO_OUTPUTS
@@ -54,7 +54,7 @@ def plan_outputs(steps: Steps, flat: FlatBuffers, place: Place, jit: bool) -> Ou
 
 
 def _over_input(steps: Steps) -> set[Step]:
-    """Clips that may write over what only they read, because it has memory of its own."""
+    """Clips that may write over their input: it has memory of its own, and no other step reads it."""
     clips = [step for step in steps.steps if step.op.type in IN_PLACE and not step.in_place]
     if not clips:
         return set()
@@ -66,12 +66,12 @@ def _over_input(steps: Steps) -> set[Step]:
     def is_free(given: object, result: Value) -> bool:
         return (
             isinstance(given, Value)
-            and given.origin == "step"
+            and given.origin == "step"  # a feed is the caller's, state the scope's
             and not given.tensor_type.is_rows  # whose kernels take no memory
             and given.tensor_type == result.tensor_type
-            and given not in shared
+            and given not in shared  # no view of another value
             and reads[given] == 1
-            and sharing[given] == (shared.get(result) is given)
+            and sharing[given] == (shared.get(result) is given)  # no value but the result is a view of it
             and given not in kept
         )
 
@@ -79,7 +79,7 @@ def _over_input(steps: Steps) -> set[Step]:
 
 
 def _offered(step: Step, place: Place, jit: bool) -> Callable[..., Any] | None:
-    """The function whose results are the caller's own, if there is one."""
+    """A function whose results share no memory with its arguments, if a specializer offers one."""
     if not step.has_known_sizes:
         return None
     kinds = (True, False) if jit else (False,)

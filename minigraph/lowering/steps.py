@@ -24,6 +24,7 @@ _NO_TENSOR = TensorType(DType.BOOL, (0,))
 """Type of what is no tensor: the scopes that runs of a sub-block leave behind."""
 
 
+# Values and steps are equal by identity: one name has several values, and tables of other stages have them as keys.
 @dataclass(frozen=True, eq=False, slots=True)
 class Value:
     """Result of a step, a feed, or the state (a persistable variable) at the start of a run."""
@@ -46,15 +47,15 @@ class Step:
     op: Operator
     kernel: Kernel
     inputs: Sequence[Value | Sequence[Value | None] | None]
-    """In slot order, as the kernel takes them."""
+    """Arguments of the kernel in slot order."""
     outputs: Sequence[Sequence[Value | None]]
     """By slot."""
     in_place: bool = False
     """Whether each output takes over the memory of the state that it replaces."""
     call: BlockCall | None = None
-    """For an operator of control flow, what it does with its sub-block."""
+    """Values that an operator of control flow exchanges with its sub-block."""
     body: Steps | None = None
-    """The sub-block as steps, whose feeds are what the call gives and whose fetches what it takes."""
+    """Steps of the sub-block: `call.given` are their feeds and `call.taken` their fetches."""
 
     reads: Sequence[Value] = field(init=False)
     writes: Sequence[Value] = field(init=False)
@@ -70,7 +71,7 @@ class Step:
 
 
 def _values_in(entries: Sequence[Value | Sequence[Value | None] | None]) -> Sequence[Value]:
-    """All values of the entries, in order; where these are values, or one list of values, that is it."""
+    """All values of the entries, in order; a list that holds just these is returned itself, as for most steps."""
     if all([type(entry) is Value for entry in entries]):
         return entries  # type: ignore[return-value]  # is a list of values
     if len(entries) == 1 and type(entries[0]) is list and None not in entries[0]:
@@ -86,12 +87,12 @@ def _values_in(entries: Sequence[Value | Sequence[Value | None] | None]) -> Sequ
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Storage:
-    """Values that may share the memory of others, each with that other one."""
+    """Values that may share memory, each with the value whose memory it may share."""
 
     shared: Mapping[Value, Value]
 
     def root(self, value: Value) -> Value:
-        """The value that surely has memory of its own, which `value` may lie in."""
+        """The value with memory of its own that `value` may lie in."""
         shared = self.shared
         while value in shared:
             value = shared[value]
@@ -116,7 +117,7 @@ class Steps:
     new_state: Mapping[str, Value]
     """Persistable variables and the value each has at the end."""
     storage: Storage
-    """Views, and new state that is written over the old one."""
+    """Views with their sources, and new state with the old state that it is written over."""
 
     @cached_property
     def replaced_state(self) -> dict[str, Value]:
@@ -204,6 +205,7 @@ class _StepBuilder:
         kind = var.kind if tensor_type is None else tensor_type.kind
         if tensor_type is None:
             tensor_type = _NO_TENSOR
+        # Only a run knows the length of an array; a type of unknown size keeps the array out of the memory plan.
         if kind is VarKind.LOD_TENSOR_ARRAY:
             tensor_type = tensor_type.with_shape((-1, *tensor_type.shape))
         if var.persistable:
@@ -216,7 +218,9 @@ class _StepBuilder:
         updated = {value.name for value in self.state if self.current[value.name] is not value}
         if updated:
             steps = _updates_last(steps, updated)
+        # Read after the steps: a fetch is the last value of its name, or state that no operator reads.
         fetches = [self._read(name, None) for name in fetch_names]
+        # A sub-block writes no state itself: what it gives to outer variables its call writes.
         new_state = {}
         if self.persistable and not self.block.idx:
             new_state = {
@@ -232,6 +236,7 @@ class _StepBuilder:
             return self._call_step(call_of(op))
         definition, current = op.definition, self.current.get
         kernel = kernel_of(op, self.place_kind, self.has_rows and has_rows(op, self.block))
+        # Inputs before outputs: an operator that reads and writes one name reads the value before its own.
         inputs = arguments_of(op, lambda name: current(name) or self._read(name, op))
         inputs += [self._previous(op.outputs[slot][0]) for slot in definition.updates]
         outputs = [
@@ -248,10 +253,11 @@ class _StepBuilder:
         self.shared.update({v: s for s, v in zip(sources, views, strict=False) if s is not None and v is not None})
 
     def _call_step(self, call: BlockCall) -> Step:
-        """A step that has the values of all that the call reads and writes in one list each."""
+        """A step with one list of all values that the call reads, and one of all that it writes."""
         op = call.op
         body = _StepBuilder(call.body, call.given, self.place_kind, self.has_rows).build(call.taken)
         values = [self._read(name, op) if call.must_have(name) else self._previous(name) for name in call.reads]
+        # Values before writes, for the same reason as in `_step`.
         written: list[Value | None] = [self._declare(name, "step") for name in call.writes]
         return Step(_as_lists(op), _CALL, [list(values)], [written], call=call, body=body)
 
@@ -298,14 +304,15 @@ def _as_lists(op: Operator) -> Operator:
 
 
 def _updates_last(steps: list[Step], names: Collection[str]) -> list[Step]:
-    """The steps with the updates of state behind all others, as far as no other reads what they write.
+    """Move updates of state behind all other steps, but for those whose results another step reads.
 
-    So an update in place happens when nothing can fail any more, and a run that fails leaves the state as it was.
-    `names` are those of state that is written.
+    An update in place then runs when nothing else can fail, so that a failed run leaves the state as it was. `names`
+    are those of the state that is written.
     """
     first: list[Step] = []
     last: list[Step] = []
     read: set[Value] = set()
+    # Values are written once, so only a read of what an update writes could forbid to move it.
     for step in reversed(steps):
         writes_state = any([value.name in names for value in step.writes])
         if writes_state and _state_replaced_by(step) and read.isdisjoint(step.writes):
@@ -317,7 +324,7 @@ def _updates_last(steps: list[Step], names: Collection[str]) -> list[Step]:
 
 
 def _state_replaced_by(step: Step) -> dict[Value, Value]:
-    """By value that `step` writes the state it replaces, if that is all it writes; else empty."""
+    """Map each value that `step` writes to the state that it replaces; empty if it writes anything else."""
     if not step.kernel.takes_out:
         return {}
     old = {value.name: value for value in step.reads if value.origin == "state"}
@@ -328,8 +335,9 @@ def _state_replaced_by(step: Step) -> dict[Value, Value]:
 
 
 def _with_updates_in_place(steps: Steps) -> Steps:
-    """The same with each of the last steps over the state it replaces, where nothing needs the old value any more."""
+    """Let each of the last steps write over the state that it replaces, where nothing reads the old value later."""
     root = steps.storage.root
+    # Only an unbroken run of updates at the end: no kernel that may fail is to run behind a write over state.
     replaced_by: dict[Step, dict[Value, Value]] = {}
     for step in reversed(steps.steps):
         replaced = _state_replaced_by(step)
@@ -341,7 +349,8 @@ def _with_updates_in_place(steps: Steps) -> Steps:
         for value in step.reads:
             if root(value) in last_read:
                 last_read[root(value)] = number
-    written = {new for replaced in replaced_by.values() for new in replaced}  # perhaps views of the old
+    # A new value that may be a view of the old state has it as root, and is no later read of it.
+    written = {new for replaced in replaced_by.values() for new in replaced}
     for value in (*steps.fetches, *steps.new_state.values()):
         if value not in written:
             last_read[root(value)] = len(steps.steps)
