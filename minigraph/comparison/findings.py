@@ -4,16 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from minigraph.comparison.results import GradientResults, TrainingResults
+from minigraph.comparison.results import GradientResults, Results, TrainingResults
 from minigraph.comparison.statistics import Estimate
 from minigraph.comparison.wording import counted, estimate_words, listed, share
 
 MOST_NAMED: Final = 5
 """Maximum number of strategies that a sentence lists."""
+
+
+class Conclusion(NamedTuple):
+    """Sentences about a report: what the figures show, what limits that, and what went wrong."""
+
+    finding: str
+    remarks: Sequence[str]
+    warnings: Sequence[str]
+
+
+def conclusion(report: Results[Any]) -> Conclusion:
+    """All sentences about a report."""
+    if isinstance(report, TrainingResults):
+        return Conclusion(training_finding(report), training_remarks(report), training_warnings(report))
+    gradients: Any = report
+    return Conclusion(gradient_finding(gradients), (), gradient_warnings(gradients))
 
 
 # Gradients

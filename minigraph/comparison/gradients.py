@@ -13,30 +13,14 @@ from typing import Any
 import numpy as np
 
 from minigraph.autodiff.backward import ParamsGrads
-from minigraph.comparison.programs import (
-    Feed,
-    Feeds,
-    Strategy,
-    batch_size,
-    building,
-    check_clips,
-    clip,
-    differentiate,
-    each_feed,
-    feed_count,
-    fetch,
-    forward_clone,
-    made_by,
-    name_in,
-    scope_with,
-    start_values,
-)
+from minigraph.comparison import programs
+from minigraph.comparison.programs import Feed, Feeds, Strategy
 from minigraph.comparison.progress import ProgressBar
 from minigraph.comparison.report import GradientReport, Interrupted
 from minigraph.comparison.results import StrategyResult
 from minigraph.comparison.statistics import Measured, Recorder
 from minigraph.executor import Executor
-from minigraph.ir import Operator, Parameter, Program, Variable
+from minigraph.ir import Parameter, Program, Variable
 from minigraph.optimizer import Optimizer
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Scope
@@ -123,13 +107,13 @@ def compare_gradients(
     >>> report["raw"].total.share_clipped
     0.0
     """
-    clips = check_clips(clips)
-    loss_name = name_in(program, loss, "loss")
-    wanted = None if parameters is None else [name_in(program, param, "parameters") for param in parameters]
-    forward = forward_clone(program)
-    values, place = start_values(forward, startup, scope, place)
+    clips = programs.check_clips(clips)
+    loss_name = programs.name_in(program, loss, "loss")
+    wanted = None if parameters is None else [programs.name_in(program, param, "parameters") for param in parameters]
+    forward = programs.forward_clone(program)
+    values, place = programs.start_values(forward, startup, scope, place)
     together = _build(forward, loss_name, wanted, clips, optimizer)
-    run = _Run(together, place, scope_with(values, together.state, place), loss_name)
+    run = _Run(together, place, programs.scope_with(values, together.state, place), loss_name)
     alone = {name: _build(forward, loss_name, wanted, {name: clips[name]}).program for name in clips}
     unclipped = _build(forward, loss_name, wanted, {}).program
 
@@ -152,8 +136,8 @@ def compare_gradients(
         )
 
     try:
-        with ProgressBar(feed_count(feeds), progress) as bar:
-            for feed in each_feed(feeds, "feeds"):
+        with ProgressBar(programs.feed_count(feeds), progress) as bar:
+            for feed in programs.each_feed(feeds, "feeds"):
                 run.add(feed)
                 bar.advance()
     except KeyboardInterrupt:
@@ -181,26 +165,17 @@ def _build(
     optimizer: Callable[[], Optimizer] | None = None,
 ) -> _Built:
     program = forward.clone()
-    with building(program) as state:
-        raw = differentiate(program, loss, parameters)
-        updates = _append_updates(program, raw, optimizer)
+    with programs.building(program) as state:
+        raw = programs.differentiate(program, loss, parameters)
+        block = program.global_block()
+        count = len(block.ops)
+        if optimizer is not None:
+            programs.made_by(optimizer).apply_gradients(raw)
         # The updates run behind the strategies, so that all strategies see the same parameters. They are appended
         # first, because a strategy may ask for the updates appended after it to be skipped.
-        with program.global_block().inserting_before(updates[0] if updates else None):
-            clipped = {name: clip(name, strategy, raw) for name, strategy in clips.items()}
+        with block.inserting_before(block.ops[count] if len(block.ops) > count else None):
+            clipped = {name: programs.clip(name, strategy, raw) for name, strategy in clips.items()}
     return _Built(program, state, raw, clipped)
-
-
-def _append_updates(
-    program: Program, raw: ParamsGrads, optimizer: Callable[[], Optimizer] | None
-) -> Sequence[Operator]:
-    """Everything that the optimizer appends."""
-    if optimizer is None:
-        return []
-    block = program.global_block()
-    count = len(block.ops)
-    made_by(optimizer).apply_gradients(raw)
-    return block.ops[count:]
 
 
 class _Run:
@@ -223,10 +198,10 @@ class _Run:
         """Compare the gradients on one batch."""
         # A gradient that a strategy leaves alone is the raw one, and fetched once.
         names = [self._loss, *self._raw, *(name for group in self._clipped.values() for name in group)]
-        found = fetch(self._executor, self._program, feed, names, self._scope)
+        found = programs.fetch(self._executor, self._program, feed, names, self._scope)
         before = Measured([found[name] for name in self._raw])
         for name, group in self._clipped.items():
             self.recorders[name].add(before, [found[grad] for grad in group])
         self.losses.append(float(found[self._loss].reshape(())))
-        self.batch_sizes.append(batch_size(feed))
+        self.batch_sizes.append(programs.batch_size(feed))
         self.count += 1

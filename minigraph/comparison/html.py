@@ -53,11 +53,13 @@ def _range(statistics: GradientStatistics) -> str:
     return f"{summary.min:#.3g} to {summary.max:#.3g}"
 
 
-def style(name: str) -> str:
-    """The style sheet of this name, a file beside this module."""
-    return (resources.files("minigraph.comparison") / f"{name}.css").read_text(encoding="utf-8")
+def resource(name: str) -> str:
+    """The text of a file beside this module."""
+    return (resources.files("minigraph.comparison") / name).read_text(encoding="utf-8")
 
 
 def in_notebook(summary: str, body: str) -> str:
     """HTML for the result of a cell of a notebook: a sentence above `body`, in the text colour of the notebook."""
-    return f'<style>{style("notebook")}</style><div class="minigraph-report"><p>{escape(summary)}</p>{body}</div>'
+    return (
+        f'<style>{resource("notebook.css")}</style><div class="minigraph-report"><p>{escape(summary)}</p>{body}</div>'
+    )

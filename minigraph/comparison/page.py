@@ -13,19 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib.util import find_spec
 from io import StringIO
+from string import Template
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from minigraph.comparison import plots
 from minigraph.comparison.clip_text import strategy_text
-from minigraph.comparison.findings import (
-    gradient_finding,
-    gradient_warnings,
-    training_finding,
-    training_remarks,
-    training_warnings,
-)
-from minigraph.comparison.html import frame, in_notebook, row, style, table
+from minigraph.comparison.findings import conclusion
+from minigraph.comparison.html import frame, in_notebook, resource, row, table
 from minigraph.comparison.panels import MOST_PARAMETERS, Panel, panels
 from minigraph.comparison.plots import Style, Theme
 from minigraph.comparison.results import GradientResults, Results, StrategyResult, TrainingResults, TrainingRun
@@ -36,6 +31,12 @@ from minigraph.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_HEADINGS: Final = {
+    "figures": "Figures", "summary": "Summary", "metrics": "Metrics by epoch", "parameters": "By parameter",
+    "strategies": "Strategies",
+}  # fmt: skip
+"""Headings of a page by the anchors of their sections, in order; a section without contents is left out."""
 
 MOST_COLUMNS: Final = 12
 """Maximum number of epochs that a table shows."""
@@ -67,17 +68,11 @@ _STROKES: Final = {"-": "none", "--": "6 3", "-.": "7 2 1.500 2", ":": "1.500 3"
 
 def gradient_page(report: GradientResults) -> str:
     """Effect of the strategies on the gradients: pictures, tables, and each strategy's numbers and diff."""
-    sections = {
-        "figures": ("Figures", _figures(report)),
-        "summary": ("Summary", [_gradient_summary(report)]),
-        "parameters": (
-            "By parameter",
-            [*_parameter_figures(report, "Norm after clipping, by batch"), _factor_table(report)],
-        ),
-        "strategies": ("Strategies", [_section(report, result) for result in report.strategies.values()]),
-    }
-    title = "What clipping did to the gradients"
-    return _page(title, gradient_finding(report), [], gradient_warnings(report), sections, gradient_facts(report))
+    drawn = _parameter_figures(report, "Norm after clipping, by batch")
+    return _page("What clipping did to the gradients", report, gradient_facts(report), {
+        "summary": [_gradient_summary(report)],
+        "parameters": [*drawn, _factor_table(report)],
+    })  # fmt: skip
 
 
 def training_page(report: TrainingResults) -> str:
@@ -88,67 +83,34 @@ def training_page(report: TrainingResults) -> str:
     if report.strategies:
         summary += [table(f"{title}: mean and spread over the seeds; * is best.", ["strategy", *headings], rows)
                     for title, headings, rows in rate_tables(report)]  # fmt: skip
-    sections = {
-        "figures": ("Figures", _figures(report)),
-        "summary": ("Summary", summary),
-        "metrics": ("Metrics by epoch", list(_metric_tables(report)) if report.strategies else []),
-        "parameters": ("By parameter", _parameter_figures(report, "Norm before clipping, by step")),
-        "strategies": ("Strategies", [_section(report, run) for run in report.strategies.values()]),
-    }
-    title = "What clipping did to the training"
-    remarks, warnings = training_remarks(report), training_warnings(report)
-    return _page(title, training_finding(report), remarks, warnings, sections, training_facts(report))
+    return _page("What clipping did to the training", report, training_facts(report), {
+        "summary": summary,
+        "metrics": list(_metric_tables(report)) if report.strategies else [],
+        "parameters": _parameter_figures(report, "Norm before clipping, by step"),
+    })  # fmt: skip
 
 
-def _page(
-    title: str, finding: str, remarks: Sequence[str], warnings: Sequence[str],
-    sections: Mapping[str, tuple[str, Sequence[str]]], facts: Mapping[str, str],
-) -> str:  # fmt: skip
-    shown = {key: section for key, section in sections.items() if any(section[1])}
-    links = "\n".join(f'<a href="#{key}">{heading}</a>' for key, (heading, _) in shown.items())
+def _page(title: str, report: Results[Any], facts: Mapping[str, str], sections: Mapping[str, Sequence[str]]) -> str:
+    finding, remarks, warnings = conclusion(report)
+    strategies = [_section(report, result) for result in report.strategies.values()]
+    sections = {**sections, "figures": _figures(report), "strategies": strategies}
+    shown = [(key, heading) for key, heading in _HEADINGS.items() if any(sections.get(key, ()))]
     notes = [f'<p class="note">Note: {escape(remark)}.</p>' for remark in remarks]
     notes += [
         f'<p class="warning" role="alert"><strong>Warning:</strong> {escape(warning)}.</p>' for warning in warnings
     ]
-    body = "\n".join(
-        f'<h2 id="{key}">{heading}</h2>\n' + "\n".join(filter(None, parts)) for key, (heading, parts) in shown.items()
+    return Template(resource("page.html")).substitute(
+        version=escape(__version__),
+        title=escape(title),
+        style=resource("page.css"),
+        finding=escape(finding),
+        notes="\n".join(notes),
+        links="\n".join(f'<a href="#{key}">{heading}</a>' for key, heading in shown),
+        body="\n".join(
+            f'<h2 id="{key}">{heading}</h2>\n' + "\n".join(filter(None, sections[key])) for key, heading in shown
+        ),
+        facts="".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>\n" for name, value in facts.items()),
     )
-    # The policy forbids the page to load anything.
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="generator" content="minigraph {escape(__version__)}">
-<title>{escape(title)}</title>
-<style>
-{style("page")}</style>
-</head>
-<body>
-<header>
-<h1>{escape(title)}</h1>
-<p class="finding">{escape(finding)}</p>
-{chr(10).join(notes)}
-<nav aria-label="Contents">
-{links}
-<a href="#made">How this was made</a>
-</nav>
-</header>
-<main>
-{body}
-<h2 id="made">How this was made</h2>
-{_facts(facts)}
-</main>
-<footer>Written by minigraph {escape(__version__)}.</footer>
-</body>
-</html>
-"""
-
-
-def _facts(facts: Mapping[str, str]) -> str:
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>\n" for name, value in facts.items())
-    return f"<details>\n<summary>Program, data and what the numbers mean</summary>\n<dl>\n{rows}</dl>\n</details>"
 
 
 # Pictures
@@ -293,18 +255,14 @@ def _metric_tables(report: TrainingResults) -> Iterator[str]:
 # In a notebook
 
 
-def gradients_in_notebook(report: GradientResults) -> str:
+def in_a_cell(report: Results[Any]) -> str:
     """HTML of a report as the result of a cell: the finding, one row per strategy, and the first picture."""
-    return _report_in_notebook(report, gradient_finding(report), _gradient_summary(report))
-
-
-def training_in_notebook(report: TrainingResults) -> str:
-    """HTML of a report as the result of a cell: the finding, one row per strategy, and the first picture."""
-    summary = table("One row per strategy.", *training_summary(report)) if report.strategies else ""
-    return _report_in_notebook(report, training_finding(report), summary)
-
-
-def _report_in_notebook(report: Results[Any], finding: str, summary: str) -> str:
+    summary = ""
+    if isinstance(report, GradientResults):
+        summary = _gradient_summary(report)
+    elif isinstance(report, TrainingResults) and report.strategies:
+        summary = table("One row per strategy.", *training_summary(report))
+    finding = conclusion(report).finding
     shown = panels(report)[0][:1] if find_spec("matplotlib") else []
     looks = plots.styles(report)
     key = f"cell-{crc32(finding.encode()):x}"  # other than those of other reports in the notebook

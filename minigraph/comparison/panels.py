@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from minigraph.clip import GradientClipByGlobalNorm, GradientClipByNorm
-from minigraph.comparison.results import GradientResults, Results, StrategyResult, TrainingResults
+from minigraph.comparison.results import GradientResults, Results, TrainingResults
 from minigraph.comparison.statistics import Series
 from minigraph.comparison.wording import ALL_TOGETHER, listed
 
@@ -120,7 +120,10 @@ def gradient_panels(report: GradientResults) -> list[Panel]:
     ]
     return [
         _norms_panel(report, ALL_TOGETHER, "norm of all gradients after clipping"),
-        *(Panel(title, "batch", [_curve(r, quantity) for r in results], kind) for title, quantity, kind in total),
+        *(
+            Panel(title, "batch", [Curve(r.name, getattr(r.total, quantity)) for r in results], kind)
+            for title, quantity, kind in total
+        ),
     ]
 
 
@@ -200,10 +203,6 @@ def panels(report: Results[Any]) -> tuple[list[Panel], list[Panel]]:
         return training_panels(report), training_parameter_panels(report)
     gradients: Any = report
     return gradient_panels(gradients), gradient_parameter_panels(gradients)
-
-
-def _curve(result: StrategyResult, quantity: str) -> Curve:
-    return Curve(result.name, getattr(result.total, quantity))
 
 
 def largest(report: Results[Any]) -> list[str]:

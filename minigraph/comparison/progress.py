@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import sys
 import time
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
-from types import TracebackType
 from typing import Any, Final
 
 PATIENCE: Final = 2.0
 """Seconds after which a run counts as long."""
 
 
-class ProgressBar:
+class ProgressBar(AbstractContextManager["ProgressBar"]):
     """Count batches; show a bar once the run takes long, and remove it at the end.
 
     Parameters
@@ -29,14 +29,8 @@ class ProgressBar:
         self._done = 0
         self._bar: Any = None
         self._task: Any = None
-        if shown is None and sys.stderr.isatty():
-            self._due = PATIENCE
-        else:
-            self._due = 0.0 if shown else math.inf
-
-    def __enter__(self) -> ProgressBar:
-        self._start = time.monotonic()
-        return self
+        patience = PATIENCE if shown is None and sys.stderr.isatty() else 0.0 if shown else math.inf
+        self._due = time.monotonic() + patience
 
     def expect(self, total: int) -> None:
         """Set the total number of batches."""
@@ -45,7 +39,7 @@ class ProgressBar:
     def advance(self) -> None:
         """Count one batch."""
         self._done += 1
-        if self._bar is None and time.monotonic() - self._start >= self._due:
+        if self._bar is None and time.monotonic() >= self._due:
             self._show()
         if self._bar is not None:
             self._bar.update(self._task, completed=self._done, total=self._total)
@@ -60,8 +54,6 @@ class ProgressBar:
         self._bar.start()
         self._task = self._bar.add_task("batches", total=self._total)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()

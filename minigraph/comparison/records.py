@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from minigraph.comparison.clip_text import strategy_text
-from minigraph.comparison.findings import gradient_finding, training_finding
+from minigraph.comparison.findings import conclusion
 from minigraph.comparison.results import (
     GradientResults,
     Results,
@@ -55,23 +57,15 @@ def gradient_json(report: GradientResults) -> dict[str, Any]:
             min, max, median    the same without share_clipped
             batches     {norm_before, norm_after, factor, cosine, share_changed, clipped}, each a list
     """
-    return {
+    return _in_json({
         "format": GRADIENT_FORMAT,
         "version": GRADIENT_VERSION,
-        **_head(report, gradient_finding(report), batches=len(report.loss)),
-        "batches": [
-            {"size": int(size), "loss": _finite(loss)}
-            for size, loss in zip(report.batch_sizes, report.loss, strict=True)
-        ],
+        **_head(report, batches=len(report.loss)),
+        "batches": [{"size": size, "loss": loss} for size, loss in zip(report.batch_sizes, report.loss, strict=True)],
         "clips": [
-            {
-                **_strategy_head(report, result),
-                "parameters": _parameters(report, result),
-                "total": _statistics(result.total, "batches"),
-            }
-            for result in report.strategies.values()
+            {**_strategy_head(report, result), **_figures(report, result)} for result in report.strategies.values()
         ],
-    }
+    })  # fmt: skip
 
 
 def training_json(report: TrainingResults) -> dict[str, Any]:
@@ -100,11 +94,11 @@ def training_json(report: TrainingResults) -> dict[str, Any]:
             metrics     {name: [number]}, one per epoch
             parameters, total     as for a comparison of gradients, "steps" in place of "batches"
     """
-    return {
+    return _in_json({
         "format": TRAINING_FORMAT,
         "version": TRAINING_VERSION,
-        **_head(report, training_finding(report), epochs=report.epochs, steps=report.steps),
-        "epoch_of_step": report.epoch_of_step.tolist(),
+        **_head(report, epochs=report.epochs, steps=report.steps),
+        "epoch_of_step": report.epoch_of_step,
         "is_held_out": report.is_held_out,
         "judged_by": report.judged_by,
         "seeds": report.seeds,
@@ -113,51 +107,35 @@ def training_json(report: TrainingResults) -> dict[str, Any]:
             {
                 **_strategy_head(report, result),
                 "best_rate": report.best_rate(name),
-                "rates": [
-                    {
-                        "rate": rate,
-                        "judged": _estimate(report.estimate(name, rate)),
-                        "metrics": {
-                            metric: _estimate(report.estimate(name, rate, metric)) for metric in report.metrics
-                        },
-                    }
-                    for rate in report.rates
-                ],
+                "rates": [_at_rate(report, name, rate) for rate in report.rates],
                 "runs": [_run(report, run) for run in report.runs if run.name == name],
             }
             for name, result in report.strategies.items()
         ],
-    }
+    })  # fmt: skip
+
+
+def _at_rate(report: TrainingResults, name: str, rate: float | None) -> dict[str, Any]:
+    metrics = {metric: report.estimate(name, rate, metric) for metric in report.metrics}
+    return {"rate": rate, "judged": report.estimate(name, rate), "metrics": metrics}
 
 
 def _run(report: TrainingResults, run: TrainingRun) -> dict[str, Any]:
-    return {
-        "seed": run.seed,
-        "rate": run.rate,
-        "is_complete": run.is_complete,
-        "diverged_at": run.diverged_at,
-        "loss": _finite_list(run.loss.tolist()),
-        "metrics": {name: _finite_list(series.tolist()) for name, series in run.metrics.items()},
-        "parameters": _parameters(report, run, "steps"),
-        "total": _statistics(run.total, "steps"),
-    }
+    names = ("seed", "rate", "is_complete", "diverged_at", "loss", "metrics")
+    return {**{name: getattr(run, name) for name in names}, **_figures(report, run)}
 
 
-def _estimate(estimate: Estimate) -> dict[str, Any]:
-    return {**asdict(estimate), "mean": _finite(estimate.mean), "spread": _finite(estimate.spread)}
-
-
-def _head(report: Results[Any], finding: str, **counts: int) -> dict[str, Any]:
+def _head(report: Results[Any], **counts: int) -> dict[str, Any]:
     return {
         "minigraph": __version__,
         "partial": report.partial or None,
-        "finding": finding,
+        "finding": conclusion(report).finding,
         "settings": {**report.settings, **counts, "place": repr(report.place)},
         "program": {
             "forward_operators": operator_count(report.forward),
             "operators": operator_count(report.unclipped),
             "parameters": [
-                {"name": param.name, "shape": list(param.shape or ())} for param in report.unclipped.all_parameters()
+                {"name": param.name, "shape": param.shape or ()} for param in report.unclipped.all_parameters()
             ],
         },
     }
@@ -171,31 +149,36 @@ def _strategy_head(report: Results[Any], result: StrategyResult) -> dict[str, An
     }
 
 
-def _parameters(report: Results[Any], result: StrategyResult, series_key: str = "batches") -> list[dict[str, Any]]:
-    return [
-        {"name": name, "shape": list(report.shape(name)), **_statistics(statistics, series_key)}
+def _figures(report: Results[Any], result: StrategyResult) -> dict[str, Any]:
+    parameters = [
+        {"name": name, "shape": report.shape(name), **_statistics(statistics, result.unit)}
         for name, statistics in result.parameters.items()
     ]
+    return {"parameters": parameters, "total": _statistics(result.total, result.unit)}
 
 
-def _statistics(statistics: GradientStatistics, series_key: str) -> dict[str, Any]:
+def _statistics(statistics: GradientStatistics, unit: str) -> dict[str, Any]:
     summaries = {quantity: asdict(statistics.summary(quantity)) for quantity in QUANTITIES}
     found: dict[str, Any] = {
-        key: {quantity: _finite(summary[key]) for quantity, summary in summaries.items()}
+        key: {quantity: summary[key] for quantity, summary in summaries.items()}
         for key in ("mean", "min", "max", "median")
     }
-    found["mean"]["share_clipped"] = _finite(statistics.share_clipped)
-    found[series_key] = {quantity: _finite_list(getattr(statistics, quantity).tolist()) for quantity in QUANTITIES}
-    found[series_key]["clipped"] = statistics.clipped.tolist()
+    found["mean"]["share_clipped"] = statistics.share_clipped
+    found[unit] = {name: getattr(statistics, name) for name in (*QUANTITIES, "clipped")}
     return found
 
 
-def _finite(number: float) -> float | None:
-    return float(number) if math.isfinite(number) else None
-
-
-def _finite_list(numbers: Iterable[float]) -> list[float | None]:
-    return [_finite(number) for number in numbers]
+def _in_json(value: Any) -> Any:
+    """`value` in JSON's types."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Estimate):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {key: _in_json(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_in_json(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 # CSV

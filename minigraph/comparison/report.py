@@ -54,10 +54,6 @@ class Report(Results[R], ABC):
         """All numbers in JSON's types; one that is not finite is None."""
 
     @abstractmethod
-    def finding(self) -> str:
-        """The finding, in a sentence."""
-
-    @abstractmethod
     def rows(self) -> Iterator[Sequence[Any]]:
         """The rows of the CSV file, the heading first."""
 
@@ -66,6 +62,12 @@ class Report(Results[R], ABC):
         """The page that `save_html` writes."""
 
     # Printing and saving
+
+    def finding(self) -> str:
+        """The finding, in a sentence."""
+        return findings.conclusion(self).finding
+
+    _repr_html_ = page.in_a_cell
 
     def figure(self) -> Figure:
         """The picture that `plot` saves (matplotlib): every quantity, a line per strategy."""
@@ -130,20 +132,16 @@ class Report(Results[R], ABC):
 class GradientReport(GradientResults, Report[StrategyResult]):
     __doc__ = GradientResults.__doc__
 
-    finding = findings.gradient_finding
     renderables = tables.gradient_tables
     to_json = records.gradient_json
     rows = records.gradient_rows
     html = page.gradient_page
-    _repr_html_ = page.gradients_in_notebook
 
 
 class TrainingReport(TrainingResults, Report[TrainingRun]):
     __doc__ = TrainingResults.__doc__
 
-    finding = findings.training_finding
     renderables = tables.training_tables
     to_json = records.training_json
     rows = records.training_rows
     html = page.training_page
-    _repr_html_ = page.training_in_notebook

@@ -70,7 +70,7 @@ class StrategyResult:
         return in_notebook(self.name, self.table_html())
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TrainingRun(StrategyResult):
     """One training: of one strategy, at one learning rate, with one seed.
 
@@ -96,13 +96,13 @@ class TrainingRun(StrategyResult):
         False if the training was interrupted.
     """
 
-    loss: Series = field(kw_only=True)
-    metrics: Mapping[str, Series] = field(kw_only=True)
-    values: Mapping[str, NDArray[Any]] = field(kw_only=True)
-    epoch_of_step: NDArray[np.int64] = field(kw_only=True)
-    seed: int | None = field(kw_only=True, default=None)
-    rate: float | None = field(kw_only=True, default=None)
-    is_complete: bool = field(kw_only=True, default=True)
+    loss: Series
+    metrics: Mapping[str, Series]
+    values: Mapping[str, NDArray[Any]]
+    epoch_of_step: NDArray[np.int64]
+    seed: int | None = None
+    rate: float | None = None
+    is_complete: bool = True
 
     unit: ClassVar[str] = "steps"
 
@@ -183,7 +183,7 @@ def operator_count(program: Program) -> int:
     return sum(len(block.ops) for block in program.blocks)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class GradientResults(Results[StrategyResult]):
     """Gradients of one program under several strategies.
 
@@ -207,13 +207,13 @@ class GradientResults(Results[StrategyResult]):
         Whether an optimizer moves the parameters between batches.
     """
 
-    program: Program = field(kw_only=True)
-    loss: Series = field(kw_only=True)
-    batch_sizes: NDArray[np.int64] = field(kw_only=True)
-    is_moving: bool = field(kw_only=True)
+    program: Program
+    loss: Series
+    batch_sizes: NDArray[np.int64]
+    is_moving: bool
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TrainingResults(Results[TrainingRun]):
     """Trainings under several strategies: every run, and each strategy over its seeds and rates.
 
@@ -236,9 +236,9 @@ class TrainingResults(Results[TrainingRun]):
         Where the comparison was interrupted; empty if it was not. Only complete runs are judged, if there are any.
     """
 
-    runs: tuple[TrainingRun, ...] = field(kw_only=True)
-    epoch_of_step: NDArray[np.int64] = field(kw_only=True)
-    is_held_out: bool = field(kw_only=True)
+    runs: tuple[TrainingRun, ...]
+    epoch_of_step: NDArray[np.int64]
+    is_held_out: bool
 
     @property
     def epochs(self) -> int:

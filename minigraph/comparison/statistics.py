@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from minigraph.kernels.norm import norm
 
 Array = NDArray[Any]
 Series = NDArray[np.float64]
+
+_Row: TypeAlias = tuple[float, float, float, float]
+"""One batch: norm before, norm after, cosine, share of elements changed."""
 
 QUANTITIES: Final = ("norm_before", "norm_after", "factor", "cosine", "share_changed")
 """Names of the series of `GradientStatistics`."""
@@ -199,18 +202,6 @@ def _elements_changed(before: Array, after: Array) -> int:
     return int(np.count_nonzero(differs))
 
 
-@dataclass
-class _Log:
-    """Rows recorded for one gradient so far."""
-
-    rows: list[tuple[float, float, float, float]] = field(default_factory=list)
-    """Norm before, norm after, cosine, share changed."""
-
-    def statistics(self, count: int | None) -> GradientStatistics:
-        columns = np.array(self.rows[:count], np.float64).reshape(-1, 4).T
-        return GradientStatistics(*[column.copy() for column in columns])
-
-
 class Measured:
     """The raw gradients of a batch, measured once however many strategies they are compared with."""
 
@@ -228,37 +219,41 @@ class Recorder:
     """
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._logs = {name: _Log() for name in names}
-        self._total = _Log()
+        self._rows: dict[str, list[_Row]] = {name: [] for name in names}
+        self._total: list[_Row] = []
 
     def add(self, before: Measured, after: Sequence[Array]) -> None:
         """Record one batch: the raw gradients, and the same after clipping."""
         found = []
-        for log, vector, array in zip(self._logs.values(), before.vectors, after, strict=True):
+        for rows, vector, array in zip(self._rows.values(), before.vectors, after, strict=True):
             changed = _elements_changed(vector.array, array)
             clipped = _Vector(array) if changed else vector
             row = vector.norm, clipped.norm, _cosine(vector, clipped), changed / max(array.size, 1)
-            log.rows.append(row)
+            rows.append(row)
             found.append((*row[:3], changed, array.size))
-        self._total.rows.append(_together(*zip(*found, strict=True)))
+        self._total.append(_together(*zip(*found, strict=True)))
 
     def __len__(self) -> int:
         """Number of batches recorded, for every gradient and for all together."""
-        return len(self._total.rows)
+        return len(self._total)
 
     def parameters(self, count: int | None = None) -> dict[str, GradientStatistics]:
         """Statistics by parameter, of the first `count` batches (default: of all)."""
-        return {name: log.statistics(count) for name, log in self._logs.items()}
+        return {name: _statistics(rows[:count]) for name, rows in self._rows.items()}
 
     def total(self, count: int | None = None) -> GradientStatistics:
         """Statistics of all gradients as one vector."""
-        return self._total.statistics(count)
+        return _statistics(self._total[:count])
+
+
+def _statistics(rows: Sequence[_Row]) -> GradientStatistics:
+    return GradientStatistics(*np.array(rows, np.float64).reshape(-1, 4).T.copy())
 
 
 def _together(
     before: Sequence[float], after: Sequence[float], cosines: Sequence[float], changed: Sequence[int],
     sizes: Sequence[int],
-) -> tuple[float, float, float, float]:  # fmt: skip
+) -> _Row:  # fmt: skip
     """The row of all gradients as one vector, from the row of each.
 
     The cosine is the sum of the gradients' own cosines, each weighted by its share of both norms: no product of two

@@ -11,13 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from minigraph.comparison.clip_text import strategy_text
-from minigraph.comparison.findings import (
-    gradient_finding,
-    gradient_warnings,
-    training_finding,
-    training_remarks,
-    training_warnings,
-)
+from minigraph.comparison.findings import conclusion
 from minigraph.comparison.layout import Facts, NumberTable, Paragraph, Row
 from minigraph.comparison.results import GradientResults, Results, StrategyResult, TrainingResults, operator_count
 from minigraph.comparison.wording import ALL_TOGETHER, NUMBERS, counted, estimate_text, number, number_cells
@@ -50,7 +44,7 @@ def gradient_tables(report: GradientResults, show_diff: bool) -> Iterator[Render
         yield ""
         rows = [Row(result.name, number_cells(result.total)) for result in report.strategies.values()]
         yield NumberTable(ALL_TOGETHER, NUMBERS, rows)
-    yield from _conclusion(gradient_finding(report), gradient_warnings(report), [])
+    yield from _conclusion(report)
 
 
 def gradient_facts(report: GradientResults) -> dict[str, str]:
@@ -109,7 +103,7 @@ def training_tables(report: TrainingResults, show_diff: bool) -> Iterator[Render
             yield ""
             yield _strategy_heading(report, run)
             yield _InsertedOperators(report.unclipped, run.program)
-    yield from _conclusion(training_finding(report), training_warnings(report), training_remarks(report))
+    yield from _conclusion(report)
 
 
 def training_facts(report: TrainingResults) -> dict[str, str]:
@@ -212,7 +206,8 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], may_skip: boo
 # Both
 
 
-def _conclusion(finding: str, warnings: Sequence[str], remarks: Sequence[str]) -> Iterator[RenderableType]:
+def _conclusion(report: Results[Any]) -> Iterator[RenderableType]:
+    finding, remarks, warnings = conclusion(report)
     yield ""
     yield Paragraph(Text(finding, "bold"))
     for remark in remarks:

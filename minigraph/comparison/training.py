@@ -16,25 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigraph.autodiff.backward import ParamsGrads
-from minigraph.comparison.programs import (
-    Feed,
-    Feeds,
-    Strategy,
-    Values,
-    batch_size,
-    building,
-    check_clips,
-    clip,
-    each_feed,
-    feed_count,
-    fetch,
-    forward_clone,
-    made_by,
-    name_in,
-    scope_with,
-    seeded,
-    start_values,
-)
+from minigraph.comparison import programs
+from minigraph.comparison.programs import Feed, Feeds, Strategy, Values
 from minigraph.comparison.progress import ProgressBar
 from minigraph.comparison.report import Interrupted, TrainingReport
 from minigraph.comparison.results import TrainingRun
@@ -144,15 +127,15 @@ def compare_training(
     >>> report["unclipped"].loss.round(5), report["norm 1"].loss.round(5)
     (array([  0., -25., -50.]), array([  0.,  -5., -10.]))
     """
-    clips = check_clips(clips)
+    clips = programs.check_clips(clips)
     if epochs < 1:
         raise ValueError(f"epochs must be at least 1, got {epochs!r}")
-    loss_name = name_in(program, loss, "loss")
-    measured = {name: name_in(program, var, f"metric {name!r}") for name, var in (metrics or {}).items()}
+    loss_name = programs.name_in(program, loss, "loss")
+    measured = {name: programs.name_in(program, var, f"metric {name!r}") for name, var in (metrics or {}).items()}
     if evaluate is not None:
         measured = {"loss": loss_name, **measured}
     chosen_seeds, chosen_rates = _checked_seeds(seeds, startup), _checked_rates(rates)
-    forward = forward_clone(program)
+    forward = programs.forward_clone(program)
     builds = [
         _build(forward, loss_name, name, strategy, optimizer, rate)
         for rate in chosen_rates for name, strategy in clips.items()
@@ -178,13 +161,13 @@ def compare_training(
         )
         return replace(every_run, strategies={name: every_run.at_best(name)[0] for name in clips})
 
-    count = feed_count(feeds)
+    count = programs.feed_count(feeds)
     total = None if count is None else count * epochs * len(chosen_seeds)
     try:
         with ProgressBar(total, progress) as bar:
             for seed in chosen_seeds:
-                start = startup if startup is None or seed is None else seeded(startup, seed)
-                values, _ = start_values(forward, start, scope, place)
+                start = startup if startup is None or seed is None else programs.seeded(startup, seed)
+                values, _ = programs.start_values(forward, start, scope, place)
                 pairs = zip(builds, executors, strict=True)
                 trials[seed] = _Trial(experiment, seed, [_Trainee(experiment, *pair, values, seed) for pair in pairs])
                 trials[seed].train(bar)
@@ -246,12 +229,12 @@ class _Trial:
         rng = np.random.default_rng(self._seed or RANDOM_SEED)
         held_out = self._experiment.held_out
         for epoch in range(1, self._experiment.epochs + 1):
-            for feed in each_feed(self._experiment.feeds, f"feeds of epoch {epoch}", rng):
+            for feed in programs.each_feed(self._experiment.feeds, f"feeds of epoch {epoch}", rng):
                 for trainee in self._trainees:
                     trainee.step(feed)
                 self.epoch_of_step.append(epoch)
                 bar.advance()
-            for feed in each_feed(held_out, f"evaluation after epoch {epoch}") if held_out is not None else ():
+            for feed in programs.each_feed(held_out, f"evaluation after epoch {epoch}") if held_out is not None else ():
                 for trainee in self._trainees:
                     trainee.evaluate(feed)
             for trainee in self._trainees:
@@ -294,35 +277,18 @@ def _build(
     forward: Program, loss: str, name: str, strategy: Strategy, optimizer: Callable[..., Optimizer], rate: float | None
 ) -> _Built:
     program = forward.clone()
-    with building(program) as state:
-        chosen = made_by(optimizer, *([] if rate is None else [rate]))
+    with programs.building(program) as state:
+        chosen = programs.made_by(optimizer, *([] if rate is None else [rate]))
         loss_var = program.global_block().var(loss)
         raw = chosen.backward(loss_var, state)
         if not raw:
             raise ProgramError(f"{loss} depends on no trainable parameter")
         # The order is that of the optimizer's updates, because sums over several gradients are rounded in order.
-        clipped = clip(name, strategy, sorted(raw, key=lambda pair: pair[0].name))
+        clipped = programs.clip(name, strategy, sorted(raw, key=lambda pair: pair[0].name))
         chosen.apply_optimize(loss_var, state, clipped)
     grads = {param.name: grad for param, grad in clipped}
     clipped = [(param, grads[param.name]) for param, _ in raw]
     return _Built(name, strategy, rate, program, forward.clone(for_test=True), state, raw, clipped)
-
-
-class _Mean:
-    """A mean weighted by rows. NaN stays NaN, and the mean of no batch is NaN."""
-
-    def __init__(self) -> None:
-        self._total = self._weight = 0.0
-
-    def add(self, value: float, weight: float) -> None:
-        self._total += value * weight
-        self._weight += weight
-
-    def take(self) -> float:
-        """Return the mean so far and start again."""
-        mean = self._total / self._weight if self._weight else math.nan
-        self._total = self._weight = 0.0
-        return mean
 
 
 class _Trainee:
@@ -334,11 +300,12 @@ class _Trainee:
         self._experiment, self._built, self._executor = experiment, built, executor
         # Under every strategy dropout draws the same masks.
         executor._rng = experiment.place.rng(seed or RANDOM_SEED)
-        self._scope = scope_with(values, built.state, experiment.place)
+        self._scope = programs.scope_with(values, built.state, experiment.place)
         self._recorder = Recorder([param.name for param, _ in built.raw])
         self._losses: list[float] = []
-        self._means = {name: _Mean() for name in experiment.measured}
         self._metrics: dict[str, list[float]] = {name: [] for name in experiment.measured}
+        self._sums: dict[str, tuple[float, int]] = {}
+        """By metric, the sums over the batches of this epoch: values times rows, and rows."""
 
     def step(self, feed: Feed) -> None:
         """One step of training, recorded."""
@@ -346,7 +313,7 @@ class _Trainee:
         measured = self._experiment.measured if self._experiment.held_out is None else {}
         loss = self._experiment.loss
         names = [loss, *raw, *clipped, *measured.values()]
-        found = fetch(self._executor, self._built.program, feed, names, self._scope)
+        found = programs.fetch(self._executor, self._built.program, feed, names, self._scope)
         self._losses.append(_number(found[loss]))
         self._recorder.add(Measured([found[name] for name in raw]), [found[name] for name in clipped])
         self._measure(measured, found, feed)
@@ -354,17 +321,20 @@ class _Trainee:
     def evaluate(self, feed: Feed) -> None:
         """Measure on a batch without training on it."""
         measured = self._experiment.measured
-        found = fetch(self._executor, self._built.test, feed, measured.values(), self._scope)
+        found = programs.fetch(self._executor, self._built.test, feed, measured.values(), self._scope)
         self._measure(measured, found, feed)
 
     def end_epoch(self) -> None:
-        for name, mean in self._means.items():
-            self._metrics[name].append(mean.take())
+        for name, series in self._metrics.items():
+            total, rows = self._sums.pop(name, (0.0, 0))
+            series.append(total / rows if rows else math.nan)
 
     def _measure(self, measured: Mapping[str, str], found: Mapping[str, NDArray[Any]], feed: Feed) -> None:
-        rows = batch_size(feed)
+        rows = programs.batch_size(feed)
+        weight = 1 if rows < 0 else rows
         for name, variable in measured.items():
-            self._means[name].add(_number(found[variable]), 1 if rows < 0 else rows)
+            total, rows_before = self._sums.get(name, (0.0, 0))
+            self._sums[name] = total + _number(found[variable]) * weight, rows_before + weight
 
     def result(self, seed: int | None, epoch_of_step: NDArray[np.int64], epochs: int, is_complete: bool) -> TrainingRun:
         built, steps = self._built, len(epoch_of_step)

@@ -11,23 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from minigraph.errors import ProgramError
-from minigraph.io.framework_proto import (
-    AttrType,
-    BlockDesc,
-    CompatibleInfo,
-    LoDTensorDesc,
-    OpAttr,
-    OpCompatibleMap,
-    OpCompatiblePair,
-    OpDesc,
-    OpVar,
-    ProgramDesc,
-    TensorDesc,
-    VarDesc,
-    VarType,
-    VarTypeType,
-    Version,
-)
+from minigraph.io import framework_proto as proto
+from minigraph.io.framework_proto import AttrType
 from minigraph.io.wire import encode
 from minigraph.ir import Block, Operator, Program, Variable, VarKind
 from minigraph.ir.operator import slot_names
@@ -97,7 +82,7 @@ def serialize_program(program: Program) -> bytes:
     return encode(describe(program))
 
 
-def describe(program: Program, feeds: Iterable[str] = (), fetches: Iterable[str] = ()) -> ProgramDesc:
+def describe(program: Program, feeds: Iterable[str] = (), fetches: Iterable[str] = ()) -> proto.ProgramDesc:
     """The description of a program, with operators that feed and fetch these variables."""
     _refuse_functions(program)
     blocks = [_describe_block(block) for block in program.blocks]
@@ -105,8 +90,8 @@ def describe(program: Program, feeds: Iterable[str] = (), fetches: Iterable[str]
     blocks[0].ops[:0] = feed_ops
     blocks[0].ops += fetch_ops
     for name, kind, ops in (
-        (FEED, VarTypeType.FEED_MINIBATCH, feed_ops),
-        (FETCH, VarTypeType.FETCH_LIST, fetch_ops),
+        (FEED, proto.VarTypeType.FEED_MINIBATCH, feed_ops),
+        (FETCH, proto.VarTypeType.FETCH_LIST, fetch_ops),
     ):
         if ops:
             if program.global_block().has_var(name):
@@ -114,9 +99,11 @@ def describe(program: Program, feeds: Iterable[str] = (), fetches: Iterable[str]
                     f"a program with a variable {name!r} cannot be saved as a model",
                     hint=f"Give it another name: Paddle's operators that {name} need this one.",
                 )  # fmt: skip
-            blocks[0].vars.append(VarDesc(name, VarType(kind), persistable=True))
-    changes = [OpCompatiblePair(op, CompatibleInfo("1.6.0", change)) for op, change in sorted(_CHANGES.items())]
-    return ProgramDesc(blocks, OpCompatibleMap(changes, "1.5.0"), Version(PADDLE_VERSION))
+            blocks[0].vars.append(proto.VarDesc(name, proto.VarType(kind), persistable=True))
+    changes = [
+        proto.OpCompatiblePair(op, proto.CompatibleInfo("1.6.0", change)) for op, change in sorted(_CHANGES.items())
+    ]
+    return proto.ProgramDesc(blocks, proto.OpCompatibleMap(changes, "1.5.0"), proto.Version(PADDLE_VERSION))
 
 
 def _refuse_functions(program: Program) -> None:
@@ -130,26 +117,28 @@ def _refuse_functions(program: Program) -> None:
                 )  # fmt: skip
 
 
-def _feed_ops(names: Iterable[str]) -> Iterable[OpDesc]:
+def _feed_ops(names: Iterable[str]) -> Iterable[proto.OpDesc]:
     # The last column stands first, as Paddle has it.
     for column, name in reversed(list(enumerate(names))):
-        yield OpDesc([OpVar("X", [FEED])], [OpVar("Out", [name])], "feed", _column(column))
+        yield proto.OpDesc([proto.OpVar("X", [FEED])], [proto.OpVar("Out", [name])], "feed", _column(column))
 
 
-def _fetch_ops(names: Iterable[str]) -> Iterable[OpDesc]:
+def _fetch_ops(names: Iterable[str]) -> Iterable[proto.OpDesc]:
     for column, name in enumerate(names):
-        yield OpDesc([OpVar("X", [name])], [OpVar("Out", [FETCH])], "fetch", _column(column))
+        yield proto.OpDesc([proto.OpVar("X", [name])], [proto.OpVar("Out", [FETCH])], "fetch", _column(column))
 
 
-def _column(column: int) -> list[OpAttr]:
+def _column(column: int) -> list[proto.OpAttr]:
     return [_describe_attr("col", AttrType.INT, column), *_field_attrs(0, (), "/")]
 
 
-def _describe_block(block: Block) -> BlockDesc:
+def _describe_block(block: Block) -> proto.BlockDesc:
     given = _given_gradients(block)
     variables = [_describe_variable(var) for var in block.vars.values() if var.name not in given]
     forward = block.forward_block_idx if block.forward_block_idx >= 0 else None
-    return BlockDesc(block.idx, block.parent_idx, variables, [_describe_operator(op) for op in block.ops], forward)
+    return proto.BlockDesc(
+        block.idx, block.parent_idx, variables, [_describe_operator(op) for op in block.ops], forward
+    )
 
 
 def _given_gradients(block: Block) -> set[str]:
@@ -175,25 +164,25 @@ def source_of(block: Block, name: str) -> Variable | None:
 _GRADIENT = re.compile(rf"(.*){GRAD_SUFFIX}(?:@RENAME@.*)?")
 
 
-def _describe_variable(var: Variable) -> VarDesc:
+def _describe_variable(var: Variable) -> proto.VarDesc:
     tensor = None
     if var.tensor_type is not None:
-        tensor = TensorDesc(int(var.tensor_type.dtype), list(var.tensor_type.shape))
+        tensor = proto.TensorDesc(int(var.tensor_type.dtype), list(var.tensor_type.shape))
     if var.kind is VarKind.STEP_SCOPES:
-        var_type = VarType(VarTypeType.STEP_SCOPES)
+        var_type = proto.VarType(proto.VarTypeType.STEP_SCOPES)
     elif var.kind is VarKind.LOD_TENSOR_ARRAY:
-        elements = LoDTensorDesc(tensor, 0) if tensor is not None else None
-        var_type = VarType(VarTypeType.LOD_TENSOR_ARRAY, tensor_array=elements)
+        elements = proto.LoDTensorDesc(tensor, 0) if tensor is not None else None
+        var_type = proto.VarType(proto.VarTypeType.LOD_TENSOR_ARRAY, tensor_array=elements)
     elif var.kind is VarKind.SELECTED_ROWS:
-        var_type = VarType(VarTypeType.SELECTED_ROWS, selected_rows=tensor)
+        var_type = proto.VarType(proto.VarTypeType.SELECTED_ROWS, selected_rows=tensor)
     else:
         # Paddle states the level 0 of variables that layers make, and none of persistable ones.
-        lod_tensor = LoDTensorDesc(tensor, None if var.persistable else 0) if tensor is not None else None
-        var_type = VarType(VarTypeType.LOD_TENSOR, lod_tensor=lod_tensor)
-    return VarDesc(var.name, var_type, bool(var.persistable), True if var.need_check_feed else None)
+        lod_tensor = proto.LoDTensorDesc(tensor, None if var.persistable else 0) if tensor is not None else None
+        var_type = proto.VarType(proto.VarTypeType.LOD_TENSOR, lod_tensor=lod_tensor)
+    return proto.VarDesc(var.name, var_type, bool(var.persistable), True if var.need_check_feed else None)
 
 
-def _describe_operator(op: Operator) -> OpDesc:
+def _describe_operator(op: Operator) -> proto.OpDesc:
     attrs = []
     for name, value in op.all_attrs().items():
         if not _is_unset(op, name):
@@ -205,7 +194,7 @@ def _describe_operator(op: Operator) -> OpDesc:
     attrs += _field_attrs(op.attr("op_role"), op.role_vars, op.namescope)
     wanted = {slot: names for slot, names in op.outputs.items() if not _is_unwanted(op, slot)}
     outputs = {**dict.fromkeys(op.outputs, ()), **wanted}
-    return OpDesc(_describe_slots(op.inputs), _describe_slots(outputs), op.type, attrs)
+    return proto.OpDesc(_describe_slots(op.inputs), _describe_slots(outputs), op.type, attrs)
 
 
 def _is_unset(op: Operator, name: str) -> bool:
@@ -222,11 +211,11 @@ def _is_unwanted(op: Operator, slot: str) -> bool:
     return op.definition.output_slots[slot].dispensable and set(op.outputs[slot]) == {EMPTY}
 
 
-def _describe_slots(slots: Mapping[str, tuple[str, ...]]) -> list[OpVar]:
-    return [OpVar(slot, list(names)) for slot, names in sorted(slots.items())]
+def _describe_slots(slots: Mapping[str, tuple[str, ...]]) -> list[proto.OpVar]:
+    return [proto.OpVar(slot, list(names)) for slot, names in sorted(slots.items())]
 
 
-def _field_attrs(role: int, role_vars: Iterable[str], namescope: str) -> list[OpAttr]:
+def _field_attrs(role: int, role_vars: Iterable[str], namescope: str) -> list[proto.OpAttr]:
     return [
         _describe_attr("op_role", AttrType.INT, role),
         _describe_attr("op_role_var", AttrType.STRINGS, role_vars),
@@ -246,7 +235,7 @@ def _attr_type(op: Operator, name: str, value: Any) -> AttrType:
     return found
 
 
-def _backend_attrs(definition: OpDef) -> Iterable[OpAttr]:
+def _backend_attrs(definition: OpDef) -> Iterable[proto.OpAttr]:
     """Attributes that choose an implementation. Paddle adds them to all but gradient operators, which fail without."""
     hints = {"use_cudnn": False, "use_mkldnn": False, "x_data_format": "", "y_data_format": ""}
     for name, value in {**hints, **definition.backend_attrs}.items():
@@ -261,8 +250,8 @@ def _type_of(value: Any) -> AttrType:
     return _TYPES[type(value).__name__]
 
 
-def _describe_attr(name: str, attr_type: AttrType, value: Any) -> OpAttr:
-    attr = OpAttr(name, attr_type)
+def _describe_attr(name: str, attr_type: AttrType, value: Any) -> proto.OpAttr:
+    attr = proto.OpAttr(name, attr_type)
     is_list = isinstance(getattr(attr, FIELDS[attr_type]), list)
     setattr(attr, FIELDS[attr_type], list(value) if is_list else value)
     return attr

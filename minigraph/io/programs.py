@@ -10,34 +10,13 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import DataError, MismatchError, NotFoundError, ProgramError, WrongTypeError, caller_site, warn
-from minigraph.io import pickles
+from minigraph.io import pickles, state_dicts, variables
 from minigraph.io.inference_model import MODEL_FILENAME
 from minigraph.io.marks import Mark, Reading, folder_mark
 from minigraph.io.program_desc import serialize_program
 from minigraph.io.safetensors_files import SUFFIX, load_safetensors, save_safetensors
-from minigraph.io.state_dicts import (
-    MODEL_SUFFIX,
-    OPTIMIZER_SUFFIX,
-    PARAMS_SUFFIX,
-    load_object,
-    prefix_mark,
-    read_pickle,
-    save_object,
-    with_suffix,
-    without_suffix,
-)
 from minigraph.io.tensors import read_tensors
-from minigraph.io.variables import (
-    Arrays,
-    assign,
-    checked_program,
-    get_program_parameter,
-    get_program_persistable_vars,
-    is_belong_to_optimizer,
-    place_of,
-    read_separate_files,
-    values_of,
-)
+from minigraph.io.variables import Arrays, assign, values_of
 from minigraph.ir import Program, Variable
 from minigraph.support.atomic_files import as_path, inside, is_left_over, read_file, write_files
 from minigraph.support.public import public
@@ -80,18 +59,21 @@ def save(program: Any, model_path: str | os.PathLike[str], protocol: int = 4) ->
             hint="Give fluid.default_main_program().",
         )  # fmt: skip
     if not isinstance(program, Program):
-        save_object(program, model_path, protocol)
+        state_dicts.save_object(program, model_path, protocol)
         return
     path = as_path(model_path, "model_path")
     if path.suffix == SUFFIX:
-        save_safetensors(values_of(get_program_persistable_vars(program)), path)
+        save_safetensors(values_of(variables.get_program_persistable_vars(program)), path)
         return
     states = {
-        PARAMS_SUFFIX: values_of(get_program_parameter(program)),
-        OPTIMIZER_SUFFIX: values_of(filter(is_belong_to_optimizer, program.list_vars())),
+        state_dicts.PARAMS_SUFFIX: values_of(variables.get_program_parameter(program)),
+        state_dicts.OPTIMIZER_SUFFIX: values_of(filter(variables.is_belong_to_optimizer, program.list_vars())),
     }
-    files = {with_suffix(path, suffix): [pickles.dump(arrays)] for suffix, arrays in states.items()}
-    write_files({**files, with_suffix(path, MODEL_SUFFIX): [serialize_program(program)]}, Mark(prefix_mark(path)))
+    files = {state_dicts.with_suffix(path, suffix): [pickles.dump(arrays)] for suffix, arrays in states.items()}
+    write_files(
+        {**files, state_dicts.with_suffix(path, state_dicts.MODEL_SUFFIX): [serialize_program(program)]},
+        Mark(state_dicts.prefix_mark(path)),
+    )
 
 
 @public
@@ -137,22 +119,22 @@ def load(
         If a shape or element type is not that of its variable. Nothing is loaded then.
     """
     if model_path is None and not isinstance(program, Program):
-        return load_object(program, keep_name_table, return_numpy)
-    checked_program(program)
-    place = place_of(executor) if executor is not None else None
+        return state_dicts.load_object(program, keep_name_table, return_numpy)
+    variables.checked_program(program)
+    place = variables.place_of(executor) if executor is not None else None
     path = _any_path(model_path)
     state = _read_state(path, var_list, program)
     if var_list is not None:
         wanted = list(var_list)
     elif path.is_dir():
         # A folder of save_params has no file for the state of the optimizer.
-        wanted = [var for var in get_program_persistable_vars(program) if var.name in state]
+        wanted = [var for var in variables.get_program_persistable_vars(program) if var.name in state]
         _warn_unused(state, wanted)
-        absent = [var.name for var in get_program_persistable_vars(program) if var.name not in state]
+        absent = [var.name for var in variables.get_program_persistable_vars(program) if var.name not in state]
         if absent:
             warn(f"{path} has no file for {', '.join(absent)}: they keep their values")
     else:
-        wanted = get_program_persistable_vars(program)
+        wanted = variables.get_program_persistable_vars(program)
     missing = [var.name for var in wanted if var.name not in state]
     if missing:
         raise NotFoundError(
@@ -196,31 +178,31 @@ def set_program_state(program: Program, state_dict: Mapping[str, Any]) -> None:
     MismatchError
         If a shape or element type is not that of its variable. Nothing is changed then.
     """
-    checked_program(program)
+    variables.checked_program(program)
     if not isinstance(state_dict, Mapping):
         raise WrongTypeError(f"state_dict must be a dict, got {type(state_dict).__name__}")
-    found = [var for var in get_program_persistable_vars(program) if var.name in state_dict]
+    found = [var for var in variables.get_program_persistable_vars(program) if var.name in state_dict]
     assign(found, _arrays_only(state_dict, found))
     _warn_unused(state_dict, found)
 
 
 def _read_state(path: Path, var_list: Iterable[Variable] | None, program: Program | None) -> dict[str, Any]:
-    prefix = without_suffix(path)
-    params = with_suffix(prefix, PARAMS_SUFFIX)
+    prefix = state_dicts.without_suffix(path)
+    params = state_dicts.with_suffix(prefix, state_dicts.PARAMS_SUFFIX)
     if path.suffix == SUFFIX:
         return dict(load_safetensors(path))
     if params.exists():
-        optimizer = with_suffix(prefix, OPTIMIZER_SUFFIX)
-        needs_optimizer = program is not None and any(map(is_belong_to_optimizer, program.list_vars()))
-        reading = Reading(prefix_mark(prefix), is_one_save=True)
-        state = read_pickle(params, "parameters", False, reading)
+        optimizer = state_dicts.with_suffix(prefix, state_dicts.OPTIMIZER_SUFFIX)
+        needs_optimizer = program is not None and any(map(variables.is_belong_to_optimizer, program.list_vars()))
+        reading = Reading(state_dicts.prefix_mark(prefix), is_one_save=True)
+        state = state_dicts.read_pickle(params, "parameters", False, reading)
         if optimizer.exists() or needs_optimizer:
-            state.update(read_pickle(optimizer, "the state of an optimizer", False, reading))
+            state.update(state_dicts.read_pickle(optimizer, "the state of an optimizer", False, reading))
         reading.check()
         return state
     names = [var.name for var in var_list] if var_list is not None else None
     if path.is_dir():
-        return dict(read_separate_files(path, names if names is not None else _names_in(path)))
+        return dict(variables.read_separate_files(path, names if names is not None else _names_in(path)))
     if path.is_file():
         return dict(_read_combined(path, names))
     read_file(params, "parameters")  # raises: the file is missing

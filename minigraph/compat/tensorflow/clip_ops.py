@@ -14,21 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.compat.tensorflow.appending import (
-    Number,
-    append,
-    as_number,
-    as_threshold,
-    as_variable,
-    cast,
-    check_tensor,
-    check_tensors,
-    constant,
-    fits_attribute,
-    new_result,
-    pass_on,
-    role_for,
-)
+from minigraph.compat.tensorflow import appending
+from minigraph.compat.tensorflow.appending import Number, append
 from minigraph.errors import ClipError, OpError, WrongTypeError, caller_site
 from minigraph.ir import Block, Variable
 from minigraph.ir.default_programs import default_main_program
@@ -83,8 +70,8 @@ def clip_by_norm(
     [[0.6 0.8]
      [0.  0.5]]
     """
-    check_tensor(t, "clip_by_norm: t")
-    threshold = as_threshold(clip_norm, "clip_by_norm: clip_norm")
+    appending.check_tensor(t, "clip_by_norm: t")
+    threshold = appending.as_threshold(clip_norm, "clip_by_norm: clip_norm")
     dimensions = _as_axes(axes)
     if dimensions == []:
         return _clip_each(t, threshold, name)
@@ -125,17 +112,17 @@ def clip_by_value(t: Variable, clip_value_min: Number, clip_value_max: Number, n
     >>> print(clip_by_value(to_variable(np.array([-3.0, 0.5, 4.0])), -1, 1).numpy())
     [-1.   0.5  1. ]
     """
-    check_tensor(t, "clip_by_value: t")
+    appending.check_tensor(t, "clip_by_value: t")
     low = _as_bound(clip_value_min, "clip_by_value: clip_value_min", t)
     high = _as_bound(clip_value_max, "clip_by_value: clip_value_max", t)
     is_interval = not isinstance(low, Variable) and not isinstance(high, Variable) and low < high
-    if is_interval and fits_attribute(low, t.dtype) and fits_attribute(high, t.dtype):
+    if is_interval and appending.fits_attribute(low, t.dtype) and appending.fits_attribute(high, t.dtype):
         return append("clip", {"X": t}, t, name, min=low, max=high)
     block = t.block.program.current_block()
-    with role_for(t):
+    with appending.role_for(t):
         # As in TensorFlow the lower bound is applied last, and so wins over the upper one.
-        upper = high if isinstance(high, Variable) else constant(block, high, t.dtype)
-        lower = low if isinstance(low, Variable) else constant(block, low, t.dtype)
+        upper = high if isinstance(high, Variable) else appending.constant(block, high, t.dtype)
+        lower = low if isinstance(low, Variable) else appending.constant(block, low, t.dtype)
     smaller = append("elementwise_min", {"X": t, "Y": upper}, t)
     return append("elementwise_max", {"X": smaller, "Y": lower}, t, name)
 
@@ -186,11 +173,11 @@ def clip_by_global_norm(
     >>> print(first.numpy(), last.numpy(), norm.numpy())
     [1.5 0. ] [2.] [5.]
     """
-    listed, found = check_tensors(t_list, "clip_by_global_norm: t_list")
-    threshold = as_threshold(clip_norm, "clip_by_global_norm: clip_norm")
+    listed, found = appending.check_tensors(t_list, "clip_by_global_norm: t_list")
+    threshold = appending.as_threshold(clip_norm, "clip_by_global_norm: clip_norm")
     if use_norm is not None:
         results, norm = _clip_by_given_norm(
-            found, threshold, as_number(use_norm, "clip_by_global_norm: use_norm"), name
+            found, threshold, appending.as_number(use_norm, "clip_by_global_norm: use_norm"), name
         )
     elif found:
         results, norm = _clip_together(found, threshold, name)
@@ -228,12 +215,12 @@ def global_norm(t_list: Tensors, name: str | None = None) -> Variable:
     >>> print(f"{norm.item():.6g}")
     5e+200
     """
-    _, found = check_tensors(t_list, "global_norm: t_list")
+    _, found = appending.check_tensors(t_list, "global_norm: t_list")
     if not found:
         return _zero_norm()
     block = found[0].block.program.current_block()
-    norm = new_result(block, "global_norm", name)
-    with role_for(*found):
+    norm = appending.new_result(block, "global_norm", name)
+    with appending.role_for(*found):
         block.append_op("global_norm", {"X": found}, {"Out": norm})
     return norm
 
@@ -271,21 +258,21 @@ def clip_by_average_norm(t: Variable, clip_norm: Number, name: str | None = None
     >>> print(clip_by_average_norm(to_variable(np.array([3.0, 4.0], "float32")), 1).numpy())
     [1.2 1.6]
     """
-    check_tensor(t, "clip_by_average_norm: t")
+    appending.check_tensor(t, "clip_by_average_norm: t")
     if t.dtype is not DType.FP32:
         raise WrongTypeError(
             f"clip_by_average_norm: t must be float32, as in TensorFlow 1, got {t}",
             hint="Convert it with layers.cast, or use clip_by_norm with clip_norm times the number of elements.",
         )  # fmt: skip
-    threshold = as_threshold(clip_norm, "clip_by_average_norm: clip_norm")
+    threshold = appending.as_threshold(clip_norm, "clip_by_average_norm: clip_norm")
     if not isinstance(threshold, Variable) and threshold == math.inf:
         return append("assign", {"X": t}, t, name)
-    with role_for(t):
+    with appending.role_for(t):
         block = t.block.program.current_block()
-        limit = as_variable(threshold, block, DType.FP32)
+        limit = appending.as_variable(threshold, block, DType.FP32)
         squares = block.emit("reduce_sum", X=block.emit("square", X=t), reduce_all=True)
         inverse = block.emit("elementwise_div", X=_count(t, block), Y=block.emit("sqrt", X=squares))
-        bound = block.emit("elementwise_div", X=constant(block, 1.0, DType.FP32), Y=limit)
+        bound = block.emit("elementwise_div", X=appending.constant(block, 1.0, DType.FP32), Y=limit)
         factor = block.emit("elementwise_min", X=inverse, Y=bound)
         scaled = block.emit("elementwise_mul", X=t, Y=limit)
     return append("elementwise_mul", {"X": scaled, "Y": factor}, t, name)
@@ -296,7 +283,7 @@ def _count(t: Variable, block: Block) -> Variable:
     assert t.shape is not None
     size = product(t.shape)
     if size >= 0:
-        return constant(block, float(size), DType.FP32)
+        return appending.constant(block, float(size), DType.FP32)
     return block.emit("reduce_sum", X=block.emit("fill_any_like", X=t, value=1.0), reduce_all=True)
 
 
@@ -314,12 +301,12 @@ def _as_axes(axes: Any) -> list[int] | None:
 
 def _clip_slices(t: Variable, threshold: Number, axes: Sequence[int], name: str | None) -> Variable:
     """`t` with its slices over `axes` clipped, all of it for no axes."""
-    if fits_attribute(threshold, t.dtype):
+    if appending.fits_attribute(threshold, t.dtype):
         if axes:
             return append("clip_by_axis_norm", {"X": t}, t, name, axes=axes, max_norm=threshold)
         return append("clip_by_norm", {"X": t}, t, name, max_norm=threshold)
-    with role_for(t):
-        limit = as_variable(threshold, t.block.program.current_block(), DType.FP64)
+    with appending.role_for(t):
+        limit = appending.as_variable(threshold, t.block.program.current_block(), DType.FP64)
     return append("clip_by_axis_norm", {"X": t, "MaxNorm": limit}, t, name, axes=axes)
 
 
@@ -330,23 +317,23 @@ def _clip_each(t: Variable, threshold: Number, name: str | None) -> Variable:
     if rank == 0:
         return _clip_slices(t, threshold, [], name)
     block = t.block.program.current_block()
-    with role_for(t):
+    with appending.role_for(t):
         slices = block.emit("reshape2", X=t, shape=[0] * rank + [1])
-    clipped = _clip_slices(pass_on(t, slices), threshold, [-1], None)
-    result = new_result(block, "clip_by_norm", name)
-    with role_for(t):
+    clipped = _clip_slices(appending.pass_on(t, slices), threshold, [-1], None)
+    result = appending.new_result(block, "clip_by_norm", name)
+    with appending.role_for(t):
         shape = block.create_var()
         block.append_op(
             "reshape2", {"X": clipped}, {"Out": result, "XShape": shape}, {"shape": [0] * (rank - 1) + [-1]}
         )
-    return pass_on(t, result)
+    return appending.pass_on(t, result)
 
 
 def _as_bound(value: Any, what: str, t: Variable) -> Number:
     """A number, or a variable that broadcasts to the shape of `t`."""
     if not isinstance(value, Variable):
-        return as_number(value, what)
-    check_tensor(value, what)
+        return appending.as_number(value, what)
+    appending.check_tensor(value, what)
     assert value.shape is not None and t.shape is not None
     ones = (1,) * (len(t.shape) - len(value.shape))
     aligned = [dim if dim != 1 else own for dim, own in zip((*ones, *value.shape), t.shape, strict=False)]
@@ -360,7 +347,7 @@ def _widest(tensors: Sequence[Variable]) -> DType:
 
 
 def _zero_norm() -> Variable:
-    return constant(default_main_program().current_block(), 0.0, DType.FP32)
+    return appending.constant(default_main_program().current_block(), 0.0, DType.FP32)
 
 
 def _names(name: str | None, count: int) -> list[str | None]:
@@ -372,13 +359,13 @@ def _clip_together(tensors: list[Variable], threshold: Number, name: str | None)
     dtype = _widest(tensors)
     if not isinstance(threshold, Variable) and threshold < 1e-37:
         dtype = DType.FP64  # float32 would round it to 0 or lose its digits
-    results = [new_result(block, "clip_by_global_norm", each) for each in _names(name, len(tensors))]
-    norm = new_result(block, "global_norm")
-    with role_for(*tensors):
-        limit = as_variable(threshold, block, dtype)
+    results = [appending.new_result(block, "clip_by_global_norm", each) for each in _names(name, len(tensors))]
+    norm = appending.new_result(block, "global_norm")
+    with appending.role_for(*tensors):
+        limit = appending.as_variable(threshold, block, dtype)
         outputs: dict[str, Any] = {"Out": results, "Norm": norm}
         block.append_op("clip_by_global_norm", {"X": tensors, "ClipNorm": limit}, outputs, {"strict": True})
-    return [pass_on(t, result) for t, result in zip(tensors, results, strict=True)], norm
+    return [appending.pass_on(t, result) for t, result in zip(tensors, results, strict=True)], norm
 
 
 def _clip_by_given_norm(
@@ -389,19 +376,23 @@ def _clip_by_given_norm(
         raise ClipError(f"clip_by_global_norm: use_norm must not be negative, got {norm}")
     program = tensors[0].block.program if tensors else default_main_program()
     block = program.current_block()
-    given = norm if isinstance(norm, Variable) else constant(block, norm, _widest(tensors))
+    given = norm if isinstance(norm, Variable) else appending.constant(block, norm, _widest(tensors))
     if not tensors:
         return [], given
-    with role_for(*tensors):
-        limit = as_variable(threshold, block, DType.FP64)
-        wide = cast(given, DType.FP64) if isinstance(norm, Variable) else constant(block, norm, DType.FP64)
+    with appending.role_for(*tensors):
+        limit = appending.as_variable(threshold, block, DType.FP64)
+        wide = (
+            appending.cast(given, DType.FP64)
+            if isinstance(norm, Variable)
+            else appending.constant(block, norm, DType.FP64)
+        )
         if isinstance(threshold, float) and threshold == math.inf:
-            factor = constant(block, 1.0, DType.FP64)  # the quotient of two infinities would be NaN
+            factor = appending.constant(block, 1.0, DType.FP64)  # the quotient of two infinities would be NaN
         else:
             factor = block.emit("elementwise_div", X=limit, Y=block.emit("elementwise_max", X=limit, Y=wide))
         factor = block.emit("elementwise_add", X=factor, Y=block.emit("elementwise_sub", X=wide, Y=wide))
     results = []
     for t, each in zip(tensors, _names(name, len(tensors)), strict=True):
-        scaled = append("elementwise_mul", {"X": cast(t, DType.FP64), "Y": factor}, t)
+        scaled = append("elementwise_mul", {"X": appending.cast(t, DType.FP64), "Y": factor}, t)
         results.append(append("cast", {"X": scaled}, t, each, in_dtype=int(DType.FP64), out_dtype=int(t.dtype)))
     return results, given
