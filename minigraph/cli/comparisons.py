@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -26,6 +27,7 @@ from minigraph.support.atomic_files import check_writable
 from minigraph.support.blas import one_thread
 
 T = TypeVar("T")
+N = TypeVar("N", int, float)
 
 DEFAULT_CLIPS: Final = ("norm=2", "global_norm=1", "value=0.1")
 DEFAULT_SEEDS: Final = (1, 2, 3)
@@ -99,15 +101,15 @@ def add_commands(commands: Any) -> None:
     compare.set_defaults(run=partial(_run, compare_report))
     experiment = _experiment(compare)
     experiment.add_argument(
-        "--batches", type=checked(_whole_number), default=10, metavar="N",
+        "--batches", type=_WHOLE_NUMBER, default=10, metavar="N",
         help="how many batches; the data are read again when they end (default: 10; an epoch of digits has 12)",
     )  # fmt: skip
     experiment.add_argument(
-        "--seed", type=checked(_seed), default=1, metavar="N",
+        "--seed", type=_seed, default=1, metavar="N",
         help="seed for initial values and shuffling; the same seed gives the same output (default: 1)",
     )  # fmt: skip
     experiment.add_argument(
-        "--train", type=checked(_learning_rate), metavar="RATE",
+        "--train", type=_LEARNING_RATE, metavar="RATE",
         help="update parameters after each batch by SGD on the unclipped gradients (default: no updates)",
     )  # fmt: skip
     _output(compare, "batch by batch")
@@ -116,16 +118,16 @@ def add_commands(commands: Any) -> None:
     train.set_defaults(run=partial(_run, train_report))
     experiment = _experiment(train)
     experiment.add_argument(
-        "--epochs", type=checked(_whole_number), default=5, metavar="N", help="runs over the data (default: 5)"
+        "--epochs", type=_WHOLE_NUMBER, default=5, metavar="N", help="runs over the data (default: 5)"
     )
     experiment.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd", help="the updates (default: sgd)")
     experiment.add_argument(
-        "--seeds", "--seed", type=checked(_seed), nargs="+", default=DEFAULT_SEEDS, metavar="N",
+        "--seeds", "--seed", type=_seed, nargs="+", default=DEFAULT_SEEDS, metavar="N",
         help="seeds for initial values and shuffling; the same seed gives the same output "
              f"(default: {_words(DEFAULT_SEEDS)})",
     )  # fmt: skip
     experiment.add_argument(
-        "--rates", "--rate", type=checked(_learning_rate), nargs="+", default=DEFAULT_RATES, metavar="RATE",
+        "--rates", "--rate", type=_LEARNING_RATE, nargs="+", default=DEFAULT_RATES, metavar="RATE",
         help=f"learning rates (default: {_words(DEFAULT_RATES)})",
     )  # fmt: skip
     _output(train, "step by step")
@@ -141,8 +143,8 @@ def _command(commands: Any, name: str, summary: str, description: str, examples:
         help=summary,
         description=description,
         epilog=CLIPS + examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     return parser
 
@@ -158,7 +160,7 @@ def _experiment(parser: argparse.ArgumentParser) -> Any:
         help="the bundled digits in MNIST's form, or MNIST, which is downloaded if need be (default: digits)",
     )  # fmt: skip
     group.add_argument(
-        "--batch-size", type=checked(_whole_number), default=128, metavar="N", help="images in a batch (default: 128)"
+        "--batch-size", type=_WHOLE_NUMBER, default=128, metavar="N", help="images in a batch (default: 128)"
     )
     group.add_argument(
         "--place", type=checked(_place), default="cpu", metavar="PLACE",
@@ -207,30 +209,26 @@ def message_of(error: MinigraphError) -> str:
     return "\n  ".join(filter(None, [error.message, *error.details, error.hint]))
 
 
-def _whole_number(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
-    return number
+def _number(convert: Callable[[str], N], is_right: Callable[[N], bool], what: str) -> Callable[[str], N]:
+    """A function that reads a number of an option."""
+
+    def parse(text: str) -> N:
+        with suppress(ValueError):
+            if is_right(number := convert(text)):
+                return number
+        raise argparse.ArgumentTypeError(f"must be {what}, got {text!r}")
+
+    return parse
+
+
+_WHOLE_NUMBER: Final = _number(int, lambda number: number >= 1, "a whole number of at least 1")
+_LEARNING_RATE: Final = _number(float, lambda rate: 0 < rate < math.inf, "a positive number")
 
 
 def _seed(text: str) -> int:
-    number = _whole_number(text)
+    number = _WHOLE_NUMBER(text)
     if number > MAX_SEED:
         raise argparse.ArgumentTypeError(f"must be at most {MAX_SEED}, got {text!r}")
-    return number
-
-
-def _learning_rate(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r}")
     return number
 
 
@@ -247,16 +245,15 @@ def _place(text: str) -> Place:
     return place
 
 
-def _plot_file(text: str) -> str:
-    if os.path.splitext(text)[1].lower() not in PLOT_SUFFIXES:
-        raise argparse.ArgumentTypeError(f"the name must end in {', '.join(PLOT_SUFFIXES)}, got {text!r}")
-    check_plotting()
-    return text
-
-
 def _html_file(text: str) -> str:
     check_plotting()
     return text
+
+
+def _plot_file(text: str) -> str:
+    if os.path.splitext(text)[1].lower() not in PLOT_SUFFIXES:
+        raise argparse.ArgumentTypeError(f"the name must end in {', '.join(PLOT_SUFFIXES)}, got {text!r}")
+    return _html_file(text)
 
 
 # Running
@@ -271,7 +268,7 @@ def _run(make_report: Callable[[argparse.Namespace], Report[Any]], options: argp
         numbers = getattr(options, name, ())
         if len(set(numbers)) < len(numbers):
             return fail(f"--{name} has the same number twice", 2)
-    paths = {kind: getattr(options, kind) for kind in SAVERS if getattr(options, kind)}
+    paths = {kind: path for kind in SAVERS if (path := getattr(options, kind))}
     for kind, path in paths.items():
         twin = next(other for other in paths if paths[other] == path)
         if twin != kind:
@@ -319,7 +316,7 @@ def compare_report(options: argparse.Namespace) -> Report[Any]:
 def train_report(options: argparse.Namespace) -> Report[Any]:
     """The report of ``minigraph train``."""
     network = build_network(options.seeds[0])
-    held_out = Batches(network, _reader(options.data, is_test=True), EVALUATION_BATCH)
+    held_out = Batches(network, _reader(options.data, "test"), EVALUATION_BATCH)
     return compare_training(
         network.program,
         network.loss,
@@ -359,8 +356,6 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     return {"data": options.data, "batch_size": options.batch_size}
 
 
-def _reader(data: str, is_test: bool = False) -> Reader[Any]:
-    if data == "digits":
-        return digits.test(28) if is_test else digits.train(28)
+def _reader(data: str, part: str = "train") -> Reader[Any]:
     # strict: a user who names MNIST gets no other data in its place.
-    return mnist.test(strict=True) if is_test else mnist.train(strict=True)
+    return getattr(digits, part)(28) if data == "digits" else getattr(mnist, part)(strict=True)

@@ -71,51 +71,48 @@ def _cores() -> int:
 
 
 def _kernels(library: blas.Blas, processor: str) -> Finding:
-    state = library.core_type or "the library does not say which"
-    own = os.environ.get(blas.CORETYPE)
+    state, advice = library.core_type or "the library does not say which", ""
+    own, wanted = os.environ.get(blas.CORETYPE), blas.core_type_to_set(processor, {})
     if own is not None:
-        return Finding("BLAS kernels", f"{state}; you have set {blas.CORETYPE}={own}")
-    wanted = blas.core_type_to_set(processor, {})
-    if wanted is None:
-        return Finding("BLAS kernels", state)
-    if library.core_type.lower() == wanted.lower():
-        return Finding("BLAS kernels", f"{state}, which minigraph asked for: OpenBLAS does not know this processor")
-    advice = f"OpenBLAS does not know this processor, which has AVX-512: set {blas.CORETYPE}={wanted}"
-    if blas.core_type_to_set(processor, os.environ) is None:
-        return Finding("BLAS kernels", state, f"{advice}, or unset {blas.SWITCH} and minigraph does it.")
-    return Finding("BLAS kernels", state, f"{advice}, or import minigraph before NumPy; here NumPy was loaded first.")
+        state += f"; you have set {blas.CORETYPE}={own}"
+    elif wanted is not None and library.core_type.lower() == wanted.lower():
+        state += ", which minigraph asked for: OpenBLAS does not know this processor"
+    elif wanted is not None:
+        is_off = blas.core_type_to_set(processor, os.environ) is None
+        other = f"unset {blas.SWITCH} and minigraph does it" if is_off else "import minigraph before NumPy"
+        advice = f"OpenBLAS does not know this processor, which has AVX-512: set {blas.CORETYPE}={wanted}, or {other}"
+        advice += "." if is_off else "; here NumPy was loaded first."
+    return Finding("BLAS kernels", state, advice)
 
 
 def _threads(library: blas.Blas) -> Finding:
-    if library.threads is None:
-        return Finding("BLAS threads", "not known", "Install threadpoolctl, and this command can ask the library.")
-    cores = _cores()
-    if library.threads > cores:
+    threads, cores, advice = library.threads, _cores(), ""
+    if threads is None:
+        advice = "Install threadpoolctl, and this command can ask the library."
+    elif threads > cores:
         advice = f"There are only {cores} cores for this process: set OPENBLAS_NUM_THREADS={cores}."
-        return Finding("BLAS threads", str(library.threads), advice)
-    if cores > 1 and library.threads > 1:
+    elif threads > 1:
         advice = (
             "Try OPENBLAS_NUM_THREADS=1: it is faster if other processes use the cores, and may be for small matrices."
         )
-        return Finding("BLAS threads", str(library.threads), advice)
-    return Finding("BLAS threads", str(library.threads))
+    return Finding("BLAS threads", "not known" if threads is None else str(threads), advice)
 
 
 def _compiler() -> Finding:
+    state, advice = "numba is not installed", ""
     if find_spec("numba") is None:
         advice = "pip install 'minigraph[jit]' lets executors compile updates, norms and losses to single loops."
-        return Finding("compiler", "numba is not installed", advice)
-    state = f"numba {importlib.metadata.version('numba')}, which keeps compiled loops in {compiling.folder()}"
-    if not compiling.is_available():
-        return Finding("compiler", state, f"{compiling.SWITCH} in the environment switches it off.")
-    return Finding("compiler", state)
+    else:
+        state = f"numba {importlib.metadata.version('numba')}, which keeps compiled loops in {compiling.folder()}"
+        if not compiling.is_available():
+            advice = f"{compiling.SWITCH} in the environment switches it off."
+    return Finding("compiler", state, advice)
 
 
 def _gpu() -> Finding:
     if find_spec("cupy") is None:
-        return Finding(
-            "GPU", "CuPy is not installed", "With an NVIDIA GPU: pip install 'minigraph[cuda12]' (or cuda13)."
-        )
+        advice = "With an NVIDIA GPU: pip install 'minigraph[cuda12]' (or cuda13)."
+        return Finding("GPU", "CuPy is not installed", advice)
     try:
         place: Any = CUDAPlace(0)
         name = place.xp.cuda.runtime.getDeviceProperties(0)["name"].decode()

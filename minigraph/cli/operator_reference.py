@@ -19,6 +19,8 @@ from minigraph.opdef.gradient_context import BlockGrad
 from minigraph.opdef.gradient_rules import FusedGrad
 
 _SECTION = re.compile(r"\n\n(?:Parameters|Returns|Raises|Notes|References|Examples)\n-+\n", re.MULTILINE)
+_NOTES = {"duplicable": "several", "dispensable": "may be left out", "intermediate": "for the gradient"}
+_PLACES = {"cpu": "CPU", "cuda": "GPU"}
 
 
 def page(types: Iterable[str] = (), tests: Mapping[str, str] | None = None) -> str:
@@ -68,15 +70,7 @@ def describe(definition: OpDef, tests: str | None = None) -> str:
 
 
 def _slot(slot: Slot) -> str:
-    notes = [
-        note
-        for note, holds in (
-            ("several", slot.duplicable),
-            ("may be left out", slot.dispensable),
-            ("for the gradient", slot.intermediate),
-        )
-        if holds
-    ]
+    notes = [note for field, note in _NOTES.items() if getattr(slot, field)]
     return f"`{slot.name}`" + (f" ({', '.join(notes)})" if notes else "")
 
 
@@ -112,9 +106,8 @@ def _second_gradient(rule: FusedGrad) -> str:
 
 def _places(definition: OpDef) -> str:
     types = [definition.type, *([definition.grad.type] if isinstance(definition.grad, FusedGrad) else [])]
-    found = {"cpu": "CPU", "cuda": "GPU"}
-    there = [name for kind, name in found.items() if all(find_kernel(type, kind) for type in types)]
-    rows = [name for kind, name in found.items() if find_kernel(definition.type, kind, rows=True)]
+    there = [name for kind, name in _PLACES.items() if all(find_kernel(type, kind) for type in types)]
+    rows = [name for kind, name in _PLACES.items() if find_kernel(definition.type, kind, rows=True)]
     of_rows = f"for selected rows {' and '.join(rows)}" if rows else ""
     return ", ".join(part for part in (" and ".join(there), of_rows) if part) or "computed by the executor"
 
@@ -127,8 +120,8 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "operators",
         help="describe operators: slots, attributes, gradients",
-        description="Describe operators as their definitions do, in Markdown.",
         allow_abbrev=False,
+        description="Describe operators as their definitions do, in Markdown.",
     )
     parser.add_argument("types", nargs="*", metavar="TYPE", help="only these operators (default: all)")
     parser.set_defaults(run=_run)

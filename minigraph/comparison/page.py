@@ -33,9 +33,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEADINGS: Final = {
-    "figures": "Figures", "summary": "Summary", "metrics": "Metrics by epoch", "parameters": "By parameter",
+    "figures": "Figures",
+    "summary": "Summary",
+    "metrics": "Metrics by epoch",
+    "parameters": "By parameter",
     "strategies": "Strategies",
-}  # fmt: skip
+}
 """Headings of a page by the anchors of their sections, in order; a section without contents is left out."""
 
 MOST_COLUMNS: Final = 12
@@ -69,10 +72,8 @@ _STROKES: Final = {"-": "none", "--": "6 3", "-.": "7 2 1.500 2", ":": "1.500 3"
 def gradient_page(report: GradientResults) -> str:
     """Effect of the strategies on the gradients: pictures, tables, and each strategy's numbers and diff."""
     drawn = _parameter_figures(report, "Norm after clipping, by batch")
-    return _page("What clipping did to the gradients", report, gradient_facts(report), {
-        "summary": [_gradient_summary(report)],
-        "parameters": [*drawn, _factor_table(report)],
-    })  # fmt: skip
+    sections = {"summary": [_gradient_summary(report)], "parameters": [*drawn, _factor_table(report)]}
+    return _page("What clipping did to the gradients", report, gradient_facts(report), sections)
 
 
 def training_page(report: TrainingResults) -> str:
@@ -83,11 +84,12 @@ def training_page(report: TrainingResults) -> str:
     if report.strategies:
         summary += [table(f"{title}: mean and spread over the seeds; * is best.", ["strategy", *headings], rows)
                     for title, headings, rows in rate_tables(report)]  # fmt: skip
-    return _page("What clipping did to the training", report, training_facts(report), {
+    sections = {
         "summary": summary,
         "metrics": list(_metric_tables(report)) if report.strategies else [],
         "parameters": _parameter_figures(report, "Norm before clipping, by step"),
-    })  # fmt: skip
+    }
+    return _page("What clipping did to the training", report, training_facts(report), sections)
 
 
 def _page(title: str, report: Results[Any], facts: Mapping[str, str], sections: Mapping[str, Sequence[str]]) -> str:

@@ -57,7 +57,7 @@ def gradient_json(report: GradientResults) -> dict[str, Any]:
             min, max, median    the same without share_clipped
             batches     {norm_before, norm_after, factor, cosine, share_changed, clipped}, each a list
     """
-    return _in_json({
+    found = {
         "format": GRADIENT_FORMAT,
         "version": GRADIENT_VERSION,
         **_head(report, batches=len(report.loss)),
@@ -65,7 +65,8 @@ def gradient_json(report: GradientResults) -> dict[str, Any]:
         "clips": [
             {**_strategy_head(report, result), **_figures(report, result)} for result in report.strategies.values()
         ],
-    })  # fmt: skip
+    }
+    return _in_json(found)
 
 
 def training_json(report: TrainingResults) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def training_json(report: TrainingResults) -> dict[str, Any]:
             metrics     {name: [number]}, one per epoch
             parameters, total     as for a comparison of gradients, "steps" in place of "batches"
     """
-    return _in_json({
+    found = {
         "format": TRAINING_FORMAT,
         "version": TRAINING_VERSION,
         **_head(report, epochs=report.epochs, steps=report.steps),
@@ -112,7 +113,8 @@ def training_json(report: TrainingResults) -> dict[str, Any]:
             }
             for name, result in report.strategies.items()
         ],
-    })  # fmt: skip
+    }
+    return _in_json(found)
 
 
 def _at_rate(report: TrainingResults, name: str, rate: float | None) -> dict[str, Any]:
