@@ -73,7 +73,7 @@ def _is_shareable(op: Operator, values: ReachingDefs) -> bool:
     return (
         not op.definition.has_hidden_names
         and not is_random(op.type)
-        and not op.role & Role.RECOMPUTE
+        and not op.role & Role.RECOMPUTE  # repeats another operator to save memory
         and not any(values.block.vars[name].persistable for name in op.output_arg_names)
     )
 

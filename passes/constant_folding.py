@@ -112,7 +112,7 @@ class _Constants:
         def read(name: str) -> Any:
             value = self.values.read(name, op)
             if value not in self._sources:
-                var = self.block.vars[name]
+                var = self.block.vars[name]  # only its shape is read: an array without memory will do
                 return np.broadcast_to(np.zeros((), var.dtype.numpy), var.shape or ())
             if value not in self._arrays:
                 (self._arrays[value],) = self._evaluate(self._sources[value]).values()
@@ -133,6 +133,7 @@ def _constant(array: Any) -> tuple[str, dict[str, Any]] | None:
     if not array.ndim or not array.flags.c_contiguous or (element.is_floating and np.isnan(array).any()):
         return None
     attrs = {"shape": list(array.shape), "dtype": int(element)}
+    # As bytes, because 0.0 == -0.0.
     rows = np.frombuffer(array.tobytes(), np.dtype((np.void, array.itemsize))) if array.size else array
     if array.size and bool((rows == rows[0]).all()):
         return "fill_constant", {**attrs, **_filling(element, array.flat[0].item())}
@@ -148,6 +149,7 @@ def _filling(element: DType, number: Any) -> dict[str, Any]:
         return {"value": float(number)}
     if element.is_floating and number == 0 and math.copysign(1, number) < 0:
         return {"str_value": "-0.0"}
+    # The bound keeps the conversion from overflowing.
     if abs(number) < 3e38 and float(np.float32(number)) == number:
         return {"value": float(number)}
     return {"str_value": repr(number)}

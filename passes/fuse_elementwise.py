@@ -19,7 +19,7 @@ from minigraph.support.fused_calls import Argument, FusedCall
 from minigraph.types import TensorType
 
 _MOST_OPERATORS = 20
-"""Maximum operators in a group: longer ones take long to compile and win little."""
+"""Maximum operators in a group: longer groups take long to compile and gain little."""
 
 _MOST_INPUTS = 16
 """Maximum values that a group reads."""
@@ -121,6 +121,7 @@ class _Group:
         if len(dict.fromkeys(outer)) > _MOST_INPUTS:
             return False
         at = values.position[last]
+        # A reader in between would then come before the value that it reads.
         members = {*self.ops, *later.ops}
         if any(
             reader not in members and values.position[reader] < at

@@ -32,7 +32,7 @@ class FuseGlobalNorm(Pass):
 
     where selected rows are merged before their values are squared.
 
-    The products and the root go, and so do the operators before the root whose results nobody else reads or fetches.
+    The products and the root are removed, and so are the operators before the root whose results nothing else needs.
     """
 
     def apply(self, program: Program) -> bool:
@@ -67,7 +67,7 @@ def fuse_global_norms(ops: Sequence[Operator], block: Block, roots: Iterable[str
     new = {clip.maximum: _one_operator(clip, ops) for clip in clips}
     result = []
     for at, op in enumerate(ops):
-        if at in new:
+        if at in new:  # before the maximum, which still reads the norm
             result.append(new[at])
         if at not in removed:
             result.append(op)
@@ -99,6 +99,7 @@ class _Uses:
         self.readers = readers = defaultdict[str, list[int]](list)
         for at, op in enumerate(ops):
             hides = op.definition.has_hidden_names
+            # Most operators are in no chain, and one test for each slot skips them.
             for names in (op.output_arg_names,) if hides else op.outputs.values():
                 if not known.isdisjoint(names):
                     for name in names:
@@ -169,13 +170,14 @@ def _squares_under(root: int, uses: _Uses) -> dict[str, int] | None:
 
 
 def _products_with(factor: str, squares: dict[str, int], uses: _Uses) -> dict[str, int]:
-    """The product with the factor of each value, where it may as well be computed before the maximum."""
+    """The product of each value with the factor, if it may be computed before the maximum."""
     products: dict[str, int] = {}
     for at in uses.readers[factor]:
         op = uses.ops[at]
         if op.type != "elementwise_mul" or op.inputs["Y"][0] != factor:
             continue
         grad, out = op.inputs["X"][0], op.outputs["Out"][0]
+        # The product moves up to the maximum: it must read the value squared, and nothing may use its name before.
         is_movable = (
             grad in squares
             and grad not in products
@@ -198,9 +200,10 @@ def _one_operator(clip: _Clip, ops: Sequence[Operator]) -> Operator:
 
 
 def _remove_unread(clip: _Clip, uses: _Uses, removed: set[int]) -> None:
-    """Add to `removed` what computed the sum of squares, as far as nobody else reads it."""
+    """Add to `removed` the operators that compute the sum of squares, except those whose results others read."""
     grads = set(clip.grads)
     pending = [uses.writers[uses.ops[clip.root].inputs["X"][0]][0]]
+    # From the sum backward: an operator may go when all its readers have gone.
     while pending:
         at = pending.pop()
         op = uses.ops[at]

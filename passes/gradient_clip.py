@@ -66,7 +66,7 @@ def skipping_guards(block: Block) -> list[Operator]:
 
 
 def skip_updates(block: Block, updates: Sequence[Operator]) -> None:
-    """Let updates do nothing in steps in which a guard finds a gradient of their parameters that is not finite."""
+    """Make updates do nothing in steps in which a guard finds a gradient of their parameters that is not finite."""
     updated = {name for op in updates for name in op.inputs.get("Param", ())}
     flags = [op.outputs["Found"][0] for op in skipping_guards(block) if updated.intersection(op.attr("params"))]
     if flags:

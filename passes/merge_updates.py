@@ -74,7 +74,8 @@ class _Groups:
         self._writing: defaultdict[str, dict[_Group, None]] = defaultdict(dict)
 
     def advance(self, op: Operator) -> None:
-        """Close the groups whose variables `op` reads or writes."""
+        """Close the groups that write what `op` reads, or use what `op` writes."""
+        # A merged update stands where the last of its group stood, so nothing in between may see the others undone.
         closed = [group for name in op.input_arg_names for group in self._writing.pop(name, ())]
         for name in op.output_arg_names:
             closed += [*self._writing.pop(name, ()), *self._reading.pop(name, ())]

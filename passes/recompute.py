@@ -1,4 +1,4 @@
-"""Save memory by arithmetic: compute forward results again for the backward pass."""
+"""Save memory: compute forward results again for the backward pass."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ class Recompute(Pass):
             return False
         forward = _with_seeds(block, _forward_of_loss(block))
         plan = _Plan(block, forward, self.checkpoints)
+        # The last segment comes first, because its gradients do; fluid counts in the same order.
         suffixes = [f".subprog_{i}" for i in range(len(plan.segments))]
         for segment, suffix in zip(reversed(plan.segments), suffixes, strict=True):
             plan.repeat(segment, suffix)
@@ -154,7 +155,8 @@ class _Plan:
     def _is_repeatable(self, op: Operator) -> bool:
         if op.type == "seed" or (is_random(op.type) and op.type != "dropout") or op.definition.has_hidden_names:
             return False
-        in_place = set(op.input_arg_names) & set(op.output_arg_names)  # statistics, which the result does not read
+        in_place = set(op.input_arg_names) & set(op.output_arg_names)
+        # A batch norm updates its statistics in place, but its result does not depend on them in training.
         return op.type == "batch_norm" or (
             not in_place and all(len(self.writers.get(name, ())) <= 1 for name in op.input_arg_names)
         )

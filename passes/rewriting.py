@@ -50,6 +50,7 @@ class ReachingDefs:
 
     def read(self, name: str, op: Operator) -> Version:
         """Return the value that `op` reads under this name."""
+        # An operator reads before it writes, so its own write does not count.
         positions = self._writes.get(name)
         return name, bisect_left(positions, self.position[op]) if positions else 0
 
@@ -94,14 +95,14 @@ class ReachingDefs:
 
 @dataclass(frozen=True)
 class MergeSmall(Pass):
-    """Base of the passes that do at once what a program does with many small matrices, as the steps of a network do.
+    """Base of the passes that merge operators on many small matrices, such as those of the steps of a network.
 
     Attributes
     ----------
     least : int
         Minimum parts that are merged.
     most_elements : int
-        Maximum elements of a part; a larger one is work enough for a call.
+        Maximum elements of a part; for a larger one the arithmetic takes longer than the call.
     """
 
     changes_rounding: ClassVar[bool] = True

@@ -12,15 +12,16 @@ from minigraph.passes.rewriting import ReachingDefs, insert_for
 class ShrinkInUpdate(Pass):
     """Turn a ``clip_by_global_norm`` whose results only merged updates read into a ``clip_factor`` that they apply.
 
-    The updates scale each gradient where they read it, or leave it alone when the norm is under the threshold. Nothing
-    is written for it.
+    The updates scale each gradient as they read it, or leave it alone when the norm is below the threshold. No clipped
+    gradient is written.
 
-    Law: every value that is left keeps its bits, because the same factor multiplies the same gradients. The clipped
-    gradients are gone; so the clip stays as it is when someone fetches one.
+    Law: every value that remains keeps its bits, because the same factor multiplies the same gradients. A clip stays as
+    it is when one of its results is fetched.
     """
 
     def apply(self, program: Program) -> bool:
         ops = program.global_block().ops
+        # `clip_factor` does not have the rules for infinities and thresholds of a strict clip.
         clips = [op for op in ops.of_type("clip_by_global_norm") if not op.attr("strict")]
         if not clips or MERGED.keys().isdisjoint(ops.by_type):
             return False
@@ -48,6 +49,7 @@ def _updates(clip: Operator, values: ReachingDefs) -> list[Operator]:
         if not is_gradient or not values.is_there(values.read(source, clip), reader):
             return []
         updates[reader] = None
+    # An update multiplies all its gradients by the factor.
     if any(name not in sources for update in updates for name in update.inputs["Grad"]):
         return []
     return list(updates)

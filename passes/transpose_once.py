@@ -47,6 +47,7 @@ def _rewrite(ops: list[Operator]) -> None:
     weight = first.inputs["Y"][0]
     view, copy, shape = (unique_name.generate(f"{weight}@{what}") for what in ("TRANSPOSE", "TRANSPOSED", "SHAPE"))
     insert_for(first, "transpose2", {"X": weight}, {"Out": view, "XShape": shape}, {"axis": [1, 0]})
+    # A transpose is a view, which products are slow with; the copy lies row by row.
     insert_for(first, "assign", {"X": view}, {"Out": copy}, {})
     for op in ops:
         insert_for(op, "mul", {"X": op.inputs["Out@GRAD"], "Y": copy}, {"Out": op.outputs["X@GRAD"]}, {})

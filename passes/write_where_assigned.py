@@ -45,6 +45,7 @@ def _clip_for(assign: Operator, values: ReachingDefs) -> Operator | None:
     fits = variables[target].persistable and variables[target].tensor_type == variables[source[0]].tensor_type
     is_own = _clipped(clip, source[0]) == target and values.read(target, clip) == old
     first, last = values.position[clip], values.position[assign]
+    # A read of the old value between the two would see the clipped one.
     is_free = not any(first < values.position[op] < last for op in values.readers[old])
     return clip if fits and is_own and is_free and target not in clip.output_arg_names else None
 
