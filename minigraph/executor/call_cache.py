@@ -1,8 +1,8 @@
 """Call cache: the plans of an executor by the calls that they were made for.
 
-To find a plan by the names, dtypes and shapes of what is fed takes a look at every array. A loop of training makes the
-same call again and again, so a call is first compared with the latest one of its program and fetches. That happens in
-functions written in C, however many arrays there are.
+A plan depends on the names, dtypes and shapes of all arrays that are fed. A training loop makes the same call again and
+again, so a call is first compared with the latest one of its program and fetches. The comparison runs in functions
+written in C, whatever the number of arrays.
 """
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ class CachedCall:
     """Takes the fed arrays in that order."""
 
     def feeds(self, feed: Any) -> dict[str, Any] | None:
-        """The arrays by name, if `feed` holds what the plan takes and nothing else; no other checks are needed then."""
+        """The arrays by name; None unless `feed` has just the names, dtypes and shapes that were checked before."""
         if feed is None or type(feed) is not dict or len(feed) != len(self.names):
             return {} if feed is None and not self.names else None
         try:
             arrays = self.pick(feed)
         except KeyError:
             return None
+        # No subclasses: a masked array has dtype and shape, too, but must be checked.
         are_plain = not arrays or set(map(type, arrays)) == _ARRAY
         if not are_plain or list(map(_kind, arrays)) != self.kinds:
             return None
@@ -87,7 +88,7 @@ class CallCache:
         """By subject the latest of its calls."""
 
     def find(self, subject: Hashable, feed: Any) -> tuple[Plan, dict[str, Any]] | None:
-        """The plan for what a user feeds, and the arrays as it takes them; None for a feed that has to be checked."""
+        """The plan for a feed, and the arrays in the plan's order; None for a feed that must be checked."""
         call = self._latest.get(subject)
         if call is None:
             return None
@@ -98,7 +99,7 @@ class CallCache:
             return call.plan, feeds
         if type(feed) is not dict or set(map(type, feed)) != _NAME or set(map(type, feed.values())) != _ARRAY:
             return None
-        feeds = dict(sorted(feed.items()))  # as checked feeds are
+        feeds = dict(sorted(feed.items()))  # in the order of `prepare_feed`, which is part of the key
         plan = self.get(subject, feeds)
         return None if plan is None else (plan, feeds)
 

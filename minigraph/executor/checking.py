@@ -1,10 +1,10 @@
-"""Checked runs: no value changes while it is needed, and what is handed out is the caller's own.
+"""Checked runs: no value changes while it is needed, and results are the caller's own.
 
-The functions in a plan's table of instructions are replaced by others that look on: the generated source, the kernels
-and the places of values are those of every run. Law: what a kernel returns is new, its ``out``, or a view that its
-registration declares; it writes to nothing else, and to nothing later on. Each value is compared bit for bit with a
-copy made when it was computed, whenever something reads it. Memory is filled with a pattern as soon as nothing needs
-it, so that whoever still looks there sees something else.
+The functions in a plan's table of instructions are wrapped in checks; the generated source, the kernels and the places
+of values are those of every run. Law: a kernel returns new memory, its ``out``, or a view that its registration
+declares; it writes to no other memory, and to none after it has returned. Whenever a step reads a value, the value is
+compared bit for bit with a copy from when it was computed. Memory that nothing needs any more is filled with a pattern,
+so that a wrong read of it shows.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def spoil(array: Any) -> None:
 
 
 def arrays_in(value: Any) -> list[Any]:
-    """The arrays that a value consists of: itself, those of selected rows, or the elements of a list or tuple.
+    """The arrays of a value: the value itself, the arrays of selected rows, or the elements of a list or tuple.
 
-    A number, which NumPy makes in place of an array without dimensions, has no memory that anything could change.
+    A NumPy scalar, which some kernels return for an array without dimensions, is left out: nothing can change it.
     """
     if isinstance(value, SparseRows):
         return [value.rows, value.value]
@@ -87,8 +87,9 @@ def _pieces(value: Any, place: Place) -> list[_Piece]:
 
 
 def _change(array: Any, was: Any, place: Place) -> str:
-    """Say in words how the bits of an array differ from what they were; empty if they do not."""
+    """Describe how the bits of an array differ from those of `was`; empty if they are equal."""
     bits = f"u{array.dtype.itemsize}"
+    # As bits, because NaN != NaN and 0.0 == -0.0.
     is_different = array.ravel().view(bits) != was.ravel().view(bits)
     if not is_different.any():
         return ""
@@ -103,7 +104,7 @@ def _change(array: Any, was: Any, place: Place) -> str:
 
 
 class _Held:
-    """A value that something still reads, or that the run returns."""
+    """A value that a later step reads, or that the run returns."""
 
     def __init__(self, value: Value, array: Any, made: int, place: Place) -> None:
         self.value, self.place = value, place
@@ -111,7 +112,7 @@ class _Held:
         """The step that made it; -1 for feeds and state."""
         self.arrays = arrays_in(array)
         self.was = [each.copy() for each in self.arrays]
-        # Lists and row numbers are never changed, but made anew: others may hold the same.
+        # Kernels replace lists and row numbers instead of changing them, so that values may share these.
         own = self.arrays[1:] if isinstance(array, SparseRows) else [] if isinstance(array, list) else self.arrays
         self.pieces = [_Piece(each, place) for each in own]
 
@@ -124,7 +125,7 @@ class _Held:
 
 
 class _HandedOut(NamedTuple):
-    """Something that a run returned, as long as the caller has it."""
+    """A result of a run; `array` refers to it as long as the caller holds it."""
 
     name: str
     maker: Operator | None
@@ -153,10 +154,10 @@ class Checked(Compiled):
         self.steps, self.buffers, self.place = steps, buffers, place
         self.root = root = buffers.storage.root
         kept = set(map(root, (*steps.feeds, *steps.state, *steps.fetches, *steps.new_state.values())))
-        # A sub-block may keep the values it reads for its gradient.
+        # The step scopes of a sub-block may keep the values that it reads, for its gradient.
         seen = {root(value) for step in steps.steps if step.call is not None for value in step.reads}
         self.leaving = [set(buffers.liveness.leaving.get(step, ())) - kept for step in steps.steps]
-        """By step, the roots whose memory nothing needs behind it."""
+        """Roots whose memory nothing needs after a step, by step."""
         self.spoiled = [roots - seen for roots in self.leaving]
         self.related = {
             pair
@@ -164,7 +165,7 @@ class Checked(Compiled):
             for part in parts
             for pair in ((root(whole), root(part)), (root(part), root(whole)))
         }
-        """Roots that lie in the memory of each other."""
+        """Pairs of roots of which one lies in the memory of the other."""
         rows = [replace(row, function=_watched(number, row)) for number, row in enumerate(self.instructions.rows)]
         self.instructions = replace(self.instructions, rows=rows)
 
@@ -184,12 +185,12 @@ class Checked(Compiled):
         return returned
 
     def hand_out(self, fetched: Sequence[Any], new_state: Mapping[str, Any]) -> None:
-        """Check that what the latest run gives to the caller, and to the scope, belongs to nobody else.
+        """Check that the results of the latest run, and its new state, are in memory of their own.
 
         Raises
         ------
         MemoryUseError
-            If something shares memory with what lives on, or cannot be written to.
+            If a result shares memory with something that outlives the run, or is read-only.
         """
         run, _STATE.ended = _STATE.ended, None
         if run is not None:
@@ -197,7 +198,7 @@ class Checked(Compiled):
 
 
 def _watched(number: int, row: Instruction) -> Function:
-    """The function of a row, with a look at its arguments before and at its results behind it."""
+    """The function of a row, with a check of its arguments before the call and of its results after it."""
     function = row.function
     if function is None:
 
@@ -226,16 +227,16 @@ class _Run:
         self.plan, self.buffers = plan, buffers
         self.held: dict[Value, _Held] = {}
         self.family: dict[Value, list[_Held]] = {}
-        """By root what may lie in its memory."""
+        """Values that may lie in the memory of a root, by root."""
         self.writes: list[tuple[int, int, int]] = []
-        """Addresses that a step wrote to, and the step."""
+        """Begin and end of the memory that a step wrote, and the number of the step."""
         for buffer in buffers:
             spoil(buffer)
         self.given = [self._hold(value, array, -1) for value, array in zip(plan.steps.feeds, feeds, strict=True)]
         for value, array in zip(plan.state, state, strict=True):
             self.given += [self._hold(part, piece, -1) for part, piece in _parts(value, array)]
         self.related = set(_neighbours(self.given, plan.root))
-        """Roots that the caller gave in the memory of each other."""
+        """Pairs of roots that share memory because the caller gave them so."""
         self.earlier = [
             (each, array, array.copy())
             for each in (_STATE.handed_out if is_outermost and plan.place.kind == "cpu" else ())
@@ -312,6 +313,7 @@ class _Run:
         roots = self.plan.root(new.value), self.plan.root(other.value)
         if roots[0] is roots[1] or roots in self.plan.related or roots in self.related:
             return True
+        # A step may write over memory that it is the last to read, but only if the plan gave it that memory as `out`.
         is_last_use = roots[1] in self.plan.leaving[number]
         return is_last_use and all(any(piece.overlaps(out) for out in outs) for piece in new.pieces)
 
@@ -329,7 +331,7 @@ class _Run:
             self.writes.append((piece.begin, piece.end, number))
 
     def _release(self, number: int) -> None:
-        """Forget what nothing reads any more, and spoil its memory."""
+        """Forget values that nothing reads later, and spoil their memory."""
         for value in self.plan.buffers.liveness.released.get(self.plan.steps.steps[number], ()):
             if value.origin == "step":
                 self.held.pop(value, None)
@@ -369,7 +371,7 @@ class _Run:
     def _handed_out(
         self, name: str, op: Operator | None, result: Any, others: Sequence[tuple[str, _Piece]]
     ) -> list[tuple[str, _Piece]]:
-        """The memory of something that is handed out."""
+        """The memory of a result, checked to be writable and apart from `others`."""
         pieces = _pieces(result, self.plan.place)
         for piece in pieces:
             if not getattr(piece.array.flags, "writeable", True):
@@ -391,7 +393,7 @@ class _Run:
         return f"{held.value.name} was made by {op.type}" + (f", created at {op.site}" if op.site else "")
 
     def _changed(self, held: _Held, when: str, change: str) -> MemoryUseError:
-        """Something wrote to a value that it had no business with."""
+        """The error about a value that changed, with the operators that wrote to its memory."""
         later = [
             number
             for begin, end, number in self.writes

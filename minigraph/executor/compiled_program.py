@@ -118,14 +118,14 @@ class BuildStrategy(_Strategy):
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
     merge_matmuls, merge_column_sums, merge_products, transpose_once : bool
-        Run `MergeMatmuls`, `MergeColumnSums`, `MergeProducts`, `TransposeOnce`, which find weights that are used many
-        times; True by default. They round otherwise, see there how much.
+        Run `MergeMatmuls`, `MergeColumnSums`, `MergeProducts`, `TransposeOnce`, for weights that are used many times;
+        True by default. They change the rounding, by as much as each of them says.
     fuse_softmax_cross_entropy : bool
-        Run `FuseSoftmaxCrossEntropy`, which rounds otherwise, too; False by default.
+        Run `FuseSoftmaxCrossEntropy`, which changes the rounding, too; False by default.
     enable_auto_fusion : bool
-        Run all that round otherwise.
+        Run all passes that change the rounding.
     exact : bool
-        Run nothing that rounds otherwise, compiled loops included: results are those of the interpreter, bit for bit.
+        Run no pass that changes the rounding and no compiled loop: results are those of the interpreter, bit for bit.
     jit : bool
         Let an executor that compiles loops with numba do so, see `minigraph.kernels.jit`; True by default.
     cuda_graph : bool
@@ -134,16 +134,16 @@ class BuildStrategy(_Strategy):
     Raises
     ------
     NotFoundError
-        When a field is set that there is none of.
+        If there is no such field.
     WrongTypeError
-        When a switch is not set to a bool.
+        If a switch is set to anything but a bool.
     ProgramError
-        When a field is set to what minigraph does not have, such as several trainers.
+        If a field asks for a feature that minigraph does not have, such as several trainers.
 
     Warns
     -----
     UserWarning
-        When a field of fluid's is set that changes no result and has no effect here.
+        If a field of fluid's is set that has no effect here.
 
     Examples
     --------
@@ -181,7 +181,7 @@ class BuildStrategy(_Strategy):
             if value not in (GradientScaleStrategy.CoeffNumDevice, GradientScaleStrategy.One):
                 raise ProgramError(
                     f"gradient_scale_strategy must be CoeffNumDevice or One, got {value!r:.80}",
-                    hint="Scale the loss, or give fluid.gradients its target_gradients.",
+                    hint="Scale the loss, or give target_gradients to fluid.gradients.",
                 )  # fmt: skip
         elif value != _ONE_VALUE[name]:
             raise ProgramError(
@@ -218,16 +218,16 @@ class ExecutionStrategy(_Strategy):
     Attributes
     ----------
     num_threads, num_iteration_per_drop_scope, num_iteration_per_run : int
-        For fluid how many threads there are, after how many runs temporaries are dropped, and how often a program runs
-        within one call, which is once on a processor, whatever the number.
+        In fluid the number of threads, the runs after which temporaries are dropped, and the runs of a program within
+        one call, of which a processor makes one, whatever the number.
     allow_op_delay, use_cuda, use_experimental_executor, use_thread_barrier : bool
 
     Raises
     ------
     NotFoundError
-        When a field is set that there is none of.
+        If there is no such field.
     WrongTypeError
-        When a field is set to something of another type.
+        If a field is set to a value of another type.
 
     Examples
     --------
@@ -300,30 +300,30 @@ class CompiledProgram:
         share_vars_from: CompiledProgram | None = None,
         places: Any = None,
     ) -> CompiledProgram:
-        """Run on every place of `places`, which here is one; what is fetched is what the program computes.
+        """Run on every place of `places`, of which there is one here; fetches are what the program computes.
 
         Parameters
         ----------
         loss_name : str, optional
-            Of a program with gradients the name of its loss.
+            Name of the loss, for a program with gradients.
         build_strategy : BuildStrategy, optional
-            Replaces the one that the `CompiledProgram` was made with.
+            Replaces the strategy that the `CompiledProgram` was made with.
         exec_strategy : ExecutionStrategy, optional
             Changes no result.
         share_vars_from : CompiledProgram, optional
-            Runs with the scope of that one, whatever scope is given. It must have run already.
+            Program whose scope is used, whatever scope a run is given. It must have run already.
         places : Place or sequence of one, optional
-            Default: that of the executor, whatever the environment says of ``CPU_NUM``.
+            Default: the place of the executor; the environment variable ``CPU_NUM`` is not read.
 
         Returns
         -------
         CompiledProgram
-            This one.
+            The same object.
 
         Raises
         ------
         ProgramError
-            If there are several places, it was called before, or the program has gradients and no `loss_name`.
+            If there are several places, on a second call, or if the program has gradients and there is no `loss_name`.
         NotFoundError
             If the program has no variable `loss_name`.
         WrongTypeError
@@ -339,7 +339,7 @@ class CompiledProgram:
             raise ProgramError(
                 f"with_data_parallel got {len(given)} places, but minigraph runs a program on one device",
                 details=[", ".join(map(repr, given))],
-                hint="Give one place. The mean gradient of a batch is that of its parts on several.",
+                hint="Give one place: the mean gradient of a batch equals the mean over its parts on several places.",
             )  # fmt: skip
         self._check_loss(loss_name)
         if build_strategy is not None:
@@ -352,7 +352,7 @@ class CompiledProgram:
         if name is None:
             if any(op.role & Role.BACKWARD for op in block.ops):
                 raise ProgramError(
-                    "the program has gradients: with_data_parallel needs the name of its loss",
+                    "the program has gradients, so with_data_parallel needs the name of its loss",
                     hint="Write with_data_parallel(loss_name=loss.name).",
                 )  # fmt: skip
         elif name not in block.vars:
@@ -362,12 +362,12 @@ class CompiledProgram:
             )  # fmt: skip
 
     def scope_for(self, place: Place, scope: Scope) -> Scope:
-        """The scope of a run on `place` for which `scope` was given; the executor asks before each.
+        """The scope of a run on `place` that was given `scope`.
 
         Raises
         ------
         ProgramError
-            If the program is for another place, or for the scope of one that did not run yet.
+            If the program is for another place, or shares the scope of a program that has not run yet.
         """
         if self.places and self.places != [place]:
             raise ProgramError(
@@ -376,7 +376,7 @@ class CompiledProgram:
             )  # fmt: skip
         if self._shared is not None:
             if self._shared._scope is None:
-                raise ProgramError("the program given as share_vars_from did not run yet", hint="Run it before.")
+                raise ProgramError("the program given as share_vars_from did not run yet", hint="Run that one first.")
             scope = self._shared._scope
         self._scope = scope
         return scope

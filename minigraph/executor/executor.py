@@ -116,6 +116,7 @@ class Executor(Runner):
         return_numpy: bool,
         then: Callable[[], None] | None = None,
     ) -> list[Any]:
+        # A call that was made before was checked then, so that its names and arrays are only compared.
         names = names_in(fetch_list)
         if names is None:
             names = fetch_names(program, fetch_list)
@@ -151,7 +152,7 @@ class Executor(Runner):
         if key not in self._others:
             self._others[key] = Executor(self.place, program.passes, self.cache_size, jit, cuda_graph, self.check)
         other = self._others[key]
-        other._rng = self._rng
+        other._rng = self._rng  # in each run, because a new seed replaces the generator
         return other
 
     @public
@@ -243,10 +244,10 @@ class Executor(Runner):
         fed: Mapping[str, Any] | None = None,
         then: Callable[[], None] | None = None,
     ) -> list[Any]:
-        """A run, which an error or an interrupt ends before it has changed anything, or after it has changed all.
+        """Run a plan; an error or an interrupt ends the run before it has changed anything, or after all is changed.
 
-        `fed` are the arrays that `feeds` were sent from, where the caller has them on the processor. `then` is called
-        when the scope changes, and changes what else has to; it may be called twice.
+        `fed` are the arrays on the processor that `feeds` were sent from, if there are any. `then` is called when the
+        scope changes, to change other things with it; it may be called twice.
         """
         state = plan.binding.arrays(scope)
         if self.cuda_graph:
@@ -267,15 +268,15 @@ class Executor(Runner):
                 copied = zip(plan.compiled.replaces, new_state, plan.state_must_copy, strict=True)
                 given = {name: value.copy() if copy else value for name, value, copy in copied}
             plan.compiled.hand_out(results, given)
-            # Only now that all has succeeded does anything change but state that is written over.
+            # Nothing but state in place has changed until here, and `saved` or `hold` protects that.
             if plan.compiled.ticks is not None:
                 hold()
                 profiler.note(program, plan.steps.steps, plan.compiled.ticks, self.place)
-            is_done = True
+            is_done = True  # before the commit, so that an interrupt in the middle of it has it made again
             self._commit(plan, scope, given, then)
         except BaseException:
             with deferred():
-                if is_done:  # to do all of it again does no harm
+                if is_done:  # a second commit stores the same arrays
                     self._commit(plan, scope, given, then)
                 else:
                     put_back(saved)
@@ -287,7 +288,7 @@ class Executor(Runner):
         return results
 
     def _commit(self, plan: Plan, scope: Scope, given: dict[str, Any], then: Callable[[], None] | None) -> None:
-        """Store what a run has computed."""
+        """Store the results of a run."""
         if given:
             before = scope.changes.count
             self._store(scope, given)
@@ -322,7 +323,7 @@ class Executor(Runner):
                 layout = plan.buffers.layout
                 if not layout.places:
                     return plan.compiled.run(feeds.values(), state, self._rng, (), saved)
-                block = self._blocks.borrow(layout)  # which no other run has at the same time
+                block = self._blocks.borrow(layout)
                 try:
                     return plan.compiled.run(feeds.values(), state, self._rng, block.arrays(layout), saved)
                 finally:
@@ -366,13 +367,13 @@ class Executor(Runner):
         first_names = plan.program.global_block().first_names
         values |= {first: feeds[name] for name, first in first_names.items() if name in feeds}
         wanted = step.op.input("X")[step.op.attr("params").index(error.param)]
-        # The run drew from this state of the generator, which the diagnosis must not change.
+        # A copy, because the user may catch the error and run again: diagnosis must not change what is drawn then.
         rng = deepcopy(self._rng) if self.place.kind == "cpu" else self._rng
         details = [origin(ops[: ops.index(step.op)], [wanted], values, self.place, rng)]
         return explain(NonfiniteError(error.message, error.param, details=details), step.op, step.op.block)
 
     def close(self) -> None:
-        """Drop the plans; a closed executor runs nothing any more."""
+        """Drop the plans and refuse further runs."""
         self._calls.clear()
         self._others.clear()
         super().close()

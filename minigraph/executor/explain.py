@@ -42,8 +42,8 @@ class Stage:
 class MemoryPlan:
     """Values that are alive at the step that needs the most memory.
 
-    A view and the state that an update writes over are counted once. A kernel that returns an argument as it is needs
-    less than is counted here, one that makes temporaries needs more.
+    A view and its source count once, and so do new state and the state that it is written over. A kernel that returns
+    its argument needs less than is counted here, and a kernel that allocates temporaries needs more.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ def explain_run(
     passes: Pipeline,
     jit: bool = False,
 ) -> RunExplanation:
-    """Lower `program` and keep what each stage made of it; see `minigraph.executor.executor.Executor.explain`."""
+    """Lower `program` and keep the result of each stage; see `minigraph.executor.executor.Executor.explain`."""
     stages: list[Stage] = []
 
     def watch(name: str, stage: Program) -> None:

@@ -43,7 +43,7 @@ def prepare_feed(program: Program, feed: Any, place: Place) -> dict[str, Any]:
                 hint=_names_to_feed(str(name), [v.name for v in block.vars.values() if v.is_data]),
             )
         arrays[name] = _as_array(var, value, place)
-    # In one order, because the order is part of what a plan is found by.
+    # In one order, because the order is part of the key of a plan.
     return dict(sorted(arrays.items()))
 
 
@@ -89,9 +89,10 @@ def _refuse_sequences(var: Variable, tensor: Any) -> None:
 
 
 def _from_python(var: Variable, value: Any) -> np.ndarray[Any, Any]:
-    """A number or a list of numbers as an array; having no dtype of their own, they take the declared one.
+    """A number or a list of numbers as an array of the declared dtype.
 
-    Fractions are rounded to it; integers that it cannot hold are left for the check of dtypes to refuse.
+    Fractions are rounded to that dtype. Integers that it cannot hold keep theirs, so that the check of dtypes refuses
+    them.
     """
     try:
         array = np.asarray(value)
@@ -128,10 +129,11 @@ def _convert(var: Variable, array: Any) -> Any:
 
 
 def _unchanged(array: Any, dtype: np.dtype[Any]) -> Any:
-    """`array` as `dtype`; None if that changes a value, which shows when it is converted back."""
+    """`array` as `dtype`; None if the conversion changes a value, as converting it back shows."""
     with np.errstate(all="ignore"):
         converted = array.astype(dtype)
         back = converted.astype(array.dtype)
+    # NaN equals nothing, not even itself.
     same = (back == array) | ((back != back) & (array != array))
     return converted if bool(same.all()) else None
 

@@ -73,7 +73,7 @@ def _owner(value: Any) -> int:
 
 
 def results_of(values: list[Any], place: Place, return_numpy: bool, names: tuple[str, ...]) -> list[Any]:
-    """Results of a run for fetched values, each the caller's own: arrays lie row by row, as in fluid."""
+    """Results of a run for fetched values, each the caller's own; arrays are in row-major order, as in fluid."""
     if return_numpy and place.kind == "cpu" and set(map(type, values)) <= _ARRAY:
         return [value if value.flags.c_contiguous else value.copy() for value in values]
     return [_result(value, place, return_numpy, name) for name, value in zip(names, values, strict=True)]

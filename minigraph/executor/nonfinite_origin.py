@@ -26,15 +26,15 @@ def origin(
     Parameters
     ----------
     ops : sequence of Operator
-        What was computed until then, in order.
+        Operators computed until the failure, in order.
     wanted : sequence of str
-        Names of what is not finite.
+        Names of the values that are not finite.
     values : mapping
-        What was there before the first operator, by name.
+        Values known before the first operator, by name.
     rng : object
         A random generator in the state that it had before the first operator.
     recorded : mapping, optional
-        Values that are known from the first time; what makes them is not computed again.
+        Values kept from the failed run; the operators that made them are not run again.
     """
     needed, known = _ancestors(ops, wanted), recorded or {}
     found = {**values, **known}
@@ -42,7 +42,7 @@ def origin(
     def first_bad(names: Iterable[str]) -> str | None:
         return next((name for name in names if name in found and not _is_finite(found[name], place)), None)
 
-    # Those that are not needed run too, so that all draw the same random numbers again.
+    # Operators that are not needed run too, so that all draw the same random numbers again.
     for op in ops:
         given = first_bad(op.input_arg_names) if op in needed else None
         if given is not None:

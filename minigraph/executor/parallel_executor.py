@@ -1,4 +1,4 @@
-"""Fluid's older executor for several places; here there is one."""
+"""Fluid's older executor for several places; minigraph has one place."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ParallelExecutor:
     main_program : Program, optional
         Default: the default main program.
     share_vars_from : ParallelExecutor, optional
-        Run with the scope of that one.
+        Executor whose scope is used.
     num_trainers, trainer_id : int
         1 and 0: there are no other machines.
     scope : Scope, optional

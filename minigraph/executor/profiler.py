@@ -1,8 +1,8 @@
 """Profiler: time of runs by operator, with the user's lines, as a table and as a Chrome trace.
 
-While a profile is taken, executors run plans whose functions note the time after each step. At all other times they run
-plans without a trace of this. What is measured are the steps of plans: an operator of the imperative mode is computed
-as it is written and not measured, the backward pass and the update that follow are.
+While a profile is taken, executors run plans whose functions note the time after each step; other plans contain nothing
+of it. Only steps of plans are measured: in the imperative mode not the operators, which are computed directly, but the
+backward pass and the updates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _active: list[Profile] = []
 @public
 @dataclass(frozen=True)
 class Row:
-    """All calls of the operators of one type that one line of the user's made; times in seconds."""
+    """Calls of the operators of one type that one line of the user's code made; times in seconds."""
 
     op_type: str
     site: Site | None
@@ -41,7 +41,7 @@ class Row:
     max: float
     min: float
     share: float
-    """Of the time of all operators, from 0 to 1."""
+    """Part of the time of all operators, from 0 to 1."""
 
     @property
     def ave(self) -> float:
@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    """One call of a plan's function: its steps and, in nanoseconds, when it began and when each of them ended."""
+    """One run of a plan: its steps, and the nanoseconds at which it began and each step ended."""
 
     program: Program
     steps: Sequence[Step]
@@ -61,7 +61,7 @@ class _Run:
 @public
 @dataclass(eq=False)
 class Profile:
-    """Measured times; filled while its context is entered, to be read at any time.
+    """Measured times: filled inside its context, readable at any time.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Profile:
         return rows if sorted_key is None else sorted(rows, key=lambda row: -getattr(row, sorted_key))
 
     def table(self, sorted_key: str | None = "total") -> str:
-        """The rows as text; compiling loops, once in a process, counts for no operator."""
+        """The rows as text, without the time to compile loops."""
         rows = self.rows(sorted_key)
         seconds = sum(row.total for row in rows)
         lines = [f"{len(self._runs)} runs, {seconds * 1e3:.3f} ms in operators"]
@@ -99,7 +99,7 @@ class Profile:
     __str__ = table
 
     def reset(self) -> None:
-        """Forget what was measured so far."""
+        """Drop the times measured so far."""
         self._runs.clear()
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
@@ -164,7 +164,7 @@ def is_active(place: Place) -> bool:
 
 
 def note(program: Program, steps: Sequence[Step], ticks: Sequence[int], place: Place) -> None:
-    """Record a run in every profile that is being taken of such places."""
+    """Record a run in every active profile of this kind of place."""
     run = _Run(program, steps, tuple(ticks), threading.get_ident())
     for each in _active:
         if place.kind in each.kinds:
@@ -217,7 +217,7 @@ def profiler(
 
 @public
 def start_profiler(state: str, tracer_option: str = "Default") -> None:
-    """Begin what `stop_profiler` ends; arguments as for `profiler`."""
+    """Begin to measure; arguments as for `profiler`."""
     _check("state", state, tuple(KINDS))
     _check("tracer_option", tracer_option, TRACER_OPTIONS)
     if _started:
@@ -229,9 +229,9 @@ def start_profiler(state: str, tracer_option: str = "Default") -> None:
 
 @public
 def stop_profiler(sorted_key: str | None = None, profile_path: str | os.PathLike[str] | None = None) -> None:
-    """Print what was measured since `start_profiler`; arguments as for `profiler`.
+    """Print the times measured since `start_profiler`; arguments as for `profiler`.
 
-    Where the trace cannot be written, the profiler goes on: call it again with another path.
+    If the trace cannot be written, the profiler goes on: call it again with another path.
     """
     if not _started:
         raise ProgramError("the profiler was not started", hint="Call start_profiler first.")
@@ -245,7 +245,7 @@ def stop_profiler(sorted_key: str | None = None, profile_path: str | os.PathLike
 
 
 def reset_profiler() -> None:
-    """Forget what was measured since `start_profiler`."""
+    """Drop the times measured since `start_profiler`."""
     for found in _started:
         found.reset()
 

@@ -61,7 +61,7 @@ class Runner(ABC):
         return_numpy : bool
             Return NumPy arrays; otherwise `LoDTensor`. Selected rows are returned as `SelectedRows` in any case.
         return_merged : bool
-            Of a program compiled `with_data_parallel`, False returns a list for each entry, with that of each place.
+            For a program compiled `with_data_parallel`: False returns a list by place for each entry.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""The state of a plan: arrays of a scope, looked up once and again only when the scope was given others."""
+"""The state of a plan: arrays of a scope, which are looked up again only when the scope is given other ones."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class Binding:
         return bound.arrays
 
     def follow(self, scope: Scope, before: int, given: Mapping[str, Any]) -> None:
-        """Take over what a run gave to variables of `scope`, whose changes were counted before.
+        """Take over the arrays that a run gave to variables of `scope`; `before` counts the changes until then.
 
-        Else a counter that a run replaces would have everything looked up again in the next one.
+        Without this, a run that replaces one counter would make the next run look up all state again.
         """
         bound = self._bound.get(scope)
         if bound is None or bound.changes != before or scope.changes.count != before + len(given):
-            return  # something else has changed
+            return  # another thread or the user has changed the scope, too
         if self._in_flat.isdisjoint(given) and all(
             _is_alike(bound.arrays[self._at[name]], value) for name, value in given.items() if name in self._at
         ):
@@ -95,12 +95,12 @@ def _is_alike(old: Any, new: Any) -> bool:
 
 
 def _first_of(vector: FlatView) -> Value:
-    """The first part with an element: NumPy says of an empty one that it is where its memory begins."""
+    """The first part that has elements: the address of an empty array says nothing."""
     return next((part for part in vector.parts if product(part.tensor_type.shape)), vector.parts[0])
 
 
 def _gather(holders: list[ScopeVariable], place: Place) -> None:
-    """Move the arrays of `holders` to places side by side, unless they are there."""
+    """Move the arrays of `holders` into one vector, unless they are neighbours already."""
     arrays = [holder.value for holder in holders]
     if _are_neighbours(arrays, place):
         return
@@ -116,6 +116,7 @@ def _gather(holders: list[ScopeVariable], place: Place) -> None:
 
 def _are_neighbours(arrays: list[Any], place: Place) -> bool:
     base = arrays[0].base
+    # Arrays without a common base may be adjacent by chance, and one of them may be freed.
     if base is None or not all(array.base is base and array.flags.c_contiguous for array in arrays):
         return False
     expected = place.address(arrays[0])
@@ -148,6 +149,6 @@ def _checked(holder: ScopeVariable | None, wanted: Value, steps: Steps, place: P
 
 
 def _for_reader(problem: MinigraphError, wanted: Value, steps: Steps) -> MinigraphError:
-    """`problem` with the first operator that reads the value, if one does: it may be fetched only."""
+    """Add to `problem` the first operator that reads the value; there is none if the value is only fetched."""
     reader = next((step.op for step in steps.steps if wanted in step.reads), None)
     return explain(problem, reader, reader.block) if reader is not None else problem

@@ -1,4 +1,4 @@
-"""Feed staging: arrays go to a GPU from pinned memory, on a stream of their own, while the run before computes."""
+"""Feed staging: arrays go to a GPU from pinned memory, on a separate stream, while the previous run computes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_KINDS = 64
 """Maximum kinds of arrays (name, shape and dtype) whose memory is kept."""
 
 _AHEAD = 2
-"""Minimum free memories of a kind before one is used again: one feed may be sent while another is read."""
+"""Minimum free pieces of memory of a kind before one is reused: one feed may be sent while another is read."""
 
 
 @dataclass(eq=False)
@@ -29,7 +29,7 @@ class _Staged:
     host, array
         The pinned memory, and the memory of the device.
     sent, read
-        Events: when it has been sent, and when the device has read it for the last time.
+        Events: the array has been sent, and the device has read it for the last time.
     """
 
     host: Any
@@ -39,7 +39,7 @@ class _Staged:
 
 
 class Staging:
-    """Sends arrays to a place and keeps the memory for the next ones."""
+    """Sends arrays to a place and keeps their memory for later arrays."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -55,7 +55,7 @@ class Staging:
         for name, array in feeds.items():
             key = name, array.shape, array.dtype
             staged = self._take(key, array)
-            staged.sent.synchronize()  # what was in the pinned memory has left it, as a rule long ago
+            staged.sent.synchronize()  # the previous contents have left the pinned memory, mostly long ago
             staged.host[...] = array
             self._stream.wait_event(staged.read)
             staged.array.set(staged.host, stream=self._stream)
@@ -66,7 +66,7 @@ class Staging:
         return sent, used
 
     def done(self, used: list[tuple[Any, _Staged]]) -> None:
-        """The memory may be used again when the work asked for so far is finished."""
+        """Free memory for reuse, as soon as the work queued so far has read it."""
         current = self._cuda.get_current_stream()
         with self._lock:
             for key, staged in used:
@@ -89,5 +89,5 @@ class Staging:
             self._cuda.Event(), self._cuda.Event(),
         )  # fmt: skip
         staged.sent.record(current)
-        staged.read.record(current)  # who had the memory before may still be at work
+        staged.read.record(current)  # an earlier user of this memory may still be at work
         return staged

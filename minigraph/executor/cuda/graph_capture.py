@@ -1,9 +1,9 @@
-"""Plans of a GPU as CUDA graphs: recorded once, after a first run, and launched as a whole in later ones.
+"""CUDA graphs of plans: recorded after the first run, and launched as a whole in later runs.
 
-A recording repeats the same kernels on the same memory. So the inputs and what the kernels allocate have memory of
-their own, which nobody else gets, state stays where the scope has it, and what is fetched is copied. That is right only
-for plans whose kernels never look at values on the processor and never send any: `what_prevents` says which those are.
-Labels that are fed are looked at before, see `minigraph.executor.cuda.index_checks`.
+A recording repeats the same kernels on the same memory. So the inputs and the allocations of kernels have memory that
+nothing else gets, state stays where the scope has it, and fetches are copied. Only plans whose kernels neither read
+values on the processor nor send any to the device can be recorded: `what_prevents` names the others. Labels that are
+fed are checked before, see `minigraph.executor.cuda.index_checks`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from minigraph.executor.plan import Plan
 
 _MOST_RECORDINGS = 8
-"""A plan that is recorded so often, because its state is given other arrays again and again, runs as before."""
+"""Maximum recordings of a plan; one whose state gets other arrays again and again then runs without a graph."""
 
 _LOOKS_AT_VALUES = frozenset({
     "argsort", "assign_value", "auc", "autoclip_threshold", "average_accumulates", "elementwise_floordiv", "gather",
@@ -44,7 +44,7 @@ _LOOKED_AT = frozenset({
     "ShapeTensorList", "SkipUpdate", "StartsTensor", "StartsTensorList", "StridesTensor", "StridesTensorList",
     "depth_tensor", "expand_times_tensor",
 })  # fmt: skip
-"""Inputs that stand in for attributes, or decide whether anything is done: where one is given, its values are read."""
+"""Inputs that replace attributes, or that decide whether a kernel works: if one is given, the processor reads it."""
 
 _LOOKS_IF: Mapping[tuple[str, Any], str] = {
     ("pooling_type", "avg"): "divisors are sent",
@@ -59,7 +59,7 @@ _NORMS = frozenset({"clip_factor", "clip_by_global_norm", "global_norm"})
 
 
 def what_prevents(op: Operator) -> str | None:
-    """Why a kernel cannot be part of a recording; None if it can, provided that `numbers_of` are checked before."""
+    """The reason why a kernel cannot be recorded; None if it can, provided that `numbers_of` are checked before."""
     if op.type in _LOOKS_AT_VALUES:
         return "its kernel reads values on the processor, or sends some"
     given = [slot for slot in op.inputs if op.inputs[slot] and slot in _LOOKED_AT]
@@ -94,7 +94,7 @@ def _what_prevents_step(step: Step) -> str | None:
 
 
 def obstacle(steps: Steps, replaced: Sequence[str]) -> str | None:
-    """Why a plan cannot be recorded; None if it can.
+    """The reason why a plan cannot be recorded; None if it can.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class GraphRuns:
     Attributes
     ----------
     obstacle : str or None
-        Why it runs as before.
+        Reason why the plan runs without a graph.
     """
 
     def __init__(self, plan: Plan, place: Place) -> None:
@@ -150,26 +150,26 @@ class GraphRuns:
         self, plan: Plan, fed: Mapping[str, Any], feeds: Mapping[str, Any], state: Sequence[Any],
         find: Callable[[str], Any],
     ) -> list[Any] | None:  # fmt: skip
-        """Fetched arrays, each the caller's own; None if the plan is to run as before.
+        """Fetched arrays, each the caller's own; None if the plan has to run without a graph.
 
         Parameters
         ----------
         plan : Plan
-            The one that this was made for.
+            The plan that this object was made for.
         fed : mapping of str to array
-            What the caller feeds, for a look at labels without a wait where that is on the processor.
+            Arrays that the caller feeds; labels among them are checked, without a wait if they are on the processor.
         feeds : mapping of str to array of the place
         state : list of array
-            What the plan's function takes; the same list as long as the scope has the same arrays.
+            Arguments of the plan's function; the same list as long as the scope has the same arrays.
         find : callable
-            Gives the array that the scope has for a name.
+            Returns the array that the scope has for a name.
         """
         if self.obstacle is not None:
             return None
         if not all(numbers.fit(self._on_processor(fed[name])) for name, numbers in self._checks):
             return None
         with self._lock:
-            if not self._was_run:  # kernels are compiled and libraries loaded in a first run
+            if not self._was_run:  # compiling kernels and loading libraries cannot be recorded
                 self._was_run = True
                 return None
             if self._recording is None or self._recording.state is not state:
@@ -212,15 +212,15 @@ class GraphRuns:
 
     def _give_up(self, reason: str) -> None:
         self.obstacle = reason
-        warn(f"cuda_graph: a program runs as before, because it could not be recorded: {reason}")
+        warn(f"cuda_graph: a program runs without a graph, because it could not be recorded: {reason}")
 
 
 def _call(
     plan: Plan, inputs: Sequence[Any], state: Sequence[Any], buffers: Sequence[Any], targets: Sequence[Any]
 ) -> list[Any]:
-    """A run of the plan, with the new state written to where the old one is; returns what is fetched."""
+    """Run the plan and write the new state over the old; returns the fetches."""
     fetched, new_state = plan.compiled.run(inputs, state, None, buffers, [])
-    # Before anything is written over: they may share memory with state.
+    # Copied before state is written over, because they may share memory with it.
     fetched = [v.copy() if copy else v for v, copy in zip(fetched, plan.must_copy, strict=True)]
     new_state = [v.copy() if copy else v for v, copy in zip(new_state, plan.state_must_copy, strict=True)]
     for target, value in zip(targets, new_state, strict=True):
@@ -229,6 +229,6 @@ def _call(
 
 
 def _end_quietly(stream: Any) -> None:
-    """End a recording that an error broke off, about which the stream may complain once more."""
+    """End a recording that an error broke off; the stream may raise an error about that, too."""
     with suppress(Exception):
         stream.end_capture()

@@ -1,7 +1,7 @@
-"""Labels and ids that are fed, checked on the processor before a recorded plan runs, whose kernels then make no check.
+"""Check fed labels and ids on the processor before a recorded plan runs: recorded kernels cannot raise errors.
 
-A recording cannot stop at a wrong label. Labels mostly come from the processor, where looking at them costs no wait. If
-one is wrong, the plan is run as if there were no recording, so that its kernel raises the error.
+Labels mostly come from the processor, where a check does not wait for the device. If one is wrong, the plan runs
+without its recording, and its kernel raises the error.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _KINDS = {
     "lookup_table_v2": ("Ids", "W"),
     "lookup_table_v2_grad": ("Ids", "W"),
 }
-"""Operators whose kernels check numbers: the slot of the numbers, and that of what they pick from.
+"""Operators whose kernels check numbers: the slot of the numbers, and the slot of what the numbers select from.
 
-The other gradients look at nothing: their labels are those of the loss.
+Other gradient operators check nothing: their labels are those of the loss.
 """
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Range that an operator asks of numbers that it is given.
+    """Range of the numbers that an operator accepts.
 
     Attributes
     ----------
     slot : str
-        The input that holds them.
+        Input that holds the numbers.
     size : int
-        They are in [0, size),
+        A number must be in [0, size).
     ignored : int or None
-        or are this.
+        Number that is accepted besides.
     """
 
     slot: str
@@ -54,7 +54,7 @@ class Numbers:
 
 
 def numbers_of(op: Operator) -> Numbers | None:
-    """The check that the kernel of an operator of known shapes makes; None if it makes none."""
+    """The range that the kernel of an operator of known shapes checks; None if it checks nothing."""
     kind = _KINDS.get(op.type)
     if kind is None or ("soft_label" in op.definition.attrs and op.attr("soft_label")):
         return None
@@ -70,13 +70,13 @@ def numbers_of(op: Operator) -> Numbers | None:
 
 
 def fed_name(step: Step, slot: str) -> str | None:
-    """The name of what is fed to a step's input; None if that is computed, or state."""
+    """The name of the feed in an input slot of a step; None if the input is computed or state."""
     value = step.inputs[[each.name for each in step.op.definition.inputs].index(slot)]
     return value.name if isinstance(value, Value) and value.origin == "feed" else None
 
 
 def checks_of(steps: Steps) -> Iterator[tuple[str, Numbers]]:
-    """Names of feeds, and what their numbers must be."""
+    """Names of feeds, each with the range of its numbers."""
     for step in steps.steps:
         numbers = numbers_of(step.op)
         name = None if numbers is None else fed_name(step, numbers.slot)
