@@ -127,7 +127,9 @@ def matmul_grad(xp, x, y, d_out, *, transpose_X, transpose_Y, alpha, wanted):
     d_x = d_y = None
     if wanted[0]:
         d_x = _operand_gradient(xp, d, b.swapaxes(-1, -2), x, transpose_X)
-    if wanted[1]:
+    if wanted[1] and a.ndim > 2 and y.ndim == 2 and not transpose_Y:
+        d_y = _dot(xp, _as_matrix(a, a.ndim - 1).T, _as_matrix(d, d.ndim - 1))  # as by mul_grad
+    elif wanted[1]:
         d_y = _operand_gradient(xp, a.swapaxes(-1, -2), d, y, transpose_Y)
     return d_x, d_y
 

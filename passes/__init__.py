@@ -16,6 +16,7 @@ from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.passes.fuse_mean_loss import FuseMeanLoss
 from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
 from minigraph.passes.gradient_clip import ClipGradients
+from minigraph.passes.matmul_to_mul import MatmulToMul
 from minigraph.passes.merge_column_sums import MergeColumnSums
 from minigraph.passes.merge_matmuls import MergeMatmuls
 from minigraph.passes.merge_products import MergeProducts
@@ -29,7 +30,7 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 # Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
-    FuseGlobalNorm(), FoldConstants(), CleanUp(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
+    FuseGlobalNorm(), FoldConstants(), MatmulToMul(), CleanUp(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
     FuseSoftmaxCrossEntropy(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), MergeUpdates(),
     ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
 )  # fmt: skip
@@ -54,6 +55,7 @@ __all__ = [
     "FuseGlobalNorm",
     "FuseMeanLoss",
     "FuseSoftmaxCrossEntropy",
+    "MatmulToMul",
     "MergeColumnSums",
     "MergeMatmuls",
     "MergeProducts",

@@ -12,7 +12,7 @@ from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import ReachingDefs, redirect
 from minigraph.types import DType
 
-_MAKE_ROWS = frozenset({"assign", "assign_value", "fill_constant", "mul", "mul_grad"})
+_MAKE_ROWS = frozenset({"assign", "assign_value", "fill_constant", "mul", "mul_grad", "split", "unstack"})
 """Operators whose results lie row by row in memory for any input."""
 
 _KEEP_ROWS = frozenset({

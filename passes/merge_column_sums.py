@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from minigraph.ir import Operator, Program
-from minigraph.passes.rewriting import MergeSmall, ReachingDefs, join_rows, parts_of, replace_parts, sums_of
+from minigraph.passes.parts import Parts
+from minigraph.passes.rewriting import MergeSmall, parts_of, replace_parts, sums_of
 
 
 @dataclass(frozen=True)
@@ -23,26 +24,26 @@ class MergeColumnSums(MergeSmall):
         totals = sums_of(program, "elementwise_add_grad", self.least)
         if not totals:
             return False
-        values = ReachingDefs(program)
+        values = Parts(program)
         changed = False
         for op in totals:
             found = parts_of(op, "elementwise_add_grad", values)
             parts = {name: grad for name, grad in found if self._sums_columns_at(op, name, grad, values)}
             if len(parts) >= self.least:
-                _merge(op, parts)
+                _merge(op, parts, values)
                 changed = True
         return changed
 
-    def _sums_columns_at(self, total: Operator, name: str, grad: Operator, values: ReachingDefs) -> bool:
+    def _sums_columns_at(self, total: Operator, name: str, grad: Operator, values: Parts) -> bool:
         """Whether `grad` sums the columns of a small matrix to `name`, and that matrix is still there at `total`."""
         d_out = values.input(grad, "Out@GRAD")
         columns, shape = (values.block.vars[each].shape or () for each in (name, d_out[0]))
         is_over_rows = len(columns) == 1 and shape[1:] == columns and grad.attr("axis") in (-1, 1)
         is_small = values.is_matrix(d_out[0], self.most_elements)
-        return is_over_rows and is_small and values.is_there(d_out, total)
+        return is_over_rows and is_small and values.can_join(d_out, total)
 
 
-def _merge(total: Operator, parts: dict[str, Operator]) -> None:
-    names = [grad.inputs["Out@GRAD"][0] for grad in parts.values()]
-    joined = join_rows(total, names, total.outputs["Out"][0])
+def _merge(total: Operator, parts: dict[str, Operator], values: Parts) -> None:
+    rows = [values.input(grad, "Out@GRAD") for grad in parts.values()]
+    joined = values.join_rows(total, rows, total.outputs["Out"][0])
     replace_parts(total, parts, "reduce_sum", {"X": joined}, "Out", {"dim": [0]})

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import inf
 
 from minigraph.ir import Operator, Program
-from minigraph.passes.rewriting import MergeSmall, ReachingDefs, Version, join_rows, parts_of, replace_parts, sums_of
+from minigraph.passes.parts import Parts
+from minigraph.passes.rewriting import MergeSmall, Version, parts_of, replace_parts, sums_of
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,15 @@ class MergeMatmuls(MergeSmall):
         totals = sums_of(program, "mul_grad", self.least)
         if not totals:
             return False
-        values = ReachingDefs(program)
+        values = Parts(program)
         changed = False
         for op in totals:
             for parts in self._groups(op, values):
-                _merge(op, parts)
+                _merge(op, parts, values)
                 changed = True
         return changed
 
-    def _groups(self, total: Operator, values: ReachingDefs) -> list[dict[str, Operator]]:
+    def _groups(self, total: Operator, values: Parts) -> list[dict[str, Operator]]:
         """Group the parts of a sum, by name and in forward order, by the weight whose gradients they are."""
         groups: dict[Version, dict[str, Operator]] = {}
         for name, grad in parts_of(total, "mul_grad", values):
@@ -44,19 +45,20 @@ class MergeMatmuls(MergeSmall):
                 groups.setdefault(values.input(grad, "Y"), {})[name] = grad
         return [group for group in groups.values() if len(group) >= self.least]
 
-    def _can_be_done_at(self, total: Operator, grad: Operator, values: ReachingDefs) -> bool:
+    def _can_be_done_at(self, total: Operator, grad: Operator, values: Parts) -> bool:
         """Whether `grad` reads small matrices, and a weight of any size, that are still there at `total`."""
         given = {slot: values.input(grad, slot) for slot in ("X", "Y", "Out@GRAD")}
         are_small = all(
             values.is_matrix(name, inf if slot == "Y" else self.most_elements) for slot, (name, _) in given.items()
         )
-        return are_small and all(values.is_there(value, total) for value in given.values())
+        is_there = values.is_there(given["Y"], total)
+        return are_small and is_there and all(values.can_join(given[slot], total) for slot in ("X", "Out@GRAD"))
 
 
-def _merge(total: Operator, parts: dict[str, Operator]) -> None:
+def _merge(total: Operator, parts: dict[str, Operator], values: Parts) -> None:
     grads = list(parts.values())
     joined = {
-        slot: join_rows(total, [grad.inputs[slot][0] for grad in grads], total.outputs["Out"][0])
+        slot: values.join_rows(total, [values.input(grad, slot) for grad in grads], total.outputs["Out"][0])
         for slot in ("X", "Out@GRAD")
     }
     weight = grads[0].inputs["Y"]

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
-from minigraph.passes.rewriting import MergeSmall, ReachingDefs, Version, insert_for, is_read_by_many, join_rows
+from minigraph.passes.parts import Parts
+from minigraph.passes.rewriting import MergeSmall, Version, insert_for, is_read_by_many
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class MergeProducts(MergeSmall):
     def apply(self, program: Program) -> bool:
         if not is_read_by_many(program, "mul", self.least):
             return False
-        values = ReachingDefs(program)
+        values = Parts(program)
         groups: list[list[Operator]] = []
         latest: dict[Version, list[Operator]] = {}
         for op in program.global_block().ops.of_type("mul"):
@@ -37,26 +38,26 @@ class MergeProducts(MergeSmall):
                 group.append(op)
         several = [group for group in groups if len(group) >= self.least]
         for group in several:
-            _merge(group)
+            _merge(group, values)
         return bool(several)
 
-    def _is_small(self, op: Operator, values: ReachingDefs) -> bool:
+    def _is_small(self, op: Operator, values: Parts) -> bool:
         x, y = op.inputs["X"][0], op.inputs["Y"][0]
         return values.is_matrix(x, self.most_elements) and values.is_matrix(y)
 
 
-def _can_be_done_at(first: Operator, op: Operator, values: ReachingDefs) -> bool:
+def _can_be_done_at(first: Operator, op: Operator, values: Parts) -> bool:
     """Whether the inputs of `op` are known at `first`, and nothing uses the name of its result before `op`."""
     name = op.outputs["Out"][0]
-    is_there = all(values.is_there(values.input(op, slot), first) for slot in "XY")
-    return is_there and values.written(name, op) == (name, 1) and not values.readers.get((name, 0))
+    is_known = values.can_join(values.input(op, "X"), first) and values.is_there(values.input(op, "Y"), first)
+    return is_known and values.written(name, op) == (name, 1) and not values.readers.get((name, 0))
 
 
-def _merge(ops: list[Operator]) -> None:
+def _merge(ops: list[Operator], values: Parts) -> None:
     first = ops[0]
     block, outs = first.block, [op.outputs["Out"][0] for op in ops]
     rows = [(block.vars[op.inputs["X"][0]].shape or ())[0] for op in ops]
-    joined = join_rows(first, [op.inputs["X"][0] for op in ops], outs[0])
+    joined = values.join_rows(first, [values.input(op, "X") for op in ops], outs[0])
     product = unique_name.generate(f"{outs[0]}@MERGED")
     insert_for(first, "mul", {"X": joined, "Y": first.inputs["Y"]}, {"Out": product}, {})
     insert_for(first, "split", {"X": product}, {"Out": outs}, {"axis": 0, "sections": rows})

@@ -167,13 +167,6 @@ def is_read_by_many(program: Program, type: str, least: int) -> bool:
     return any(count >= least for count in weights.values())
 
 
-def join_rows(op: Operator, names: list[str], like: str) -> str:
-    """Insert an operator before `op` that joins the rows of matrices; returns the name of the result."""
-    joined = unique_name.generate(f"{like}@MERGED")
-    insert_for(op, "concat", {"X": names}, {"Out": joined}, {"axis": 0})
-    return joined
-
-
 def replace_parts(
     total: Operator, parts: Mapping[str, Operator], type: str, inputs: Mapping[str, Names], slot: str,
     attrs: Mapping[str, Any],
