@@ -37,7 +37,7 @@ def append_backward(
     Parameters
     ----------
     loss : Variable, float[1]
-        What to differentiate.
+        Variable to differentiate.
     parameter_list : sequence of Variable or str, optional
         Parameters to return; all gradients on the way are appended nevertheless. Default: all that are trainable.
     no_grad_set : iterable of Variable or str, optional
@@ -46,7 +46,7 @@ def append_backward(
         Each is called as ``callback(block=..., context=...)`` after each operator appended; `context` maps gradient
         names to the names they are the gradient of, and ``"__current_op_desc__"`` to the operator.
     checkpoints : sequence of Variable or str, optional
-        What lies between these is computed again in the backward pass instead of being kept; see
+        Results between these are computed again in the backward pass instead of being kept; see
         `minigraph.passes.Recompute`.
 
     Returns
@@ -181,8 +181,8 @@ def _check_outermost(target: Variable, what: str) -> None:
     if target.block.idx:
         raise ProgramError(
             f"{what} {target.name} is computed in a sub-block, which may run never or several times",
-            hint="Compute it outside, where minimize may still stand inside; or let layers.cond return it, and "
-            "differentiate that outside.",
+            hint="Compute it outside (minimize may still be called inside), or return it from layers.cond and "
+            "differentiate the result outside.",
         )
 
 
@@ -244,7 +244,7 @@ def _check_target_gradients(targets: list[Variable], given: list[Variable | None
 
 
 def _fit(grad: Variable, target: Variable) -> bool:
-    """Whether `grad` can flow into `target`; what flows into selected rows is dense."""
+    """Whether `grad` can flow into `target`; a gradient that flows into selected rows is dense."""
     if grad.tensor_type is None or target.tensor_type is None:
         return False
     return grad.tensor_type.fits(target.tensor_type.held_as(VarKind.LOD_TENSOR))

@@ -49,22 +49,22 @@ class _Part:
 
     name: str
     writer: _Planned | None
-    """The last operator that writes it; None for what a sub-block is given, whose name is fixed."""
+    """Last operator that writes the part; None for a gradient that a sub-block is given, whose name is fixed."""
 
 
 class _Gradient:
-    """The gradient of one variable, as far as the walk has come."""
+    """Gradient of one variable at the current operator of the walk."""
 
     renames = 0
     """Number of parts renamed so far."""
     is_ready = False
-    """Whether it has a value here."""
+    """Whether the gradient has a value here."""
     was_ready = False
-    """Whether it had a value behind the operator that writes the variable."""
+    """Whether the gradient had a value after the operator that writes the variable."""
     is_seed = False
-    """Whether it flows in from outside."""
+    """Whether the gradient flows in from outside."""
     computed: _Gradient | None = None
-    """The gradient that is written instead, for a target whose own gradient the caller gave."""
+    """Gradient that is written instead, for a target whose own gradient the caller gave."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -74,8 +74,8 @@ class _Gradient:
 class BackwardPass:
     """One walk backward over a block.
 
-    A rule speaks of the gradient of ``v`` as ``v@GRAD`` (a `GradName`). Its `_Gradient` knows what it is called in the
-    program: an earlier pass may have taken the name, and a seed has the name that the caller gave.
+    In a rule the gradient of ``v`` is ``v@GRAD`` (a `GradName`). A `_Gradient` holds its name in the program, since an
+    earlier pass may have taken ``v@GRAD``, and a seed has the name that the caller gave.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class BackwardPass:
     ) -> None:
         self.block = block
         self.target = target or block
-        """The block that gets the gradients: `block` itself, or one of their own for a sub-block."""
+        """Block that gets the gradients: `block` itself, or a new one for a sub-block."""
         self.program = block.program
         if target is None:
             note(setattr, self.program, "backward_passes", self.program.backward_passes)
@@ -94,7 +94,7 @@ class BackwardPass:
         """By variable."""
         self._planned: list[_Planned] = []
         self._added_up: dict[_Gradient, None] = {}
-        """Gradients that have had parts, in the order of the sums at the end of the walk."""
+        """Gradients that have had parts; the sums at the end of the walk follow this order."""
         self._grad_to_var: dict[str, Any] = {}
         """Variables by gradient, for callbacks."""
         self._appended: list[Operator] = []
@@ -151,6 +151,7 @@ class BackwardPass:
         else:
             for op in reversed(path):
                 self._differentiate(op)
+        # Gradients that no operator on the path reads, such as those of parameters, are still in parts here.
         for gradient in self._added_up:
             if len(gradient.parts) > 1:
                 self._add_up(gradient)
@@ -159,7 +160,7 @@ class BackwardPass:
                 self._append_planned(planned)
 
     def _walk_over_all(self, path: set[Operator]) -> None:
-        """Walk over all operators: where variables have several values, each may be the end of one."""
+        """Walk over all operators: if variables have several values, any operator may end one of them."""
         for op in reversed(self.block.ops):
             if op in path:
                 self._differentiate(op)
@@ -168,7 +169,7 @@ class BackwardPass:
             self._leave(op, is_on_path=op in path)
 
     def _path(self, targets: Sequence[Variable], inputs: set[str] | None) -> list[Operator]:
-        """The operators to differentiate, in order, once those that have to be are rewritten as others."""
+        """The operators to differentiate, in order, after rewriting those that cannot be differentiated as they are."""
 
         def find() -> list[Operator]:
             return operators_between(self.block, {t.name for t in targets}, inputs, self.is_no_grad)
@@ -232,7 +233,7 @@ class BackwardPass:
         self._plan_one(_Planned(rule.type, inputs, results, op.attrs.copy(), op.site, op.namescope, is_checked=True))
 
     def _wanted_of(self, op: Operator, rule: FusedGrad) -> dict[str, list[str]]:
-        """By slot of the gradient operator, the variables whose gradients it is to compute; empty if there are none."""
+        """Variables whose gradients a gradient operator computes, by its output slot; empty if there are none."""
         wanted, is_any = {}, False
         for slot, d_slot, is_list in rule.results:
             names = [EMPTY if self.is_no_grad(name) else name for name in op.inputs.get(slot, ())]
@@ -244,7 +245,7 @@ class BackwardPass:
         return wanted if is_any else {}
 
     def _complete(self, names: Sequence[str], op: Operator) -> None:
-        """Add up the gradients of these variables, which `op` reads or writes, or make them zero."""
+        """Complete the gradients of these variables of `op`: add up their parts, or plan zeros if there are none."""
         gradients = {name: self._gradient(name) for name in names}
         for gradient in gradients.values():
             if len(gradient.parts) > 1:
@@ -259,7 +260,7 @@ class BackwardPass:
             self._plan_spec(spec, op)
 
     def _end_values(self, op: Operator) -> None:
-        """The gradients of what `op` overwrites are used up; what is found from here on belongs to the value before."""
+        """End the gradients of what `op` overwrites: parts found from here on belong to the value before."""
         for gradient in self._overwritten_by(op):
             gradient.parts = []
             gradient.is_seed = False
@@ -273,7 +274,7 @@ class BackwardPass:
         return not flowing or any(self._gradient(name).is_ready for name in flowing)
 
     def _without_absent(self, spec: OpSpec) -> OpSpec:
-        """Leave out what may be left out and has no gradient flowing in."""
+        """Drop the dispensable inputs of `spec` whose gradients have no value."""
         slots = definition_of(spec.type).input_slots
         inputs = {
             slot: names
@@ -284,7 +285,7 @@ class BackwardPass:
         return spec._replace(inputs=inputs)
 
     def _refuse_to_lose(self, op: Operator, read: Sequence[str]) -> None:
-        """Raise if a gradient flows into an output of `op` and no rule reads it; those of `read` are."""
+        """Raise if a gradient flows into an output of `op` and is lost: the output is not in `read`."""
         if all(map(self.is_no_grad, op.input_arg_names)):
             return
         for name in op.output_arg_names:
@@ -293,7 +294,7 @@ class BackwardPass:
                 raise ProgramError(
                     f"{op.type} passes no gradient on from its output {name}",
                     site=op.site,
-                    hint=f"Set stop_gradient=True on {name} if it is to count as a constant.",
+                    hint=f"Set stop_gradient=True on {name} to treat it as a constant.",
                 )
 
     def _overwritten_by(self, op: Operator) -> list[_Gradient]:
@@ -302,7 +303,7 @@ class BackwardPass:
         return [self._gradients[name] for name in op.output_arg_names if name in ended and name in self._gradients]
 
     def _leave(self, op: Operator, is_on_path: bool) -> None:
-        """Before `op` its outputs have another value or none: their gradients are those of that value."""
+        """Go past `op`: its outputs have another value before it, or none, and so do their gradients."""
         for gradient in self._overwritten_by(op):
             if not is_on_path:
                 gradient.parts = []
@@ -312,7 +313,8 @@ class BackwardPass:
     def _plan_zeros(self, name: str, gradient: _Gradient, op: Operator) -> None:
         """Plan the gradient zero of an output `name` that the targets do not use."""
         self._declare(gradient.name, name)
-        like = self.block.find_var(name.partition(GRAD_SUFFIX)[0])  # of a gradient fluid takes what it belongs to
+        # For the gradient of a gradient, fluid takes the shape from the variable that the first gradient belongs to.
+        like = self.block.find_var(name.partition(GRAD_SUFFIX)[0])
         if like is None or like.tensor_type != self.variable(name).tensor_type:
             like = self.variable(name)
         self._planned.append(_Planned("fill_zeros_like", {"X": [like.name]}, {"Out": [gradient.name]}, {}, op.site))
@@ -333,7 +335,7 @@ class BackwardPass:
         self._plan_one(_Planned(spec.type, inputs, results, dict(spec.attrs), forward.site, forward.namescope))
 
     def _plan_one(self, planned: _Planned) -> None:
-        """Plan an operator, in whose outputs the gradients stand that it computes."""
+        """Plan an operator, and replace each gradient among its outputs by a new part."""
         self._planned.append(planned)
         for slot, results in sorted(planned.outputs.items()):  # fluid's order, in which sums follow in the end
             for position, gradient in enumerate(results):
@@ -349,7 +351,7 @@ class BackwardPass:
         return self.target.create_var(name=name).name
 
     def _gradient_to_write(self, name: str) -> _Gradient:
-        """The gradient of the variable `name` where it is written, where it is declared now."""
+        """The gradient of the variable `name` for an operator that writes it; its variable is declared now."""
         gradient = self._gradient(name)
         if gradient.is_seed:
             _warn_dependent_target(name)
@@ -362,10 +364,11 @@ class BackwardPass:
         parts = gradient.parts
         gradient.is_ready = True
         self._added_up.setdefault(gradient)
-        if parts and slot in definition_of(writer.type).updates:  # it adds to what an array holds already
+        if parts and slot in definition_of(writer.type).updates:  # adds to the elements that an array has already
             parts[-1].writer = writer
             return parts[-1]
         parts.append(_Part(gradient.name, writer))
+        # A first part has the name of the gradient and loses it when a second one comes, as in fluid.
         if len(parts) == 2:
             self._rename_part(gradient, parts[0])
         if len(parts) > 1:
@@ -382,7 +385,7 @@ class BackwardPass:
         self.target.create_var(name=part.name, shape=whole.shape, dtype=whole.dtype, type=whole.kind)
 
     def _add_up(self, gradient: _Gradient) -> None:
-        """Plan the sum of a gradient's parts, which are several."""
+        """Plan the sum of a gradient's several parts."""
         last = [part.writer for part in gradient.parts if part.writer is not None][-1]
         total = _Part(gradient.name, None)
         names = [part.name for part in gradient.parts]
@@ -398,7 +401,7 @@ class BackwardPass:
         return found
 
     def has_gradient(self, name: str) -> bool:
-        """Whether a variable has a gradient, as far as the walk has come."""
+        """Whether a variable has a gradient at the current operator of the walk."""
         return self._gradient(name).is_ready
 
     def inside(self, forward: Block) -> BackwardPass:
@@ -414,7 +417,7 @@ class BackwardPass:
         return {name for op in path for name in op.input_arg_names if not is_no_grad(name)}
 
     def seed_inside(self, name: str) -> None:
-        """The operator that runs the block gives the gradient of `name`, one of its parts, to it."""
+        """Let the gradient of `name` begin with the part that the operator that runs the block gives to it."""
         gradient = self._gradient(name)
         self._declare(gradient.name, name)
         gradient.parts = [_Part(gradient.name, None)]
@@ -431,9 +434,9 @@ class BackwardPass:
     def plan_call(
         self, op: Operator, spec: OpSpec, gradients: Block, needed: Iterable[str], counters: Iterable[str] = ()
     ) -> None:
-        """Plan the operator that runs `gradients`, the block of those of `op`.
+        """Plan the operator that runs `gradients`, the block of gradients of `op`.
 
-        It reads `needed` besides, and among them counts `counters` back, from what `op` has counted to.
+        The operator also reads the variables `needed`. Of these it counts the `counters` back to where they started.
         """
         overwritten, back = self._overwritten, set(counters)
         for name in needed:
@@ -461,7 +464,7 @@ class BackwardPass:
         site: Any = None,
         namescope: str = "/",
     ) -> Operator:
-        """Append an operator that has the source line of the one it serves."""
+        """Append an operator with the given source line, that of the operator whose gradient it computes."""
         op = self.target._make_op(type, inputs, outputs, {**attrs, "op_namescope": namescope}, site or caller_site())
         return self._link(op)
 
@@ -505,7 +508,7 @@ class BackwardPass:
     # Results
 
     def gradient_of(self, var: Variable) -> Variable | None:
-        """The gradient by the first value that has one; of what comes from outside, by the value that it comes with."""
+        """The gradient of the first value of `var` that has one; for parameters and data, of the value from outside."""
         gradient = self._gradients.get(var.name)
         if gradient is None:
             return None
@@ -521,7 +524,7 @@ class BackwardPass:
         return pairs
 
     def _producers(self, grads: set[str]) -> dict[str, Operator]:
-        """The operator that completes each of `grads`."""
+        """The operator that completes each of `grads`: the last one that writes it."""
         return {name: op for op in self._appended for name in op.output_arg_names if name in grads}
 
 
@@ -535,5 +538,5 @@ def _warn_dependent_target(target: str) -> None:
     warn(
         f"gradients: another target depends on the target {target}; as in fluid the two do not add up: the gradient of "
         f"{target} is the target gradient given for it, or, with none given, what flows back from the other target. "
-        "Add the targets up first if the sum is meant."
+        "Add up the targets first to get the gradient of their sum."
     )

@@ -1,8 +1,7 @@
 """Differentiate operators that run a sub-block: build a block of gradients and the operator that runs it.
 
 The block of gradients sees the forward block's variables as a run has left them (`minigraph.runtime.control_flow`
-tells what is kept). In it the gradient of ``v`` is called ``v@GRAD``, whatever that is called outside, and is a
-variable of its own.
+describes what is kept). Inside, the gradient of ``v`` is a new variable ``v@GRAD``, whatever its name outside.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def differentiate_call(outer: Walk, op: Operator, rule: BlockGrad) -> None:
     if op.attrs.get("is_test") or not op.attrs.get("is_train", True):
         raise ProgramError(
             f"{op.type} keeps nothing for a gradient, because it is for tests only", site=op.site,
-            hint="Differentiate the program that clone(for_test=True) was called on, or leave is_test out.",
+            hint="Differentiate the program before clone(for_test=True), or leave is_test out.",
         )  # fmt: skip
     if op.type == "recurrent":
         _differentiate_recurrent(outer, op, rule)
@@ -98,6 +97,7 @@ def _differentiate_repeated(outer: Walk, op: Operator, rule: BlockGrad) -> None:
 
 def _reached_in_a_loop(outer: Walk, forward: Block, carried: Sequence[str], reached: Sequence[str]) -> list[str]:
     """Variables passed from run to run that get a gradient, from behind the loop or from a later run."""
+    # A gradient may need several runs of the loop to reach a variable, so that this goes on until nothing is new.
     found = list(reached)
     while True:
         needed = outer.inside_needs(forward, found)

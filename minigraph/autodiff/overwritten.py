@@ -22,9 +22,9 @@ def is_copy(op: Operator) -> bool:
 
 
 def separate_types(block: Block) -> None:
-    """Give values that are not of their variable's type variables of their own, as before a program is lowered.
+    """Give values whose type is not that of their variable variables of their own, as lowering does.
 
-    What is appended later would take them for what the variable is in the end.
+    Operators that are appended later would otherwise be inferred with the last type of the variable.
     """
     changes: Changes = {}
     current: dict[str, TensorType] = {}
@@ -43,18 +43,18 @@ def separate_types(block: Block) -> None:
 class Overwritten:
     """Variables of a block that get a second value, and their writers.
 
-    In a sub-block the variables outside of it have a value before; a gradient finds them as they were then, counters as
-    they are afterwards, like the sub-block's own variables.
+    In a sub-block, a gradient finds outer variables as they were before the run. It finds counters, and the sub-block's
+    own variables, as they are after the run.
     """
 
     def __init__(self, block: Block) -> None:
         self.block = block
         self.names: set[str] = set()
         self.restored: set[tuple[Operator, str]] = set()
-        """Writes that the gradients undo before those of earlier operators are computed."""
+        """Writes that gradients undo before the gradients of earlier operators run."""
         self.before: set[str] = set()
         self._kept: dict[tuple[str, Operator | None], str] = {}
-        statistics: set[str] = set()  # an operator that updates one in place does not need its gradient
+        statistics: set[str] = set()  # updated in place, but constants for the gradient
         if block.idx:
             seen, written = map(set, outer_names(block))
             self.before = {name for name in written if not is_counter(block, name)}
@@ -91,16 +91,16 @@ class Overwritten:
 
     @staticmethod
     def _results(op: Operator) -> list[str]:
-        """Names that an operator writes, without the updates of an optimizer.
+        """Names that an operator writes; none for an update of an optimizer.
 
-        As in fluid there is one gradient of a parameter, whatever updates it between the losses of a program, and
-        gradients read what is there when they are computed.
+        As in fluid, a parameter has one gradient even if it is updated between two losses of a program, and gradients
+        read its value at the time when they run.
         """
         is_update = op.role & Role.OPTIMIZE or "ParamOut" in op.outputs
         return [] if is_update else op.output_arg_names
 
     def checked(self, spec: OpSpec, op: Operator) -> OpSpec:
-        """`spec`, a gradient of `op`, reading copies of the values that it needs and that are overwritten."""
+        """Let `spec`, a gradient of `op`, read copies of the overwritten values that it needs."""
         if not self.names:
             return spec
         return spec._replace(inputs={slot: self.kept_in_slot(slot, names, op) for slot, names in spec.inputs.items()})
@@ -117,9 +117,9 @@ class Overwritten:
     def kept(
         self, name: str, op: Operator, read: Sequence[str] = (), is_result: bool = False, needs_value: bool = True
     ) -> str:
-        """A variable that still has the value of `name` that `op` has read, or as `is_result` written.
+        """A variable that still has the value of `name` that `op` has read, or with `is_result` written.
 
-        Where the value is lost an operator is inserted that copies it. Without `needs_value` the type is enough.
+        If the value is lost, an operator that copies it is inserted. Without `needs_value` only the type must be right.
         """
         if name not in self.names or not self._is_lost(name, op, read, is_result):
             return name
@@ -131,7 +131,7 @@ class Overwritten:
         return self._kept[name, writer]
 
     def _last_writer(self, name: str, op: Operator) -> Operator | None:
-        """The operator that has written what `op` finds in a variable."""
+        """The operator that wrote the value that `op` reads."""
         at = self.position[op]
         return next((each for each in reversed(self.writers[name]) if self.position[each] < at), None)
 
@@ -141,12 +141,12 @@ class Overwritten:
         return var.tensor_type
 
     def _type(self, name: str, writer: Operator | None) -> TensorType:
-        """The type of a value, which is that of its variable unless something of another shape is written there."""
+        """The type of a value: that of its variable, unless the writer changed the type."""
         return self._declared(name) if writer is None else self._types.get((name, writer), self._declared(name))
 
     @cached_property
     def _types(self) -> dict[tuple[str, Operator], TensorType]:
-        """The types of values by variable and writer, as far as they are not those of the variables."""
+        """Types of values that differ from those of their variables, by variable and writer."""
         found: dict[tuple[str, Operator], TensorType] = {}
         for op, types in types_in_order(self.block):
             found.update({(name, op): tensor_type for name, tensor_type in types.items() if name in self.names})

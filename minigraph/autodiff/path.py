@@ -38,18 +38,18 @@ def _reached_from(block: Block, inputs: set[str], is_no_grad: Callable[[str], bo
 
 
 def _refuse_second_order(op: Operator, is_no_grad: Callable[[str], bool]) -> None:
-    """A gradient operator without a rule of its own is not a constant: leaving it out would be silently wrong."""
+    """Raise for a gradient operator without a rule: to leave it out like a constant would be silently wrong."""
     if op.definition.forward is not None and not all(map(is_no_grad, op.input_arg_names)):
         raise ProgramError(
             f"{op.type} has no gradient rule: the gradient of a gradient cannot pass through {op.definition.forward}",
             details=[str(op)],
             site=op.site,
-            hint="Set stop_gradient=True on the first gradient if it is to count as a constant.",
+            hint="Set stop_gradient=True on the first gradient to treat it as a constant.",
         )
 
 
 def warn_of_stopped_loops(block: Block, path: Sequence[Operator], targets: Sequence[Variable]) -> None:
-    """A loop variable that was made as a constant cuts the gradient, which is seldom meant."""
+    """Warn of loop variables that were made as constants: they stop the gradient, which is seldom meant."""
     loops = {name: op for op in block.ops.of_type("while") for name in op.output_arg_names}
     if not loops:
         return

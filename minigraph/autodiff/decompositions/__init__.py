@@ -1,13 +1,12 @@
 """Rewrite gradient operators as ordinary ones, so that second gradients need no kernels of their own.
 
-A rule says how to compute what a ``*_grad`` operator computes, by operators that have gradient rules themselves.
-`minigraph.autodiff.backward` rewrites by these rules the gradient operators that it is to differentiate. Their values
-change by rounding only.
+A rule computes the results of a ``*_grad`` operator by operators that have gradient rules themselves.
+`minigraph.autodiff.backward` rewrites the gradient operators that it has to differentiate by these rules. Values change
+by rounding only.
 
-Where a gradient operator has a gradient rule of its own there is no need for a rule here: the gradient of a linear
-operator's gradient is the operator itself, and definitions say so (`minigraph.opdef.gradient_rules.FusedGrad`); and
-for some there are operators in fluid, such as ``square_grad_grad`` (`minigraph.ops.second_order`). These have rules,
-for third gradients.
+Two kinds of gradient operators need no rule here, because they have a gradient of their own: those of linear operators,
+whose gradient is the operator itself (`minigraph.opdef.gradient_rules.FusedGrad`), and those for which fluid has
+operators such as ``square_grad_grad`` (`minigraph.ops.second_order`). The latter have rules here for third gradients.
 """
 
 from __future__ import annotations

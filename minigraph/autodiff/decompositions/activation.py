@@ -24,7 +24,7 @@ def _pow(g: Rewriting) -> Mapping[str, Any]:
         return {"X@GRAD": g.mul(d_out, g.scale(g.power(x, number - 1), number))}
     factor = g.cast(g.like(factor, (1,)), x.dtype)
     is_zero = g.compare("equal", factor, 0.0)
-    # The slope of the power 0 is 0 everywhere; there the power 1 stands in, which is finite.
+    # The slope of the power 0 is 0 everywhere; the power 1 replaces x ** -1 there, because it is finite.
     exponent = g.add(factor, g.scale(g.mask(is_zero, factor), 2.0, -1.0))
     return {"X@GRAD": g.mul(d_out, g.mul(g.emit("pow", X=x, FactorTensor=exponent), factor))}
 
@@ -51,7 +51,7 @@ def _prelu(g: Rewriting) -> Mapping[str, Any]:
 
 @rewritten_as("maxout_grad")
 def _maxout(g: Rewriting) -> Mapping[str, Any]:
-    """The first of a group that is its largest gets all."""
+    """Give the gradient of a group to the first of its largest elements."""
     x, shape, groups = g["X"], g["X"].shape or (), g.attr("groups")
     at = normalize_axis(g.attr("axis"), len(shape))
     split = g.like(x, (*shape[:at], shape[at] // groups if shape[at] >= 0 else -1, groups, *shape[at + 1 :]))

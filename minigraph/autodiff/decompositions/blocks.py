@@ -2,11 +2,11 @@
 
 A block of gradients sees the variables of its forward block as a run has left them, which no ordinary operator could
 differentiate. So the forward block writes them to arrays, one element for each run, and the block of gradients reads
-them from there; then it is a block like any other, and the operator that runs it is differentiated like any other. What
-is handed over is all that is added; nothing is computed again, so that random numbers stay what they were.
+them from there. Then it is an ordinary block, and the operator that runs it is differentiated like any other. Forward
+values are saved, not computed again, so that random draws match.
 
-The gradients inside are rewritten first, innermost first: the arrays of a loop inside are variables of the forward
-block, and are handed on in arrays of arrays.
+Inner gradients are rewritten first: the arrays of an inner loop are variables of the forward block, and are saved in
+arrays of arrays.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Gradients:
     Attributes
     ----------
     forward : Block
-        What it is the gradient of.
+        Block that is differentiated.
     maker : Operator
-        The operator that runs that, in the block of the gradient operator or in the one that this differentiates.
+        Operator that runs the forward block, in the block of the gradient operator or in its forward block.
     body : Block
-        The block of gradients.
+        Block of gradients.
     local, before : tuple of str
-        What it reads of a run: the forward block's own variables as they were after the run, and variables outside of
-        it as they were before.
+        Variables that `body` reads of a run: those of the forward block with their values after the run, and outer
+        variables with their values before it.
     found : dict
-        Its variables for gradients, by what they are called in a block of gradients, ``v@GRAD``.
+        Variables of `body` for gradients, by their names in a block of gradients, ``v@GRAD``.
     written : set of str
-        Those of them that it writes.
+        Gradients that `body` writes.
     """
 
     def __init__(self, g: Rewriting, scopes: str) -> None:
@@ -52,7 +52,7 @@ class Gradients:
         saved = saved_for([body], self.forward)
         self.local, self.before = saved.local, saved.before
         written = {name for op in body.ops for name in op.output_arg_names}
-        # In the block of its own gradients ``v@GRAD`` is another variable.
+        # Renamed, because in the block of gradients of this block ``v@GRAD`` is another variable.
         gradients = [name for name in body.vars if name.endswith(GRAD_SUFFIX)]
         self._names = {name: self.free_name(name) for name in (*gradients, *self.before)}
         self.found = {name: body.vars[name] for name in gradients}
@@ -81,7 +81,7 @@ class Gradients:
         return var
 
     def array(self, like: Variable, name: str) -> Variable:
-        """A new array in front of the forward operator, for what has the type of `like`."""
+        """A new array in front of the forward operator, for values of the type of `like`."""
         outer = self.maker.block
         var = outer.create_var(name=self.free_name(f"{name}.kept"), type=VarKind.LOD_TENSOR_ARRAY)
         with outer.inserting_before(self.maker, role=self.maker.role):
@@ -89,13 +89,13 @@ class Gradients:
         return var
 
     def append(self, type: str, inputs: object, outputs: object, **attrs: object) -> None:
-        """Append an operator to the forward block, which has the line of the forward operator."""
+        """Append an operator to the forward block, with the source line of the forward operator."""
         with self.forward.program.role_guard(self.maker.role):
             op = self.forward.append_op(type, inputs, outputs, attrs)  # type: ignore[arg-type]
         op.site = self.maker.site
 
     def keep(self, index: Variable) -> dict[str, Variable]:
-        """Let the forward block write all that is read of a run to the element `index` of arrays; they are by name."""
+        """Let the forward block save all that is read of a run in element `index` of arrays; return these by name."""
         arrays = {name: self.array(self.forward_var(name), name) for name in (*self.local, *self.before)}
         with self.forward.inserting_before(self.forward.ops.first, role=self.maker.role):
             for name in self.before:
@@ -105,7 +105,7 @@ class Gradients:
         return arrays
 
     def complete_slots(self, slot: str) -> None:
-        """Let the slots of the forward operator name all that its block uses; what is only read goes to `slot`."""
+        """Add all variables that the forward block uses to the slots of its operator; `slot` gets those only read."""
         inputs, outputs = self.maker.inputs.get(slot, ()), self.maker.outputs.get("Out", ())
         touched, written = outer_names(self.forward)
         there = {*slot_names(self.maker.inputs), *written}
@@ -118,7 +118,7 @@ class Gradients:
         return found
 
     def free_name(self, key: str) -> str:
-        """A name that no variable has which one of the blocks sees."""
+        """A name that is free in all the blocks."""
         while True:
             name = self.g.block.free_name(key)
             if self.forward.find_var(name) is None and self.body.find_var(name) is None:
@@ -127,7 +127,7 @@ class Gradients:
     # In the block of gradients
 
     def read_back(self, arrays: dict[str, Variable], index: Variable) -> None:
-        """Let the block of gradients begin by reading what the element `index` of the arrays has kept."""
+        """Let the block of gradients begin by reading element `index` of the arrays."""
         with self.body.inserting_before(self.body.ops.first):
             for name, array in arrays.items():
                 var = self.own(name)
@@ -135,7 +135,7 @@ class Gradients:
                 self.body.append_op("read_from_array", {"X": array, "I": index}, {"Out": var}, attrs)
 
     def own(self, name: str) -> Variable:
-        """A variable of the block of gradients for what it reads under this name."""
+        """A variable of the block of gradients for the saved value of `name`."""
         like = self.forward_var(name)
         return self.body.create_var(
             name=self._names.get(name, name), shape=like.shape, dtype=like.dtype, type=like.kind,
@@ -145,20 +145,20 @@ class Gradients:
     # The operator that runs it
 
     def wanted(self, slot: str) -> Iterator[tuple[str, str]]:
-        """Sources whose gradients are asked for, and what these are called."""
+        """Sources whose gradients are wanted, with the names of these gradients."""
         names = self.g.op.outputs.get(slot + GRAD_SUFFIX, ())
         for source, name in zip(self.g.op.inputs.get(slot, ()), names, strict=False):
             if name != EMPTY:
                 yield source, name
 
     def results(self, slot: str, found: Mapping[str, Variable]) -> dict[str, list[Variable | None]]:
-        """The gradients in a slot, as a rule returns them, out of those `found` by the names of the block."""
+        """The gradients in a slot, as a rule returns them; `found` has them by their names in the block."""
         d_slot = slot + GRAD_SUFFIX
         sources = zip(self.g.op.inputs.get(slot, ()), self.g.op.outputs[d_slot], strict=True)
         return {d_slot: [None if name == EMPTY else found[source + GRAD_SUFFIX] for source, name in sources]}
 
     def zeros(self, source: Variable) -> Variable:
-        """A gradient of zero in front of the gradient operator; of an array it is one without elements."""
+        """A zero gradient in front of the gradient operator; for an array, an array without elements."""
         if is_array(source):
             return self.g.emit("empty_array", dtype=int(source.dtype))
         shape = source.shape or ()
@@ -178,7 +178,7 @@ def number(block: Block, value: int) -> Variable:
 
 
 def outer_reads(body: Block) -> list[str]:
-    """The variables outside of a block that its operators read."""
+    """Outer variables that the operators of a block read."""
     read = {name for op in body.ops for name in op.input_arg_names}
     return [name for name in outer_names(body)[0] if name in read]
 

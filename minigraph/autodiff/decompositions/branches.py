@@ -15,9 +15,10 @@ from minigraph.types import DType
 
 @rewritten_as("conditional_block_grad")
 def _conditional_block(g: Rewriting) -> Mapping[str, Any]:
-    """The forward branch notes that it was taken; what it keeps are the first elements of arrays.
+    """Let the forward branch note that it was taken, and save its values as the first elements of arrays.
 
-    If it was not taken, what flows into a variable that it overwrites flows on, and other gradients are zero.
+    If the branch was not taken, the gradient of a variable that it overwrites passes through unchanged, and other
+    gradients are zero.
     """
     gradients = Gradients(g, "Scope")
     forward, body = gradients.forward, gradients.body
@@ -68,4 +69,4 @@ def _unless_taken(gradients: Gradients, source: Variable, d_out: str | None, is_
 
 
 _MAY_LEAVE_OUT = ("conditional_block", "conditional_block_grad", "select_output")
-"""Operators that need not give a value to what they write."""
+"""Operators that may leave their outputs without a value."""

@@ -18,6 +18,7 @@ def _guard_nonfinite(g: Rewriting) -> Mapping[str, Any]:
         return {"X@GRAD": d_outs}
     found = []
     for x, d_out in zip(g.all("X"), d_outs, strict=True):
+        # The difference is NaN for infinities and NaN.
         is_finite = g.compare("equal", g.sub(x, x), 0.0)
         found.append(g.where(is_finite, d_out, g.zeros(d_out)))
     return {"X@GRAD": found}

@@ -18,7 +18,7 @@ Term = Callable[[], Variable | None]
 
 
 def results_of(g: Rewriting, **terms: Term) -> Mapping[str, Any]:
-    """Results of the terms whose slots are asked for; zeros where a term has nothing to add up."""
+    """Results of the terms whose slots are wanted; zeros for a term without inputs."""
     found: dict[str, Any] = {}
     for slot, term in terms.items():
         slot = slot.replace("_GRAD", GRAD_SUFFIX)
@@ -49,7 +49,7 @@ def _negative(g: Rewriting, x: Variable | None) -> Variable | None:
 
 @rewritten_as("elementwise_add_grad_grad", "elementwise_sub_grad_grad")
 def _add(g: Rewriting) -> Mapping[str, Any]:
-    """Zeros in the shape of DOut carry what is smaller."""
+    """Add zeros in the shape of DOut, to which smaller operands are broadcast."""
     dd_x, dd_y = g.given("DDX"), g.given("DDY")
     type = "elementwise_add" if g.op.type == "elementwise_add_grad_grad" else "elementwise_sub"
     if dd_x is None or dd_x.shape != g["DOut"].shape:

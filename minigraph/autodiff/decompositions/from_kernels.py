@@ -141,4 +141,4 @@ _FUNCTIONS: Mapping[str, Callable[..., Variable]] = {
     "absolute": _of_one("abs"), "where": _where,
     "sum": lambda g, x, axis, keepdims, **_: g.sum(x, axis, keepdims),
 }  # fmt: skip
-"""By NumPy function, what appends the same."""
+"""Functions that append the operator for a NumPy function, by its name."""

@@ -1,4 +1,4 @@
-"""Gradients of operators that pick elements by their numbers. Others are linear, and need no rule."""
+"""Gradients of operators that select elements by index. Other such operators are linear and need no rule."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ def _scatter(g: Rewriting) -> Mapping[str, Any]:
 
 @rewritten_as("argsort_grad", "top_k_grad")
 def _sorted(g: Rewriting) -> Mapping[str, Any]:
-    """Each element goes back to where Indices says that it stood along the dimension that was sorted."""
+    """Scatter each element back to its position before sorting, which Indices holds."""
     x, indices, d_out = g["X"], g["Indices"], g["Out@GRAD"]
     rank = len(x.shape or ())
     axis = normalize_axis(g.attr("axis"), rank) if g.op.type == "argsort_grad" else rank - 1
     order = [i for i in range(rank) if i != axis] + [axis]
     last = g.transpose(g.cast(indices, DType.INT64), order)
     rows = g.emit("flatten2", X=last, axis=rank - 1)
+    # A running count of ones, because the number of rows may be unknown.
     row_numbers = g.emit("cumsum", X=_int_ones(g, rows), axis=0, exclusive=True)
     size = g.dim(x, axis)
     width = g.cast(size, DType.INT64) if isinstance(size, Variable) else g.number(size, last)

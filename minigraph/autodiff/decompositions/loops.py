@@ -15,9 +15,10 @@ from minigraph.types import DType
 
 @rewritten_as("while_grad")
 def _while(g: Rewriting) -> Mapping[str, Any]:
-    """The forward loop counts its runs; a loop goes from the last one to the first.
+    """Let the forward loop count its runs, and append a loop that goes from the last run to the first.
 
-    The gradients of what the forward loop overwrites go from run to run; those of what it only reads are added up.
+    Gradients of variables that the forward loop overwrites are passed from run to run. Gradients of variables that it
+    only reads are added up.
     """
     gradients = Gradients(g, "StepScopes")
     body = gradients.body
@@ -37,7 +38,7 @@ def _while(g: Rewriting) -> Mapping[str, Any]:
         for name, var in flowing.items():
             body.append_op("assign", {"X": var}, {"Out": gradients.found[name]})
     for name, var in flowing.items():
-        # The forward loop overwrites it whatever it was, unless the block says what flows on.
+        # A variable is overwritten by every run, so nothing flows to its earlier value unless the block says so.
         value = gradients.found[name] if name in gradients.written else body.emit("fill_zeros_like", X=var)
         body.append_op("assign", {"X": value}, {"Out": var})
     for name, var in sums.items():

@@ -48,6 +48,7 @@ def _softmax_with_cross_entropy(g: Rewriting) -> Mapping[str, Any]:
     logits, label, d_loss = g.forward("Logits", through="Softmax"), g["Label"], g["Loss@GRAD"]
     rank = len(logits.shape or ())
     axis = normalize_axis(g.attr("axis"), rank)
+    # Not `softmax`, which gives no probability below exp(-64).
     probabilities = g.emit("exp", X=g.emit("log_softmax", X=logits, axis=axis))
     if g.attr("soft_label"):
         return {"Logits@GRAD": g.mul(g.sub(probabilities, label), d_loss)}

@@ -13,12 +13,12 @@ from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK
 
 @rewritten_as("recurrent_grad")
 def _recurrent(g: Rewriting) -> Mapping[str, Any]:
-    """Read what each step has kept as one more sequence.
+    """Read the values that each step has kept as further sequences.
 
-    The gradients of states go from step to step, and so do the sums of those of parameters.
+    Gradients of states, and sums of the gradients of parameters, are passed from step to step.
     """
     network = _Backward(g)
-    # A variable may be what several states start with, so that these are told by their places.
+    # By position, because several states may start with one variable.
     found: dict[str, Sequence[Variable | None]] = {
         "inputs": network.collect_gradients(),
         "initial_states": network.carry_states(),
@@ -36,7 +36,7 @@ def _recurrent(g: Rewriting) -> Mapping[str, Any]:
 
 
 class _Backward:
-    """The network that is being made."""
+    """The backward network, while it is built."""
 
     def __init__(self, g: Rewriting) -> None:
         self.g = g
@@ -48,7 +48,7 @@ class _Backward:
         self.before: list[str] = []
         self.after: list[str] = []
         self.last: dict[str, Variable] = {}
-        """Initial values of states, by the name of the array of their values; the last one is wanted."""
+        """Initial values of states whose last value is wanted, by the name of the array of their values."""
         kept = self._keep()
         given = {name: self._flowing(name, d_out) for name, d_out in self._incoming()}
         with self.body.inserting_before(self.body.ops.first):
@@ -60,7 +60,7 @@ class _Backward:
                 self._enter(sequence, self.gradients.found[name])
 
     def _keep(self) -> dict[str, Variable]:
-        """Let the forward network collect what its steps compute, in arrays."""
+        """Let the forward network collect the values of its steps in arrays."""
         gradients, maker = self.gradients, self.gradients.maker
         arrays = {}
         for name in gradients.local:
@@ -93,7 +93,7 @@ class _Backward:
         return self.g.emit("assign", X=var)
 
     def _enter(self, sequence: Variable, inside: Variable | None = None) -> None:
-        """A sequence more; its entries have its name in a step, and are copied to `inside`."""
+        """Add a sequence, whose entries have its name in a step and are copied to `inside`."""
         assert sequence.shape is not None
         shape = sequence.shape if is_array(sequence) else sequence.shape[1:]
         kind = inside.kind if inside is not None else self.gradients.forward_var(sequence.name).kind
@@ -107,7 +107,7 @@ class _Backward:
     # Computation
 
     def collect_gradients(self) -> list[Variable | None]:
-        """The gradients with respect to the entries of each sequence, as a sequence."""
+        """Sequences of the gradients with respect to the entries of each input sequence."""
         wanted = dict(self.gradients.wanted("inputs"))
         return [
             self._collect(self.gradients.found[name + GRAD_SUFFIX], as_array=is_array(self.g.var(name)))
@@ -128,7 +128,7 @@ class _Backward:
         return sequence
 
     def carry_states(self) -> list[Variable]:
-        """Connect the gradient of a state after a step to the gradient from the step behind it."""
+        """Connect the gradient of a state after a step to the gradient that the next step gives."""
         found = []
         sources = self.g.op.inputs.get("initial_states", ())
         for state, ex_state, source in zip(self.g.attr("states"), self.g.attr("ex_states"), sources, strict=True):
@@ -140,7 +140,7 @@ class _Backward:
         return found
 
     def carry_sums(self) -> list[Variable | None]:
-        """The gradients of parameters are added up from step to step."""
+        """Add up the gradients of parameters from step to step."""
         found: list[Variable | None] = []
         wanted = dict(self.gradients.wanted("parameters"))
         for source in self.g.op.inputs.get("parameters", ()):
@@ -177,7 +177,7 @@ class _Backward:
         )  # fmt: skip
 
     def settled(self, collected: Variable) -> Variable:
-        """A sequence as it is; of the values of a state the last one, or what it started with if there is no step."""
+        """A sequence itself; for the values of a state the last one, or the initial value if there are no steps."""
         start = self.last.get(collected.name)
         if start is None:
             return collected

@@ -1,4 +1,4 @@
-"""Gradients of norms. Elements are divided by the largest, a constant that changes no gradient."""
+"""Gradients of norms. Elements are divided by the largest one, which is a constant: it cancels in every gradient."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from minigraph.types import DType, normalize_axis
 
 
 class Norm:
-    """The norm of order `p` of tensors over dimensions of theirs, jointly; in float64, the dimensions kept as 1.
+    """The joint norm of order `p` of tensors over some dimensions, which are kept as 1; in float64.
 
     Parameters
     ----------
@@ -31,6 +31,7 @@ class Norm:
         unit = g.constant(g.not_zero(largest, self._is_ordinary(largest)))
         if p == 2:
             total = self._joined("elementwise_add", [self.sum(g.square(g.div(x, unit))) for x in self.xs])
+            # The slope of a root is infinite at 0, so that the root is taken of 1 there and its result masked.
             is_there = g.compare("greater_than", total, 0.0)
             root = g.emit("sqrt", X=g.not_zero(total, is_there))
             self.value = g.mul(g.mul(root, g.mask(is_there, total)), unit)
@@ -46,7 +47,7 @@ class Norm:
         self.value = g.mul(g.mul(root, g.mask(is_there, total)), unit)
 
     def slopes(self) -> list[Variable]:
-        """The derivatives by the elements: 0 for one that is 0; equal shares for the largest where `p` is infinity."""
+        """Derivatives by the elements: 0 for an element of 0; equal shares for the largest ones if `p` is infinity."""
         g = self._g
         if self.p == math.inf:
             hits = [g.mask(g.compare("equal", size, self.value), size) for size in self._sizes]

@@ -53,7 +53,7 @@ def _batch_norm(g: Rewriting) -> Mapping[str, Any]:
     else:
         normalized, inverse = _normalized(g, wide, axes)
         d_x = _through(g, flowing, normalized, inverse, axes)
-        # Where a channel has one element, Y is X and nothing is learned.
+        # In a channel of one element Y is X, and Scale and Bias have no gradient.
         several = g.mask(g.compare("greater_than", g.count(x, axes), 1.0), d)
         d_x = g.add(g.mul(d_x, several), g.mul(d, g.scale(several, -1.0, 1.0)))
         d = g.mul(d, several)
@@ -155,7 +155,7 @@ def _instance_norm_double(g: Rewriting) -> Mapping[str, Any]:
 
 
 def _apart(g: Rewriting, x: Variable, shape: Sequence[int]) -> Variable:
-    """`x` as samples, groups, channels of each and places, of which samples and places may be unknown."""
+    """`x` as samples, groups, channels of a group and positions; samples and positions may be unknown."""
     if 0 in shape or sum(size < 0 for size in shape) <= 1:
         return g.like(x, shape)
     return g.emit("reshape2", X=x, shape=[0 if i == 0 else size for i, size in enumerate(shape)])

@@ -26,7 +26,7 @@ _WHERE: dict[str, Callable[[Operator], bool]] = {}
 def rewritten_as(*types: str, where: Callable[[Operator], bool] | None = None) -> Callable[[Rule], Rule]:
     """Register the rule for gradient operators of these types.
 
-    With `where` it is only for operators of which that holds. The others have a gradient rule of their own.
+    With `where`, the rule is only for operators that fulfil it. The others have a gradient rule of their own.
     """
 
     def decorate(rule: Rule) -> Rule:
@@ -58,10 +58,10 @@ def _is_norm_of_clip(op: Operator) -> bool:
 
 
 def rewrite(block: Block, ops: Sequence[Operator]) -> None:
-    """Replace those of `ops`, which are in `block` in order, that need it.
+    """Replace the operators of `ops` that need it; `ops` are operators of `block`, in order.
 
-    Ordinary operators replace gradient operators; one operator, whose gradient is finite everywhere, replaces the chain
-    for a global norm.
+    Ordinary operators replace gradient operators. One operator, whose gradient is finite everywhere, replaces the chain
+    of a global norm.
     """
     has_norm = any(map(_is_norm_of_clip, ops))
     if gradient_ops := list(filter(has_rule, ops)):
@@ -75,7 +75,7 @@ def rewrite(block: Block, ops: Sequence[Operator]) -> None:
 
 
 class Forward:
-    """Operators that the gradient operators of one block were made from."""
+    """Forward operators of the gradient operators of one block."""
 
     def __init__(self, block: Block) -> None:
         self._blocks = [block] if block.forward_block is None else [block.forward_block, block]
@@ -93,13 +93,13 @@ class Forward:
         return self._writers.get(name, ())
 
     def maker(self, name: str, reader: Operator) -> Operator | None:
-        """The operator that computed the value of `name` that `reader` reads, itself or a copy of it."""
+        """The operator that computed the value of `name` that `reader` reads; copies are followed to their source."""
         at = self._places[reader]
         made = next((op for op in reversed(self.writers(name)) if self._places[op] < at), None)
         return self.maker(made.inputs["X"][0], made) if made is not None and is_copy(made) else made
 
     def input(self, maker: Operator, slot: str) -> str:
-        """A variable that has the value that `maker` has read in a slot of one variable."""
+        """A variable that still has the value that `maker` read in a slot of one variable."""
         if maker.block not in self._overwritten:
             self._overwritten[maker.block] = Overwritten(maker.block)
         (name,) = maker.inputs[slot]
@@ -109,8 +109,8 @@ class Forward:
 class Rewriting:
     """A gradient operator that is being replaced: its inputs, and short forms for new operators in front of it.
 
-    What the new operators compute may be differentiated again. Bounds and masks are constants: almost everywhere they
-    do not change.
+    The results of the new operators may be differentiated again. Bounds and masks are constants, since their derivative
+    is 0 almost everywhere.
     """
 
     def __init__(self, op: Operator, forward: Forward) -> None:
@@ -130,7 +130,7 @@ class Rewriting:
     # The operator
 
     def var(self, name: str) -> Variable:
-        """A variable that the operator sees; of a sub-block also those around it."""
+        """A variable of the operator's block, or of a block around it."""
         found = self.block.find_var(name)
         assert found is not None, name
         return found
@@ -248,6 +248,7 @@ class Rewriting:
 
     def number(self, value: float, like: Variable) -> Variable:
         """A number of the type of `like`, of shape [1]."""
+        # As text besides, because attributes are rounded to float32.
         spelled = str(int(value)) if not like.dtype.is_floating else repr(float(value))
         return self.emit(
             "fill_constant", shape=[1], dtype=int(like.dtype), value=float(value), str_value=spelled, stop_gradient=True
@@ -261,7 +262,7 @@ class Rewriting:
         return self.emit("sign", X=x, stop_gradient=True)
 
     def compare(self, type: str, x: Variable, y: Variable | float, axis: int = -1) -> Variable:
-        """Booleans: where ``x > y`` or what `type`, such as greater_than, says."""
+        """Booleans of a comparison of `type`, such as greater_than for ``x > y``."""
         return self.emit(type, X=x, Y=y if isinstance(y, Variable) else self.number(y, x), axis=axis)
 
     def mask(self, condition: Variable, like: Variable) -> Variable:
@@ -271,7 +272,7 @@ class Rewriting:
         )  # fmt: skip
 
     def not_zero(self, x: Variable, condition: Variable) -> Variable:
-        """`x`, and 1 where the condition that it can be divided by does not hold; no gradient flows there."""
+        """`x` where the condition holds and 1 elsewhere, to divide by; no gradient flows to the replaced elements."""
         kept = self.mask(condition, x)
         return self.add(self.mul(x, kept), self.scale(kept, -1.0, 1.0))
 
@@ -285,10 +286,10 @@ class Rewriting:
         return self.piece(self.emit("shape", Input=x), 0, axis % len(x.shape or ()), axis % len(x.shape or ()) + 1)
 
     def like(self, x: Variable, shape: Sequence[int], of: Variable | None = None) -> Variable:
-        """`x` in another shape. Where more than one dimension is unknown it is the shape of `of`."""
+        """`x` in another shape; if more than one dimension is unknown, in the shape of `of`."""
         if tuple(shape) == x.shape:
             return x
-        if 0 in shape:  # which means something else to an operator; nothing flows through no elements
+        if 0 in shape:  # `reshape2` copies a dimension where its attribute is 0; no elements have no gradient
             if -1 not in shape:
                 return self.emit(
                     "fill_constant", shape=list(shape), dtype=int(x.dtype), value=0.0, stop_gradient=True
