@@ -8,10 +8,4 @@ from minigraph.executor.compiled_program import (
     ReduceStrategy,
 )
 
-__all__ = [
-    "BuildStrategy",
-    "CompiledProgram",
-    "ExecutionStrategy",
-    "GradientScaleStrategy",
-    "ReduceStrategy",
-]
+__all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy", "GradientScaleStrategy", "ReduceStrategy"]

@@ -1,9 +1,5 @@
 """Fluid's path to `minigraph.reader.feeder`."""
 
-from minigraph.reader.feeder import (
-    DataFeeder,
-)
+from minigraph.reader.feeder import DataFeeder
 
-__all__ = [
-    "DataFeeder",
-]
+__all__ = ["DataFeeder"]

@@ -1,9 +1,5 @@
 """Fluid's path to `minigraph.executor.parallel_executor`."""
 
-from minigraph.executor.parallel_executor import (
-    ParallelExecutor,
-)
+from minigraph.executor.parallel_executor import ParallelExecutor
 
-__all__ = [
-    "ParallelExecutor",
-]
+__all__ = ["ParallelExecutor"]

@@ -276,9 +276,6 @@ class CompiledProgram:
     """
 
     def __init__(self, program_or_graph: Program, build_strategy: BuildStrategy | None = None) -> None:
-        if not isinstance(program_or_graph, Program):
-            raise WrongTypeError(f"CompiledProgram needs a Program, got {type(program_or_graph).__name__}")
-        _check_type("build_strategy", build_strategy, BuildStrategy)
         self.program = program_or_graph
         self._use(build_strategy or BuildStrategy())
         self.is_data_parallel = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from minigraph.errors import ProgramError, VersionError, WrongTypeError, caller_site
+from minigraph.errors import ProgramError, VersionError, caller_site
 from minigraph.support.public import public
 
 __all__ = ["FLUID_VERSION", "require_version"]
@@ -43,9 +43,7 @@ def require_version(min_version: str, max_version: str | None = None) -> None:
         )
 
 
-def _numbers(what: str, version: object) -> tuple[int, ...]:
-    if not isinstance(version, str):
-        raise WrongTypeError(f"{what} must be a str such as '1.8.5', got {version!r:.60}")
+def _numbers(what: str, version: str) -> tuple[int, ...]:
     if not re.fullmatch(r"\d+(\.\d+){0,3}", version):
         raise ProgramError(f"{what} must be up to four numbers such as '1.8.5', got {version!r:.60}")
     found = [int(number) for number in version.split(".")]

@@ -95,7 +95,7 @@ def save_inference_model(
             "export_for_deployment=False is not supported",
             hint="Use fluid.save for the whole program with all its variables.",
         )  # fmt: skip
-    feeds = _checked_names(feeded_var_names)
+    feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else list(feeded_var_names)
     program, fetches = _pruned(checked_program(main_program), feeds, _checked_targets(target_vars))
     folder = Path(os.path.normpath(dirname))
     model = inside(folder, os.path.basename(model_filename or MODEL_FILENAME))
@@ -167,13 +167,6 @@ def load_inference_model(
 
 def _as_text(name: str | bytes | None) -> str | None:
     return os.fsdecode(name) if name is not None else None
-
-
-def _checked_names(names: str | Sequence[str]) -> list[str]:
-    found = [names] if isinstance(names, str) else list(names)
-    if not all(isinstance(name, str) for name in found):
-        raise WrongTypeError(f"feeded_var_names must be a list of str, got {names!r:.80}")
-    return found
 
 
 def _checked_targets(targets: Variable | Sequence[Variable]) -> list[Variable]:

@@ -247,10 +247,8 @@ def _warn_unused(state: Mapping[str, Any], used: Iterable[Variable]) -> None:
         warn(f"the program has no variable for {', '.join(unused)}")
 
 
-def _any_path(path: str | os.PathLike[str] | None) -> Path:
+def _any_path(path: Any) -> Path:
     """`path`, which may be a folder."""
-    if not isinstance(path, str | os.PathLike):
-        raise WrongTypeError(f"model_path must be a path, got {type(path).__name__}")
     if not os.fspath(path):
         raise DataError("model_path is empty", site=caller_site())
     return Path(path)

@@ -54,8 +54,6 @@ def save_dygraph(state_dict: Mapping[str, Any], model_path: str | os.PathLike[st
     >>> list(params), optimizer
     (['weight', 'bias'], None)
     """
-    if not isinstance(state_dict, Mapping):
-        raise WrongTypeError(f"state_dict must be a dict, got {type(state_dict).__name__}")
     if not state_dict:
         raise ProgramError("state_dict is empty, there is nothing to save")
     path = as_path(model_path, "model_path")

@@ -115,7 +115,7 @@ def save_vars(
     in_order = [arrays[name] for name in sorted(arrays)]
     if dirname is None and filename is None:
         return b"".join(chunk for array in in_order for chunk in tensor_chunks(array))
-    folder = Path() if dirname is None else Path(_checked_folder(dirname))
+    folder = Path() if dirname is None else Path(os.path.normpath(dirname))
     if filename is None:
         files = {inside(folder, name): tensor_chunks(array) for name, array in arrays.items()}
         write_files(files, Mark(folder_mark(folder)))
@@ -238,7 +238,7 @@ def _read_arrays(
     if filename is None:
         if dirname is None:
             raise ProgramError("neither dirname nor filename says what to load")
-        return read_separate_files(Path(_checked_folder(dirname)), names, reading)
+        return read_separate_files(Path(os.path.normpath(dirname)), names, reading)
     if isinstance(filename, bytes):
         data, source = filename, "the bytes given"
     else:
@@ -358,9 +358,3 @@ def _chosen(
         if not isinstance(var, Variable):
             raise WrongTypeError(f"vars must hold Variables, got {var!r:.80}")
     return found
-
-
-def _checked_folder(dirname: str | os.PathLike[str]) -> str:
-    if not isinstance(dirname, str | os.PathLike):
-        raise WrongTypeError(f"dirname must be a path, got {type(dirname).__name__}")
-    return os.path.normpath(os.fspath(dirname))

@@ -304,7 +304,7 @@ def multiprocess_reader(readers: Sequence[Reader[Any]], use_pipe: bool = True, q
     DataError
         When a reader has raised an error, or its process has ended otherwise.
     """
-    if not isinstance(readers, list | tuple) or not readers or not all(map(callable, readers)):
+    if not readers:
         raise WrongTypeError(f"multiprocess_reader takes a list of readers, got {readers!r:.80}")
 
     def merged_reader() -> Iterator[Any]:
@@ -327,11 +327,6 @@ def count(name: str, value: float, at_least: int = 1) -> int:
 
 def _run(reader: Reader[T]) -> Iterator[T]:
     """Start one run of `reader`."""
-    if not callable(reader):
-        raise WrongTypeError(
-            f"a reader is a function without arguments that returns an iterable, got {type(reader).__name__}",
-            hint="Pass the function itself, not what it returns.",
-        )
     samples = reader()
     try:
         return iter(samples)

@@ -66,7 +66,7 @@ class DataLoader:
         return_list: bool = False,
     ) -> None:
         what = type(self).__name__
-        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
+        if capacity is None or capacity < 1:
             raise ProgramError(
                 f"{what}: capacity must be how many batches to read ahead, at least 1, got {capacity!r:.60}"
             )
@@ -148,11 +148,6 @@ class DataLoader:
     def set_batch_generator(self, reader: Reader[Sequence[Any]], places: Any = None) -> DataLoader:
         """Read batches, an array or `LoDTensor` for each variable; see `set_sample_generator`."""
         _check_places(places, self._iterable and not self._is_eager)
-        if not callable(reader):
-            raise WrongTypeError(
-                f"a generator is set as a function that returns it, got {type(reader).__name__}",
-                hint="Pass the function itself, not what it returns.",
-            )  # fmt: skip
         self._reader = buffered(lambda: map(self._checked, reader()), self._capacity)
         return self
 

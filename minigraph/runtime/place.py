@@ -98,8 +98,6 @@ class CUDAPlace(Place):
     kind = "cuda"
 
     def __init__(self, device_id: int = 0) -> None:
-        if isinstance(device_id, bool) or not isinstance(device_id, int):
-            raise WrongTypeError(f"a device number must be an int, got {device_id!r}")
         if device_id < 0:
             raise PlaceError(f"a device number must be at least 0, got {device_id}")
         self.device_id = device_id

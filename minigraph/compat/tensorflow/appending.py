@@ -62,8 +62,6 @@ def pass_on(source: Variable, result: Variable) -> Variable:
 
 def new_result(block: Block, op_type: str, name: str | None = None) -> Variable:
     """A variable called `name`, with a number if that is taken; by default called after the operator."""
-    if name is not None and not isinstance(name, str):
-        raise WrongTypeError(f"name must be a str, got {name!r:.60}")
     if not name:
         return block.create_var(name=generate(f"{generate(op_type)}.tmp"))
     return block.create_var(name=generate(name) if block.has_var(name) else name)
