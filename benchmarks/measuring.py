@@ -62,6 +62,8 @@ class Settings:
     rounds: int = 10
     device: str = "cpu"
     sizes: tuple[int, ...] = (1_000, 10_000, 100_000)
+    paddle: str | None = None
+    """Path of a Python interpreter that has Paddle 1.8.5."""
     turns: Callable = take_turns
     results: list[dict] = field(default_factory=list)
 

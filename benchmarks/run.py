@@ -156,6 +156,12 @@ def first_steps(settings):
     fresh.first_steps(settings)
 
 
+def large_programs(settings):
+    import first_results
+
+    first_results.bench(settings)
+
+
 def imports(settings):
     import fresh
 
@@ -181,13 +187,14 @@ WORKLOADS = {
     "build": build,
     "clip-cost": clip_cost,
     "first": first_steps,
+    "large-programs": large_programs,
     "memory": memory,
     "import": imports,
     "lookups": lookups,
 }
 
 
-NOT_AGAINST = ("first", "memory")
+NOT_AGAINST = ("first", "large-programs", "memory")
 """Workloads whose processes see one checkout only."""
 
 
@@ -199,6 +206,7 @@ def options():
     parser.add_argument("--rounds", type=int, default=10, help="rounds of taking turns (default: 10)")
     parser.add_argument("--cores", type=int, default=1, help="processor cores and threads of each engine (default: 1)")
     parser.add_argument("--sizes", default="1000,10000,100000", help="numbers of forward operators for build")
+    parser.add_argument("--paddle", metavar="PYTHON", help="an interpreter with Paddle 1.8.5, for large-programs")
     parser.add_argument("--json", metavar="FILE", help="write the figures there too")
     parser.add_argument("--against", metavar="PATH", help="compare minigraph here with another checkout, without peers")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)  # a side of --against
@@ -216,7 +224,7 @@ def main():
         given.only = ",".join(name for name in given.only.split(",") if name not in NOT_AGAINST)
     machine = measuring.describe_machine(engines, given.device)
     settings = measuring.Settings(
-        engines, given.rounds, given.device, tuple(int(size) for size in given.sizes.split(","))
+        engines, given.rounds, given.device, tuple(int(size) for size in given.sizes.split(",")), given.paddle
     )
     if given.against:
         import against

@@ -96,16 +96,39 @@ def optimizer(make):
     return fluid.optimizer.Adam(0.1, grad_clip=clip) if make in (many_parameters, one_weight) else None
 
 
+def seconds(function, *arguments):
+    """The result, and the processor time that it takes."""
+    np.invert(OTHER, out=OTHER)
+    start = time.process_time()
+    result = function(*arguments)
+    return result, time.process_time() - start
+
+
+def calls(function, *arguments):
+    """The result, and the number of calls of Python and C functions that it takes."""
+    count = 0
+
+    def note(frame, event, argument):
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        result = function(*arguments)
+    finally:
+        sys.setprofile(before)
+    return result, count
+
+
 @without_collector
-def seconds(make, count):
-    """What each stage takes."""
+def costs(measure, make, count):
+    """What each stage takes by `measure`."""
     taken = {}
 
     def timed(stage, function, *arguments):
-        np.invert(OTHER, out=OTHER)
-        start = time.process_time()
-        result = function(*arguments)
-        taken[stage] = min(time.process_time() - start, taken.get(stage, math.inf))
+        result, cost = measure(function, *arguments)
+        taken[stage] = min(cost, taken.get(stage, math.inf))
         return result
 
     main, startup = fluid.Program(), fluid.Program()
@@ -124,9 +147,11 @@ def seconds(make, count):
     compiled = timed("assemble", generate, steps, buffers, CPUPlace())
     timed("compile", compiled.listing)
     executor, scope, arrays = fluid.Executor(jit=False), fluid.Scope(), {"x": np.ones((2, 4), "float32")}
+    others = {"x": np.ones((3, 4), "float32")}
     executor.run(startup, scope=scope)
     for run in ("first run", "second run", *["later run"] * 4):
         timed(run, lambda: executor.run(main, arrays, [loss], scope=scope))
+    timed("plan for another batch size", executor.plan_for, main, others, [loss])
     return taken
 
 
@@ -139,4 +164,6 @@ MAKERS = {
 if __name__ == "__main__":
     make = MAKERS[sys.argv[1]]
     # Where nothing is to be done the clock says nothing.
-    print(json.dumps(ratios(lambda count: seconds(make, count), int(sys.argv[2]), factor=4, limit=6, least=2e-3)))
+    print(
+        json.dumps(ratios(lambda count: costs(seconds, make, count), int(sys.argv[2]), factor=4, limit=6, least=2e-3))
+    )

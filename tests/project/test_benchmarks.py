@@ -33,3 +33,14 @@ def test_what_is_no_checkout_is_refused(tmp_path):
     done = run(f"--against={tmp_path}")
     assert done.returncode == 1
     assert f"--against {tmp_path}: there is no checkout of minigraph" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["Transformer", "STGAN"])
+def test_a_large_program_is_measured_stage_by_stage(program):
+    command = [sys.executable, str(ROOT / "benchmarks" / "first_results.py"), "minigraph", program]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    stages = json.loads(done.stdout)
+    assert 0 < stages["build"] < stages["first results"]

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import stage_times
 from growth import assert_grows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +28,27 @@ def test_four_times_the_operators_take_less_than_six_times_the_time(make):
     ratios = json.loads(run.stdout)
     assert ratios
     assert {stage: ratio for stage, ratio in ratios.items() if ratio >= 6} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", SIZES)
+def test_four_times_the_operators_take_less_than_six_times_the_calls(make):
+    small, large = (
+        stage_times.costs(stage_times.calls, stage_times.MAKERS[make], count // 4)
+        for count in (SIZES[make], 4 * SIZES[make])
+    )
+    grown = {stage: large[stage] / small[stage] for stage in large if large[stage] > 1000}
+    assert {"build", "differentiate", "first run", "plan for another batch size"} <= grown.keys()
+    assert {stage: ratio for stage, ratio in grown.items() if ratio >= 6} == {}
+
+
+def test_quadratic_calls_are_noticed():
+    def pairs(count):
+        return [abs(i) for i in range(count) for _ in range(i)]
+
+    _, few = stage_times.calls(pairs, 50)
+    _, many = stage_times.calls(pairs, 200)
+    assert many > 12 * few
 
 
 @pytest.mark.timing
