@@ -12,6 +12,13 @@ from minigraph.layer_helper import LayerHelper, check_floating, check_variable, 
 from minigraph.layers.normalization import required
 from minigraph.types import as_dtype
 
+__all__ = [
+    "abs", "acos", "asin", "atan", "brelu", "ceil", "cos", "elu", "erf", "exp", "floor", "gelu", "hard_shrink",
+    "hard_sigmoid", "hard_swish", "leaky_relu", "log", "log1p", "log_softmax", "logsigmoid", "maxout", "mish", "pow",
+    "prelu", "reciprocal", "relu", "relu6", "round", "rsqrt", "selu", "sigmoid", "sign", "sin", "soft_relu", "softmax",
+    "softplus", "softshrink", "softsign", "sqrt", "square", "stanh", "swish", "tanh", "tanh_shrink", "thresholded_relu",
+]  # fmt: skip
+
 
 class Unary(Protocol):
     def __call__(self, x: Variable, name: str | None = None) -> Variable: ...

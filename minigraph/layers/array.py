@@ -10,6 +10,8 @@ from minigraph.ir.default_programs import is_imperative
 from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.types import product
 
+__all__ = ["array_length", "array_read", "array_write", "create_array", "tensor_array_to_tensor"]
+
 
 @layer
 def create_array(dtype: Any) -> Variable | list[Any]:

@@ -28,6 +28,8 @@ from minigraph.support.public import public
 from minigraph.support.undo import all_or_nothing, note
 from minigraph.types import DType
 
+__all__ = ["Switch", "case", "cond", "switch_case"]
+
 
 class ConditionalBlock:
     """Run what is built inside ``block()`` only under a condition; else the variables that it writes stay as they are.

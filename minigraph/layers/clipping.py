@@ -12,6 +12,8 @@ from minigraph.errors import ProgramError
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, layer
 
+__all__ = ["clamp", "clip", "clip_by_norm"]
+
 
 @layer
 def clip(x: Variable, min: float, max: float, name: str | None = None) -> Variable:

@@ -7,6 +7,11 @@ from typing import Any, Protocol
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable, layer, layer_called
 
+__all__ = [
+    "allclose", "elementwise_equal", "equal", "greater_equal", "greater_than", "has_inf", "has_nan", "is_empty",
+    "isfinite", "less_equal", "less_than", "logical_and", "logical_not", "logical_or", "logical_xor", "not_equal",
+]  # fmt: skip
+
 
 @layer
 def less_than(x: Variable, y: Variable, force_cpu: bool | None = None, cond: Variable | None = None) -> Variable:

@@ -14,6 +14,8 @@ from minigraph.layers.reshaping import stack
 from minigraph.layers.tensor import assign
 from minigraph.types import as_dtype
 
+__all__ = ["diag", "diag_embed", "eye", "trace", "tril", "triu"]
+
 
 @layer
 def eye(

@@ -20,6 +20,8 @@ from minigraph.layers.reduce import reduce_max, reduce_prod, reduce_sum
 from minigraph.layers.tensor import assign, cast, ones
 from minigraph.support.public import public
 
+__all__ = ["Categorical", "MultivariateNormalDiag", "Normal", "Uniform"]
+
 Parameter = float | Sequence[Any] | np.ndarray[Any, Any] | Variable
 
 

@@ -7,6 +7,11 @@ from typing import Any, Protocol
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable, layer, layer_called
 
+__all__ = [
+    "elementwise_add", "elementwise_div", "elementwise_floordiv", "elementwise_max", "elementwise_min",
+    "elementwise_mod", "elementwise_mul", "elementwise_pow", "elementwise_sub", "scale",
+]  # fmt: skip
+
 
 class Elementwise(Protocol):
     def __call__(

@@ -16,6 +16,8 @@ from minigraph.support.public import public
 from minigraph.support.undo import note
 from minigraph.types import DType
 
+__all__ = ["IfElse"]
+
 
 @public
 class IfElse:

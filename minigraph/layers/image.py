@@ -12,6 +12,8 @@ from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, layer
 from minigraph.support.window_rules import CHANNELS_LAST, spatial_dims
 
+__all__ = ["adaptive_pool2d", "conv2d", "conv2d_transpose", "pool2d"]
+
 Size = int | Sequence[int]
 """One number for both dimensions, or (height, width)."""
 Padding = Size | Sequence[Sequence[int]] | str

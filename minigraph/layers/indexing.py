@@ -11,6 +11,8 @@ from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.layers.nn import check_integers
 from minigraph.layers.reshaping import Numbers, numbers_as_inputs
 
+__all__ = ["fluid_one_hot", "gather", "gather_nd", "one_hot", "reverse", "scatter", "slice", "strided_slice", "where"]
+
 
 @layer
 def slice(input: Variable, axes: Sequence[int], starts: Numbers, ends: Numbers) -> Variable:

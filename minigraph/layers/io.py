@@ -14,6 +14,8 @@ from minigraph.unique_name import generate
 if TYPE_CHECKING:
     from minigraph.reader.loader import PyReader
 
+__all__ = ["create_py_reader_by_data", "data", "double_buffer", "fluid_data", "py_reader", "read_file"]
+
 
 @layer
 def data(

@@ -22,6 +22,11 @@ from minigraph.layers.elementwise import elementwise_min
 from minigraph.layers.tensor import assign, cast, create_global_var, fill_constant
 from minigraph.support import rate_schedules as schedules
 
+__all__ = [
+    "autoincreased_step_counter", "cosine_decay", "exponential_decay", "inverse_time_decay", "linear_lr_warmup",
+    "natural_exp_decay", "noam_decay", "piecewise_decay", "polynomial_decay",
+]  # fmt: skip
+
 COUNTER = "@LR_DECAY_COUNTER@"
 
 Decayed = Any

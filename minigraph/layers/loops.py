@@ -26,6 +26,8 @@ from minigraph.support.nest import difference, flatten
 from minigraph.support.public import public
 from minigraph.support.undo import note
 
+__all__ = ["While", "while_loop"]
+
 
 @public
 class While:

@@ -9,6 +9,11 @@ from minigraph.layer_helper import LayerHelper, check_floating, check_variable, 
 from minigraph.layers.indexing import one_hot
 from minigraph.layers.reduce import reduce_mean, reduce_sum
 
+__all__ = [
+    "cross_entropy", "dice_loss", "huber_loss", "kldiv_loss", "label_smooth", "log_loss", "mse_loss",
+    "sigmoid_cross_entropy_with_logits", "smooth_l1", "softmax_with_cross_entropy", "square_error_cost",
+]  # fmt: skip
+
 
 @layer
 def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100) -> Variable:

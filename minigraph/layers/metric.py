@@ -7,6 +7,8 @@ from minigraph.layer_helper import LayerHelper, check_floating, check_variable, 
 from minigraph.layers.tensor import create_global_var
 from minigraph.layers.tensor import topk as largest
 
+__all__ = ["accuracy", "auc"]
+
 
 @layer
 def accuracy(

@@ -10,6 +10,8 @@ from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
 from minigraph.types import product
 
+__all__ = ["dropout", "embedding", "fc", "fluid_embedding", "matmul", "mul"]
+
 
 @layer
 @on_one_line

@@ -13,6 +13,8 @@ from minigraph.support.window_rules import CHANNELS_LAST
 from minigraph.types import DType, product
 from minigraph.unique_name import generate
 
+__all__ = ["batch_norm", "group_norm", "instance_norm", "l2_normalize", "layer_norm"]
+
 
 def required(parameter: Parameter | None, what: str) -> Parameter:
     """`parameter`, if there is one.

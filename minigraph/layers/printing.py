@@ -7,6 +7,8 @@ from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.ops.printing import PHASES
 
+__all__ = ["Print"]
+
 
 @layer
 def Print(

@@ -9,6 +9,8 @@ from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
 from minigraph.layers.elementwise import elementwise_add, elementwise_mul
 
+__all__ = ["addcmul", "addmm", "bmm", "cos_sim", "cross", "dist", "dot", "kron", "t"]
+
 
 @layer
 def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:

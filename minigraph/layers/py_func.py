@@ -13,6 +13,8 @@ from minigraph.runtime.scope import LoDTensor, ScopeVariable
 from minigraph.support import py_functions as callables
 from minigraph.support.undo import note
 
+__all__ = ["py_func"]
+
 Variables = Variable | Sequence[Variable] | None
 
 

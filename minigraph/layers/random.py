@@ -10,6 +10,11 @@ from minigraph.layer_helper import LayerHelper, check_floating, check_variable, 
 from minigraph.layers.tensor import numbers_of, shape_arguments
 from minigraph.types import as_dtype
 
+__all__ = [
+    "gaussian_random", "gaussian_random_batch_size_like", "randint", "randn", "randperm", "sampling_id",
+    "uniform_random", "uniform_random_batch_size_like",
+]  # fmt: skip
+
 
 @layer
 def uniform_random(

@@ -11,6 +11,8 @@ from minigraph.layers.nn import fc
 from minigraph.layers.tensor import concat
 from minigraph.ops.recurrent import ACTIVATIONS
 
+__all__ = ["gru_unit", "lstm_unit"]
+
 
 @layer
 def gru_unit(

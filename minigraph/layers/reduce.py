@@ -8,6 +8,11 @@ from typing import Any, Protocol
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer, layer_called
 
+__all__ = [
+    "cumsum", "logsumexp", "mean", "reduce_all", "reduce_any", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod",
+    "reduce_sum", "sum", "sums",
+]  # fmt: skip
+
 Dim = int | Sequence[int] | None
 
 

@@ -10,6 +10,8 @@ from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable, layer
 from minigraph.layers.tensor import numbers_of
 
+__all__ = ["expand", "expand_as", "flatten", "pad", "split", "squeeze", "stack", "unsqueeze", "unstack"]
+
 Numbers = Sequence[int | Variable] | Variable
 """Integers, some of which may be known only when the program runs, or a vector of them."""
 

@@ -23,6 +23,8 @@ from minigraph.support.nest import difference, flatten, map_structure, pack
 from minigraph.support.public import public
 from minigraph.support.undo import note
 
+__all__ = ["GRUCell", "LSTMCell", "RNNCell", "rnn"]
+
 Activation = Callable[[Variable], Variable]
 
 

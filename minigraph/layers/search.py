@@ -5,6 +5,8 @@ from __future__ import annotations
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable, layer
 
+__all__ = ["argmax", "argmin", "argsort"]
+
 
 @layer
 def argmax(x: Variable, axis: int = 0) -> Variable:

@@ -6,6 +6,8 @@ from minigraph.errors import WrongTypeError
 from minigraph.ir import Variable, VarKind
 from minigraph.layer_helper import LayerHelper, check_variable, layer
 
+__all__ = ["get_tensor_from_selected_rows", "merge_selected_rows"]
+
 
 @layer
 def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:

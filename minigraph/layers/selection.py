@@ -13,6 +13,11 @@ from minigraph.layers.nn import check_integers
 from minigraph.layers.tensor import Shape, fill_constant, reshape
 from minigraph.types import as_dtype
 
+__all__ = [
+    "flip", "index_sample", "index_select", "multiplex", "nonzero", "roll", "scatter_nd", "scatter_nd_add", "unique",
+    "unique_with_counts",
+]  # fmt: skip
+
 
 @layer
 def index_select(input: Variable, index: Variable, dim: int = 0) -> Variable:

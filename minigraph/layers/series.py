@@ -12,6 +12,8 @@ from minigraph.layers.nn import check_integers
 from minigraph.layers.tensor import Shape, cast, fill_constant
 from minigraph.types import as_dtype
 
+__all__ = ["arange", "full", "full_like", "linspace", "meshgrid", "ones_like", "range", "sequence_mask", "zeros_like"]
+
 
 def _number(value: float | Variable, dtype: Any) -> Variable:
     """`value` as a tensor of shape [1] of this element type."""

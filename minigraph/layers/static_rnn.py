@@ -16,6 +16,8 @@ from minigraph.layers.sub_block import building_sub_block
 from minigraph.support.public import public
 from minigraph.support.undo import note
 
+__all__ = ["StaticRNN"]
+
 
 @dataclass
 class _Memory:

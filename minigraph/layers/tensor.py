@@ -17,6 +17,12 @@ from minigraph.param_attr import ParamAttr
 from minigraph.types import DType, as_dtype
 from minigraph.unique_name import generate
 
+__all__ = [
+    "assign", "cast", "concat", "create_global_var", "create_parameter", "create_tensor", "fill_constant",
+    "fill_constant_batch_size_like", "increment", "ones", "rank", "reshape", "shape", "size", "topk", "transpose",
+    "zeros",
+]  # fmt: skip
+
 Shape = Sequence[int | Variable] | Variable
 
 
