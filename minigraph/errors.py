@@ -54,9 +54,9 @@ def caller_site() -> Site | None:
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
-        ours = _IS_OURS.get(filename)
-        is_theirs = not (is_ours(frame) if ours is None else ours)
-        if is_theirs and not frame.f_globals.get("__name__", "").startswith("numpy."):
+        if not (_IS_OURS.get(filename) or is_ours(frame)) and not frame.f_globals.get("__name__", "").startswith(
+            "numpy."
+        ):
             site, line = _LAST_SITE, frame.f_lineno
             if site.line != line or site.filename != filename:
                 site = _LAST_SITE = Site(filename, line)

@@ -14,6 +14,7 @@ from minigraph.layers.image import (
     Padding,
     Size,
     convolution_type,
+    convolve,
     filter_initializer,
     filter_shape,
     padding_attrs,
@@ -29,7 +30,6 @@ from minigraph.layers.normalization import (
     statistics_dtype,
 )
 from minigraph.support.public import public
-from minigraph.support.window_rules import CHANNELS_LAST
 from minigraph.types import as_dtype, product
 
 
@@ -62,12 +62,9 @@ class Linear(Layer):
         self.bias = self.create_parameter([output_dim], bias_attr, is_bias=True)
 
     def forward(self, input: Variable) -> Variable:
-        x = check_floating(input, "Linear: input")
-        result = self._helper.unary("matmul", {"X": x, "Y": self.weight})
-        if self.bias is not None:
-            assert result.shape is not None
-            result = self._helper.unary("elementwise_add", {"X": result, "Y": self.bias}, axis=len(result.shape) - 1)
-        return self._helper.activation(result, self._act)
+        result = self._helper.emit("matmul", X=check_floating(input, "Linear: input"), Y=self.weight)
+        assert result.shape is not None
+        return self._helper.activation(self._helper.plus(result, self.bias, len(result.shape) - 1), self._act)
 
 
 class Conv2D(Layer):
@@ -125,11 +122,7 @@ class Conv2D(Layer):
 
     def forward(self, input: Variable) -> Variable:
         x = check_floating(input, "Conv2D: input")
-        result = self._helper.unary(self._type, {"Input": x, "Filter": self.weight}, out="Output", **self._attrs)
-        if self.bias is not None:
-            axis = 3 if self._attrs["data_format"] == CHANNELS_LAST else 1
-            result = self._helper.unary("elementwise_add", {"X": result, "Y": self.bias}, axis=axis)
-        return self._helper.activation(result, self._act)
+        return convolve(self._helper, self._type, x, self.weight, self.bias, self._attrs, self._act)
 
 
 class Pool2D(Layer):
@@ -154,7 +147,7 @@ class Pool2D(Layer):
         )
 
     def forward(self, input: Variable) -> Variable:
-        return self._helper.unary("pool2d", {"X": check_floating(input, "Pool2D: input")}, **self._attrs)
+        return self._helper.emit("pool2d", X=check_floating(input, "Pool2D: input"), **self._attrs)
 
 
 class Embedding(Layer):
@@ -189,7 +182,7 @@ class Embedding(Layer):
 
     def forward(self, input: Variable) -> Variable:
         ids = check_integers(input, "Embedding: input")
-        return self._helper.unary("lookup_table_v2", {"W": self.weight, "Ids": ids}, **self._attrs)
+        return self._helper.emit("lookup_table_v2", W=self.weight, Ids=ids, **self._attrs)
 
 
 class LayerNorm(Layer):

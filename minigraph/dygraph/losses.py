@@ -36,7 +36,7 @@ class MSELoss(_Loss):
 
     def forward(self, input: Variable, label: Variable) -> Variable:
         difference = elementwise_sub(check_floating(input, "MSELoss: input"), label)
-        return self._reduced(self._helper.unary("square", {"X": difference}))
+        return self._reduced(self._helper.emit("square", X=difference))
 
 
 class L1Loss(_Loss):
@@ -65,8 +65,8 @@ class BCELoss(_Loss):
         self.weight = None if weight is None else check_variable(weight, "BCELoss: weight")
 
     def forward(self, input: Variable, label: Variable) -> Variable:
-        inputs = {"X": check_floating(input, "BCELoss: input"), "Label": check_floating(label, "BCELoss: label")}
-        losses = self._helper.unary("bce_loss", inputs)
+        x, y = check_floating(input, "BCELoss: input"), check_floating(label, "BCELoss: label")
+        losses = self._helper.emit("bce_loss", X=x, Label=y)
         return self._reduced(losses if self.weight is None else elementwise_mul(losses, self.weight))
 
 

@@ -9,10 +9,10 @@ from minigraph.dygraph.layer import Layer
 from minigraph.errors import ProgramError
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
-from minigraph.layer_helper import check_floating
-from minigraph.layers.image import Padding, Size, padding_attrs, pair
+from minigraph.layer_helper import check_floating, constant
+from minigraph.layers.image import Padding, Size, convolve, padding_attrs, pair
 from minigraph.layers.normalization import required
-from minigraph.layers.recurrent import activation_number
+from minigraph.layers.recurrent import append_gru, gru_attrs
 from minigraph.support.public import public
 
 
@@ -64,11 +64,8 @@ class Conv2DTranspose(Layer):
         self.bias = self.create_parameter([num_filters], bias_attr, is_bias=True)
 
     def forward(self, input: Variable) -> Variable:
-        inputs = {"Input": check_floating(input, "Conv2DTranspose: input"), "Filter": self.weight}
-        result = self._helper.unary(self._type, inputs, out="Output", **self._attrs)
-        if self.bias is not None:
-            result = self._helper.unary("elementwise_add", {"X": result, "Y": self.bias}, axis=1)
-        return self._helper.activation(result, self._act)
+        x = check_floating(input, "Conv2DTranspose: input")
+        return convolve(self._helper, self._type, x, self.weight, self.bias, self._attrs, self._act)
 
 
 class InstanceNorm(Layer):
@@ -144,8 +141,7 @@ class GroupNorm(Layer):
         scale = self.weight
         if scale is None:  # the gradient of the operator without Scale is that of fluid, which is wrong
             ones: dict[str, Any] = {"shape": [self._channels], "dtype": int(inputs["X"].dtype), "value": 1.0}
-            scale = self._helper.unary("fill_constant", {}, **ones)
-            scale.stop_gradient = True
+            scale = constant(self._helper.emit("fill_constant", **ones))
         inputs["Scale"] = scale
         if self.bias is not None:
             inputs["Bias"] = self.bias
@@ -195,8 +191,7 @@ class PRelu(Layer):
         self.weight = required(weight, "PRelu: param_attr")
 
     def forward(self, input: Variable) -> Variable:
-        inputs = {"X": check_floating(input, "PRelu: input"), "Alpha": self.weight}
-        return self._helper.unary("prelu", inputs, mode=self._mode)
+        return self._helper.emit("prelu", X=check_floating(input, "PRelu: input"), Alpha=self.weight, mode=self._mode)
 
 
 class GRUUnit(Layer):
@@ -222,22 +217,11 @@ class GRUUnit(Layer):
         super().__init__(dtype=dtype)
         if size % 3:
             raise ProgramError(f"GRUUnit: size must be three times the number of units, got {size}")
-        self._attrs = {
-            "activation": activation_number(activation, "GRUUnit"),
-            "gate_activation": activation_number(gate_activation, "GRUUnit"), "origin_mode": origin_mode,
-        }  # fmt: skip
+        self._attrs = gru_attrs(activation, gate_activation, origin_mode, "GRUUnit")
         self.weight = required(self.create_parameter([size // 3, size], param_attr), "GRUUnit: param_attr")
         self.bias = self.create_parameter([1, size], bias_attr, is_bias=True)
 
     def forward(self, input: Variable, hidden: Variable) -> tuple[Variable, Variable, Variable]:
         """The state, the state before times the reset gate, and the gates with the candidate."""
-        inputs = {
-            "Input": check_floating(input, "GRUUnit: input"), "HiddenPrev": check_floating(hidden, "GRUUnit: hidden"),
-            "Weight": self.weight,
-        }  # fmt: skip
-        if self.bias is not None:
-            inputs["Bias"] = self.bias
-        gate, kept, updated = (self._helper.temporary() for _ in range(3))
-        outputs = {"Gate": gate, "ResetHiddenPrev": kept, "Hidden": updated}
-        self._helper.append("gru_unit", inputs, outputs, self._attrs)
-        return updated, kept, gate
+        x, state = check_floating(input, "GRUUnit: input"), check_floating(hidden, "GRUUnit: hidden")
+        return append_gru(self._helper, x, state, self.weight, self.bias, self._attrs)

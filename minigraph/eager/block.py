@@ -60,6 +60,7 @@ class EagerBlock(Block):
 
     def create_var(self, name: str | None = None, initializer: Any = None, **fields: Any) -> Variable:  # type: ignore[override]
         existing: Any = None if name is None else self.vars.get(name)
+
         if initializer is not None and existing is not None and existing.value is None:
             # It was made in the main program and is now in the startup program, which is the same here.
             initializer(existing, self)
@@ -68,6 +69,12 @@ class EagerBlock(Block):
         while name is None or name in self.vars:
             name = generate(name or "_generated_var")
         return super().create_var(name=name, initializer=initializer, **fields)
+
+    def temporary(self, name: str) -> Variable:
+        if name in self.vars:
+            return self.create_var(name)
+        tensor = self.vars[name] = Tensor(self, name)
+        return tensor
 
     def create_parameter(
         self, name: str, shape: Sequence[int], dtype: Any = "float32", initializer: Any = None, **fields: Any

@@ -236,6 +236,15 @@ class Block:
             initializer(var, self)
         return var
 
+    def temporary(self, name: str) -> Variable:
+        """`create_var` for the result of an operator, of which only the name is given."""
+        existing = self.vars.get(name)
+        if existing is not None:
+            return existing
+        var = self.variable_type(self, name)
+        self._add(var)
+        return var
+
     def create_parameter(
         self, name: str, shape: Sequence[int], dtype: Any = "float32", initializer: Any = None, **fields: Any
     ) -> Parameter:

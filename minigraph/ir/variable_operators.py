@@ -53,7 +53,7 @@ def is_eager(var: Any) -> bool:
 
 def _append(x: V, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> V:
     block = x.block.program.current_block()
-    out: V = block.create_var(name=generate("tmp"))
+    out: V = block.temporary(generate("tmp"))
     block.append_op(op_type, inputs, {"Out": out}, attrs)
     return out
 

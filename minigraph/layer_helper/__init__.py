@@ -12,6 +12,7 @@ from minigraph.initializer import Constant, Initializer, Xavier
 from minigraph.ir import Block, Operator, Parameter, Program, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, is_imperative
 from minigraph.layer_helper.weight_norm import normalized_parameter
+from minigraph.opdef import OpDef, definition_of
 from minigraph.param_attr import ParamAttr, WeightNormParamAttr, as_param_attr
 from minigraph.support.public import public_by
 from minigraph.types import DType, as_dtype
@@ -20,6 +21,8 @@ from minigraph.unique_name import generate
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ZERO, _XAVIER = Constant(0.0), Xavier()
+_LISTS = (list, tuple)
+"""For arguments of every operator: to ask for ``list | tuple`` takes three times as long."""
 
 
 def layer(function: F) -> F:
@@ -53,7 +56,7 @@ def _holds_tensor(arguments: Iterable[Any]) -> bool:
     for argument in arguments:
         if isinstance(argument, Eager):
             return True
-        if isinstance(argument, list | tuple) and any([isinstance(item, Eager) for item in argument]):
+        if isinstance(argument, _LISTS) and any([isinstance(item, Eager) for item in argument]):
             return True
     return False
 
@@ -110,20 +113,40 @@ class LayerHelper:
     ) -> Operator:
         return self.block.append_op(op_type, inputs, outputs, attrs)
 
-    def unary(
-        self, op_type: str, inputs: Mapping[str, Any], out: str = "Out", into: Variable | None = None, **attrs: Any
-    ) -> Variable:
-        """Append an operator with one output, a fresh variable or `into`, and return that."""
-        block = self.block
-        result = block.create_var(generate(f"{self.name}.tmp")) if into is None else into
-        block.append_op(op_type, inputs, {out: result}, attrs)
-        return result
+    def emit(self, op_type: str, /, into: Variable | None = None, **slots_and_attrs: Any) -> Variable:
+        """Append an operator and return its output ``Out``, or else the first, which is fresh or `into`.
 
-    def several(self, op_type: str, inputs: Mapping[str, Any], outs: str, **attrs: Any) -> list[Variable]:
-        """Append an operator with the outputs `outs` and return these, fresh variables in that order."""
-        results = {slot: self.temporary() for slot in outs.split()}
-        self.append(op_type, inputs, results, attrs)
-        return list(results.values())
+        Keywords that name an input slot are inputs, the others attributes; those that are None are left out.
+        """
+        return self._emit(op_type, slots_and_attrs, into)
+
+    def _emit(self, op_type: str, slots_and_attrs: dict[str, Any], into: Any = None) -> Any:
+        definition, block = definition_of(op_type), self.block
+        inputs, attrs = _sorted_out(definition, slots_and_attrs)
+        main, outputs = definition.main_output, {}
+        for slot in definition.output_slots:
+            if into is None or slot != main:
+                outputs[slot] = block.temporary(generate(f"{self.name}.tmp"))
+            else:
+                outputs[slot] = check_variable(into, "out")
+        block.append_op(op_type, inputs, outputs, attrs)
+        return outputs[main]
+
+    def emit_all(self, op_type: str, /, **slots_and_attrs: Any) -> list[Variable]:
+        """`emit` an operator and return all its outputs, in the order of its definition."""
+        definition = definition_of(op_type)
+        inputs, attrs = _sorted_out(definition, slots_and_attrs)
+        outputs = {slot: self.block.temporary(generate(f"{self.name}.tmp")) for slot in definition.output_slots}
+        self.append(op_type, inputs, outputs, attrs)
+        return list(outputs.values())
+
+    def emit_list(self, op_type: str, count: int, /, **slots_and_attrs: Any) -> list[Variable]:
+        """`emit` an operator whose only output is a list of `count` variables."""
+        definition = definition_of(op_type)
+        inputs, attrs = _sorted_out(definition, slots_and_attrs)
+        results = [self.temporary() for _ in range(count)]
+        self.append(op_type, inputs, {definition.main_output: results}, attrs)
+        return results
 
     def parameter(
         self,
@@ -167,10 +190,11 @@ class LayerHelper:
     def bias(self, x: Variable, attr: Any, dim_start: int = 1, dim_end: int | None = None) -> Variable:
         """`x` plus a bias over its dimensions from `dim_start` to before `dim_end`; `x` itself when `attr` is False."""
         assert x.shape is not None
-        param = self.parameter(attr, x.shape[dim_start:dim_end], x.dtype, is_bias=True)
-        if param is None:
-            return x
-        return self.unary("elementwise_add", {"X": x, "Y": param}, axis=dim_start)
+        return self.plus(x, self.parameter(attr, x.shape[dim_start:dim_end], x.dtype, is_bias=True), dim_start)
+
+    def plus(self, x: Variable, bias: Variable | None, axis: int) -> Variable:
+        """`x` plus `bias`, which lies over its dimensions from `axis` on; `x` itself when it is None."""
+        return x if bias is None else self.emit("elementwise_add", X=x, Y=bias, axis=axis)
 
     def activation(self, x: Variable, act: str | None) -> Variable:
         """The operator named `act` applied to `x`; `x` itself when it is None."""
@@ -178,7 +202,7 @@ class LayerHelper:
             return x
         if not isinstance(act, str):
             raise WrongTypeError(f"{self.layer_type}: act must be the name of an activation, got {act!r:.80}")
-        return self.unary(act, {"X": x})
+        return self.emit(act, X=x)
 
     # Fluid's words, for layers of users
 
@@ -280,6 +304,39 @@ class LayerHelper:
         return self.activation(input_var, self.kwargs.get("act"))
 
 
+def emit(op_type: str, name: str | None = None, /, into: Variable | None = None, **slots_and_attrs: Any) -> Variable:
+    """The layer `name` that is this one operator: `LayerHelper.emit`."""
+    return LayerHelper(op_type, name)._emit(op_type, slots_and_attrs, into)
+
+
+def _sorted_out(definition: OpDef, slots_and_attrs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Inputs and attributes of an operator."""
+    slots = definition.input_slots
+    inputs: dict[str, Any] = {}
+    attrs: dict[str, Any] = {}
+    for key, value in slots_and_attrs.items():
+        if key not in slots:
+            if value is not None:
+                attrs[key] = value
+        elif isinstance(value, Variable):
+            inputs[key] = value
+        elif value is not None:
+            listed = value if isinstance(value, _LISTS) else [value]
+            inputs[key] = [check_variable(each, f"the input {key}") for each in listed]
+    return inputs, attrs
+
+
+def constant(var: Variable) -> Variable:
+    """`var`, through which no gradient flows."""
+    var.stop_gradient = True
+    return var
+
+
+def input_or_attr(value: Any, slot: str, attr: str) -> dict[str, Any]:
+    """`value` as an input of an operator if it is a Variable, else as an attribute."""
+    return {slot if isinstance(value, Variable) else attr: value}
+
+
 def check_variable(x: Any, what: str) -> Variable:
     """`x`, if it is a Variable.
 
@@ -307,4 +364,7 @@ def check_floating(x: Any, what: str) -> Variable:
     return x
 
 
-__all__ = ["LayerHelper", "ParamAttr", "check_floating", "check_variable", "layer", "layer_called"]
+__all__ = [
+    "LayerHelper", "ParamAttr", "check_floating", "check_variable", "constant", "emit", "input_or_attr", "layer",
+    "layer_called",
+]  # fmt: skip

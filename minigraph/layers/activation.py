@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from minigraph.errors import ProgramError
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer, layer_called
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, emit, input_or_attr, layer, layer_called
 from minigraph.layers.normalization import required
 from minigraph.types import as_dtype
 
@@ -27,7 +27,7 @@ class Unary(Protocol):
 def _unary(op_type: str, formula: str, check: Callable[[Any, str], Variable] = check_floating) -> Unary:
     @layer_called(op_type, formula)
     def unary(x: Variable, name: str | None = None) -> Variable:
-        return LayerHelper(op_type, name).unary(op_type, {"X": check(x, f"{op_type}: x")})
+        return emit(op_type, name, X=check(x, f"{op_type}: x"))
 
     return unary
 
@@ -64,8 +64,7 @@ def sign(x: Variable) -> Variable:
 @layer
 def softmax(input: Variable, use_cudnn: bool = False, name: str | None = None, axis: int = -1) -> Variable:
     """``exp(x) / sum(exp(x))`` along `axis`, without overflow. `use_cudnn` changes nothing."""
-    helper = LayerHelper("softmax", name)
-    return helper.unary("softmax", {"X": check_floating(input, "softmax: input")}, axis=axis)
+    return emit("softmax", name, X=check_floating(input, "softmax: input"), axis=axis)
 
 
 @layer
@@ -79,9 +78,8 @@ def log_softmax(
     helper = LayerHelper("log_softmax", name)
     check_floating(input, "log_softmax: input")
     if dtype is not None:
-        input = helper.unary("cast", {"X": input}, in_dtype=int(input.dtype), out_dtype=int(as_dtype(dtype)))
-    probability = helper.unary("softmax", {"X": input}, axis=-1 if axis is None else axis)
-    return helper.unary("log", {"X": probability})
+        input = helper.emit("cast", X=input, in_dtype=int(input.dtype), out_dtype=int(as_dtype(dtype)))
+    return helper.emit("log", X=helper.emit("softmax", X=input, axis=-1 if axis is None else axis))
 
 
 @layer
@@ -99,11 +97,7 @@ def gelu(x: Variable, approximate: bool = False) -> Variable:
 @layer
 def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) -> Variable:
     """``x ** factor``; a `factor` that is a Variable holds one number, and no gradient flows to it."""
-    helper = LayerHelper("pow", name)
-    inputs = {"X": check_variable(x, "pow: x")}
-    if isinstance(factor, Variable):
-        return helper.unary("pow", {**inputs, "FactorTensor": factor})
-    return helper.unary("pow", inputs, factor=factor)
+    return emit("pow", name, X=x, **input_or_attr(factor, "FactorTensor", "factor"))
 
 
 @layer
@@ -166,7 +160,7 @@ def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = Non
     check_floating(x, "prelu: x")
     helper = LayerHelper("prelu", name)
     made = helper.parameter(param_attr, _slopes_shape(x, mode), x.dtype, default_initializer=Constant(0.25))
-    return helper.unary("prelu", {"X": x, "Alpha": required(made, "prelu: param_attr")}, mode=mode)
+    return helper.emit("prelu", X=x, Alpha=required(made, "prelu: param_attr"), mode=mode)
 
 
 def _slopes_shape(x: Variable, mode: str) -> list[int]:
@@ -185,13 +179,12 @@ def _slopes_shape(x: Variable, mode: str) -> list[int]:
 @layer
 def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """``log(1 + x)``, exact near 0 too; written to `out` if given."""
-    return LayerHelper("log1p", name).unary("log1p", {"X": check_floating(x, "log1p: x")}, into=out)
+    return _activation("log1p", x, name, into=out)
 
 
 def _activation(op_type: str, x: Variable, name: str | None = None, /, **attrs: Any) -> Variable:
     """The operator `op_type` on `x`; attributes that are None keep their defaults."""
-    given = {key: value for key, value in attrs.items() if value is not None}
-    return LayerHelper(op_type, name).unary(op_type, {"X": check_floating(x, f"{op_type}: x")}, **given)
+    return emit(op_type, name, X=check_floating(x, f"{op_type}: x"), **attrs)
 
 
 @layer

@@ -7,7 +7,7 @@ from typing import Any
 from minigraph.errors import OpError, ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable, VarKind
 from minigraph.ir.default_programs import is_imperative
-from minigraph.layer_helper import LayerHelper, check_variable, layer
+from minigraph.layer_helper import LayerHelper, check_variable, constant, layer
 from minigraph.types import product
 
 __all__ = ["array_length", "array_read", "array_write", "create_array", "tensor_array_to_tensor"]
@@ -89,14 +89,12 @@ def array_read(array: Variable | list[Any], i: Variable) -> Variable:
     if is_imperative():
         found: Variable = _checked_list(array, "array_read")[_number(i, "array_read")]
         return found
-    helper = LayerHelper("array_read")
     if not _check_array(array, "array_read").shape:
         raise OpError(
             f"array_read: nothing has written to the array {array} by then", site=caller_site(),
             hint="Write an element of the type that it is to hold before: layers.array_write(x, i, array).",
         )  # fmt: skip
-    inputs = {"X": array, "I": _check_index(i, "array_read")}
-    return helper.unary("read_from_array", inputs)
+    return LayerHelper("array_read").emit("read_from_array", X=array, I=_check_index(i, "array_read"))
 
 
 @layer
@@ -104,10 +102,7 @@ def array_length(array: Variable | list[Any]) -> Variable | int:
     """Number of elements of `array`, int64[1]; in the imperative mode an int."""
     if is_imperative():
         return len(_checked_list(array, "array_length"))
-    helper = LayerHelper("array_length")
-    result = helper.temporary(stop_gradient=True)
-    helper.append("lod_array_length", {"X": _check_array(array, "array_length")}, {"Out": result})
-    return result
+    return constant(LayerHelper("array_length").emit("lod_array_length", X=_check_array(array, "array_length")))
 
 
 @layer

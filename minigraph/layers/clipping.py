@@ -29,8 +29,7 @@ def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Varia
 
 def _clipped(op_type: str, x: Variable, name: str | None, attrs: dict[str, Any]) -> Variable:
     helper = LayerHelper(op_type, name)
-    into = None if name is None else helper.block.create_var(name=name)
-    return helper.unary(op_type, {"X": x}, into=into, **attrs)
+    return helper.emit(op_type, X=x, into=None if name is None else helper.block.create_var(name=name), **attrs)
 
 
 @layer
@@ -52,4 +51,4 @@ def clamp(
     if min is None and max is None:
         raise ProgramError("clamp: at least one of min and max must be given")
     low, high = -math.inf if min is None else min, math.inf if max is None else max
-    return LayerHelper("clamp", name).unary("clip", {"X": input}, into=output, min=low, max=high)
+    return LayerHelper("clamp", name).emit("clip", X=input, into=output, min=low, max=high)

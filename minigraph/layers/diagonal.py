@@ -9,7 +9,7 @@ import numpy as np
 
 from minigraph.errors import ProgramError
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable, layer
+from minigraph.layer_helper import LayerHelper, constant, emit, layer
 from minigraph.layers.reshaping import stack
 from minigraph.layers.tensor import assign
 from minigraph.types import as_dtype
@@ -23,14 +23,12 @@ def eye(
 ) -> Variable:
     """A matrix with ones on its diagonal and zeros beside it, square by default; a batch of them in `batch_shape`."""
     columns = num_rows if num_columns is None else num_columns
-    helper = LayerHelper("eye")
-    result = helper.unary("eye", {}, num_rows=num_rows, num_columns=columns, dtype=int(as_dtype(dtype)))
+    result = emit("eye", num_rows=num_rows, num_columns=columns, dtype=int(as_dtype(dtype)))
     for size in reversed(batch_shape or ()):
         if size < 1:
             raise ProgramError(f"eye: batch_shape must be positive, got {list(batch_shape or ())}")
         result = stack([result] * size, axis=0)
-    result.stop_gradient = True
-    return result
+    return constant(result)
 
 
 @layer
@@ -38,9 +36,7 @@ def diag(diagonal: Variable | np.ndarray[Any, Any]) -> Variable:
     """The square matrix with a vector on its diagonal and zeros beside it; no gradient flows through."""
     if isinstance(diagonal, np.ndarray):
         diagonal = assign(diagonal)
-    result = LayerHelper("diag").unary("diag", {"Diagonal": check_variable(diagonal, "diag: diagonal")})
-    result.stop_gradient = True
-    return result
+    return constant(emit("diag", Diagonal=diagonal))
 
 
 @layer
@@ -54,10 +50,7 @@ def diag_embed(
     """
     if isinstance(input, np.ndarray):
         input = assign(input)
-    inputs = {"Input": check_variable(input, "diag_embed: input")}
-    result = LayerHelper("diag_embed").unary("diag_embed", inputs, offset=offset, dim1=dim1, dim2=dim2)
-    result.stop_gradient = True
-    return result
+    return constant(emit("diag_embed", Input=input, offset=offset, dim1=dim1, dim2=dim2))
 
 
 @layer
@@ -65,8 +58,7 @@ def trace(
     input: Variable, offset: int = 0, dim1: int = 0, dim2: int = 1, out: Variable | None = None, name: str | None = None
 ) -> Variable:
     """The sums over the diagonals of the matrices along dimensions `dim1` and `dim2`, into `out` if given."""
-    inputs = {"Input": check_variable(input, "trace: input")}
-    return LayerHelper("trace", name).unary("trace", inputs, into=out, offset=offset, dim1=dim1, dim2=dim2)
+    return emit("trace", name, Input=input, into=out, offset=offset, dim1=dim1, dim2=dim2)
 
 
 @layer
@@ -83,5 +75,5 @@ def triu(input: Variable, diagonal: int = 0, name: str | None = None) -> Variabl
 
 def _triangle(what: str, x: Variable, diagonal: int, name: str | None) -> Variable:
     helper = LayerHelper(what, name)
-    inputs, result = {"X": check_variable(x, f"{what}: input")}, helper.block.create_var(name=helper.name)
-    return helper.unary("tril_triu", inputs, into=result, diagonal=diagonal, lower=what == "tril")
+    result = helper.block.create_var(name=helper.name)
+    return helper.emit("tril_triu", X=x, into=result, diagonal=diagonal, lower=what == "tril")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable, layer, layer_called
+from minigraph.layer_helper import LayerHelper, input_or_attr, layer, layer_called
 
 __all__ = [
     "elementwise_add", "elementwise_div", "elementwise_floordiv", "elementwise_max", "elementwise_min",
@@ -25,8 +25,7 @@ def _elementwise(op_type: str, formula: str) -> Elementwise:
         x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
     ) -> Variable:
         helper = LayerHelper(op_type, name)
-        inputs = {"X": check_variable(x, f"{op_type}: x"), "Y": check_variable(y, f"{op_type}: y")}
-        return helper.activation(helper.unary(op_type, inputs, axis=axis), act)
+        return helper.activation(helper.emit(op_type, X=x, Y=y, axis=axis), act)
 
     return elementwise
 
@@ -58,10 +57,6 @@ def scale(
 ) -> Variable:
     """``scale * x + bias``, or ``scale * (x + bias)`` when `bias_after_scale` is False."""
     helper = LayerHelper("scale", name)
-    inputs = {"X": check_variable(x, "scale: x")}
-    attrs: dict[str, Any] = {"bias": float(bias), "bias_after_scale": bias_after_scale}
-    if isinstance(scale, Variable):
-        inputs["ScaleTensor"] = scale
-    else:
-        attrs["scale"] = float(scale)
-    return helper.activation(helper.unary("scale", inputs, **attrs), act)
+    factor = input_or_attr(scale if isinstance(scale, Variable) else float(scale), "ScaleTensor", "scale")
+    result = helper.emit("scale", X=x, **factor, bias=float(bias), bias_after_scale=bias_after_scale)
+    return helper.activation(result, act)

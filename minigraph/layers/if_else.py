@@ -9,7 +9,7 @@ from typing import Any
 from minigraph import unique_name
 from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable
+from minigraph.layer_helper import LayerHelper, check_variable, emit
 from minigraph.layers.branches import ConditionalBlock
 from minigraph.layers.tensor import assign
 from minigraph.support.public import public
@@ -129,8 +129,7 @@ class IfElse:
         return [self._merged(*each) for each in zip(true_outputs, false_outputs, strict=True)]
 
     def _merged(self, true: Variable, false: Variable) -> Variable:
-        inputs = {"X": self.cond, "Mask": self.cond, "InTrue": true, "InFalse": false}
-        return LayerHelper("merge_lod_tensor").unary("merge_lod_tensor", inputs, level=0)
+        return emit("merge_lod_tensor", X=self.cond, Mask=self.cond, InTrue=true, InFalse=false, level=0)
 
     def _branch(self, method: str) -> int:
         if self.status == IfElse.OUT_IF_ELSE_BLOCKS:

@@ -9,7 +9,7 @@ from typing import Any
 from minigraph.errors import ProgramError, WrongTypeError, on_one_line
 from minigraph.initializer import Normal
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, layer
+from minigraph.layer_helper import LayerHelper, check_floating, emit, layer
 from minigraph.support.window_rules import CHANNELS_LAST, spatial_dims
 
 __all__ = ["adaptive_pool2d", "conv2d", "conv2d_transpose", "pool2d"]
@@ -154,8 +154,8 @@ def conv2d(
     filters = helper.parameter(param_attr, shape, x.dtype, default_initializer=filter_initializer(channels, size))
     if filters is None:
         raise ProgramError("conv2d: param_attr=False, but a convolution needs filters")
-    result = helper.unary(type_, {"Input": x, "Filter": filters}, out="Output", **attrs)
-    return helper.activation(_with_bias(helper, result, bias_attr, num_filters, data_format), act)
+    bias = helper.parameter(bias_attr, [num_filters], x.dtype, is_bias=True)
+    return convolve(helper, type_, x, filters, bias, attrs, act)
 
 
 @layer
@@ -225,8 +225,18 @@ def conv2d_transpose(
     filters = helper.parameter(param_attr, [channels, num_filters // split_by, *size], x.dtype)
     if filters is None:
         raise ProgramError(f"{what}: param_attr=False, but a convolution needs filters")
-    result = helper.unary(type_, {"Input": x, "Filter": filters}, out="Output", **attrs)
-    return helper.activation(_with_bias(helper, result, bias_attr, num_filters, data_format), act)
+    bias = helper.parameter(bias_attr, [num_filters], x.dtype, is_bias=True)
+    return convolve(helper, type_, x, filters, bias, attrs, act)
+
+
+def convolve(
+    helper: LayerHelper, op_type: str, x: Variable, filters: Variable, bias: Variable | None, attrs: dict[str, Any],
+    act: str | None,
+) -> Variable:  # fmt: skip
+    """Append a convolution, with its bias and activation."""
+    result = helper.emit(op_type, Input=x, Filter=filters, **attrs)
+    axis = 3 if attrs.get("data_format") == CHANNELS_LAST else 1
+    return helper.activation(helper.plus(result, bias, axis), act)
 
 
 def _size_for(x: Variable, attrs: dict[str, Any]) -> list[int]:
@@ -239,13 +249,6 @@ def _size_for(x: Variable, attrs: dict[str, Any]) -> list[int]:
     both = [pads[0] + pads[1], pads[2] + pads[3]] if len(pads) == 4 else [2 * pads[0], 2 * pads[1]]
     numbers = zip(attrs["output_size"], lengths, attrs["strides"], both, attrs["dilations"], strict=True)
     return [(out - (count - 1) * step + pad - 1) // gap + 1 for out, count, step, pad, gap in numbers]
-
-
-def _with_bias(helper: LayerHelper, x: Variable, bias_attr: Any, filters: int, data_format: str) -> Variable:
-    bias = helper.parameter(bias_attr, [filters], x.dtype, is_bias=True)
-    if bias is None:
-        return x
-    return helper.unary("elementwise_add", {"X": x, "Y": bias}, axis=3 if data_format == CHANNELS_LAST else 1)
 
 
 def _channels(x: Variable, data_format: str) -> int:
@@ -307,7 +310,7 @@ def pool2d(
     attrs = pool_attrs(
         pool_size, pool_type, pool_stride, pool_padding, global_pooling, ceil_mode, exclusive, data_format
     )
-    return LayerHelper("pool2d", name).unary("pool2d", {"X": x}, **attrs)
+    return emit("pool2d", name, X=x, **attrs)
 
 
 def pool_attrs(
@@ -371,13 +374,8 @@ def adaptive_pool2d(
     if require_index and pool_type == "avg":
         raise ProgramError("adaptive_pool2d: an average stands nowhere; require_index goes with max")
     counts = pair(pool_size, "adaptive_pool2d: pool_size")
-    op_type = "max_pool2d_with_index" if pool_type == "max" else "pool2d"
-    helper = LayerHelper(op_type, name)
-    out = helper.temporary()
     if pool_type == "avg":
-        attrs: dict[str, Any] = {"pooling_type": "avg", "ksize": counts, "adaptive": True}
-        helper.append(op_type, {"X": input}, {"Out": out}, attrs)
-        return out
-    mask = helper.temporary()
-    helper.append(op_type, {"X": input}, {"Out": out, "Mask": mask}, {"ksize": counts, "adaptive": True})
+        return emit("pool2d", name, X=input, pooling_type="avg", ksize=counts, adaptive=True)
+    op_type = "max_pool2d_with_index"
+    out, mask = LayerHelper(op_type, name).emit_all(op_type, X=input, ksize=counts, adaptive=True)
     return (out, mask) if require_index else out

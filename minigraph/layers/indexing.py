@@ -7,9 +7,9 @@ from typing import Any
 
 from minigraph.errors import WrongTypeError
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable, layer
+from minigraph.layer_helper import LayerHelper, constant, emit, input_or_attr, layer
 from minigraph.layers.nn import check_integers
-from minigraph.layers.reshaping import Numbers, numbers_as_inputs
+from minigraph.layers.reshaping import Numbers, numbers_given
 
 __all__ = ["fluid_one_hot", "gather", "gather_nd", "one_hot", "reverse", "scatter", "slice", "strided_slice", "where"]
 
@@ -37,15 +37,12 @@ def strided_slice(input: Variable, axes: Sequence[int], starts: Numbers, ends: N
 
 def _sliced(op_type: str, x: Variable, axes: Sequence[int], bounds: dict[str, Any]) -> Variable:
     helper = LayerHelper(op_type)
-    inputs: dict[str, Any] = {"Input": check_variable(x, f"{op_type}: input")}
-    attrs: dict[str, Any] = {"axes": list(axes), "infer_flags": [1] * len(axes)}
+    flags, given = [1] * len(axes), dict[str, Any]()
     for name, numbers in bounds.items():
         slot = f"{name.capitalize()}Tensor"
-        more, known = numbers_as_inputs(helper, numbers, name, slot, f"{slot}List")
-        inputs |= more
-        attrs |= known
-        attrs["infer_flags"] = flags_after(attrs["infer_flags"], numbers)
-    return helper.unary(op_type, inputs, **attrs)
+        given |= numbers_given(helper, numbers, name, slot, f"{slot}List")
+        flags = flags_after(flags, numbers)
+    return helper.emit(op_type, Input=x, axes=list(axes), infer_flags=flags, **given)
 
 
 def flags_after(flags: Sequence[int], numbers: Any) -> list[int]:
@@ -70,15 +67,13 @@ def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable
     -------
     Variable, [n, ...]
     """
-    inputs = {"X": check_variable(input, "gather: input"), "Index": check_integers(index, "gather: index")}
-    return LayerHelper("gather").unary("gather", inputs, overwrite=overwrite)
+    return emit("gather", X=input, Index=check_integers(index, "gather: index"), overwrite=overwrite)
 
 
 @layer
 def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Variable:
     """The parts of `input` that the rows of `index` name: ``input[index[..., 0], index[..., 1], ...]``."""
-    inputs = {"X": check_variable(input, "gather_nd: input"), "Index": check_integers(index, "gather_nd: index")}
-    return LayerHelper("gather_nd", name).unary("gather_nd", inputs)
+    return emit("gather_nd", name, X=input, Index=check_integers(index, "gather_nd: index"))
 
 
 @layer
@@ -89,18 +84,14 @@ def scatter(
 
     Where `index` names a row more than once, the last one counts, or without `overwrite` their sum.
     """
-    inputs = {
-        "X": check_variable(input, "scatter: input"), "Ids": check_integers(index, "scatter: index"),
-        "Updates": check_variable(updates, "scatter: updates"),
-    }  # fmt: skip
-    return LayerHelper("scatter", name).unary("scatter", inputs, overwrite=overwrite)
+    ids = check_integers(index, "scatter: index")
+    return emit("scatter", name, X=input, Ids=ids, Updates=updates, overwrite=overwrite)
 
 
 @layer
 def reverse(x: Variable, axis: int | Sequence[int]) -> Variable:
     """`x` with the elements along the dimension or dimensions `axis` in reverse order."""
-    axes = [axis] if isinstance(axis, int) else list(axis)
-    return LayerHelper("reverse").unary("reverse", {"X": check_variable(x, "reverse: x")}, axis=axes)
+    return emit("reverse", X=x, axis=[axis] if isinstance(axis, int) else list(axis))
 
 
 @layer
@@ -139,18 +130,13 @@ def fluid_one_hot(input: Variable, depth: int | Variable, allow_out_of_range: bo
 
 
 def _one_hot(op_type: str, x: Variable, depth: int | Variable, allow_out_of_range: bool) -> Variable:
-    helper = LayerHelper(op_type)
-    inputs = {"X": check_integers(x, "one_hot: input")}
-    attrs: dict[str, Any] = {"allow_out_of_range": allow_out_of_range}
+    check_integers(x, "one_hot: input")
     if isinstance(depth, Variable):
-        inputs["depth_tensor"] = check_integers(depth, "one_hot: depth")
-    elif isinstance(depth, int):
-        attrs["depth"] = depth
-    else:
+        check_integers(depth, "one_hot: depth")
+    elif not isinstance(depth, int):
         raise WrongTypeError(f"one_hot: depth must be an integer or a Variable, got {depth!r:.60}")
-    result = helper.unary(op_type, inputs, **attrs)
-    result.stop_gradient = True
-    return result
+    given = input_or_attr(depth, "depth_tensor", "depth")
+    return constant(emit(op_type, X=x, **given, allow_out_of_range=allow_out_of_range))
 
 
 @layer
@@ -161,8 +147,4 @@ def where(condition: Variable) -> Variable:
     -------
     Variable, int64[-1, dimensions of condition]
     """
-    result = LayerHelper("where_index").unary(
-        "where_index", {"Condition": check_variable(condition, "where: condition")}
-    )
-    result.stop_gradient = True
-    return result
+    return constant(emit("where_index", Condition=condition))

@@ -16,7 +16,7 @@ from minigraph.initializer import Constant
 from minigraph.ir import Role, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, is_imperative
 from minigraph.ir.variable_operators import equal, is_eager, less_than, to_power
-from minigraph.layer_helper import LayerHelper, layer
+from minigraph.layer_helper import LayerHelper, emit, layer
 from minigraph.layers.branches import Switch
 from minigraph.layers.elementwise import elementwise_min
 from minigraph.layers.tensor import assign, cast, create_global_var, fill_constant
@@ -233,7 +233,7 @@ def _progress(decay_steps: int, staircase: bool) -> Variable:
 
 
 def _unary(op_type: str) -> Callable[[Variable], Variable]:
-    return staticmethod(lambda x: LayerHelper(op_type).unary(op_type, {"X": x}))
+    return staticmethod(lambda x: emit(op_type, X=x))
 
 
 class _Layers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
+from minigraph.layer_helper import LayerHelper, check_floating, constant, emit, layer
 from minigraph.layers.indexing import one_hot
 from minigraph.layers.reduce import reduce_mean, reduce_sum
 
@@ -27,15 +27,10 @@ def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ig
     ignore_index : int
         Rows with this label count 0.
     """
-    inputs = {
-        "X": check_floating(input, "cross_entropy: input"),
-        "Label": check_variable(label, "cross_entropy: label"),
-    }
+    check_floating(input, "cross_entropy: input")
     if soft_label:
-        helper = LayerHelper("cross_entropy")
-        return helper.unary("cross_entropy", inputs, out="Y", soft_label=True, ignore_index=ignore_index)
-    helper = LayerHelper("cross_entropy2")
-    return helper.several("cross_entropy2", inputs, "Y XShape MatchX", ignore_index=ignore_index)[0]
+        return emit("cross_entropy", X=input, Label=label, soft_label=True, ignore_index=ignore_index)
+    return emit("cross_entropy2", X=input, Label=label, ignore_index=ignore_index)
 
 
 @layer
@@ -49,19 +44,11 @@ def softmax_with_cross_entropy(
     axis: int = -1,
 ) -> Variable | tuple[Variable, Variable]:
     """Cross entropy of ``softmax(logits)`` along `axis`, without overflow; and that softmax, if asked for."""
-    helper = LayerHelper("softmax_with_cross_entropy")
-    inputs = {
-        "Logits": check_floating(logits, "softmax_with_cross_entropy: logits"),
-        "Label": check_variable(label, "softmax_with_cross_entropy: label"),
-    }
-    softmax, loss = helper.temporary(), helper.temporary()
-    attrs = {
-        "soft_label": soft_label,
-        "ignore_index": ignore_index,
-        "numeric_stable_mode": numeric_stable_mode,
-        "axis": axis,
-    }
-    helper.append("softmax_with_cross_entropy", inputs, {"Softmax": softmax, "Loss": loss}, attrs)
+    check_floating(logits, "softmax_with_cross_entropy: logits")
+    softmax, loss = LayerHelper("softmax_with_cross_entropy").emit_all(
+        "softmax_with_cross_entropy", Logits=logits, Label=label, soft_label=soft_label, ignore_index=ignore_index,
+        numeric_stable_mode=numeric_stable_mode, axis=axis,
+    )  # fmt: skip
     return (loss, softmax) if return_softmax else loss
 
 
@@ -69,10 +56,8 @@ def softmax_with_cross_entropy(
 def square_error_cost(input: Variable, label: Variable) -> Variable:
     """``(input - label) ** 2``, element by element."""
     helper = LayerHelper("square_error_cost")
-    inputs = {
-        "X": check_floating(input, "square_error_cost: input"), "Y": check_floating(label, "square_error_cost: label"),
-    }  # fmt: skip
-    return helper.unary("square", {"X": helper.unary("elementwise_sub", inputs)})
+    x, y = check_floating(input, "square_error_cost: input"), check_floating(label, "square_error_cost: label")
+    return helper.emit("square", X=helper.emit("elementwise_sub", X=x, Y=y))
 
 
 @layer
@@ -95,22 +80,16 @@ def sigmoid_cross_entropy_with_logits(
     normalize : bool
         Divide by the number of elements that count.
     """
-    helper = LayerHelper("sigmoid_cross_entropy_with_logits", name)
-    inputs = {
-        "X": check_floating(x, "sigmoid_cross_entropy_with_logits: x"),
-        "Label": check_variable(label, "sigmoid_cross_entropy_with_logits: label"),
-    }
-    return helper.unary(
-        "sigmoid_cross_entropy_with_logits", inputs, ignore_index=ignore_index, normalize=normalize
-    )  # fmt: skip
+    what = "sigmoid_cross_entropy_with_logits"
+    check_floating(x, f"{what}: x")
+    return emit(what, name, X=x, Label=label, ignore_index=ignore_index, normalize=normalize)
 
 
 @layer
 def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
     """Half the square of the difference up to a magnitude of `delta`, growing linearly beyond, element by element."""
-    helper = LayerHelper("huber_loss")
-    inputs = {"X": check_floating(input, "huber_loss: input"), "Y": check_floating(label, "huber_loss: label")}
-    return helper.several("huber_loss", inputs, "Residual Out", delta=delta)[1]
+    x, y = check_floating(input, "huber_loss: input"), check_floating(label, "huber_loss: label")
+    return emit("huber_loss", X=x, Y=y, delta=delta)
 
 
 @layer
@@ -137,22 +116,18 @@ def smooth_l1(
     ----------
     R. Girshick, Fast R-CNN, ICCV 2015.
     """
-    helper = LayerHelper("smooth_l1_loss")
-    inputs = {"X": check_floating(x, "smooth_l1: x"), "Y": check_floating(y, "smooth_l1: y")}
-    for slot, weight in (("InsideWeight", inside_weight), ("OutsideWeight", outside_weight)):
-        if weight is not None:
-            inputs[slot] = check_floating(weight, f"smooth_l1: {slot}")
-    return helper.several("smooth_l1_loss", inputs, "Diff Out", sigma=1.0 if sigma is None else sigma)[1]
+    inputs = {"X": x, "Y": y, "InsideWeight": inside_weight, "OutsideWeight": outside_weight}
+    for slot, given in inputs.items():
+        if given is not None:
+            check_floating(given, f"smooth_l1: {slot}")
+    return emit("smooth_l1_loss", **inputs, sigma=1.0 if sigma is None else sigma)
 
 
 @layer
 def log_loss(input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None) -> Variable:
     """``-label * log(input + epsilon) - (1 - label) * log(1 - input + epsilon)`` of probabilities float[batch, 1]."""
-    helper = LayerHelper("log_loss", name)
-    inputs = {
-        "Predicted": check_floating(input, "log_loss: input"), "Labels": check_floating(label, "log_loss: label")
-    }  # fmt: skip
-    return helper.unary("log_loss", inputs, out="Loss", epsilon=epsilon)
+    x, y = check_floating(input, "log_loss: input"), check_floating(label, "log_loss: label")
+    return emit("log_loss", name, Predicted=x, Labels=y, epsilon=epsilon)
 
 
 @layer
@@ -166,10 +141,8 @@ def kldiv_loss(x: Variable, target: Variable, reduction: str = "mean", name: str
     reduction : {'mean', 'sum', 'batchmean', 'none'}
         ``batchmean`` is the sum divided by the size of the batch; ``none`` leaves each element by itself.
     """
-    inputs = {
-        "X": check_floating(x, "kldiv_loss: x"), "Target": check_floating(target, "kldiv_loss: target")
-    }  # fmt: skip
-    return LayerHelper("kldiv_loss", name).unary("kldiv_loss", inputs, out="Loss", reduction=reduction)
+    check_floating(target, "kldiv_loss: target")
+    return emit("kldiv_loss", name, X=check_floating(x, "kldiv_loss: x"), Target=target, reduction=reduction)
 
 
 @layer
@@ -193,12 +166,10 @@ def label_smooth(
     ----------
     C. Szegedy et al., Rethinking the Inception architecture for computer vision, CVPR 2016.
     """
-    helper = LayerHelper("label_smooth", name)
-    inputs = {"X": check_floating(label, "label_smooth: label")}
-    label.stop_gradient = True
+    constant(check_floating(label, "label_smooth: label"))
     if prior_dist is not None:
-        inputs["PriorDist"] = check_floating(prior_dist, "label_smooth: prior_dist")
-    return helper.unary("label_smooth", inputs, epsilon=float(epsilon))
+        check_floating(prior_dist, "label_smooth: prior_dist")
+    return emit("label_smooth", name, X=label, PriorDist=prior_dist, epsilon=float(epsilon))
 
 
 @layer

@@ -29,14 +29,10 @@ def accuracy(
     """
     helper = LayerHelper("accuracy")
     values, indices = largest(check_floating(input, "accuracy: input"), k)
-    result = helper.temporary()
-    outputs = {
-        "Accuracy": result,
-        "Correct": correct if correct is not None else helper.temporary(),
-        "Total": total if total is not None else helper.temporary(),
-    }
+    wanted = {"Accuracy": None, "Correct": correct, "Total": total}
+    outputs = {slot: helper.temporary() if var is None else var for slot, var in wanted.items()}
     helper.append("accuracy", {"Out": values, "Indices": indices, "Label": label}, outputs)
-    return result
+    return outputs["Accuracy"]
 
 
 @layer

@@ -7,7 +7,7 @@ from typing import Any
 
 from minigraph.errors import ProgramError, WrongTypeError, on_one_line
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, emit, layer
 from minigraph.types import product
 
 __all__ = ["dropout", "embedding", "fc", "fluid_embedding", "matmul", "mul"]
@@ -52,7 +52,7 @@ def fc(
         _times_weight(helper, check_floating(x, "fc: input"), size, num_flatten_dims, attr)
         for x, attr in zip(inputs, _attr_for_each(param_attr, len(inputs)), strict=True)
     ]
-    total = products[0] if len(products) == 1 else helper.unary("sum", {"X": products})
+    total = products[0] if len(products) == 1 else helper.emit("sum", X=products)
     assert total.shape is not None
     dim_start = num_flatten_dims if num_flatten_dims != -1 else len(total.shape) - 1
     return helper.activation(helper.bias(total, bias_attr, dim_start), act)
@@ -70,7 +70,7 @@ def _times_weight(helper: LayerHelper, x: Variable, size: int, num_flatten_dims:
     weight = helper.parameter(attr, [features, size], x.dtype)
     if weight is None:
         raise ProgramError("fc: param_attr=False, but a layer without a weight computes nothing")
-    return helper.unary("mul", {"X": x, "Y": weight}, x_num_col_dims=columns, y_num_col_dims=1)
+    return helper.emit("mul", X=x, Y=weight, x_num_col_dims=columns, y_num_col_dims=1)
 
 
 def _attr_for_each(attr: Any, count: int) -> list[Any]:
@@ -86,9 +86,9 @@ def mul(
     x: Variable, y: Variable, x_num_col_dims: int = 1, y_num_col_dims: int = 1, name: str | None = None
 ) -> Variable:
     """Matrix product of `x` and `y`, each flattened to a matrix at the given dimension."""
-    helper = LayerHelper("mul", name)
-    inputs = {"X": check_floating(x, "mul: x"), "Y": check_floating(y, "mul: y")}
-    return helper.unary("mul", inputs, x_num_col_dims=x_num_col_dims, y_num_col_dims=y_num_col_dims)
+    check_floating(y, "mul: y")
+    dims: dict[str, Any] = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
+    return emit("mul", name, X=check_floating(x, "mul: x"), Y=y, **dims)
 
 
 @layer
@@ -101,9 +101,9 @@ def matmul(
     name: str | None = None,
 ) -> Variable:
     """``alpha * x @ y`` over the last two dimensions, each operand transposed first if asked."""
-    helper = LayerHelper("matmul", name)
-    inputs = {"X": check_floating(x, "matmul: x"), "Y": check_floating(y, "matmul: y")}
-    return helper.unary("matmul", inputs, transpose_X=transpose_x, transpose_Y=transpose_y, alpha=float(alpha))
+    check_floating(x, "matmul: x")
+    check_floating(y, "matmul: y")
+    return emit("matmul", name, X=x, Y=y, transpose_X=transpose_x, transpose_Y=transpose_y, alpha=float(alpha))
 
 
 @layer
@@ -213,7 +213,7 @@ def _embedding(
     table = helper.parameter(param_attr, list(size), dtype)
     if table is None:
         raise ProgramError("embedding: param_attr=False, but there is nothing else to look up")
-    return helper.unary(type, {"W": table, "Ids": ids}, **attrs)
+    return helper.emit(type, W=table, Ids=ids, **attrs)
 
 
 def check_integers(x: Any, what: str) -> Variable:

@@ -7,7 +7,7 @@ from typing import Any
 from minigraph.errors import ProgramError, WrongTypeError, on_one_line
 from minigraph.initializer import Constant
 from minigraph.ir import Parameter, Variable
-from minigraph.layer_helper import LayerHelper, check_floating, layer
+from minigraph.layer_helper import LayerHelper, check_floating, constant, input_or_attr, layer
 from minigraph.param_attr import ParamAttr
 from minigraph.support.window_rules import CHANNELS_LAST
 from minigraph.types import DType, product
@@ -105,10 +105,7 @@ def batch_norm(
         "epsilon": epsilon, "is_test": is_test, "data_layout": data_layout, "use_global_stats": use_global_stats
     }  # fmt: skip
     inputs = {"X": x, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance}
-    if isinstance(momentum, Variable):
-        inputs["MomentumTensor"] = momentum
-    else:
-        attrs["momentum"] = momentum
+    (inputs if isinstance(momentum, Variable) else attrs).update(input_or_attr(momentum, "MomentumTensor", "momentum"))
     saved_mean, saved_variance = helper.temporary(stop_gradient=True), helper.temporary(stop_gradient=True)
     out = x if in_place else helper.temporary()
     outputs = {
@@ -244,9 +241,7 @@ def group_norm(
 
 
 def _ones(helper: LayerHelper, shape: list[int], dtype: DType) -> Variable:
-    ones = helper.unary("fill_constant", {}, shape=shape, dtype=int(dtype), value=1.0)
-    ones.stop_gradient = True
-    return ones
+    return constant(helper.emit("fill_constant", shape=shape, dtype=int(dtype), value=1.0))
 
 
 @layer
@@ -289,4 +284,6 @@ def l2_normalize(x: Variable, axis: int | None, epsilon: float = 1e-12, name: st
     check_floating(x, "l2_normalize: x")
     helper = LayerHelper("l2_normalize", name)
     at = 0 if len(x.shape or ()) == 1 else 1 if axis is None else axis
-    return helper.several("norm", {"X": x}, "Out Norm", axis=at, epsilon=epsilon)[0]
+    out, norm = helper.temporary(), helper.temporary()
+    helper.append("norm", {"X": x}, {"Out": out, "Norm": norm}, {"axis": at, "epsilon": epsilon})
+    return out

@@ -69,8 +69,8 @@ def Print(
             f"Print: print_phase must be one of {', '.join(phases)}, got {print_phase!r:.40}",
             hint=suggest(str(print_phase), phases),
         )  # fmt: skip
-    return LayerHelper(f"print_{input.name}").unary(
-        "print", {"In": input}, first_n=first_n, message=message or "", summarize=summarize,
+    return LayerHelper(f"print_{input.name}").emit(
+        "print", In=input, first_n=first_n, message=message or "", summarize=summarize,
         print_tensor_name=print_tensor_name, print_tensor_type=print_tensor_type, print_tensor_shape=print_tensor_shape,
         print_tensor_lod=print_tensor_lod, print_phase=print_phase.upper(),
     )  # fmt: skip

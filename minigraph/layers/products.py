@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from minigraph.errors import ProgramError
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, emit, layer
 from minigraph.layers.elementwise import elementwise_add, elementwise_mul
 
 __all__ = ["addcmul", "addmm", "bmm", "cos_sim", "cross", "dist", "dot", "kron", "t"]
@@ -15,30 +13,25 @@ __all__ = ["addcmul", "addmm", "bmm", "cos_sim", "cross", "dist", "dot", "kron",
 @layer
 def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """The products ``x[i] @ y[i]`` of two batches of as many matrices."""
-    inputs = {"X": check_floating(x, "bmm: x"), "Y": check_floating(y, "bmm: y")}
-    return LayerHelper("bmm", name).unary("bmm", inputs)
+    return emit("bmm", name, X=check_floating(x, "bmm: x"), Y=check_floating(y, "bmm: y"))
 
 
 @layer
 def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """The sum of ``x * y`` over the last dimension, which stays as 1, for vectors or matrices of them."""
-    inputs = {"X": check_variable(x, "dot: x"), "Y": check_variable(y, "dot: y")}
-    return LayerHelper("dot", name).unary("dot", inputs)
+    return emit("dot", name, X=x, Y=y)
 
 
 @layer
 def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
     """The cross products of vectors of size 3 along dimension `dim` (None: the first of that size)."""
-    inputs = {"X": check_variable(input, "cross: input"), "Y": check_variable(other, "cross: other")}
-    attrs: dict[str, Any] = {} if dim is None else {"dim": dim}
-    return LayerHelper("cross").unary("cross", inputs, **attrs)
+    return emit("cross", X=input, Y=other, dim=dim)
 
 
 @layer
 def kron(x: Variable, y: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """Kronecker product: each element of `x` times the whole of `y`, into `out` if given."""
-    inputs = {"X": check_variable(x, "kron: x"), "Y": check_variable(y, "kron: y")}
-    return LayerHelper("kron", name).unary("kron", inputs, into=out)
+    return emit("kron", name, X=x, Y=y, into=out)
 
 
 @layer
@@ -46,12 +39,9 @@ def addmm(
     input: Variable, x: Variable, y: Variable, alpha: float = 1.0, beta: float = 1.0, name: str | None = None
 ) -> Variable:
     """``beta * input + alpha * x @ y``; dimensions of `input` that are 1 are repeated."""
-    inputs = {
-        "Input": check_floating(input, "addmm: input"),
-        "X": check_floating(x, "addmm: x"),
-        "Y": check_floating(y, "addmm: y"),
-    }
-    return LayerHelper("addmm", name).unary("addmm", inputs, Alpha=float(alpha), Beta=float(beta))
+    check_floating(input, "addmm: input")
+    operands = {"X": check_floating(x, "addmm: x"), "Y": check_floating(y, "addmm: y")}
+    return emit("addmm", name, Input=input, **operands, Alpha=float(alpha), Beta=float(beta))
 
 
 @layer
@@ -65,16 +55,13 @@ def addcmul(
 ) -> Variable:
     """``input + value * tensor1 * tensor2``, into `out` if given."""
     total = elementwise_add(input, elementwise_mul(tensor1, tensor2) * float(value), name=name)
-    if out is None:
-        return total
-    return LayerHelper("assign").unary("assign", {"X": total}, into=out)
+    return total if out is None else emit("assign", X=total, into=out)
 
 
 @layer
 def dist(x: Variable, y: Variable, p: float = 2) -> Variable:
     """The `p`-norm of ``x - y``, shape [1]; see the operator for 0 and the infinities."""
-    inputs = {"X": check_floating(x, "dist: x"), "Y": check_floating(y, "dist: y")}
-    return LayerHelper("dist").unary("dist", inputs, p=float(p))
+    return emit("dist", X=check_floating(x, "dist: x"), Y=check_floating(y, "dist: y"), p=float(p))
 
 
 @layer
@@ -89,9 +76,7 @@ def t(input: Variable, name: str | None = None) -> Variable:
     rank = len(check_variable(input, "t: input").shape or ())
     if rank > 2:
         raise ProgramError(f"t: input must be a matrix, got {input}", hint="Use layers.transpose with perm.")
-    if rank < 2:
-        return input
-    return LayerHelper("t", name).several("transpose2", {"X": input}, "Out XShape", axis=[1, 0])[0]
+    return input if rank < 2 else LayerHelper("t", name).emit("transpose2", X=input, axis=[1, 0])
 
 
 @layer
@@ -104,5 +89,4 @@ def cos_sim(X: Variable, Y: Variable) -> Variable:
     Y : Variable, float[vectors, ...] or float[1, ...]
         One vector is compared with all of `X`.
     """
-    inputs = {"X": check_floating(X, "cos_sim: X"), "Y": check_floating(Y, "cos_sim: Y")}
-    return LayerHelper("cos_sim").several("cos_sim", inputs, "Out XNorm YNorm")[0]
+    return emit("cos_sim", X=check_floating(X, "cos_sim: X"), Y=check_floating(Y, "cos_sim: Y"))

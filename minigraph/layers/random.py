@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
-from minigraph.layers.tensor import numbers_of, shape_arguments
+from minigraph.layer_helper import LayerHelper, check_floating, emit, layer
+from minigraph.layers.tensor import numbers_of, shape_given
 from minigraph.types import as_dtype
 
 __all__ = [
@@ -26,8 +26,8 @@ def uniform_random(
 ) -> Variable:
     """Uniform on [`min`, `max`); a `seed` other than 0 gives the same numbers in each run."""
     helper = LayerHelper("uniform_random")
-    inputs, attrs = shape_arguments(shape, numbers=numbers_of(helper, "int64"))
-    return helper.unary("uniform_random", inputs, **attrs, dtype=int(as_dtype(dtype)), min=min, max=max, seed=seed)
+    given = shape_given(shape, numbers=numbers_of(helper, "int64"))
+    return helper.emit("uniform_random", **given, dtype=int(as_dtype(dtype)), min=min, max=max, seed=seed)
 
 
 @layer
@@ -39,9 +39,7 @@ def gaussian_random(
     dtype: Any = "float32",
 ) -> Variable:
     """Normal with `mean` and `std`; a `seed` other than 0 gives the same numbers in each run."""
-    helper = LayerHelper("gaussian_random")
-    inputs, attrs = shape_arguments(shape)
-    return helper.unary("gaussian_random", inputs, **attrs, dtype=int(as_dtype(dtype)), mean=mean, std=std, seed=seed)
+    return emit("gaussian_random", **shape_given(shape), dtype=int(as_dtype(dtype)), mean=mean, std=std, seed=seed)
 
 
 @layer
@@ -72,11 +70,11 @@ def randint(
     """
     helper = LayerHelper("randint", name)
     low, high = (0, low) if high is None else (low, high)
-    inputs, attrs = shape_arguments([1] if shape is None else shape, numbers=numbers_of(helper, "int64"))
-    if out is None:
-        out = helper.temporary() if name is None else helper.block.create_var(name=name)
-    attrs |= {"low": low, "high": high, "dtype": int(as_dtype(dtype or "int64")), "seed": seed}
-    return _made(helper, "randint", inputs, out, attrs, device, stop_gradient)
+    given = shape_given([1] if shape is None else shape, numbers=numbers_of(helper, "int64"))
+    if out is None and name is not None:
+        out = helper.block.create_var(name=name)
+    given |= {"low": low, "high": high, "dtype": int(as_dtype(dtype or "int64")), "seed": seed}
+    return _stopped(helper.emit("randint", into=out, **given, op_device=device), stop_gradient)
 
 
 @layer
@@ -121,10 +119,8 @@ def _batch_size_like(
     attrs: dict[str, Any],
 ) -> Variable:
     op_type = f"{kind}_random_batch_size_like"
-    return LayerHelper(op_type).unary(
-        op_type, {"Input": check_variable(x, f"{op_type}: input")}, shape=shape, dtype=int(as_dtype(dtype)),
-        input_dim_idx=input_dim_idx, output_dim_idx=output_dim_idx, **attrs,
-    )  # fmt: skip
+    dims: dict[str, Any] = {"input_dim_idx": input_dim_idx, "output_dim_idx": output_dim_idx}
+    return emit(op_type, Input=x, shape=shape, dtype=int(as_dtype(dtype)), **dims, **attrs)
 
 
 @layer
@@ -137,11 +133,9 @@ def randn(
     name: str | None = None,
 ) -> Variable:
     """Normal with mean 0 and standard deviation 1, float32 by default; `device` is kept as an attribute."""
-    helper = LayerHelper("randn", name)
-    inputs, attrs = shape_arguments(shape)
-    result = helper.temporary() if out is None else out
-    attrs |= {"mean": 0.0, "std": 1.0, "dtype": int(as_dtype(dtype or "float32")), "seed": 0}
-    return _made(helper, "gaussian_random", inputs, result, attrs, device, stop_gradient)
+    attrs = {"mean": 0.0, "std": 1.0, "dtype": int(as_dtype(dtype or "float32")), "seed": 0, "op_device": device}
+    result = LayerHelper("randn", name).emit("gaussian_random", into=out, **shape_given(shape), **attrs)
+    return _stopped(result, stop_gradient)
 
 
 @layer
@@ -154,24 +148,13 @@ def randperm(
     seed: int = 0,
 ) -> Variable:
     """The integers below `n` in random order; a `seed` other than 0 gives the same order in each run."""
-    helper = LayerHelper("randperm")
-    result = helper.temporary() if out is None else out
-    attrs = {"n": n, "dtype": int(as_dtype(dtype)), "seed": seed}
-    return _made(helper, "randperm", {}, result, attrs, device, stop_gradient)
+    result = emit("randperm", into=out, n=n, dtype=int(as_dtype(dtype)), seed=seed, op_device=device)
+    return _stopped(result, stop_gradient)
 
 
-def _made(
-    helper: LayerHelper,
-    op_type: str,
-    inputs: dict[str, Any],
-    out: Variable,
-    attrs: dict[str, Any],
-    device: str | None,
-    stop_gradient: bool,
-) -> Variable:
-    helper.append(op_type, inputs, {"Out": out}, attrs if device is None else {**attrs, "op_device": device})
-    out.stop_gradient = bool(stop_gradient)
-    return out
+def _stopped(result: Variable, stop_gradient: bool) -> Variable:
+    result.stop_gradient = bool(stop_gradient)
+    return result
 
 
 @layer
@@ -183,5 +166,4 @@ def sampling_id(
     `min` and `max` bound the number that is looked up in the sums of the probabilities. `dtype` changes nothing, as in
     fluid.
     """
-    inputs = {"X": check_floating(x, "sampling_id: x")}
-    return LayerHelper("sampling_id").unary("sampling_id", inputs, min=min, max=max, seed=seed)
+    return emit("sampling_id", X=check_floating(x, "sampling_id: x"), min=min, max=max, seed=seed)

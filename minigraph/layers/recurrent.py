@@ -59,25 +59,30 @@ def gru_unit(
     EMNLP 2014.
     """
     helper = LayerHelper("gru_unit")
-    inputs = {
-        "Input": check_floating(input, "gru_unit: input"),
-        "HiddenPrev": check_floating(hidden, "gru_unit: hidden"),
-    }
+    check_floating(input, "gru_unit: input")
+    check_floating(hidden, "gru_unit: hidden")
     if size % 3:
         raise ProgramError(f"gru_unit: size must be three times the number of units, got {size}")
     weight = helper.parameter(param_attr, [size // 3, size], input.dtype)
     if weight is None:
         raise ProgramError("gru_unit: param_attr=False, but a layer without a weight computes nothing")
-    inputs["Weight"] = weight
     bias = helper.parameter(bias_attr, [1, size], input.dtype, is_bias=True)
-    if bias is not None:
-        inputs["Bias"] = bias
-    attrs = {
-        "activation": activation_number(activation, "gru_unit"),
-        "gate_activation": activation_number(gate_activation, "gru_unit"),
-        "origin_mode": origin_mode,
-    }  # fmt: skip
-    gate, kept, updated = helper.several("gru_unit", inputs, "Gate ResetHiddenPrev Hidden", **attrs)
+    attrs = gru_attrs(activation, gate_activation, origin_mode, "gru_unit")
+    return append_gru(helper, input, hidden, weight, bias, attrs)
+
+
+def gru_attrs(activation: str, gate_activation: str, origin_mode: bool, what: str) -> dict[str, Any]:
+    """The attributes of a ``gru_unit``."""
+    numbers = (activation_number(name, what) for name in (activation, gate_activation))
+    return dict(zip(("activation", "gate_activation", "origin_mode"), (*numbers, origin_mode), strict=True))
+
+
+def append_gru(
+    helper: LayerHelper, x: Variable, hidden: Variable, weight: Variable, bias: Variable | None, attrs: dict[str, Any]
+) -> tuple[Variable, Variable, Variable]:
+    """Append a ``gru_unit``: the state, the state before times the reset gate, and the gates with the candidate."""
+    inputs = {"Input": x, "HiddenPrev": hidden, "Weight": weight, "Bias": bias}
+    gate, kept, updated = helper.emit_all("gru_unit", **inputs, **attrs)
     return updated, kept, gate
 
 
@@ -134,6 +139,5 @@ def lstm_unit(
             f"lstm_unit: output and cell must have one known width, got {hidden_t_prev} and {cell_t_prev}"
         )
     gates = fc(concat([x_t, hidden_t_prev], axis=1), 4 * cell_t_prev.shape[1], 1, param_attr, bias_attr)
-    inputs = {"X": gates, "C_prev": cell_t_prev}
-    cell, out = helper.several("lstm_unit", inputs, "C H", forget_bias=forget_bias)
+    cell, out = helper.emit_all("lstm_unit", X=gates, C_prev=cell_t_prev, forget_bias=forget_bias)
     return out, cell

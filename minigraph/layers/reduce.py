@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer, layer_called
+from minigraph.layer_helper import check_floating, emit, layer, layer_called
 
 __all__ = [
     "cumsum", "logsumexp", "mean", "reduce_all", "reduce_any", "reduce_max", "reduce_mean", "reduce_min", "reduce_prod",
@@ -19,7 +19,7 @@ Dim = int | Sequence[int] | None
 @layer
 def mean(x: Variable, name: str | None = None) -> Variable:
     """Mean of all elements, shape [1]."""
-    return LayerHelper("mean", name).unary("mean", {"X": check_floating(x, "mean: x")})
+    return emit("mean", name, X=check_floating(x, "mean: x"))
 
 
 class Reduction(Protocol):
@@ -31,10 +31,8 @@ class Reduction(Protocol):
 def _reduction(op_type: str, formula: str) -> Reduction:
     @layer_called(op_type, formula)
     def reduction(input: Variable, dim: Dim = None, keep_dim: bool = False, name: str | None = None) -> Variable:
-        check_variable(input, f"{op_type}: input")
         dims = [dim] if isinstance(dim, int) else list(dim or ())
-        helper = LayerHelper(op_type, name)
-        return helper.unary(op_type, {"X": input}, dim=dims or [0], keep_dim=keep_dim, reduce_all=not dims)
+        return emit(op_type, name, X=input, dim=dims or [0], keep_dim=keep_dim, reduce_all=not dims)
 
     return reduction
 
@@ -60,18 +58,13 @@ def cumsum(
 
     `exclusive` leaves the element itself out, `reverse` begins at the end.
     """
-    given: dict[str, Any] = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
-    attrs = {name: value for name, value in given.items() if value is not None}
-    return LayerHelper("cumsum").unary("cumsum", {"X": check_variable(x, "cumsum: x")}, **attrs)
+    return emit("cumsum", X=x, axis=axis, exclusive=exclusive, reverse=reverse)
 
 
 @layer
 def sums(input: Variable | Sequence[Variable], out: Variable | None = None) -> Variable:
     """Sum of several variables of one shape, into `out` if given."""
-    inputs = list(input) if isinstance(input, list | tuple) else [input]
-    for x in inputs:
-        check_variable(x, "sums: input")
-    return LayerHelper("sum").unary("sum", {"X": inputs}, into=out)
+    return emit("sum", X=list(input) if isinstance(input, list | tuple) else [input], into=out)
 
 
 @layer
@@ -88,6 +81,5 @@ def logsumexp(
 
     As in fluid these are three operators, so that exponentials of elements above 88 overflow in float32.
     """
-    exponentials = LayerHelper("exp").unary("exp", {"X": check_floating(x, "logsumexp: x")})
-    total = reduce_sum(exponentials, dim, keepdim)
-    return LayerHelper("log", name).unary("log", {"X": total}, into=out)
+    exponentials = emit("exp", X=check_floating(x, "logsumexp: x"))
+    return emit("log", name, X=reduce_sum(exponentials, dim, keepdim), into=out)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable, layer
+from minigraph.layer_helper import LayerHelper, check_variable, emit, input_or_attr, layer
 from minigraph.layers.tensor import numbers_of
 
 __all__ = ["expand", "expand_as", "flatten", "pad", "split", "squeeze", "stack", "unsqueeze", "unstack"]
@@ -16,9 +16,7 @@ Numbers = Sequence[int | Variable] | Variable
 """Integers, some of which may be known only when the program runs, or a vector of them."""
 
 
-def numbers_as_inputs(
-    helper: LayerHelper, numbers: Any, attr: str, whole: str, parts: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def numbers_given(helper: LayerHelper, numbers: Any, attr: str, whole: str, parts: str) -> dict[str, Any]:
     """Inputs and attributes that give an operator integers: a Variable, a list of numbers, or a list of both.
 
     Parameters
@@ -34,50 +32,41 @@ def numbers_as_inputs(
         If `numbers` is anything else.
     """
     if isinstance(numbers, Variable):
-        return {whole: numbers}, {}
+        return {whole: numbers}
     if not isinstance(numbers, list | tuple) or not all(isinstance(n, int | Variable) for n in numbers):
         raise WrongTypeError(
             f"{helper.layer_type}: {attr} must be a list of integers or a Variable, got {numbers!r:.80}"
         )
     if not any(isinstance(n, Variable) for n in numbers):
-        return {}, {attr: list(numbers)}
+        return {attr: list(numbers)}
     known = [-1 if isinstance(n, Variable) else n for n in numbers]
     make = numbers_of(helper, "int32")
-    return {parts: [n if isinstance(n, Variable) else make(n) for n in numbers]}, {attr: known}
-
-
-def _with_x_shape(
-    helper: LayerHelper, op_type: str, inputs: Mapping[str, Any], attrs: Mapping[str, Any]
-) -> Variable:  # fmt: skip
-    return helper.several(op_type, inputs, "Out XShape", **attrs)[0]
+    return {parts: [n if isinstance(n, Variable) else make(n) for n in numbers], attr: known}
 
 
 @layer
 def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
     """`input` without the dimensions `axes`, which have size 1; if `axes` is empty, without all that have."""
-    helper = LayerHelper("squeeze", name)
     if not isinstance(axes, list | tuple):
         raise WrongTypeError(f"squeeze: axes must be a list, got {axes!r:.80}")
-    return _with_x_shape(helper, "squeeze2", {"X": check_variable(input, "squeeze: input")}, {"axes": axes})
+    return LayerHelper("squeeze", name).emit("squeeze2", X=input, axes=axes)
 
 
 @layer
 def unsqueeze(input: Variable, axes: int | Numbers, name: str | None = None) -> Variable:
     """`input` with dimensions of size 1 put in at `axes`, one after the other."""
     helper = LayerHelper("unsqueeze2", name)
-    check_variable(input, "unsqueeze: input")
     numbers = [axes] if isinstance(axes, int) else axes
-    inputs, attrs = numbers_as_inputs(helper, numbers, "axes", "AxesTensor", "AxesTensorList")
-    if "AxesTensorList" in inputs:
-        attrs = {}  # which the operator would take first
-    return _with_x_shape(helper, "unsqueeze2", {"X": input, **inputs}, attrs)
+    given = numbers_given(helper, numbers, "axes", "AxesTensor", "AxesTensorList")
+    if "AxesTensorList" in given:
+        del given["axes"]  # which the operator would take first
+    return helper.emit("unsqueeze2", X=input, **given)
 
 
 @layer
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     """`x` as a matrix: the dimensions before `axis` count its rows, the others its columns."""
-    helper = LayerHelper("flatten", name)
-    return _with_x_shape(helper, "flatten2", {"X": check_variable(x, "flatten: x")}, {"axis": axis})
+    return LayerHelper("flatten", name).emit("flatten2", X=x, axis=axis)
 
 
 @layer
@@ -97,24 +86,17 @@ def split(
         If `num_or_sections` is neither.
     """
     helper = LayerHelper("split", name)
-    inputs: dict[str, Any] = {"X": check_variable(input, "split: input")}
-    attrs: dict[str, Any] = {}
-    if isinstance(dim, Variable):
-        inputs["AxisTensor"] = dim
-    else:
-        attrs["axis"] = dim + len(input.shape or ()) if dim < 0 else dim
+    check_variable(input, "split: input")
+    axis = dim if isinstance(dim, Variable) or dim >= 0 else dim + len(input.shape or ())
+    given = input_or_attr(axis, "AxisTensor", "axis")
     if isinstance(num_or_sections, int):
-        attrs["num"] = count = _count(num_or_sections, input, dim, "split: num_or_sections")
+        given["num"] = count = _count(num_or_sections, input, dim, "split: num_or_sections")
     elif isinstance(num_or_sections, list | tuple):
-        more, sections = numbers_as_inputs(helper, num_or_sections, "sections", "", "SectionsTensorList")
-        inputs |= more
-        attrs |= sections
+        given |= numbers_given(helper, num_or_sections, "sections", "", "SectionsTensorList")
         count = len(num_or_sections)
     else:
         raise WrongTypeError(f"split: num_or_sections must be an integer or a list, got {num_or_sections!r:.80}")
-    pieces = [helper.temporary() for _ in range(count)]
-    helper.append("split", inputs, {"Out": pieces}, attrs)
-    return pieces
+    return helper.emit_list("split", count, X=input, **given)
 
 
 def _count(given: int, x: Variable, axis: Any, what: str) -> int:
@@ -133,11 +115,7 @@ def _count(given: int, x: Variable, axis: Any, what: str) -> int:
 @layer
 def stack(x: Variable | Sequence[Variable], axis: int = 0) -> Variable:
     """Variables of one shape beside each other along a new dimension `axis`."""
-    helper = LayerHelper("stack")
-    xs = list(x) if isinstance(x, list | tuple) else [x]
-    for each in xs:
-        check_variable(each, "stack: x")
-    return helper.unary("stack", {"X": xs}, out="Y", axis=axis)
+    return emit("stack", X=list(x) if isinstance(x, list | tuple) else [x], axis=axis)
 
 
 @layer
@@ -151,39 +129,30 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
     ProgramError
         If the number is not known.
     """
-    helper = LayerHelper("unstack")
     shape = check_variable(x, "unstack: x").shape or ()
     if num is None:
         num = shape[axis] if -len(shape) <= axis < len(shape) else -1
         if num <= 0:
             raise ProgramError(f"unstack: {x} has no known number of slices along {axis}", hint="Give num.")
-    slices = [helper.temporary() for _ in range(_count(num, x, axis, "unstack: num"))]
-    helper.append("unstack", {"X": x}, {"Y": slices}, {"axis": axis, "num": num})
-    return slices
+    count = _count(num, x, axis, "unstack: num")
+    return LayerHelper("unstack").emit_list("unstack", count, X=x, axis=axis, num=num)
 
 
 @layer
 def expand(x: Variable, expand_times: Numbers, name: str | None = None) -> Variable:
     """`x` repeated ``expand_times[i]`` times along dimension i."""
     helper = LayerHelper("expand", name)
-    check_variable(x, "expand: x")
-    inputs, attrs = numbers_as_inputs(helper, expand_times, "expand_times", "ExpandTimes", "expand_times_tensor")
-    return helper.unary("expand", {"X": x, **inputs}, **attrs)
+    times = numbers_given(helper, expand_times, "expand_times", "ExpandTimes", "expand_times_tensor")
+    return helper.emit("expand", X=x, **times)
 
 
 @layer
 def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
     """`x` repeated to the shape of `target_tensor`."""
-    helper = LayerHelper("expand_as", name)
-    inputs = {
-        "X": check_variable(x, "expand_as: x"),
-        "target_tensor": check_variable(target_tensor, "expand_as: target_tensor"),
-    }
-    return helper.unary("expand_as", inputs)
+    return emit("expand_as", name, X=x, target_tensor=target_tensor)
 
 
 @layer
 def pad(x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None) -> Variable:
     """`x` with ``paddings[2 * i]`` elements `pad_value` before it and ``paddings[2 * i + 1]`` behind, for each i."""
-    helper = LayerHelper("pad", name)
-    return helper.unary("pad", {"X": check_variable(x, "pad: x")}, paddings=paddings, pad_value=float(pad_value))
+    return emit("pad", name, X=x, paddings=paddings, pad_value=float(pad_value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minigraph.errors import WrongTypeError
 from minigraph.ir import Variable, VarKind
-from minigraph.layer_helper import LayerHelper, check_variable, layer
+from minigraph.layer_helper import check_variable, emit, layer
 
 __all__ = ["get_tensor_from_selected_rows", "merge_selected_rows"]
 
@@ -23,7 +23,7 @@ def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:
     WrongTypeError
         If `x` is dense.
     """
-    return LayerHelper("merge_selected_rows", name).unary("merge_selected_rows", {"X": _rows(x, "merge_selected_rows")})
+    return _emit("merge_selected_rows", x, name)
 
 
 @layer
@@ -50,14 +50,13 @@ def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Varia
     ...     print(gradient.type.name, gradient.shape, get_tensor_from_selected_rows(gradient).shape)
     SELECTED_ROWS (100, 8) (-1, 8)
     """
-    checked = _rows(x, "get_tensor_from_selected_rows")
-    return LayerHelper("get_tensor_from_selected_rows", name).unary("get_tensor_from_selected_rows", {"X": checked})
+    return _emit("get_tensor_from_selected_rows", x, name)
 
 
-def _rows(x: Variable, layer: str) -> Variable:
+def _emit(layer: str, x: Variable, name: str | None) -> Variable:
     if check_variable(x, f"{layer}: x").kind is not VarKind.SELECTED_ROWS:
         raise WrongTypeError(
             f"{layer}: x must be selected rows, got {x}",
             hint="They come from the gradient of an embedding with is_sparse=True.",
         )  # fmt: skip
-    return x
+    return emit(layer, name, X=x)

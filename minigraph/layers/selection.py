@@ -7,7 +7,7 @@ from typing import Any
 
 from minigraph.errors import ProgramError
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable, layer
+from minigraph.layer_helper import LayerHelper, check_variable, emit, layer
 from minigraph.layers.indexing import slice, where
 from minigraph.layers.nn import check_integers
 from minigraph.layers.tensor import Shape, fill_constant, reshape
@@ -22,35 +22,25 @@ __all__ = [
 @layer
 def index_select(input: Variable, index: Variable, dim: int = 0) -> Variable:
     """The slices of `input` along dimension `dim` that the vector `index` names."""
-    inputs = {
-        "X": check_variable(input, "index_select: input"), "Index": check_integers(index, "index_select: index")
-    }  # fmt: skip
-    return LayerHelper("index_select").unary("index_select", inputs, dim=dim)
+    return emit("index_select", X=input, Index=check_integers(index, "index_select: index"), dim=dim)
 
 
 @layer
 def index_sample(x: Variable, index: Variable) -> Variable:
     """``x[i, index[i, j]]``, for matrices with as many rows."""
-    inputs = {"X": check_variable(x, "index_sample: x"), "Index": check_integers(index, "index_sample: index")}
-    return LayerHelper("index_sample").unary("index_sample", inputs)
+    return emit("index_sample", X=x, Index=check_integers(index, "index_sample: index"))
 
 
 @layer
 def multiplex(inputs: Sequence[Variable], index: Variable) -> Variable:
     """Row i of the tensor among `inputs` that ``index[i]`` names, for each row; `index` is int32[rows, 1]."""
-    xs = [check_variable(x, "multiplex: inputs") for x in inputs]
-    return LayerHelper("multiplex").unary("multiplex", {"X": xs, "Ids": check_integers(index, "multiplex: index")})
+    return emit("multiplex", X=list(inputs), Ids=check_integers(index, "multiplex: index"))
 
 
 @layer
 def scatter_nd_add(ref: Variable, index: Variable, updates: Variable, name: str | None = None) -> Variable:
     """`ref` plus ``updates[i]`` at the place ``index[i, 0], index[i, 1], ...``; several for one place add up."""
-    inputs = {
-        "X": check_variable(ref, "scatter_nd_add: ref"),
-        "Index": check_integers(index, "scatter_nd_add: index"),
-        "Updates": check_variable(updates, "scatter_nd_add: updates"),
-    }
-    return LayerHelper("scatter_nd_add", name).unary("scatter_nd_add", inputs)
+    return emit("scatter_nd_add", name, X=ref, Index=check_integers(index, "scatter_nd_add: index"), Updates=updates)
 
 
 @layer
@@ -63,8 +53,7 @@ def scatter_nd(index: Variable, updates: Variable, shape: Shape, name: str | Non
 @layer
 def flip(input: Variable, dims: int | Sequence[int], name: str | None = None) -> Variable:
     """`input` with the elements along each dimension of `dims` in reverse order."""
-    given = [dims] if isinstance(dims, int) else list(dims)
-    return LayerHelper("flip", name).unary("flip", {"X": check_variable(input, "flip: input")}, dims=given)
+    return emit("flip", name, X=input, dims=[dims] if isinstance(dims, int) else list(dims))
 
 
 @layer
@@ -73,14 +62,13 @@ def roll(input: Variable, shifts: int | Sequence[int], dims: int | Sequence[int]
 
     With `dims` None the elements move as if they stood in one row.
     """
-    helper = LayerHelper("roll")
     shape = check_variable(input, "roll: input").shape or ()
     by = [shifts] if isinstance(shifts, int) else list(shifts)
     x = reshape(input, [-1, 1]) if dims is None else input
     along = [0] if dims is None else [dims] if isinstance(dims, int) else list(dims)
     if len(by) != len(along):
         raise ProgramError(f"roll: there are {len(by)} shifts for {len(along)} dims")
-    return reshape(helper.unary("roll", {"X": x}, shifts=by, dims=along), shape, inplace=True)
+    return reshape(emit("roll", X=x, shifts=by, dims=along), shape, inplace=True)
 
 
 @layer
@@ -96,17 +84,15 @@ def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
     ...     elements.numpy(), index.numpy()
     (array([3, 1, 2]), array([0, 1, 0, 2], dtype=int32))
     """
-    helper, inputs = LayerHelper("unique"), {"X": check_variable(x, "unique: x")}
-    out, index = helper.several("unique", inputs, "Out Index", dtype=int(as_dtype(dtype)))
+    out, index = LayerHelper("unique").emit_all("unique", X=x, dtype=int(as_dtype(dtype)))
     return out, index
 
 
 @layer
 def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
     """`unique`, and how often each of its elements stands in `x`."""
-    helper, inputs = LayerHelper("unique_with_counts"), {"X": check_variable(x, "unique_with_counts: x")}
-    outs, number = "Out Index Count", int(as_dtype(dtype))
-    out, index, count = helper.several("unique_with_counts", inputs, outs, dtype=number)
+    helper = LayerHelper("unique_with_counts")
+    out, index, count = helper.emit_all("unique_with_counts", X=x, dtype=int(as_dtype(dtype)))
     return out, index, count
 
 

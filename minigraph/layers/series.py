@@ -7,7 +7,7 @@ from typing import Any
 
 from minigraph.errors import WrongTypeError
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper, check_variable, layer
+from minigraph.layer_helper import LayerHelper, check_variable, constant, emit, input_or_attr, layer
 from minigraph.layers.nn import check_integers
 from minigraph.layers.tensor import Shape, cast, fill_constant
 from minigraph.types import as_dtype
@@ -25,11 +25,7 @@ def _number(value: float | Variable, dtype: Any) -> Variable:
 @layer
 def range(start: float | Variable, end: float | Variable, step: float | Variable, dtype: Any) -> Variable:
     """The numbers from `start` up to but not including `end`, `step` apart; the three may be Variables too."""
-    helper = LayerHelper("range")
-    inputs = {"Start": _number(start, dtype), "End": _number(end, dtype), "Step": _number(step, dtype)}
-    result = helper.unary("range", inputs)
-    result.stop_gradient = True
-    return result
+    return constant(emit("range", Start=_number(start, dtype), End=_number(end, dtype), Step=_number(step, dtype)))
 
 
 @layer
@@ -47,9 +43,7 @@ def arange(
 @layer
 def linspace(start: float | Variable, stop: float | Variable, num: int | Variable, dtype: Any) -> Variable:
     """`num` numbers from `start` to `stop` at equal distances, float32 or float64."""
-    helper = LayerHelper("linspace")
-    inputs = {"Start": _number(start, dtype), "Stop": _number(stop, dtype), "Num": _number(num, "int32")}
-    return helper.unary("linspace", inputs)
+    return emit("linspace", Start=_number(start, dtype), Stop=_number(stop, dtype), Num=_number(num, "int32"))
 
 
 @layer
@@ -57,10 +51,7 @@ def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variabl
     """Each of several vectors along a dimension of its own, repeated along the others."""
     if not isinstance(input, list | tuple):
         raise WrongTypeError(f"meshgrid: input must be a list of Variables, got {input!r:.60}")
-    helper = LayerHelper("meshgrid", name)
-    outputs = [helper.temporary() for _ in input]
-    helper.append("meshgrid", {"X": [check_variable(x, "meshgrid: input") for x in input]}, {"Out": outputs})
-    return outputs
+    return LayerHelper("meshgrid", name).emit_list("meshgrid", len(input), X=input)
 
 
 @layer
@@ -68,16 +59,11 @@ def sequence_mask(
     x: Variable, maxlen: int | Variable | None = None, dtype: Any = "int64", name: str | None = None
 ) -> Variable:
     """A row for each length in `x`: as many ones, then zeros up to `maxlen` (None: the largest length)."""
-    helper = LayerHelper("sequence_mask", name)
-    inputs = {"X": check_integers(x, "sequence_mask: x")}
-    attrs: dict[str, Any] = {"out_dtype": int(as_dtype(dtype))}
+    check_integers(x, "sequence_mask: x")
     if isinstance(maxlen, Variable):
-        inputs["MaxLenTensor"] = check_integers(maxlen, "sequence_mask: maxlen")
-    else:
-        attrs["maxlen"] = -1 if maxlen is None else maxlen
-    result = helper.unary("sequence_mask", inputs, out="Y", **attrs)
-    result.stop_gradient = True
-    return result
+        check_integers(maxlen, "sequence_mask: maxlen")
+    length = input_or_attr(-1 if maxlen is None else maxlen, "MaxLenTensor", "maxlen")
+    return constant(emit("sequence_mask", name, X=x, **length, out_dtype=int(as_dtype(dtype))))
 
 
 @layer
@@ -111,7 +97,7 @@ def full_like(
     """A tensor of the shape of `input`, and of its element type unless given, whose every element is `fill_value`."""
     element = check_variable(input, "full_like: input").dtype if dtype is None else as_dtype(dtype)
     helper = LayerHelper("full_like", name)
-    result = helper.unary("fill_any_like", {"X": input}, into=out, value=float(fill_value), dtype=int(element))
+    result = helper.emit("fill_any_like", X=input, into=out, value=float(fill_value), dtype=int(element))
     result.stop_gradient = bool(stop_gradient)
     return result
 
@@ -119,14 +105,10 @@ def full_like(
 @layer
 def ones_like(x: Variable, out: Variable | None = None) -> Variable:
     """Ones of the shape and element type of `x`."""
-    inputs = {"X": check_variable(x, "ones_like: x")}
-    return LayerHelper("ones_like").unary("fill_any_like", inputs, into=out, value=1.0)
+    return LayerHelper("ones_like").emit("fill_any_like", X=x, into=out, value=1.0)
 
 
 @layer
 def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
     """Zeros of the shape and element type of `x`."""
-    inputs = {"X": check_variable(x, "zeros_like: x")}
-    result = LayerHelper("zeros_like").unary("fill_zeros_like", inputs, into=out)
-    result.stop_gradient = True
-    return result
+    return constant(LayerHelper("zeros_like").emit("fill_zeros_like", X=x, into=out))

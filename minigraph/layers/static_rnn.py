@@ -207,7 +207,7 @@ class StaticRNN:
 
     def _noted(self, var: Variable) -> Variable:
         """`var` under a name of the network's own."""
-        return self.helper.unary("rnn_memory_helper", {"X": var}, dtype=int(var.dtype))
+        return self.helper.emit("rnn_memory_helper", X=var, dtype=int(var.dtype))
 
     def _complete(self) -> list[str]:
         """Finish the step, and return the names of the states that it leaves."""

@@ -12,9 +12,9 @@ from minigraph.errors import WrongTypeError
 from minigraph.initializer import Constant, Initializer, NumpyArrayInitializer
 from minigraph.ir import Parameter, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable, layer
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, constant, emit, input_or_attr, layer
 from minigraph.param_attr import ParamAttr
-from minigraph.types import DType, as_dtype
+from minigraph.types import DType, TensorType, as_dtype
 from minigraph.unique_name import generate
 
 __all__ = [
@@ -29,9 +29,8 @@ Shape = Sequence[int | Variable] | Variable
 @layer
 def cast(x: Variable, dtype: Any) -> Variable:
     """`x` converted to `dtype`."""
-    helper = LayerHelper("cast")
     check_variable(x, "cast: x")
-    return helper.unary("cast", {"X": x}, in_dtype=int(x.dtype), out_dtype=int(as_dtype(dtype)))
+    return emit("cast", X=x, in_dtype=int(x.dtype), out_dtype=int(as_dtype(dtype)))
 
 
 @layer
@@ -41,24 +40,18 @@ def assign(input: Variable | np.ndarray[Any, Any], output: Variable | None = Non
     if isinstance(input, np.ndarray):
         result = helper.temporary() if output is None else output
         var = Variable(helper.block, result.name, None)
-        var.tensor_type = _type_of_array(input)
+        var.tensor_type = TensorType(as_dtype(input.dtype), input.shape)
         op_type, attrs = NumpyArrayInitializer(input).op_for(var, helper.block)
         helper.append(op_type, {}, {"Out": result}, attrs)
         return result
-    return helper.unary("assign", {"X": check_variable(input, "assign: input")}, into=output)
+    return helper.emit("assign", X=check_variable(input, "assign: input"), into=output)
 
 
 @layer
 def concat(input: Sequence[Variable] | Variable, axis: int | Variable = 0, name: str | None = None) -> Variable:
     """Variables joined along `axis`; their other dimensions must be equal."""
-    helper = LayerHelper("concat", name)
-    inputs: dict[str, Any] = {"X": list(input) if isinstance(input, list | tuple) else [input]}
-    for x in inputs["X"]:
-        check_variable(x, "concat: input")
-    if isinstance(axis, Variable):
-        inputs["AxisTensor"] = axis
-        return helper.unary("concat", inputs)
-    return helper.unary("concat", inputs, axis=axis)
+    xs = list(input) if isinstance(input, list | tuple) else [input]
+    return emit("concat", name, X=xs, **input_or_attr(axis, "AxisTensor", "axis"))
 
 
 @layer
@@ -75,35 +68,24 @@ def reshape(
     `actual_shape`, when given, holds the shape at run time. `inplace` writes to `x` itself.
     """
     helper = LayerHelper("reshape2", name)
-    check_variable(x, "reshape: x")
-    inputs, attrs = shape_arguments(shape, "Shape", "ShapeTensor", numbers_of(helper, "int32"))
-    if actual_shape is not None and "ShapeTensor" not in inputs:
-        inputs["Shape"] = check_variable(actual_shape, "reshape: actual_shape")
-    out = x if inplace else helper.temporary()
-    helper.append("reshape2", {"X": x, **inputs}, {"Out": out, "XShape": helper.temporary()}, attrs)
-    return helper.activation(out, act)
+    given = shape_given(shape, "Shape", "ShapeTensor", numbers_of(helper, "int32"))
+    if actual_shape is not None and "ShapeTensor" not in given:
+        given["Shape"] = actual_shape
+    return helper.activation(helper.emit("reshape2", X=x, into=x if inplace else None, **given), act)
 
 
 @layer
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Dimension i of the result is dimension ``perm[i]`` of `x`."""
-    inputs = {"X": check_variable(x, "transpose: x")}
-    return LayerHelper("transpose", name).several("transpose2", inputs, "Out XShape", axis=perm)[0]
+    return LayerHelper("transpose", name).emit("transpose2", X=x, axis=perm)
 
 
 @layer
 def topk(input: Variable, k: int | Variable, name: str | None = None) -> tuple[Variable, Variable]:
     """The `k` largest entries along the last dimension, and their indices (int64)."""
     helper = LayerHelper("top_k", name)
-    inputs = {"X": check_floating(input, "topk: input")}
-    attrs = {}
-    if isinstance(k, Variable):
-        inputs["K"] = k
-    else:
-        attrs["k"] = k
-    values, indices = helper.several("top_k", inputs, "Out Indices", **attrs)
-    values.stop_gradient = indices.stop_gradient = True
-    return values, indices
+    found = helper.emit_all("top_k", X=check_floating(input, "topk: input"), **input_or_attr(k, "K", "k"))
+    return constant(found[0]), constant(found[1])
 
 
 @layer
@@ -111,18 +93,13 @@ def fill_constant(
     shape: Shape, dtype: Any, value: float | Variable, force_cpu: bool = False, out: Variable | None = None
 ) -> Variable:
     """A tensor of this shape whose every element is `value`."""
-    helper = LayerHelper("fill_constant")
-    inputs, attrs = shape_arguments(shape)
-    element = as_dtype(dtype)
-    attrs |= {"dtype": int(element), "force_cpu": force_cpu}
+    given, element = shape_given(shape), as_dtype(dtype)
     if isinstance(value, Variable):
-        inputs["ValueTensor"] = value
+        given["ValueTensor"] = value
     else:
         # As text, because the attribute `value` is a float32, which holds neither large integers nor all float64.
-        attrs |= {"value": float(value), "str_value": _number_text(value, element)}
-    result = helper.unary("fill_constant", inputs, into=out, **attrs)
-    result.stop_gradient = True
-    return result
+        given |= {"value": float(value), "str_value": _number_text(value, element)}
+    return constant(emit("fill_constant", into=out, **given, dtype=int(element), force_cpu=force_cpu))
 
 
 @layer
@@ -136,21 +113,13 @@ def fill_constant_batch_size_like(
     force_cpu: bool = False,
 ) -> Variable:
     """Like `fill_constant`, dimension `output_dim_idx` being that of `input` at `input_dim_idx`."""
-    helper = LayerHelper("fill_constant_batch_size_like")
     element = as_dtype(dtype)
-    result = helper.unary(
-        "fill_constant_batch_size_like",
-        {"Input": check_variable(input, "fill_constant_batch_size_like: input")},
-        shape=shape,
-        dtype=int(element),
-        value=float(value),
-        input_dim_idx=input_dim_idx,
-        output_dim_idx=output_dim_idx,
-        force_cpu=force_cpu,
+    result = emit(
+        "fill_constant_batch_size_like", Input=input, shape=shape, dtype=int(element), value=float(value),
+        input_dim_idx=input_dim_idx, output_dim_idx=output_dim_idx, force_cpu=force_cpu,
         str_value=_number_text(value, element),
-    )
-    result.stop_gradient = True
-    return result
+    )  # fmt: skip
+    return constant(result)
 
 
 @layer
@@ -168,8 +137,7 @@ def zeros(shape: Shape, dtype: Any, force_cpu: bool = False) -> Variable:
 @layer
 def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variable:
     """``x + value`` of a tensor with one element, written back to `x` unless `in_place` is False."""
-    inputs = {"X": check_variable(x, "increment: x")}
-    return LayerHelper("increment").unary("increment", inputs, into=x if in_place else None, step=float(value))
+    return emit("increment", X=x, into=x if in_place else None, step=float(value))
 
 
 @layer
@@ -224,26 +192,26 @@ def _number_text(value: float, element: DType) -> str:
     return str(float(value) if element.is_floating else int(value))
 
 
-def shape_arguments(
+def shape_given(
     shape: Shape,
     whole: str = "ShapeTensor",
     parts: str = "ShapeTensorList",
     numbers: Callable[[int], Variable] | None = None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> dict[str, Any]:
     """Inputs and attributes that give an operator its shape: numbers, a Variable, or a list of both.
 
     `numbers` makes a Variable of a number that stands beside some. As in fluid that is a temporary of the layer for
     some operators; for the others it is a constant by itself, and Variables are converted to int32.
     """
     if isinstance(shape, Variable):
-        return {whole: shape if numbers else _as_int32(shape)}, {}
+        return {whole: shape if numbers else _as_int32(shape)}
     if not isinstance(shape, list | tuple):
         raise WrongTypeError(f"shape must be a list or a Variable, got {shape!r:.80}")
     if not any(isinstance(dim, Variable) for dim in shape):
-        return {}, {"shape": shape}
+        return {"shape": shape}
     convert, make = (lambda dim: dim, numbers) if numbers else (_as_int32, lambda dim: fill_constant([1], "int32", dim))
     pieces = [convert(dim) if isinstance(dim, Variable) else make(dim) for dim in shape]
-    return {parts: pieces}, {"shape": [-1 if isinstance(dim, Variable) else dim for dim in shape]}
+    return {parts: pieces, "shape": [-1 if isinstance(dim, Variable) else dim for dim in shape]}
 
 
 def _as_int32(x: Variable) -> Variable:
@@ -255,22 +223,16 @@ def numbers_of(helper: LayerHelper, dtype: str) -> Callable[[int], Variable]:
     return lambda number: fill_constant([1], dtype, number, force_cpu=True, out=helper.temporary())
 
 
-def _type_of_array(array: np.ndarray[Any, Any]) -> Any:
-    from minigraph.types import TensorType
-
-    return TensorType(as_dtype(array.dtype), array.shape)
-
-
 @layer
 def shape(input: Variable) -> Variable:
     """The shape of `input` when the program runs, a vector of int32."""
-    return LayerHelper("shape").unary("shape", {"Input": check_variable(input, "shape: input")})
+    return emit("shape", Input=input)
 
 
 @layer
 def size(input: Variable) -> Variable:
     """Number of elements of `input`, int64[1]."""
-    return LayerHelper("size").unary("size", {"Input": check_variable(input, "size: input")})
+    return emit("size", Input=input)
 
 
 @layer

@@ -106,7 +106,7 @@ class AdaptiveAvgPool2D(Layer):
         }
 
     def forward(self, x: Variable) -> Variable:
-        return self._helper.unary("pool2d", {"X": check_floating(x, "AdaptiveAvgPool2D: x")}, **self._attrs)
+        return self._helper.emit("pool2d", X=check_floating(x, "AdaptiveAvgPool2D: x"), **self._attrs)
 
 
 @public

@@ -112,6 +112,8 @@ class OpDef:
     """Output slots whose variables may keep what they held before, or a part of it; so the operator reads them too."""
     input_slots: Mapping[str, Slot] = field(init=False)
     output_slots: Mapping[str, Slot] = field(init=False)
+    main_output: str = field(init=False)
+    """The output ``Out``, or else the first."""
     _inferred: dict[Any, dict[str, tuple[Any, ...]]] = field(init=False, repr=False)
     """Cache of inferred types, by what they were inferred from: many operators of a program have equal types."""
     _conversions: Mapping[str, tuple[Callable[[Any], Any], Any]] = field(init=False, repr=False)
@@ -132,6 +134,8 @@ class OpDef:
         object.__setattr__(self, "required_inputs", _required(self.inputs))
         object.__setattr__(self, "required_outputs", _required(self.outputs))
         object.__setattr__(self, "output_slots", {slot.name: slot for slot in self.outputs})
+        main = "Out" if "Out" in self.output_slots else next(iter(self.output_slots), "")
+        object.__setattr__(self, "main_output", main)
         object.__setattr__(self, "has_hidden_names", bool(self.updates) or SUB_BLOCK in self.attrs or self.has_effect)
 
     def call(self, op: Any) -> SubBlockRule:

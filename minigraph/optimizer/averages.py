@@ -9,8 +9,7 @@ from minigraph.executor import Executor
 from minigraph.ir import Parameter, Program, Role, Variable
 from minigraph.ir.default_programs import default_main_program, program_guard, refuse_imperative_mode
 from minigraph.ir.name_scope import name_scope
-from minigraph.layer_helper import LayerHelper
-from minigraph.layers.elementwise import elementwise_max, elementwise_min
+from minigraph.layers.elementwise import elementwise_max, elementwise_min, elementwise_pow
 from minigraph.layers.reduce import sums
 from minigraph.layers.tensor import assign, cast, create_global_var, fill_constant
 from minigraph.optimizer.base import Optimizer
@@ -177,7 +176,7 @@ class ExponentialMovingAverage(_Averages):
             # At step 0 any divisor will do, as the averages are 0.
             steps = cast(twin(program, self._counter), "float32")
             steps = elementwise_max(steps, fill_constant([1], "float32", 1.0))
-            correction = 1.0 - _power(twin(program, self._decay_var), steps)
+            correction = 1.0 - elementwise_pow(twin(program, self._decay_var), steps)
             for param in self._params:
                 average = twin(program, self._averages[param.name])
                 self._replace(param, average / _in_dtype(correction, param))
@@ -254,10 +253,6 @@ class ModelAverage(_Averages, Optimizer):
 
     def _state_of(self, param: Parameter, kind: str) -> Variable:
         return twin(self.apply_program, self._accumulators[param.block.program.serial, kind, param.name])
-
-
-def _power(x: Variable, y: Variable) -> Variable:
-    return LayerHelper("elementwise_pow").unary("elementwise_pow", {"X": x, "Y": y})
 
 
 def _in_dtype(x: Variable, like: Variable) -> Variable:

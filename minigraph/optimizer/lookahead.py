@@ -8,7 +8,8 @@ from minigraph.autodiff.backward import ParamsGrads
 from minigraph.errors import ProgramError
 from minigraph.ir import Operator, Program, Role, Variable
 from minigraph.ir.default_programs import default_startup_program, program_guard
-from minigraph.layer_helper import LayerHelper
+from minigraph.layer_helper import emit
+from minigraph.layers.activation import sign
 from minigraph.layers.elementwise import elementwise_add, elementwise_mul, elementwise_sub
 from minigraph.layers.tensor import cast, create_global_var, fill_constant, increment
 from minigraph.optimizer.base import Optimizer
@@ -76,8 +77,7 @@ class LookaheadOptimizer:
         step = create_global_var([1], 0, "int32", persistable=True, name="lookahead_step")
         increment(step)
         rest = elementwise_sub(step, elementwise_mul(step / k, k))
-        is_between = _layer("sign", X=cast(rest, "float32"))
-        return 1.0 - is_between
+        return 1.0 - sign(cast(rest, "float32"))
 
     def _append_pull(self, param: Any, startup: Program, alpha: Variable, is_due: Variable) -> None:
         name = f"{param.name}@SLOW"
@@ -89,10 +89,6 @@ class LookaheadOptimizer:
             alpha = cast(alpha, param.dtype)
         pulled = elementwise_add(elementwise_mul(param, alpha), elementwise_mul(slow, 1.0 - alpha))
         threshold = fill_constant(param.shape, "float32", 0.5)
-        condition = _layer("less_than", X=threshold, Y=is_due)
+        condition = emit("less_than", X=threshold, Y=is_due)
         for var in (slow, param):
             block.append_op("where", {"Condition": condition, "X": pulled, "Y": var}, {"Out": var})
-
-
-def _layer(op_type: str, **inputs: Variable) -> Variable:
-    return LayerHelper(op_type).unary(op_type, inputs)

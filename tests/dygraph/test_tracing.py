@@ -209,7 +209,7 @@ def test_the_program_of_a_trace_runs_on_batches_of_another_size():
 def test_operators_that_need_the_size_of_the_batch_get_it():
     class Filled(dygraph.Layer):
         def forward(self, shape):
-            return self._helper.unary("fill_constant", {"ShapeTensor": shape}, value=2.0)
+            return self._helper.emit("fill_constant", ShapeTensor=shape, value=2.0)
 
     shape = np.array([2, 3])
     out, traced = TracedLayer.trace(Filled(), [to_variable(shape)])
