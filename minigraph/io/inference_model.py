@@ -8,17 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
+from minigraph.io import variables
 from minigraph.io.marks import Mark, Reading, folder_mark
 from minigraph.io.program_desc import describe
 from minigraph.io.program_reading import read_program
-from minigraph.io.tensors import tensor_chunks
-from minigraph.io.variables import (
-    checked_program,
-    get_program_persistable_vars,
-    load_chosen,
-    place_of,
-    values_of,
-)
 from minigraph.io.wire import encode
 from minigraph.ir import Program, Variable
 from minigraph.ir.operator import slot_names
@@ -96,17 +89,14 @@ def save_inference_model(
             hint="Use fluid.save for the whole program with all its variables.",
         )  # fmt: skip
     feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else list(feeded_var_names)
-    program, fetches = _pruned(checked_program(main_program), feeds, _checked_targets(target_vars))
+    program, fetches = _pruned(variables.checked_program(main_program), feeds, _checked_targets(target_vars))
     folder = Path(os.path.normpath(dirname))
     model = inside(folder, os.path.basename(model_filename or MODEL_FILENAME))
     files: dict[Path, Any] = {model: [encode(describe(program, feeds, fetches))]}
     if not program_only:
-        arrays = values_of(get_program_persistable_vars(program))
-        if params_filename is None:
-            files.update({inside(folder, name): tensor_chunks(array) for name, array in arrays.items()})
-        else:
-            chunks = (chunk for name in sorted(arrays) for chunk in tensor_chunks(arrays[name]))
-            files[inside(folder, os.path.basename(params_filename))] = chunks
+        arrays = variables.values_of(variables.get_program_persistable_vars(program))
+        path = None if params_filename is None else inside(folder, os.path.basename(params_filename))
+        files.update(variables.files_of(arrays, folder, path))
     write_files(files, Mark(folder_mark(folder)))
     return fetches
 
@@ -148,7 +138,7 @@ def load_inference_model(
     """
     if pserver_endpoints:
         raise ProgramError("pserver_endpoints: parameter servers are out of scope")
-    place, reading = place_of(executor), None
+    place, reading = variables.place_of(executor), None
     if dirname is None:
         if not isinstance(model_filename, bytes) or not isinstance(params_filename, bytes | None):
             raise WrongTypeError("without dirname, model_filename and params_filename must be the bytes of the files")
@@ -159,9 +149,9 @@ def load_inference_model(
         data, source = reading.read(path, "a model"), str(path)
         params_filename = os.path.basename(_as_text(params_filename) or "") or None
     program, feeds, fetches = read_program(data, source)
-    persistables = get_program_persistable_vars(program)
+    persistables = variables.get_program_persistable_vars(program)
     if persistables:
-        load_chosen(place, persistables, dirname, params_filename, reading)
+        variables.load_chosen(place, persistables, dirname, params_filename, reading)
     return [program, feeds, [program.global_block().var(name) for name in fetches]]
 
 

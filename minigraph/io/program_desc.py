@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from minigraph.errors import ProgramError
@@ -86,8 +87,9 @@ def describe(program: Program, feeds: Iterable[str] = (), fetches: Iterable[str]
     """The description of a program, with operators that feed and fetch these variables."""
     _refuse_functions(program)
     blocks = [_describe_block(block) for block in program.blocks]
-    feed_ops, fetch_ops = list(_feed_ops(feeds)), list(_fetch_ops(fetches))
-    blocks[0].ops[:0] = feed_ops
+    feed_ops = [_column_op("feed", column, FEED, name) for column, name in enumerate(feeds)]
+    fetch_ops = [_column_op("fetch", column, name, FETCH) for column, name in enumerate(fetches)]
+    blocks[0].ops[:0] = reversed(feed_ops)  # the last column stands first, as Paddle has it
     blocks[0].ops += fetch_ops
     for name, kind, ops in (
         (FEED, proto.VarTypeType.FEED_MINIBATCH, feed_ops),
@@ -107,29 +109,19 @@ def describe(program: Program, feeds: Iterable[str] = (), fetches: Iterable[str]
 
 
 def _refuse_functions(program: Program) -> None:
-    for block in program.blocks:
-        for op in block.ops:
-            if op.type == "py_func":
-                called = ", ".join(map(str, op.attr("functions")))
-                raise ProgramError(
-                    f"a program that calls the function {called} cannot be saved", site=op.site,
-                    hint="Save its parameters, and build it again where they are loaded.",
-                )  # fmt: skip
+    for op in chain.from_iterable(block.ops for block in program.blocks):
+        if op.type == "py_func":
+            called = ", ".join(map(str, op.attr("functions")))
+            raise ProgramError(
+                f"a program that calls the function {called} cannot be saved", site=op.site,
+                hint="Save its parameters, and build it again where they are loaded.",
+            )  # fmt: skip
 
 
-def _feed_ops(names: Iterable[str]) -> Iterable[proto.OpDesc]:
-    # The last column stands first, as Paddle has it.
-    for column, name in reversed(list(enumerate(names))):
-        yield proto.OpDesc([proto.OpVar("X", [FEED])], [proto.OpVar("Out", [name])], "feed", _column(column))
-
-
-def _fetch_ops(names: Iterable[str]) -> Iterable[proto.OpDesc]:
-    for column, name in enumerate(names):
-        yield proto.OpDesc([proto.OpVar("X", [name])], [proto.OpVar("Out", [FETCH])], "fetch", _column(column))
-
-
-def _column(column: int) -> list[proto.OpAttr]:
-    return [_describe_attr("col", AttrType.INT, column), *_field_attrs(0, (), "/")]
+def _column_op(op_type: str, column: int, source: str, target: str) -> proto.OpDesc:
+    """The operator that feeds or fetches the variable of a column."""
+    attrs = [_describe_attr("col", AttrType.INT, column), *_field_attrs(0, (), "/")]
+    return proto.OpDesc([proto.OpVar("X", [source])], [proto.OpVar("Out", [target])], op_type, attrs)
 
 
 def _describe_block(block: Block) -> proto.BlockDesc:
@@ -165,20 +157,16 @@ _GRADIENT = re.compile(rf"(.*){GRAD_SUFFIX}(?:@RENAME@.*)?")
 
 
 def _describe_variable(var: Variable) -> proto.VarDesc:
-    tensor = None
+    var_type = proto.VarType(proto.VarTypeType[var.kind.name])
     if var.tensor_type is not None:
         tensor = proto.TensorDesc(int(var.tensor_type.dtype), list(var.tensor_type.shape))
-    if var.kind is VarKind.STEP_SCOPES:
-        var_type = proto.VarType(proto.VarTypeType.STEP_SCOPES)
-    elif var.kind is VarKind.LOD_TENSOR_ARRAY:
-        elements = proto.LoDTensorDesc(tensor, 0) if tensor is not None else None
-        var_type = proto.VarType(proto.VarTypeType.LOD_TENSOR_ARRAY, tensor_array=elements)
-    elif var.kind is VarKind.SELECTED_ROWS:
-        var_type = proto.VarType(proto.VarTypeType.SELECTED_ROWS, selected_rows=tensor)
-    else:
-        # Paddle states the level 0 of variables that layers make, and none of persistable ones.
-        lod_tensor = proto.LoDTensorDesc(tensor, None if var.persistable else 0) if tensor is not None else None
-        var_type = proto.VarType(proto.VarTypeType.LOD_TENSOR, lod_tensor=lod_tensor)
+        if var.kind is VarKind.LOD_TENSOR_ARRAY:
+            var_type.tensor_array = proto.LoDTensorDesc(tensor, 0)
+        elif var.kind is VarKind.SELECTED_ROWS:
+            var_type.selected_rows = tensor
+        elif var.kind is VarKind.LOD_TENSOR:
+            # Paddle states the level 0 of variables that layers make, and none of persistable ones.
+            var_type.lod_tensor = proto.LoDTensorDesc(tensor, None if var.persistable else 0)
     return proto.VarDesc(var.name, var_type, bool(var.persistable), True if var.need_check_feed else None)
 
 

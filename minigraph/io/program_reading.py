@@ -30,11 +30,6 @@ _BACKEND_ATTRS = {
 }  # fmt: skip
 """Attributes for quantized, fused or distributed execution, with the value that turns it off."""
 
-_KINDS = {
-    VarTypeType.LOD_TENSOR: VarKind.LOD_TENSOR, VarTypeType.SELECTED_ROWS: VarKind.SELECTED_ROWS,
-    VarTypeType.LOD_TENSOR_ARRAY: VarKind.LOD_TENSOR_ARRAY, VarTypeType.STEP_SCOPES: VarKind.STEP_SCOPES,
-}  # fmt: skip
-
 
 @public
 def deserialize_program(data: bytes) -> Program:
@@ -145,20 +140,17 @@ def _check_sub_blocks(program: Program, problems: list[str]) -> None:
 
 
 def _add_variable(block: Block, var: VarDesc, used: set[str], problems: list[str]) -> None:
-    kind, tensor = var.type.type, var.type.selected_rows
-    if kind in (VarTypeType.FEED_MINIBATCH, VarTypeType.FETCH_LIST):
-        return
-    if kind in (VarTypeType.LOD_TENSOR_ARRAY, VarTypeType.STEP_SCOPES):
-        tensor = var.type.tensor_array.tensor if var.type.tensor_array is not None else None
-    elif kind == VarTypeType.LOD_TENSOR:
-        tensor = var.type.lod_tensor.tensor if var.type.lod_tensor is not None else None
-        if var.type.lod_tensor is not None and var.type.lod_tensor.lod_level:
-            problems.append(f"{var.name} has lod_level={var.type.lod_tensor.lod_level}; LoD tensors are out of scope")
-    elif kind != VarTypeType.SELECTED_ROWS:
+    kind = var.type.type
+    name = VarTypeType(kind).name if kind in VarTypeType._value2member_map_ else f"kind {kind}"
+    if name not in VarKind.__members__:
         # A variable that nothing uses may be of any kind.
-        if var.name in used:
-            problems.append(f"{var.name} is a {_name_of_kind(kind)}, which minigraph does not have")
+        if var.name in used and kind not in (VarTypeType.FEED_MINIBATCH, VarTypeType.FETCH_LIST):
+            problems.append(f"{var.name} is a {name}, which minigraph does not have")
         return
+    holder = var.type.lod_tensor if kind == VarTypeType.LOD_TENSOR else var.type.tensor_array
+    tensor = var.type.selected_rows if kind == VarTypeType.SELECTED_ROWS else None if holder is None else holder.tensor
+    if kind == VarTypeType.LOD_TENSOR and holder is not None and holder.lod_level:
+        problems.append(f"{var.name} has lod_level={holder.lod_level}; LoD tensors are out of scope")
     tensor_type = None
     if tensor is not None:
         if tensor.data_type not in DType._value2member_map_ or min(tensor.dims, default=0) < -1:
@@ -167,14 +159,10 @@ def _add_variable(block: Block, var: VarDesc, used: set[str], problems: list[str
         tensor_type = TensorType(DType(tensor.data_type), tuple(tensor.dims))
     block.vars[var.name] = Variable(
         block, var.name, tensor_type, persistable=bool(var.persistable), need_check_feed=bool(var.need_check_feed),
-        kind=_KINDS[VarTypeType(kind)],
+        kind=VarKind[name],
         # Paddle checks the feeds of exactly those variables that layers make for feeding.
         is_data=bool(var.need_check_feed), stop_gradient=bool(var.need_check_feed),
     )  # fmt: skip
-
-
-def _name_of_kind(kind: int) -> str:
-    return VarTypeType(kind).name if kind in VarTypeType._value2member_map_ else f"kind {kind}"
 
 
 def _add_operator(block: Block, op: OpDesc, place: str, problems: list[str]) -> None:

@@ -6,7 +6,8 @@ Loading checks everything before it changes anything: names, shapes and element 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from minigraph.ir import Parameter, Program, Variable, VarKind
 from minigraph.ir.default_programs import default_main_program
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import global_scope
-from minigraph.support.atomic_files import as_path, inside, write_files
+from minigraph.support.atomic_files import Chunks, as_path, inside, write_files
 from minigraph.support.interrupts import deferred
 from minigraph.support.public import public
 from minigraph.types import TensorType, as_dtype
@@ -112,18 +113,23 @@ def save_vars(
     if not arrays:
         warn("there is no variable to save")
         return None
-    in_order = [arrays[name] for name in sorted(arrays)]
     if dirname is None and filename is None:
-        return b"".join(chunk for array in in_order for chunk in tensor_chunks(array))
+        return b"".join(_in_order(arrays))
     folder = Path() if dirname is None else Path(os.path.normpath(dirname))
-    if filename is None:
-        files = {inside(folder, name): tensor_chunks(array) for name, array in arrays.items()}
-        write_files(files, Mark(folder_mark(folder)))
-    else:
-        path = as_path(folder / filename, "filename")
-        files = {path: (chunk for array in in_order for chunk in tensor_chunks(array))}
-        write_files(files, Mark(folder_mark(path.parent)))
+    path = None if filename is None else as_path(folder / filename, "filename")
+    write_files(files_of(arrays, folder, path), Mark(folder_mark(folder if path is None else path.parent)))
     return None
+
+
+def files_of(arrays: Arrays, folder: Path, path: Path | None) -> dict[Path, Chunks]:
+    """The contents of the file `path` that holds all arrays; if it is None, of a file for each in `folder`."""
+    if path is not None:
+        return {path: _in_order(arrays)}
+    return {inside(folder, name): tensor_chunks(array) for name, array in arrays.items()}
+
+
+def _in_order(arrays: Arrays) -> Iterator[bytes | memoryview]:
+    return chain.from_iterable(tensor_chunks(arrays[name]) for name in sorted(arrays))
 
 
 @public

@@ -108,8 +108,7 @@ class DataFeeder:
         places, batches = num_places or 1, list(iterable)
         if len(batches) != places:
             raise DataError(f"feed_parallel: got {len(batches)} mini-batches for {places} places")
-        for rows in batches:
-            yield self.feed(rows)
+        yield from map(self.feed, batches)
 
     def decorate_reader(
         self,
@@ -136,19 +135,15 @@ class DataFeeder:
         if multi_devices:
             raise ValueError("decorate_reader: multi_devices=True is out of scope, a program runs on one device")
 
-        def feed_reader() -> Iterator[dict[str, NDArray[Any]]]:
-            for rows in reader():
-                yield self.feed(rows)
-
-        return feed_reader
+        return lambda: map(self.feed, reader())
 
     def _check_width(self, index: int, row: Any) -> None:
         try:
-            found = f"{len(row)} fields"
-            fits = len(row) == len(self._fields)
+            count = len(row)
         except TypeError:
-            found, fits = f"no fields: it is of type {type(row).__name__}", False
-        if not fits:
+            count = None
+        if count != len(self._fields):
+            found = f"{count} fields" if count is not None else f"no fields: it is of type {type(row).__name__}"
             names = ", ".join(field.name for field in self._fields)
             raise DataError(
                 f"row {index} has {found}; expected {len(self._fields)}: {names}",

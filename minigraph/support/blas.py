@@ -117,22 +117,15 @@ def _by_numpy() -> Blas:
 
 def _ask_openblas() -> tuple[str, int | None]:
     """Core type and threads of the OpenBLAS in NumPy's wheel."""
-    for path in _libraries_of_the_wheel():
-        library = CDLL(str(path))  # loaded already, so this is the one that NumPy uses
-        core_type = _first(library, "openblas_get_corename", c_char_p)
-        threads = _first(library, "openblas_get_num_threads", c_int)
-        if core_type is not None:
-            return core_type().decode(), threads() if threads is not None else None
-    return "", None
+    names, threads = _functions("get_corename", c_char_p), thread_counter()
+    if not names:
+        return "", None
+    return names[0]().decode(), threads() if threads is not None else None
 
 
 def thread_counter() -> Callable[[], int] | None:
     """A function that says how many threads the OpenBLAS in NumPy's wheel has at the moment; None for another BLAS."""
-    for path in _libraries_of_the_wheel():
-        found = _first(CDLL(str(path)), "openblas_get_num_threads", c_int)
-        if found is not None:
-            return found
-    return None
+    return next(iter(_functions("get_num_threads", c_int)), None)
 
 
 @contextmanager
@@ -141,12 +134,9 @@ def one_thread() -> Iterator[None]:
 
     Small matrices are multiplied faster so: threads wait for each other longer than they compute.
     """
-    libraries = [] if {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & set(os.environ) else _libraries_of_the_wheel()
-    switches = []
-    for library in map(CDLL, map(str, libraries)):
-        count, change = (_first(library, f"openblas_{verb}_num_threads", c_int) for verb in ("get", "set"))
-        if count is not None and change is not None:
-            switches.append((change, count()))
+    is_chosen = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & set(os.environ)
+    counts, changes = ([] if is_chosen else _functions(f"{verb}_num_threads", c_int) for verb in ("get", "set"))
+    switches = [(change, count()) for count, change in zip(counts, changes, strict=True)]
     try:
         for change, _ in switches:
             change(1)
@@ -156,22 +146,22 @@ def one_thread() -> Iterator[None]:
             change(before)
 
 
-def _libraries_of_the_wheel() -> list[Path]:
+def _functions(name: str, result: Any) -> list[Callable[..., Any]]:
+    """The function ``openblas_<name>`` of each library in NumPy's wheel, under the first of the names it may have."""
     import numpy as np
 
     package = Path(np.__file__).parent
     folders = [package.parent / "numpy.libs", package / ".dylibs"]
-    return sorted(path for folder in folders for path in folder.glob("*openblas*"))
-
-
-def _first(library: CDLL, name: str, result: Any) -> Callable[..., Any] | None:
-    """The function under the first of the names that wheels give it."""
-    for full in (f"scipy_{name}64_", f"scipy_{name}", f"{name}64_", name):
-        function = getattr(library, full, None)
-        if function is not None:
-            function.restype = result
-            return function
-    return None
+    full = f"openblas_{name}"
+    found = []
+    for path in sorted(path for folder in folders for path in folder.glob("*openblas*")):
+        library = CDLL(str(path))  # loaded already, so this is the one that NumPy uses
+        for each in (f"scipy_{full}64_", f"scipy_{full}", f"{full}64_", full):
+            if function := getattr(library, each, None):
+                function.restype = result
+                found.append(function)
+                break
+    return found
 
 
 load_numpy()

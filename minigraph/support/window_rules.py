@@ -75,8 +75,7 @@ def lay_windows(
     >>> height.before, height.after, height.count, width.before, width.after, width.count
     (1, 1, 3, 0, 1, 3)
     """
-    _check(sizes, strides, paddings, padding_algorithm, dilations)
-    both = tuple(zip(paddings[::2], paddings[1::2], strict=True)) if len(paddings) == 4 else [(p, p) for p in paddings]
+    both = _checked_paddings(sizes, strides, paddings, padding_algorithm, dilations)
     height, width = (
         _along(*each, padding_algorithm, ceil_mode)
         for each in zip(lengths, sizes, strides, dilations, both, strict=True)
@@ -120,8 +119,7 @@ def lay_transposed(
     (6, 3, 7, 3)
     """
     require(len(output_size) in (0, 2), f"output_size must be two numbers or none, got {list(output_size)}")
-    _check(sizes, strides, paddings, padding_algorithm, dilations)
-    both = tuple(zip(paddings[::2], paddings[1::2], strict=True)) if len(paddings) == 4 else [(p, p) for p in paddings]
+    both = _checked_paddings(sizes, strides, paddings, padding_algorithm, dilations)
     height, width = (
         _transposed_along(count, size, stride, dilation, padding, wanted, padding_algorithm)
         for count, size, stride, dilation, padding, wanted in zip(
@@ -156,9 +154,10 @@ def _same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
     return missing // 2, missing - missing // 2
 
 
-def _check(
+def _checked_paddings(
     sizes: Sequence[int], strides: Sequence[int], paddings: Sequence[int], algorithm: str, dilations: Sequence[int]
-) -> None:
+) -> list[tuple[int, int]]:
+    """The padding on both sides of each dimension; raise if an attribute is out of its range."""
     for name, numbers in (("ksize", sizes), ("strides", strides), ("dilations", dilations)):
         at_least = all(n >= 1 or (n == -1 and numbers is sizes) for n in numbers)
         require(len(numbers) == 2 and at_least, f"{name} must be two numbers of at least 1, got {list(numbers)}")
@@ -170,6 +169,7 @@ def _check(
         algorithm in ("EXPLICIT", "VALID", "SAME"),
         f"padding_algorithm must be EXPLICIT, VALID or SAME, got {algorithm!r}",
     )
+    return list(zip(paddings[::2], paddings[1::2], strict=True)) if len(paddings) == 4 else [(p, p) for p in paddings]
 
 
 def _along(

@@ -381,11 +381,7 @@ def _clip_by_given_norm(
         return [], given
     with appending.role_for(*tensors):
         limit = appending.as_variable(threshold, block, DType.FP64)
-        wide = (
-            appending.cast(given, DType.FP64)
-            if isinstance(norm, Variable)
-            else appending.constant(block, norm, DType.FP64)
-        )
+        wide = appending.as_variable(norm, block, DType.FP64)
         if isinstance(threshold, float) and threshold == math.inf:
             factor = appending.constant(block, 1.0, DType.FP64)  # the quotient of two infinities would be NaN
         else:

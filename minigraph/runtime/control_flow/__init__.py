@@ -10,13 +10,4 @@ from minigraph.runtime.control_flow.call import BlockCall, Body, call_of
 from minigraph.runtime.control_flow.inference import forget_types, infer_again
 from minigraph.runtime.control_flow.scopes import Saved, saved_by, saved_for
 
-__all__ = [
-    "BlockCall",
-    "Body",
-    "Saved",
-    "call_of",
-    "forget_types",
-    "infer_again",
-    "saved_by",
-    "saved_for"
-]  # fmt: skip
+__all__ = ["BlockCall", "Body", "Saved", "call_of", "forget_types", "infer_again", "saved_by", "saved_for"]
