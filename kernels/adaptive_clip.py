@@ -27,7 +27,7 @@ def autoclip_threshold(xp, xs, history, count, *, percentile, out=None):
     history[place] = xp.where(is_finite, now, history[place])
     count = count + is_finite
     known = history[: min(int(count.item()), history.size)]
-    # Nearly all elements are unknown at first, so what is known is looked at, not masked.
+    # A slice of the known norms, not a mask over all: at first nearly all are unknown.
     threshold = xp.percentile(known, percentile) if known.size else xp.asarray(0.0)
     threshold = xp.where(threshold > 0, threshold, xp.inf).reshape(1)
     return (
@@ -46,7 +46,7 @@ def zclip_threshold(xp, xs, mean, variance, count, *, z_threshold, alpha, warmup
     z = (now - mean) / (deviation + eps)
     clips = is_finite & ~in_warmup & (z > z_threshold)
     threshold = mean + z_threshold**2 / xp.where(clips, z, 1.0) * deviation
-    # A threshold of 0 would keep a mean of 0 for ever.
+    # A threshold of 0 would clip every gradient to 0, and the mean of norms would stay 0 for ever.
     threshold = xp.where(clips & (threshold > 0), threshold, xp.inf)
     taken_in = xp.where(is_finite, xp.minimum(now, threshold), mean)
     # Welford's recurrence for the mean and the variance of all norms so far.

@@ -26,14 +26,14 @@ _LEAST_FACTOR = {np.dtype(np.float32): 1e-30, _FLOAT64: 1e-290}
 @kernel("clip")
 def clip(xp, x, lower, upper, *, min, max, out=None):
     low, high = _bounds(x, lower, upper, min, max)
-    if xp is not np or x.size > _FEW or not x.ndim:  # of a tensor without dimensions maximum makes no array
+    if xp is not np or x.size > _FEW or not x.ndim:  # `maximum` returns a number for an array without dimensions
         return x.clip(low, high, out)
     y = np.maximum(x, low, out=out)
     return np.minimum(y, high, out=y)
 
 
 def _bounds(x, lower, upper, min, max) -> tuple[Any, Any]:
-    """Both bounds in the dtype of `x`, from the attributes or the arrays that stand in for them."""
+    """Both bounds in the dtype of `x`, from the attributes or from the arrays that replace them."""
     low = x.dtype.type(min) if lower is None else lower.reshape(1)
     high = x.dtype.type(max) if upper is None else upper.reshape(1)
     if not (lower is None and upper is None) and not low < high:
@@ -42,11 +42,11 @@ def _bounds(x, lower, upper, min, max) -> tuple[Any, Any]:
 
 
 def _scale_down(xp, x, threshold, scale, ratio, out=None) -> Any:
-    """`x` times ``threshold / (scale * ratio)`` where that norm exceeds the threshold, else `x` itself.
+    """`x` times ``threshold / (scale * ratio)`` if that norm exceeds the threshold, else `x` itself.
 
-    NaN as the ratio gives NaN.
+    A ratio of NaN gives NaN.
     """
-    keeps = ratio <= threshold / scale
+    keeps = ratio <= threshold / scale  # as quotient, because the product may overflow
     if xp is not np:
         wide, factor = x.astype(xp.float64), threshold / ratio / scale
         shrunk = wide * factor
@@ -58,12 +58,13 @@ def _scale_down(xp, x, threshold, scale, ratio, out=None) -> Any:
     factor = threshold / ratio / scale if ratio else np.nan
     if factor > _LEAST_FACTOR.get(x.dtype, np.inf):
         return np.multiply(x, x.dtype.type(factor), out=out)
+    # A smaller factor, or any in float16, would lose digits.
     shrunk = x.astype(np.float64) / scale / (ratio or np.nan) * threshold
     return deliver(np, shrunk.astype(x.dtype), out)
 
 
 def scale_all_down(xp, xs: Sequence[Any], threshold, scale, ratio, outs: Sequence[Any], scale_all=None) -> list[Any]:
-    """`_scale_down` of each, with the factor made once where one will do."""
+    """`_scale_down` of each array, with one factor for all if they have one dtype."""
     dtypes = {x.dtype for x in xs}
     if xp is np and len(dtypes) == 1 and ratio > threshold / scale:
         (dtype,) = dtypes
@@ -77,7 +78,7 @@ def scale_all_down(xp, xs: Sequence[Any], threshold, scale, ratio, outs: Sequenc
 
 
 def shrinker(xp, dtype, factor) -> Callable[[Any], Any] | None:
-    """The function that scales an array of `dtype` as `clip_factor` says; None if it is not scaled."""
+    """A function that scales an array of `dtype` by the result of `clip_factor`; None if nothing is scaled."""
     if xp is not np:
         return lambda x: _scale_down(xp, x, *factor)
     threshold, scale, ratio = factor.tolist()
@@ -91,7 +92,7 @@ def shrinker(xp, dtype, factor) -> Callable[[Any], Any] | None:
 
 @dataclass(frozen=True)
 class Times:
-    """Multiplication by a number in the type of what is multiplied."""
+    """Multiplication by a number of the array's type."""
 
     number: Any
 
@@ -152,7 +153,7 @@ def clip_by_axis_norm(xp, x, threshold, *, axes, max_norm, p, out=None):
 
 
 def _slices(xp, x, threshold, axes, max_norm, p) -> tuple[Any, ...]:
-    """Threshold, norms of the slices as two factors, which slices stay as they are, and the dimensions of a slice."""
+    """Threshold, norms of the slices as two factors, mask of the slices that are kept, and dimensions of a slice."""
     axes = tuple(sorted({axis % x.ndim for axis in axes})) or tuple(range(x.ndim))
     if threshold is None:
         threshold = max_norm
@@ -191,8 +192,8 @@ def _clip_gradients(xp, xs: Sequence[Any], d_outs: Sequence[Any], threshold, p, 
     """Gradients by the arrays clipped together and by the threshold c.
 
     ``dX = dOut`` and ``dc = 0`` up to the threshold; above it ``dc = sum(X * dOut) / n`` and
-    ``dX = c / n * (dOut - dc * g)`` with n = norm(X) and g its gradient: what points along X is lost, because Out no
-    longer depends on the length of X. A gradient of the norm itself adds ``d_norm * g``.
+    ``dX = c / n * (dOut - dc * g)`` with n = norm(X) and g its gradient: the component along X vanishes, because Out
+    does not depend on the length of X. A gradient of the norm itself adds ``d_norm * g``.
     """
     scale, ratio = norm(xp, xs, p)
     keeps = ratio <= threshold / scale
@@ -224,7 +225,7 @@ def clip_by_axis_norm_grad(xp, x, threshold, d_out, *, axes, max_norm, p):
 
 @specialize("clip")
 def _quicker_clip(xp, x, lower, upper, *, min, max):
-    """The same functions, with the bounds made beforehand."""
+    """The same functions, with the bounds computed in advance."""
     if xp is not np or lower is not None or upper is not None:
         return None
     low, high = np.array(min, x.dtype), np.array(max, x.dtype)
@@ -241,7 +242,7 @@ def _quicker_clip(xp, x, lower, upper, *, min, max):
 
 @specialize("clip_by_norm")
 def _quicker_clip_by_norm(xp, x, *, max_norm):
-    """The same in fewer steps, for a type whose squares neither overflow nor underflow."""
+    """The same in fewer calls, for float32, whose squares neither overflow nor underflow in float64."""
     if xp is not np or x.dtype != np.float32:
         return None
     least = _LEAST_FACTOR[np.dtype(np.float32)]

@@ -40,7 +40,7 @@ class ClipToKeep:
     ----------
     types : sequence of types
     norm_of : callable
-        Of the arrays, and of the arrays with the short ones joined, the joint norm as two factors.
+        Function of the arrays, and of the arrays with short ones joined, to the joint norm as two factors.
     strict : bool
     scale_all : callable, optional
         See `minigraph.kernels.clip.clipped_by`.

@@ -1,11 +1,11 @@
 """Convolutions: windows become columns of a matrix, the filters multiply them.
 
-Inside, images have their channels before height and width; other layouts are views. float16 is computed in float32.
+Images have their channels before height and width; other layouts are views. float16 is computed in float32.
 
-There are two ways. Image by image, all windows are copied. Where there are many images (`_has_long_rows`), they lie row
-by row with the batch innermost, [rows, channels, columns, batch], so that whatever is moved or added moves in long
-runs. Of each row there is a copy for each column of a filter. Then the windows of one row of results are a matrix as
-they lie there, and overlap with those of the next row: nothing is copied for the rows of a filter.
+There are two ways. Image by image, all windows are copied. For many images (`_has_long_rows`), the layout is [rows,
+channels, columns, batch], with the batch innermost, so that copies and sums run over long pieces of memory. Each row is
+copied once for each column of a filter. Then the windows of one row of results are a matrix without another copy, since
+they overlap in memory with the windows of the next row.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from minigraph.kernels.upcast import widen
 from minigraph.support.window_rules import lay_transposed, lay_windows
 
 _LONG_ROW = 96
-"""Minimum windows in a row for a matrix wide enough for quick products."""
+"""Minimum windows in a row, so that the matrix is wide enough for fast products."""
 
 _MANY_IMAGES = 8
-"""Minimum images to put the batch last where windows do not touch each other."""
+"""Minimum images to put the batch last if windows are more than one column apart."""
 
 _SMALL_PRODUCT = 1_000_000
-"""Maximum multiplications for which OpenBLAS has a quicker matrix product."""
+"""Maximum multiplications of a matrix product for which OpenBLAS takes its faster path for small matrices."""
 
 _CACHED = 1 << 16
-"""Maximum elements of results that stay in the cache until they are moved to their places."""
+"""Maximum elements of results that stay in the cache until they are copied to their places."""
 
 _FEW_SUMS = 1 << 20
-"""Maximum elements of products that are held at a time before they are added up."""
+"""Maximum elements of products that are held at once before they are added up."""
 
 
 @kernel("conv2d")
@@ -68,7 +68,7 @@ def conv2d(
 def conv2d_grad(
     xp, x, filter, bias, d_out, *, strides, paddings, padding_algorithm, groups, dilations, data_format, wanted
 ):  # fmt: skip
-    """``dInput`` adds up the columns ``Filter' @ dOutput`` where they came from; ``dFilter = dOutput @ columns'``."""
+    """``dInput`` adds the columns ``Filter' @ dOutput`` at their windows; ``dFilter = dOutput @ columns'``."""
     images, weights = widen(channels_first(x, data_format)), widen(filter)
     d = widen(channels_first(d_out, data_format))
     laid = lay_windows(images.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations)
@@ -88,7 +88,7 @@ def conv2d_grad_grad(
     xp, x, filter, d_out, dd_x, dd_filter,
     *, strides, paddings, padding_algorithm, groups, dilations, data_format, wanted,
 ):  # fmt: skip
-    """``ddOutput`` of both that flow in, and the gradients for each in the place of what it belongs to."""
+    """``ddOutput = conv2d(ddInput, Filter) + conv2d(Input, ddFilter)``, and the gradients of both terms."""
     attrs = {
         "strides": strides, "paddings": paddings, "padding_algorithm": padding_algorithm, "groups": groups,
         "dilations": dilations, "data_format": data_format,
@@ -116,7 +116,7 @@ def conv2d_grad_grad(
 def conv2d_transpose(
     xp, x, filter, bias, *, output_size, groups, dilations, strides, paddings, data_format, padding_algorithm
 ):  # fmt: skip
-    """Gradient of ``conv2d_grad`` by what flows into it."""
+    """Gradient of ``conv2d`` by its input, with `x` as the incoming gradient."""
     small, weights = widen(channels_first(x, data_format)), widen(filter)
     laid = lay_transposed(
         small.shape[2:], filter.shape[2:], strides, paddings, padding_algorithm, dilations, output_size
@@ -152,7 +152,7 @@ def conv2d_transpose_grad(
     return d_x, d_filter, d_bias
 
 
-# Depthwise only is a name for one way to choose the groups.
+# A depthwise convolution is one with as many groups as channels.
 kernel("depthwise_conv2d")(conv2d)
 kernel("depthwise_conv2d_grad")(conv2d_grad)
 kernel("depthwise_conv2d_transpose")(conv2d_transpose)
@@ -171,6 +171,7 @@ def _convolve(xp, images, weights, bias, laid, groups, result) -> None:
     columns = _columns(xp, images, laid, groups)
     is_direct = result.flags.c_contiguous and result.dtype == images.dtype
     buffer = result.reshape(len(images), groups, each, columns.shape[3]) if is_direct else None
+    # Written directly to the result if that has the layout and type of the product.
     product = gemm.matmul(xp, weights.reshape(groups, each, columns.shape[2]), columns, out=buffer)
     if not is_direct or bias is not None:
         _write(xp, product.reshape(result.shape), None if bias is None else bias.reshape(-1, 1, 1), result)
@@ -185,7 +186,7 @@ def _write(xp, source, bias, result) -> None:
 
 
 def _spread(xp, d, weights, laid, groups, result) -> None:
-    """Write to the images `result` the sum of ``Filter' @ d`` where the windows are."""
+    """Write to the images `result` the sum of ``Filter' @ d`` at the positions of the windows."""
     if _has_long_rows(xp, laid, len(d)):
         source, target = _spread_rows(xp, d, weights, laid, groups, result.shape), _apart(result, 1, groups)
     else:
@@ -211,10 +212,10 @@ def _filter_gradient(xp, images, d, shape, laid, groups) -> Any:
 
 
 def _has_long_rows(xp, laid, batch) -> bool:
-    """Whether rows of windows, with the batch innermost, are quicker than images one by one."""
+    """Whether rows of windows, with the batch innermost, are faster than images one by one."""
     height, width = laid
     if xp is not np or height.size == width.size == 1:
-        return False  # a GPU moves short runs as well
+        return False  # a GPU copies short runs as fast; windows of one element are a matrix without a copy
     return width.count * batch >= _LONG_ROW and (width.stride == 1 or batch >= _MANY_IMAGES)
 
 
@@ -256,9 +257,9 @@ def _convolve_rows(xp, images, weights, bias, laid, groups, result) -> None:
 
 
 def _spread_rows(xp, d, weights, laid, groups, shape) -> Any:
-    """``Filter' @ d`` added up where the windows are in images of `shape`; [batch, groups, channels, height, width].
+    """``Filter' @ d`` added at the windows of images of `shape`; [batch, groups, channels, height, width].
 
-    It is in memory that is written to again.
+    The result is in scratch memory, which the next call overwrites.
     """
     height, width = laid
     filters, each, columns, scratch = len(weights) // groups, weights.shape[1], width.count * len(d), Scratch(xp)
@@ -269,7 +270,7 @@ def _spread_rows(xp, d, weights, laid, groups, shape) -> Any:
     rows, reach = padded_shape(shape, laid)[2:]
     unfolded = scratch.zeros((groups, rows, each * width.size, columns), d.dtype)
     product = scratch.empty((groups, height.count, each * width.size, columns), d.dtype)
-    times = xp.multiply if filters == 1 else partial(gemm.matmul, xp)
+    times = xp.multiply if filters == 1 else partial(gemm.matmul, xp)  # an outer product needs no BLAS
     for i in range(height.size):
         times(by_row[i], flowing, out=product)
         unfolded[:, every(i, height)] += product
@@ -299,7 +300,7 @@ def _filter_gradient_of_rows(xp, images, d, shape, laid, groups) -> Any:
 
 
 def _apart(x, axis, groups) -> Any:
-    """`x` with another dimension for the groups in front of `axis`, a view."""
+    """`x` with a new dimension for the groups in front of `axis`, as a view."""
     return x.reshape(*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :])
 
 
@@ -329,12 +330,12 @@ def _windows(xp, images, laid, groups, scratch) -> Any:
         (groups, height.count, height.size, each * width.size, columns),
         (by_group, by_row * height.stride, by_row * height.dilation, by_element, by_place),
     )
-    # A view, unless rows of a filter are apart.
+    # A view, unless a dilation separates the rows of a filter.
     return windows.reshape(groups, height.count, height.size * each * width.size, columns)
 
 
 def _pieces(xp, work, columns) -> int:
-    """Into how many pieces of equal size to cut `columns`, each of so much `work`, for quick products."""
+    """Number of equal pieces of `columns`, each of them `work` multiplications, for fast products."""
     least = -(-work * columns // _SMALL_PRODUCT)
     if xp is np and least > 1:
         for pieces in range(least, min(4 * least, columns // 64) + 1):

@@ -19,10 +19,10 @@ from minigraph.support.fused_calls import FusedCall, last_uses, parse_calls
 from minigraph.types import align_shape
 
 PIECE = 65_536
-"""Elements of each array that are computed at a time, where arrays are large."""
+"""Elements of each large array that are computed at a time."""
 
 LARGE = 2**20
-"""Minimum elements of a large array. The processor's caches hold smaller ones, for which single calls are quicker."""
+"""Minimum elements of a large array. Smaller ones fit in the processor's caches, and single calls are faster."""
 
 RESULTS = 4
 """Maximum results of a group."""
@@ -59,7 +59,7 @@ def _arguments(call: FusedCall, known: Mapping[Any, Any]) -> list[Any]:
 
 
 def delivered(xp, results: Sequence[Any], out) -> tuple[Any, ...]:
-    """The results in the buffers `out`, where there are any; each an array of its own."""
+    """The results, in the buffers `out` if there are any; no two share memory."""
     buffers = (None,) * len(results) if out is None else out
     return tuple(
         None if result is None else deliver(xp, result, buffer) for result, buffer in zip(results, buffers, strict=True)
@@ -75,7 +75,7 @@ class ArrayType(NamedTuple):
 
 @specialize("fused_elementwise")
 def _offer(xp, xs, *, steps):
-    """The quickest functions for these shapes, over pieces where the arrays are large."""
+    """The fastest functions for these shapes, on pieces if the arrays are large."""
     if xp is not np:
         is_gpu = hasattr(xp, "ElementwiseKernel")
         return _in_one_launch(xp, tuple(steps), tuple(ArrayType(x.shape, x.dtype) for x in xs)) if is_gpu else None
@@ -95,7 +95,7 @@ def _offer(xp, xs, *, steps):
 
 @lru_cache(maxsize=256)
 def _in_one_launch(xp, steps: tuple[str, ...], types: tuple[ArrayType, ...]) -> Callable[..., Any]:
-    """A function for a GPU; operands need not be contiguous there, and buffers may be operands."""
+    """A function for a GPU; operands need not be contiguous, and buffers may be operands."""
     from minigraph.kernels.fused_on_gpu import one_launch
 
     calls = parse_calls(steps)
@@ -150,7 +150,7 @@ def _whole(calls: Sequence[FusedCall], types: Mapping[str, ArrayType]) -> Callab
 
 
 def _out(call: FusedCall) -> str:
-    """The argument that hands the buffers of results to a call, if it makes results and takes buffers."""
+    """The argument ``out`` for a call whose kernel takes buffers and writes results; else nothing."""
     found = find_kernel(call.type, "cpu")
     assert found is not None
     outs = [f"out{name[1:]}" if name and name.startswith("y") else "None" for name in call.outputs]
@@ -160,18 +160,18 @@ def _out(call: FusedCall) -> str:
 
 
 class Layout:
-    """Broadcast of operands over the results; with `joins`, dimensions that all operands share alike are joined.
+    """Broadcast of operands to the results; `joins` merges neighbouring dimensions that broadcast alike everywhere.
 
     Attributes
     ----------
     shape : tuple of int
-        Of the results.
+        Shape of the results.
     flat : tuple of int
-        The same with dimensions joined.
+        Shape of the results with dimensions merged.
     views : dict
-        For each operand, by what `calls` call it, its name among the inputs and the shape in which it lies over `flat`.
+        Operands by their names in `calls`: the name of the input, and the shape that broadcasts to `flat`.
     calls : tuple of FusedCall
-        The calls on the views, each of which lies over the results as NumPy lays it.
+        The calls on the views, which broadcast by the rules of NumPy.
     """
 
     def __init__(self, calls: Sequence[FusedCall], types: Mapping[str, ArrayType], joins: bool = True) -> None:
@@ -191,7 +191,7 @@ class Layout:
             inputs = tuple(tuple(names[n] for n in x) if isinstance(x, tuple) else x and names[x] for x in call.inputs)
             made.append(replace(call, inputs=inputs, attrs=attrs))
         self.calls = tuple(made)
-        # A dimension joins the one before it if every operand has both or lacks both.
+        # A dimension is merged into the one before it if every operand has both or lacks both.
         patterns = [tuple(over[i] == size for _, over in aligned) for i, size in enumerate(self.shape)]
         groups: list[list[int]] = []
         for i, pattern in enumerate(patterns):
@@ -206,11 +206,11 @@ class Layout:
         }
 
     def views_of(self, xs: Sequence[Any]) -> list[Any]:
-        """The arrays `xs`, whose elements lie side by side, as the operands."""
+        """The contiguous arrays `xs` as operands, in the shapes of the views."""
         return [xs[int(name[1:])].reshape(shape) for name, shape in self.views.values()]
 
     def results(self, xs: Sequence[Any], wanted: Sequence[bool], out, xp=np) -> list[Any]:
-        """Arrays to write results to while `xs` are still read: the buffers `out` where that can be."""
+        """Arrays to write results to while `xs` are read: the buffers `out`, unless they share memory with `xs`."""
         found: list[Any] = []
         for is_wanted, buffer in zip(wanted, out or (None,) * len(wanted), strict=True):
             free = buffer is not None and buffer.flags.c_contiguous and unshared(xp, buffer, *xs) is not None
@@ -219,7 +219,7 @@ class Layout:
 
 
 def _pieces(calls: Sequence[FusedCall], layout: Layout) -> Callable[..., Any]:
-    """A function that makes the calls on pieces along the first of the joined dimensions."""
+    """A function that makes the calls on pieces along the first of the merged dimensions."""
     length, *rest = layout.flat
     step = min(length, max(1, PIECE // max(prod(rest), 1)))
     piece = ArrayType((step, *rest), layout.dtype)
@@ -261,7 +261,7 @@ def _pieces(calls: Sequence[FusedCall], layout: Layout) -> Callable[..., Any]:
 
 
 def _rooms(calls: Sequence[FusedCall]) -> dict[str, int]:
-    """For what is only needed on the way the number of the array it is kept in, until it was read for the last time."""
+    """Number of the temporary array of each intermediate value; an array is reused after the last read of its value."""
     last, rooms = last_uses(calls), dict[str, int]()
     free: list[int] = []
     for number, call in enumerate(calls):

@@ -1,7 +1,7 @@
 """Softmax and the losses built on it.
 
-float16 is computed in float32. Labels are looked at on the host: one that is no class must be an error. Where a graph
-is recorded, who records has looked.
+float16 is computed in float32. Labels are checked on the host: a label that is no class raises an error. While a graph
+is recorded nothing is checked here, because the recorder has checked the labels.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ _FLOOR = -64.0
 
 
 _FLOORS = {np.dtype(each): np.array(_FLOOR, each) for each in (np.float32, np.float64)}
-"""`_FLOOR` as arrays, which NumPy takes quicker than numbers."""
+"""`_FLOOR` as arrays, which NumPy converts faster than numbers."""
 
 _SHORT_ROW = 32
-"""Maximum length of a row that is summed by a product and searched column by column."""
+"""Maximum length of a row whose sum is a product and whose maximum is taken column by column."""
 
 _IN_COLUMNS = 16
-"""Maximum length of a row whose softmax is computed in columns: NumPy spends long on each row."""
+"""Maximum length of a row whose softmax is computed in columns: NumPy has a cost for each row."""
 
 _FEW = 8192
-"""Maximum elements for which all short rows go by columns: calls cost more than the order in memory."""
+"""Maximum elements for which all short rows are computed in columns: calls cost more than the transpose."""
 
 
 def _buffer(x, out) -> Any:
-    """`out`, unless the work is done in another type than that of `x`."""
+    """`out`, or None for float16, which is computed in float32."""
     return None if x.dtype == np.float16 else out
 
 
 def _by_rows(xp, x) -> Any:
-    """`x` with its elements row by row, so that what is added up does not depend on where the result is written."""
+    """`x` in row-major order: sums then round alike, whatever the layout of `x`."""
     return x if xp is not np or x.flags.c_contiguous else np.ascontiguousarray(x)
 
 
 def _has_short_rows(xp, x, axis) -> bool:
-    """Whether `axis` is the last and so short that NumPy takes longer for each row than for its elements."""
+    """Whether `axis` is the last one and so short that NumPy's cost for each row outweighs that of its elements."""
     return xp is np and axis % x.ndim == x.ndim - 1 and x.shape[-1] <= _SHORT_ROW and x.flags.c_contiguous
 
 
 def _goes_by_columns(shape) -> bool:
-    """Whether the softmax of short rows is quicker in columns."""
+    """Whether the softmax of short rows is faster in columns."""
     return shape[-1] <= _IN_COLUMNS or (shape[-1] <= _SHORT_ROW and math.prod(shape) <= _FEW)
 
 
@@ -72,12 +72,12 @@ def _largest(xp, x, axis) -> Any:
 
 
 def _shifted(xp, x, axis, out=None) -> Any:
-    """`x` less its largest along `axis`: no exponential of it overflows, and one of them is 1."""
+    """`x` minus its maximum along `axis`: no exponential overflows, and one of them is 1."""
     return xp.subtract(x, _largest(xp, x, axis), out=out)
 
 
 def _softmax_of(xp, shifted, axis, out=None) -> tuple[Any, Any]:
-    """The softmax of what `_shifted` returned, which is overwritten, and the sum that it was divided by."""
+    """The softmax of the result of `_shifted`, which is overwritten, and the sum of the exponentials."""
     xp.maximum(shifted, shifted.dtype.type(_FLOOR), out=shifted)
     xp.exp(shifted, out=shifted)
     total = _sum(xp, shifted, axis)
@@ -128,12 +128,12 @@ def log_softmax(xp, x, *, axis, out=None):
 
 
 def _checked(xp, label, classes, ignore_index) -> tuple[Any, Any]:
-    """`label` with ignored ones replaced by 0, and where they are (None: there are none).
+    """`label` with ignored labels replaced by 0, and the mask of these; None if there are none.
 
     Raises
     ------
     ExecutionError
-        If another one is no class.
+        If any other label is no class.
     """
     are_classes = _are_classes(label, classes)
     if are_classes and not 0 <= ignore_index < classes:
@@ -150,10 +150,10 @@ def _checked(xp, label, classes, ignore_index) -> tuple[Any, Any]:
 
 
 def _are_classes(label, classes) -> bool:
-    """Whether all labels are, as far as can be known."""
+    """Whether all labels are known to be classes; False while a graph is recorded."""
     if is_recording():
         return False
-    # One reduction finds both ends: a negative number is a huge one without its sign.
+    # One reduction checks both bounds: as unsigned numbers, negative ones are huge.
     return not label.size or int(label.astype(np.int64, copy=False).view(np.uint64).max()) < classes
 
 
@@ -164,7 +164,7 @@ def _describe(label, position, classes) -> str:
 
 
 def _at_label(xp, label, axis) -> tuple[Any, ...]:
-    """Index of the elements that `label`, of size 1 along `axis`, picks."""
+    """Index of the elements that `label`, of size 1 along `axis`, selects."""
     rank = label.ndim
     return tuple(
         label if i == axis % rank else xp.arange(size).reshape((size,) + (1,) * (rank - 1 - i))
@@ -173,8 +173,9 @@ def _at_label(xp, label, axis) -> tuple[Any, ...]:
 
 
 def _elements(xp, x, label, axis) -> tuple[Any, Any]:
-    """`x`, or its elements as a vector, and the index of those that `label`, of size 1 along `axis`, picks."""
+    """`x`, or its elements as a vector, and the index of those that `label`, of size 1 along `axis`, selects."""
     if xp is np and axis % x.ndim == x.ndim - 1 and x.flags.c_contiguous and label.dtype.kind == "i":
+        # One index into a vector is faster than one for each dimension.
         return x.reshape(-1), label + _row_starts(label.size, x.shape[-1]).reshape(label.shape)
     return x, _at_label(xp, label, axis)
 
@@ -187,14 +188,14 @@ def _row_starts(rows, columns) -> np.ndarray:
 
 
 def _zero_where(xp, ignored, x) -> Any:
-    """`x`, changed in place to 0 where ignored."""
+    """Set `x` to 0 where ignored, in place, and return it."""
     if ignored is not None:
         xp.copyto(x, 0, where=ignored)
     return x
 
 
 def _minus_log(xp, p, limit) -> Any:
-    """``-log(p)``, where infinities count as `limit`."""
+    """``-log(p)``, with infinities replaced by `limit`."""
     loss = xp.log(p)
     xp.negative(loss, out=loss)
     bound = loss.dtype.type(limit)
@@ -207,7 +208,7 @@ def _limit(dtype) -> float:
 
 
 def _in_column(label, x) -> Any:
-    """`label` with the dimension of the classes, which may be left out."""
+    """`label` with a dimension of 1 for the classes, which it may lack."""
     return label.reshape((*x.shape[:-1], 1))
 
 
@@ -240,7 +241,7 @@ def softmax_with_cross_entropy(xp, logits, label, *, soft_label, ignore_index, a
     softmax_out, loss_out = out or (None, None)
     logits = _by_rows(xp, logits)
     if soft_label:
-        # The labels are needed after the softmax.
+        # Not into the memory of the labels, which are read after the softmax.
         probabilities, loss = _soft_loss(xp, widen(logits), widen(label), axis, unshared(xp, softmax_out, label))
     else:
         index, ignored = _checked(xp, label, logits.shape[axis], ignore_index)
@@ -256,7 +257,7 @@ def _soft_loss(xp, logits, label, axis, out) -> tuple[Any, Any]:
     shifted = _shifted(xp, logits, axis)
     probabilities, total = _softmax_of(xp, shifted.copy(), axis)
     log_p = xp.subtract(shifted, xp.log(total), out=shifted)
-    # A class of weight 0 counts nothing, even with a logit of -inf.
+    # A class of weight 0 adds 0, even if its logit is -inf: the product would be NaN.
     terms = xp.where(label == 0, label.dtype.type(0), label * log_p)
     return probabilities, -_sum(xp, terms, axis)
 
@@ -303,7 +304,7 @@ def cross_entropy_grad2(xp, match, label, x_shape, d_loss, *, ignore_index, out=
 
 
 def _only_at(xp, label, values, ignored, shape, out) -> Any:
-    """Zeros but for `values` at the labels."""
+    """Zeros, with `values` at the labels."""
     result = xp.empty(shape, values.dtype) if out is None else out
     result.fill(0)
     elements, places = _elements(xp, result, label, -1)
@@ -313,7 +314,7 @@ def _only_at(xp, label, values, ignored, shape, out) -> Any:
 
 @kernel("fused_mean_loss")
 def fused_mean_loss(xp, x, label, *, ignore_index, slope, wanted, out=None):
-    """The kernels of the single operators one after the other, or what gives the same bits."""
+    """The kernels of the single operators one after the other, or fewer calls with the same bits."""
     y = softmax(xp, x, axis=-1)
     if xp is np and x.dtype != np.float16 and slope:
         total, d_x = _mean_loss(y, _in_column(label, x), ignore_index, slope)
@@ -327,10 +328,10 @@ def fused_mean_loss(xp, x, label, *, ignore_index, slope, wanted, out=None):
 
 
 def _mean_loss(y, label, ignore_index, slope) -> tuple[Any, Any]:
-    """The mean loss of probabilities and its gradient by what they are the softmax of.
+    """The mean loss of probabilities `y`, and its gradient by the logits.
 
-    The gradient by the probabilities is 0 but at the labels, and so is its product with them, whose sum over a row is
-    then the one number.
+    The gradient by the probabilities is 0 except at the labels. So the sum of its products with the probabilities,
+    which the gradient of a softmax subtracts, has one term for each row.
     """
     index, ignored = _checked(np, label, y.shape[-1], ignore_index)
     elements, places = _elements(np, y, index, -1)
@@ -347,7 +348,7 @@ def _mean_loss(y, label, ignore_index, slope) -> tuple[Any, Any]:
 
 @specialize("fused_mean_loss")
 def _mean_loss_in_columns(xp, x, label, *, ignore_index, slope, wanted):
-    """The same for rows of a few elements that all have a class, in the columns in which their softmax is computed."""
+    """The same for short rows without ignored labels, in the columns in which the softmax is computed."""
     rows, classes = math.prod(x.shape[:-1]), x.shape[-1]
     is_apt = xp is np and x.dtype in _FLOORS and rows and classes and _goes_by_columns(x.shape)
     if not is_apt or label.dtype.kind != "i" or not slope or 0 <= ignore_index < classes:
@@ -367,7 +368,7 @@ def _mean_loss_in_columns(xp, x, label, *, ignore_index, slope, wanted):
         y = _as_rows(columns, x, out[0]) if wants_y else None
         elements = columns.reshape(-1)
         match = elements[places]
-        loss = np.log(match)  # between 0 and 64 and some: there is nothing to limit
+        loss = np.log(match)  # finite, because softmax gives no share far below exp(-64)
         total = np.add.reduce(np.negative(loss, out=loss), keepdims=True)
         total = deliver(np, np.true_divide(total, count, out=total), out[1])
         if not wants_d_x:

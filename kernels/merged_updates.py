@@ -1,7 +1,7 @@
 """Updates of many parameters at once: the kernel of one update, on lists of arrays or on long vectors.
 
-An executor that keeps what belongs together side by side in memory hands over one vector in place of a list. NumPy then
-updates it in pieces that stay in the cache. Every element is computed as by the kernel for one parameter.
+If the arrays of a list are neighbours in memory, an executor passes one vector instead. NumPy then updates the vector
+in pieces that fit in the cache. Every element is computed as by the kernel for one parameter.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ TYPES = (*(type for type, rule in RULES.items() if "skip" in rule.inputs), "ftrl
 """Updates that compute each element for itself."""
 
 _PIECE = 131_072
-"""Maximum elements of each array that are updated at a time: together they stay in the cache."""
+"""Maximum elements of each array that are updated at a time: all arrays together fit in the cache."""
 
 
 class Merged:
-    """A kernel for many parameters, made of the kernel for one."""
+    """Kernel for many parameters, made from the kernel for one."""
 
     def __init__(self, type: str) -> None:
         self._type = type
@@ -45,12 +45,12 @@ class Merged:
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        """The kernel for one parameter; of a rule, the function that was written for it."""
+        """The kernel for one parameter; for a rule, the function generated from it."""
         return self._kernel.function if isinstance(self._kernel, Update) else self._kernel
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
-        """The inputs of which the kernel returns new ones."""
+        """The inputs that the kernel replaces, in the order of its results."""
         return RULES[self._type].outputs if self._type in RULES else ("param", "squared", "linear")
 
     @cached_property
@@ -74,7 +74,7 @@ class Merged:
         return one_or_all([list(each) for each in zip(*results, strict=True)])
 
     def _numbers_agree(self, lists) -> bool:
-        """Whether parameters that came as one vector have the same number each, told by the bytes, which is quicker."""
+        """Whether the powers of all parameters in a vector are equal; bytes are compared, which is fastest."""
         texts = [(lists[i][0].tobytes(), lists[i][0].itemsize) for i in self._numbers]
         return all([text == text[:size] * (len(text) // size) for text, size in texts])
 
@@ -93,7 +93,7 @@ class Merged:
         return results
 
     def update_one(self, xp, arrays, outs, shrink, attrs) -> list[Any]:
-        """The kernel for one parameter, in pieces of long arrays that are given room for what they become."""
+        """Call the kernel for one parameter, on pieces if arrays are long and results have buffers."""
         size = arrays[self.param].size
         if xp is not np or size <= _PIECE or outs[0] is None:
             return self._at_once(xp, arrays, outs, shrink, attrs)
@@ -102,7 +102,7 @@ class Merged:
             return self._at_once(xp, arrays, outs, shrink, attrs)
         flat = {id(x): x.reshape(-1) for x in long}
         step = _piece(size)
-        # Backwards: a norm has gone through the gradients forwards, whose end is still in the cache.
+        # Backwards: the norm before has read the gradients forwards, so that their end is still in the cache.
         for start in reversed(range(0, size, step)):
             part = slice(start, start + step)
             parts = [flat[id(x)][part] if id(x) in flat else x for x in arrays]

@@ -1,9 +1,9 @@
 """Norms of one array, of several together, or along dimensions: the only place where lengths are computed.
 
-A norm is the root of order p of the sum of the magnitudes to the power of p; of order infinity it is the largest
-magnitude. It comes as two factors in float64, `scale` and `ratio`, that never overflow or underflow, though their
-product may. `scale` is 1 where nothing is to be feared. For orders from 1 to 64 it is else a power of two, so that it
-costs no digit. `ratio` is NaN if a value is NaN, else infinite if one is.
+A norm is the root of order p of the sum of the magnitudes to the power of p; the norm of order infinity is the largest
+magnitude. A norm is given as two factors in float64, `scale` and `ratio`, which never overflow or underflow, but whose
+product may. `scale` is 1 if no power can overflow or underflow; otherwise, for orders from 1 to 64, a power of two, so
+that dividing by it loses no digit. `ratio` is NaN if a value is NaN, else infinite if a value is.
 
 Norms of order 1, 2 and infinity are within 2 units of the last place of the exact norm, in whatever order BLAS adds.
 """
@@ -48,7 +48,7 @@ def norm(xp, arrays: Sequence[Any], p: float = 2.0, joined: Sequence[Any] | None
         joined = short_joined(arrays) if joined is None else joined
         needs_scale = any([x.dtype == _FLOAT64 and x.size for x in joined])
         total = add_exactly([sum_of_squares(np, x) for x in joined])
-        # In between no square that matters was lost; those of narrower types never are.
+        # Within these bounds no square that changes the sum has overflowed or underflowed; narrower types never do.
         if not needs_scale or 1e-280 < total < 1e300:
             return 1.0, total**0.5
         return _general_norm(np, arrays, p)
@@ -62,9 +62,9 @@ def norm(xp, arrays: Sequence[Any], p: float = 2.0, joined: Sequence[Any] | None
 
 
 def short_joined(arrays: Sequence[Any]) -> Sequence[Any]:
-    """`arrays` with neighbours of one dtype that are short joined to one vector each, which is quicker to square.
+    """Join runs of short arrays of one dtype to one vector each, which is faster to square.
 
-    Whoever hands over a vector for all of the arrays that would be joined gets the same sum, bit for bit.
+    A caller that passes one vector for such a run gets the same sum, bit for bit.
     """
     if len(arrays) == 1:
         return arrays
@@ -98,7 +98,7 @@ def norms_over(xp, x, axes: tuple[int, ...], p: float = 2.0) -> tuple[Any, Any]:
 
 
 def unit(xp, x, scale, ratio) -> Any:
-    """`x` divided by its norm, in float64; zeros where that is 0."""
+    """`x` divided by its norm, in float64; zeros where the norm is 0."""
     return x.astype(_FLOAT64) / scale / (ratio + (ratio == 0))
 
 
@@ -146,7 +146,7 @@ def _scale_for(xp, largest, p: float) -> Any:
 
 
 def _powers(xp, sizes, p: float) -> Any:
-    """`sizes`, which may be written over, to the power of `p`."""
+    """`sizes` to the power of `p`; `sizes` may be overwritten."""
     return sizes if p == 1 else xp.square(sizes, out=sizes) if p == 2 else xp.power(sizes, p, out=sizes)
 
 
@@ -158,7 +158,7 @@ def _root(xp, total, scale, p: float) -> tuple[Any, Any]:
         return scale, xp.sqrt(total)
     root, half = total ** (1 / p), total ** (0.5 / p)
     is_split = xp.isinf(root) & xp.isfinite(total)
-    # 1 / p is rounded, which a logarithm of the total multiplies; a step of Newton's method corrects the root.
+    # The rounding of 1 / p is magnified by the logarithm of the total; a step of Newton's method corrects the root.
     error = root * ((root**p - total) / total) / p
     root = xp.where(xp.isfinite(error), root - error, root)
     return xp.where(is_split, scale * half, scale), xp.where(is_split, half, root)
@@ -178,6 +178,7 @@ def _general_norm(xp, arrays: Sequence[Any], p: float) -> tuple[Any, Any]:
     if xp is not np:
         return _root(xp, _added(xp, [sum_of_sizes(xp, powers(x), (0,)).reshape(()) for x in vectors]), scale, p)
     parts = [part for x in vectors for piece in pieces(x) for part in parts_of_sizes(powers(piece))]
+    # As a NumPy number, because a power of a Python float that overflows raises an error.
     scale, ratio = _root(np, np.float64(add_exactly(parts)), scale, p)
     return float(scale), float(ratio)
 
@@ -223,7 +224,7 @@ def p_norm(xp, x, *, porder, axis, keepdim, out=None):
 
 @kernel("p_norm_grad")
 def p_norm_grad(xp, x, result, d_out, *, porder, axis, out=None):
-    """The norm is made anew: it may not fit the type that it was given."""
+    """Compute the norm again: rounded to the type of `result` it may have overflowed."""
     scale, ratio = norms_over(xp, x, (axis % x.ndim,), porder)
     slope = norm_gradient(xp, x, scale, ratio, porder)
     return deliver(xp, (slope * d_out.reshape(ratio.shape)).astype(x.dtype), out)
@@ -239,7 +240,7 @@ def norm_along(xp, x, *, axis, epsilon, out=None):
 
 @kernel("norm_grad")
 def norm_along_grad(xp, x, length, d_out, *, axis, epsilon, out=None):
-    """``dX = (dOut - Out * sum(Out * dOut)) / Norm``, with Norm made anew: it may not fit the type it was given."""
+    """``dX = (dOut - Out * sum(Out * dOut)) / Norm``; Norm is computed again: the given one may have overflowed."""
     length = _length(xp, x, axis, epsilon)
     result = x / length
     along = xp.sum(result * d_out, axis=axis, keepdims=True)

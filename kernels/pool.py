@@ -67,7 +67,7 @@ def pool2d_grad_grad(
     xp, x, result, dd_x, *, pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode, data_format,
     padding_algorithm,
 ):  # fmt: skip
-    """Pick from each window the element of `dd_x` at the place that the gradient goes to."""
+    """Select from each window the element of `dd_x` at the position of the maximum."""
     images, pooled, dd = (channels_first(array, data_format) for array in (x, result, dd_x))
     laid = _laid(images.shape[2:], pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode,
                  padding_algorithm)  # fmt: skip
@@ -89,7 +89,7 @@ def pool2d_grad_grad(
 def _laid(
     lengths, pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode, padding_algorithm
 ) -> Any:
-    """The windows along height and width; None where they are not of one size or there is but one."""
+    """The windows along height and width; None if they differ in size or there is only one."""
     if adaptive and pooling_type == "max":
         return lay_square(lengths, ksize, strides)
     if adaptive or global_pooling:
@@ -101,8 +101,9 @@ def _laid(
 
 
 def _greatest(xp, images, laid, result) -> None:
-    """Write the maximum of each window: of each of its columns first, whose elements lie in rows of the image."""
+    """Write the maximum of each window: first over its height, a maximum of whole rows, then over its width."""
     height, width = laid
+    # As in fluid, where the maximum of a window begins with the lowest number, not with -inf.
     source = padded(xp, images, laid, np.finfo(images.dtype).min)
     tall = [source[..., every(i, height), :] for i in range(height.size)]
     if len(tall) > 1:
@@ -146,11 +147,11 @@ def _inside_counts(along) -> np.ndarray:
 
 
 def _gradient_of_greatest(xp, images, pooled, d, laid) -> Any:
-    """All of `d` for the first element of a window that equals what was `pooled`.
+    """Give `d` to the first element of each window that equals the maximum.
 
-    Elements are chosen by a mask of ones in their bits: a product would make NaN of infinity.
+    Elements are selected by a mask of bits, because a product of 0 and infinity would be NaN.
     """
-    # NaN around the images: padding equals nothing.
+    # Padding of NaN equals nothing.
     source = padded(xp, images, laid, np.nan)
     shape = padded_shape(images.shape, laid)
     overlaps = any(along.stride < along.size for along in laid)
@@ -163,6 +164,7 @@ def _gradient_of_greatest(xp, images, pooled, d, laid) -> Any:
         xp.equal(source[index], pooled, out=hit)
         xp.logical_and(hit, is_open, out=hit)
         xp.greater(is_open, hit, out=is_open)
+        # -1 has all bits set: the mask keeps or clears an element of `d`.
         xp.copyto(mask, hit)
         xp.negative(mask, out=mask)
         if overlaps:
@@ -209,7 +211,7 @@ def _regions_gradient(xp, images, pooled, d, pooling_type) -> Any:
 
 
 def _first_equal(xp, window, greatest) -> Any:
-    """First element of each window that equals the greatest: one, or none where that is NaN."""
+    """Mask of the first element of each window that equals the greatest; empty for NaN, which equals nothing."""
     flat = window.reshape(*window.shape[:2], window.shape[2] * window.shape[3])
     hits = flat == greatest[:, :, None]
     chosen = xp.arange(flat.shape[2]) == hits.argmax(axis=2)[:, :, None]
@@ -217,7 +219,7 @@ def _first_equal(xp, window, greatest) -> Any:
     return chosen.reshape(window.shape)
 
 
-# The greatest, and where it stands
+# The maximum and its position
 
 
 @kernel("max_pool2d_with_index")
@@ -252,11 +254,11 @@ def max_pool2d_with_index_grad(xp, x, mask, d_out):
 
 
 def _even(length, count) -> list[slice]:
-    """The windows of `count` results that cover `length` elements."""
+    """The `count` windows that cover `length` elements evenly."""
     return [slice(i * length // count, -(-(i + 1) * length // count)) for i in range(count)]
 
 
 def _inside(along) -> list[slice]:
-    """The part of each window that lies inside of the image."""
+    """The part of each window inside the image."""
     begins = [i * along.stride - along.before for i in range(along.count)]
     return [slice(max(begin, 0), min(begin + along.size, along.length)) for begin in begins]

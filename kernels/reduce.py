@@ -21,7 +21,7 @@ _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)  # compared quic
 
 
 def _over(x, dim, keep_dim, reduce_all) -> tuple[Any, tuple[int, ...]]:
-    """`x` and the dimensions to reduce, arranged so that one remains."""
+    """`x` and the dimensions to reduce; a view with one more dimension if none would remain."""
     axes = tuple(range(x.ndim)) if reduce_all else tuple(sorted(axis % x.ndim for axis in dim))
     if len(axes) == x.ndim and not keep_dim:
         return x.reshape(1, -1), (1,)
@@ -102,7 +102,7 @@ def cumsum(xp, x, *, axis, exclusive, reverse, out=None):
     ordered = xp.flip(x, axis) if reverse else x
     totals = xp.cumsum(ordered, axis=axis, dtype=_WIDER.get(x.dtype, x.dtype))
     if exclusive and x.shape[axis]:
-        # Moved by one, not less the element: that would lose digits, and infinities.
+        # Shifted by one position: subtracting the element would lose digits, and give NaN for infinities.
         at = axis % x.ndim
         before = totals[(slice(None),) * at + (slice(None, -1),)]
         totals = xp.concatenate([xp.zeros((*x.shape[:at], 1, *x.shape[at + 1 :]), totals.dtype), before], axis=at)
@@ -111,7 +111,7 @@ def cumsum(xp, x, *, axis, exclusive, reverse, out=None):
 
 
 def _filled(xp, x, axes, keep_dim, value, out) -> Any:
-    """The extreme of nothing."""
+    """The extreme of dimensions without elements."""
     shape = [1 if i in axes else size for i, size in enumerate(x.shape) if keep_dim or i not in axes]
     return deliver(xp, xp.full(shape, value, x.dtype), out)
 
@@ -135,7 +135,7 @@ def sum(xp, xs, *, out=None):
 
 
 def _sum_of_arrays(xp, arrays):
-    """The sums of their elements at each index, without those that are not there."""
+    """The sum of the tensors at each index; arrays may be shorter than others or have gaps."""
     columns = ([each for each in column if each is not None] for column in zip_longest(*arrays))
     return [sum(xp, column) if column else None for column in columns]
 
@@ -163,7 +163,7 @@ def reduce_mean_grad(xp, x, d_out, *, dim, reduce_all, out=None):
 
 @kernel("reduce_max_grad")
 def reduce_max_grad(xp, x, result, d_out, *, dim, reduce_all, out=None):
-    """The full gradient for every element that attains the extreme."""
+    """Give the full gradient to every element that equals the extreme."""
     kept = _kept_shape(x, dim, reduce_all)
     attains = x.astype(result.dtype, copy=False) == result.reshape(kept)
     return xp.multiply(d_out.reshape(kept).astype(x.dtype, copy=False), attains, out=out)
@@ -174,7 +174,7 @@ kernel("reduce_min_grad")(reduce_max_grad)
 
 @kernel("reduce_prod_grad")
 def reduce_prod_grad(xp, x, result, d_out, *, dim, reduce_all, out=None):
-    """The product of the other elements: of those before times those after."""
+    """``dX = dOut * product of the other elements``: of those before times those after, since x may be 0."""
     axes = tuple(range(x.ndim)) if reduce_all else tuple(axis % x.ndim for axis in dim)
     kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
     last = widen(x).transpose(kept + axes)
@@ -227,7 +227,7 @@ def _quicker_mean(xp, x):
 
 @specialize("reduce_sum")
 def _quicker_reduce_sum(xp, x, *, dim, keep_dim, reduce_all, out_dtype):
-    """NumPy's own reduction, where no other care is taken."""
+    """NumPy's own reduction, for dimensions where `add_over` uses it, too."""
     if xp is not np or x.dtype == np.float16 or out_dtype not in (-1, int(as_dtype(x.dtype))):
         return None
     view, axes = _over(np.broadcast_to(np.zeros((), x.dtype), x.shape), dim, keep_dim, reduce_all)

@@ -29,7 +29,7 @@ def empty_images(xp, shape, dtype, data_format) -> Any:
 
 
 def padded_shape(shape, laid) -> tuple[int, ...]:
-    """The shape of images of `shape` with so much around them that every window lies inside."""
+    """The shape of images of `shape` with enough padding for every window."""
     return (*shape[:2], *(max(along.reach, along.before + along.length) for along in laid))
 
 
@@ -39,7 +39,7 @@ def inside(laid) -> tuple[Any, ...]:
 
 
 def padded(xp, x, laid, fill) -> Any:
-    """`x` with `fill` around it, so that every window lies inside; `x` itself if none reaches beyond it."""
+    """`x` with a border of `fill` for windows that reach beyond it; `x` itself if none does."""
     shape = padded_shape(x.shape, laid)
     if shape == x.shape:
         return x
@@ -68,15 +68,15 @@ def elements(laid) -> list[tuple[Any, ...]]:
 
 
 def every(i, along) -> slice:
-    """Slice of the padded elements that are number `i` of a window."""
+    """Slice of the padded elements that are element `i` of some window."""
     first = i * along.dilation
     return slice(first, first + (along.count - 1) * along.stride + 1, along.stride)
 
 
 def add_at(xp, parts, images, laid) -> Any:
-    """An array like `images` that adds up what `parts` hold: pairs of an index from `elements` and what goes there."""
+    """An array like `images` that adds up `parts`, pairs of an index from `elements` and the values to add there."""
     total = xp.zeros(padded_shape(images.shape, laid), images.dtype)
     for index, part in parts:
         total[index] += part
-    # A copy of its own where there was padding: results are contiguous.
+    # Without the padding a copy, because results are contiguous.
     return xp.ascontiguousarray(total[inside(laid)])

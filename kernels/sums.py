@@ -53,7 +53,10 @@ def are_rows(shape, axes) -> bool:
 
 
 def last_of(shape, axes) -> tuple[int, ...]:
-    """Those of the ascending `axes` behind which all are of them, if other axes are there too and one is left."""
+    """The trailing run of the ascending `axes` that ends with the last dimension.
+
+    Empty if all dimensions are summed, or if `axes` are only this run.
+    """
     missing = len(shape) - len(axes)
     last = tuple(axis for place, axis in enumerate(axes) if axis == place + missing)
     return last if missing and len(last) < len(axes) else ()
@@ -62,8 +65,8 @@ def last_of(shape, axes) -> tuple[int, ...]:
 def sum_of_rows(x: np.ndarray, out=None) -> np.ndarray:
     """Sum of the rows of a matrix of float32 or float64, as a product with ones.
 
-    That is several times as quick as NumPy's sum and rounds less. Many rows are added 32 at a time and then the sums
-    likewise, short ones joined to long vectors.
+    A product is several times as fast as NumPy's sum and rounds less. Many rows are added 32 at a time, and then the
+    sums likewise; short rows are joined to long vectors.
     """
     rows, columns = x.shape
     if rows < _MANY_ROWS or not columns:
@@ -76,7 +79,7 @@ def sum_of_rows(x: np.ndarray, out=None) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def ones(count, dtype) -> np.ndarray:
-    """A vector of ones that is kept and must not be written to."""
+    """A read-only vector of ones, which is cached."""
     vector = np.ones(count, dtype)
     vector.flags.writeable = False
     return vector
@@ -85,7 +88,7 @@ def ones(count, dtype) -> np.ndarray:
 def sum_of_squares(xp, x) -> Any:
     """Sum of the squares of all elements of `x`, in float64.
 
-    Of float16 and float32 it neither overflows nor underflows.
+    Sums of float16 and float32 neither overflow nor underflow.
 
     Returns
     -------
@@ -94,8 +97,8 @@ def sum_of_squares(xp, x) -> Any:
 
     Notes
     -----
-    For float64 it is within ``2**-52`` of the exact sum, where that is from 1e-280 to 1e300: each square is rounded,
-    and their sum is. For float16 and float32, whose squares float64 holds, it is within 1e-11.
+    The relative error is at most ``2**-52`` for float64, if the sum is from 1e-280 to 1e300: each square is rounded,
+    and so is their sum. It is at most 1e-11 for float16 and float32, whose squares float64 holds exactly.
     """
     if xp is not np:
         squares = xp.square(x, dtype=xp.float64).reshape(-1)
@@ -115,9 +118,9 @@ def sum_of_squares(xp, x) -> Any:
 
 
 def sum_of_sizes(xp, sizes, axes: tuple[int, ...]) -> Any:
-    """Sums of float64 that are not negative over the dimensions `axes`, kept as 1; `sizes` is written over.
+    """Sums of non-negative float64 over the dimensions `axes`, which are kept as 1; `sizes` is overwritten.
 
-    Each is rounded as if it were made exactly, see `parts_of_sizes`.
+    Each sum is rounded once, as if it were computed exactly; see `parts_of_sizes`.
     """
     about = add_over(xp, sizes, axes, keepdims=True)
     power = xp.ldexp(xp.ones_like(about), xp.frexp(about)[1])
@@ -129,22 +132,23 @@ def sum_of_sizes(xp, sizes, axes: tuple[int, ...]) -> Any:
 
 
 def parts_of_sizes(sizes: np.ndarray, about: float | None = None) -> tuple[float, ...]:
-    """Two numbers whose exact sum is that of a vector of float64 that are not negative; it is written over.
+    """Two numbers whose exact sum is the sum of a vector of non-negative float64; `sizes` is overwritten.
 
-    float64 adds multiples of a number exactly, in any order, up to ``2**53`` times that number. So each element is
-    split into the nearest multiple and a rest, with a number so small that roundings in the sum of the rests are
-    nothing to the whole.
+    float64 adds multiples of a unit exactly, in any order, up to ``2**53`` units. So each element is split into the
+    nearest multiple of a unit and a rest. The unit is so small that roundings in the sum of the rests do not change the
+    rounded whole.
 
     Parameters
     ----------
     about : float, optional
-        What the sum is about.
+        Approximate sum.
     """
     if about is None:
         about = float(np.add.reduce(sizes))
     if not _LEAST < about < _LARGEST:
         return (about,)
-    power = math.ldexp(1.0, math.frexp(about)[1])  # above the sum; its last digit is the number
+    power = math.ldexp(1.0, math.frexp(about)[1])  # greater than the sum; its last digit is the unit
+    # Adding the power rounds to multiples of the unit; subtracting it again is exact.
     multiples = sizes + power
     multiples -= power
     sizes -= multiples
@@ -158,12 +162,12 @@ def _parts_of_squares(piece: np.ndarray) -> tuple[float, ...]:
 
 
 def pieces(flat: np.ndarray) -> list[np.ndarray]:
-    """A vector in pieces that stay in the cache."""
+    """Pieces of a vector that fit in the cache."""
     return [flat[start : start + _PIECE] for start in range(0, flat.size, _PIECE)]
 
 
 def add_exactly(sizes: Sequence[float]) -> float:
-    """Sum of numbers that are not negative, rounded once; infinite where it overflows."""
+    """Sum of non-negative numbers, rounded once; infinite on overflow."""
     try:
         return math.fsum(sizes)
     except OverflowError:

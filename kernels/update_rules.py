@@ -26,16 +26,16 @@ FUNCTIONS = frozenset({"absolute", "maximum", "sqrt"})
 """Functions that a rule may call; `maximum` keeps NaN."""
 
 POWERS = frozenset({"beta1_pow", "beta2_pow"})
-"""Inputs of which a parameter has one number, whatever its size."""
+"""Inputs with one number for each parameter, whatever its size."""
 
 SINGLE = POWERS | {"rate"}
 """Inputs of one number."""
 
 SHARED = frozenset({"rate", "beta1_tensor", "beta2_tensor", "skip"})
-"""Inputs that all parameters of a merged update have in common."""
+"""Inputs that the parameters of a merged update share."""
 
 TENSORS = {"beta1": "beta1_tensor", "beta2": "beta2_tensor"}
-"""Attributes, and the input that stands in for each."""
+"""Attributes, each with the input that replaces it."""
 
 
 _TYPE = "T"
@@ -56,7 +56,7 @@ class Rule:
     fades : tuple of str
         State that a compiled loop sets to 0 where it would be subnormal.
     optional : tuple of str
-        State that may be left out: zeros.
+        State that may be left out and then counts as zeros.
     """
 
     def __init__(self, function: Callable[..., Any], fades: str = "", optional: str = "") -> None:
@@ -137,7 +137,7 @@ class Element:
     singles, reads, writes : tuple of str
         Inputs of one number, arrays that are read, and arrays that are written.
     numbers : tuple of float
-        In float64; to be rounded to the type of the arrays.
+        Numbers in float64, to be rounded to the type of the arrays.
     """
 
     common: tuple[tuple[str, str], ...]
@@ -161,7 +161,7 @@ def names_in(tree: ast.AST) -> Iterator[str]:
 
 
 def chosen(statements: Sequence[ast.stmt], attrs: Mapping[str, Any]) -> Iterator[ast.Assign]:
-    """The assignments that these attributes choose."""
+    """The assignments of the branches that these attributes choose."""
     for each in statements:
         if isinstance(each, ast.If):
             yield from chosen(each.body if attrs[ast.unparse(each.test)] else each.orelse, attrs)
@@ -182,7 +182,7 @@ def _factor(product: ast.expr) -> str:
 
 
 class _Numbers(ast.NodeTransformer):
-    """Puts numbered names in the place of expressions of attributes, and the type of the arrays around constants."""
+    """Replaces expressions of attributes by numbered names, and converts constants to the type of the arrays."""
 
     def __init__(self, attrs: Mapping[str, Any]) -> None:
         self._attrs = attrs
@@ -200,6 +200,7 @@ class _Numbers(ast.NodeTransformer):
         if not isinstance(node, ast.expr) or not self._attrs.keys() >= set(names_in(node)):
             return self.generic_visit(node)
         value = float(eval(ast.unparse(node), {}, dict(self._attrs)))
+        # Computed in float64 and rounded once, like the same expression in the kernel for NumPy.
         if value not in self.values:
             self.values.append(value)
         return ast.Name(f"n{self.values.index(value)}", ast.Load())

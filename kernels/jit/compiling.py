@@ -1,8 +1,8 @@
-"""Compiling loops with numba, and keeping what was compiled in a folder for the next process.
+"""Compile loops with numba, and cache the results in a folder for later processes.
 
-Text that is compiled is written to a file of the folder under a name that contains its hash, because numba files its
-results by file and date. Every file is written beside its place and then moved there, with one date for all, so that
-several processes may do the same at a time. What in the folder cannot be read is thrown away and made anew.
+numba caches by file name and date. So each text is written to a file of the folder whose name contains the hash of the
+text, always with the same date. A file is written under another name and then moved, so that several processes may do
+the same at once. A file of the folder that cannot be read is deleted and written again.
 
 `MINIGRAPH_JIT=off` in the environment keeps executors from compiling unless they are told to. `MINIGRAPH_JIT_CACHE`
 names another folder.
@@ -50,9 +50,9 @@ for _name in _functions:
     else:
         globals()[_name] = _compiler(_name, no_cpython_wrapper=True, forceinline=_name in CONTRACTED)
 """
-"""No exception for a division by zero, as in NumPy; and the lock of the interpreter is given up meanwhile.
+"""Options of numba: no exception for a division by zero, as in NumPy, and no lock of the interpreter during a loop.
 
-What functions find under each other's names becomes part of them and cannot be called from Python, which saves time.
+Functions that other functions call get no wrapper for calls from Python, which saves time to compile.
 """
 
 _LISTS = ("REASSOCIATED", "CONTRACTED", "INTRINSICS")
@@ -64,7 +64,7 @@ _spent = threading.local()
 
 
 def _forget_lock() -> None:
-    """In a forked process: another thread may have held the lock."""
+    """Make a new lock in a forked process: another thread may have held the old one."""
     global _lock
     _lock = threading.RLock()
 
@@ -75,17 +75,17 @@ if hasattr(os, "register_at_fork"):
 
 @cache
 def is_installed() -> bool:
-    """Whether there is a numba."""
+    """Whether numba is installed."""
     return find_spec("numba") is not None
 
 
 def is_available() -> bool:
-    """Whether executors that are not told otherwise compile: there is a numba and nobody switched it off."""
+    """Whether executors compile by default: numba is installed and not switched off."""
     return os.environ.get(SWITCH, "").strip().lower() not in ("off", "0") and is_installed()
 
 
 def require() -> None:
-    """Check that numba is there.
+    """Check that numba is installed.
 
     Raises
     ------
@@ -99,14 +99,14 @@ def require() -> None:
 
 
 class Loops:
-    """The functions of modules of loops, compiled when they are first asked for.
+    """The functions of modules of loops, compiled on demand.
 
     Parameters
     ----------
     *modules : str
-        Modules of `minigraph.kernels.jit.loops`, those that are used by others first.
+        Modules of `minigraph.kernels.jit.loops`, each before those that use it.
     text : str
-        Functions besides, which use those of the modules.
+        Further functions, which use those of the modules.
     """
 
     def __init__(self, *modules: str, text: str = "") -> None:
@@ -127,7 +127,7 @@ class Loops:
 
 @cache
 def _joined(names: tuple[str, ...]) -> str:
-    """The text of modules of loops as one, without their imports of each other, and with their lists together."""
+    """The joined text of modules of loops, without their imports of each other and with their lists merged."""
     modules = [importlib.import_module(f"minigraph.kernels.jit.loops.{name}") for name in names]
     own_lines = rf"^from minigraph[^(\n]*(\([^)]*\))?\n|^({'|'.join(_LISTS)}) = .*\n"
     texts = [re.sub(own_lines, "", inspect.getsource(module), flags=re.M) for module in modules]
@@ -136,12 +136,12 @@ def _joined(names: tuple[str, ...]) -> str:
 
 
 def compiled(source: str, name: str, signature: str) -> Callable[..., Any]:
-    """The function `name` of a text of loops for these types; called with others it raises TypeError."""
+    """The function `name` of a text of loops for these types; a call with other types raises TypeError."""
     key = source, name, signature
     function = _compiled.get(key)
     if function is None:
         start = time.perf_counter_ns()
-        # numba's own state, its locks and its files are not made to be left at any moment.
+        # Interrupts wait: numba's state, locks and files would not survive one at any moment.
         with deferred(), _lock:
             function = _compiled.get(key)
             if function is None:
@@ -151,11 +151,12 @@ def compiled(source: str, name: str, signature: str) -> Callable[..., Any]:
 
 
 def nanoseconds_spent() -> int:
-    """Nanoseconds that the calling thread has compiled so far, or waited for another thread that did."""
+    """Nanoseconds that the calling thread has spent on compiling so far, waiting for other threads included."""
     return getattr(_spent, "nanoseconds", 0)
 
 
 def _compile(source: str, name: str, signature: str) -> Callable[..., Any]:
+    # Twice with the cache, since a damaged file is deleted after the first failure; then without.
     for cached in (True, True, False):
         try:
             function: Any = _module(source, cached).__dict__["_compiler"](name, cache=cached)
@@ -174,7 +175,7 @@ def _compile(source: str, name: str, signature: str) -> Callable[..., Any]:
 
 @cache
 def _prepare_calls() -> None:
-    """Let numba look at an array now: when it does so first it loads modules, which takes longer than most loops."""
+    """Let numba inspect an array now: the first time it loads modules, which takes longer than most loops."""
     importlib.import_module("numba").typeof(np.zeros(1))
 
 
@@ -217,7 +218,7 @@ def _write_once(path: Path, text: str) -> None:
     try:
         with os.fdopen(handle, "w") as file:
             file.write(text)
-        os.utime(name, (0, 0))  # numba takes what it filed for stale when the date is another
+        os.utime(name, (0, 0))  # to numba, a source file with another date makes its cache stale
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -225,7 +226,7 @@ def _write_once(path: Path, text: str) -> None:
 
 
 def _throw_away(source: str) -> None:
-    """Remove what numba filed for `source`, and forget the module."""
+    """Remove numba's files for `source`, and the module."""
     _modules.pop(source, None)
     name = _file_name(source)
     sys.modules.pop(name, None)
@@ -238,7 +239,7 @@ def _throw_away(source: str) -> None:
 
 
 def folder() -> Path:
-    """The folder of compiled loops: one of the user's caches, unless the environment names another."""
+    """The folder of compiled loops: in the user's caches, unless the environment names another."""
     given = os.environ.get(CACHE)
     if given:
         return Path(given).expanduser()

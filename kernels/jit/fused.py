@@ -1,4 +1,4 @@
-"""Groups of operators on elements as one loop each, generated from `minigraph.kernels.formulas`.
+"""Groups of elementwise operators as one loop each, generated from `minigraph.kernels.formulas`.
 
 Sums, products, quotients and roots have the bits of the shared kernels. Exponentials and logarithms are within 2 units
 of the last place, hyperbolic tangents within 4.
@@ -40,7 +40,7 @@ _STRIP = 1024
 """Elements of a strip, over which the segments run one after the other."""
 
 _LONG = re.compile(r"\b(exp|expm1|log|log1p|tanh)\(")
-"""Functions that take many instructions, each of which waits for the one before."""
+"""Functions of many dependent instructions."""
 
 
 @specialize("fused_elementwise", jit=True)
@@ -52,7 +52,7 @@ def _group(xs: Sequence[Any], steps: Sequence[str], least: int) -> Callable[...,
     """A function for a group, if it has `least` elements, counted once for each operator; else None."""
     calls, types = parse_calls(tuple(steps)), {f"x{i}": ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
     shape, count = types[calls[0].reads[0]].shape, len(_segments(calls))
-    # A matrix is taken as it is where its rows are long enough: that saves a call for each array.
+    # A matrix with long rows keeps its shape, which saves a reshape of each array.
     layout = Layout(calls, types, joins=len(shape) != 2 or shape[-1] < _SHORT_ROW or count > 1)
     kind = numba_name(layout.dtype)
     is_worth_it = prod(shape) * len(calls) >= least and 0 not in shape
@@ -80,7 +80,7 @@ def _group(xs: Sequence[Any], steps: Sequence[str], least: int) -> Callable[...,
 
 
 def _offer_one(type: str) -> Callable[..., Any]:
-    """For an operator alone that takes NumPy several calls."""
+    """Offer a loop for a single operator that takes NumPy several calls."""
 
     def offer(xp, *operands, **attrs):
         names = tuple(f"x{i}" for i in range(len(operands)))
@@ -111,7 +111,7 @@ class _Nest:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.results = [f"y{i}" for i in range(RESULTS) if any(f"y{i}" in call.writes for call in layout.calls)]
-        # The dimensions along which an operand has elements of its own.
+        # The dimensions along which an operand is not broadcast.
         self.own = {
             view: [i for i, size in enumerate(layout.flat) if shape[i] == size]
             for view, (_, shape) in layout.views.items()
@@ -141,7 +141,10 @@ class _Nest:
         return [*lines, *(f"{indent}all_{y}[{index}] = {y}" for y in self.results)]
 
     def _strips(self, segments: Sequence[Sequence[FusedCall]]) -> list[str]:
-        """Strip by strip of a vector, a loop for each segment: its turns do not wait for each other's long formulas."""
+        """Code with a loop for each segment over one strip of the vectors after another.
+
+        A loop with one long formula overlaps the formulas of several elements, which a loop with many cannot.
+        """
         kept = _read_elsewhere(segments)
         rooms = [name for name in dict.fromkeys(kept) if name not in self.results]
         vectors = [*(view for view, own in self.own.items() if own), *(f"all_{y}" for y in self.results)]
@@ -170,9 +173,9 @@ class _Nest:
     def quick(
         self, loop: Callable[..., Any], shapes: Sequence[Sequence[int]], careful: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """A function that calls `loop` as directly as can be for one thread.
+        """A function for one thread that calls `loop` with as little Python as possible.
 
-        It leaves to `careful` what the loop refuses, and results that are to be written over operands.
+        Arrays that the loop refuses, and results that overwrite operands, are left to `careful`.
         """
         inputs, layout = [f"x{i}" for i in range(len(shapes))], self.layout
         operands = [
@@ -226,7 +229,7 @@ def _statements(calls: Sequence[FusedCall], values: dict[str, str]) -> list[str]
 
 
 def _segments(calls: Sequence[FusedCall]) -> list[list[FusedCall]]:
-    """`calls` in portions of a few, with one long formula each."""
+    """`calls` in segments of a few, with at most one long formula each."""
     found: list[list[FusedCall]] = [[]]
     long = 0
     for call in calls:

@@ -1,7 +1,7 @@
 """Softmax, cross entropies and their gradients, row by row.
 
-Within 8 units of the last place of the shared kernels, for a gradient of its largest element. Labels must be classes:
-where one is not, the shared kernel says so.
+Results are within 8 units of the last place of the shared kernels' results; a gradient is compared with its largest
+element. If a label is no class, the shared kernel runs and raises the error.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _LIMIT = 1e20
 
 
 def _loop(name: str, x: Any, axis: int, words: str, *others: Any, label: Any = None) -> Callable[..., Any] | None:
-    """The loop `name` for arguments as `words` spell them, or None.
+    """The loop `name` for arguments of the types that `words` lists, or None.
 
-    A matrix is ``m``, a vector ``v``, labels ``l``, an index ``i`` and a number ``n``.
+    ``m`` is a matrix, ``v`` a vector, ``l`` labels, ``i`` an index and ``n`` a number.
     """
     kind = numba_name(x.dtype)
     is_last = x.shape and axis in (-1, len(x.shape) - 1)
@@ -58,7 +58,7 @@ def _made(out: Any, shape: Any, dtype: Any) -> Any:
 
 
 def _check(wrong: int) -> None:
-    """Leave labels that are no classes to the shared kernel, which names them."""
+    """Raise if a label is no class, so that the shared kernel runs and names it."""
     if wrong:
         raise TypeError("labels that are no classes")
 

@@ -1,8 +1,8 @@
-"""Norms of order 2 and clipping by them, over the cores.
+"""Norms of order 2 and clipping by them, on several cores.
 
-Squares are taken and added in float64, several sums at a time, as exactly as in `minigraph.kernels.sums`. Where squares
-of float64 may overflow or underflow, the norm is made by `minigraph.kernels.norm`. A gradient under the threshold is
-returned as it is, and what is scaled is multiplied with the rounded factor, as by the shared kernels.
+Squares are computed and added in float64, in several sums at once, as exactly as in `minigraph.kernels.sums`. If
+squares of float64 may overflow or underflow, `minigraph.kernels.norm` computes the norm. As by the shared kernels, a
+gradient below the threshold is returned unchanged, and another one is multiplied with the rounded factor.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ from minigraph.kernels.sums import add_exactly
 
 _LOOPS, _STREAMS = Loops("norms"), Loops("streams")
 _FEW = 8
-"""Up to so many short arrays take a call each."""
+"""Maximum arrays that are not joined, but take a call each."""
 _WORTH_A_THREAD = 16_384
-"""Arrays of so many elements on average keep a thread busy long enough."""
+"""Minimum elements of an array, on average, for which threads are used."""
 _PAST_CACHES = 2**24
-"""Results of so many bytes are written past the caches, which they would fill."""
+"""Minimum bytes of results that are written past the caches."""
 
 
 def _loops_for(types: Sequence[Any]) -> _Norm | None:
-    """Loops for arrays of these types; None if there are none, or the arrays are too small to be worth it."""
+    """Loops for arrays of these types; None if there are none or the arrays are too small."""
     kinds, size = {each.dtype for each in types}, sum(prod(each.shape) for each in types)
     kind = numba_name(kinds.pop()) if len(kinds) == 1 else None
     return None if kind is None or size < offers.LEAST else _Norm(kind, size)
 
 
 class _Norm:
-    """Norms and products of arrays of one type that have so many elements together."""
+    """Norms and products of arrays of one type, with `size` elements in all."""
 
     def __init__(self, kind: str, size: int) -> None:
         self._kind, self._size, self._is_wide = kind, size, kind == "float64"
         self._parts = _LOOPS.compiled("parts_of_squares", f"UniTuple(float64, 2)({kind}[::1])")
 
     def _shares(self, xs: Sequence[Any]) -> list[list[tuple[int, int, int]]]:
-        """The parts of the threads; none if there is one thread only, or if the arrays are short on average.
+        """Parts for the threads; none if there is only one thread, or if the arrays are short on average.
 
-        Between two calls a thread needs the interpreter's lock, for which the others would wait.
+        Between two calls a thread needs the interpreter's lock, and threads with short calls would wait for each other.
         """
         is_worth_it = self._size >= _WORTH_A_THREAD * len(xs) and len(pieces(self._size)) > 1
         found = shares([x.size for x in xs]) if is_worth_it else []
@@ -67,8 +67,8 @@ class _Norm:
         def add(part: Sequence[tuple[int, int, int]]) -> None:
             found.extend([number for i, start, end in part for number in self._parts(flat[i][start:end])])
 
-        run_together([partial(add, part) for part in parts])  # the order in which they end does not matter
-        return add_exactly(found)
+        run_together([partial(add, part) for part in parts])
+        return add_exactly(found)  # exact, so the order in which threads end does not matter
 
     def norm(self, xs: Sequence[Any]) -> tuple[Any, Any]:
         """The joint norm as two factors; see `minigraph.kernels.norm.norm`."""
@@ -78,7 +78,7 @@ class _Norm:
         return 1.0, total**0.5
 
     def multiply(self, xs: Sequence[Any], number: Any, outs: Sequence[Any], times: Any = np.multiply) -> list[Any]:
-        """Every array times a number of its type, by ``times(x, number, out)`` of vectors where it is not NumPy's."""
+        """Every array times a number of its type; ``times(x, number, out)`` multiplies vectors."""
         parts = self._shares(xs)
         if not parts and times is np.multiply:
             return [np.multiply(x, number, out=out) for x, out in zip(xs, outs, strict=True)]
@@ -89,12 +89,12 @@ class _Norm:
             for i, start, end in part:
                 times(sources[i][start:end], number, targets[i][start:end])
 
-        # NumPy gives up the interpreter's lock, too.
+        # NumPy's products release the interpreter's lock like compiled loops.
         run_together([partial(scale, part) for part in parts or [[(i, 0, x.size) for i, x in enumerate(xs)]]])
         return results
 
     def writer(self) -> Callable[..., Any]:
-        """What multiplies into memory that is not read soon, as `multiply` takes it."""
+        """A function for `multiply` that suits results which are not read soon."""
         if self._size * np.dtype(self._kind).itemsize < _PAST_CACHES:
             return np.multiply
         return _STREAMS.compiled("write_products", f"void({self._kind}[::1], {self._kind}, {self._kind}[::1])")

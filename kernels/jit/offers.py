@@ -1,4 +1,4 @@
-"""Shared by the offers of compiled loops: when a loop is worth it, types in numba's words, vectors of arrays."""
+"""Shared parts of the offers of compiled loops: minimum sizes, numba's names of types, arrays as vectors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def elementwise_loop(
 ) -> Callable[..., Any] | None:
     """The loop `name` over arrays like `vectors`, arrays of one element, and numbers, all of one type.
 
-    None where they do not fit, or are small and the loop was not compiled yet.
+    None if types do not fit, or if arrays are small and the loop is not compiled yet.
     """
     first, *others = vectors
     kind = numba_name(first.dtype)
@@ -46,12 +46,12 @@ def elementwise_loop(
 
 
 def vectors(*arrays: Any) -> list[Any]:
-    """The arrays as vectors that share their memory.
+    """The arrays as vectors, which share their memory.
 
     Raises
     ------
     TypeError
-        If the elements of one do not lie side by side.
+        If an array is not contiguous.
     """
     for x in arrays:
         if not x.flags.c_contiguous:
@@ -60,7 +60,7 @@ def vectors(*arrays: Any) -> list[Any]:
 
 
 def offer(type: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register what a function offers for an operator, with `or_kernel` around it."""
+    """Register a function's offers for an operator, each wrapped in `or_kernel`."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         def offered(xp: Any, *inputs: Any, **attrs: Any) -> Any:
@@ -74,9 +74,9 @@ def offer(type: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def or_kernel(function: Callable[..., Any], type: str, attrs: dict[str, Any]) -> Callable[..., Any]:
-    """`function`, or the shared kernel where it raises TypeError: for arrays that it was not compiled for.
+    """`function`, or the shared kernel if it raises TypeError: for arrays that it was not compiled for.
 
-    Such are arrays whose elements do not lie side by side, and those that must not be written to.
+    Such arrays are not contiguous, or read-only.
     """
     kernel = find_kernel(type, "cpu")
     assert kernel is not None

@@ -1,6 +1,6 @@
-"""Sums over leading dimensions, and gradients of what was added to every row or channel.
+"""Sums over leading dimensions, and gradients of biases of rows or channels.
 
-They are added in float64, which is closer to the exact sum of float32 than adding row after row.
+Terms are added in float64, which for float32 is closer to the exact sum than adding row after row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TIMES_MORE = 32
 
 
 def _around(full: tuple[int, ...], aligned: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """`full` in three: what comes before the dimensions that `aligned` has, those, and what comes behind; or None."""
+    """Sizes of `full` before, in and behind the dimensions that `aligned` has; None if these are not neighbours."""
     kept = [i for i, (size, own) in enumerate(zip(full, aligned, strict=True)) if size == own and size > 1]
     if not kept or kept != list(range(kept[0], kept[-1] + 1)):
         return None

@@ -1,12 +1,12 @@
-"""Spreading loops over the cores: a few threads of our own, which wait between two calls.
+"""Run pieces of loops on several cores, by a few threads that wait between two calls.
 
-A compiled loop gives up the interpreter's lock, so its pieces run at a time. All callers share the threads, and each
-makes those of its calls itself that no thread has begun. A forked process has threads of its own. The number of
-threads is that of ``NUMBA_NUM_THREADS`` or ``OMP_NUM_THREADS``, else of the cores that the process may use, and never
-more than BLAS has at the moment, which is what `threadpoolctl` changes.
+A compiled loop releases the interpreter's lock, so that its pieces run at the same time. All callers share the threads,
+and each caller runs the pieces itself that no thread has begun. A forked process starts new threads. The number of
+threads is ``NUMBA_NUM_THREADS`` or ``OMP_NUM_THREADS``, else the number of cores that the process may use, and never
+more than BLAS has at the moment, which `threadpoolctl` changes.
 
-A caller that an interrupt ends returns when no thread works for it any more; each call has its own locks, so that
-nothing of it is left for the calls of others.
+A caller that an interrupt ends returns only when no thread works for it any more. Each call has its own locks, so that
+an interrupted call leaves nothing behind for others.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def thread_count() -> int:
 
 
 def pieces(size: int, least: int = LEAST, line: int = 64) -> list[tuple[int, int]]:
-    """The ends of equal pieces of `size` elements: one for each thread, but none shorter than `least`.
+    """Begin and end of equal pieces of `size` elements: one for each thread, but none shorter than `least`.
 
-    Their lengths are multiples of `line`, so that no two threads write to one line of the cache.
+    Lengths are multiples of `line`, so that no two threads write to one cache line.
     """
     count = min(size // least, thread_count()) if size >= 2 * least else 1
     if count <= 1:
@@ -61,7 +61,7 @@ def pieces(size: int, least: int = LEAST, line: int = 64) -> list[tuple[int, int
 
 
 def shares(sizes: Sequence[int]) -> list[list[tuple[int, int, int]]]:
-    """Arrays of these sizes dealt out to the threads: for each the numbers of arrays with the ends of its part."""
+    """Divide arrays of these sizes among the threads: for each thread, numbers of arrays and ends of their parts."""
     total, found, number, start = sum(sizes), list[list[tuple[int, int, int]]](), 0, 0
     for first, last in pieces(total):
         left: int = last - first
@@ -77,7 +77,7 @@ def shares(sizes: Sequence[int]) -> list[list[tuple[int, int, int]]]:
 
 
 class _Task:
-    """A call that is made once, by whoever takes it first."""
+    """A call that is made once, by the first thread that takes it."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self.error: BaseException | None = None
@@ -87,14 +87,14 @@ class _Task:
         self._running.acquire()
 
     def run(self, who: str) -> None:
-        """Make the call, unless somebody else has taken it; errors are the caller's to see."""
+        """Make the call, unless another thread has taken it; keep an error for the caller."""
         if self._is_taken_by(who):
             try:
                 assert self._call is not None
                 self._call()
             except BaseException as error:
                 self.error = error
-            self._call = None  # the arrays in it may be free
+            self._call = None  # releases the arrays
             self._running.release()
 
     def wait(self) -> None:
@@ -108,8 +108,8 @@ class _Task:
             self.wait()
 
     def _is_taken_by(self, who: str, otherwise: str | None = None) -> bool:
-        """Whether `who` has the call; one that nobody has goes to `otherwise`, by default to `who`."""
-        # One step for the interpreter, so that two threads never both take it.
+        """Whether `who` has taken the call; a free call goes to `otherwise`, by default to `who`."""
+        # `setdefault` is atomic, so that two threads never both take the call.
         return self._taker.setdefault(None, otherwise or who) == who
 
 
@@ -117,7 +117,7 @@ _CALLER, _THREAD = "caller", "thread"
 
 
 class _Threads:
-    """Threads that make calls as they come."""
+    """Threads that make queued calls."""
 
     def __init__(self) -> None:
         self._tasks: SimpleQueue[_Task] = SimpleQueue()
@@ -135,7 +135,7 @@ class _Threads:
                 task.run(_CALLER)
             for task in tasks:
                 task.wait()
-        except BaseException:  # an interrupt, after which the caller may use the memory otherwise
+        except BaseException:  # an interrupt: the caller may reuse the memory, so no thread may go on writing
             with deferred():
                 for task in tasks:
                     task.drop()
@@ -153,7 +153,7 @@ _threads = _Threads()
 
 
 def _new_threads() -> None:
-    """In a forked process, which has none of its parent's threads."""
+    """Forget the threads in a forked process, which has none of its parent's."""
     global _threads
     _threads = _Threads()
 
@@ -163,7 +163,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_together(calls: Sequence[Callable[[], Any]]) -> None:
-    """Make all calls, at a time where there are threads for them; return when all are done."""
+    """Make all calls, in parallel if there are threads for them; return when all are done."""
     if len(calls) > 1:
         _threads.run(calls)
     else:

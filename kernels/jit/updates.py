@@ -1,9 +1,9 @@
-"""Update rules in one loop each, with the bits of the shared kernels.
+"""Update rules as one compiled loop each, with the bits of the shared kernels.
 
-There is one exception: state that fades away, such as a mean of gradients that are all 0 now, becomes 0 where it would
-be subnormal. Processors take several times as long with subnormal numbers.
+There is one exception: state that decays, such as the mean of gradients that have become 0, is set to 0 where it would
+be subnormal, because processors take several times as long with subnormal numbers.
 
-`shrink`, a keyword of the functions offered, is a number that the gradient is multiplied with first.
+The functions offered have a keyword `shrink`, a number that the gradient is multiplied with first.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from minigraph.kernels.update_kernels import buffers_for, is_skipped, kept, one_
 from minigraph.kernels.update_rules import RULES, SINGLE, TENSORS, Element, Rule
 
 _LEAST_EPSILON = 1e-15
-"""Minimum `epsilon` for which no step depends on whether state is subnormal or 0."""
+"""Minimum `epsilon` for which a step is the same with state of 0 as with subnormal state."""
 
 
 @cache
 def _loops(rule: Rule, element: Element) -> Loops:
     """The loop over vectors for a rule, named by its type.
 
-    It takes the vectors, the inputs of one number as vectors of one element, `shrink`, the numbers of `element` and
-    `tiny`, below which state becomes 0.
+    Its parameters are the vectors, the inputs of one number as vectors of one element, `shrink`, the numbers of
+    `element`, and `tiny`, the bound below which state becomes 0.
     """
     parameters = [f"{name}_" for name in (*_vectors(element), *element.singles)]
     parameters += ["shrink", *(f"n{i}" for i in range(len(element.numbers))), "tiny"]
@@ -57,9 +57,9 @@ def _vectors(element: Element) -> tuple[str, ...]:
 
 
 def update_loop(type: str, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> Callable[..., Any] | None:
-    """A function like the kernel of an update rule, but with `shrink`, for arrays of these types, or None.
+    """A function like the kernel of an update rule, with `shrink`, for arrays of these types; None if there is none.
 
-    It raises TypeError, and has changed nothing, for arrays whose elements do not lie side by side.
+    For arrays that are not contiguous it raises TypeError before it changes anything.
     """
     rule = RULES[type]
     given = dict(zip(rule.inputs, arrays, strict=True))
@@ -97,12 +97,12 @@ def update_loop(type: str, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> C
 
 
 def _like(param: Any, buffer: Any) -> Any:
-    """An array for a result that replaces nothing."""
+    """The buffer, or a new array like `param`."""
     return np.empty_like(param) if buffer is None else buffer
 
 
 class _Merged(Merged):
-    """A merged update with a loop for one parameter, or for the vector of them all."""
+    """A merged update with a loop for one parameter or for the vector of all."""
 
     def __init__(self, type: str, loop: Callable[..., Any]) -> None:
         super().__init__(type)
