@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from minigraph.comparison.results import GradientResults, Results, TrainingResults
-from minigraph.comparison.statistics import Estimate
+from minigraph.comparison.statistics import Estimate, mean_of_finite
 from minigraph.comparison.wording import counted, estimate_words, listed, share
 
 MOST_NAMED: Final = 5
@@ -44,18 +44,13 @@ def gradient_finding(report: GradientResults) -> str:
         return "No clip was compared."
     if len(idle) == len(clips):
         return f"No clip changed any gradient in {batches}."
-    left = {name: _finite_mean(total.factor) for name, total in clips.items() if name not in idle}
+    left = {name: mean_of_finite(total.factor) for name, total in clips.items() if name not in idle}
     ordered = sorted(left, key=lambda name: (math.isnan(left[name]), left[name]))
     said = [f"{name} {'left ' if name == ordered[0] else ''}{share(left[name])}" for name in ordered]
     if len(said) > MOST_NAMED:
         said = [f"{said[0]}, the least", f"{said[-1]}, the most"]
     unchanged = f"; {_named(idle)} changed no gradient" if idle else ""
     return f"On average over {batches}, of the norm of all gradients {listed(said)}{unchanged}."
-
-
-def _finite_mean(series: np.ndarray[Any, Any]) -> float:
-    finite = series[np.isfinite(series)]
-    return float(finite.mean()) if len(finite) else math.nan
 
 
 # Training

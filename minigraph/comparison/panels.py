@@ -11,7 +11,7 @@ import numpy as np
 
 from minigraph.clip import GradientClipByGlobalNorm, GradientClipByNorm
 from minigraph.comparison.results import GradientResults, Results, TrainingResults
-from minigraph.comparison.statistics import Series
+from minigraph.comparison.statistics import Series, finite
 from minigraph.comparison.wording import ALL_TOGETHER, listed
 
 MOST_PARAMETERS: Final = 12
@@ -65,7 +65,7 @@ class Panel:
     def finite_values(self) -> Series:
         """All values that are drawn."""
         drawn = [curve.values if curve.high is None else curve.high for curve in self.curves]
-        return np.concatenate([*(values[np.isfinite(values)] for values in drawn), np.zeros(0)])
+        return np.concatenate([*map(finite, drawn), np.zeros(0)])
 
     @property
     def is_in_powers(self) -> bool:
@@ -74,7 +74,7 @@ class Panel:
         positive = everything[everything > 0]
         if self.kind == "cosine" or not len(positive) or everything.min() < 0:
             return False
-        peaks = sorted(max(finite) for curve in self.curves if len(finite := curve.values[np.isfinite(curve.values)]))
+        peaks = sorted(max(kept) for curve in self.curves if len(kept := finite(curve.values)))
         others = float(np.median(peaks[:-1])) if len(peaks) > 1 else 0.0
         return bool(positive.max() >= MANY_SIZES * positive.min() or 0 < DWARFED * others < peaks[-1])
 
@@ -84,7 +84,7 @@ class Panel:
         if self.is_in_powers:
             with np.errstate(all="ignore"):
                 series = [np.log(values) for values in series]
-        everything = np.concatenate([*(values[np.isfinite(values)] for values in series), np.zeros(0)])
+        everything = np.concatenate([*map(finite, series), np.zeros(0)])
         lowest = 0.0 if self.kind == "size" and not self.is_in_powers else math.inf
         span = max(everything, default=0.0) - min(lowest, *everything) if len(everything) else 0.0
         groups: list[list[int]] = []
@@ -99,10 +99,8 @@ class Panel:
 
 
 def _are_near(a: Series, b: Series, tolerance: float) -> bool:
-    if a.shape != b.shape or not np.array_equal(np.isfinite(a), np.isfinite(b)):
-        return False
-    both = np.isfinite(a)
-    return bool(np.all(np.abs(a[both] - b[both]) <= tolerance))
+    a, b = (np.where(np.isfinite(each), each, np.nan) for each in (a, b))
+    return a.shape == b.shape and np.allclose(a, b, rtol=0, atol=tolerance, equal_nan=True)
 
 
 # Gradients

@@ -13,7 +13,7 @@ import numpy as np
 
 from minigraph.comparison.panels import BEFORE, Panel, largest, panels
 from minigraph.comparison.results import Results, TrainingResults
-from minigraph.comparison.statistics import Series
+from minigraph.comparison.statistics import Series, mean_of_finite
 from minigraph.comparison.wording import ALL_TOGETHER, shortened
 from minigraph.errors import DataError, MissingExtraError
 
@@ -139,11 +139,8 @@ def heat_map(report: TrainingResults, name: str, theme: Theme = LIGHT) -> tuple[
     quantity, what = ("factor", "factor") if run.strategy is not None else ("norm_before", "norm of the gradient")
     columns = [*largest(report), ALL_TOGETHER]
     parts = np.array_split(np.arange(len(run.loss)), min(MOST_CELLS, len(run.loss)))
-    series = [
-        np.where(np.isfinite(values), values, np.nan)
-        for values in (getattr(run.statistics[c], quantity) for c in columns)
-    ]
-    cells = np.array([[_mean_of_finite(values[part]) for part in parts] for values in series])
+    series = [getattr(run.statistics[column], quantity) for column in columns]
+    cells = np.array([[mean_of_finite(values[part]) for part in parts] for values in series])
     edges = [1, *(int(part[-1]) + 2 for part in parts)]
     with _figure(WIDTH, 0.2 * len(columns) + 1.0, theme) as figure:
         import matplotlib
@@ -165,11 +162,6 @@ def heat_map(report: TrainingResults, name: str, theme: Theme = LIGHT) -> tuple[
         bar.ax.minorticks_off()
         bar.outline.set_visible(False)
     return figure, what
-
-
-def _mean_of_finite(values: Series) -> float:
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if len(finite) else math.nan
 
 
 # Drawing
@@ -214,10 +206,12 @@ def _draw(ax: Any, panel: Panel, looks: Mapping[str, Style], theme: Theme) -> No
         every = max(len(at) // 5, 1)
         start = index * every // max(len(panel.curves), 1)
         if curve.low is not None and curve.high is not None:
-            ax.fill_between(at, _drawable(curve.low), _drawable(curve.high), color=color, alpha=0.15, linewidth=0)
+            low, high = map(np.ma.masked_invalid, (curve.low, curve.high))
+            ax.fill_between(at, low, high, color=color, alpha=0.15, linewidth=0)
         # The space keeps a name that starts with an underscore in the legend.
         marker = look.marker or ("." if len(at) == 1 else "")
-        ax.plot(at, _drawable(curve.values), label=f" {curve.name}", color=color, linestyle=look.dash, linewidth=width,
+        values = np.ma.masked_invalid(curve.values)
+        ax.plot(at, values, label=f" {curve.name}", color=color, linestyle=look.dash, linewidth=width,
                 marker=marker, markersize=4.5, markevery=(start, every))  # fmt: skip
         _mark_divergence(ax, at, curve.values, color)
     ax.set_xlabel(panel.x)
@@ -239,11 +233,6 @@ def _mark_divergence(ax: Any, at: Series, values: Series, color: str) -> None:
     broken = np.flatnonzero(~np.isfinite(values))
     if len(broken) and broken[0]:
         ax.plot(at[broken[0] - 1], values[broken[0] - 1], "x", color=color, markersize=8)
-
-
-def _drawable(series: Series) -> Series:
-    """The series with gaps where the number is not finite."""
-    return np.where(np.isfinite(series), series, np.nan)
 
 
 def _scale(ax: Any, panel: Panel) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minigraph.comparison.html import in_notebook, statistics_table
-from minigraph.comparison.statistics import Estimate, GradientStatistics, Series
+from minigraph.comparison.statistics import Estimate, GradientStatistics, Series, finite, mean_of_finite
 from minigraph.comparison.wording import ALL_TOGETHER, number
 from minigraph.errors import NotFoundError, caller_site, suggest
 from minigraph.ir import Program
@@ -299,9 +299,9 @@ class TrainingResults(Results[TrainingRun]):
     def estimate(self, name: str, rate: float | None, metric: str | None = None) -> Estimate:
         """Mean and spread over the seeds of a metric after the last epoch; default: of `judged_by`."""
         last = np.array([number for run in self.at(name, rate) for number in self._last(run, metric)])
-        kept = last[np.isfinite(last)]
+        kept = finite(last)
         return Estimate(
-            mean=float(kept.mean()) if len(kept) else math.nan,
+            mean=mean_of_finite(last),
             spread=float(kept.std(ddof=1)) if len(kept) > 1 else math.nan,
             seeds=len(last),
             diverged=len(last) - len(kept),

@@ -29,6 +29,17 @@ QUANTITIES: Final = ("norm_before", "norm_after", "factor", "cosine", "share_cha
 """Names of the series of `GradientStatistics`."""
 
 
+def finite(series: Array) -> Array:
+    """The numbers that are neither NaN nor infinite."""
+    return series[np.isfinite(series)]
+
+
+def mean_of_finite(series: Array) -> float:
+    """The mean of the finite numbers; NaN if there is none."""
+    kept = finite(series)
+    return float(kept.mean()) if len(kept) else math.nan
+
+
 @dataclass(frozen=True)
 class Summary:
     """A series in four numbers."""

@@ -150,7 +150,6 @@ class RecurrentGrad(BlockCall, type="recurrent_grad"):
     def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
         found = dict(zip(self.reads, values, strict=True))
         scopes = found[self._slot("step_scopes")[0]]
-        sources = dict(zip((n + GRAD_SUFFIX for n in self._slot("inputs")), self._slot("inputs"), strict=True))
         rows: list[Any] = [None] * len(scopes)
         sums = {name: Sum(xp) for name in self.parameters}
         states = [zeros_like(found[initial], xp) for initial in self._slot("initial_states")]
@@ -164,13 +163,9 @@ class RecurrentGrad(BlockCall, type="recurrent_grad"):
             rows[step] = results[len(self.carried) : len(self.carried) + len(self.sequences)]
             for name, part in zip(self.parameters, results[len(self.carried) + len(self.sequences) :], strict=True):
                 sums[name].add(part)
-        stacked = [
-            self._stacked([row[i] for row in rows], found[sources[name]], xp) for i, name in enumerate(self.sequences)
-        ]
-        parameters = dict(
-            zip((n + GRAD_SUFFIX for n in self._slot("parameters")), self._slot("parameters"), strict=True)
-        )
-        totals = [total.total(self._inner_type(n), found[parameters[n]]) for n, total in sums.items()]
+        sources = {name: found[name.removesuffix(GRAD_SUFFIX)] for name in (*self.sequences, *self.parameters)}
+        stacked = [self._stacked([row[i] for row in rows], sources[name], xp) for i, name in enumerate(self.sequences)]
+        totals = [total.total(self._inner_type(n), sources[n]) for n, total in sums.items()]
         return [*stacked, *(by_name[name] for name in self.initial), *totals]
 
     def _flowing(self, name: str, found: Mapping[str, Any], step: int, xp: Any) -> Any:
