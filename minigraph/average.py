@@ -61,7 +61,7 @@ class WeightedAverage:
             raise ProgramError(
                 f"there is nothing to average: the sum of weights is {self._weight or 0}",
                 hint="add() a value with a positive weight first.",
-            )  # fmt: skip
+            )
         return self._total / self._weight
 
 

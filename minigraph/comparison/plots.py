@@ -181,8 +181,7 @@ def themed(theme: Theme) -> Iterator[None]:
 
     colors = {"text.color": theme.ink, "axes.labelcolor": theme.ink, "xtick.color": theme.ink,
               "ytick.color": theme.ink, "axes.edgecolor": theme.muted, "grid.color": theme.faint}  # fmt: skip
-    sizes = {"axes.titlesize": 9, "axes.labelsize": 8, "xtick.labelsize": 8, "ytick.labelsize": 8,
-             "legend.fontsize": 9}  # fmt: skip
+    sizes = {"axes.titlesize": 9, "axes.labelsize": 8, "xtick.labelsize": 8, "ytick.labelsize": 8, "legend.fontsize": 9}
     spines = {"axes.spines.top": False, "axes.spines.right": False}
     with matplotlib.rc_context({**colors, **sizes, **spines, "text.parse_math": False}):
         yield

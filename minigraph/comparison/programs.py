@@ -48,7 +48,7 @@ def check_clips(clips: Mapping[str, Strategy]) -> dict[str, Strategy]:
         raise WrongTypeError(
             f"clips must map names to strategies, got {clips!r:.80}",
             hint='Write {"norm 1": GradientClipByNorm(1.0)}, for example.',
-        )  # fmt: skip
+        )
     for name, strategy in clips.items():
         if not isinstance(name, str):
             raise WrongTypeError(f"the name of a strategy must be a str, got {name!r:.60}")
@@ -75,8 +75,7 @@ def name_in(program: Program, variable: Variable | str, what: str) -> str:
         raise WrongTypeError(f"{what} must be a Variable or a name, got {variable!r:.60}")
     known = program.global_block().vars
     if name not in known:
-        raise NotFoundError(f"the program has no variable {name!r} for {what}", site=caller_site(),
-                            hint=suggest(name, known))  # fmt: skip
+        raise NotFoundError(f"the program has no variable {name!r} for {what}", hint=suggest(name, known))
     return name
 
 
@@ -94,18 +93,18 @@ def made_by(factory: Callable[..., Optimizer], *rate: float) -> Optimizer:
         raise WrongTypeError(
             "optimizer must take the learning rate where rates are given",
             hint="Write optimizer=SGDOptimizer, or optimizer=lambda rate: SGDOptimizer(rate), for example.",
-        )  # fmt: skip
+        )
     optimizer: Any = factory(*rate) if callable(factory) else factory
     if not callable(factory) or not isinstance(optimizer, Optimizer):
         raise WrongTypeError(
             f"optimizer must be a function that returns a new optimizer, got {optimizer!r:.60}",
             hint="Write optimizer=lambda: SGDOptimizer(0.1), for example: each clone gets one of its own.",
-        )  # fmt: skip
+        )
     if optimizer._grad_clip is not None:
         raise ClipError(
             f"the optimizer clips by {optimizer._grad_clip!r} already",
             hint="Leave grad_clip out, and name the strategy in clips.",
-        )  # fmt: skip
+        )
     return optimizer
 
 
@@ -271,7 +270,7 @@ def start_values(
             raise ProgramError(
                 f"{var.name} has no value",
                 hint="Give startup=. Or run the startup program first, and give scope= unless that is the global one.",
-            )  # fmt: skip
+            )
     return values, place
 
 

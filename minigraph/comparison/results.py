@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from minigraph.comparison.html import in_notebook, statistics_table
 from minigraph.comparison.statistics import Estimate, GradientStatistics, Series, finite, mean_of_finite
 from minigraph.comparison.wording import ALL_TOGETHER, number
-from minigraph.errors import NotFoundError, caller_site, suggest
+from minigraph.errors import NotFoundError, suggest
 from minigraph.ir import Program
 from minigraph.ir.text.diff import Difference, diff
 from minigraph.runtime.place import Place
@@ -155,8 +155,7 @@ class Results(Generic[R]):
     def __getitem__(self, name: str) -> R:
         if name not in self.strategies:
             known = f"There are {', '.join(self.strategies)}." if self.strategies else "There is none."
-            raise NotFoundError(f"the report has no strategy {name!r}", site=caller_site(),
-                                hint=suggest(name, self.strategies) or known)  # fmt: skip
+            raise NotFoundError(f"the report has no strategy {name!r}", hint=suggest(name, self.strategies) or known)
         return self.strategies[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -186,7 +186,7 @@ def _checked_seeds(seeds: Sequence[int] | None, startup: Program | None) -> Sequ
         raise ProgramError(
             "seeds need the startup program, which makes the start values from them",
             hint="Give startup=, or leave seeds out.",
-        )  # fmt: skip
+        )
     return _distinct("seeds", seeds, lambda seed: isinstance(seed, Integral) and 0 < seed < 2**31, "integers from 1 on")
 
 

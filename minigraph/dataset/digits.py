@@ -98,7 +98,7 @@ def _check_size(size: int) -> None:
         raise ProgramError(
             f"digits: size must be {_SIDE} or {_MNIST_SIDE}, got {size!r:.80}",
             hint=f"Give size={_SIDE} for the digits as they were recorded, or size={_MNIST_SIDE} for MNIST's form.",
-        )  # fmt: skip
+        )
 
 
 def _reader(size: int, part: slice) -> Reader[Sample]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any, ClassVar
 
-from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, suggest, warn
 from minigraph.ir import Program, Role
 from minigraph.passes import IN_ORDER, LEGALIZE, LOWERING, Pass, Pipeline
 from minigraph.runtime.place import Place, as_places
@@ -92,9 +92,7 @@ class _Strategy:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self._defaults:
-            raise NotFoundError(
-                f"{type(self).__name__} has no field {name!r}", site=caller_site(), hint=suggest(name, self._defaults)
-            )
+            raise NotFoundError(f"{type(self).__name__} has no field {name!r}", hint=suggest(name, self._defaults))
         self._check(name, value)
         self.__dict__[name] = value
 
@@ -182,12 +180,12 @@ class BuildStrategy(_Strategy):
                 raise ProgramError(
                     f"gradient_scale_strategy must be CoeffNumDevice or One, got {value!r:.80}",
                     hint="Scale the loss, or give target_gradients to fluid.gradients.",
-                )  # fmt: skip
+                )
         elif value != _ONE_VALUE[name]:
             raise ProgramError(
                 f"BuildStrategy.{name} = {value!r:.80} asks for what minigraph does not have",
                 hint=f"Leave it at {_ONE_VALUE[name]!r}.",
-            )  # fmt: skip
+            )
 
     def pipeline(self) -> Pipeline:
         """The passes that the fields ask for, in order."""
@@ -337,7 +335,7 @@ class CompiledProgram:
                 f"with_data_parallel got {len(given)} places, but minigraph runs a program on one device",
                 details=[", ".join(map(repr, given))],
                 hint="Give one place: the mean gradient of a batch equals the mean over its parts on several places.",
-            )  # fmt: skip
+            )
         self._check_loss(loss_name)
         if build_strategy is not None:
             self._use(build_strategy)
@@ -351,12 +349,12 @@ class CompiledProgram:
                 raise ProgramError(
                     "the program has gradients, so with_data_parallel needs the name of its loss",
                     hint="Write with_data_parallel(loss_name=loss.name).",
-                )  # fmt: skip
+                )
         elif name not in block.vars:
             raise NotFoundError(
-                f"the program has no variable {name!r} to be its loss", site=caller_site(),
+                f"the program has no variable {name!r} to be its loss",
                 hint=suggest(name, block.vars),
-            )  # fmt: skip
+            )
 
     def scope_for(self, place: Place, scope: Scope) -> Scope:
         """The scope of a run on `place` that was given `scope`.
@@ -370,7 +368,7 @@ class CompiledProgram:
             raise ProgramError(
                 f"the program was compiled for {self.places[0]}, the executor runs on {place}",
                 hint="Give both the same place.",
-            )  # fmt: skip
+            )
         if self._shared is not None:
             if self._shared._scope is None:
                 raise ProgramError("the program given as share_vars_from did not run yet", hint="Run that one first.")

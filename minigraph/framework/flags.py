@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, suggest
 from minigraph.support.public import public
 
 __all__ = ["get_flags", "set_flags"]
@@ -113,7 +113,7 @@ def get_flags(flags: str | Sequence[str]) -> dict[str, Any]:
 
 def _check_known(name: Any) -> None:
     if name not in _DEFAULTS:
-        raise NotFoundError(f"there is no flag {name!r:.60}", site=caller_site(), hint=suggest(str(name), _DEFAULTS))
+        raise NotFoundError(f"there is no flag {name!r:.60}", hint=suggest(str(name), _DEFAULTS))
 
 
 def _converted(name: Any, value: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
+from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, suggest
 from minigraph.io import variables
 from minigraph.io.marks import Mark, Reading, folder_mark
 from minigraph.io.program_desc import describe
@@ -87,7 +87,7 @@ def save_inference_model(
         raise ProgramError(
             "export_for_deployment=False is not supported",
             hint="Use fluid.save for the whole program with all its variables.",
-        )  # fmt: skip
+        )
     feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else list(feeded_var_names)
     program, fetches = _pruned(variables.checked_program(main_program), feeds, _checked_targets(target_vars))
     folder = Path(os.path.normpath(dirname))
@@ -172,9 +172,7 @@ def _pruned(main_program: Program, feeds: Sequence[str], targets: Sequence[Varia
     block = program.global_block()
     for name in feeds:
         if name not in block.vars:
-            raise NotFoundError(
-                f"the program has no variable {name!r} to feed", site=caller_site(), hint=suggest(name, block.vars)
-            )
+            raise NotFoundError(f"the program has no variable {name!r} to feed", hint=suggest(name, block.vars))
     fetches = [_append_scale(program, block.var(target.name), index) for index, target in enumerate(targets)]
     needed = _keep_needed(program, set(feeds), fetches)
     missing = [name for name in sorted(needed) if not block.var(name).persistable]

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minigraph.eager import updates as eager_updates
-from minigraph.errors import DataError, caller_site, warn
+from minigraph.errors import DataError, warn
 from minigraph.io.tensors import read_tensors, tensor_chunks
 from minigraph.support.atomic_files import digest_of, read_file, write_files
 
@@ -174,9 +174,9 @@ class Reading:
             if new and old:
                 raise DataError(
                     f"{self.mark.parent} holds files of two saves: the last one ended before it was complete",
-                    details=[f"of the last save: {_listed(new)}", f"of one before: {_listed(old)}"], site=caller_site(),
+                    details=[f"of the last save: {_listed(new)}", f"of one before: {_listed(old)}"],
                     hint=f"Save again, or load another copy. To load the mixture, delete {self.mark}.",
-                )  # fmt: skip
+                )
         stated = {name: arrived.get(name) or held[name] for name in self.digests if name in arrived or name in held}
         known = [name for name, entry in stated.items() if entry.digest == self.digests[name]]
         changed = [name for name in self.digests if name not in stated or stated[name].digest != self.digests[name]]

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from minigraph.errors import DataError, MinigraphError, WrongTypeError, caller_site
+from minigraph.errors import DataError, MinigraphError, WrongTypeError
 from minigraph.io.tensors import shaped_as
 from minigraph.support.interrupts import is_interrupt
 from minigraph.types import as_dtype
@@ -74,7 +74,7 @@ def _checked(value: Any, where: str, depth: int) -> Any:
     raise WrongTypeError(
         f"{where} is a {type(value).__name__}, which is not saved",
         hint="Give arrays, tensors, numbers, strings, dicts, lists and tuples only.",
-    )  # fmt: skip
+    )
 
 
 def _with_old_names(data: bytes) -> bytes:
@@ -104,11 +104,11 @@ def load(data: bytes, source: str) -> Any:
         machine = _Machine(data)
         return machine.plain(machine.run(), 0)[0]
     except MinigraphError as error:
-        raise DataError(f"{source}: {error.message}", site=caller_site(), hint=error.hint) from None
+        raise DataError(f"{source}: {error.message}", hint=error.hint) from None
     except Exception as error:  # a damaged file may cause any error
         if is_interrupt(error):
             raise
-        raise DataError(f"{source} is damaged or no pickle: {error!s:.200}", site=caller_site()) from None
+        raise DataError(f"{source} is damaged or no pickle: {error!s:.200}") from None
 
 
 class _Name(NamedTuple):

@@ -100,7 +100,7 @@ def describe(program: Program, feeds: Iterable[str] = (), fetches: Iterable[str]
                 raise ProgramError(
                     f"a program with a variable {name!r} cannot be saved as a model",
                     hint=f"Give it another name: Paddle's operators that {name} need this one.",
-                )  # fmt: skip
+                )
             blocks[0].vars.append(proto.VarDesc(name, proto.VarType(kind), persistable=True))
     changes = [
         proto.OpCompatiblePair(op, proto.CompatibleInfo("1.6.0", change)) for op, change in sorted(_CHANGES.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from minigraph.errors import DataError, MinigraphError, NotFoundError, caller_site, suggest
+from minigraph.errors import DataError, MinigraphError, NotFoundError, suggest
 from minigraph.io.framework_proto import AttrType, OpAttr, OpDesc, OpVar, ProgramDesc, VarDesc, VarTypeType
 from minigraph.io.program_desc import FEED, FETCH, FIELDS, source_of
 from minigraph.io.wire import decode
@@ -60,9 +60,9 @@ def read_program(data: bytes, source: str) -> tuple[Program, list[str], list[str
     try:
         description = decode(ProgramDesc, data)
     except DataError as error:
-        raise DataError(f"{source} is damaged or no program: {error.message}", site=caller_site()) from None
+        raise DataError(f"{source} is damaged or no program: {error.message}") from None
     if not description.blocks:
-        raise DataError(f"{source} is damaged or no program: it has no block", site=caller_site())
+        raise DataError(f"{source} is damaged or no program: it has no block")
     _refuse_unknown_operators(description, source)
     problems: list[str] = []
     program = _build(description, problems)
@@ -70,7 +70,7 @@ def read_program(data: bytes, source: str) -> tuple[Program, list[str], list[str
     variables = program.global_block().vars
     problems += [f"{name} is fed or fetched but not there" for name in feeds + fetches if name not in variables]
     if problems:
-        raise DataError(f"{source} is no program that minigraph can run", details=problems, site=caller_site())
+        raise DataError(f"{source} is no program that minigraph can run", details=problems)
     for name in feeds:
         variables[name].is_data = variables[name].stop_gradient = True
     return program, feeds, fetches
@@ -86,7 +86,7 @@ def _refuse_unknown_operators(description: ProgramDesc, source: str) -> None:
     if uses:
         details = [f"{op_type}, {count} time{'s' if count > 1 else ''}" for op_type, count in sorted(uses.items())]
         raise NotFoundError(
-            f"{source} has operators that minigraph does not have", details=details, site=caller_site(),
+            f"{source} has operators that minigraph does not have", details=details,
             hint=" ".join(filter(None, (suggest(op_type, known) for op_type in sorted(uses)[:1]))),
         )  # fmt: skip
 
@@ -215,6 +215,6 @@ def _columns(description: ProgramDesc, op_type: str, side: str) -> list[str]:
             names = [name for slot in getattr(op, side) for name in slot.arguments]
             column = next((attr.i for attr in op.attrs if attr.name == "col"), None)
             if len(names) != 1 or column is None or column in found:
-                raise DataError(f"the {op_type} operators of the program contradict each other", site=caller_site())
+                raise DataError(f"the {op_type} operators of the program contradict each other")
             found[column] = names[0]
     return [found[column] for column in sorted(found)]

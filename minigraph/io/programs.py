@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import DataError, MismatchError, NotFoundError, ProgramError, WrongTypeError, caller_site, warn
+from minigraph.errors import DataError, MismatchError, NotFoundError, ProgramError, WrongTypeError, warn
 from minigraph.io import pickles, state_dicts, variables
 from minigraph.io.inference_model import MODEL_FILENAME
 from minigraph.io.marks import Mark, Reading, folder_mark
@@ -57,7 +57,7 @@ def save(program: Any, model_path: str | os.PathLike[str], protocol: int = 4) ->
         raise WrongTypeError(
             "save: program must be a Program, or an object to keep, got None",
             hint="Give fluid.default_main_program().",
-        )  # fmt: skip
+        )
     if not isinstance(program, Program):
         state_dicts.save_object(program, model_path, protocol)
         return
@@ -138,7 +138,7 @@ def load(
     missing = [var.name for var in wanted if var.name not in state]
     if missing:
         raise NotFoundError(
-            f"{path} does not hold all variables of the program", details=missing, site=caller_site(),
+            f"{path} does not hold all variables of the program", details=missing,
             hint="Load it with the program that it was saved from.",
         )  # fmt: skip
     assign(wanted, _arrays_only(state, wanted), place)
@@ -214,7 +214,7 @@ def _read_combined(path: Path, names: list[str] | None) -> Arrays:
         raise ProgramError(
             f"{path} holds tensors without names",
             hint="Give var_list, the variables that were saved in it.",
-        )  # fmt: skip
+        )
     tensors = read_tensors(read_file(path, f"{len(names)} variables"), str(path), len(names))
     return dict(zip(sorted(names), tensors, strict=True))
 
@@ -236,7 +236,7 @@ def _arrays_only(state: Mapping[str, Any], variables: Iterable[Variable]) -> Arr
         else:
             problems.append(f"{var.name} is a {type(value).__name__}")
     if problems:
-        raise MismatchError("what was saved for variables is no array", details=problems, site=caller_site())
+        raise MismatchError("what was saved for variables is no array", details=problems)
     return arrays
 
 
@@ -250,5 +250,5 @@ def _warn_unused(state: Mapping[str, Any], used: Iterable[Variable]) -> None:
 def _any_path(path: Any) -> Path:
     """`path`, which may be a folder."""
     if not os.fspath(path):
-        raise DataError("model_path is empty", site=caller_site())
+        raise DataError("model_path is empty")
     return Path(path)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minigraph.errors import DataError, MissingExtraError, WrongTypeError, caller_site
+from minigraph.errors import DataError, MissingExtraError, WrongTypeError
 from minigraph.support.annotations import shown
 from minigraph.support.atomic_files import as_path, read_file, write_files
 from minigraph.support.interrupts import is_interrupt
@@ -83,7 +83,7 @@ def load_safetensors(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     except Exception as error:  # the library's own, and NumPy's for damage that the library lets pass
         if is_interrupt(error):
             raise
-        raise DataError(f"{path} is damaged or no safetensors file: {error}", site=caller_site()) from None
+        raise DataError(f"{path} is damaged or no safetensors file: {error}") from None
     return {name: np.array(array) for name, array in arrays.items()}
 
 
@@ -92,7 +92,7 @@ def _array(name: str, value: Any) -> NDArray[Any]:
         raise WrongTypeError(
             f"{name} is a {type(value).__name__}; a safetensors file holds arrays only",
             hint="Save other values elsewhere, or as an array.",
-        )  # fmt: skip
+        )
     array = value.numpy() if hasattr(value, "numpy") else np.asarray(value)
     as_dtype(array.dtype)
     return np.ascontiguousarray(array).reshape(array.shape)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.eager.guard import in_dynamic_mode
-from minigraph.errors import DataError, ProgramError, WrongTypeError, caller_site
+from minigraph.errors import DataError, ProgramError, WrongTypeError
 from minigraph.io import pickles
 from minigraph.io.marks import Mark, Reading, moment
 from minigraph.io.safetensors_files import SUFFIX, load_safetensors, save_safetensors
@@ -136,7 +136,7 @@ def read_pickle(path: Path, what: str, keep_name_table: bool, reading: Reading) 
     """The dictionary in a ``.pdparams`` or ``.pdopt`` file."""
     found = _without_name_table(pickles.load(reading.read(path, what), str(path)), keep_name_table)
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
-        raise DataError(f"{path} holds a {type(found).__name__}, not names and values", site=caller_site())
+        raise DataError(f"{path} holds a {type(found).__name__}, not names and values")
     return found
 
 
@@ -163,7 +163,7 @@ def _with_name_table(state: Mapping[str, Any]) -> dict[str, Any]:
 def _without_name_table(found: Any, keep: bool) -> Any:
     if isinstance(found, dict):
         if _SLICES in found:
-            raise DataError("the file holds parameters cut into slices, which is not read", site=caller_site())
+            raise DataError("the file holds parameters cut into slices, which is not read")
         if not keep:
             found.pop(NAME_TABLE, None)
     return found

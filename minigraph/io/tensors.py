@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from minigraph.errors import DataError, MinigraphError, caller_site
+from minigraph.errors import DataError, MinigraphError
 from minigraph.io.framework_proto import TensorDesc
 from minigraph.io.wire import decode, encode
 from minigraph.types import DType, as_dtype, product
@@ -62,15 +62,13 @@ def read_tensors(data: bytes, source: str, count: int | None = None) -> list[NDA
             array, at = _read_tensor(data, at)
         except MinigraphError as error:
             where = f"tensor {len(tensors)}, from byte {at}" if tensors else "its first tensor"
-            raise DataError(
-                f"{source} is damaged or no file of tensors: {where}: {error.message}", site=caller_site()
-            ) from None
+            raise DataError(f"{source} is damaged or no file of tensors: {where}: {error.message}") from None
         tensors.append(array)
     left = len(data) - at
     if count is not None and (left or len(tensors) != count):
         problem = f"more than {count} tensors" if left else f"{len(tensors)} tensors, not {count}"
         raise DataError(
-            f"{source} holds {problem}", details=[f"{left} bytes are left"] if left else (), site=caller_site(),
+            f"{source} holds {problem}", details=[f"{left} bytes are left"] if left else (),
             hint="Load exactly the variables that were saved: tensors in a file have no names.",
         )  # fmt: skip
     return tensors

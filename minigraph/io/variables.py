@@ -285,7 +285,7 @@ def values_of(variables: Iterable[Variable]) -> Arrays:
     scope, arrays, missing = global_scope(), {}, []
     for var in variables:
         if var.kind is not VarKind.LOD_TENSOR:
-            raise DataError(f"{var.name} holds rows of a sparse matrix, which cannot be saved", site=caller_site())
+            raise DataError(f"{var.name} holds rows of a sparse matrix, which cannot be saved")
         holder = scope.find_var(var.name)
         if holder is None or holder.value is None:
             missing.append(var.name)
@@ -320,7 +320,7 @@ def assign(variables: Iterable[Variable], arrays: Mapping[str, NDArray[Any]], pl
             problems.append(f"{name} is declared {expected}, the file has {found}")
     if problems:
         raise MismatchError(
-            "what was saved does not fit the program", details=problems, site=caller_site(),
+            "what was saved does not fit the program", details=problems,
             hint="Load it with the program that it was saved from.",
         )  # fmt: skip
     with deferred():

@@ -258,7 +258,7 @@ def xmap_readers(
         raise ProgramError(
             f"process_num must be at most {_MOST_THREADS}, got {shown(process_num)}",
             hint="Give the number of threads.",
-        )  # fmt: skip
+        )
 
     def work(samples: Iterator[T], reading: threading.Lock, turns: Iterator[int], results: _Channel[S]) -> None:
         try:
@@ -321,7 +321,7 @@ def count(name: str, value: float, at_least: int = 1) -> int:
         raise ProgramError(
             f"{name} must be a whole number, at least {at_least}, got {shown(value)}",
             hint=f"Give {name}={max(at_least, 1)}, for example.",
-        )  # fmt: skip
+        )
     return min(int(value), sys.maxsize)
 
 

@@ -227,12 +227,12 @@ class DataLoader:
             raise ProgramError(
                 f"the program is fed by {self!r}, which was not started",
                 hint=f"Call its start(), or feed {', '.join(self._names)}.",
-            )  # fmt: skip
+            )
         if given:
             raise ProgramError(
                 f"{', '.join(given)} is fed although {self!r} is running",
                 hint="reset() the loader to feed the program yourself.",
-            )  # fmt: skip
+            )
         try:
             arrays = self._run.peek()
         except StopIteration:
@@ -254,7 +254,7 @@ class DataLoader:
             raise ProgramError(
                 f"{self!r} has nothing to read",
                 hint="Set it by set_sample_generator, set_sample_list_generator or set_batch_generator.",
-            )  # fmt: skip
+            )
         return iter(self._reader())
 
     def _must_be(self, iterable: bool, wanted: str) -> None:
@@ -347,4 +347,4 @@ def _check_places(places: Any, needed: bool) -> None:
         raise ProgramError(
             f"a DataLoader gives batches to one place, got {len(given)} places",
             hint="Write places=fluid.CPUPlace(); a program runs on one device.",
-        )  # fmt: skip
+        )

@@ -74,4 +74,4 @@ def check_levels(offsets: Levels, rows: int | None) -> None:
             f"sequences of lengths {shown} do not make up {'a tensor' if rows is None else f'{rows} rows'}",
             details=[f"level {i}: {len(level)} sequences, {sum(level)} in all" for i, level in enumerate(shown)],
             hint="Each level adds up to the number of sequences of the next one, the last one to the number of rows.",
-        )  # fmt: skip
+        )

@@ -210,7 +210,7 @@ def _count(given: int | None) -> int:
         raise WrongTypeError(
             f"device_count must be an int of at most {(1 << 16) - 1}, got {given!r:.80}",
             hint="Leave it out for one place.",
-        )  # fmt: skip
+        )
     return given or 1
 
 

@@ -46,7 +46,7 @@ class LoDTensor:
             raise WrongTypeError(
                 f"a tensor holds numbers or booleans, got {value.dtype}: {array!r:.80}",
                 hint="Set an array of numbers.",
-            )  # fmt: skip
+            )
         lod = self._holder.lod
         with deferred():
             self._holder.value = value
@@ -177,7 +177,7 @@ class SelectedRows:
             raise ProgramError(
                 f"{self._holder.name} holds {what}, not selected rows",
                 hint="" if value is None else "Read it with get_tensor().",
-            )  # fmt: skip
+            )
         held: SparseRows = value
         return held
 

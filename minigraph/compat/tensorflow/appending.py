@@ -100,7 +100,7 @@ def check_tensor(t: Any, what: str) -> Variable:
         raise WrongTypeError(
             f"{what} must be a Variable or a Tensor, got {type(t).__name__}: {t!r:.60}",
             hint="Make one with minigraph.dygraph.to_variable, or feed it to a minigraph.data.",
-        )  # fmt: skip
+        )
     return check_floating(t, what)
 
 
@@ -117,7 +117,7 @@ def check_tensors(given: Any, what: str) -> tuple[list[Variable | None], list[Va
             raise ProgramError(
                 f"{what} holds variables of two programs, {found[0]} and {t}",
                 hint="Take all of them from one program.",
-            )  # fmt: skip
+            )
     return listed, found
 
 
@@ -144,7 +144,7 @@ def as_threshold(value: Any, what: str) -> Number:
         raise ClipError(
             f"{what} must be positive, got {number}",
             hint="Give a number above 0: TensorFlow gives zeros for 0, and zeros or unclipped tensors below it.",
-        )  # fmt: skip
+        )
     return number
 
 

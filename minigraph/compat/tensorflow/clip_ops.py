@@ -263,7 +263,7 @@ def clip_by_average_norm(t: Variable, clip_norm: Number, name: str | None = None
         raise WrongTypeError(
             f"clip_by_average_norm: t must be float32, as in TensorFlow 1, got {t}",
             hint="Convert it with layers.cast, or use clip_by_norm with clip_norm times the number of elements.",
-        )  # fmt: skip
+        )
     threshold = appending.as_threshold(clip_norm, "clip_by_average_norm: clip_norm")
     if not isinstance(threshold, Variable) and threshold == math.inf:
         return append("assign", {"X": t}, t, name)

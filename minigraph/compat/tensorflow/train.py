@@ -334,7 +334,7 @@ def _checked_pairs(given: Iterable[Any], name: str) -> list[tuple[Any, Any]]:
             f"{name}: no gradients provided for any variable",
             details=[str(param) for _, param in pairs],
             hint="Compute the loss from them, and set stop_gradient=False on the variables in between.",
-        )  # fmt: skip
+        )
     return found
 
 

@@ -38,9 +38,7 @@ class Recurrent(BlockCall, type="recurrent"):
         for name in self.sequences:
             whole, entry = self._type(name), self.body.vars[name]
             assert whole is not None
-            entry.tensor_type = (
-                whole.held_as(entry.kind) if whole.is_array else whole.with_shape(whole.shape[1:])
-            )  # fmt: skip
+            entry.tensor_type = whole.held_as(entry.kind) if whole.is_array else whole.with_shape(whole.shape[1:])
         for inner, outer in zip(self.ex_states, self.initial, strict=True):
             self.body.vars[inner].tensor_type = self._type(outer)
 
