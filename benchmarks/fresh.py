@@ -67,7 +67,7 @@ def _measure(model, engine):
     import training
 
     sizes, batch = {"small": ((784, 128, 64, 10), 128), "large": ((784, 1024, 1024, 10), 256)}[model]
-    make = training.makers(models.Perceptron(sizes, batch), training.Recipe("adam", 0.001))[engine]
+    make = training.makers([models.Perceptron(sizes, batch)], training.Recipe("adam", 0.001))[engine]
     step = make()
     before = _resident("VmRSS")
     _forget_peak()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+from floors import FLOORS
 from rich.console import Console
 from rich.table import Table
 
@@ -61,6 +62,7 @@ class Settings:
     engines: list[str]
     rounds: int = 10
     device: str = "cpu"
+    cores: int = 1
     sizes: tuple[int, ...] = (1_000, 10_000, 100_000)
     paddle: str | None = None
     """Path of a Python interpreter that has Paddle 1.8.5."""
@@ -68,29 +70,36 @@ class Settings:
     results: list[dict] = field(default_factory=list)
 
 
-PRODUCTS = "products alone"
-
-
-def compare(title, makers, settings, unit=1, rtol=1e-3, atol=1e-5, products=None):
+def compare(title, makers, settings, unit=1, rtol=1e-3, atol=1e-5, floors=None):
     """Check that the engines agree on their first three calls, let them take turns and print the table.
 
     `makers` has for each engine a function that prepares and returns what is timed; `unit` is how many operations one
-    call stands for. `products` makes what no engine on NumPy's BLAS can do without; it takes turns with the engines
-    and is a peer of none.
+    call stands for. `floors` make what no engine can do without; they take turns with the engines and are peers of
+    none. An engine that fails, or computes something else than the first one, is reported and takes no turn.
     """
-    functions = {}
+    functions, firsts = {}, {}
     for name, make in makers.items():
-        if name in settings.engines:
-            functions[name] = make()
-    firsts = {name: [_flat(function()) for _ in range(3)] for name, function in functions.items()}
-    reference = next(iter(firsts))
-    for name, results in firsts.items():
-        for expected, actual in zip(firsts[reference], results, strict=True):
-            np.testing.assert_allclose(actual, expected, rtol=rtol, atol=atol, err_msg=f"{title}: {name}, {reference}")
-    if products is not None:
-        functions[PRODUCTS] = products
+        if name not in settings.engines:
+            continue
+        try:
+            function = make()
+            results = [_flat(function()) for _ in range(3)]
+            for expected, actual in zip(next(iter(firsts.values()), results), results, strict=True):
+                np.testing.assert_allclose(actual, expected, rtol=rtol, atol=atol)
+        except Exception as error:
+            failed(title, name, error, settings)
+            continue
+        functions[name], firsts[name] = function, results
+    functions |= {name: make() for name, make in (floors or {}).items()}
     times = settings.turns(title, functions, settings.rounds)
     report(title, {name: [t / unit for t in each] for name, each in times.items()}, settings)
+
+
+def failed(title, name, error, settings):
+    """Print and keep why an engine takes no turn."""
+    why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    CONSOLE.print(f"\n{title}: {name} fails: {why}", markup=False)
+    settings.results.append({"workload": title, "engine": name, "failed": why})
 
 
 def added_cost(title, without, makers, settings):
@@ -135,7 +144,7 @@ def _micro(seconds, name):
 
 
 def _ratio(seconds, name):
-    peers = [value for peer, value in seconds.items() if not peer.startswith("minigraph") and peer != PRODUCTS]
+    peers = [value for peer, value in seconds.items() if not peer.startswith("minigraph") and peer not in FLOORS]
     return f"{seconds[name] / min(peers):.2f}" if peers else ""
 
 

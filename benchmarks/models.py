@@ -1,10 +1,34 @@
 """The networks that are trained, each in the language of every engine; see training.py."""
 
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
+from floors import Product
 
 import minigraph as fluid
+
+
+class Model:
+    """What training.py asks of a model, beside its loss in the language of each engine; dicts are by name.
+
+    ``params`` are the start values of the parameters and ``feeds`` the arrays of the batch. ``state`` are the start
+    values of what the loss updates by the way, such as running statistics. ``tables`` has the parameters of which a
+    step looks up and changes a few rows, with the feeds that have the numbers of the rows.
+    """
+
+    params: Mapping[str, np.ndarray]
+    feeds: Mapping[str, np.ndarray]
+    state: Mapping[str, np.ndarray] = MappingProxyType({})
+    tables: Mapping[str, str] = MappingProxyType({})
+    transposed_in_torch: Sequence[str] = ()
+    products: Sequence[Product] = ()
+
+    @property
+    def trained(self):
+        """Names of the parameters that the step changes."""
+        return list(self.params)
 
 
 def glorot(rng, *shape):
@@ -40,7 +64,7 @@ def jax_cross_entropy(logits, y):
     return optax.softmax_cross_entropy_with_integer_labels(logits, y[:, 0]).mean()
 
 
-class Perceptron:
+class Perceptron(Model):
     """Fully connected layers with one activation between them and softmax at the end."""
 
     def __init__(self, sizes, batch, activation="relu", seed=0):
@@ -52,6 +76,7 @@ class Perceptron:
             self.params[f"b{i}"] = np.zeros(columns, "float32")
         x = rng.uniform(-1, 1, (batch, sizes[0])).astype("float32")
         self.feeds = {"x": x, "y": labels(rng, batch)}
+        self.products = [Product(batch, *pair, gradients=2 if i else 1) for i, pair in enumerate(pairwise(sizes))]
 
     def minigraph(self, feeds):
         h = feeds["x"]
@@ -78,23 +103,6 @@ class Perceptron:
                 d = (d @ p[f"w{i}"].T) * (1 - h * h if tanh else h > 0)
         return loss, grads
 
-    def products(self):
-        """The matrix products of `numpy` alone, on arrays like its own, into memory that is there already."""
-        calls, x = [], self.feeds["x"]
-        for i in range(self.depth):
-            w = self.params[f"w{i}"]
-            y, d_w = np.zeros((len(x), w.shape[1]), "float32"), np.empty_like(w)
-            calls += [(x, w, y), (x.T, y, d_w)]
-            if i:
-                calls.append((y, w.T, np.empty_like(x)))
-            x = y
-
-        def multiply():
-            for a, b, out in calls:
-                np.dot(a, b, out)
-
-        return multiply
-
     def torch(self, p, feeds):
         import torch
 
@@ -114,7 +122,7 @@ class Perceptron:
         return jax_cross_entropy(h, feeds["y"])
 
 
-class Recurrent:
+class Recurrent(Model):
     """``h = tanh(x_t @ w + h @ u + b)`` unrolled, then a layer that classifies the last state."""
 
     def __init__(self, steps=50, inputs=32, hidden=64, batch=32, seed=0):
@@ -129,6 +137,11 @@ class Recurrent:
         }
         self.feeds = {f"x{t}": rng.uniform(-1, 1, (batch, inputs)).astype("float32") for t in range(steps)}
         self.feeds |= {"h": np.zeros((batch, hidden), "float32"), "y": labels(rng, batch)}
+        self.products = [
+            Product(steps * batch, inputs, hidden, gradients=1),
+            Product(batch, hidden, hidden, steps=steps),
+            Product(batch, hidden, 10),
+        ]
 
     def minigraph(self, feeds):
         h = feeds["h"]
@@ -172,7 +185,7 @@ class Recurrent:
         return jax_cross_entropy(h @ p["v"] + p["c"], feeds["y"])
 
 
-class LeNet:
+class LeNet(Model):
     """Two convolutions of 5 x 5 with max pooling, three fully connected layers, relu between them."""
 
     def __init__(self, batch=64, seed=0):
@@ -185,6 +198,11 @@ class LeNet:
             "w2": glorot(rng, 84, 10), "b2": np.zeros(10, "float32"),
         }  # fmt: skip
         self.feeds = {"x": rng.uniform(-1, 1, (batch, 1, 28, 28)).astype("float32"), "y": labels(rng, batch)}
+        self.products = [
+            Product(batch * 28 * 28, 25, 6, gradients=1),
+            Product(batch * 10 * 10, 150, 16),
+            *(Product(batch, *pair) for pair in pairwise((400, 120, 84, 10))),
+        ]
 
     def minigraph(self, feeds):
         layers = fluid.layers

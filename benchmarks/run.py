@@ -25,182 +25,9 @@ def installed(wanted):
     return [name for name, module in ENGINES.items() if name in wanted and importlib.util.find_spec(module)]
 
 
-def products_of(model, settings):
-    """The matrix products of a step alone, by NumPy; None on a GPU."""
-    return model.products() if settings.device == "cpu" else None
-
-
-# Workloads: what they need is imported when they run, behind `use_cores`.
-
-
-def seed_step(settings):
-    import measuring
-    import models
-    import training
-
-    model = models.Perceptron((784, 128, 64, 10), 128)
-    makers = training.gradient_makers(model, 0.05, settings.device)
-    title = "(a) 784-128-64-10, batch 128: loss and gradients clipped by norm"
-    measuring.compare(title, makers, settings, products=products_of(model, settings))
-
-
-def small_step(settings):
-    import measuring
-    import models
-    import training
-
-    model = models.Perceptron((784, 128, 64, 10), 128)
-    recipe = training.Recipe("adam", 0.001)
-    title = "(b) 784-128-64-10, batch 128: Adam, clip by global norm"
-    makers = training.makers(model, recipe, settings.device)
-    measuring.compare(title, makers, settings, products=products_of(model, settings))
-
-
-def large_step(settings):
-    import measuring
-    import models
-    import training
-
-    model = models.Perceptron((784, 1024, 1024, 10), 256)
-    recipe = training.Recipe("adam", 0.001)
-    title = "(c) 784-1024-1024-10, batch 256: Adam, clip by global norm"
-    makers = training.makers(model, recipe, settings.device)
-    measuring.compare(title, makers, settings, products=products_of(model, settings))
-
-
-def recurrent_step(settings):
-    import measuring
-    import models
-    import training
-
-    makers = training.makers(models.Recurrent(), training.Recipe("sgd", 0.1), settings.device)
-    measuring.compare("(d) tanh RNN 32-64 unrolled 50 steps, batch 32: SGD, clip by global norm", makers, settings)
-
-
-def lenet_step(settings):
-    import measuring
-    import models
-    import training
-
-    makers = training.makers(models.LeNet(), training.Recipe("momentum", 0.01), settings.device)
-    measuring.compare("(e) LeNet, 1x28x28, batch 64: momentum, clip by global norm", makers, settings)
-
-
-def clip_alone(settings):
-    import clip_alone
-    import measuring
-
-    for what, shapes in clip_alone.SETS.items():
-        measuring.compare(f"(f) clip by global norm: {what}", clip_alone.makers(shapes), settings)
-
-
-def clip_in_memory(settings):
-    import clip_alone
-    import measuring
-
-    for what, shapes in clip_alone.SETS.items():
-        measuring.compare(f"(f) clip alone, in memory: {what}", clip_alone.memory_makers(shapes), settings)
-
-
-def clip_update(settings):
-    import clip_alone
-    import measuring
-
-    for what, shapes in clip_alone.SETS.items():
-        measuring.compare(f"(f) clip and SGD, all in memory: {what}", clip_alone.update_makers(shapes), settings)
-
-
-def chain(settings):
-    import chain
-    import measuring
-
-    for size in (4, 262_144):
-        title = f"(g) chain of {chain.COUNT:,} elementwise operators on {size:,} elements, us an operator"
-        measuring.compare(title, chain.makers(size), settings, unit=chain.COUNT)
-
-
-def build(settings):
-    import build
-
-    build.bench(settings)
-
-
-def clip_cost(settings):
-    import measuring
-    import models
-    import training
-
-    model = models.Perceptron((32,) * 51, 32, "tanh")
-    recipes = [training.Recipe("sgd", 0.01, max_norm) for max_norm in (None, 1.0)]
-    without, makers = (training.makers(model, recipe, settings.device) for recipe in recipes)
-    measuring.compare("(i) 50 layers of 32, batch 32: SGD, without clip", without, settings)
-    measuring.compare("(i) 50 layers of 32, batch 32: SGD, clip by global norm", makers, settings)
-    measuring.added_cost("(i) what the clip adds", without, makers, settings)
-
-
-def lookups(settings):
-    import lookups
-    import measuring
-
-    for height in lookups.HEIGHTS:
-        for optimizer in lookups.OPTIMIZERS:
-            title = f"(j) {lookups.BATCH} rows of a table {height:,} x {lookups.WIDTH}: {optimizer}, sparse gradient"
-            measuring.compare(title, lookups.makers(height, optimizer), settings)
-        title = f"(j) {lookups.BATCH} rows of a table {height:,} x {lookups.WIDTH}: sgd, dense gradient"
-        measuring.compare(title, lookups.dense_makers(height), settings)
-
-
-def first_steps(settings):
-    import fresh
-
-    fresh.first_steps(settings)
-
-
-def large_programs(settings):
-    import first_results
-
-    first_results.bench(settings)
-
-
-def imports(settings):
-    import fresh
-
-    fresh.imports(settings)
-
-
-def memory(settings):
-    import fresh
-
-    fresh.peaks(settings)
-
-
-WORKLOADS = {
-    "seed": seed_step,
-    "small": small_step,
-    "large": large_step,
-    "rnn": recurrent_step,
-    "lenet": lenet_step,
-    "clip": clip_alone,
-    "clip-memory": clip_in_memory,
-    "clip-update": clip_update,
-    "chain": chain,
-    "build": build,
-    "clip-cost": clip_cost,
-    "first": first_steps,
-    "large-programs": large_programs,
-    "memory": memory,
-    "import": imports,
-    "lookups": lookups,
-}
-
-
-NOT_AGAINST = ("first", "large-programs", "memory")
-"""Workloads whose processes see one checkout only."""
-
-
 def options():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default=",".join(WORKLOADS), help=f"workloads among {','.join(WORKLOADS)}")
+    parser.add_argument("--only", help="workloads, with commas between; all if it is not given")
     parser.add_argument("--engines", default=",".join(ENGINES), help=f"engines among {','.join(ENGINES)}")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="cuda: the training steps on a GPU")
     parser.add_argument("--rounds", type=int, default=10, help="rounds of taking turns (default: 10)")
@@ -217,21 +44,31 @@ def main():
     given = options()
     use_cores(given.cores)
     import measuring
+    import workloads
 
+    known = workloads.WORKLOADS
+    chosen = given.only.split(",") if given.only else list(known)
+    if unknown := set(chosen) - set(known):
+        raise SystemExit(f"--only: no workload {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     engines = installed(given.engines.split(","))
     if given.against or given.serve:
         engines = [name for name in engines if name.startswith("minigraph")]
-        given.only = ",".join(name for name in given.only.split(",") if name not in NOT_AGAINST)
+        chosen = [name for name in chosen if name not in workloads.NOT_AGAINST]
     machine = measuring.describe_machine(engines, given.device)
     settings = measuring.Settings(
-        engines, given.rounds, given.device, tuple(int(size) for size in given.sizes.split(",")), given.paddle
+        engines,
+        given.rounds,
+        given.device,
+        given.cores,
+        tuple(int(size) for size in given.sizes.split(",")),
+        given.paddle,
     )
     if given.against:
         import against
 
         measuring.CONSOLE.print(machine)
-        arguments = [f"--{name}={getattr(given, name)}" for name in ("only", "rounds", "cores", "sizes", "device")]
-        arguments.append(f"--engines={','.join(engines)}")
+        arguments = [f"--{name}={getattr(given, name)}" for name in ("rounds", "cores", "sizes", "device")]
+        arguments += [f"--only={','.join(chosen)}", f"--engines={','.join(engines)}"]
         write(given, machine, against.compare(given.against, arguments))
         return
     if given.serve:
@@ -243,8 +80,8 @@ def main():
 
         torch.set_num_threads(given.cores)
     measuring.CONSOLE.print(machine)
-    for name in given.only.split(","):
-        WORKLOADS[name](settings)
+    for name in chosen:
+        known[name](settings)
     write(given, machine, settings.results)
 
 

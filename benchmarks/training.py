@@ -1,18 +1,20 @@
 """One training step by each engine, for a model that says its loss in the language of each.
 
-A model has ``params`` and ``feeds``, dicts of arrays by name, and the methods
+A model is a `models.Model` with the methods
 
 - ``minigraph(feeds)``: layers on the variables that are fed; parameters by their names,
-- ``numpy(params, feeds)``: the loss and a dict of gradients, by hand,
-- ``torch(params, feeds)`` and ``jax(params, feeds)``: the loss.
+- ``numpy(params, feeds)``: the loss and a dict of gradients, by hand; not every model has it,
+- ``torch(params, feeds)`` and ``jax(params, feeds)``: the loss; with JAX the new state too, where there is state.
 
-Every step begins with NumPy arrays, because that is what a reader of data delivers, and ends with a loss to print.
+Several models that share their parameters may take turns in one step. Every step begins with NumPy arrays, because that
+is what a reader of data delivers, and ends with the losses to print.
 """
 
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from floors import MEMORY, PRODUCTS, moving, multiplying
 
 import minigraph as fluid
 
@@ -26,9 +28,34 @@ class Recipe:
     max_norm: float | None = 1.0
 
 
-def makers(model, recipe, device="cpu"):
-    """For each engine a function that prepares the training on a device and returns its step."""
-    return {name: partial(make, model, recipe) for name, make in _by_engine(STEPS, device).items()}
+STATES = {"sgd": 0, "momentum": 1, "adam": 2}
+"""Arrays that an optimizer keeps for each parameter."""
+
+
+def makers(turns, recipe, device="cpu"):
+    """For each engine a function that prepares the training on a device and returns its step.
+
+    `turns` are models that share parameters, each of which updates those that it trains.
+    """
+    engines = _by_engine(STEPS, device)
+    if not all(hasattr(model, "numpy") for model in turns):
+        engines.pop("numpy", None)
+    return {name: partial(make, turns, recipe) for name, make in engines.items()}
+
+
+def floors(turns, recipe, cores):
+    """The products of a step alone, and its traffic with memory."""
+    products = [product for model in turns for product in model.products]
+    moved = sum(map(partial(bytes_moved, recipe=recipe), turns))
+    found = {MEMORY: partial(moving, moved, cores)}
+    return {PRODUCTS: partial(multiplying, products), **found} if products else found
+
+
+def bytes_moved(model, recipe):
+    """Bytes that a step moves at least: parameters, their state and gradients read and written once, feeds read."""
+    looked_up = {name: model.feeds[ids].size * model.params[name].shape[1] for name, ids in model.tables.items()}
+    trained = sum(looked_up.get(name, model.params[name].size) for name in model.trained)
+    return 4 * trained * (4 + 2 * STATES[recipe.optimizer]) + sum(array.nbytes for array in model.feeds.values())
 
 
 def gradient_makers(model, max_norm, device="cpu"):
@@ -60,54 +87,65 @@ def _by_engine(engines, device):
 # minigraph
 
 
-def minigraph_session(model, finish, make_executor):
-    """A function that runs the model's program; `finish` appends to it and returns what to fetch."""
-    main, startup = fluid.Program(), fluid.Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
-        feeds = {n: fluid.data(n, [None, *a.shape[1:]], str(a.dtype)) for n, a in model.feeds.items()}
-        fetches = finish(model.minigraph(feeds))
+def minigraph_sessions(turns, finish, make_executor):
+    """A function that runs the programs of the models in turns; `finish` appends to one and returns what to fetch."""
     exe, scope = make_executor(), fluid.Scope()
-    exe.run(startup, scope=scope)
-    for name, value in model.params.items():
+    runs = []
+    for model in turns:
+        main, startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            feeds = {n: fluid.data(n, [None, *a.shape[1:]], str(a.dtype)) for n, a in model.feeds.items()}
+            fetches = finish(model, model.minigraph(feeds))
+        exe.run(startup, scope=scope)
+        runs.append(partial(exe.run, main, feed=model.feeds, fetch_list=fetches, scope=scope))
+    for name, value in turns[0].params.items():
         scope.find_var(name).get_tensor().set(value.copy(), exe.place)
-    return lambda: exe.run(main, feed=model.feeds, fetch_list=fetches, scope=scope)
+    return lambda: [value for run in runs for value in run()]
 
 
-def minigraph_step(model, recipe, make_executor):
+def minigraph_step(turns, recipe, make_executor):
     clip = fluid.clip.GradientClipByGlobalNorm(recipe.max_norm) if recipe.max_norm is not None else None
-    optimizer = {
+    make = {
         "sgd": fluid.optimizer.SGD,
         "momentum": partial(fluid.optimizer.Momentum, momentum=0.9),
         "adam": fluid.optimizer.Adam,
-    }[recipe.optimizer](learning_rate=recipe.rate, grad_clip=clip)
+    }[recipe.optimizer]
 
-    def finish(loss):
-        optimizer.minimize(loss)
+    def finish(model, loss):
+        make(learning_rate=recipe.rate, grad_clip=clip).minimize(loss, parameter_list=model.trained)
         return [loss]
 
-    return minigraph_session(model, finish, make_executor)
+    return minigraph_sessions(turns, finish, make_executor)
 
 
 def minigraph_gradients(model, max_norm, make_executor):
-    def finish(loss):
+    def finish(model, loss):
         pairs = fluid.clip.GradientClipByNorm(max_norm)(fluid.append_backward(loss))
         clipped = {param.name: grad for param, grad in pairs}
         return [loss, *(clipped[name] for name in model.params)]
 
-    return minigraph_session(model, finish, make_executor)
+    return minigraph_sessions([model], finish, make_executor)
 
 
 # NumPy by hand
 
 
-def numpy_step(model, recipe):
-    params = {name: value.copy() for name, value in model.params.items()}
-    first = {name: np.zeros_like(value) for name, value in params.items()}
-    second = {name: np.zeros_like(value) for name, value in params.items()}
+def numpy_step(turns, recipe):
+    params = {name: value.copy() for name, value in turns[0].params.items()}
+    runs = [numpy_turn(model, params, recipe) for model in turns]
+    return lambda: [run() for run in runs]
+
+
+def numpy_turn(model, params, recipe):
+    first = {name: np.zeros_like(params[name]) for name in model.trained}
+    second = {name: np.zeros_like(params[name]) for name in model.trained}
     rate, steps = np.float32(recipe.rate), 0
 
     def sgd(name, grad):
-        params[name] -= rate * grad
+        if name in model.tables:
+            np.subtract.at(params[name], model.feeds[model.tables[name]], rate * grad)
+        else:
+            params[name] -= rate * grad
 
     def momentum(name, grad):
         first[name] *= np.float32(0.9)
@@ -156,11 +194,25 @@ def numpy_gradients(model, max_norm):
 # PyTorch
 
 
-def torch_step(model, recipe, compiled, device):
+def torch_params(model, device):
+    """Its parameters, transposed where torch wants them so, and its state, which has no gradients."""
     import torch
 
-    params = {name: torch.from_numpy(value.copy()).to(device).requires_grad_() for name, value in model.params.items()}
-    weights = list(params.values())
+    arrays = {name: value.T if name in model.transposed_in_torch else value for name, value in model.params.items()}
+    params = {name: torch.from_numpy(array.copy()).to(device).requires_grad_() for name, array in arrays.items()}
+    return params | {name: torch.from_numpy(array.copy()).to(device) for name, array in model.state.items()}
+
+
+def torch_step(turns, recipe, compiled, device):
+    params = torch_params(turns[0], device)
+    runs = [torch_turn(model, params, recipe, compiled, device) for model in turns]
+    return lambda: [loss.item() for loss in [run() for run in runs]]
+
+
+def torch_turn(model, params, recipe, compiled, device):
+    import torch
+
+    weights = [params[name] for name in model.trained]
     optimizer = {
         "sgd": torch.optim.SGD,
         "momentum": partial(torch.optim.SGD, momentum=0.9),
@@ -179,9 +231,9 @@ def torch_step(model, recipe, compiled, device):
     def step():
         optimizer.zero_grad()
         loss = loss_of(params, {name: torch.from_numpy(array).to(device) for name, array in model.feeds.items()})
-        loss.backward()
+        loss.backward(inputs=weights)
         update()
-        return loss.item()
+        return loss.detach()
 
     return step
 
@@ -189,7 +241,7 @@ def torch_step(model, recipe, compiled, device):
 def torch_gradients(model, max_norm, compiled, device):
     import torch
 
-    params = {name: torch.from_numpy(value.copy()).to(device).requires_grad_() for name, value in model.params.items()}
+    params = torch_params(model, device)
     weights = list(params.values())
     loss_of = model.torch
 
@@ -210,11 +262,19 @@ def torch_gradients(model, max_norm, compiled, device):
 # JAX
 
 
-def jax_step(model, recipe):
+def jax_step(turns, recipe):
     import jax
-    import optax
 
     jax.config.update("jax_default_matmul_precision", "highest")  # as the others multiply, on a GPU too
+    arrays = {name: jax.numpy.array(value) for name, value in (turns[0].params | turns[0].state).items()}
+    runs = [jax_turn(model, arrays, recipe) for model in turns]
+    return lambda: [float(loss) for loss in [run() for run in runs]]
+
+
+def jax_turn(model, arrays, recipe):
+    """The step of one model, which replaces what it changes among `arrays`; rows of tables are updated by hand."""
+    import jax
+    import optax
 
     update = {
         "sgd": optax.sgd,
@@ -223,19 +283,30 @@ def jax_step(model, recipe):
     }[recipe.optimizer](recipe.rate)
     if recipe.max_norm is not None:
         update = optax.chain(optax.clip_by_global_norm(recipe.max_norm), update)
-    params = {name: jax.numpy.array(value) for name, value in model.params.items()}
-    state = update.init(params)
+    dense = [name for name in model.trained if name not in model.tables]
+    others = [name for name in arrays if name not in model.trained]
+    slots = update.init({name: arrays[name] for name in dense})
 
-    @partial(jax.jit, donate_argnums=(0, 1))
-    def train(params, state, feeds):
-        loss, grads = jax.value_and_grad(model.jax)(params, feeds)
-        changes, state = update.update(grads, state, params)
-        return optax.apply_updates(params, changes), state, loss
+    @partial(jax.jit, donate_argnums=(0, 1, 2))
+    def train(params, tables, slots, others, feeds):
+        def loss_of(trained):
+            found = model.jax({**others, **trained}, feeds)
+            return found if isinstance(found, tuple) else (found, {})
+
+        rows = {name: table[feeds[model.tables[name]]] for name, table in tables.items()}
+        (loss, state), grads = jax.value_and_grad(loss_of, has_aux=True)({**params, **rows})
+        changes, slots = update.update({name: grads[name] for name in params}, slots, params)
+        tables = {
+            name: table.at[feeds[model.tables[name]]].add(-recipe.rate * grads[name]) for name, table in tables.items()
+        }
+        return {**optax.apply_updates(params, changes), **tables, **state}, slots, loss
 
     def step():
-        nonlocal params, state
-        params, state, loss = train(params, state, model.feeds)
-        return float(loss)
+        nonlocal slots
+        given = ({name: arrays[name] for name in names} for names in (dense, model.tables))
+        new, slots, loss = train(*given, slots, {name: arrays[name] for name in others}, model.feeds)
+        arrays.update(new)
+        return loss
 
     return step
 

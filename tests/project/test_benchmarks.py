@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments):
-    command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "--only=chain", "--rounds=1", *arguments]
+    command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "--rounds=1", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
 
@@ -20,7 +20,7 @@ def run(*arguments):
 @pytest.mark.slow
 def test_a_checkout_is_compared_with_itself(tmp_path):
     figures = tmp_path / "figures.json"
-    done = run("--engines=minigraph", f"--against={ROOT}", f"--json={figures}")
+    done = run("--only=chain", "--engines=minigraph", f"--against={ROOT}", f"--json={figures}")
     assert done.returncode == 0, done.stderr
     rows = json.loads(figures.read_text())["results"]
     assert [row["engine"] for row in rows] == ["minigraph", "minigraph"]
@@ -30,7 +30,7 @@ def test_a_checkout_is_compared_with_itself(tmp_path):
 
 @pytest.mark.slow
 def test_what_is_no_checkout_is_refused(tmp_path):
-    done = run(f"--against={tmp_path}")
+    done = run("--only=chain", f"--against={tmp_path}")
     assert done.returncode == 1
     assert f"--against {tmp_path}: there is no checkout of minigraph" in done.stderr
 
@@ -44,3 +44,13 @@ def test_a_large_program_is_measured_stage_by_stage(program):
     assert done.returncode == 0, done.stderr
     stages = json.loads(done.stdout)
     assert 0 < stages["build"] < stages["first results"]
+
+
+@pytest.mark.slow
+def test_networks_by_hand_have_the_losses_of_minigraph(tmp_path):
+    figures = tmp_path / "figures.json"
+    done = run("--only=small,rnn,word2vec,gan,policy", "--engines=minigraph,numpy", f"--json={figures}")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(figures.read_text())["results"]
+    assert not [row for row in rows if "failed" in row]
+    assert sum(row["engine"] == "numpy" for row in rows) == 5

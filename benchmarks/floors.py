@@ -1,0 +1,65 @@
+"""What no engine does without: the matrix products of a step, and its traffic with memory; each alone, by NumPy."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+PRODUCTS, MEMORY = "products alone", "memory alone"
+FLOORS = (PRODUCTS, MEMORY)
+MINIMUM_PER_THREAD = 1 << 20
+"""Minimum bytes per thread of a copy."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of `rows` x `inner` and `inner` x `columns`, and the products of its two gradients.
+
+    It is made `apart` times on other matrices. In `steps` that wait for each other the second matrix is the same, and
+    its gradient is one product of all steps. With one of the `gradients` only, that is the second matrix's.
+    """
+
+    rows: int
+    inner: int
+    columns: int
+    gradients: int = 2
+    apart: int = 1
+    steps: int = 1
+
+    def calls(self):
+        """Arguments of `numpy.dot`, the memory for the result among them."""
+        for _ in range(self.apart):
+            x, d_x = (np.zeros((self.steps, self.rows, self.inner), "float32") for _ in range(2))
+            w, d_w = (np.zeros((self.inner, self.columns), "float32") for _ in range(2))
+            y = np.zeros((self.steps, self.rows, self.columns), "float32")
+            yield from ((x[t], w, y[t]) for t in range(self.steps))
+            if self.gradients:
+                yield x.reshape(-1, self.inner).T, y.reshape(-1, self.columns), d_w
+            if self.gradients == 2:
+                yield from ((y[t], w.T, d_x[t]) for t in range(self.steps))
+
+
+def multiplying(products):
+    """The products alone, on arrays that are there already."""
+    calls = [call for product in products for call in product.calls()]
+
+    def multiply():
+        for a, b, out in calls:
+            np.dot(a, b, out)
+
+    return multiply
+
+
+def moving(count, cores):
+    """Copy, so that `count` bytes are moved: half of them read, half of them written."""
+    threads = max(1, min(cores, count // 2 // MINIMUM_PER_THREAD))
+    pairs = [(np.ones(count // 2 // threads, "uint8"), np.ones(count // 2 // threads, "uint8")) for _ in range(threads)]
+    if threads == 1:
+        return partial(np.copyto, *pairs[0])
+    pool = ThreadPoolExecutor(threads)
+
+    def move():
+        list(pool.map(np.copyto, *zip(*pairs, strict=True)))
+
+    return move

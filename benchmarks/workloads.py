@@ -1,0 +1,142 @@
+"""The list of workloads; import it when the process has its cores, at which engines look when they are imported."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import build
+import chain
+import clip_alone
+import first_results
+import fresh
+import images
+import lookups
+import measuring
+import models
+import sequences
+import small_networks
+import training
+from floors import PRODUCTS, multiplying
+from training import Recipe
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training step by each engine."""
+
+    title: str
+    make: Callable
+    """Returns the model, or a list of models that take turns."""
+    recipe: Recipe
+
+    def __call__(self, settings):
+        made = self.make()
+        turns = made if isinstance(made, list) else [made]
+        makers = training.makers(turns, self.recipe, settings.device)
+        floors = training.floors(turns, self.recipe, settings.cores) if settings.device == "cpu" else {}
+        measuring.compare(self.title, makers, settings, floors=floors)
+
+
+def seed_step(settings):
+    model = models.Perceptron((784, 128, 64, 10), 128)
+    makers = training.gradient_makers(model, 0.05, settings.device)
+    floors = {PRODUCTS: partial(multiplying, model.products)} if settings.device == "cpu" else {}
+    title = "(a) 784-128-64-10, batch 128: loss and gradients clipped by norm"
+    measuring.compare(title, makers, settings, floors=floors)
+
+
+def clips(what, makers, settings):
+    for name, shapes in clip_alone.SETS.items():
+        measuring.compare(f"(f) {what}: {name}", makers(shapes), settings)
+
+
+def chains(settings):
+    for size in (4, 262_144):
+        title = f"(g) chain of {chain.COUNT:,} elementwise operators on {size:,} elements, us an operator"
+        measuring.compare(title, chain.makers(size), settings, unit=chain.COUNT)
+
+
+def clip_cost(settings):
+    model = models.Perceptron((32,) * 51, 32, "tanh")
+    recipes = [Recipe("sgd", 0.01, max_norm) for max_norm in (None, 1.0)]
+    without, makers = (training.makers([model], recipe, settings.device) for recipe in recipes)
+    measuring.compare("(i) 50 layers of 32, batch 32: SGD, without clip", without, settings)
+    measuring.compare("(i) 50 layers of 32, batch 32: SGD, clip by global norm", makers, settings)
+    measuring.added_cost("(i) what the clip adds", without, makers, settings)
+
+
+def lookup_steps(settings):
+    for height in lookups.HEIGHTS:
+        rows = f"(j) {lookups.BATCH} rows of a table {height:,} x {lookups.WIDTH}"
+        for optimizer in lookups.OPTIMIZERS:
+            title = f"{rows}: {optimizer}, sparse gradient"
+            measuring.compare(title, lookups.makers(height, optimizer), settings)
+        measuring.compare(f"{rows}: sgd, dense gradient", lookups.dense_makers(height), settings)
+
+
+WORKLOADS = {
+    "seed": seed_step,
+    "small": Training(
+        "(b) 784-128-64-10, batch 128: Adam, clip by global norm",
+        partial(models.Perceptron, (784, 128, 64, 10), 128),
+        Recipe("adam", 0.001),
+    ),
+    "large": Training(
+        "(c) 784-1024-1024-10, batch 256: Adam, clip by global norm",
+        partial(models.Perceptron, (784, 1024, 1024, 10), 256),
+        Recipe("adam", 0.001),
+    ),
+    "rnn": Training(
+        "(d) tanh RNN 32-64 unrolled 50 steps, batch 32: SGD, clip by global norm",
+        models.Recurrent,
+        Recipe("sgd", 0.1),
+    ),
+    "lenet": Training(
+        "(e) LeNet, 1x28x28, batch 64: momentum, clip by global norm", models.LeNet, Recipe("momentum", 0.01)
+    ),
+    "transformer": Training(
+        "(m) transformer block of 256, 4 heads, 8 x 128 tokens: Adam, clip by global norm",
+        sequences.Transformer,
+        Recipe("adam", 0.001),
+    ),
+    "lstm": Training(
+        "(n) LSTM language model, 2 layers of 650, 20 steps, batch 20, 10,000 words: SGD, clip by global norm",
+        sequences.LanguageModel,
+        Recipe("sgd", 1.0, 5.0),
+    ),
+    "resnet": Training(
+        "(o) ResNet-18 on 8x3x64x64: momentum, clip by global norm", images.ResNet18, Recipe("momentum", 0.01)
+    ),
+    "mobilenet": Training(
+        "(p) MobileNet-V1 on 8x3x64x64: momentum, clip by global norm", images.MobileNet, Recipe("momentum", 0.01)
+    ),
+    "word2vec": Training(
+        "(q) word2vec, 256 words with 5 negative samples, sparse tables 100,000 x 128: SGD",
+        sequences.WordVectors,
+        Recipe("sgd", 0.1, None),
+    ),
+    "gan": Training(
+        "(r) GAN 100-256-784 and 784-256-1, batch 64, two programs in turns: Adam",
+        small_networks.adversaries,
+        Recipe("adam", 0.0002, None),
+    ),
+    "policy": Training(
+        "(s) policy gradient, 32-32-32-32, batch 1: Adam, clip by global norm",
+        small_networks.Policy,
+        Recipe("adam", 0.001),
+    ),
+    "clip": partial(clips, "clip by global norm", clip_alone.makers),
+    "clip-memory": partial(clips, "clip alone, in memory", clip_alone.memory_makers),
+    "clip-update": partial(clips, "clip and SGD, all in memory", clip_alone.update_makers),
+    "chain": chains,
+    "build": build.bench,
+    "clip-cost": clip_cost,
+    "first": fresh.first_steps,
+    "large-programs": first_results.bench,
+    "memory": fresh.peaks,
+    "import": fresh.imports,
+    "lookups": lookup_steps,
+}
+
+NOT_AGAINST = ("first", "large-programs", "memory")
+"""Workloads whose processes see one checkout only."""
