@@ -124,11 +124,11 @@ class LayerHelper:
         definition, block = definition_of(op_type), self.block
         inputs, attrs = _sorted_out(definition, slots_and_attrs)
         main, outputs = definition.main_output, {}
-        for slot in definition.output_slots:
-            if into is None or slot != main:
-                outputs[slot] = block.temporary(generate(f"{self.name}.tmp"))
-            else:
-                outputs[slot] = check_variable(into, "out")
+        for name, slot in definition.output_slots.items():
+            if name == main and into is not None:
+                outputs[name] = check_variable(into, "out")
+            elif name == main or not slot.dispensable:
+                outputs[name] = block.temporary(generate(f"{self.name}.tmp"))
         block.append_op(op_type, inputs, outputs, attrs)
         return outputs[main]
 
