@@ -23,16 +23,19 @@ from minigraph.passes.merge_products import MergeProducts
 from minigraph.passes.merge_updates import MergeUpdates
 from minigraph.passes.recompute import Recompute
 from minigraph.passes.shrink_in_update import ShrinkInUpdate
+from minigraph.passes.skip_joins import SkipJoins
 from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
 from minigraph.passes.transpose_once import TransposeOnce
+from minigraph.passes.unroll_recurrent import UnrollRecurrent
 from minigraph.passes.write_where_assigned import WriteWhereAssigned
 
 # Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
-    FuseGlobalNorm(), FoldConstants(), MatmulToMul(), CleanUp(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
-    FuseSoftmaxCrossEntropy(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), MergeUpdates(),
-    ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
+    FuseGlobalNorm(), UnrollRecurrent(), FoldConstants(), MatmulToMul(), CleanUp(), TransposeIntoMatmul(),
+    ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(),
+    MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(),
+    WriteWhereAssigned(), FuseElementwise(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 
@@ -66,7 +69,9 @@ __all__ = [
     "RemoveDeadOps",
     "ShareCommonSubexpressions",
     "ShrinkInUpdate",
+    "SkipJoins",
     "TransposeIntoMatmul",
     "TransposeOnce",
+    "UnrollRecurrent",
     "WriteWhereAssigned",
 ]

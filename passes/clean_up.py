@@ -12,18 +12,22 @@ from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import ReachingDefs, redirect
 from minigraph.types import DType
 
-_MAKE_ROWS = frozenset({"assign", "assign_value", "fill_constant", "mul", "mul_grad", "split", "unstack"})
+_MAKE_ROWS = frozenset({
+    "assign", "assign_value", "fill_constant", "mul", "mul_grad", "slice_grad", "split", "stack_grad", "unstack",
+})  # fmt: skip
 """Operators whose results lie row by row in memory for any input."""
 
 _KEEP_ROWS = frozenset({
     "abs", "abs_grad", "cast", "clip", "clip_grad", "concat", "concat_grad", "cross_entropy", "cross_entropy_grad",
     "elementwise_add", "elementwise_add_grad", "elementwise_div", "elementwise_div_grad", "elementwise_max",
     "elementwise_max_grad", "elementwise_min", "elementwise_min_grad", "elementwise_mul", "elementwise_mul_grad",
-    "elementwise_sub", "elementwise_sub_grad", "exp", "exp_grad", "increment", "log", "log_grad", "log_softmax",
-    "log_softmax_grad", "matmul", "matmul_grad", "mean", "mean_grad", "reduce_mean", "reduce_mean_grad", "reduce_sum",
-    "reduce_sum_grad", "relu", "relu_grad", "reshape2", "reshape2_grad", "scale", "sigmoid", "sigmoid_grad", "softmax",
+    "elementwise_sub", "elementwise_sub_grad", "exp", "exp_grad", "fill_zeros_like", "flatten2", "flatten2_grad",
+    "increment", "log", "log_grad", "log_softmax", "log_softmax_grad", "matmul", "matmul_grad", "mean", "mean_grad",
+    "reduce_mean", "reduce_mean_grad", "reduce_sum", "reduce_sum_grad", "relu", "relu_grad", "reshape2",
+    "reshape2_grad", "rnn_memory_helper", "rnn_memory_helper_grad", "scale", "sigmoid", "sigmoid_grad", "softmax",
     "softmax_grad", "softmax_with_cross_entropy", "softmax_with_cross_entropy_grad", "sqrt", "sqrt_grad", "square",
-    "square_grad", "sum", "tanh", "tanh_grad",
+    "square_grad", "squeeze2", "squeeze2_grad", "stack", "sum", "tanh", "tanh_grad", "unsqueeze2",
+    "unsqueeze2_grad", "unstack_grad",
 })  # fmt: skip
 """Operators whose results lie row by row in memory if all their inputs do."""
 
@@ -45,15 +49,18 @@ _COPIES: dict[str, Callable[[Operator], bool]] = {
 }
 """Operators that copy X, each with the condition under which it does."""
 
-_MAY_GO = (*_PASS_ON, *_RESHAPES, *_TRANSPOSES, *_COPIES)
+_PASS_THROUGH = {"rnn_memory_helper": "X", "rnn_memory_helper_grad": "Out@GRAD"}
+"""Operators whose result is the array that they read in this slot."""
+
+_MAY_GO = (*_PASS_ON, *_RESHAPES, *_TRANSPOSES, *_COPIES, *_PASS_THROUGH)
 
 
 class CleanUp(Pass):
     """Let readers of a copy read the original, where nothing can tell them apart.
 
     Copies are the results of ``assign``, of ``scale`` by 1 without bias, of ``cast`` to the same type, of ``sum`` of
-    one tensor, of a reshape to the same shape and of transposes that cancel, and the gradient that an addition or
-    subtraction passes on as it is. A reshape of a reshape reads what the first one does.
+    one tensor, of ``rnn_memory_helper``, of a reshape to the same shape and of transposes that cancel, and the gradient
+    that an addition or subtraction passes on as it is. A reshape of a reshape reads what the first one does.
 
     Law: every value keeps its bits, NaN and -0.0 included; adding a bias of 0 is left alone where it turns -0.0 into
     0.0. Sums round differently over another memory layout, so a copy that may change the layout is only left out if the
@@ -132,7 +139,7 @@ class _CurrentValues:
         self._original.update(copies)
 
     def _writes_rows(self, op: Operator) -> bool:
-        if op.type in _KEEP_ROWS:
+        if op.type in _KEEP_ROWS or (op.type == "slice" and tuple(op.attr("axes")) == (0,)):
             return not self._scattered or self._scattered.isdisjoint(op.input_arg_names)
         return op.type in _MAKE_ROWS
 
@@ -153,6 +160,8 @@ def _copied(op: Operator, current: _CurrentValues) -> _Written | None:
         shape = _shape(op, "in", current.block)
         is_same = shape is not None and shape == _shape(op, "out", current.block)
         return current.value(op.inputs[_slot(op)][0]) if is_same else None
+    if op.type in _PASS_THROUGH:
+        return current.value(op.inputs[_PASS_THROUGH[op.type]][0])
     if not _COPIES[op.type](op):
         return None
     source = op.inputs["X"][0]
@@ -178,7 +187,7 @@ def _may_go(op: Operator, block: Block) -> bool:
     if op.type in _PASS_ON:
         shape = block.vars[op.inputs["Out@GRAD"][0]].shape
         return any(name != EMPTY and block.vars[name].shape == shape for name in op.output_arg_names)
-    return op.type in _REARRANGE or _COPIES[op.type](op)
+    return op.type in _REARRANGE or op.type in _PASS_THROUGH or _COPIES[op.type](op)
 
 
 def _slot(op: Operator) -> str:

@@ -118,8 +118,8 @@ def _split(op: Operator, shape: Shape, outs: Sequence[Shape]) -> Sequence[int]:
     return list(accumulate(map(prod, outs), initial=0))[:-1] if is_first else ()
 
 
-def _slice(op: Operator, shape: Shape, outs: Sequence[Shape]) -> Sequence[int]:
-    """Where one range of elements is taken: all dimensions before the last one that is cut are of one element."""
+def slice_starts(op: Operator, shape: Shape, outs: Sequence[Shape] = ()) -> Sequence[int]:
+    """Return the first element that a slice takes of a tensor, none if what it takes is not consecutive."""
     spans = {i: (0, size) for i, size in enumerate(shape)}
     for axis, first, last in zip(op.attr("axes"), op.attr("starts"), op.attr("ends"), strict=True):
         taken = span(shape[axis], first, last)
@@ -132,6 +132,6 @@ def _slice(op: Operator, shape: Shape, outs: Sequence[Shape]) -> Sequence[int]:
 
 _CUTS: Mapping[str, Callable[[Operator, Shape, Sequence[Shape]], Sequence[int]]] = {
     "reshape2": _all, "squeeze2": _all, "unsqueeze2": _all, "flatten2": _all, "unstack": _unstack, "split": _split,
-    "slice": _slice,
+    "slice": slice_starts,
 }  # fmt: skip
 """Operators that cut a value, each with the first element of each result; none if these are not consecutive."""

@@ -14,7 +14,8 @@ from math import inf, prod
 from typing import Any, ClassVar, TypeAlias
 
 from minigraph import unique_name
-from minigraph.ir import Names, Operator, Program
+from minigraph.ir import Block, Names, Operator, Program
+from minigraph.ir.dataflow import is_persistable
 from minigraph.kernels import find_kernel
 from minigraph.opdef import EMPTY, SUB_BLOCK, definition_of
 from minigraph.passes.base import Pass
@@ -137,6 +138,23 @@ def is_random(op_type: str) -> bool:
         return True
     kernel = find_kernel(op_type, "cpu")
     return kernel is not None and kernel.takes_rng
+
+
+def outputs_in_use(op: Operator, block: Block, wanted: set[str]) -> dict[str, tuple[str, ...]]:
+    """The output slots of `op` without those of a gradient that is neither wanted later nor persisted."""
+    if not any(map(wanted.isdisjoint, op.outputs.values())):
+        return op.outputs
+    kernel, slots = find_kernel(op.type, "cpu"), op.definition.output_slots
+    if kernel is None or not kernel.takes_wanted:
+        return op.outputs
+    return {
+        slot: names
+        for slot, names in op.outputs.items()
+        if not wanted.isdisjoint(names)
+        or slots[slot].duplicable
+        or not slots[slot].dispensable
+        or any([is_persistable(block.find_var(name)) for name in names])
+    }
 
 
 def sums_of(program: Program, type: str, least: int) -> list[Operator]:

@@ -109,10 +109,11 @@ class BuildStrategy(_Strategy):
 
     Attributes
     ----------
-    fold_constants, matmul_to_mul, clean_up, share_common_subexpressions, merge_updates, shrink_in_update : bool
-    fuse_mean_loss, free_addends, write_where_assigned, fuse_elementwise : bool
-        Run `FoldConstants`, `MatmulToMul`, `CleanUp`, `ShareCommonSubexpressions`, `MergeUpdates`, `ShrinkInUpdate`,
-        `FuseMeanLoss`, `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`; True by default. They keep every bit.
+    unroll_recurrent, fold_constants, matmul_to_mul, clean_up, share_common_subexpressions, merge_updates : bool
+    shrink_in_update, fuse_mean_loss, free_addends, write_where_assigned, fuse_elementwise : bool
+        Run `UnrollRecurrent`, `FoldConstants`, `MatmulToMul`, `CleanUp`, `ShareCommonSubexpressions`, `MergeUpdates`,
+        `ShrinkInUpdate`, `FuseMeanLoss`, `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`; True by default. They
+        keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
     merge_matmuls, merge_column_sums, merge_products, transpose_once : bool
@@ -150,9 +151,10 @@ class BuildStrategy(_Strategy):
     >>> strategy.fuse_softmax_cross_entropy = True
     >>> strategy.fold_constants = False
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
-    ['FuseGlobalNorm', 'MatmulToMul', 'CleanUp', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy',
-     'MergeMatmuls', 'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'MergeUpdates', 'ShrinkInUpdate',
-     'FuseMeanLoss', 'FreeAddends', 'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise']
+    ['FuseGlobalNorm', 'UnrollRecurrent', 'MatmulToMul', 'CleanUp', 'ShareCommonSubexpressions',
+     'FuseSoftmaxCrossEntropy', 'SkipJoins', 'MergeMatmuls', 'MergeColumnSums', 'MergeProducts', 'TransposeOnce',
+     'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss', 'FreeAddends', 'RemoveDeadOps', 'WriteWhereAssigned',
+     'FuseElementwise']
     """
 
     enable_auto_fusion: bool

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minigraph.errors import NotFoundError, suggest
-from minigraph.ir import Block, Operator, Program
-from minigraph.ir.dataflow import backward_slice, is_persistable
+from minigraph.ir import Operator, Program
+from minigraph.ir.dataflow import backward_slice
 from minigraph.ir.effects import reachable_blocks
-from minigraph.kernels import find_kernel
 from minigraph.opdef import definition_of
 from minigraph.passes.fuse_global_norm import fuse_global_norms
+from minigraph.passes.rewriting import outputs_in_use
 
 
 def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str], fuse_norms: bool = False) -> Program:
@@ -33,7 +33,7 @@ def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str
     smaller: dict[Operator, dict[str, tuple[str, ...]]] = {}
 
     def note(op: Operator, wanted: set[str]) -> None:
-        used = _outputs_in_use(op, block, wanted)
+        used = outputs_in_use(op, block, wanted)
         if len(used) < len(op.outputs):
             smaller[op] = used
 
@@ -57,20 +57,3 @@ def prune(program: Program, feed_names: Sequence[str], fetch_names: Sequence[str
             copy.outputs = smaller.get(op, op.outputs)
     private.drop_unused_blocks()
     return private
-
-
-def _outputs_in_use(op: Operator, block: Block, wanted: set[str]) -> dict[str, tuple[str, ...]]:
-    """The output slots of `op` without those of a gradient that is neither wanted later nor persisted."""
-    if not any(map(wanted.isdisjoint, op.outputs.values())):
-        return op.outputs
-    kernel, slots = find_kernel(op.type, "cpu"), op.definition.output_slots
-    if kernel is None or not kernel.takes_wanted:
-        return op.outputs
-    return {
-        slot: names
-        for slot, names in op.outputs.items()
-        if not wanted.isdisjoint(names)
-        or slots[slot].duplicable
-        or not slots[slot].dispensable
-        or any([is_persistable(block.find_var(name)) for name in names])
-    }

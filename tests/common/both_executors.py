@@ -7,6 +7,7 @@ import minigraph as fluid
 from minigraph.backward import append_backward
 from minigraph.executor.interpreter import Interpreter
 from minigraph.ir.verifier import verify
+from minigraph.passes import EXACT, LOWERING
 
 
 def main():
@@ -33,7 +34,7 @@ def data(name, *shape, dtype="float64"):
     return var
 
 
-def run(*fetch, feed=None, scope=None):
+def run(*fetch, feed=None, scope=None, passes=LOWERING):
     """What the plan and the interpreter give, which must be the same bits."""
     program = main()
     verify(program)
@@ -42,21 +43,27 @@ def run(*fetch, feed=None, scope=None):
         scopes[1].var(name).get_tensor().set(np.array(scope.find_var(name).get_tensor()), fluid.CPUPlace())
     planned, stepwise = (
         executor.run(program, feed=dict(feed or {}), fetch_list=list(fetch), scope=each)
-        for executor, each in zip((fluid.Executor(), Interpreter()), scopes, strict=True)
+        for executor, each in zip((fluid.Executor(passes=passes), Interpreter()), scopes, strict=True)
     )
     for a, b in zip(planned, stepwise, strict=True):
         assert (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
     return planned
 
 
-def check_gradient(loss, feed, names=None):
-    """The gradient with respect to what is fed against the central difference."""
+def check_gradient(loss, feed, names=None, exact=False):
+    """The gradient with respect to what is fed against the central difference.
+
+    With `exact` the interpreter's bits are those of a plan without merges, because weights are used many times.
+    """
     program = main()
     plain = program.clone()
     append_backward(loss)
     names = list(feed) if names is None else names
-    grads = run(*(f"{name}@GRAD" for name in names), feed=feed)
+    fetch = [f"{name}@GRAD" for name in names]
     executor, scope = fluid.Executor(), fluid.Scope()
+    grads = run(*fetch, feed=feed, passes=EXACT if exact else LOWERING)
+    for merged, grad in zip(executor.run(program, feed, fetch, scope=scope), grads, strict=True):
+        np.testing.assert_allclose(merged, grad, rtol=1e-9, atol=1e-12 if exact else 0)
 
     def value(feed):
         return executor.run(plain, feed=feed, fetch_list=[loss.name], scope=scope)[0].item()

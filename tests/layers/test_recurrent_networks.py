@@ -35,7 +35,7 @@ def test_every_step_passes_its_gradients_to_inputs_states_and_parameters(length,
     x, boot, w = data("x", length, 2, 3), data("boot", 2, 3), data("w", 3, 3)
     products, totals = network(x, boot, w, reverse)
     feed = {"x": numbers(length, 2, 3), "boot": numbers(2, 3, seed=1), "w": numbers(3, 3, seed=2)}
-    check_gradient(layers.reduce_sum(products * totals), feed)
+    check_gradient(layers.reduce_sum(products * totals), feed, exact=length > 1)
 
 
 def test_a_network_gives_what_a_loop_in_numpy_gives():

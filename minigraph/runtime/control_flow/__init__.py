@@ -5,9 +5,21 @@ run that a gradient will need leaves a scope behind, in the variable ``StepScope
 (`minigraph.runtime.control_flow.scopes`).
 """
 
-from minigraph.runtime.control_flow import recurrent, repeated  # noqa: F401  # describe their operators
+from minigraph.runtime.control_flow import repeated  # noqa: F401  # describes its operators
 from minigraph.runtime.control_flow.call import BlockCall, Body, call_of
 from minigraph.runtime.control_flow.inference import forget_types, infer_again
+from minigraph.runtime.control_flow.recurrent import Recurrent, RecurrentGrad
 from minigraph.runtime.control_flow.scopes import Saved, saved_by, saved_for
 
-__all__ = ["BlockCall", "Body", "Saved", "call_of", "forget_types", "infer_again", "saved_by", "saved_for"]
+__all__ = [
+    "BlockCall",
+    "Body",
+    "Recurrent",
+    "RecurrentGrad",
+    "Saved",
+    "call_of",
+    "forget_types",
+    "infer_again",
+    "saved_by",
+    "saved_for",
+]
