@@ -45,7 +45,7 @@ class Methods:
     gather, gather_nd, index_select, scatter, slice, strided_slice = (Method() for _ in range(6))
 
 
-def method(function: F, name: str = "") -> F:
+def register(function: F, name: str = "") -> F:
     """Register `function`, for a name that `Methods` declares; the variable is its first argument."""
     name = name or function.__name__
     assert name in vars(Methods), f"Methods does not declare {name}"
@@ -53,13 +53,19 @@ def method(function: F, name: str = "") -> F:
     return function
 
 
+def method(function: F) -> F:
+    """`function` as a `public` one that is registered as a method."""
+    return register(public(function))
+
+
 def method_of_entries(function: F) -> F:
-    """Register `function` of a variable and a list; the method also takes the entries of the list one by one."""
+    """`function` of a variable and a list as a `public` one; the method also takes the entries one by one."""
+    guarded = public(function)
 
     @wraps(function)
     def taking_entries(x: Any, *entries: Any, **options: Any) -> Any:
         is_list = not entries or isinstance(entries[0], list | tuple | Methods)
-        return function(x, *entries, **options) if is_list else function(x, list(entries), **options)
+        return guarded(x, *entries, **options) if is_list else guarded(x, list(entries), **options)
 
-    method(public(taking_entries))
-    return function
+    method(taking_entries)
+    return guarded

@@ -23,7 +23,7 @@ from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.initializer import Initializer
 from minigraph.ir import Variable
 from minigraph.ir.default_programs import default_main_program
-from minigraph.ir.variable_methods import method, method_of_entries
+from minigraph.ir.variable_methods import method, method_of_entries, register
 from minigraph.layer_helper import check_variable, layer
 from minigraph.runtime.place import Place
 from minigraph.support.annotations import fits
@@ -250,7 +250,6 @@ def create_parameter(
 
 
 @method
-@public
 def mean(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Mean over the dimensions `axis` (None: all)."""
     if axis is None and not keepdim:
@@ -259,70 +258,60 @@ def mean(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None
 
 
 @method
-@public
 def sum(x: Variable, axis: Axis = None, dtype: Any = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Sum over the dimensions `axis` (None: all), in `dtype` if given."""
     return layers.reduce_sum(x if dtype is None else layers.cast(x, dtype), axis, keepdim)
 
 
 @method
-@public
 def max(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Maximum over the dimensions `axis` (None: all); every tie gets the full gradient."""
     return layers.reduce_max(x, axis, keepdim)
 
 
 @method
-@public
 def min(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Minimum over the dimensions `axis` (None: all); every tie gets the full gradient."""
     return layers.reduce_min(x, axis, keepdim)
 
 
 @method
-@public
 def add(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``x + y``."""
     return layers.elementwise_add(x, y)
 
 
 @method
-@public
 def subtract(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``x - y``."""
     return layers.elementwise_sub(x, y)
 
 
 @method
-@public
 def multiply(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``x * y``, element by element."""
     return layers.elementwise_mul(x, y)
 
 
 @method
-@public
 def divide(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``x / y``; integers are divided toward zero."""
     return layers.elementwise_div(x, y)
 
 
 @method
-@public
 def maximum(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``max(x, y)``, element by element; the gradient of a tie goes to `y`."""
     return layers.elementwise_max(x, y)
 
 
 @method
-@public
 def minimum(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """``min(x, y)``, element by element; the gradient of a tie goes to `y`."""
     return layers.elementwise_min(x, y)
 
 
 @method
-@public
 def matmul(
     x: Variable, y: Variable, transpose_x: bool = False, transpose_y: bool = False, name: str | None = None
 ) -> Variable:
@@ -330,7 +319,7 @@ def matmul(
     return layers.matmul(x, y, transpose_x, transpose_y)
 
 
-@method
+@register
 @layer
 def norm(x: Variable, p: float | str = "fro", name: str | None = None) -> Variable:
     """The norm of all elements, ``sum(|x| ** p) ** (1 / p)``, without overflow or underflow.
@@ -350,7 +339,6 @@ def norm(x: Variable, p: float | str = "fro", name: str | None = None) -> Variab
 
 
 @method
-@public
 def pow(x: Variable, y: float | Variable, name: str | None = None) -> Variable:
     """``x ** y``, element by element where `y` is a tensor.
 
@@ -364,7 +352,6 @@ def pow(x: Variable, y: float | Variable, name: str | None = None) -> Variable:
 
 
 @method
-@public
 def clip(x: Variable, min: float | None = None, max: float | None = None, name: str | None = None) -> Variable:
     """Each element limited to [`min`, `max`], None meaning no limit; NaN stays."""
     limits = np.finfo(check_variable(x, "clip: x").dtype.numpy)
@@ -372,21 +359,18 @@ def clip(x: Variable, min: float | None = None, max: float | None = None, name: 
 
 
 @method_of_entries
-@public
 def reshape(x: Variable, shape: Any, name: str | None = None) -> Variable:
     """The elements of `x` in another shape: 0 keeps a dimension, one -1 is computed."""
     return layers.reshape(x, shape)
 
 
 @method_of_entries
-@public
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Dimension i of the result is dimension ``perm[i]`` of `x`."""
     return layers.transpose(x, perm)
 
 
 @method
-@public
 def t(x: Variable, name: str | None = None) -> Variable:
     """The transpose of a matrix; a vector as it is."""
     rank = len(check_variable(x, "t: x").shape or ())
@@ -396,7 +380,6 @@ def t(x: Variable, name: str | None = None) -> Variable:
 
 
 @method
-@public
 def flatten(x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None) -> Variable:
     """`x` with the dimensions from `start_axis` to `stop_axis` made one."""
     shape = list(check_variable(x, "flatten: x").shape or (1,))
@@ -413,7 +396,6 @@ def concat(x: Sequence[Variable], axis: int | Variable = 0, name: str | None = N
 
 
 @method
-@public
 def cast(x: Variable, dtype: Any) -> Variable:
     """`x` converted to `dtype`."""
     return layers.cast(x, dtype)
@@ -429,21 +411,18 @@ def assign(x: Any, output: Variable | None = None) -> Variable:
 
 
 @method
-@public
 def clone(x: Variable, name: str | None = None) -> Variable:
     """A copy through which gradients flow."""
     return layers.assign(check_variable(x, "clone: x"))
 
 
 @method
-@public
 def topk(x: Variable, k: int | Variable, name: str | None = None) -> tuple[Variable, Variable]:
     """The `k` largest entries along the last dimension, and their indices (int64)."""
     return layers.topk(x, k)
 
 
 @method
-@public
 def scale(
     x: Variable, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True, name: str | None = None
 ) -> Variable:
@@ -452,6 +431,6 @@ def scale(
 
 
 # Functions that are the same in fluid.
-abs, exp, log, sqrt = method(layers.abs), method(layers.exp), method(layers.log), method(layers.sqrt)
-sign, square, tanh = method(layers.sign), method(layers.square), method(layers.tanh)
-method(matmul, "__matmul__")
+abs, exp, log, sqrt = register(layers.abs), register(layers.exp), register(layers.log), register(layers.sqrt)
+sign, square, tanh = register(layers.sign), register(layers.square), register(layers.tanh)
+register(matmul, "__matmul__")

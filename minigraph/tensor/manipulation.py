@@ -12,7 +12,7 @@ from minigraph import layers
 from minigraph.errors import ProgramError
 from minigraph.ir import Variable
 from minigraph.ir.default_programs import default_main_program
-from minigraph.ir.variable_methods import method, method_of_entries
+from minigraph.ir.variable_methods import method, method_of_entries, register
 from minigraph.layer_helper import check_variable, layer
 from minigraph.support.public import public
 from minigraph.tensor.creation import computing_at_once, transpose
@@ -24,7 +24,6 @@ __all__ = [
 
 
 @method
-@public
 def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | None = None) -> Variable:
     """`x` without the dimensions `axis` (None: all) that have size 1; others stay."""
     shape = check_variable(x, "squeeze: x").shape or ()
@@ -34,14 +33,12 @@ def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | No
 
 
 @method
-@public
 def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
     """`x` with dimensions of size 1 put in at `axis`, one or several, one after the other."""
     return layers.unsqueeze(x, axis)
 
 
 @method
-@public
 def split(
     x: Variable, num_or_sections: int | Sequence[int], axis: int | Variable = 0, name: str | None = None
 ) -> list[Variable]:
@@ -57,7 +54,6 @@ def split(
 
 
 @method
-@public
 def chunk(x: Variable, chunks: int, axis: int | Variable = 0, name: str | None = None) -> list[Variable]:
     """`x` cut along `axis` into equal pieces."""
     return layers.split(x, chunks, axis)
@@ -70,21 +66,18 @@ def stack(x: Sequence[Variable], axis: int = 0, name: str | None = None) -> Vari
 
 
 @method
-@public
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
     """The slices of `x` along `axis`, without it; `num` is how many there are."""
     return layers.unstack(x, axis, num)
 
 
 @method
-@public
 def unbind(x: Variable, axis: int = 0) -> list[Variable]:
     """The slices of `x` along `axis`, without it."""
     return layers.unstack(x, axis)
 
 
 @method_of_entries
-@public
 def tile(x: Variable, repeat_times: Sequence[int], name: str | None = None) -> Variable:
     """`x` repeated ``repeat_times[i]`` times along dimension i, both aligned at the end.
 
@@ -101,7 +94,6 @@ def tile(x: Variable, repeat_times: Sequence[int], name: str | None = None) -> V
 
 
 @method_of_entries
-@public
 def expand(x: Variable, shape: Sequence[int], name: str | None = None) -> Variable:
     """`x` repeated along dimensions of size 1 to `shape`, aligned at the end, where -1 keeps a dimension.
 
@@ -127,14 +119,12 @@ def expand(x: Variable, shape: Sequence[int], name: str | None = None) -> Variab
 
 
 @method
-@public
 def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """`x` repeated along dimensions of size 1 to the shape of `y`, aligned at the end."""
     return expand(x, check_variable(y, "expand_as: y").shape or ())
 
 
 @method
-@public
 def gather(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
     """The slices of `x` along `axis` that `index` names; one that is named more than once gets the sum of gradients."""
     check_variable(x, "gather: x")
@@ -142,7 +132,6 @@ def gather(x: Variable, index: Variable, axis: int = 0, name: str | None = None)
 
 
 @method
-@public
 def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
     """The slices of `x` along `axis` that `index` names."""
     return gather(x, index, axis)
@@ -161,14 +150,12 @@ def _along(x: Variable, axis: int, function: Callable[[Variable], Variable]) -> 
 
 
 @method
-@public
 def gather_nd(x: Variable, index: Variable, name: str | None = None) -> Variable:
     """The parts of `x` that the rows of `index` name: ``x[index[..., 0], index[..., 1], ...]``."""
     return layers.gather_nd(x, index)
 
 
 @method
-@public
 def scatter(
     x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None
 ) -> Variable:
@@ -176,7 +163,7 @@ def scatter(
     return layers.scatter(x, index, updates, overwrite=overwrite)
 
 
-@method
+@register
 @layer
 def where(condition: Variable, x: Variable | None = None, y: Variable | None = None, name: str | None = None) -> Any:
     """`x` where `condition` holds and `y` elsewhere; with neither, the places where it holds, a tensor per dimension.
@@ -202,7 +189,6 @@ def where(condition: Variable, x: Variable | None = None, y: Variable | None = N
 
 
 @method
-@public
 def nonzero(x: Variable, as_tuple: bool = False) -> Any:
     """The places where `x` is not 0, in order, a row of int64 each; or, `as_tuple`, a column for each dimension."""
     places = layers.where(x)
@@ -212,7 +198,6 @@ def nonzero(x: Variable, as_tuple: bool = False) -> Any:
 
 
 @method
-@public
 def flip(x: Variable, axis: int | Sequence[int], name: str | None = None) -> Variable:
     """`x` with the elements along the dimension or dimensions `axis` in reverse order."""
     return layers.reverse(x, axis)
@@ -228,4 +213,4 @@ def randint(
 
 
 # Functions that are the same in fluid, where `one_hot` is `minigraph.layers.fluid_one_hot`.
-slice, strided_slice, one_hot = method(layers.slice), method(layers.strided_slice), layers.fluid_one_hot
+slice, strided_slice, one_hot = register(layers.slice), register(layers.strided_slice), layers.fluid_one_hot
