@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 from minigraph.clip.base import (
     GradientClipBase,
     GroupClip,
     NeedClip,
     ParamsGrads,
+    check_flag,
     check_number,
     check_threshold,
     emit_clipped,
     emit_for,
 )
 from minigraph.clip.state import persistent
-from minigraph.errors import ClipError, WrongTypeError
+from minigraph.errors import ClipError
 from minigraph.ir import Block, Parameter, Variable
 from minigraph.ir.printable import printable
 from minigraph.support.public import public
@@ -61,11 +62,7 @@ class AdaptiveGradientClip(GradientClipBase):
     clip_final_layer: bool = False
     need_clip: NeedClip = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._settle(clipping=check_threshold(self.clipping, "clipping"), eps=check_threshold(self.eps, "eps"))
-        if not isinstance(self.clip_final_layer, bool):
-            raise WrongTypeError(f"clip_final_layer must be True or False, got {self.clip_final_layer!r:.60}")
+    _checks: ClassVar = {"clipping": check_threshold, "eps": check_threshold, "clip_final_layer": check_flag}
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         final = set() if self.clip_final_layer else _final_layer([param for param, _ in pairs])
@@ -86,6 +83,24 @@ def _final_layer(params: list[Parameter]) -> set[str]:
     """Return the names of the weight created last and of the parameters created after it."""
     weights = [param.creation for param in params if len(param.shape or ()) > 1]
     return {param.name for param in params if weights and param.creation >= max(weights)}
+
+
+def _percentile(value: Any, what: str) -> float:
+    if not 0 <= (number := check_number(value, what)) <= 100:
+        raise ClipError(f"{what} must be from 0 to 100, got {number}")
+    return number
+
+
+def _share(value: Any, what: str) -> float:
+    if not 0 <= (number := check_number(value, what)) < 1:
+        raise ClipError(f"{what} must be from 0 to below 1, got {number}")
+    return number
+
+
+def _count(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ClipError(f"{what} must be a positive int, got {value!r:.60}")
+    return int(value)
 
 
 @public
@@ -148,12 +163,7 @@ class AutoClip(_ClipByHistory):
     group_name: str = "default_group"
     need_clip: NeedClip = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._settle(percentile=check_number(self.percentile, "percentile"))
-        if not 0 <= self.percentile <= 100:
-            raise ClipError(f"percentile must be from 0 to 100, got {self.percentile}")
-        self._settle(history=_count(self.history, "history"))
+    _checks: ClassVar = {"percentile": _percentile, "history": _count}
 
     def _statistics(self) -> tuple[str, dict[str, int], dict[str, Any]]:
         return "autoclip", {"History": self.history, "Count": 1}, {"percentile": self.percentile}
@@ -197,21 +207,8 @@ class ZClip(_ClipByHistory):
     group_name: str = "default_group"
     need_clip: NeedClip = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._settle(
-            z_threshold=check_threshold(self.z_threshold, "z_threshold"), alpha=check_number(self.alpha, "alpha")
-        )
-        if not 0 <= self.alpha < 1:
-            raise ClipError(f"alpha must be from 0 to below 1, got {self.alpha}")
-        self._settle(warmup_steps=_count(self.warmup_steps, "warmup_steps"))
+    _checks: ClassVar = {"z_threshold": check_threshold, "alpha": _share, "warmup_steps": _count}
 
     def _statistics(self) -> tuple[str, dict[str, int], dict[str, Any]]:
         attrs = {"z_threshold": self.z_threshold, "alpha": self.alpha, "warmup_steps": self.warmup_steps}
         return "zclip", {"Mean": 1, "Variance": 1, "Count": 1}, attrs
-
-
-def _count(value: Any, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ClipError(f"{what} must be a positive int, got {value!r:.60}")
-    return int(value)

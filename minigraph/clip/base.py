@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, ClassVar
@@ -68,11 +68,15 @@ class GradientClipBase(Strategy):
         self._settle(need_clip=need_clip, nonfinite=nonfinite, telemetry=telemetry)
         self.__post_init__()
 
+    _checks: ClassVar[Mapping[str, Callable[[Any, str], Any]]] = {}
+    """Functions that check fields and convert them, by the names of the fields."""
+
     def __post_init__(self) -> None:
         check_policy(self.nonfinite)
-        if not isinstance(self.telemetry, bool):
-            raise WrongTypeError(f"telemetry must be True or False, got {self.telemetry!r:.60}")
+        check_flag(self.telemetry, "telemetry")
         check_need_clip(self._need_clip_func)
+        for name, check in self._checks.items():
+            self._settle(**{name: check(getattr(self, name), name)})
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         """Append the operators that clip the gradients of `pairs` together; returns the clipped gradients in order."""
@@ -289,7 +293,13 @@ def check_number(value: Any, what: str) -> float:
     return number
 
 
-def check_threshold(value: Any, what: str = "clip_norm") -> float:
+def check_flag(value: Any, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise WrongTypeError(f"{what} must be True or False, got {value!r:.60}")
+    return value
+
+
+def check_threshold(value: Any, what: str) -> float:
     """Return `value` as a float that is positive and finite."""
     number = check_number(value, what)
     if not 0 < number < math.inf:

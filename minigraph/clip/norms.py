@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 from minigraph.clip.base import (
     GradientClipBase,
@@ -24,6 +24,22 @@ from minigraph.ir import Block, Variable
 from minigraph.ir.printable import printable
 from minigraph.support.public import public
 from minigraph.types import product
+
+
+def _order(p: Any, what: str) -> float:
+    order = check_number(p, what)
+    if not order > 0:
+        raise ClipError(f"{what} must be positive, got {order}", hint="float('inf') is the largest magnitude.")
+    return order
+
+
+def _axes(axes: Any, what: str) -> tuple[int, ...]:
+    given = list(axes) if isinstance(axes, Iterable) and not isinstance(axes, str) else [axes]
+    if not all(isinstance(axis, Integral) and not isinstance(axis, bool) for axis in given):
+        raise WrongTypeError(f"{what} must be ints, got {axes!r:.60}")
+    if len(set(given)) < len(given):
+        raise ClipError(f"{what} names a dimension twice: {axes!r:.60}")
+    return tuple(map(int, given))
 
 
 @public
@@ -51,9 +67,7 @@ class GradientClipByPNorm(GradientClipBase):
     p: float = 2.0
     need_clip: NeedClip = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._settle(clip_norm=check_threshold(self.clip_norm), p=_order(self.p))
+    _checks: ClassVar = {"clip_norm": check_threshold, "p": _order}
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         clipped = []
@@ -92,9 +106,7 @@ class GradientClipByGlobalPNorm(GroupClip):
     group_name: str = "default_group"
     need_clip: NeedClip = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._settle(clip_norm=check_threshold(self.clip_norm), p=_order(self.p))
+    _checks: ClassVar = {"clip_norm": check_threshold, "p": _order}
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         return emit_clipped(block, pairs, emit_constant(block, self.clip_norm, pairs[0]), self.p)
@@ -134,9 +146,7 @@ class GradientClipByAxisNorm(GradientClipBase):
     p: float = 2.0
     need_clip: NeedClip = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._settle(clip_norm=check_threshold(self.clip_norm), p=_order(self.p), axes=_axes(self.axes))
+    _checks: ClassVar = {"clip_norm": check_threshold, "p": _order, "axes": _axes}
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         threshold = emit_constant(block, self.clip_norm, pairs[0])
@@ -181,9 +191,7 @@ class GradientClipByBlockRMS(GradientClipBase):
     threshold: float
     need_clip: NeedClip = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._settle(threshold=check_threshold(self.threshold, "threshold"))
+    _checks: ClassVar = {"threshold": check_threshold}
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         clipped = []
@@ -195,19 +203,3 @@ class GradientClipByBlockRMS(GradientClipBase):
             threshold = emit_constant(block, self.threshold * math.sqrt(size), (param, grad))
             clipped += emit_clipped(block, [(param, grad)], threshold, 2.0)
         return clipped
-
-
-def _order(p: Any) -> float:
-    order = check_number(p, "p")
-    if not order > 0:
-        raise ClipError(f"p must be positive, got {order}", hint="float('inf') is the largest magnitude.")
-    return order
-
-
-def _axes(axes: Any) -> tuple[int, ...]:
-    given = list(axes) if isinstance(axes, Iterable) and not isinstance(axes, str) else [axes]
-    if not all(isinstance(axis, Integral) and not isinstance(axis, bool) for axis in given):
-        raise WrongTypeError(f"axes must be ints, got {axes!r:.60}")
-    if len(set(given)) < len(given):
-        raise ClipError(f"axes names a dimension twice: {axes!r:.60}")
-    return tuple(map(int, given))

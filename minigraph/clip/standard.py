@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from minigraph.clip.base import (
     GradientClipBase,
@@ -95,9 +96,7 @@ class GradientClipByNorm(GradientClipBase):
     clip_norm: float
     need_clip: NeedClip = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._settle(clip_norm=check_threshold(self.clip_norm))
+    _checks: ClassVar = {"clip_norm": check_threshold}
 
     @on_one_line
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
@@ -135,9 +134,7 @@ class GradientClipByGlobalNorm(GroupClip):
     group_name: str = "default_group"
     need_clip: NeedClip = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._settle(clip_norm=check_threshold(self.clip_norm))
+    _checks: ClassVar = {"clip_norm": check_threshold}
 
     @on_one_line
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:

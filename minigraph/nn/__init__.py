@@ -12,7 +12,6 @@ from typing import Any
 from minigraph import dygraph
 from minigraph.clip import GradientClipByGlobalNorm, GradientClipByNorm, GradientClipByValue
 from minigraph.dygraph import Layer, LayerList, ParameterList, Sequential
-from minigraph.errors import WrongTypeError
 from minigraph.ir import Variable
 from minigraph.nn import functional
 from minigraph.nn.layers import (
@@ -67,8 +66,6 @@ def ClipGradByGlobalNorm(
     A norm at or under `clip_norm` leaves every gradient bit for bit as it is. That is what `auto_skip_clip` asks for,
     which therefore changes nothing.
     """
-    if not isinstance(auto_skip_clip, bool):
-        raise WrongTypeError(f"auto_skip_clip must be a bool, got {auto_skip_clip!r:.60}")
     return GradientClipByGlobalNorm(clip_norm, group_name)
 
 

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from minigraph.autodiff.backward import ParamsGrads
 from minigraph.clip import GradientClipBase
-from minigraph.errors import WrongTypeError
 from minigraph.ir import Block, Parameter, Role, Variable
 from minigraph.ir.name_scope import name_scope
 from minigraph.optimizer.base import LearningRate, Optimizer, Parameters
@@ -129,8 +128,7 @@ class AdamW(AdamOptimizer):
         lazy_mode: bool = False,
         name: str | None = None,
     ) -> None:
-        if isinstance(weight_decay, bool) or not isinstance(weight_decay, int | float):
-            raise WrongTypeError(f"weight_decay must be a number, got {weight_decay!r:.60}")
+
         super().__init__(
             learning_rate, beta1, beta2, epsilon, parameters, grad_clip=grad_clip, name=name, lazy_mode=lazy_mode
         )

@@ -7,6 +7,7 @@ adds weight decay to the clipped gradients, and appends one update per parameter
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any, ClassVar
 
 from minigraph.autodiff.backward import ParamsGrads, append_backward
@@ -77,13 +78,11 @@ class Optimizer:
     ) -> None:
         if not isinstance(learning_rate, Variable | LearningRateDecay):
             learning_rate = number(learning_rate, "learning_rate")
-        if grad_clip is not None and not isinstance(grad_clip, GradientClipBase):
-            raise WrongTypeError(f"grad_clip must be a strategy such as GradientClipByNorm(1.0), got {grad_clip!r:.60}")
+
         parameter_list = _one_of("parameter_list", parameter_list, "parameters", parameters)
-        regularization = _one_of("regularization", regularization, "weight_decay", _as_decay(weight_decay))
-        if regularization is not None and not isinstance(regularization, WeightDecayRegularizer):
-            raise WrongTypeError(f"regularization must be L1Decay or L2Decay, got {regularization!r:.60}")
-        self.regularization = regularization
+        if isinstance(weight_decay, Real):
+            weight_decay = L2DecayRegularizer(float(weight_decay))
+        self.regularization = _one_of("regularization", regularization, "weight_decay", weight_decay)
         self._decay = learning_rate if isinstance(learning_rate, LearningRateDecay) else None
         self._learning_rate = learning_rate.current() if isinstance(learning_rate, LearningRateDecay) else learning_rate
         # An iterator, such as a filter of parameters, could be read once only.
@@ -411,13 +410,10 @@ class Optimizer:
                     f"the learning rate {rate} belongs to another program",
                     hint="Give a float, or make the variable in the program to optimize.",
                 )  # fmt: skip
-            self._rates[program.serial] = rate
-            note(self._rates.pop, program.serial)
         else:
-            self._rates[program.serial] = create_global_var(
-                [1], rate, self._dtype, persistable=True, name=generate("learning_rate")
-            )
-            note(self._rates.pop, program.serial)
+            rate = create_global_var([1], rate, self._dtype, persistable=True, name=generate("learning_rate"))
+        self._rates[program.serial] = rate
+        note(self._rates.pop, program.serial)
 
     def _rate_for(self, param: Parameter) -> Variable:
         """The learning rate times the parameter's own factor."""
@@ -494,11 +490,6 @@ def _one_of(fluid_name: str, fluid: Any, paddle_name: str, paddle: Any) -> Any:
     if fluid is not None and paddle is not None:
         raise ProgramError(f"{fluid_name} and {paddle_name} are two names of one argument")
     return paddle if fluid is None else fluid
-
-
-def _as_decay(weight_decay: Any) -> Any:
-    is_number = isinstance(weight_decay, int | float) and not isinstance(weight_decay, bool)
-    return L2DecayRegularizer(float(weight_decay)) if is_number else weight_decay
 
 
 def _with_fixed_parameters(loss: Variable, no_grad_set: Iterable[Variable | str] | None) -> Any:

@@ -14,7 +14,7 @@ from minigraph.layers.series import zeros_like
 from minigraph.layers.tensor import assign, create_global_var, fill_constant, increment
 from minigraph.optimizer.base import Optimizer
 from minigraph.optimizer.recompute import RecomputeOptimizer
-from minigraph.optimizer.wrapping import WrappedOptimizer, optimizer_for, positive
+from minigraph.optimizer.wrapping import WrappedOptimizer, positive
 from minigraph.support.public import public
 from minigraph.unique_name import generate
 
@@ -57,7 +57,7 @@ class GradientMergeOptimizer(WrappedOptimizer):
     """
 
     def __init__(self, inner_optimizer: Optimizer | RecomputeOptimizer, k_steps: int = 1, avg: bool = True) -> None:
-        self.inner_optimizer = optimizer_for(self, inner_optimizer, "inner_optimizer", RecomputeOptimizer)
+        super().__init__(inner_optimizer)
         self.k_steps, self.avg = positive(k_steps, "k_steps"), avg
 
     def apply_gradients(self, params_grads: Sequence[tuple[Parameter, Variable | None]]) -> list[Operator]:

@@ -7,13 +7,13 @@ from typing import Any
 from minigraph.autodiff.backward import ParamsGrads
 from minigraph.errors import ProgramError
 from minigraph.ir import Operator, Program, Role, Variable
-from minigraph.ir.default_programs import default_startup_program, program_guard
+from minigraph.ir.default_programs import default_startup_program, program_guard, refuse_imperative_mode
 from minigraph.layer_helper import emit
 from minigraph.layers.activation import sign
 from minigraph.layers.elementwise import elementwise_add, elementwise_mul, elementwise_sub
 from minigraph.layers.tensor import cast, create_global_var, fill_constant, increment
 from minigraph.optimizer.base import Optimizer
-from minigraph.optimizer.wrapping import optimizer_for, positive
+from minigraph.optimizer.wrapping import positive
 from minigraph.support.public import public
 
 
@@ -55,7 +55,8 @@ class LookaheadOptimizer:
     """
 
     def __init__(self, inner_optimizer: Optimizer, alpha: float = 0.5, k: int = 5) -> None:
-        self.inner_optimizer = optimizer_for(self, inner_optimizer)
+        refuse_imperative_mode("LookaheadOptimizer")
+        self.inner_optimizer = inner_optimizer
         if not 0 <= alpha <= 1:
             raise ProgramError(f"alpha must be from 0 to 1, got {alpha:g}")
         self.alpha, self.k = alpha, positive(k, "k")

@@ -8,7 +8,7 @@ from minigraph.autodiff.backward import ParamsGrads
 from minigraph.errors import ProgramError
 from minigraph.ir import Program, Variable
 from minigraph.optimizer.base import Optimizer, Parameters
-from minigraph.optimizer.wrapping import WrappedOptimizer, optimizer_for
+from minigraph.optimizer.wrapping import WrappedOptimizer
 from minigraph.passes.recompute import recompute
 from minigraph.support.public import public
 
@@ -50,7 +50,7 @@ class RecomputeOptimizer(WrappedOptimizer):
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
-        self.inner_optimizer = optimizer_for(self, optimizer, "optimizer")
+        super().__init__(optimizer)
         self._checkpoints: list[Variable | str] | None = None
 
     def _set_checkpoints(self, checkpoints: Sequence[Variable | str]) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from minigraph.autodiff.backward import ParamsGrads
-from minigraph.errors import ProgramError, WrongTypeError
+from minigraph.errors import ProgramError
 from minigraph.ir import Operator, Parameter, Program, Variable
 from minigraph.ir.default_programs import default_startup_program, program_guard, refuse_imperative_mode
-from minigraph.optimizer.base import Optimizer, Parameters
+from minigraph.optimizer.base import Parameters
 from minigraph.support.public import public
 
 
@@ -22,7 +22,9 @@ class WrappedOptimizer:
     inner_optimizer : Optimizer or WrappedOptimizer
     """
 
-    inner_optimizer: Any
+    def __init__(self, inner_optimizer: Any) -> None:
+        refuse_imperative_mode(type(self).__name__)
+        self.inner_optimizer = inner_optimizer
 
     def backward(
         self,
@@ -62,16 +64,8 @@ class WrappedOptimizer:
         return self.apply_optimize(loss, startup_program, pairs), pairs
 
 
-def optimizer_for(wrapper: object, given: Any, name: str = "inner_optimizer", *others: type) -> Any:
-    """`given`, the argument `name` of `wrapper`, if it is an `Optimizer` or one of `others`, and a program is built."""
-    refuse_imperative_mode(type(wrapper).__name__)
-    if not isinstance(given, (Optimizer, *others)):
-        raise WrongTypeError(f"{name} must be an Optimizer, got {given!r:.60}")
-    return given
-
-
-def positive(value: Any, name: str) -> int:
-    """`value`, the argument `name`, if it is a positive integer."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+def positive(value: int, name: str) -> int:
+    """`value`, the argument `name`, if it is positive."""
+    if value < 1:
         raise ProgramError(f"{name} must be a positive integer, got {value!r:.60}")
     return value
