@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -17,12 +18,14 @@ from minigraph.clip.base import (
     emit_clipped,
     emit_for,
 )
-from minigraph.clip.state import persistent
 from minigraph.errors import ClipError
 from minigraph.ir import Block, Parameter, Variable
 from minigraph.ir.printable import printable
+from minigraph.layer_helper import create_state
 from minigraph.support.public import public
 from minigraph.unique_name import generate
+
+__all__ = ["AdaptiveGradientClip", "AutoClip", "ZClip"]
 
 
 @public
@@ -113,9 +116,9 @@ class _ClipByHistory(GroupClip):
     def _emit_threshold(self, block: Block, grads: list[Variable]) -> Variable:
         """Append the operator that computes the threshold of this step and updates the statistics."""
         kind, sizes, attrs = self._statistics()
-        layer = generate(kind)
+        layer, create = generate(kind), partial(create_state, program=block.program, stop_gradient=True)
         state = {
-            slot: persistent(block, f"{layer}.{slot.lower()}", [size], "int64" if slot == "Count" else "float64", 0)
+            slot: create(f"{layer}.{slot.lower()}", [size], "int64" if slot == "Count" else "float64")
             for slot, size in sizes.items()
         }
         threshold = block.create_var(name=f"{layer}.threshold", stop_gradient=True)

@@ -25,6 +25,8 @@ from minigraph.support.public import public, public_but
 from minigraph.types import DType, same_shape
 from minigraph.unique_name import generate
 
+__all__ = ["GradientClipBase"]
+
 NeedClip = Callable[[Parameter], bool] | None
 ParamsGrads = list[tuple[Parameter, Variable]]
 

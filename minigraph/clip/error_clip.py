@@ -12,6 +12,8 @@ from minigraph.ir.printable import Strategy, printable
 from minigraph.opdef import GRAD_SUFFIX
 from minigraph.support.public import public
 
+__all__ = ["BaseErrorClipAttr", "ErrorClipByValue", "error_clip_callback"]
+
 
 @public
 @dataclass(frozen=True)

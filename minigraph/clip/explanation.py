@@ -13,6 +13,8 @@ from minigraph.opdef import GRAD_SUFFIX
 from minigraph.passes.gradient_clip import NONFINITE_GUARD
 from minigraph.support.public import public
 
+__all__ = ["explain"]
+
 
 @dataclass(frozen=True)
 class ClipStep:

@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from minigraph.clip.state import persistent
 from minigraph.errors import ClipError, suggest
 from minigraph.ir import Block, Parameter, Program, Variable
+from minigraph.layer_helper import create_state
 from minigraph.passes.gradient_clip import NONFINITE_GUARD, skipping_guards
 from minigraph.support.public import public
 from minigraph.unique_name import generate
+
+__all__ = ["skipped_steps"]
 
 POLICIES = ("propagate", "raise", "zero", "skip")
 
@@ -42,7 +44,9 @@ def guard(block: Block, pairs: Sequence[tuple[Parameter, Variable]], policy: str
     inputs: dict[str, Any] = {"X": [grad for _, grad in pairs]}
     outputs: dict[str, Any] = {"Out": outs, "Found": found}
     if policy == "skip":
-        inputs["Skipped"] = outputs["SkippedOut"] = persistent(block, f"{layer}.skipped_steps", [1], "int64", 0)
+        inputs["Skipped"] = outputs["SkippedOut"] = create_state(
+            f"{layer}.skipped_steps", [1], "int64", program=block.program, stop_gradient=True
+        )
     attrs = {"policy": policy, "params": [param.name for param, _ in pairs]}
     block.append_op(NONFINITE_GUARD, inputs, outputs, attrs)
     return [(param, out) for (param, _), out in zip(pairs, outs, strict=True)]

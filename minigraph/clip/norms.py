@@ -25,6 +25,8 @@ from minigraph.ir.printable import printable
 from minigraph.support.public import public
 from minigraph.types import product
 
+__all__ = ["GradientClipByAxisNorm", "GradientClipByBlockRMS", "GradientClipByGlobalPNorm", "GradientClipByPNorm"]
+
 
 def _order(p: Any, what: str) -> float:
     order = check_number(p, what)

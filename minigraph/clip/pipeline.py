@@ -11,6 +11,8 @@ from minigraph.ir import Block, Variable
 from minigraph.ir.printable import printable
 from minigraph.support.public import public
 
+__all__ = ["ClipPipeline"]
+
 
 @public
 @printable

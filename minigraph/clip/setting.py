@@ -11,6 +11,8 @@ from minigraph.ir.default_programs import default_main_program
 from minigraph.passes.gradient_clip import clip_pairs
 from minigraph.support.public import public
 
+__all__ = ["append_gradient_clip_ops", "set_gradient_clip"]
+
 
 @public
 def set_gradient_clip(

@@ -22,6 +22,8 @@ from minigraph.ir import Block, Variable, VarKind
 from minigraph.ir.printable import printable
 from minigraph.support.public import public
 
+__all__ = ["GradientClipByGlobalNorm", "GradientClipByNorm", "GradientClipByValue"]
+
 
 @public
 @printable

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from minigraph.clip.state import persistent
 from minigraph.ir import Block, Parameter, Program, Variable
+from minigraph.layer_helper import create_state
 from minigraph.support.public import public
 from minigraph.unique_name import generate
+
+__all__ = ["ClipTelemetry", "telemetry"]
 
 STATISTICS = "clip_statistics"
 
@@ -55,11 +58,11 @@ def measure(
     p: float,
 ) -> None:
     """Append the operator that compares the gradients of `pairs` with the clipped ones, taken together."""
-    prefix = generate(label)
-    steps = persistent(block, f"{prefix}.steps", [1], "int64", 0)
-    clipped_steps = persistent(block, f"{prefix}.clipped_steps", [1], "int64", 0)
+    prefix, create = generate(label), partial(create_state, program=block.program, stop_gradient=True)
+    steps = create(f"{prefix}.steps", [1], "int64")
+    clipped_steps = create(f"{prefix}.clipped_steps", [1], "int64")
     norms = {
-        slot: persistent(block, f"{prefix}.{name}", [1], "float64", 0.0)
+        slot: create(f"{prefix}.{name}", [1], "float64")
         for slot, name in (("NormBefore", "norm_before"), ("NormAfter", "norm_after"), ("Factor", "factor"))
     }
     block.append_op(

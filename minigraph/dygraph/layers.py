@@ -23,7 +23,8 @@ from minigraph.layers.image import (
 )
 from minigraph.layers.nn import check_integers, dropout, embedding_attrs
 from minigraph.layers.normalization import (
-    append_layer_norm,
+    append_batch_norm,
+    append_norm,
     check_unused,
     required,
     running_statistic,
@@ -228,12 +229,11 @@ class LayerNorm(Layer):
         begin = len(x.shape) - len(self._shape)
         if tuple(x.shape[max(begin, 0) :]) != self._shape:
             raise ProgramError(f"LayerNorm: the last dimensions of the input must be {list(self._shape)}, got {x}")
-        inputs: dict[str, Variable] = {"X": x}
-        if self.weight is not None:
-            inputs["Scale"] = self.weight
-        if self.bias is not None:
-            inputs["Bias"] = self.bias
-        return self._helper.activation(append_layer_norm(self._helper, inputs, self._epsilon, begin), self._act)
+        inputs = {"X": x, "Scale": self.weight, "Bias": self.bias}
+        attrs = {"epsilon": self._epsilon, "begin_norm_axis": begin}
+        return self._helper.activation(
+            append_norm(self._helper, "layer_norm", inputs, "Mean Variance", attrs), self._act
+        )
 
 
 class BatchNorm(Layer):
@@ -298,13 +298,8 @@ class BatchNorm(Layer):
     def forward(self, input: Variable) -> Variable:
         x = check_floating(input, "BatchNorm: input")
         inputs = {"X": x, "Scale": self.weight, "Bias": self.bias, "Mean": self._mean, "Variance": self._variance}
-        out, *saved = (self._helper.temporary(stop_gradient=i > 0) for i in range(3))
-        outputs = {
-            "Y": out, "MeanOut": self._mean, "VarianceOut": self._variance, "SavedMean": saved[0],
-            "SavedVariance": saved[1],
-        }  # fmt: skip
         attrs = {**self._attrs, "is_test": self._is_test or not self.training}
-        self._helper.append("batch_norm", inputs, outputs, attrs)
+        out = append_batch_norm(self._helper, inputs, attrs)
         for statistic in (self._mean, self._variance):
             # No gradient flows through it: what it was computed from, step after step, need not be kept.
             statistic._origin = None

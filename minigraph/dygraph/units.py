@@ -9,9 +9,9 @@ from minigraph.dygraph.layer import Layer
 from minigraph.errors import ProgramError
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
-from minigraph.layer_helper import check_floating, constant
+from minigraph.layer_helper import check_floating
 from minigraph.layers.image import Padding, Size, convolve, padding_attrs, pair
-from minigraph.layers.normalization import required
+from minigraph.layers.normalization import append_norm, constant_ones, required
 from minigraph.layers.recurrent import append_gru, gru_attrs
 from minigraph.support.public import public
 
@@ -95,10 +95,7 @@ class InstanceNorm(Layer):
 
     def forward(self, input: Variable) -> Variable:
         inputs = {"X": check_floating(input, "InstanceNorm: input"), "Scale": self.scale, "Bias": self.bias}
-        out, *saved = (self._helper.temporary(stop_gradient=i > 0) for i in range(3))
-        outputs = {"Y": out, "SavedMean": saved[0], "SavedVariance": saved[1]}
-        self._helper.append("instance_norm", inputs, outputs, {"epsilon": self._epsilon})
-        return out
+        return append_norm(self._helper, "instance_norm", inputs, "SavedMean SavedVariance", {"epsilon": self._epsilon})
 
 
 class GroupNorm(Layer):
@@ -137,17 +134,10 @@ class GroupNorm(Layer):
         self._channels = channels
 
     def forward(self, input: Variable) -> Variable:
-        inputs = {"X": check_floating(input, "GroupNorm: input")}
-        scale = self.weight
-        if scale is None:  # the gradient of the operator without Scale is that of fluid, which is wrong
-            ones: dict[str, Any] = {"shape": [self._channels], "dtype": int(inputs["X"].dtype), "value": 1.0}
-            scale = constant(self._helper.emit("fill_constant", **ones))
-        inputs["Scale"] = scale
-        if self.bias is not None:
-            inputs["Bias"] = self.bias
-        out, *saved = (self._helper.temporary(stop_gradient=i > 0) for i in range(3))
-        outputs = {"Y": out, "Mean": saved[0], "Variance": saved[1]}
-        self._helper.append("group_norm", inputs, outputs, self._attrs)
+        x, scale = check_floating(input, "GroupNorm: input"), self.weight
+        scale = constant_ones(self._helper, [self._channels], x.dtype) if scale is None else scale
+        inputs = {"X": x, "Scale": scale, "Bias": self.bias}
+        out = append_norm(self._helper, "group_norm", inputs, "Mean Variance", self._attrs)
         return self._helper.activation(out, self._act)
 
 

@@ -326,6 +326,18 @@ def _sorted_out(definition: OpDef, slots_and_attrs: dict[str, Any]) -> tuple[dic
     return inputs, attrs
 
 
+def create_state(
+    name: str, shape: Any, dtype: Any, value: float = 0.0, *, program: Program | None = None,
+    persistable: bool = True, stop_gradient: bool = False, force_cpu: bool = False,
+) -> Variable:  # fmt: skip
+    """Create a variable of `program`, or else the default main program, that the startup program sets to `value`."""
+    fields = {"name": name, "shape": shape, "dtype": dtype, "persistable": persistable}
+    main, startup = program or default_main_program(), default_startup_program()
+    var = main.global_block().create_var(**fields, stop_gradient=stop_gradient)
+    startup.global_block().create_var(**fields, initializer=Constant(value, force_cpu))
+    return var
+
+
 def constant(var: Variable) -> Variable:
     """`var`, through which no gradient flows."""
     var.stop_gradient = True
@@ -365,6 +377,6 @@ def check_floating(x: Any, what: str) -> Variable:
 
 
 __all__ = [
-    "LayerHelper", "ParamAttr", "check_floating", "check_variable", "constant", "emit", "input_or_attr", "layer",
-    "layer_called",
+    "LayerHelper", "ParamAttr", "check_floating", "check_variable", "constant", "create_state", "emit",
+    "input_or_attr", "layer", "layer_called",
 ]  # fmt: skip

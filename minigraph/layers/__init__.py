@@ -32,8 +32,8 @@ from minigraph.layers.selection import *
 from minigraph.layers.series import *
 from minigraph.layers.static_rnn import *
 from minigraph.layers.tensor import *
-from minigraph.support.public import refuse_unknown_names
+from minigraph.support.public import offered, refuse_unknown_names
 
-__all__ = sorted(name for name, each in vars().items() if callable(each) and each is not refuse_unknown_names)
+__all__ = offered(vars())
 
 refuse_unknown_names(__name__)

@@ -12,11 +12,10 @@ from typing import Any
 
 from minigraph.eager import learning_rate as imperative
 from minigraph.errors import WrongTypeError
-from minigraph.initializer import Constant
 from minigraph.ir import Role, Variable
-from minigraph.ir.default_programs import default_main_program, default_startup_program, is_imperative
+from minigraph.ir.default_programs import default_main_program, is_imperative
 from minigraph.ir.variable_operators import equal, is_eager, less_than, to_power
-from minigraph.layer_helper import LayerHelper, emit, layer
+from minigraph.layer_helper import LayerHelper, create_state, emit, layer
 from minigraph.layers.branches import Switch
 from minigraph.layers.elementwise import elementwise_min
 from minigraph.layers.tensor import assign, cast, create_global_var, fill_constant
@@ -47,14 +46,10 @@ def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, 
     """
     LayerHelper("global_step_counter")  # takes a name, as fluid does
     name = counter_name or "@STEP_COUNTER@"
-    program, startup = default_main_program(), default_startup_program()
-    block = program.global_block()
+    block = default_main_program().global_block()
     if block.has_var(name):
         return block.var(name)
-    counter = block.create_var(name=name, shape=[1], dtype="int64", persistable=True, stop_gradient=True)
-    startup.global_block().create_var(
-        name=name, shape=[1], dtype="int64", persistable=True, initializer=Constant(begin - 1, force_cpu=True)
-    )
+    counter = create_state(name, [1], "int64", begin - 1, force_cpu=True, stop_gradient=True)
     block.prepend_op("increment", {"X": counter}, {"Out": counter}, {"step": float(step)})
     return counter
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from minigraph.errors import ProgramError, WrongTypeError, on_one_line
@@ -106,13 +107,27 @@ def batch_norm(
     }  # fmt: skip
     inputs = {"X": x, "Scale": scale, "Bias": bias, "Mean": mean, "Variance": variance}
     (inputs if isinstance(momentum, Variable) else attrs).update(input_or_attr(momentum, "MomentumTensor", "momentum"))
-    saved_mean, saved_variance = helper.temporary(stop_gradient=True), helper.temporary(stop_gradient=True)
-    out = x if in_place else helper.temporary()
-    outputs = {
-        "Y": out, "MeanOut": mean, "VarianceOut": variance, "SavedMean": saved_mean, "SavedVariance": saved_variance
-    }  # fmt: skip
-    helper.append("batch_norm", inputs, outputs, attrs)
-    return helper.activation(out, act)
+    return helper.activation(append_batch_norm(helper, inputs, attrs, x if in_place else None), act)
+
+
+def append_batch_norm(
+    helper: LayerHelper, inputs: dict[str, Variable], attrs: dict[str, Any], into: Variable | None = None
+) -> Variable:
+    """Append a ``batch_norm``, which writes over its running mean and variance; returns what is normalized."""
+    running = {"MeanOut": inputs["Mean"], "VarianceOut": inputs["Variance"]}
+    return append_norm(helper, "batch_norm", inputs, "SavedMean SavedVariance", attrs, into, **running)
+
+
+def append_norm(
+    helper: LayerHelper, op_type: str, inputs: Mapping[str, Variable | None], saved: str, attrs: dict[str, Any],
+    into: Variable | None = None, **outputs: Variable,
+) -> Variable:  # fmt: skip
+    """Append a normalization, with fresh variables for what it keeps in the slots `saved`; returns its output ``Y``."""
+    kept = {slot: helper.temporary(stop_gradient=True) for slot in saved.split()}
+    out = helper.temporary() if into is None else into
+    given = {slot: var for slot, var in inputs.items() if var is not None}
+    helper.append(op_type, given, {"Y": out, **outputs, **kept}, attrs)
+    return out
 
 
 def _channels(x: Variable, data_layout: str, layer: str = "batch_norm") -> int:
@@ -174,25 +189,14 @@ def layer_norm(
     if shift:
         made = helper.parameter(bias_attr, [features], x.dtype, is_bias=True)
         inputs["Bias"] = required(made, "layer_norm: bias_attr")
-    out = append_layer_norm(helper, inputs, epsilon, begin_norm_axis)
-    return helper.activation(out, act)
+    attrs = {"epsilon": epsilon, "begin_norm_axis": begin_norm_axis}
+    return helper.activation(append_norm(helper, "layer_norm", inputs, "Mean Variance", attrs), act)
 
 
 def check_unused(is_used: bool, attr: Any, message: str) -> None:
     """Raise if `attr` is given where it is not used."""
     if attr and not is_used:
         raise ProgramError(message)
-
-
-def append_layer_norm(
-    helper: LayerHelper, inputs: dict[str, Variable], epsilon: float, begin_norm_axis: int
-) -> Variable:
-    """Append a ``layer_norm`` and return what is normalized."""
-    mean, variance = helper.temporary(stop_gradient=True), helper.temporary(stop_gradient=True)
-    out = helper.temporary()
-    attrs = {"epsilon": epsilon, "begin_norm_axis": begin_norm_axis}
-    helper.append("layer_norm", inputs, {"Y": out, "Mean": mean, "Variance": variance}, attrs)
-    return out
 
 
 @layer
@@ -225,22 +229,19 @@ def group_norm(
     x = check_floating(input, "group_norm: input")
     helper = LayerHelper("group_norm", name)
     shape, dtype = [_channels(x, data_layout, "group_norm")], statistics_dtype(x.dtype)
-    scale = helper.parameter(param_attr, shape, dtype, default_initializer=Constant(1.0))
+    scale: Variable | None = helper.parameter(param_attr, shape, dtype, default_initializer=Constant(1.0))
     bias = helper.parameter(bias_attr, shape, dtype, is_bias=True)
-    inputs: dict[str, Variable] = {"X": x}
-    # The gradient of the operator without Scale is that of fluid, which is wrong; with ones it is right.
-    inputs["Scale"] = scale if scale is not None else _ones(helper, shape, dtype)
-    if bias is not None:
-        inputs["Bias"] = bias
+    scale = constant_ones(helper, shape, dtype) if scale is None else scale
+    inputs, attrs = {"X": x, "Scale": scale, "Bias": bias}, {"epsilon": epsilon, "groups": groups}
     # In fluid these have the names of variables without a layer.
     mean, variance, out = (helper.block.create_var(name=generate("_generated_var")) for _ in range(3))
-    mean.stop_gradient = variance.stop_gradient = True
-    attrs = {"epsilon": epsilon, "groups": groups, "data_layout": data_layout}
-    helper.append("group_norm", inputs, {"Y": out, "Mean": mean, "Variance": variance}, attrs)
+    outputs = {"Mean": constant(mean), "Variance": constant(variance)}
+    append_norm(helper, "group_norm", inputs, "", {**attrs, "data_layout": data_layout}, out, **outputs)
     return helper.activation(out, act)
 
 
-def _ones(helper: LayerHelper, shape: list[int], dtype: DType) -> Variable:
+def constant_ones(helper: LayerHelper, shape: list[int], dtype: DType) -> Variable:
+    """A scale for a ``group_norm`` without one: as in fluid, its gradient without Scale would be wrong."""
     return constant(helper.emit("fill_constant", shape=shape, dtype=int(dtype), value=1.0))
 
 
@@ -271,11 +272,8 @@ def instance_norm(
         helper.parameter(param_attr, shape, dtype, default_initializer=Constant(1.0)), "instance_norm: param_attr"
     )
     bias = required(helper.parameter(bias_attr, shape, dtype, is_bias=True), "instance_norm: bias_attr")
-    saved_mean, saved_variance = helper.temporary(stop_gradient=True), helper.temporary(stop_gradient=True)
-    out = helper.temporary()
-    outputs = {"Y": out, "SavedMean": saved_mean, "SavedVariance": saved_variance}
-    helper.append("instance_norm", {"X": x, "Scale": scale, "Bias": bias}, outputs, {"epsilon": epsilon})
-    return out
+    inputs = {"X": x, "Scale": scale, "Bias": bias}
+    return append_norm(helper, "instance_norm", inputs, "SavedMean SavedVariance", {"epsilon": epsilon})
 
 
 @layer

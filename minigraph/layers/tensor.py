@@ -9,10 +9,18 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import WrongTypeError
-from minigraph.initializer import Constant, Initializer, NumpyArrayInitializer
+from minigraph.initializer import Initializer, NumpyArrayInitializer
 from minigraph.ir import Parameter, Variable
-from minigraph.ir.default_programs import default_main_program, default_startup_program
-from minigraph.layer_helper import LayerHelper, check_floating, check_variable, constant, emit, input_or_attr, layer
+from minigraph.layer_helper import (
+    LayerHelper,
+    check_floating,
+    check_variable,
+    constant,
+    create_state,
+    emit,
+    input_or_attr,
+    layer,
+)
 from minigraph.param_attr import ParamAttr
 from minigraph.types import DType, TensorType, as_dtype
 from minigraph.unique_name import generate
@@ -173,16 +181,8 @@ def create_global_var(
     name: str | None = None,
 ) -> Variable:
     """A variable of the global block that starts as `value`."""
-    name = name or generate("_generated_var")
-    var = (
-        default_main_program()
-        .global_block()
-        .create_var(name=name, shape=shape, dtype=dtype, persistable=persistable, stop_gradient=True)
-    )
-    default_startup_program().global_block().create_var(
-        name=name, shape=shape, dtype=dtype, persistable=persistable, initializer=Constant(value, force_cpu)
-    )
-    return var
+    options: dict[str, Any] = {"persistable": persistable, "force_cpu": force_cpu, "stop_gradient": True}
+    return create_state(name or generate("_generated_var"), shape, dtype, value, **options)
 
 
 def _number_text(value: float, element: DType) -> str:

@@ -15,11 +15,11 @@ from minigraph.clip import GradientClipBase, append_gradient_clip_ops, error_cli
 from minigraph.eager.learning_rate import LearningRateDecay
 from minigraph.eager.updates import EagerUpdates
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
-from minigraph.initializer import Constant
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
 from minigraph.ir.name_scope import name_scope
 from minigraph.ir.variable_operators import is_eager
+from minigraph.layer_helper import create_state
 from minigraph.layers.tensor import create_global_var
 from minigraph.passes.gradient_clip import skip_updates
 from minigraph.regularizer import L2DecayRegularizer, WeightDecayRegularizer, append_regularization_ops
@@ -452,15 +452,9 @@ class Optimizer:
             return self._accumulators[key]
         prefix = f"{self._name}_{name}" if self._name else name
         name = generate(f"{param.name}_{prefix}")
-        assert param.shape is not None
         shape = param.shape if shape is None else shape
-        block, startup = default_main_program().global_block(), default_startup_program().global_block()
-        dtype = dtype or param.dtype
-        self._accumulators[key] = block.create_var(name=name, shape=shape, dtype=dtype, persistable=True)
+        self._accumulators[key] = create_state(name, shape, dtype or param.dtype, float(fill_value))
         note(self._accumulators.pop, key)
-        startup.create_var(
-            name=name, shape=shape, dtype=dtype, persistable=True, initializer=Constant(float(fill_value))
-        )
         return self._accumulators[key]
 
     def get_opti_var_name_list(self) -> list[str]:

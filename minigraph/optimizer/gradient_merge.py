@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minigraph.initializer import Constant
 from minigraph.ir import Operator, Parameter, Role, Variable
-from minigraph.ir.default_programs import default_main_program, default_startup_program
+from minigraph.ir.default_programs import default_main_program
+from minigraph.layer_helper import create_state
 from minigraph.layers.branches import ConditionalBlock
 from minigraph.layers.compare import equal
 from minigraph.layers.elementwise import elementwise_mod, scale
@@ -83,9 +83,6 @@ class GradientMergeOptimizer(WrappedOptimizer):
         return equal(step, fill_constant([1], "int32", 0))
 
     def _append_sum(self, param: Parameter, grad: Variable) -> Variable:
-        block, startup = default_main_program().global_block(), default_startup_program().global_block()
-        name = generate(f"{param.name}@GRAD@GradientMerge")
-        total = block.create_var(name=name, shape=param.shape, dtype=param.dtype, persistable=True)
-        startup.create_var(name=name, shape=param.shape, dtype=param.dtype, persistable=True, initializer=Constant(0.0))
-        block.append_op("sum", {"X": [total, grad]}, {"Out": total})
+        total = create_state(generate(f"{param.name}@GRAD@GradientMerge"), param.shape, param.dtype)
+        total.block.append_op("sum", {"X": [total, grad]}, {"Out": total})
         return total

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
-from minigraph.autodiff.backward import ParamsGrads
 from minigraph.errors import ProgramError
 from minigraph.ir import Program, Variable
-from minigraph.optimizer.base import Optimizer, Parameters
+from minigraph.optimizer.base import Optimizer
 from minigraph.optimizer.wrapping import WrappedOptimizer
 from minigraph.passes.recompute import recompute
 from minigraph.support.public import public
@@ -59,20 +58,10 @@ class RecomputeOptimizer(WrappedOptimizer):
 
     set_checkpoints = _set_checkpoints
 
-    def backward(
-        self,
-        loss: Variable,
-        startup_program: Program | None = None,
-        parameter_list: Parameters = None,
-        no_grad_set: Iterable[Variable | str] | None = None,
-        callbacks: Sequence[Callable[..., None]] | None = None,
-    ) -> ParamsGrads:
-        """The backward pass of the optimizer, with recomputation."""
+    def _rewrite(self, program: Program) -> None:
         if self._checkpoints is None:
             raise ProgramError(
                 "RecomputeOptimizer has no checkpoints",
                 hint="Call _set_checkpoints([...]) with variables of the forward pass first.",
             )  # fmt: skip
-        pairs = super().backward(loss, startup_program, parameter_list, no_grad_set, callbacks)
-        recompute(loss.block.program, self._checkpoints)
-        return pairs
+        recompute(program, self._checkpoints)

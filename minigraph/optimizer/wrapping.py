@@ -34,11 +34,15 @@ class WrappedOptimizer:
         no_grad_set: Iterable[Variable | str] | None = None,
         callbacks: Sequence[Callable[..., None]] | None = None,
     ) -> ParamsGrads:
-        """The backward pass of the inner optimizer."""
+        """The backward pass of the inner optimizer, rewritten."""
         pairs: ParamsGrads = self.inner_optimizer.backward(
             loss, startup_program, parameter_list, no_grad_set, callbacks
         )
+        self._rewrite(loss.block.program)
         return pairs
+
+    def _rewrite(self, program: Program) -> None:
+        """Rewrite a program to which the backward pass was just appended."""
 
     def apply_gradients(self, params_grads: Sequence[tuple[Parameter, Variable | None]]) -> list[Operator]:
         """`Optimizer.apply_gradients` of the inner optimizer."""

@@ -301,6 +301,11 @@ def _find(module: types.ModuleType, late: Mapping[str, str], name: str) -> Any:
     )  # fmt: skip
 
 
+def offered(namespace: Mapping[str, Any]) -> list[str]:
+    """The names of what a package has imported from its modules to offer, in order."""
+    return sorted(name for name, value in namespace.items() if callable(value) and value.__module__ != __name__)
+
+
 def own_names(module: types.ModuleType) -> list[str]:
     """The names of what a module defines itself, for others to use."""
     return [
