@@ -13,8 +13,9 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
-from types import TracebackType
+from types import CodeType, FunctionType, TracebackType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from minigraph.ir.type_inference import blame
 from minigraph.lowering.buffer_pool import Blocks
@@ -156,6 +157,10 @@ def generate(
     return kind(steps, buffers, place, timed, jit, blocks or Blocks(place))
 
 
+_CODE: WeakValueDictionary[str, CodeType] = WeakValueDictionary()
+"""Code by source: plans of one program that differ in batch size mostly have the same."""
+
+
 class _Written:
     """Instructions as source and as the function that it defines."""
 
@@ -167,9 +172,11 @@ class _Written:
         writer = _Writer(instructions, place, ticks)
         self.source = writer.source()
         self.step_of_line = writer.step_of_line
-        code = compile(self.source, self.filename, "exec")
-        exec(code, writer.namespace)
-        self.function: Callable[..., Any] = writer.namespace["run"]
+        self._code = _CODE.get(self.source) or compile(self.source, "<minigraph plan>", "exec")
+        _CODE[self.source] = self._code
+        exec(self._code, writer.namespace)
+        self.function: FunctionType = writer.namespace["run"]
+        self.function.__code__ = self.function.__code__.replace(co_filename=self.filename)
         # None in the place of a time keeps `linecache` from looking for a file.
         linecache.cache[self.filename] = (
             len(self.source), None, self.source.splitlines(keepends=True), self.filename,

@@ -160,3 +160,15 @@ def test_a_source_that_nobody_asked_for_leaves_nothing_behind():
     out, executor = layers.tanh(fluid.data("x", [2])), fluid.Executor()
     executor.run(feed={"x": np.ones(2, "float32")}, fetch_list=[out])
     assert set(linecache.cache) - before == {name for name in set(linecache.cache) - before if "plan" not in name}
+
+
+def test_plans_for_other_batch_sizes_share_the_code_but_not_the_lines():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        y = layers.tanh(layers.scale(fluid.data("x", [None, 2]), 2.0))
+        exe = fluid.Executor(jit=False)
+        two, three = (exe.plan_for(feed={"x": np.ones((n, 2), "float32")}, fetch_list=[y]).compiled for n in (2, 3))
+    assert two.source == three.source
+    first, second = two.function.__code__, three.function.__code__
+    assert first.co_code == second.co_code
+    assert (first.co_filename, second.co_filename) == (two.filename, three.filename)
+    assert two.filename != three.filename and two.filename in linecache.cache
