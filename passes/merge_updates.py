@@ -31,11 +31,12 @@ class MergeUpdates(Pass):
         by_type = program.global_block().ops.by_type
         if all(len(by_type.get(type, ())) < 2 for type in _MERGED_TYPE):
             return False
-        values = ReachingDefs(program)
+        values = ReachingDefs(program) if "clip_by_global_norm" in by_type else None
         groups = _Groups()
         for op in program.global_block().ops:
-            groups.advance(op)
-            key = _key(op, values)
+            if groups.all:
+                groups.advance(op)
+            key = _key(op, values) if op.type in _MERGED_TYPE else None
             if key is not None:
                 groups.add(op, key)
         several = [group.ops for group in groups.all if len(group.ops) > 1]
@@ -44,16 +45,17 @@ class MergeUpdates(Pass):
         return bool(several)
 
 
-def _key(op: Operator, values: ReachingDefs) -> Any:
-    """Return a key that is equal for updates that may be merged; None if `op` may not be."""
-    if op.type not in _MERGED_TYPE:
-        return None
+def _key(op: Operator, values: ReachingDefs | None) -> Any:
+    """Return a key that is equal for updates that may be merged; None if the update `op` may not be.
+
+    `values` may be None where no gradient is clipped by a global norm.
+    """
     own = {slot: op.inputs[slot][0] for slot in _OWN[op.type] if op.inputs.get(slot)}
-    variables = [values.block.vars[name] for name in own.values()]
+    variables = [op.block.vars[name] for name in own.values()]
     if any(var.kind is not VarKind.LOD_TENSOR or -1 in (var.shape or (-1,)) for var in variables):
         return None
     common = tuple((slot, names) for slot, names in op.inputs.items() if slot not in own)
-    clip = values.defining_op(values.input(op, "Grad"), "clip_by_global_norm")
+    clip = None if values is None else values.defining_op(values.input(op, "Grad"), "clip_by_global_norm")
     dtypes = tuple(var.dtype for var in variables)
     return op.type, common, tuple(sorted(op.attrs.items())), dtypes, tuple(own), tuple(op.outputs), id(clip)
 
