@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from math import prod
+from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,8 +82,10 @@ def _offer(xp, xs, *, steps):
         return _in_one_launch(xp, tuple(steps), tuple(ArrayType(x.shape, x.dtype) for x in xs)) if is_gpu else None
     calls, types = parse_calls(tuple(steps)), {f"x{i}": ArrayType(x.shape, x.dtype) for i, x in enumerate(xs)}
     whole = _whole(calls, types)
+    if prod(types[_first(calls[0])].shape) < LARGE:
+        return whole
     layout = Layout(calls, types)
-    if prod(layout.shape) < LARGE or layout.flat[0] == 1:
+    if layout.flat[0] == 1:
         return whole
     pieces = _pieces(calls, layout)
 
@@ -144,9 +147,15 @@ def _whole(calls: Sequence[FusedCall], types: Mapping[str, ArrayType]) -> Callab
         lines += [f"    del {', '.join(gone)}"] if gone else []
     lines += [f"    {name} = deliver(np, {name}, out{name[1:]})" for name in copied]
     lines.append(f"    return {', '.join(f'y{i}' if f'y{i}' in known else 'None' for i in range(RESULTS))}")
-    exec("\n".join(lines), namespace)
+    exec(_code("\n".join(lines)), namespace)
     run: Callable[..., Any] = namespace["run"]
     return run
+
+
+@lru_cache(maxsize=256)
+def _code(text: str) -> CodeType:
+    """Compile the text of a function, once for groups of other shapes too."""
+    return compile(text, "<minigraph group>", "exec")
 
 
 def _out(call: FusedCall) -> str:
@@ -248,7 +257,7 @@ def _pieces(calls: Sequence[FusedCall], layout: Layout) -> Callable[..., Any]:
         f"        end = min(start + {step}, {length})",
         *[f"        {line}" for line in body],
     ]
-    exec("\n".join(lines), namespace)
+    exec(_code("\n".join(lines)), namespace)
     run, results = namespace["run"], [f"y{i}" in known for i in range(RESULTS)]
 
     def in_pieces(xs, out=None):
