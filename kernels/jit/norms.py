@@ -132,8 +132,13 @@ def clip_by_global_norm(xp, xs, clip_norm, *, p, strict):
     if loops is None:
         return None
 
+    writer = loops.writer()
+
     def clip(xs, clip_norm, out=None):
-        return clipped_by(np, xs, clip_norm, *loops.norm(xs), strict, out, loops.multiply)
+        scale, ratio = loops.norm(xs)
+        in_place = out is not None and out[0][0] is xs[0]
+        scale_all = loops.multiply if in_place else partial(loops.multiply, times=writer)
+        return clipped_by(np, xs, clip_norm, scale, ratio, strict, out, scale_all)
 
     return clip
 

@@ -366,7 +366,7 @@ class _SharedVariable(ScopeVariable):
 
     def __init__(self, name: str, tensor: AnyTensor) -> None:
         self._tensor = tensor
-        self._own = self._copied = None
+        self._own = self._copied = self._spare = None
         self.lod = ()
         self.name = name
         self.place: Place = tensor.block.place

@@ -224,7 +224,7 @@ class _Run:
     def __init__(
         self, plan: Checked, feeds: Sequence[Any], state: Sequence[Any], buffers: Sequence[Any], is_outermost: bool
     ) -> None:
-        self.plan, self.buffers = plan, buffers
+        self.plan, self._places = plan, buffers[: len(plan.buffers.layout.places)]  # without spare arrays
         self.held: dict[Value, _Held] = {}
         self.family: dict[Value, list[_Held]] = {}
         """Values that may lie in the memory of a root, by root."""
@@ -306,7 +306,7 @@ class _Run:
             yield from ((value, array) for value, array in zip(values, several, strict=False) if value is not None)
 
     def _place_of(self, value: Value) -> Any:
-        return self.buffers[self.plan.buffers.layout.place_of[value]]
+        return self._places[self.plan.buffers.layout.place_of[value]]
 
     def _may_share(self, new: _Held, other: _Held, number: int, step: Step, outs: Sequence[_Piece]) -> bool:
         """Tell whether the plan lets two values share memory."""
@@ -357,7 +357,7 @@ class _Run:
         """Check that results share memory with nothing that lives on."""
         place = self.plan.place
         others = [(f"{held.value.name} ({held.value.origin})", piece) for held in self.given for piece in held.pieces]
-        others += [("the memory of the plan", _Piece(buffer, place)) for buffer in self.buffers]
+        others += [("the memory of the plan", _Piece(buffer, place)) for buffer in self._places]
         others += [(f"{each.name} of an earlier run", _Piece(array, place)) for each, array, _ in self.earlier]
         for name, value in new_state.items():
             others += self._handed_out(f"the new value of {name}", None, value, others)

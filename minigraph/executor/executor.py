@@ -290,9 +290,7 @@ class Executor(Runner):
     def _commit(self, plan: Plan, scope: Scope, given: dict[str, Any], then: Callable[[], None] | None) -> None:
         """Store the results of a run."""
         if given:
-            before = scope.changes.count
-            self._store(scope, given)
-            plan.binding.follow(scope, before, given)
+            plan.binding.store(scope, given)
         scope.note_written(plan.written_over)
         if then is not None:
             then()
@@ -321,11 +319,12 @@ class Executor(Runner):
             # NaN and infinity are values like any other; they stay visible in the results.
             with np.errstate(all="ignore"):
                 layout = plan.buffers.layout
+                spares = plan.binding.spares(scope)
                 if not layout.places:
-                    return plan.compiled.run(feeds.values(), state, self._rng, (), saved)
+                    return plan.compiled.run(feeds.values(), state, self._rng, spares, saved)
                 block = self._blocks.borrow(layout)
                 try:
-                    return plan.compiled.run(feeds.values(), state, self._rng, block.arrays(layout), saved)
+                    return plan.compiled.run(feeds.values(), state, self._rng, [*block.arrays(layout), *spares], saved)
                 finally:
                     self._blocks.give_back(block)
         except NonfiniteError as error:

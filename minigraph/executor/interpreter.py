@@ -42,7 +42,8 @@ class Interpreter(Runner):
             self._draw_again(drawn)
             raise
         with deferred():
-            self._store(scope, kept)
+            for name, value in kept.items():
+                scope.var(name).replace(value, self.place, keep_old=False)
             if then is not None:
                 then()
         return results

@@ -89,7 +89,7 @@ def lower(
         from minigraph.executor.checking import Checked as kind  # what few runs need is not imported by all
     compiled = generate(steps, buffers, place, profiler.is_active(place), jit, blocks, kind)
     written_over = tuple(name for name in steps.new_state if name not in steps.replaced_state)
-    binding = Binding(steps, flat, compiled.state, place)
+    binding = Binding(steps, flat, compiled.state, buffers.outputs.to_scope, place)
     return Plan(private, steps, buffers, compiled, binding, *_copies(steps, buffers), written_over, _draws(steps))
 
 

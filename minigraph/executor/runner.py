@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minigraph.errors import ProgramError, WrongTypeError
@@ -166,11 +166,6 @@ class Runner(ABC):
     def close(self) -> None:
         """Refuse further runs."""
         self._closed = True
-
-    def _store(self, scope: Scope, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
-            holder = scope.var(name)
-            holder.value, holder.place = value, self.place
 
     def _draws_so_far(self) -> Any:
         """Return the state of the generator for `_draw_again`; None on a GPU."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from minigraph.errors import ExecutionError, MinigraphError
 from minigraph.ir import explain
 from minigraph.lowering.flat_buffers import FlatBuffers, FlatView, is_state
@@ -34,10 +36,19 @@ class Binding:
         Those of the state lie side by side in the scope.
     wanted : sequence of Value or FlatView
         State of `steps`, in the order in which the function takes it.
+    to_scope : mapping of Value to str
+        New state that a run writes to spare arrays, with the names of the variables.
     place : Place
     """
 
-    def __init__(self, steps: Steps, flat: FlatBuffers, wanted: Sequence[Value | FlatView], place: Place) -> None:
+    def __init__(
+        self,
+        steps: Steps,
+        flat: FlatBuffers,
+        wanted: Sequence[Value | FlatView],
+        to_scope: Mapping[Value, str],
+        place: Place,
+    ) -> None:
         self._steps = steps
         self._wanted = wanted
         self._place = place
@@ -45,6 +56,9 @@ class Binding:
         self._in_flat = {value.name for values in self._flat for value in values}
         self._at = {each.name: i for i, each in enumerate(wanted) if isinstance(each, Value)}
         self._bound: WeakKeyDictionary[Scope, _Bound] = WeakKeyDictionary()
+        self._to_scope = [(name, v.tensor_type.shape, v.tensor_type.dtype.numpy) for v, name in to_scope.items()]
+        self._replaced: WeakKeyDictionary[Scope, Mapping[str, ScopeVariable]] = WeakKeyDictionary()
+        """The variables that a run has replaced."""
 
     def arrays(self, scope: Scope) -> list[Any]:
         """The arrays of `scope`, those of a flat buffer side by side.
@@ -60,7 +74,31 @@ class Binding:
             bound = self._bound[scope] = _Bound(arrays, scope.changes.count)
         return bound.arrays
 
-    def follow(self, scope: Scope, before: int, given: Mapping[str, Any]) -> None:
+    def spares(self, scope: Scope) -> list[Any]:
+        """Arrays that nobody holds, to which a run writes new state.
+
+        The values in the scope stay whole until the run has succeeded. Two arrays of each variable take turns.
+        """
+        variables = self._replaced.get(scope) if self._to_scope else {}
+        if variables is None:
+            return [np.empty(shape, dtype) for _, shape, dtype in self._to_scope]
+        return [variables[name].take_spare(shape, dtype) for name, shape, dtype in self._to_scope]
+
+    def store(self, scope: Scope, given: Mapping[str, Any]) -> None:
+        """Give the variables of `scope` what a run has computed.
+
+        The arrays of a first run's variables are not kept: a startup program leaves no spare arrays behind.
+        """
+        before, variables = scope.changes.count, self._replaced.get(scope)
+        is_first = variables is None
+        if variables is None:
+            variables = {name: scope.var(name) for name in given}
+        for name, value in given.items():
+            variables[name].replace(value, self._place, keep_old=not is_first)
+        self._replaced[scope] = variables
+        self._follow(scope, before, given)
+
+    def _follow(self, scope: Scope, before: int, given: Mapping[str, Any]) -> None:
         """Take over the arrays that a run gave to variables of `scope`; `before` counts the changes until then.
 
         Without this, a run that replaces one counter would make the next run look up all state again.

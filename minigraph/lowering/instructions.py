@@ -71,7 +71,7 @@ class Instructions:
     rows : list of Instruction
         One for each step.
     buffers : int
-        Number of buffers that a run is given.
+        Number of buffers that a run is given, spare arrays of the scope behind the places of the layout.
     values : list of Value or FlatView
         Values of the registers that follow those of the buffers.
     feeds, state, fetches, new_state : list of int
@@ -199,7 +199,12 @@ class _Assembler:
         self.jit = jit and place.kind == "cpu"
         self.run_body = run_body
         self.values: list[Value | FlatView] = []
-        self._first = FIRST_BUFFER + len(self.layout.places)
+        places, spares = len(self.layout.places), self.outputs.to_scope
+        self._given = dict(self.layout.place_of)
+        self._given.update((value, places + i) for i, value in enumerate(spares))
+        """Numbers of the buffers of values."""
+        self._buffers = places + len(spares)
+        self._first = FIRST_BUFFER + self._buffers
         self._written_over = {v for step in steps.steps if step.in_place for v in step.writes}
         """New values that share memory, and so a register, with old ones."""
         self._made_free = {v for step in self.flat.free for v in step.writes}
@@ -219,7 +224,7 @@ class _Assembler:
             if isinstance(value, FlatView) or value.origin == "state"
         ]
         short_state = self._short_state(rows)
-        return Instructions(rows, len(self.layout.places), self.values, feeds, state, fetches, new_state, short_state)
+        return Instructions(rows, self._buffers, self.values, feeds, state, fetches, new_state, short_state)
 
     def _short_state(self, rows: Sequence[Instruction]) -> list[int]:
         if self.place.kind != "cpu":
@@ -247,7 +252,7 @@ class _Assembler:
                 arguments.insert(0, XP)
                 if step.kernel.takes_rng:
                     keywords["rng"] = RNG
-            out = self._out(step) if step.in_place or step in self.outputs.over_input or self.layout.places else None
+            out = self._out(step) if step.in_place or step in self.outputs.over_input or self._buffers else None
             if out is not None:
                 keywords["out"] = out
             row.keywords = keywords or None
@@ -288,10 +293,12 @@ class _Assembler:
         if step.in_place:
             outs = [self._written_to(step, i) for i, values in enumerate(step.outputs) if values]
         else:
-            places = [None if not slot or slot[0] is None else self._place(slot[0]) for slot in step.outputs]
-            if all(place is None for place in places):
+            outs = [
+                list(map(self._place, slot)) if declared.duplicable and slot else self._place(slot[0] if slot else None)
+                for declared, slot in zip(step.op.definition.outputs, step.outputs, strict=True)
+            ]
+            if not any(_flat(outs)):
                 return self._memory_of_input(step) if step in self.outputs.over_input else None
-            outs = [NOTHING if place is None else FIRST_BUFFER + place for place in places]
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def _memory_of_input(self, step: Step) -> Operand | None:
@@ -299,9 +306,10 @@ class _Assembler:
         given = step.reads[0]
         return None if given in self.layout.place_of else self._operand(given)
 
-    def _place(self, value: Value) -> int | None:
-        """The number of the place that a function writes `value` to; None for a value that is copied there later."""
-        return None if value in self.flat.copied else self.layout.place_of.get(value)
+    def _place(self, value: Value | None) -> int:
+        """The register of the buffer that a function is to write `value` to."""
+        buffer = None if value is None or value in self.flat.copied else self._given.get(value)
+        return NOTHING if buffer is None else FIRST_BUFFER + buffer
 
     def _written_to(self, step: Step, slot: int) -> Operand:
         """The state that an output takes over: an array, a list of them, or one vector in a list."""

@@ -1,5 +1,6 @@
 """Output buffers: results that go to the caller are computed in memory of their own, so that no run copies them.
 
+State that a run replaces is written to spare arrays of the scope, see `minigraph.executor.state_binding`.
 A clip of one gradient that nothing else reads writes over it: that memory is its own, and in the cache.
 """
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minigraph.kernels import find_specializer
-from minigraph.lowering.flat_buffers import IN_PLACE, FlatBuffers
+from minigraph.lowering.flat_buffers import IN_PLACE, FlatBuffers, can_be_placed
 from minigraph.lowering.steps import Step, Steps, Value, types_of_inputs
 from minigraph.runtime.kernel_call import attrs_for_kernel
 from minigraph.runtime.place import Place
@@ -27,6 +28,8 @@ class OutputPlan:
     """Results of these steps, which share no memory."""
     over_input: Collection[Step] = frozenset()
     """Steps whose result may take over the memory of their input."""
+    to_scope: Mapping[Value, str] = field(default_factory=dict)
+    """New state that is written to spare arrays, with the names of the variables, in the order of the arrays."""
 
 
 NO_OUTPUTS = OutputPlan()
@@ -39,18 +42,42 @@ def plan_outputs(steps: Steps, flat: FlatBuffers, place: Place, jit: bool) -> Ou
     """
     if place.kind != "cpu":
         return NO_OUTPUTS
-    fetched = set(steps.fetches)
+    fetched, to_scope = set(steps.fetches), _to_scope(steps, flat)
     functions: dict[Step, Callable[..., Any]] = {}
     apart: set[Value] = set()
     for step in steps.steps:
         if step.kernel.view_of is None or step.in_place or step in flat.free or flat.inputs.get(step):
             continue
         results = {value for value in step.outputs[0] if value is not None}
+        if not results.isdisjoint(to_scope):
+            apart |= results & to_scope.keys()
+            continue
         function = _offered(step, place, jit) if results <= fetched else None
         if function is not None:
             functions[step] = function
             apart |= results
-    return OutputPlan(functions, apart, _over_input(steps))
+    return OutputPlan(functions, apart, _over_input(steps), to_scope)
+
+
+def _to_scope(steps: Steps, flat: FlatBuffers) -> dict[Value, str]:
+    """The new state that kernels can write to given arrays, with the names of the variables."""
+    name_of = {value: name for name, value in steps.replaced_state.items() if value.tensor_type.shape}
+    if not name_of:
+        return {}
+    in_buffers = {*flat.aliases, *[value for values in flat.buffers for value in values]}
+    found: dict[Value, str] = {}
+    for step in steps.steps:
+        if step in flat.free or flat.inputs.get(step):
+            continue
+        can = step.writes if _is_clip(step) else can_be_placed(step, steps.storage)
+        found.update({v: name_of[v] for v in can if v in name_of and v not in in_buffers})
+    return found
+
+
+def _is_clip(step: Step) -> bool:
+    """Whether a step clips, maybe returning its arguments, and writes to given arrays as well."""
+    is_clip = step.op.type in IN_PLACE or step.op.type == "clip_by_global_norm"
+    return is_clip and not step.in_place and step.has_known_sizes
 
 
 def _over_input(steps: Steps) -> set[Step]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import count
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -223,7 +225,7 @@ class Changes:
 class ScopeVariable:
     """A named slot of a scope; `value` is None until something is stored."""
 
-    __slots__ = ("_changes", "_value", "lod", "name", "place")
+    __slots__ = ("_changes", "_spare", "_value", "lod", "name", "place")
 
     def __init__(
         self, name: str, value: Any = None, place: Place | None = None, changes: Changes | None = None
@@ -234,6 +236,7 @@ class ScopeVariable:
         """Offsets of sequences among the rows; reset by another value."""
         self.place: Place = place or CPUPlace()
         self._changes = changes or Changes()
+        self._spare: Any = None
 
     @property
     def value(self) -> Any:
@@ -245,11 +248,49 @@ class ScopeVariable:
         self.lod = ()
         self._changes.add()
 
+    def replace(self, value: Any, place: Place, keep_old: bool) -> None:
+        """Store what a run has computed; with `keep_old`, the array that was here becomes the spare array.
+
+        Law: twice is the same as once, because an interrupt may come in between.
+        """
+        old = self.value
+        if old is not value:
+            self._spare = old if keep_old else None
+        self.value, self.place = value, place
+
+    def take_spare(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """An array of NumPy that nobody else holds: the spare one, which the variable forgets, or a new one."""
+        spare = _taken(self, _ALONE)
+        fits = type(spare) is np.ndarray and spare.base is None and spare.shape == shape and spare.dtype == dtype
+        return spare if fits and spare.flags.carray else np.empty(shape, dtype)
+
     def get_tensor(self) -> LoDTensor:
         return LoDTensor(self)
 
     def get_selected_rows(self) -> SelectedRows:
         return SelectedRows(self)
+
+
+def _taken(variable: ScopeVariable, most: int) -> Any:
+    """The spare array of `variable`, which forgets it; None if there are more references to it than `most`.
+
+    Views, handles of other libraries and runs that read the array refer to it, too.
+    """
+    spare, variable._spare = variable._spare, None
+    return spare if getrefcount(spare) <= most else None
+
+
+def _references_of_one() -> int:
+    """The references in `_taken` to an array that nobody else holds: versions of Python count differently."""
+    variable = ScopeVariable("counted")
+    for most in count(1):
+        variable._spare = np.empty(0)
+        if _taken(variable, most) is not None:
+            return most
+    raise AssertionError
+
+
+_ALONE = _references_of_one()
 
 
 class _ValuesOfRows:

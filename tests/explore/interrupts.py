@@ -288,6 +288,15 @@ def _recurrent() -> Any:
     return loss
 
 
+def _replaced() -> Any:
+    x = fluid.data("x", [8, 400])
+    kept = [layers.create_parameter([8, 400], "float32", name=f"kept{i}") for i in range(3)]
+    clipped = GradientClipByGlobalNorm(1.0)([(each, layers.scale(x, 2.0 + i)) for i, each in enumerate(kept)])
+    for (_, new), old in zip(clipped, kept, strict=True):
+        layers.assign(new, old)
+    return layers.mean(kept[0])
+
+
 def _rows(optimizer: Callable[[], Any]) -> Callable[[], Any]:
     def build() -> Any:
         found = fluid.embedding(fluid.data("ids", [None, 2], "int64"), [11, 4], is_sparse=True)
@@ -434,6 +443,7 @@ TRAININGS: dict[str, Callable[[bool], Any]] = {
     "recurrent": lambda jit: Training(_recurrent, _images(6), jit),
     "rows by sgd": lambda jit: Training(_rows(lambda: fluid.optimizer.SGD(0.1)), _ids, jit),
     "rows by adam": lambda jit: Training(_rows(lambda: fluid.optimizer.Adam(0.1, lazy_mode=True)), _ids, jit),
+    "replaced": lambda jit: Training(_replaced, lambda number: {"x": _images(400)(number)["x"]}, jit),
     "private": lambda jit: Training(_private, _images(6), jit),
     "compiled": _Compiled,
     "loaded": _Loaded,
