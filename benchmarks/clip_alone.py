@@ -193,6 +193,74 @@ def memory_by_jax(grads):
     return step
 
 
+# The same gradients clipped into results that stay in the engine's memory beside them.
+
+
+def kept_makers(shapes):
+    grads = gradients(shapes)
+    return {
+        "minigraph": partial(kept_by_minigraph, grads, jit=False),
+        "minigraph+jit": partial(kept_by_minigraph, grads, jit=True),
+        "numpy": partial(kept_by_numpy, grads),
+        "torch": partial(kept_by_torch, grads),
+        "jax": partial(kept_by_jax, grads),
+    }
+
+
+def kept_by_minigraph(grads, jit):
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        block = main.global_block()
+        bound = block.create_var("bound", [1], "float32", persistable=True)
+        kept = [block.create_var(f"g{i}", list(g.shape), "float32", persistable=True) for i, g in enumerate(grads)]
+        clipped = [block.create_var(f"c{i}", list(g.shape), "float32", persistable=True) for i, g in enumerate(grads)]
+        norm = block.create_var("norm", [1], "float32")
+        block.append_op("clip_by_global_norm", {"X": kept, "ClipNorm": bound}, {"Out": clipped, "Norm": norm})
+    exe, scope = fluid.Executor(fluid.CPUPlace(), jit=jit), fluid.Scope()
+    scope.var("bound").get_tensor().set(np.array([MAX_NORM], "float32"), fluid.CPUPlace())
+    for i, grad in enumerate(grads):
+        scope.var(f"g{i}").get_tensor().set(grad, fluid.CPUPlace())
+
+    def step():
+        exe.run(main, scope=scope)
+        return np.array(scope.find_var("c0").get_tensor())
+
+    return step
+
+
+def kept_by_numpy(grads):
+    results = [np.empty_like(grad) for grad in grads]
+
+    def step():
+        norm = np.sqrt(sum(float(np.vdot(grad, grad)) for grad in grads))
+        factor = np.float32(MAX_NORM / max(norm, MAX_NORM))
+        for grad, result in zip(grads, results, strict=True):
+            np.multiply(grad, factor, out=result)
+        return results[0].copy()
+
+    return step
+
+
+def kept_by_torch(grads):
+    import torch
+
+    tensors = [torch.from_numpy(grad) for grad in grads]
+    results = [torch.empty_like(tensor) for tensor in tensors]
+
+    def step():
+        factor = (MAX_NORM / (torch.nn.utils.get_total_norm(tensors) + 1e-6)).clamp(max=1.0)
+        for tensor, result in zip(tensors, results, strict=True):
+            torch.mul(tensor, factor, out=result)
+        return results[0].numpy().copy()
+
+    return step
+
+
+def kept_by_jax(grads):
+    clip = by_jax(grads)
+    return lambda: np.array(clip()[0])
+
+
 def update_makers(shapes):
     """The same gradients clipped and subtracted from parameters, all of which stay in the engine's memory."""
     grads = gradients(shapes)

@@ -127,6 +127,7 @@ WORKLOADS = {
     ),
     "clip": partial(clips, "clip by global norm", clip_alone.makers),
     "clip-memory": partial(clips, "clip alone, in memory", clip_alone.memory_makers),
+    "clip-state": partial(clips, "clip into state", clip_alone.kept_makers),
     "clip-update": partial(clips, "clip and SGD, all in memory", clip_alone.update_makers),
     "chain": chains,
     "build": build.bench,
