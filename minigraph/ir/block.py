@@ -60,7 +60,7 @@ class Block:
         self.vars: dict[str, Variable] = {}
         self.ops: OpList[Operator] = OpList()
         self.first_names: dict[str, str] = {}
-        """Variables that hold the first values of those that change their type, see `minigraph.ir.versions`."""
+        """Names of the first values of variables that change their type, see `minigraph.ir.versions`."""
         self._anchor: Operator | None = None
         self._outer: tuple[int, OuterNames] | None = None
         """Cached `outer_names`, and the `Program.unnoted_changes` that they belong to."""
@@ -70,14 +70,14 @@ class Block:
         self.program.version += 1
         self.program.noted_changes += 1
         block: Block | None = self
-        # The facts known of a block depend on all blocks inside it.
+        # Outer names depend on all blocks inside. A block without a cache ends the loop: its parents have none either.
         while block is not None and block._outer is not None:
             block._outer = None
             block = block.parent_block
 
     @property
     def outer_names(self) -> OuterNames:
-        """Outer variables that the block uses; cached until the block changes, or a block inside of it."""
+        """Outer variables that the block uses; cached until the block, or a block inside it, changes."""
         changes = self.program.unnoted_changes
         if self._outer is None or self._outer[0] != changes:
             self._outer = changes, self._find_outer_names()
@@ -102,7 +102,7 @@ class Block:
 
     @property
     def forward_block_idx(self) -> int:
-        """For a block of gradients, the block that it is the gradient of, whose variables it sees too; else -1."""
+        """Index of the block that a block of gradients differentiates, and whose variables it sees too; else -1."""
         return self._forward_block_idx
 
     @forward_block_idx.setter
@@ -137,14 +137,14 @@ class Block:
         if found is None:
             raise NotFoundError(
                 f"block {self.idx} has no variable {name!r}", site=caller_site(),
-                hint=suggest(name, self.vars) or "Look into block.vars for the names that there are.",
+                hint=suggest(name, self.vars) or "Read the names in block.vars.",
             )  # fmt: skip
         return found
 
     def find_var(self, name: str) -> Variable | None:
         """The variable with this name in this block or the nearest parent that has it, else None.
 
-        A block of gradients looks into the block that it is the gradient of before it asks its parent.
+        A block of gradients looks into the block that it differentiates before its parent.
         """
         block: Block | None = self
         try:
@@ -171,7 +171,7 @@ class Block:
 
     @property
     def forward_block(self) -> Block | None:
-        """For a block of gradients, the block that it is the gradient of."""
+        """The block that a block of gradients differentiates; None for another block."""
         return self.program.blocks[self.forward_block_idx] if self.forward_block_idx >= 0 else None
 
     def create_var(
@@ -210,7 +210,7 @@ class Block:
             name = self.free_name("_generated_var")
         elif not isinstance(name, str):
             raise not_a_name(name)
-        # Chained, because tensors of the imperative mode are made here too.
+        # One comparison of types, and not a call, because each tensor of the imperative mode is made here, too.
         if not (
             persistable.__class__ is stop_gradient.__class__ is is_data.__class__ is need_check_feed.__class__ is bool
         ):
@@ -237,7 +237,7 @@ class Block:
         return var
 
     def temporary(self, name: str) -> Variable:
-        """`create_var` for the result of an operator, of which only the name is given."""
+        """`create_var` for the result of an operator: only the name is given."""
         existing = self.vars.get(name)
         if existing is not None:
             return existing
@@ -280,12 +280,12 @@ class Block:
         if not self.program.computes_at_once:
             note(self.vars.pop, var.name)
         if self.program.gradient_blocks.get(self.idx):
-            self.program.version += 1  # they see it too
+            self.program.version += 1  # blocks of gradients see the variable, and are no parents of this block
         else:
             self._changed()
 
     def declare(self, name: str, tensor_type: TensorType) -> Variable:
-        """Make a variable of a known type; the caller vouches that the name is free."""
+        """Make a variable of a known type; the name must be free."""
         var = self.variable_type(self, name, tensor_type, kind=tensor_type.kind)
         self._add(var)
         return var
@@ -298,7 +298,7 @@ class Block:
             )
 
     def remove_var(self, name: str) -> None:
-        """Forget a variable; the caller vouches that no operator uses it."""
+        """Remove a variable that no operator uses."""
         note(self.vars.__setitem__, name, self.var(name))
         del self.vars[name]
         self.program.version += 1
@@ -351,7 +351,7 @@ class Block:
         """Like `append_op`, in front of the operator `before` (an operator of this block, an index, None: the end)."""
         if before is not None and not isinstance(before, Operator):
             before = self._operator_at(before)
-        # An operator that a pass puts in front of another serves that one, and gets its line.
+        # An operator that a pass inserts before another one serves that one, and gets its source line.
         site = (before.site if before is not None and before is self._anchor else None) or caller_site()
         try:
             op = self._make_op(type, inputs or {}, outputs or {}, attrs or {}, site)

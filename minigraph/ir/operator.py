@@ -126,16 +126,16 @@ class Operator(Node):
 
     @property
     def input_arg_names(self) -> list[str]:
-        """Names of all variables read, slot by slot, and behind them those that are read without standing in one.
+        """Names of all variables read, slot by slot, followed by those in no slot.
 
-        These are what a sub-block reads from outside, and variables that may keep a value that they held.
+        Those in no slot are outer variables that a sub-block reads, and outputs that may keep their old value.
         """
         names = [name for names in self.inputs.values() for name in names if name != EMPTY]
         return names + self.hidden_names.read if self.definition.has_hidden_names else names
 
     @property
     def output_arg_names(self) -> list[str]:
-        """Names of all variables written, slot by slot, and behind them what a sub-block writes besides."""
+        """Names of all variables written, slot by slot, followed by outer variables that a sub-block writes."""
         names = [name for names in self.outputs.values() for name in names if name != EMPTY]
         return names + self.hidden_names.written if self.definition.has_hidden_names else names
 
@@ -143,8 +143,8 @@ class Operator(Node):
     def hidden_names(self) -> HiddenNames:
         """Variables that the operator reads or writes although they stand in no slot of that side.
 
-        Whatever a sub-block writes outside of itself may also be left as it was, because the block does not run, or
-        runs several times: the operator counts as reading it.
+        An outer variable that a sub-block writes counts as read, too: it keeps its value if the block does not run, and
+        a later run may read what an earlier one wrote.
         """
         sub_block = None if self._block is None else self.sub_block
         changes = -1 if self._block is None else self._block.program.unnoted_changes
@@ -164,7 +164,7 @@ class Operator(Node):
 
     @property
     def sub_block(self) -> Block | None:
-        """The block that the operator runs; None if it is none of control flow."""
+        """The sub-block that the operator runs; None if it has none."""
         index = self.attrs.get(SUB_BLOCK)
         return None if index is None else self.block.program.block(index)
 
@@ -176,7 +176,7 @@ class Operator(Node):
         return name in self.definition.attrs or name in self.definition.backend_attrs or name in _FIELD_ATTRS
 
     def attr(self, name: str) -> Any:
-        """Value of an attribute, its default when it was not given; also fluid's ``op_role``, ``op_role_var``."""
+        """Value of an attribute, or its default; also fluid's ``op_role`` and ``op_role_var``."""
         if not isinstance(name, str):
             raise WrongTypeError(
                 f"{self.type}: the name of an attribute must be a str, got {name!r:.60}",
@@ -270,7 +270,7 @@ class Operator(Node):
         return self.line({var.name: var for var in known if var is not None and var.keyword == "var"})
 
     def line(self, pending: dict[str, Variable]) -> str:
-        """The operator in a program's text; variables in `pending` are declared here, and taken out."""
+        """The operator in a program's text; variables in `pending` are declared here and removed from it."""
 
         def written(name: str) -> str:
             return pending.pop(name).declaration() if name in pending else name_text(name)
@@ -305,7 +305,7 @@ class Operator(Node):
         return f"<Operator {self}>"
 
     def _twin(self, block: Block) -> Operator:
-        """A copy for another block that shares slots and attributes, which edits replace and never change."""
+        """A copy for another block that shares slots and attributes: edits replace these and never change them."""
         twin = Operator.__new__(Operator)
         twin._block = block
         twin._prev = twin._next = twin._hidden = None
@@ -337,7 +337,7 @@ _FIELD_ATTRS: dict[str, Callable[[Operator], Any]] = {
 
 
 def renamed(slots: dict[str, tuple[str, ...]], names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Slots that hold `names[name]` in the place of each name there."""
+    """Slots with each name replaced by `names[name]`, if there is one."""
     return {slot: tuple([names.get(name, name) for name in given]) for slot, given in slots.items()}
 
 

@@ -49,7 +49,7 @@ class Program:
 
     def __init__(self) -> None:
         self.gradient_blocks: dict[int, list[Block]] = {}
-        """By the index of a block those that are gradients of it."""
+        """Blocks of gradients, by the index of the block that they differentiate."""
         self.blocks: list[Block] = [Block(self, 0)]
         self.current_block_idx = 0
         self.version = 0
@@ -57,7 +57,7 @@ class Program:
         self.noted_changes = 0
         """Number of changes that invalidated the caches of the changed blocks only."""
         self.serial = next(Program._serials)
-        """Tells programs apart where their identity cannot (it may be reused once one is gone)."""
+        """Number that no other program has; an `id` is reused once a program is gone."""
         self.current_role = Role.FORWARD
         self._role_vars: tuple[str, ...] = ()
         self._stands_for: dict[str, str] = {}
@@ -65,9 +65,9 @@ class Program:
         self.backward_passes = 0
         """Number of times gradients were appended; later passes give their gradients other names."""
         self.roots: tuple[str, ...] | None = None
-        """In an executor's private copy: whose values are fetched. None: a later run may fetch any variable."""
+        """Names of the fetched variables, in an executor's private copy. None: a later run may fetch any variable."""
         self.loaders: list[Any] = []
-        """Loaders that feed variables in each run, see `minigraph.io.DataLoader`; no part of the computation."""
+        """Loaders that feed variables in each run, see `minigraph.io.DataLoader`; not part of text or files."""
 
     @property
     def unnoted_changes(self) -> int:
@@ -87,7 +87,7 @@ class Program:
     def random_seed(self, seed: int) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise WrongTypeError(f"random_seed must be an int, got {seed!r}")
-        # Between two seeds other operators may be built; those that were made without one are meant to have it.
+        # Only the first seed may come too late: between two seeds a user may build operators on purpose.
         late = self._drawing_afresh() if seed and not self._random_seed else []
         if late:
             warn(
@@ -131,7 +131,7 @@ class Program:
         return made
 
     def add_block(self, block: Block) -> None:
-        """Put a block, whose index is the number of blocks so far, behind them."""
+        """Append a block, whose index must be the number of blocks so far."""
         self.blocks.append(block)
         note(self._drop_block)
         self.version += 1
@@ -179,7 +179,7 @@ class Program:
 
     @contextmanager
     def standing_for(self, names: Mapping[str, str]) -> Iterator[None]:
-        """Inside, what serves a name among the keys is said to serve the value, as with a gradient changed in steps."""
+        """Inside, replace names in `role_vars` by the values of `names`, as for a gradient that is changed in steps."""
         old = self._stands_for
         self._stands_for = {**old, **{name: old.get(original, original) for name, original in names.items()}}
         try:
@@ -229,14 +229,14 @@ class Program:
         copied.append_copies([op for op in block.ops[:] if not op.role & left_out])
 
     def copy_blocks(self, blocks: Iterable[Block]) -> None:
-        """Copy sub-blocks to this program, which has only a global block yet; their indices stay what they were."""
+        """Copy sub-blocks to this program, which has only a global block so far; they keep their indices."""
         for block in blocks:
             while len(self.blocks) < block.idx:
-                self.blocks.append(Block(self, len(self.blocks), 0))  # nothing runs it, and it goes later
+                self.blocks.append(Block(self, len(self.blocks), 0))  # fills the gap until `drop_unused_blocks`
             self._copy_block(block)
 
     def drop_unused_blocks(self) -> None:
-        """Remove the sub-blocks that no operator runs any more, and number the others anew."""
+        """Remove the sub-blocks that no operator runs, and renumber the others."""
         if len(self.blocks) == 1:
             return
         used = [self.blocks[0], *reachable_blocks(list(self.blocks[0].ops))]
@@ -265,13 +265,13 @@ class Program:
         return self.clone()
 
     def __reduce__(self) -> Any:
-        """Pickled as text, which source lines are no part of."""
+        """Pickle as text, without source lines."""
         return Program.parse, (str(self),)
 
     def structure(self) -> tuple[Any, ...]:
-        """All there is to the program but source lines; equal for equal programs.
+        """Everything in the program but source lines; equal for equal programs.
 
-        The order of variables does not count, but for that of parameters, which other orders derive from.
+        The order of variables does not count, except that of parameters, which other orders derive from.
         """
         return (
             self._random_seed,
@@ -286,7 +286,7 @@ class Program:
         )  # fmt: skip
 
     def equals(self, other: Program) -> bool:
-        """Whether both describe the same computation in the same words."""
+        """Whether both programs have the same `structure`."""
         return self.structure() == other.structure()
 
     def graph(self) -> networkx.DiGraph:

@@ -97,7 +97,7 @@ def _write_type(op: Operator, block: Namespace, name: str, tensor_type: TensorTy
 
 
 def _in_common(op: Operator, var: Variable, declared: TensorType, written: TensorType) -> TensorType:
-    """The type of a variable that holds now this and now that: of an array, or written by a sub-block from inside."""
+    """The common type of the values of an array, or of a variable that a sub-block writes from inside."""
     is_array = var.kind is VarKind.LOD_TENSOR_ARRAY
     if is_array and declared.dtype is written.dtype and not (declared.shape and written.shape):
         return declared if declared.shape else written  # nothing has been written to one of them before
@@ -107,12 +107,12 @@ def _in_common(op: Operator, var: Variable, declared: TensorType, written: Tenso
         what = f"the array {var.name} holds" if is_array else f"outside of the sub-block {var.name} is"
         raise OpError(
             f"{op.type}: the result is {written} but {what} {declared}",
-            hint="A variable keeps its element type and its number of dimensions; write to another one.",
+            hint="Write to another variable: this one must keep its element type and number of dimensions.",
         )
     if not is_array and not declared.fits(written):
         raise OpError(
             f"{op.type}: the result is {written} but outside of the sub-block {var.name} is {declared}",
-            hint="What a sub-block writes keeps its shape. Collect results of different shapes in an array.",
+            hint="Collect results of different shapes in an array: what a sub-block writes must keep its shape.",
         )
     if var.persistable:
         return declared
@@ -136,16 +136,16 @@ def explain(error: MinigraphError, op: Operator, block: Namespace) -> MinigraphE
 
 
 def blame(error: Exception, op: Operator | None) -> MinigraphError:
-    """An `ExecutionError` that says which operator, on which values' names, made by which line, failed.
+    """An `ExecutionError` that names the failed operator, its variables and the user's line.
 
-    One that knows its line already, because it was made in a sub-block of `op`, stays as it is.
+    An error that has a line already, because it was raised in a sub-block of `op`, stays as it is.
     """
     if isinstance(error, MemoryUseError) or (isinstance(error, ExecutionError) and error.site is not None):
         return error
     message = error.message if isinstance(error, MinigraphError) else f"{type(error).__name__}: {error}"
     hint = error.hint if isinstance(error, MinigraphError) else ""
     if not isinstance(error, MinigraphError) and "NoneType" in message:
-        hint = hint or "If a branch or loop writes one of these, it did not run: assign it a value before."
+        hint = hint or "Assign a value before any branch or loop that writes one of these: it did not run."
     if isinstance(error, NonfiniteError):
         found: ExecutionError = NonfiniteError(message, error.param, details=error.details, hint=hint)
     else:

@@ -3,10 +3,10 @@
 With a Python number, addition, subtraction, multiplication and division become one ``scale`` operator. Results have
 bare names ``tmp_<n>``, as in fluid. `Arithmetic` gives a class these operators.
 
-``x == y`` is an operator of the program too, as in fluid, and no answer to whether two variables are the same: ask
-``x is y``. Variables are hashed by identity, so that sets and dictionaries of them work as ever. A list is searched
-with ``==``: ``x in variables`` is an error unless the first one found is `x` itself, since a variable of a program
-cannot decide it (in fluid it is always true). Minigraph itself compares variables by identity or by name.
+As in fluid, ``x == y`` is an operator of the program; ``x is y`` tells whether two variables are the same. Variables
+are hashed by identity, so that they can be in sets and dictionaries. Python searches a list with ``==``, so that
+``x in variables`` is an error unless the first one is `x` itself (in fluid it is always true). Minigraph itself
+compares variables by identity or by name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Variables that change their type while a program runs: each type gets a variable of its own.
+"""Split variables that change their type while a program runs: each type gets its own variable.
 
-`reshape(x, inplace=True)`, or any operator that writes to a variable that others have written to before, may give it
-another shape. In the program that an executor makes its plan of, a variable has one type, whenever one looks at it.
+`reshape(x, inplace=True)`, or any operator that writes to a variable again, may give it another shape. In an executor's
+private program each variable has one type.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from minigraph.opdef import EMPTY, SUB_BLOCK
 from minigraph.types import TensorType
 
 Changes: TypeAlias = "dict[tuple[Operator, str], TensorType]"
-"""The operators that write a value of another type to a variable that has one, with the type that it had."""
+"""Operators that change the type of a variable by writing to it, with the type before."""
 
 
 def separate(changes: Changes) -> None:
-    """Give the values that a variable has before its last type variables of their own."""
+    """Give each value of a variable before its last type a new variable."""
     for block in dict.fromkeys(op.block for op, _ in changes):
         _separate(block, {key: old for key, old in changes.items() if key[0].block is block})
 
 
 def _separate(block: Block, changes: Mapping[tuple[Operator, str], TensorType]) -> None:
-    """Rename variables from operator to operator; the last value of each keeps the name, which others may ask for."""
+    """Rename variables from operator to operator; the last value of each keeps its name, because it may be fetched."""
     left: dict[str, list[str]] = {}
     for op in block.ops:
         for name in op.output_arg_names:
@@ -42,7 +42,7 @@ def _separate(block: Block, changes: Mapping[tuple[Operator, str], TensorType]) 
         if SUB_BLOCK in op.attrs:
             body, used = body_of(op), {*op.input_arg_names, *op.output_arg_names}
             seen_by[body.idx] = {name: version for name, version in names.items() if name in used}
-            # A block of gradients finds variables as the block that it is the gradient of did.
+            # A block of gradients must see the versions that its forward block saw.
             rename_in(op, names | seen_by.get(body.forward_block_idx, {}))
             continue
         op.inputs = renamed(op.inputs, names)
@@ -54,7 +54,7 @@ def _separate(block: Block, changes: Mapping[tuple[Operator, str], TensorType]) 
 
 
 def _version(block: Block, name: str, number: int, tensor_type: TensorType) -> str:
-    """The name of a new variable like one there is, of another type."""
+    """The name of a new variable, a copy of variable `name` with another type."""
     new = f"{name}@{number}"
     while block.find_var(new) is not None:
         new += "_"
@@ -65,9 +65,9 @@ def _version(block: Block, name: str, number: int, tensor_type: TensorType) -> s
 
 
 def types_in_order(block: Block) -> Iterator[tuple[Operator, dict[str, TensorType]]]:
-    """Each operator with the types that it writes where those are not the types that its variables are declared with.
+    """Each operator with the types it writes that differ from the declared types of its variables.
 
-    A variable is declared with the type of the value that it has in the end; before, it may have others.
+    A variable is declared with the type of its last value; earlier values may have other types.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Sequences among the rows of a tensor, and sequences of those: fluid's level of detail (LoD).
 
-It is kept as fluid gives it out: for each level, outermost first, the offsets at which its sequences begin and end,
-``[[0, 2, 3], [0, 1, 3, 6]]``. The lengths say the same: ``[[2, 1], [1, 2, 3]]``.
+As in fluid, each level, outermost first, holds the offsets at which its sequences begin and end:
+``[[0, 2, 3], [0, 1, 3, 6]]``. The same as lengths: ``[[2, 1], [1, 2, 3]]``.
 """
 
 from __future__ import annotations
@@ -73,5 +73,5 @@ def check_levels(offsets: Levels, rows: int | None) -> None:
         raise ProgramError(
             f"sequences of lengths {shown} do not make up {'a tensor' if rows is None else f'{rows} rows'}",
             details=[f"level {i}: {len(level)} sequences, {sum(level)} in all" for i, level in enumerate(shown)],
-            hint="Each level adds up to the number of sequences of the next one, the last one to the number of rows.",
+            hint="Make each level add up to the number of sequences of the next one, and the last one to that of rows.",
         )

@@ -52,12 +52,12 @@ class Place:
         return int(array.__array_interface__["data"][0])
 
     def vector(self, first: Any, size: int) -> Any:
-        """`size` elements from where `first` begins, within the memory that it is a part of."""
+        """A vector of `size` elements that begins where `first` does, in the memory that `first` is part of."""
         base = first.base
         return np.ndarray((size,), first.dtype, base, self.address(first) - self.address(base))
 
     def now(self) -> int:
-        """Nanoseconds of a clock, once everything asked of the place so far is done; it stands while loops compile."""
+        """Nanoseconds of a clock after all queued work is done, without the time to compile loops."""
         from minigraph.kernels.jit.compiling import nanoseconds_spent
 
         return time.perf_counter_ns() - nanoseconds_spent()
@@ -137,7 +137,7 @@ class CUDAPlace(Place):
 
 
 class CUDAPinnedPlace(CPUPlace):
-    """Memory of the processor for what goes to a GPU; ordinary memory here, because executors pin what they send.
+    """Memory of the processor for transfers to a GPU; here ordinary memory, because executors pin what they send.
 
     Raises
     ------

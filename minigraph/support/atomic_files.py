@@ -1,8 +1,8 @@
-"""Reading and writing files: whole or not at all.
+"""Read and write files: whole or not at all.
 
-Files are written beside their final place, flushed to the disk, and renamed: a crash at any time leaves either the old
-file or the new one, whole. Of several files that belong together, all are on the disk before the first is renamed. The
-next writer to a folder removes the temporary files of writers that were killed.
+A file is written under a temporary name, flushed to the disk, and renamed: a crash at any time leaves either the old
+file or the new one, whole. If several files belong together, all are on the disk before the first is renamed. The next
+writer to a folder removes the temporary files of writers that were killed.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def _remove_left_over(folder: Path) -> None:
             if found and entry.name not in _ours and entry.is_file(follow_symlinks=False):
                 machine, process = found.groups()
                 is_old = entry.stat(follow_symlinks=False).st_mtime < time.time() - _WEEK
-                # Whether a process on another machine, or in another container, still runs only the date can tell.
+                # Whether a process of another machine or container has ended, only the date can tell.
                 if not _is_running(int(process)) if machine == _machine() else is_old:
                     with suppress(OSError):
                         os.unlink(entry.path)

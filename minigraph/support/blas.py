@@ -1,7 +1,7 @@
-"""The BLAS behind NumPy's matrix products: which it is, and a remedy where it takes slow kernels for a processor.
+"""The BLAS of NumPy's matrix products: identify it, and make it choose fast kernels for processors it does not know.
 
-Importing this loads NumPy. OpenBLAS chooses its kernels at that moment and reads the environment then, so the package
-imports this before anything else.
+Importing this module loads NumPy. OpenBLAS reads the environment and chooses its kernels at that moment, so the package
+imports this module before anything else.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ WANTED = "SkylakeX"
 _NEEDED_FLAGS = frozenset({"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512cd"})
 """Processor flags that the SkylakeX kernels need. Linux lists a flag only where it also saves the registers."""
 _NEWEST_KNOWN_FAMILY = 25
-"""Zen 3 and 4. What OpenBLAS up to 0.3.31 knows it chooses well for itself."""
+"""Newest family of AMD (Zen 3 and 4) that OpenBLAS up to 0.3.31 recognizes."""
 
 
 @dataclass(frozen=True)
 class Blas:
-    """A BLAS library in this process; what is not known is empty or None."""
+    """A BLAS library in this process; unknown fields are empty or None."""
 
     name: str
     version: str
@@ -42,7 +42,7 @@ def core_type_to_set(processor: str, environment: Mapping[str, str]) -> str | No
     Parameters
     ----------
     processor : str
-        What ``/proc/cpuinfo`` says.
+        Text of ``/proc/cpuinfo``.
     environment : mapping
         A core type that the user has set is left alone; ``MINIGRAPH_BLAS_CORETYPE=off`` turns all of this off.
 
@@ -55,7 +55,7 @@ def core_type_to_set(processor: str, environment: Mapping[str, str]) -> str | No
     fields: dict[str, str] = {}
     for line in processor.splitlines():
         name, _, value = line.partition(":")
-        fields.setdefault(name.strip(), value.strip())  # the first processor speaks for all
+        fields.setdefault(name.strip(), value.strip())  # of the first processor; all are alike
     family = fields.get("cpu family", "")
     unknown = fields.get("vendor_id") == "AuthenticAMD" and family.isdigit() and int(family) > _NEWEST_KNOWN_FAMILY
     return WANTED if unknown and _NEEDED_FLAGS.issubset(fields.get("flags", "").split()) else None
@@ -72,7 +72,7 @@ def read_processor() -> str:
 
 
 def load_numpy() -> None:
-    """Import NumPy, telling its OpenBLAS the processor's core type where need be; the environment is put back."""
+    """Import NumPy, with a core type for its OpenBLAS if it needs one; the environment is restored."""
     wanted = None if "numpy" in sys.modules else core_type_to_set(read_processor(), os.environ)
     if wanted is not None:
         os.environ[CORETYPE] = wanted
@@ -124,15 +124,15 @@ def _ask_openblas() -> tuple[str, int | None]:
 
 
 def thread_counter() -> Callable[[], int] | None:
-    """A function that says how many threads the OpenBLAS in NumPy's wheel has at the moment; None for another BLAS."""
+    """A function that returns the current threads of the OpenBLAS in NumPy's wheel; None for another BLAS."""
     return next(iter(_functions("get_num_threads", c_int)), None)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Inside, the OpenBLAS in NumPy's wheel has one thread, unless the environment says how many.
+    """Inside, the OpenBLAS in NumPy's wheel has one thread, unless the environment sets a number.
 
-    Small matrices are multiplied faster so: threads wait for each other longer than they compute.
+    One thread multiplies small matrices faster: several wait for each other longer than they compute.
     """
     is_chosen = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & set(os.environ)
     counts, changes = ([] if is_chosen else _functions(f"{verb}_num_threads", c_int) for verb in ("get", "set"))
@@ -147,7 +147,7 @@ def one_thread() -> Iterator[None]:
 
 
 def _functions(name: str, result: Any) -> list[Callable[..., Any]]:
-    """The function ``openblas_<name>`` of each library in NumPy's wheel, under the first of the names it may have."""
+    """The function ``openblas_<name>`` of each library in NumPy's wheel, which may have a prefix or suffix."""
     import numpy as np
 
     package = Path(np.__file__).parent

@@ -1,14 +1,14 @@
-"""Signals that wait while something is changed that must be changed as a whole.
+"""Make signals wait during changes that must be complete.
 
-Python calls the handler of a signal between two instructions of the main thread, wherever that is, and what the
-handler raises, such as the KeyboardInterrupt of Ctrl-C, ends whatever was going on. Between `hold` and `release`
-signals that have a handler in Python are only noted; `release` then calls their handlers. What is in between is short:
-a run computes first, and then changes the scope. Where little is changed, undoing it is quicker: copies of some
-kilobytes take less time than what `hold` and `release` ask of the system.
+Python calls the handler of a signal between any two instructions of the main thread. An exception of the handler, such
+as the KeyboardInterrupt of Ctrl-C, ends whatever was running. Between `hold` and `release`, signals that have a handler
+in Python are only noted; `release` then calls their handlers. The time between is short: a run computes first, and then
+changes the scope. If a run changes little, it keeps copies for an undo instead: copying some kilobytes takes less time
+than the system calls of `hold` and `release`.
 
-Only the main thread has such signals. In other threads, and within another `hold`, nothing happens here. Exceptions
-that ``PyThreadState_SetAsyncExc`` sets do not wait. A handler in C that stands before one in Python for the same
-signal, as ``faulthandler.register`` puts it with ``chain=True``, is not known here and goes, as by ``signal.signal``.
+Only the main thread handles signals. In other threads, and within another `hold`, `hold` does nothing. Exceptions that
+``PyThreadState_SetAsyncExc`` sets do not wait. A handler in C that comes before one in Python for the same signal, as
+by ``faulthandler.register`` with ``chain=True``, is lost, as it is by ``signal.signal``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import sys
 import threading
 
-# Those of the module `signal` make members of enumerations, which takes ten times longer.
+# The functions of the module `signal` convert to enumerations, which takes ten times longer.
 from _signal import getsignal, raise_signal, valid_signals  # type: ignore[import-not-found]
 from _signal import signal as set_handler
 from itertools import compress
@@ -27,16 +27,16 @@ from typing import Any, TypeAlias
 _NUMBERS = sorted(map(int, valid_signals()))
 
 _waiting: list[int] | None = None
-"""The signals that came since `hold`, in order; None when nothing is held."""
+"""Signals that have arrived since `hold`, in order; None when nothing is held."""
 
 _handlers: dict[int, Any] = {}
-"""Number of a signal -> the handler that `_note` stands in for."""
+"""Handlers that `_note` replaces, by the number of the signal."""
 
 _main_thread = threading.main_thread().ident
 
 
 def _in_forked_process() -> None:
-    """Another thread than the main one may have forked, while that held signals."""
+    """Reset in a forked process: another thread may have forked while the main thread held signals."""
     global _waiting, _main_thread
     _waiting, _main_thread = None, threading.get_ident()
 
@@ -51,13 +51,13 @@ def is_held() -> bool:
 
 
 def hold() -> None:
-    """Let signals wait until `release`, which whoever finds that they do not wait yet must call."""
+    """Make signals wait until `release`, which the outermost caller of `hold` must call."""
     global _waiting
     if _waiting is not None or threading.get_ident() != _main_thread:
         return
     try:
         _waiting = []
-        for number in compress(_NUMBERS, map(getsignal, _NUMBERS)):  # without those that have no handler
+        for number in compress(_NUMBERS, map(getsignal, _NUMBERS)):  # only signals with a handler
             handler = getsignal(number)
             if callable(handler) and handler is not _note:
                 _handlers[number] = handler
@@ -83,11 +83,11 @@ def release() -> None:
 
 
 Saved: TypeAlias = "list[tuple[Any, Any]]"
-"""Arrays that are written over, each with a copy of what was there."""
+"""Arrays that are overwritten, each with a copy of its old contents."""
 
 
 def put_back(saved: Saved) -> None:
-    """Undo what was written over arrays."""
+    """Restore overwritten arrays."""
     for array, copy in saved:
         array[...] = copy
 
@@ -118,11 +118,11 @@ class deferred:
 
 
 def _note(number: int, frame: FrameType | None) -> None:
-    """Stand in for a handler."""
+    """Note a signal in place of its handler."""
     if _waiting is not None:
         _waiting.append(number)
         return
-    # An interrupt has ended `release` before it set this handler back.
+    # Nothing is held: an interrupt ended `release` before it restored this handler.
     set_handler(number, _handlers[number])
     _handlers[number](number, frame)
 
@@ -135,16 +135,16 @@ def _call_handlers(numbers: list[int], frame: FrameType) -> None:
         if callable(handler):
             handler(first, frame)
         else:
-            raise_signal(first)  # a handler before has changed what happens
+            raise_signal(first)  # an earlier handler has replaced this one by a default action
     finally:
         if others:
             _call_handlers(others, frame)
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether `error` is no fault of the code that it ended: it asks to leave, or comes from a signal's handler.
+    """Whether `error` is not caused by the code that it ended: it is an exit, or was raised by a signal's handler.
 
-    A handler is told by its arguments, one of which is the frame that it interrupts.
+    A handler is recognized by its arguments, one of which is the interrupted frame.
     """
     if not isinstance(error, Exception):
         return True

@@ -1,9 +1,9 @@
 """Public functions: a call that fails leaves nothing behind, and ends in an error of `minigraph.errors`.
 
-Each public function or class of the project is decorated with `public` where it is defined. A call of a user's that
-ends in a built-in error from inside the library, such as a TypeError, ends in one of `minigraph.errors` instead, which
-derives from the same built-in type and names the arguments that do not fit their annotations. An error of the user's
-own function, which the library has called, stays as it is.
+Each public function or class of the project is decorated with `public` where it is defined. If a user's call fails with
+a built-in error from inside the library, such as a TypeError, an error of `minigraph.errors` replaces it. The new error
+derives from the same built-in type and names the arguments that do not fit their annotations. Errors of a user's own
+function, which the library has called, stay as they are.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _OWN: dict[type[Exception], type[MinigraphError]] = {
 
 
 def public(thing: F) -> F:
-    """`thing`, a function or class, all or nothing, with errors that say what was wrong with a call of a user's.
+    """Make a function, or the methods of a class that take arguments, all or nothing, with errors about a user's call.
 
-    Of a class these are the methods that take arguments; the class itself is changed. The types of what is given to a
-    constructor, a generator, or what makes or takes a reader are checked first, because it uses them only later; so are
-    switches and names, which Python would take by their truth or only keep. What runs for each operator, parameter or
-    step is better left as it is, and checks its arguments itself.
+    Some arguments are checked before the call: those of constructors, generators, and functions that make or take a
+    reader, because these use their arguments only later; and switches and names, because Python would accept any value.
+    Functions that run for each operator, parameter or step should not be decorated, and check their arguments
+    themselves.
     """
     return public_but()(thing) if isinstance(thing, type) else public_by(thing, thing)
 
@@ -79,9 +79,9 @@ def public_by(function: F, call: Callable[..., Any]) -> F:
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        # As `all_or_nothing` does; a context manager takes as long as some operators of the imperative mode.
+        # Like `all_or_nothing`, but inline: a context manager takes as long as some operators of the imperative mode.
         outer = journal = JOURNAL.get()
-        # The imperative mode appends nothing to a program; the programs that it makes to compute are kept.
+        # The imperative mode appends nothing to a user's program, so there is nothing to undo.
         if journal is None and not ((programs := CURRENT.get()) and programs[0].computes_at_once):
             journal = []
         mark = 0 if journal is None else len(journal)
@@ -112,7 +112,7 @@ def public_by(function: F, call: Callable[..., Any]) -> F:
 
 
 def explained(function: F) -> F:
-    """`function`, whose errors say what was wrong; for single steps, which are all or nothing by themselves."""
+    """`function` with errors about a user's call; for single steps, which are all or nothing anyway."""
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -152,7 +152,7 @@ def _complete(error: MinigraphError, function: Callable[..., Any], args: Any, kw
 
 
 def _is_from_library(error: Exception) -> bool:
-    """Whether a built-in error comes from the library, or from what that calls in others, and not from the user."""
+    """Whether a built-in error comes from the library or a library that it calls, and not from the user's code."""
     frames, trace = [], error.__traceback__
     while trace is not None:
         frames.append(trace.tb_frame)
@@ -267,7 +267,7 @@ def _is_given_arguments(name: str, method: Any) -> bool:
 
 
 def takes(function: Callable[..., Any]) -> int:
-    """Number of parameters; reading the signatures of all functions would take a sixth of the import."""
+    """Number of parameters, from the code object: reading all signatures would take a sixth of the import."""
     while (wrapped := getattr(function, "__wrapped__", None)) is not None:
         function = wrapped
     code: types.CodeType = function.__code__
@@ -276,10 +276,10 @@ def takes(function: Callable[..., Any]) -> int:
 
 
 def refuse_unknown_names(module: str, **late: str) -> None:
-    """Let a module complain of a name that it does not have, and suggest one.
+    """Make a module raise an error with a suggestion for a name that it does not have.
 
-    Its ``__getattr__`` is set behind the back of type checkers, which find unknown names by themselves. The names in
-    `late` come from other modules, which are imported when one of them is asked for.
+    ``__getattr__`` is set through the namespace, because a definition would keep type checkers from finding unknown
+    names. The names in `late` come from other modules, which are imported when a name is first used.
     """
     namespace = vars(sys.modules[module])
     namespace["__getattr__"] = functools.partial(_find, sys.modules[module], late)
@@ -297,7 +297,7 @@ def _find(module: types.ModuleType, late: Mapping[str, str], name: str) -> Any:
     known = getattr(module, "__all__", None) or own_names(module)
     raise UnknownNameError(
         f"{module.__name__} has no {name!r}", site=caller_site(),
-        hint=suggest(name, known) or f"Read dir({module.__name__}) for what there is.",
+        hint=suggest(name, known) or f"Read the names in dir({module.__name__}).",
     )  # fmt: skip
 
 
@@ -307,7 +307,7 @@ def offered(namespace: Mapping[str, Any]) -> list[str]:
 
 
 def own_names(module: types.ModuleType) -> list[str]:
-    """The names of what a module defines itself, for others to use."""
+    """Public names that a module defines itself."""
     return [
         name for name, value in vars(module).items()
         if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__

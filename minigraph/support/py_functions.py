@@ -1,7 +1,7 @@
-"""Functions of the user's that operators call, by number; the numbers are those of this process.
+"""User functions that operators call by number; the numbers belong to this process.
 
-A program holds the numbers and the names of its functions. A text of it, or a copy, is of use only in the process that
-the functions live in, for as long as that lives.
+A program holds the numbers and the names of its functions. A text or copy of it therefore works only in the process in
+which the functions were registered.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _ENTRIES: list[_Entry] = []
 
 
 def register(function: Callable[..., Any], on_arrays: Callable[..., Any]) -> int:
-    """The number by which operators call `function`, which is kept from now on.
+    """Register `function` for ever, and return its number.
 
-    `on_arrays` is what they call: the function for NumPy's arrays.
+    `on_arrays` is the form of the function that operators call, for NumPy's arrays.
     """
     _ENTRIES.append(_Entry(function, on_arrays))
     return len(_ENTRIES) - 1

@@ -1,6 +1,6 @@
-"""Formulas of learning rates that change from step to step, for numbers and for variables of a program.
+"""Formulas of learning-rate schedules, for numbers and for variables of a program.
 
-Each takes a module `m` of functions first: `Numbers`, or one whose functions append operators.
+The first parameter of each formula, `m`, has the functions that it needs: `Numbers`, or ones that append operators.
 """
 
 from __future__ import annotations

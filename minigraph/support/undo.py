@@ -1,7 +1,7 @@
 """Undo what a call has built when the call fails.
 
-While a call is under way, each change of a program notes how it is undone. Nothing is copied: building a program costs
-one entry of a list for each change, and the list goes with the outermost call.
+During a call, each change of a program notes how to undo it. Nothing is copied: building a program costs one entry of a
+list for each change, and the list ends with the outermost call.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ A main program that computes at once, as in the imperative mode, is not changed 
 
 
 def note(undo: Callable[..., Any], *args: Any) -> None:
-    """Have ``undo(*args)`` called if the call that is under way fails; outside of `all_or_nothing` do nothing."""
+    """Have ``undo(*args)`` called if the current call fails; outside of `all_or_nothing` do nothing."""
     journal = JOURNAL.get()
     if journal is not None:
         journal.append((undo, args))
 
 
 class all_or_nothing(AbstractContextManager[None]):
-    """Undo what was noted inside, the last change first, if the body raises; may stand in another one.
+    """Undo what was noted inside, the last change first, if the body raises; may be nested.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class all_or_nothing(AbstractContextManager[None]):
 
 
 def unnoted(function: Callable[P, T]) -> Callable[P, T]:
-    """`function`, which changes programs that are its own: a call that is under way does not undo that."""
+    """`function`, which changes only programs of its own: a failing call around it undoes none of these changes."""
 
     @functools.wraps(function)
     def apart(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -86,7 +86,7 @@ def undo(journal: Journal, mark: int) -> None:
     """Undo what was noted behind the first `mark` entries, the last first."""
     before = JOURNAL.get()
     try:
-        JOURNAL.set(None)  # undoing is no change to be undone
+        JOURNAL.set(None)  # undoing is not noted
         while len(journal) > mark:
             undone, args = journal.pop()
             undone(*args)

@@ -26,7 +26,7 @@ class Windows:
     before: int
     after: int
     count: int
-    """-1 where `length` is."""
+    """Number of windows; -1 if `length` is -1."""
 
     @property
     def reach(self) -> int:

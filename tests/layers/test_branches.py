@@ -191,7 +191,7 @@ def test_what_a_branch_that_did_not_run_would_write_has_no_value(executor):
     assert run(1.0, out)[0].tolist() == [2.0, 2.0]
     with pytest.raises(ExecutionError, match="out has no value, because the block that writes it did not run"):
         run(-1.0, out)
-    with pytest.raises(ExecutionError, match="If a branch or loop writes one of these, it did not run"):
+    with pytest.raises(ExecutionError, match="Assign a value before any branch or loop that writes one"):
         run(-1.0, y)
     with pytest.raises(ProgramError, match="is what an operator keeps for its gradient and cannot be fetched"):
         run(1.0, block.output("Scope")[0])

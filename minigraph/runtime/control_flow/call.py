@@ -28,9 +28,9 @@ class BlockCall(ABC):
     Attributes
     ----------
     reads, writes : list of str
-        Variables of the operator's block, those it reads and writes; a name is read even where it may not have a value.
+        Variables of the operator's block that the call reads and writes; a variable that is read may lack a value.
     given, taken : list of str
-        Variables of the sub-block, or seen from it: what it gets before each run, and what is wanted of it.
+        Variables of the sub-block, or seen from it, that get values before each run and give values after it.
     """
 
     def __init_subclass__(cls, type: str = "") -> None:
@@ -46,7 +46,7 @@ class BlockCall(ABC):
         self.given: list[str] = []
         self.taken: list[str] = []
         self.private: set[str] = set()
-        """Values among `given` whose memory nothing else writes to as long as the values of `taken` are used."""
+        """Names among `given` whose memory nothing else writes to while the values of `taken` are used."""
 
     def must_have(self, name: str) -> bool:
         """Whether a variable has to have a value for the operator to run."""
@@ -64,7 +64,7 @@ class BlockCall(ABC):
 
     @abstractmethod
     def settle_types(self) -> None:
-        """Set the types of what the operator writes, once those of the sub-block are known; raise if they misfit."""
+        """Set the types of the operator's outputs from those of the sub-block; raise if they do not fit."""
 
     def _slot(self, name: str) -> tuple[str, ...]:
         return self.op.inputs.get(name, ())
@@ -108,13 +108,13 @@ def zeros_like(value: Any, xp: Any) -> Any:
 
 
 class Sum:
-    """The gradients that runs of a sub-block find: added up as they come, selected rows all at the end."""
+    """Sum of the gradients of the runs of a sub-block: arrays are added at once, selected rows joined at the end."""
 
     def __init__(self, xp: Any) -> None:
         self._xp = xp
         self._total: Any = None
         self._is_own = False
-        """Whether the memory of the total is nobody else's."""
+        """Whether the total has memory of its own, and may be changed in place."""
         self._rows: list[SparseRows] = []
 
     def add(self, part: Any) -> None:
@@ -133,7 +133,7 @@ class Sum:
         if self._rows:
             return joined(self._xp, self._rows)
         if self._total is None and like is None:
-            return None  # what has no value, in a branch that was not taken, has no gradient
+            return None  # a variable without a value, as in a branch that was not taken, has no gradient
         if tensor_type is not None and tensor_type.is_rows:
             return no_rows(self._xp, like)
         return zeros_like(like, self._xp) if self._total is None else self._total

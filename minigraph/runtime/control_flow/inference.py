@@ -1,4 +1,4 @@
-"""Types of what sub-blocks compute, once what they are given has known types."""
+"""Infer the types of what sub-blocks compute from the types of what they are given."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def infer_again(block: Block, changes: Changes) -> None:
 
 def _infer_call(call: BlockCall, changes: Changes) -> None:
     while True:
-        # A dimension that differs from run to run becomes unknown, and what is computed from it too.
+        # Until nothing changes: a dimension that differs from run to run becomes unknown, with all that depends on it.
         before = [call._type(name) for name in call.written]
         call.bind_types()
         infer_again(call.body, changes)
@@ -54,9 +54,9 @@ def _infer_call(call: BlockCall, changes: Changes) -> None:
 
 
 def forget_types(program: Program) -> None:
-    """Forget the types of arrays and of what sub-blocks write from inside, before all types are inferred again.
+    """Drop the types of arrays and of what sub-blocks write from inside, before all types are inferred again.
 
-    What they have in common with the types of an earlier inference does not matter.
+    Such a type is what all writes have in common, to which the types of an earlier inference must not count.
     """
     for block in program.blocks:
         for var in block.vars.values():

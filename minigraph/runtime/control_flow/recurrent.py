@@ -31,7 +31,7 @@ class Recurrent(BlockCall, type="recurrent"):
         saved = saved_by(self.body) if op.attr("is_train") else Saved()
         self.saved = saved.local
         self.taken = [*self.states, *self.results, *self.saved]
-        # The gradient reads sequences and first states too, so they are there as long as the scopes are.
+        # The gradient reads sequences and first states, too, so they live as long as the scopes.
         self.private = {*self.sequences, *self.ex_states}
 
     def bind_types(self) -> None:
@@ -48,7 +48,7 @@ class Recurrent(BlockCall, type="recurrent"):
             if old is None or new is None or not old.fits(new):
                 raise OpError(
                     f"a state starts as {old} and is updated to {new}",
-                    hint="A state keeps its shape and element type from step to step.",
+                    hint="Update the state to the shape and element type that it starts with.",
                 )
         length = self._length()
         for name in self.results:
@@ -106,7 +106,7 @@ def _order(length: int, op: Operator) -> range:
 
 
 class RecurrentGrad(BlockCall, type="recurrent_grad"):
-    """The gradient's block for each step, the last one first; the gradients of states go from one to the one before."""
+    """Runs the block of gradients for each step, the last one first; gradients of states go to the step before."""
 
     def __init__(self, op: Operator) -> None:
         super().__init__(op)

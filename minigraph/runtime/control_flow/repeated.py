@@ -57,7 +57,7 @@ class _Repeated(BlockCall):
 
     def _start(self, given: Sequence[Any]) -> dict[str, Any]:
         values = dict(zip(self.reads, given, strict=True))
-        # Values kept in a scope, or passed on as they are, may live in memory that is reused.
+        # Copies, because the memory of these values is reused, while scopes and results may keep them.
         values.update({name: unshared(values[name]) for name in self.written})
         return values
 
@@ -94,9 +94,10 @@ class Conditional(_Repeated, type="conditional_block"):
 
 
 class _RepeatedGrad(BlockCall):
-    """Backward: the gradient's block runs once for each scope, the last one first.
+    """Backward: the block of gradients runs once for each scope, the last one first.
 
-    The gradient of what the forward block overwrites goes from run to run; that of what it only reads is summed.
+    Gradients of variables that the forward block overwrites are passed from run to run; gradients of variables that it
+    only reads are summed.
     """
 
     scopes: str
@@ -119,7 +120,7 @@ class _RepeatedGrad(BlockCall):
             (name for name in self.incoming if name in self.body.vars),
             (name for name, (source, _) in wanted.items() if source in changed or self._is_array(source)),
         )
-        # The forward block overwrites these, whatever they were: nothing flows to what they were.
+        # Each run overwrites these whatever their value, so nothing flows to the value before it.
         kept = {name for each in self.body.ops for name in each.output_arg_names}
         self.overwritten = [name for name in self.carried if name not in kept]
         self.summed = [name for name in wanted if name not in self.carried]
@@ -166,7 +167,7 @@ class _RepeatedGrad(BlockCall):
         return [*(found[name] for name in self.written), *(grads[name] for name in self.wanted)]
 
     def _first(self, name: str, found: Mapping[str, Any], xp: Any) -> Any:
-        """The gradient that flows into the last run: from the operators behind, none at all if they do not use it."""
+        """The gradient that flows into the last run from later operators; zeros or an empty array if there is none."""
         outer = self.incoming.get(name)
         value = None if outer is None else found[outer]
         if value is not None:
