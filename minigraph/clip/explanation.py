@@ -192,8 +192,8 @@ def _what(op: Operator, producers: Producers) -> str:
     """Describe what an operator does to a gradient."""
     name, _, said = label_of(op).partition(": ")
     if not said:
-        describe = _DESCRIPTIONS.get(op.type)
-        said = "changes the gradient" if describe is None else describe(op, producers)
+        describe = _DESCRIPTIONS.get(op.type, "changes the gradient")
+        said = describe.format_map(op.attrs) if isinstance(describe, str) else describe(op, producers)
     return f"{said} ({name}, a strategy of your own)" if name else said
 
 
@@ -201,22 +201,10 @@ Producers = Mapping[str, Operator]
 """The last writer of each name."""
 
 
-def _bounds(op: Operator, producers: Producers) -> str:
-    return f"each element from {op.attr('min'):g} to {op.attr('max'):g}"
-
-
-def _norm(op: Operator, producers: Producers) -> str:
-    return f"L2 norm at most {op.attr('max_norm'):g}"
-
-
 def _axis_norm(op: Operator, producers: Producers) -> str:
     axes = op.attr("axes")
     slices = f"each slice over the dimensions {list(axes)}" if axes else "the whole"
     return f"{_order(op.attr('p'))} norm of {slices} at most {op.attr('max_norm'):g}"
-
-
-def _unit_ratio(op: Operator, producers: Producers) -> str:
-    return f"norm of each unit at most {op.attr('clipping'):g} times that of its weights"
 
 
 def _fused_global_norm(op: Operator, producers: Producers) -> str:
@@ -264,13 +252,13 @@ def _order(p: float) -> str:
     return "max" if p == math.inf else f"L{p:g}"
 
 
-_DESCRIPTIONS: Mapping[str, Callable[[Operator, Producers], str]] = {
-    "adaptive_clip": _unit_ratio,
-    "clip": _bounds,
+_DESCRIPTIONS: Mapping[str, str | Callable[[Operator, Producers], str]] = {
+    "adaptive_clip": "norm of each unit at most {clipping:g} times that of its weights",
+    "clip": "each element from {min:g} to {max:g}",
     "clip_by_axis_norm": _axis_norm,
     "clip_by_global_norm": _fused_global_norm,
-    "clip_by_norm": _norm,
+    "clip_by_norm": "L2 norm at most {max_norm:g}",
     "elementwise_mul": _global_norm,
     NONFINITE_GUARD: _nonfinite,
 }
-"""Functions that describe operators that clip a gradient, by type."""
+"""Descriptions of operators that clip a gradient, by type: texts with attributes, or functions."""

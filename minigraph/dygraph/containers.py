@@ -23,8 +23,18 @@ def _place(index: int, count: int, what: str) -> str:
     return str(index % count)
 
 
+class _Layers(Layer):
+    """Base of what holds layers in order."""
+
+    def __len__(self) -> int:
+        return len(self._sublayers)
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(self._sublayers.values())
+
+
 @public_but("forward")
-class Sequential(Layer):
+class Sequential(_Layers):
     """Layers called one after the other; given as layers, or as (name, layer) pairs.
 
     Members are found by name; layers given without one are called "0", "1" and so on, and a number finds any of them.
@@ -61,20 +71,14 @@ class Sequential(Layer):
     def __delitem__(self, name: int | str) -> None:
         del self._sublayers[self._name(name)]
 
-    def __len__(self) -> int:
-        return len(self._sublayers)
-
-    def __iter__(self) -> Iterator[Layer]:
-        return iter(self._sublayers.values())
-
     def forward(self, input: Any) -> Any:
-        for layer in self._sublayers.values():
+        for layer in self:
             input = layer(input)
         return input
 
 
 @public
-class LayerList(Layer):
+class LayerList(_Layers):
     """A list of layers."""
 
     def __init__(self, sublayers: Iterable[Layer] | None = None) -> None:
@@ -93,12 +97,6 @@ class LayerList(Layer):
         layers = list(self)
         del layers[index if isinstance(index, slice) else int(_place(index, len(self), "LayerList"))]
         self._replace(layers)
-
-    def __len__(self) -> int:
-        return len(self._sublayers)
-
-    def __iter__(self) -> Iterator[Layer]:
-        return iter(self._sublayers.values())
 
     def _replace(self, layers: list[Layer]) -> None:
         self._sublayers.clear()

@@ -144,6 +144,12 @@ class Layer:
         with imperative():
             return self._helper.parameter(attr, shape, dtype or self._dtype, is_bias, default_initializer)
 
+    def _required(self, shape: Any, attr: Any, is_bias: bool = False, start: Initializer | None = None) -> Any:
+        """`create_parameter`, which `attr` may not turn off."""
+        options: dict[str, Any] = {"what": type(self).__name__, "is_bias": is_bias, "default_initializer": start}
+        with imperative():
+            return self._helper.required(attr, shape, self._dtype, **options)
+
     def create_variable(self, name: str | None = None, persistable: bool | None = None, dtype: Any = None) -> Variable:
         """A tensor without a value yet, for an operator to write to."""
         full = f"{self._full_name}.{name}" if name else generate(f"{self._full_name}._generated_var")

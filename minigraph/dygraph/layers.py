@@ -13,11 +13,11 @@ from minigraph.layer_helper import check_floating
 from minigraph.layers.image import (
     Padding,
     Size,
+    convolution_attrs,
     convolution_type,
     convolve,
     filter_initializer,
     filter_shape,
-    padding_attrs,
     pair,
     pool_attrs,
 )
@@ -26,7 +26,6 @@ from minigraph.layers.normalization import (
     append_batch_norm,
     append_norm,
     check_unused,
-    required,
     running_statistic,
     statistics_dtype,
 )
@@ -58,8 +57,7 @@ class Linear(Layer):
     ) -> None:
         super().__init__(dtype=dtype)
         self._act = act
-        weight = self.create_parameter([input_dim, output_dim], param_attr)
-        self.weight = required(weight, "Linear: param_attr")
+        self.weight = self._required([input_dim, output_dim], param_attr)
         self.bias = self.create_parameter([output_dim], bias_attr, is_bias=True)
 
     def forward(self, input: Variable) -> Variable:
@@ -110,15 +108,9 @@ class Conv2D(Layer):
         size = pair(filter_size, "Conv2D: filter_size")
         self._act = act
         self._type = convolution_type(num_channels, num_filters, groups, use_cudnn)
-        self._attrs = {
-            "strides": pair(stride, "Conv2D: stride"), **padding_attrs(padding, data_format, "Conv2D: padding"),
-            "dilations": pair(dilation, "Conv2D: dilation"), "groups": groups or 1, "data_format": data_format,
-        }  # fmt: skip
+        self._attrs = convolution_attrs("Conv2D", stride, padding, dilation, groups, data_format)
         shape = filter_shape(num_channels, num_filters, size, groups, "Conv2D")
-        start = filter_initializer(num_channels, size)
-        self.weight = required(
-            self.create_parameter(shape, param_attr, default_initializer=start), "Conv2D: param_attr"
-        )
+        self.weight = self._required(shape, param_attr, start=filter_initializer(num_channels, size))
         self.bias = self.create_parameter([num_filters], bias_attr, is_bias=True)
 
     def forward(self, input: Variable) -> Variable:
@@ -179,7 +171,7 @@ class Embedding(Layer):
     ) -> None:
         super().__init__(dtype=dtype)
         self._attrs = embedding_attrs(size, is_sparse, is_distributed, padding_idx)
-        self.weight = required(self.create_parameter(list(size), param_attr), "Embedding: param_attr")
+        self.weight = self._required(list(size), param_attr)
 
     def forward(self, input: Variable) -> Variable:
         ids = check_integers(input, "Embedding: input")
@@ -217,11 +209,9 @@ class LayerNorm(Layer):
         self.weight = self.bias = None
         features = [product(shape)]
         if scale:
-            weight = self.create_parameter(features, param_attr, default_initializer=Constant(1.0))
-            self.weight = required(weight, "LayerNorm: param_attr")
+            self.weight = self._required(features, param_attr, start=Constant(1.0))
         if shift:
-            bias = self.create_parameter(features, bias_attr, is_bias=True)
-            self.bias = required(bias, "LayerNorm: bias_attr")
+            self.bias = self._required(features, bias_attr, is_bias=True)
 
     def forward(self, input: Variable) -> Variable:
         x = check_floating(input, "LayerNorm: input")
@@ -288,9 +278,8 @@ class BatchNorm(Layer):
             "trainable_statistics": trainable_statistics,
         }  # fmt: skip
         shape, averaged = [num_channels], do_model_average_for_mean_and_var
-        weight = self.create_parameter(shape, param_attr, default_initializer=Constant(1.0))
-        self.weight = required(weight, "BatchNorm: param_attr")
-        self.bias = required(self.create_parameter(shape, bias_attr, is_bias=True), "BatchNorm: bias_attr")
+        self.weight = self._required(shape, param_attr, start=Constant(1.0))
+        self.bias = self._required(shape, bias_attr, is_bias=True)
         self._mean = self.create_parameter(shape, running_statistic(moving_mean_name, 0.0, averaged))
         self._variance = self.create_parameter(shape, running_statistic(moving_variance_name, 1.0, averaged))
         self._mean.stop_gradient = self._variance.stop_gradient = True

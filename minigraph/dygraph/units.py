@@ -10,8 +10,8 @@ from minigraph.errors import ProgramError
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_floating
-from minigraph.layers.image import Padding, Size, convolve, padding_attrs, pair
-from minigraph.layers.normalization import append_norm, constant_ones, required
+from minigraph.layers.image import Padding, Size, convolution_attrs, convolve, pair, transposed_type
+from minigraph.layers.normalization import append_norm, constant_ones
 from minigraph.layers.recurrent import append_gru, gru_attrs
 from minigraph.support.public import public
 
@@ -48,19 +48,12 @@ class Conv2DTranspose(Layer):
         dtype: Any = "float32",
     ) -> None:
         super().__init__(dtype=dtype)
-        self._act, split = act, groups or 1
-        if num_filters % split:
-            raise ProgramError(f"Conv2DTranspose: {num_filters} filters cannot be split into {split} groups")
-        is_depthwise = num_channels == groups == num_filters and not use_cudnn
-        self._type = "depthwise_conv2d_transpose" if is_depthwise else "conv2d_transpose"
-        self._attrs = {
-            "strides": pair(stride, "Conv2DTranspose: stride"),
-            **padding_attrs(padding, "NCHW", "Conv2DTranspose: padding"),
-            "dilations": pair(dilation, "Conv2DTranspose: dilation"), "groups": split,
-            "output_size": [] if output_size is None else pair(output_size, "Conv2DTranspose: output_size"),
-        }  # fmt: skip
-        shape = [num_channels, num_filters // split, *pair(filter_size, "Conv2DTranspose: filter_size")]
-        self.weight = required(self.create_parameter(shape, param_attr), "Conv2DTranspose: param_attr")
+        self._act, what = act, "Conv2DTranspose"
+        self._type = transposed_type(num_channels, num_filters, groups, use_cudnn, what)
+        self._attrs = convolution_attrs(what, stride, padding, dilation, groups, "NCHW")
+        self._attrs["output_size"] = [] if output_size is None else pair(output_size, f"{what}: output_size")
+        shape = [num_channels, num_filters // (groups or 1), *pair(filter_size, f"{what}: filter_size")]
+        self.weight = self._required(shape, param_attr)
         self.bias = self.create_parameter([num_filters], bias_attr, is_bias=True)
 
     def forward(self, input: Variable) -> Variable:
@@ -87,11 +80,8 @@ class InstanceNorm(Layer):
     ) -> None:
         super().__init__(dtype=dtype)
         self._epsilon = epsilon
-        scale = self.create_parameter([num_channels], param_attr, default_initializer=Constant(1.0))
-        self.scale = required(scale, "InstanceNorm: param_attr")
-        self.bias = required(
-            self.create_parameter([num_channels], bias_attr, is_bias=True), "InstanceNorm: bias_attr"
-        )  # fmt: skip
+        self.scale = self._required([num_channels], param_attr, start=Constant(1.0))
+        self.bias = self._required([num_channels], bias_attr, is_bias=True)
 
     def forward(self, input: Variable) -> Variable:
         inputs = {"X": check_floating(input, "InstanceNorm: input"), "Scale": self.scale, "Bias": self.bias}
@@ -177,8 +167,7 @@ class PRelu(Layer):
                 hint="'channel' needs the argument channel, and 'element' input_shape.",
             )  # fmt: skip
         self._mode = mode
-        weight = self.create_parameter(shape, param_attr, default_initializer=Constant(1.0))
-        self.weight = required(weight, "PRelu: param_attr")
+        self.weight = self._required(shape, param_attr, start=Constant(1.0))
 
     def forward(self, input: Variable) -> Variable:
         return self._helper.emit("prelu", X=check_floating(input, "PRelu: input"), Alpha=self.weight, mode=self._mode)
@@ -208,7 +197,7 @@ class GRUUnit(Layer):
         if size % 3:
             raise ProgramError(f"GRUUnit: size must be three times the number of units, got {size}")
         self._attrs = gru_attrs(activation, gate_activation, origin_mode, "GRUUnit")
-        self.weight = required(self.create_parameter([size // 3, size], param_attr), "GRUUnit: param_attr")
+        self.weight = self._required([size // 3, size], param_attr)
         self.bias = self.create_parameter([1, size], bias_attr, is_bias=True)
 
     def forward(self, input: Variable, hidden: Variable) -> tuple[Variable, Variable, Variable]:

@@ -126,7 +126,7 @@ class PiecewiseDecay(LearningRateDecay):
 
 
 @public
-class _PerSteps(LearningRateDecay):
+class DecayPerSteps(LearningRateDecay):
     """Base of the decays by the step number divided by `decay_steps`, rounded down with `staircase`."""
 
     _formula: Callable[..., Any]
@@ -150,13 +150,13 @@ class _PerSteps(LearningRateDecay):
         return type(self)._formula(Numbers, progress, self.learning_rate, self.decay_rate)
 
 
-class NaturalExpDecay(_PerSteps):
+class NaturalExpDecay(DecayPerSteps):
     """``learning_rate * exp(-decay_rate * step / decay_steps)``; with `staircase` the quotient is rounded down."""
 
     _formula = schedules.natural_exp
 
 
-class ExponentialDecay(_PerSteps):
+class ExponentialDecay(DecayPerSteps):
     """``learning_rate * decay_rate ** (step / decay_steps)``; with `staircase` the quotient is rounded down.
 
     Examples
@@ -169,7 +169,7 @@ class ExponentialDecay(_PerSteps):
     _formula = schedules.exponential
 
 
-class InverseTimeDecay(_PerSteps):
+class InverseTimeDecay(DecayPerSteps):
     """``learning_rate / (1 + decay_rate * step / decay_steps)``; with `staircase` the quotient is rounded down."""
 
     _formula = schedules.inverse_time

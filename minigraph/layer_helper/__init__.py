@@ -179,6 +179,14 @@ class LayerHelper:
             initializer = None
         return main.create_parameter(name, shape, dtype, initializer=initializer, **fields)
 
+    def required(self, attr: Any, shape: Sequence[int], dtype: Any, what: str = "", **options: Any) -> Parameter:
+        """`parameter`, which `attr` may not turn off; `what` names the layer."""
+        made = self.parameter(attr, shape, dtype, **options)
+        if made is None:
+            argument = "bias_attr" if options.get("is_bias") else "param_attr"
+            raise ProgramError(f"{what or self.layer_type}: {argument} cannot be False, the layer needs the parameter")
+        return made
+
     def _default_initializer(self, dtype: Any, is_bias: bool) -> Initializer:
         if not as_dtype(dtype).is_floating:
             raise WrongTypeError(

@@ -9,7 +9,6 @@ from minigraph.errors import ProgramError
 from minigraph.initializer import Constant
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, emit, input_or_attr, layer, layer_called
-from minigraph.layers.normalization import required
 from minigraph.types import as_dtype
 
 __all__ = [
@@ -159,8 +158,8 @@ def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = Non
     """
     check_floating(x, "prelu: x")
     helper = LayerHelper("prelu", name)
-    made = helper.parameter(param_attr, _slopes_shape(x, mode), x.dtype, default_initializer=Constant(0.25))
-    return helper.emit("prelu", X=x, Alpha=required(made, "prelu: param_attr"), mode=mode)
+    slopes = helper.required(param_attr, _slopes_shape(x, mode), x.dtype, default_initializer=Constant(0.25))
+    return helper.emit("prelu", X=x, Alpha=slopes, mode=mode)
 
 
 def _slopes_shape(x: Variable, mode: str) -> list[int]:

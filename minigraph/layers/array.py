@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from minigraph.eager.guard import to_variable
 from minigraph.errors import OpError, ProgramError, WrongTypeError, caller_site
 from minigraph.ir import Variable, VarKind
 from minigraph.ir.default_programs import is_imperative
 from minigraph.layer_helper import LayerHelper, check_variable, constant, layer
+from minigraph.layers.reshaping import stack
+from minigraph.layers.tensor import concat
 from minigraph.types import product
 
 __all__ = ["array_length", "array_read", "array_write", "create_array", "tensor_array_to_tensor"]
@@ -127,12 +132,6 @@ def tensor_array_to_tensor(
 
 
 def _join_list(elements: list[Any], axis: int, use_stack: bool) -> tuple[Variable, Variable]:
-    import numpy as np
-
-    from minigraph.eager.guard import to_variable
-    from minigraph.layers.reshaping import stack
-    from minigraph.layers.tensor import concat
-
     joined = stack(elements, axis) if use_stack else concat(elements, axis)
     at = axis % (len(elements[0].shape) + use_stack)
     lengths = [each.shape[at] if at < len(each.shape) else 1 for each in elements]

@@ -140,20 +140,14 @@ def conv2d(
         If the number of channels is not known, or not divisible by `groups`, or `param_attr` is False.
     """
     x = check_floating(input, "conv2d: input")
-    assert x.shape is not None
     _check_format(data_format, "conv2d")
     channels = _channels(x, data_format)
     size = pair(filter_size, "conv2d: filter_size")
     type_ = convolution_type(channels, num_filters, groups, use_cudnn)
     helper = LayerHelper(type_, name)
-    attrs = {
-        "strides": pair(stride, "conv2d: stride"), **padding_attrs(padding, data_format, "conv2d: padding"),
-        "dilations": pair(dilation, "conv2d: dilation"), "groups": groups or 1, "data_format": data_format,
-    }  # fmt: skip
-    shape = filter_shape(channels, num_filters, size, groups, "conv2d")
-    filters = helper.parameter(param_attr, shape, x.dtype, default_initializer=filter_initializer(channels, size))
-    if filters is None:
-        raise ProgramError("conv2d: param_attr=False, but a convolution needs filters")
+    attrs = convolution_attrs("conv2d", stride, padding, dilation, groups, data_format)
+    shape, start = filter_shape(channels, num_filters, size, groups, "conv2d"), filter_initializer(channels, size)
+    filters = helper.required(param_attr, shape, x.dtype, "conv2d", default_initializer=start)
     bias = helper.parameter(bias_attr, [num_filters], x.dtype, is_bias=True)
     return convolve(helper, type_, x, filters, bias, attrs, act)
 
@@ -208,25 +202,39 @@ def conv2d_transpose(
     what = "conv2d_transpose"
     x = check_floating(input, f"{what}: input")
     _check_format(data_format, what)
-    channels, split_by = _channels(x, data_format), groups or 1
-    type_ = "depthwise_" + what if channels == groups == num_filters and not use_cudnn else what
+    channels = _channels(x, data_format)
+    type_ = transposed_type(channels, num_filters, groups, use_cudnn, what)
     helper = LayerHelper(type_, name)
-    attrs = {
-        "strides": pair(stride, f"{what}: stride"), **padding_attrs(padding, data_format, f"{what}: padding"),
-        "dilations": pair(dilation, f"{what}: dilation"), "groups": split_by, "data_format": data_format,
-        "output_size": [] if output_size is None else pair(output_size, f"{what}: output_size"),
-    }  # fmt: skip
-    if filter_size is None:
-        size = _size_for(x, attrs)
-    else:
-        size = pair(filter_size, f"{what}: filter_size")
-    if num_filters % split_by:
-        raise ProgramError(f"{what}: {num_filters} filters cannot be split into {groups} groups")
-    filters = helper.parameter(param_attr, [channels, num_filters // split_by, *size], x.dtype)
-    if filters is None:
-        raise ProgramError(f"{what}: param_attr=False, but a convolution needs filters")
+    attrs = convolution_attrs(what, stride, padding, dilation, groups, data_format)
+    attrs["output_size"] = [] if output_size is None else pair(output_size, f"{what}: output_size")
+    size = _size_for(x, attrs) if filter_size is None else pair(filter_size, f"{what}: filter_size")
+    filters = helper.required(param_attr, [channels, num_filters // attrs["groups"], *size], x.dtype, what)
     bias = helper.parameter(bias_attr, [num_filters], x.dtype, is_bias=True)
     return convolve(helper, type_, x, filters, bias, attrs, act)
+
+
+def convolution_attrs(
+    what: str, stride: Size, padding: Padding, dilation: Size, groups: int | None, data_format: str
+) -> dict[str, Any]:
+    """The attributes that a convolution and a transposed one share."""
+    return {
+        "strides": pair(stride, f"{what}: stride"), **padding_attrs(padding, data_format, f"{what}: padding"),
+        "dilations": pair(dilation, f"{what}: dilation"), "groups": groups or 1, "data_format": data_format,
+    }  # fmt: skip
+
+
+def transposed_type(channels: int, filters: int, groups: int | None, use_cudnn: bool, what: str) -> str:
+    """The operator that fluid takes for a transposed convolution.
+
+    Raises
+    ------
+    ProgramError
+        If the filters cannot be split into groups.
+    """
+    if filters % (groups or 1):
+        raise ProgramError(f"{what}: {filters} filters cannot be split into {groups} groups")
+    is_depthwise = channels == groups == filters and not use_cudnn
+    return "depthwise_conv2d_transpose" if is_depthwise else "conv2d_transpose"
 
 
 def convolve(
@@ -235,7 +243,7 @@ def convolve(
 ) -> Variable:  # fmt: skip
     """Append a convolution, with its bias and activation."""
     result = helper.emit(op_type, Input=x, Filter=filters, **attrs)
-    axis = 3 if attrs.get("data_format") == CHANNELS_LAST else 1
+    axis = 3 if attrs["data_format"] == CHANNELS_LAST else 1
     return helper.activation(helper.plus(result, bias, axis), act)
 
 

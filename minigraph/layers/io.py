@@ -35,11 +35,7 @@ def data(
     dims = _dims(shape)
     if append_batch_size and -1 not in dims:
         dims = [-1, *dims]
-    return (
-        default_main_program()
-        .current_block()
-        .create_var(name=name, shape=dims, dtype=dtype, lod_level=lod_level, stop_gradient=stop_gradient, is_data=True)
-    )
+    return _data(name, dims, dtype=dtype, lod_level=lod_level, stop_gradient=stop_gradient)
 
 
 @layer
@@ -47,19 +43,11 @@ def fluid_data(name: str, shape: Sequence[int | None], dtype: Any = "float32", l
     """A variable to feed, of exactly this shape (None or -1: any size) and dtype; ``minigraph.data``."""
     if name == "":
         raise ProgramError("data: the name cannot be empty", hint="Give the name to feed it by.")
-    return (
-        default_main_program()
-        .current_block()
-        .create_var(
-            name=name,
-            shape=_dims(shape),
-            dtype=dtype,
-            lod_level=lod_level,
-            stop_gradient=True,
-            is_data=True,
-            need_check_feed=True,
-        )
-    )
+    return _data(name, _dims(shape), dtype=dtype, lod_level=lod_level, stop_gradient=True, need_check_feed=True)
+
+
+def _data(name: str, shape: list[int], **fields: Any) -> Variable:
+    return default_main_program().current_block().create_var(name=name, shape=shape, is_data=True, **fields)
 
 
 @layer

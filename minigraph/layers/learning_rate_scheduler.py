@@ -2,20 +2,31 @@
 
 All count steps with one variable, ``@LR_DECAY_COUNTER@``, which an operator at the start of the program increments.
 In the imperative mode each function returns the `LearningRateDecay` of its name instead.
+
+Examples
+--------
+>>> import minigraph as fluid
+>>> main, startup = fluid.Program(), fluid.Program()
+>>> with fluid.program_guard(main, startup):
+...     rate = exponential_decay(0.5, decay_steps=2, decay_rate=0.25, staircase=True)
+>>> executor, scope = fluid.Executor(), fluid.Scope()
+>>> _ = executor.run(startup, scope=scope)
+>>> [executor.run(main, fetch_list=[rate], scope=scope)[0].item() for _ in range(5)]
+[0.5, 0.5, 0.125, 0.125, 0.03125]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from minigraph.eager import learning_rate as imperative
 from minigraph.errors import WrongTypeError
 from minigraph.ir import Role, Variable
 from minigraph.ir.default_programs import default_main_program, is_imperative
 from minigraph.ir.variable_operators import equal, is_eager, less_than, to_power
-from minigraph.layer_helper import LayerHelper, create_state, emit, layer
+from minigraph.layer_helper import LayerHelper, create_state, emit, layer, layer_called
 from minigraph.layers.branches import Switch
 from minigraph.layers.elementwise import elementwise_min
 from minigraph.layers.tensor import assign, cast, create_global_var, fill_constant
@@ -68,49 +79,27 @@ def noam_decay(d_model: float, warmup_steps: float, learning_rate: float | Varia
         return schedules.noam(_Layers, _step(begin=1), learning_rate, d_model, warmup_steps)
 
 
-@layer
-def exponential_decay(
-    learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
-) -> Decayed:
-    """``learning_rate * decay_rate ** (step / decay_steps)``; with `staircase` the quotient is rounded down.
-
-    Examples
-    --------
-    >>> import minigraph as fluid
-    >>> main, startup = fluid.Program(), fluid.Program()
-    >>> with fluid.program_guard(main, startup):
-    ...     rate = exponential_decay(0.5, decay_steps=2, decay_rate=0.25, staircase=True)
-    >>> executor, scope = fluid.Executor(), fluid.Scope()
-    >>> _ = executor.run(startup, scope=scope)
-    >>> [executor.run(main, fetch_list=[rate], scope=scope)[0].item() for _ in range(5)]
-    [0.5, 0.5, 0.125, 0.125, 0.03125]
-    """
-    if is_imperative():
-        return imperative.ExponentialDecay(_number(learning_rate), decay_steps, decay_rate, staircase)
-    with _scheduling():
-        return schedules.exponential(_Layers, _progress(decay_steps, staircase), learning_rate, decay_rate)
+class DecayPerSteps(Protocol):
+    def __call__(
+        self, learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
+    ) -> Decayed: ...
 
 
-@layer
-def natural_exp_decay(
-    learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
-) -> Decayed:
-    """``learning_rate * exp(-decay_rate * step / decay_steps)``; with `staircase` the quotient is rounded down."""
-    if is_imperative():
-        return imperative.NaturalExpDecay(_number(learning_rate), decay_steps, decay_rate, staircase)
-    with _scheduling():
-        return schedules.natural_exp(_Layers, _progress(decay_steps, staircase), learning_rate, decay_rate)
+def _per_steps(name: str, kind: type[imperative.DecayPerSteps]) -> DecayPerSteps:
+    @layer_called(name, (kind.__doc__ or "").partition("\n")[0])
+    def decay(learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False) -> Decayed:
+        if is_imperative():
+            return kind(_number(learning_rate), decay_steps, decay_rate, staircase)
+        with _scheduling():
+            progress = schedules.progress(_Layers, _step(), decay_steps, staircase)
+            return kind._formula(_Layers, progress, learning_rate, decay_rate)
+
+    return decay
 
 
-@layer
-def inverse_time_decay(
-    learning_rate: float | Variable, decay_steps: int, decay_rate: float, staircase: bool = False
-) -> Decayed:
-    """``learning_rate / (1 + decay_rate * step / decay_steps)``; with `staircase` the quotient is rounded down."""
-    if is_imperative():
-        return imperative.InverseTimeDecay(_number(learning_rate), decay_steps, decay_rate, staircase)
-    with _scheduling():
-        return schedules.inverse_time(_Layers, _progress(decay_steps, staircase), learning_rate, decay_rate)
+exponential_decay = _per_steps("exponential_decay", imperative.ExponentialDecay)
+natural_exp_decay = _per_steps("natural_exp_decay", imperative.NaturalExpDecay)
+inverse_time_decay = _per_steps("inverse_time_decay", imperative.InverseTimeDecay)
 
 
 @layer
@@ -221,10 +210,6 @@ def _scheduling() -> Iterator[None]:
 
 def _step(begin: int = 0) -> Variable:
     return cast(autoincreased_step_counter(COUNTER, begin), "float32")
-
-
-def _progress(decay_steps: int, staircase: bool) -> Variable:
-    return schedules.progress(_Layers, _step(), decay_steps, staircase)
 
 
 def _unary(op_type: str) -> Callable[[Variable], Variable]:

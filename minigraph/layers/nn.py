@@ -67,9 +67,7 @@ def _times_weight(helper: LayerHelper, x: Variable, size: int, num_flatten_dims:
             f"fc: the number of features of {x} is not known",
             hint="Dimensions from num_flatten_dims on must be given; only the leading ones may be -1.",
         )  # fmt: skip
-    weight = helper.parameter(attr, [features, size], x.dtype)
-    if weight is None:
-        raise ProgramError("fc: param_attr=False, but a layer without a weight computes nothing")
+    weight = helper.required(attr, [features, size], x.dtype)
     return helper.emit("mul", X=x, Y=weight, x_num_col_dims=columns, y_num_col_dims=1)
 
 
@@ -210,9 +208,7 @@ def _embedding(
     check_integers(ids, "embedding: input")
     helper = LayerHelper("embedding")
     attrs = embedding_attrs(size, is_sparse, is_distributed, padding_idx)
-    table = helper.parameter(param_attr, list(size), dtype)
-    if table is None:
-        raise ProgramError("embedding: param_attr=False, but there is nothing else to look up")
+    table = helper.required(param_attr, list(size), dtype)
     return helper.emit(type, W=table, Ids=ids, **attrs)
 
 

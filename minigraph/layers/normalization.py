@@ -7,7 +7,7 @@ from typing import Any
 
 from minigraph.errors import ProgramError, WrongTypeError, on_one_line
 from minigraph.initializer import Constant
-from minigraph.ir import Parameter, Variable
+from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, constant, input_or_attr, layer
 from minigraph.param_attr import ParamAttr
 from minigraph.support.window_rules import CHANNELS_LAST
@@ -17,17 +17,7 @@ from minigraph.unique_name import generate
 __all__ = ["batch_norm", "group_norm", "instance_norm", "l2_normalize", "layer_norm"]
 
 
-def required(parameter: Parameter | None, what: str) -> Parameter:
-    """`parameter`, if there is one.
-
-    Raises
-    ------
-    ProgramError
-        If its attribute was False.
-    """
-    if parameter is None:
-        raise ProgramError(f"{what} cannot be False")
-    return parameter
+_ONE = Constant(1.0)
 
 
 def running_statistic(name: str | None, start: float, do_model_average: bool) -> ParamAttr:
@@ -93,14 +83,11 @@ def batch_norm(
     x = check_floating(input, "batch_norm: input")
     helper = LayerHelper("batch_norm", name)
     shape, dtype = [_channels(x, data_layout)], statistics_dtype(x.dtype)
-    scale = required(
-        helper.parameter(param_attr, shape, dtype, default_initializer=Constant(1.0)), "batch_norm: param_attr"
-    )
-    bias = required(helper.parameter(bias_attr, shape, dtype, is_bias=True), "batch_norm: bias_attr")
+    scale = helper.required(param_attr, shape, dtype, default_initializer=_ONE)
+    bias = helper.required(bias_attr, shape, dtype, is_bias=True)
     averaged = do_model_average_for_mean_and_var
-    mean = helper.parameter(running_statistic(moving_mean_name, 0.0, averaged), shape, dtype)
-    variance = helper.parameter(running_statistic(moving_variance_name, 1.0, averaged), shape, dtype)
-    assert mean is not None and variance is not None
+    mean = helper.required(running_statistic(moving_mean_name, 0.0, averaged), shape, dtype)
+    variance = helper.required(running_statistic(moving_variance_name, 1.0, averaged), shape, dtype)
     mean.stop_gradient = variance.stop_gradient = True
     attrs: dict[str, Any] = {
         "epsilon": epsilon, "is_test": is_test, "data_layout": data_layout, "use_global_stats": use_global_stats
@@ -184,11 +171,9 @@ def layer_norm(
     check_unused(scale, param_attr, "layer_norm: param_attr is given, but scale is False")
     check_unused(shift, bias_attr, "layer_norm: bias_attr is given, but shift is False")
     if scale:
-        made = helper.parameter(param_attr, [features], x.dtype, default_initializer=Constant(1.0))
-        inputs["Scale"] = required(made, "layer_norm: param_attr")
+        inputs["Scale"] = helper.required(param_attr, [features], x.dtype, default_initializer=_ONE)
     if shift:
-        made = helper.parameter(bias_attr, [features], x.dtype, is_bias=True)
-        inputs["Bias"] = required(made, "layer_norm: bias_attr")
+        inputs["Bias"] = helper.required(bias_attr, [features], x.dtype, is_bias=True)
     attrs = {"epsilon": epsilon, "begin_norm_axis": begin_norm_axis}
     return helper.activation(append_norm(helper, "layer_norm", inputs, "Mean Variance", attrs), act)
 
@@ -229,7 +214,7 @@ def group_norm(
     x = check_floating(input, "group_norm: input")
     helper = LayerHelper("group_norm", name)
     shape, dtype = [_channels(x, data_layout, "group_norm")], statistics_dtype(x.dtype)
-    scale: Variable | None = helper.parameter(param_attr, shape, dtype, default_initializer=Constant(1.0))
+    scale: Variable | None = helper.parameter(param_attr, shape, dtype, default_initializer=_ONE)
     bias = helper.parameter(bias_attr, shape, dtype, is_bias=True)
     scale = constant_ones(helper, shape, dtype) if scale is None else scale
     inputs, attrs = {"X": x, "Scale": scale, "Bias": bias}, {"epsilon": epsilon, "groups": groups}
@@ -268,11 +253,8 @@ def instance_norm(
     x = check_floating(input, "instance_norm: input")
     helper = LayerHelper("instance_norm", name)
     shape, dtype = [_channels(x, "NCHW", "instance_norm")], statistics_dtype(x.dtype)
-    scale = required(
-        helper.parameter(param_attr, shape, dtype, default_initializer=Constant(1.0)), "instance_norm: param_attr"
-    )
-    bias = required(helper.parameter(bias_attr, shape, dtype, is_bias=True), "instance_norm: bias_attr")
-    inputs = {"X": x, "Scale": scale, "Bias": bias}
+    scale = helper.required(param_attr, shape, dtype, default_initializer=_ONE)
+    inputs = {"X": x, "Scale": scale, "Bias": helper.required(bias_attr, shape, dtype, is_bias=True)}
     return append_norm(helper, "instance_norm", inputs, "SavedMean SavedVariance", {"epsilon": epsilon})
 
 

@@ -63,9 +63,7 @@ def gru_unit(
     check_floating(hidden, "gru_unit: hidden")
     if size % 3:
         raise ProgramError(f"gru_unit: size must be three times the number of units, got {size}")
-    weight = helper.parameter(param_attr, [size // 3, size], input.dtype)
-    if weight is None:
-        raise ProgramError("gru_unit: param_attr=False, but a layer without a weight computes nothing")
+    weight = helper.required(param_attr, [size // 3, size], input.dtype)
     bias = helper.parameter(bias_attr, [1, size], input.dtype, is_bias=True)
     attrs = gru_attrs(activation, gate_activation, origin_mode, "gru_unit")
     return append_gru(helper, input, hidden, weight, bias, attrs)
