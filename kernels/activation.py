@@ -395,7 +395,7 @@ def _quicker_relu(xp, x):
 
 @specialize("relu_grad")
 def _quicker_relu_grad(xp, result, d_out):
-    """For few elements a mask in the dtype of the gradient saves more than it costs."""
+    """Offer a mask in the dtype of the gradient, which is faster for few elements."""
     if xp is not np or math.prod(result.shape) > 1024:
         return None
     zero, multiply, sign, fmax = np.zeros((), result.dtype), np.multiply, np.sign, np.fmax

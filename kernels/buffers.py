@@ -71,7 +71,7 @@ class Scratch:
         self._block = getattr(Scratch._blocks, self._name, np.empty(0, np.uint8))
 
     def empty(self, shape, dtype) -> Any:
-        """An array whose elements are whatever was left there."""
+        """An array with arbitrary elements."""
         if self._xp is not np:
             return self._xp.empty(shape, dtype)
         start, size = self._used, math.prod(shape) * np.dtype(dtype).itemsize

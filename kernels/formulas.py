@@ -94,6 +94,6 @@ _WRITTEN = _TRUTHS | {
     "add": "({} + {})", "subtract": "({} - {})", "multiply": "({} * {})", "divide": "({} / {})", "negative": "(-{})",
     "positive": "{}", "reciprocal": "(T(1) / {})", "square": "({0} * {0})",
 }  # fmt: skip
-"""By NumPy function, what is not called by its name in a formula."""
+"""Texts of the NumPy functions that a formula does not call by name."""
 
 LOWEST_EXPONENT[_Element] = _Text("LOWEST_EXPONENT")

@@ -144,7 +144,7 @@ def _checked(xp, label, classes, ignore_index) -> tuple[Any, Any]:
         if bool(wrong.any()):
             raise ExecutionError(
                 _describe(label, int(wrong.argmax()), classes),
-                hint=f"Labels are 0 to {classes - 1}, or ignore_index={ignore_index} for rows that do not count.",
+                hint=f"Give labels from 0 to {classes - 1}, or ignore_index={ignore_index} for rows that do not count.",
             )
     return xp.where(ignored, 0, label), ignored
 

@@ -1,4 +1,4 @@
-"""Matrix products. float16 is multiplied in float32, NumPy having no quick product of its own for it."""
+"""Matrix products. float16 is multiplied in float32, because NumPy has no fast product of float16."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def py_func(xp, x, *, forward_callable_id, functions, out_types, wanted):
     if len(results) != len(flags):
         raise ExecutionError(
             f"{name} must return {_count(len(flags))}, it returned {_count(len(results))}",
-            hint="A list or tuple is taken for several results: return an array, or a tuple of arrays.",
+            hint="Return an array, or a tuple of arrays: a list or tuple counts as several results.",
         )
     return [
         xp.asarray(_checked(name, each, parse_type(declared))) if is_wanted else None

@@ -1,4 +1,4 @@
-"""Random numbers: drawn from the generator of the run, or from one of their own when a seed is fixed.
+"""Random numbers, drawn from the generator of the run, or from a new one if a seed is fixed.
 
 The generators draw float32 and float64; float16 is rounded from float32.
 """

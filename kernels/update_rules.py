@@ -150,7 +150,7 @@ class Element:
 
 
 RULES: dict[str, Rule] = {}
-"""By operator type."""
+"""Update rules by operator type."""
 
 
 def names_in(tree: ast.AST) -> Iterator[str]:

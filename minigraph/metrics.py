@@ -174,7 +174,7 @@ class Auc(MetricBase):
     def __init__(self, name: str | None = None, curve: str = "ROC", num_thresholds: int = 4095) -> None:
         super().__init__(name)
         if curve != "ROC":
-            raise NotFoundError(f"there is no curve {curve!r:.60}", hint="It can be ROC.")
+            raise NotFoundError(f"there is no curve {curve!r:.60}", hint="Use ROC.")
         self._thresholds = int(number(num_thresholds, "num_thresholds", at_least=1, below=2**31))
         self.reset()
 

@@ -251,7 +251,7 @@ def broadcast_shapes(x: Sequence[int], y: Sequence[int], axis: int = -1) -> tupl
         if not (same_dim(a, b) or a == 1 or b == 1):
             raise OpError(
                 f"shapes {list(x)} and {list(y)} do not broadcast at axis={axis}",
-                hint="Dimensions must be equal or 1 once Y is laid over X from dimension `axis` on.",
+                hint="Give Y dimensions that equal those of X from dimension `axis` on, or are 1.",
             )
         # An unknown dimension beside a known one other than 1 has to be that one.
         out.append(b if a == 1 or (a == -1 and b != 1) else a)

@@ -1,4 +1,4 @@
-"""Names for variables and layers that nobody has named: ``fc_0``, ``fc_1``, ..."""
+"""Default names of variables and layers: ``fc_0``, ``fc_1``, ..."""
 
 from __future__ import annotations
 

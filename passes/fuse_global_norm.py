@@ -82,7 +82,7 @@ class _Clip(NamedTuple):
     threshold: str
     grads: list[str]
     products: dict[str, int]
-    """By gradient."""
+    """Positions of the products, by gradient."""
 
 
 class _Uses:
@@ -120,7 +120,7 @@ class _Uses:
         return next((at for at in found if self.ops[at].inputs[slot][0] == name), None)
 
     def is_unread(self, name: str, removed: set[int]) -> bool:
-        """Whether no operator that is left reads `name`, and nobody outside of the block may want it."""
+        """Whether no remaining operator reads `name`, and it is neither fetched nor persistable."""
         if self._roots is None or name in self._roots or self._block.vars[name].persistable:
             return False
         return removed.issuperset(self.readers[name])

@@ -74,7 +74,7 @@ def test_a_metric_of_ones_own():
 
 
 def test_what_makes_no_sense_is_refused():
-    with pytest.raises(NotFoundError, match="It can be ROC"):
+    with pytest.raises(NotFoundError, match="Use ROC"):
         metrics.Auc("area", curve="PR")
     with pytest.raises(WrongTypeError, match="3 predictions but 2 labels"):
         metrics.Precision().update([1, 0, 1], [1, 0])

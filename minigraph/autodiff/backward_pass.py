@@ -91,7 +91,7 @@ class BackwardPass:
         self.no_grad = no_grad
         self.callbacks = callbacks
         self._gradients: dict[str, _Gradient] = {}
-        """By variable."""
+        """Gradients by the name of the variable."""
         self._planned: list[_Planned] = []
         self._added_up: dict[_Gradient, None] = {}
         """Gradients that have had parts; the sums at the end of the walk follow this order."""

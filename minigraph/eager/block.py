@@ -150,14 +150,14 @@ class EagerBlock(Block):
         if isinstance(given, Eager):
             if given.block is not self and given.block.place != self.place:
                 raise ProgramError(
-                    f"{given.name} is on {given.block.place}, computed is on {self.place}",
-                    hint="Make it anew from its numpy() under the guard of this place.",
+                    f"{given.name} is on {given.block.place}, but this guard computes on {self.place}",
+                    hint="Make a new tensor from its numpy() under the guard of this place.",
                 )  # fmt: skip
             return given
         if isinstance(given, Variable):
             raise ProgramError(
                 f"{given} is a variable of a program and has no value here",
-                hint="Programs are run by an Executor; in the imperative mode start from to_variable or to_tensor.",
+                hint="Run the program with an Executor, or start from to_variable or to_tensor in the imperative mode.",
             )  # fmt: skip
         return given if given is None else self.var(given)
 

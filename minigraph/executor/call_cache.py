@@ -47,7 +47,7 @@ class CachedCall:
 
     plan: Plan
     subject: Hashable
-    """Program, fetches and whatever else tells plans apart, but for what is fed."""
+    """Everything that a plan depends on but the feed: program, version, fetches, profiling."""
     key: Key
     names: Sequence[str]
     """Names of what is fed, in the order in which the plan takes it."""
@@ -85,7 +85,7 @@ class CallCache:
         self._calls: OrderedDict[Key, CachedCall] = OrderedDict()
         """The least recently used first."""
         self._latest: dict[Hashable, CachedCall] = {}
-        """By subject the latest of its calls."""
+        """Latest call, by subject."""
 
     def find(self, subject: Hashable, feed: Any) -> tuple[Plan, dict[str, Any]] | None:
         """The plan for a feed, and the arrays in the plan's order; None for a feed that must be checked."""

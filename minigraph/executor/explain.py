@@ -96,12 +96,12 @@ class RunExplanation:
 
     @property
     def flops(self) -> int:
-        """Of one run, estimated."""
+        """Estimated arithmetic operations of one run."""
         return sum(each.flops for each in self.costs)
 
     @property
     def bytes(self) -> int:
-        """Moved by one run, estimated."""
+        """Estimated bytes that one run moves."""
         return sum(each.bytes for each in self.costs)
 
     def __str__(self) -> str:

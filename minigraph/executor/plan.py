@@ -34,7 +34,7 @@ class Plan:
     compiled: Compiled
     binding: Binding
     must_copy: tuple[bool, ...]
-    """For each fetch, whether it may share memory with something that lives on."""
+    """Whether a fetch may share memory with something that outlives the run, for each fetch."""
     state_must_copy: tuple[bool, ...]
     written_over: tuple[str, ...]
     """Names of the state that a run updates in place."""

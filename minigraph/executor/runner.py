@@ -1,4 +1,4 @@
-"""Base of the executors: checks the arguments of a run and hands out its results."""
+"""Base of the executors: checks the arguments of a run and returns its results."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def _checked(holder: ScopeVariable | None, wanted: Value, steps: Steps, place: P
     if value.shape != expected.shape or value.dtype != expected.dtype.numpy or is_rows(value) is not expected.is_rows:
         problem = ExecutionError(
             f"{wanted.name} is declared {expected} but the scope holds {type_of(value)}",
-            hint="Two programs that share a scope must agree on their parameters; use another Scope or another name.",
+            hint="Use another Scope or another name: programs that share a scope must agree on their parameters.",
         )
         raise _for_reader(problem, wanted, steps)
     if holder.place != place:

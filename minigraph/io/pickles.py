@@ -190,7 +190,7 @@ class _Machine:
     def refuse(self) -> NoReturn:
         raise DataError(
             f"stands for more than {self.budget} elements in {len(self.data)} bytes, by sharing containers",
-            hint="If you trust the file, load it with the program that wrote it and save its arrays.",
+            hint="Load a file that you trust with the program that wrote it, and save its arrays.",
         )
 
     def run(self) -> Any:
@@ -270,7 +270,7 @@ class _Machine:
             raise DataError(
                 f"it wants to import {module!s:.100}.{name!s:.100}, which is not allowed: "
                 "only arrays and plain containers are read",
-                hint="If you trust the file, load it with the program that wrote it and save its arrays.",
+                hint="Load a file that you trust with the program that wrote it, and save its arrays.",
             )
         self.stack.append(_Name(_KNOWN[module, name]))
 

@@ -264,7 +264,7 @@ def read_separate_files(folder: Path, names: Iterable[str], reading: Reading | N
         details = [f"no file {paths[name]} for the variable {name}" for name in missing]
         raise MissingFileError(
             f"{folder} does not hold all variables", details=details, site=caller_site(),
-            hint="If all were saved in one file, name it with filename=." if len(missing) == len(paths) else "",
+            hint="Give filename= if all variables were saved in one file." if len(missing) == len(paths) else "",
         )  # fmt: skip
     arrays = {name: read_tensors(reading.read(path, name), str(path), 1)[0] for name, path in paths.items()}
     reading.check()

@@ -260,7 +260,7 @@ class Block:
         if min(dims, default=0) < 0:
             raise ProgramError(
                 f"parameter {name}: every dimension must be known, got {list(shape)}",
-                hint="A parameter cannot depend on the batch size.",
+                hint="Give every dimension a size: a parameter cannot depend on the batch.",
             )  # fmt: skip
         tensor_type = dense_type(as_dtype(dtype), dims)
         existing = self.vars.get(name)

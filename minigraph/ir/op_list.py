@@ -44,7 +44,7 @@ class OpList(Sequence[N]):
         return self._length
 
     def __iter__(self) -> Iterator[N]:
-        """In order; operators may be removed and inserted meanwhile, and what is inserted behind is visited too."""
+        """Iterate in order; operators may be removed and inserted meanwhile, and later insertions are visited, too."""
         op = self._head
         while op is not None:
             yield op

@@ -130,7 +130,7 @@ def _number(given: Any) -> Any:
             pass
     raise WrongTypeError(
         f"a subscript must be an integer, a slice, None or Ellipsis, got {given!r:.60}",
-        hint="To pick several elements by their numbers use layers.gather or layers.gather_nd.",
+        hint="Use layers.gather or layers.gather_nd to select several elements by index.",
     )  # fmt: skip
 
 

@@ -154,7 +154,7 @@ def _check_alternatives(true_var: Variable, false_var: Variable) -> None:
     if not fits:
         raise ProgramError(
             f"cond: true_fn returns {true_type}, false_fn {false_type} in its place",
-            hint="Both need one element type (layers.cast) and number of dimensions (layers.reshape).",
+            hint="Return one element type (layers.cast) and one number of dimensions (layers.reshape) from both.",
         )  # fmt: skip
 
 

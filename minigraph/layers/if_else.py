@@ -124,7 +124,7 @@ class IfElse:
         if self.status != IfElse.OUT_IF_ELSE_BLOCKS or len(true_outputs) != len(false_outputs) or not true_outputs:
             raise ProgramError(
                 f"the branches of the IfElse have {len(true_outputs)} and {len(false_outputs)} outputs",
-                hint="Both have as many, at least one.",
+                hint="Give both branches the same number of outputs, at least one.",
             )
         return [self._merged(*each) for each in zip(true_outputs, false_outputs, strict=True)]
 

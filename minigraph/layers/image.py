@@ -339,7 +339,7 @@ def pool_attrs(
         If there is neither `size` nor `global_pooling`, or `ceil_mode` with VALID.
     """
     if size == -1 and not global_pooling:
-        raise ProgramError("pool2d: pool_size is missing", hint="Or set global_pooling=True.")
+        raise ProgramError("pool2d: pool_size is missing", hint="Give pool_size, or set global_pooling=True.")
     paddings = padding_attrs(padding, data_format, "pool2d: pool_padding")
     if paddings["padding_algorithm"] == "VALID" and ceil_mode:
         raise ProgramError("pool2d: ceil_mode and VALID padding exclude each other")

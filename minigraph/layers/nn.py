@@ -65,7 +65,7 @@ def _times_weight(helper: LayerHelper, x: Variable, size: int, num_flatten_dims:
     if features < 0:
         raise ProgramError(
             f"fc: the number of features of {x} is not known",
-            hint="Dimensions from num_flatten_dims on must be given; only the leading ones may be -1.",
+            hint="Give the dimensions from num_flatten_dims on; only the leading ones may be -1.",
         )  # fmt: skip
     weight = helper.required(attr, [features, size], x.dtype)
     return helper.emit("mul", X=x, Y=weight, x_num_col_dims=columns, y_num_col_dims=1)

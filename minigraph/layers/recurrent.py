@@ -89,7 +89,7 @@ def activation_number(name: str, what: str) -> int:
     if name not in ACTIVATIONS:
         raise NotFoundError(
             f"{what}: there is no activation {name!r:.60}", site=caller_site(),
-            hint=suggest(str(name), ACTIVATIONS) or f"It can be one of {', '.join(ACTIVATIONS)}.",
+            hint=suggest(str(name), ACTIVATIONS) or f"Use one of {', '.join(ACTIVATIONS)}.",
         )  # fmt: skip
     return ACTIVATIONS.index(name)
 

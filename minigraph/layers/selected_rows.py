@@ -57,6 +57,6 @@ def _emit(layer: str, x: Variable, name: str | None) -> Variable:
     if check_variable(x, f"{layer}: x").kind is not VarKind.SELECTED_ROWS:
         raise WrongTypeError(
             f"{layer}: x must be selected rows, got {x}",
-            hint="They come from the gradient of an embedding with is_sparse=True.",
+            hint="Give the gradient of an embedding with is_sparse=True.",
         )  # fmt: skip
     return emit(layer, name, X=x)

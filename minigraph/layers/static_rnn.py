@@ -183,7 +183,7 @@ class StaticRNN:
         if old is not None and new is not None and not old.fits(new):
             raise ProgramError(
                 f"StaticRNN.update_memory: the memory is {old}, its new value {new}",
-                hint="A memory keeps its shape and element type.",
+                hint="Update a memory to the shape and element type that it starts with.",
             )  # fmt: skip
 
     def step_output(self, o: Variable) -> None:

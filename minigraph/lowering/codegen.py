@@ -101,7 +101,7 @@ class Compiled:
 
     @property
     def step_of_line(self) -> dict[int, Step]:
-        """By number of a line of the source, as linecache counts."""
+        """Steps by line number of the source, as linecache counts."""
         return self._written.step_of_line
 
     def listing(self) -> str:
@@ -201,7 +201,7 @@ class _Writer:
         locals_ = [self._unused("_" + re.sub(r"\W", "_", value.name)) for value in instructions.values]
         fixed = {NOTHING: "None", XP: "xp", RNG: "rng", DROPPED: "_"}
         self._names = [*(fixed[i] for i in range(len(fixed))), *self._buffers, *locals_]
-        """By register."""
+        """Names in the source, by register."""
         self._functions: dict[int, str] = {}
         self._constants: dict[int, list[str]] = {}
 

@@ -92,7 +92,7 @@ def _matmul(step: Step) -> int:
 
 
 def _conv(step: Step) -> int:
-    """For each element of the result one product and sum for each element of a filter."""
+    """``2 * elements of the result * elements of a filter``, for each product that is asked for."""
     one_filter = prod(_shape(step, "Filter")[1:])
     result = _shape(step, "Output@GRAD") if _is_gradient(step) else _result_shape(step)
     return 2 * prod(result) * one_filter * _products(step)
@@ -151,7 +151,7 @@ FLOPS: dict[str, Estimate] = {
     "lookup_table": _none,
     "lookup_table_v2": _none,
 }
-"""By type; what is not listed counts one for each element of its outputs."""
+"""Estimates by operator type; other types count one for each element of their outputs."""
 
 VIEWS = frozenset(
     name + ending

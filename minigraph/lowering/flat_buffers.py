@@ -1,4 +1,4 @@
-"""Flat buffers: which values lie side by side in memory, so that one vector stands for a list of arrays.
+"""Flat buffers: values that are neighbours in memory, so that one vector replaces a list of arrays.
 
 Flat buffers hold the parameters, gradients and states of a merged update, and what is joined or split along the first
 dimension. Norm, clip and update then are a few calls, however many parameters there are, and joining and splitting cost
@@ -37,14 +37,14 @@ class FlatView:
 
 @dataclass(frozen=True, eq=False)
 class FlatBuffers:
-    """Values that lie side by side, and what that changes for steps."""
+    """Values that are neighbours in memory, and the consequences for steps."""
 
     buffers: Sequence[Sequence[Value]] = ()
     """The values of each buffer, in order."""
     views: Sequence[FlatView] = ()
     """All vectors over parts of buffers."""
     aliases: Mapping[Value, Sequence[Value]] = field(default_factory=dict)
-    """Values in the memory of others, with those others, which lie side by side."""
+    """Values in the memory of other values, with these values, which are neighbours."""
     copies: Mapping[Step, Sequence[Value]] = field(default_factory=dict)
     """Values that must be copied to their places before a step."""
     inputs: Mapping[Step, Mapping[int, Sequence[Value | FlatView]]] = field(default_factory=dict)
@@ -66,7 +66,7 @@ NO_FLAT_BUFFERS = FlatBuffers()
 
 
 def form_flat_buffers(steps: Steps) -> FlatBuffers:
-    """Decide which values lie side by side, and which steps get vectors over them."""
+    """Choose the values that become neighbours in memory, and the steps that get vectors over them."""
     builder = _Builder(steps)
     # Updates come first: a value is in one buffer, and an update gets vectors for all its lists or for none.
     for step in steps.steps:

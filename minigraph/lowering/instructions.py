@@ -53,7 +53,7 @@ class Instruction:
     copies: Sequence[tuple[int, int]] = ()
     """Copies made before the call: to a buffer, from a register."""
     function: Function | None = None
-    """None if there is nothing to call."""
+    """Function to call; None if there is none."""
     arguments: Sequence[Operand] = ()
     keywords: dict[str, Operand] | None = None
     """Keyword arguments beside the constants."""

@@ -49,7 +49,7 @@ class Step:
     inputs: Sequence[Value | Sequence[Value | None] | None]
     """Arguments of the kernel in slot order."""
     outputs: Sequence[Sequence[Value | None]]
-    """By slot."""
+    """Results by output slot."""
     in_place: bool = False
     """Whether each output takes over the memory of the state that it replaces."""
     call: BlockCall | None = None

@@ -65,7 +65,7 @@ class Attr:
 
 
 class OperatorRule(ABC):
-    """A gradient rule that appends an operator of its own, which is defined together with the forward operator."""
+    """A gradient rule that appends one gradient operator, which is defined together with the forward operator."""
 
     @abstractmethod
     def define(self, forward: OpDef) -> OpDef:
@@ -107,7 +107,7 @@ class OpDef:
     forward: str | None = None
     """For a gradient operator, the type it is the gradient of."""
     has_effect: bool = False
-    """Whether operators do something besides computing their results, and run though nobody reads these."""
+    """Whether operators do more than compute their results, so that they run even if nothing reads these."""
     updates: tuple[str, ...] = ()
     """Output slots whose variables may keep what they held before, or a part of it; so the operator reads them too."""
     input_slots: Mapping[str, Slot] = field(init=False)

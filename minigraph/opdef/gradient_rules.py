@@ -18,7 +18,7 @@ from minigraph.types import TensorType
 
 
 class FusedGrad(OperatorRule):
-    """The gradient rule that appends one operator of its own, such as ``relu_grad``.
+    """The gradient rule that appends one gradient operator, such as ``relu_grad``.
 
     Parameters
     ----------
@@ -188,4 +188,4 @@ def source_slot(slot: str, definition: OpDef) -> str:
 
 
 fused = FusedGrad
-"""Its name where operators are defined, as in ``grad=fused("X")``."""
+"""Name of the class where operators are defined, as in ``grad=fused("X")``."""

@@ -142,7 +142,7 @@ def select_input(x: list[TensorType], mask: TensorType) -> TensorType:
         fits = (other.dtype, other.rank, other.kind) == (x[0].dtype, x[0].rank, x[0].kind)
         require(
             fits, f"the alternatives are {' and '.join(map(str, x))}",
-            hint="They must have one element type and number of dimensions.",
+            hint="Give all of them one element type and one number of dimensions.",
         )  # fmt: skip
         shape = tuple(a if a == b else -1 for a, b in zip(shape, other.shape, strict=True))
     return x[0].with_shape(shape).held_as(x[0].kind)

@@ -64,7 +64,7 @@ def matmul(
     require(
         not x_batch or not y_batch or same_dim(product(x_batch), product(y_batch)),
         f"X holds {product(x_batch)} matrices but Y holds {product(y_batch)}",
-        hint="Batch dimensions must agree in number; a single matrix has none.",
+        hint="Give both the same number of matrices, or one of them a single matrix.",
     )
     return x.with_shape(matmul_shape(x_batch or y_batch, rows, y_columns, x.rank == 1, y.rank == 1))
 

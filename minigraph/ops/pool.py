@@ -121,7 +121,11 @@ def pool2d_grad_grad(
     Fluid has no such operator, and no gradient of the gradient of ``pool2d``.
     """
     require_same_dtype("X, Out and DDX", x, out, ddx)
-    require(pooling_type == "max", f"pooling_type must be max, got {pooling_type!r}", hint="An average is linear.")
+    require(
+        pooling_type == "max",
+        f"pooling_type must be max, got {pooling_type!r}",
+        hint="Leave it out for an average: only a maximum needs this operator.",
+    )
     merge_shapes(x.shape, ddx.shape, "X and DDX")
     return out
 

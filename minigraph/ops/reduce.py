@@ -41,7 +41,7 @@ def _reduced(
     )
     axes = set(range(x.rank)) if reduce_all else {normalize_axis(axis, x.rank, "dim") for axis in dim}
     require(
-        reduce_all or len(dim) > 0, "dim names no dimension", hint="To reduce over all of them set reduce_all=True."
+        reduce_all or len(dim) > 0, "dim names no dimension", hint="Set reduce_all=True to reduce over all of them."
     )
     require(reduce_all or len(axes) == len(dim), f"dim = {list(dim)} names a dimension twice")
     if keep_dim:

@@ -99,7 +99,7 @@ def _check_quotient(of: dict[str, TensorType]) -> None:
     require(
         same_shape(of["X"].shape, of["Out"].shape),
         f"DX and DDX must have the shape of Out, got {list(of['X'].shape)} and {list(of['Out'].shape)}",
-        hint="The gradient of an X that was repeated does not tell what flows into each element of Out.",
+        hint="Expand X to the shape of Out first: the gradient of a broadcast X has lost the elements of Out.",
     )
 
 

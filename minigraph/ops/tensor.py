@@ -93,11 +93,11 @@ def constant_shape(
     """The known part of the shape of a tensor that an operator makes."""
     if shape_tensor is not None or shape_tensor_list:
         return shape_from(shape, shape_tensor, shape_tensor_list, "ShapeTensor", "ShapeTensorList")
-    require(len(shape) > 0, "shape is empty", hint="One number has shape [1].")
+    require(len(shape) > 0, "shape is empty", hint="Give [1] for one number.")
     require(
         all(dim >= 0 for dim in shape),
         f"shape must not be negative, got {list(shape)}",
-        hint="Where a dimension is known only at run time give ShapeTensor or ShapeTensorList.",
+        hint="Give ShapeTensor or ShapeTensorList for a dimension that only a run knows.",
     )
     return tuple(shape)
 
@@ -338,7 +338,7 @@ def assign_value(
         "int64_values": int64_values, "fp64_values": fp64_values,
     }  # fmt: skip
     known = ", ".join(map(str, VALUES_OF))
-    require(element in VALUES_OF, f"there are no values of type {element}", hint=f"It can be one of {known}.")
+    require(element in VALUES_OF, f"there are no values of type {element}", hint=f"Use one of {known}.")
     name = VALUES_OF[element]
     wrong = [other for other, values in given.items() if values and other != name]
     require(not wrong, f"values of type {element} belong in {name}, found some in {', '.join(wrong)}")

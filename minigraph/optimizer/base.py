@@ -176,7 +176,7 @@ class Optimizer:
         if self._decay is not None:
             raise ProgramError(
                 f"{type(self._decay).__name__} is for the imperative mode",
-                hint="In a program let layers compute the learning rate, such as layers.noam_decay.",
+                hint="Let layers compute the learning rate of a program, such as layers.noam_decay.",
             )  # fmt: skip
         return self.append_updates(pairs)
 
@@ -380,7 +380,7 @@ class Optimizer:
         if params is None:
             raise ProgramError(
                 "the optimizer does not know what to update",
-                hint="In the imperative mode give it parameter_list=model.parameters().",
+                hint="Give it parameter_list=model.parameters() in the imperative mode.",
             )  # fmt: skip
         for param in params:
             if not is_eager(param):

@@ -333,7 +333,7 @@ def _run(reader: Reader[T]) -> Iterator[T]:
     except TypeError:
         raise WrongTypeError(
             f"a reader returns an iterable, but {reader!r} returned {type(samples).__name__}",
-            hint="If it makes readers, as mnist.train does, pass what a call of it returns.",
+            hint="Pass the reader that it returns, such as mnist.train() instead of mnist.train.",
         ) from None
 
 

@@ -112,5 +112,5 @@ def _name(node: ast.expr) -> str:
 
 
 def last_uses(calls: Sequence[FusedCall]) -> dict[str, int]:
-    """For each name the number of the last call that reads it."""
+    """Number of the last call that reads each name."""
     return {name: number for number, call in enumerate(calls) for name in call.reads}

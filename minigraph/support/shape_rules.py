@@ -74,7 +74,7 @@ def reshaped(shape: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
     ((2, 12), (-1, 12), (0, 3))
     """
     shown = f"shape {list(wanted)} of X {list(shape)}"
-    require(len(wanted) > 0, "shape is empty", hint="One number has shape [1].")
+    require(len(wanted) > 0, "shape is empty", hint="Give [1] for one number.")
     require(min(wanted) >= -1, f"{shown}: a dimension is negative", hint="-1 stands for what is left over.")
     require(list(wanted).count(-1) <= 1, f"{shown}: only one dimension may be -1")
     keeps = {i for i, dim in enumerate(wanted) if dim == 0}

@@ -154,7 +154,7 @@ def test_iterating_ends():
         (slice(1, 2, -1), SubscriptError, "there is nothing in"),
         (slice(0, 2, 0), WrongTypeError, "a step must be an integer other than 0"),
         (True, WrongTypeError, "got True"),
-        ([0, 1], WrongTypeError, "To pick several elements by their numbers"),
+        ([0, 1], WrongTypeError, "to select several elements by index"),
         (1.0, WrongTypeError, "got 1.0"),
         ("a", WrongTypeError, "got 'a'"),
     ],
@@ -168,7 +168,7 @@ def test_a_variable_of_several_numbers_is_no_subscript():
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         x = fluid.data("x", [4])
         for index in (fluid.data("i", [2], "int64"), fluid.data("f", [1])):
-            with pytest.raises(WrongTypeError, match="To pick several elements by their numbers"):
+            with pytest.raises(WrongTypeError, match="to select several elements by index"):
                 x[index]
 
 

@@ -203,7 +203,7 @@ def test_a_maker_of_readers_in_place_of_a_reader_is_explained():
     def train():
         return numbers(3)
 
-    with pytest.raises(TypeError, match="pass what a call of it returns"):
+    with pytest.raises(TypeError, match="Pass the reader that it returns"):
         list(reader.batch(train, 2)())
 
 

@@ -200,7 +200,7 @@ def _as_list(tensors: Any, what: str = "parameters") -> list[Eager]:
         if not isinstance(item, Eager):
             raise WrongTypeError(
                 f"{what} holds {item!r:.60}, which is no tensor of the imperative mode",
-                hint="To clip the gradients of a program, give its optimizer a grad_clip.",
+                hint="Give the optimizer of a program a grad_clip to clip its gradients.",
             )  # fmt: skip
     if not found and isinstance(tensors, Iterator):
         warn(f"`{what}` is an empty generator, no gradient clipping will occur.")
