@@ -53,6 +53,9 @@ class BackwardStrategy:
         object.__setattr__(self, name, value)
 
 
+_SLOTS = ("__weakref__", "_grad", "_origin", "_target", "value")
+
+
 class Eager:
     """Base of the tensors and the parameters of the imperative mode.
 
@@ -73,6 +76,12 @@ class Eager:
     name: str
     tensor_type: TensorType | None
     stop_gradient: bool
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        super().__init__(*args, **fields)
+        self.value = self._grad = self._origin = None
+        # Of a gradient, a weak reference to what it is the gradient of.
+        self._target: Any = None
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The value, as a NumPy array of the caller's own; of selected rows the whole array."""
@@ -281,27 +290,13 @@ class Eager:
 class Tensor(Eager, Variable):
     """A variable with a value."""
 
-    __slots__ = ("__weakref__", "_grad", "_origin", "_target", "value")
-
-    def __init__(self, *args: Any, **fields: Any) -> None:
-        super().__init__(*args, **fields)
-        self.value = None
-        # Of a gradient, a weak reference to what it is the gradient of.
-        self._target: Any = None
-        self._grad = None
-        self._origin = None
+    __slots__ = _SLOTS
 
 
 class EagerParameter(Eager, Parameter):
     """A parameter with a value."""
 
-    __slots__ = ("__weakref__", "_grad", "_origin", "value")
-
-    def __init__(self, *args: Any, **fields: Any) -> None:
-        super().__init__(*args, **fields)
-        self.value = None
-        self._grad = None
-        self._origin = None
+    __slots__ = _SLOTS
 
 
 class Data(Tensor):
@@ -312,7 +307,8 @@ class Data(Tensor):
     def __init__(self, owner: Any) -> None:
         name = generate(f"{owner.name}.data")
         Variable.__init__(self, owner.block, name, owner.tensor_type, stop_gradient=True)
-        self._owner, self._grad, self._origin = owner, None, None
+        self._owner = owner
+        self._grad = self._origin = self._target = None
 
     @property
     def value(self) -> Any:

@@ -166,17 +166,10 @@ def _grad_name(param: Any) -> str:
 
 
 def _mirrored(block: Block, param: Any, grad: Any) -> tuple[Parameter, Variable]:
-    twin = block.create_parameter(
-        param.name,
-        param.shape,
-        param.dtype,
-        optimize_attr=param.optimize_attr,
-        regularizer=param.regularizer,
-        need_clip=param.need_clip,
-        gradient_clip=param.gradient_clip,
-        trainable=param.trainable,
-    )
-    twin.creation = param.creation
+    twin = param._copy_to(block)
+    # One strategy for several parameters stays one: it may be equal to itself only.
+    twin.regularizer, twin.gradient_clip = param.regularizer, param.gradient_clip
+    block._add(twin)
     name = _grad_name(param)
     data = block.create_var(name=name, shape=grad.shape, dtype=grad.dtype, type=grad.kind, is_data=True)
     return twin, data

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import ProgramError, WrongTypeError
+from minigraph.errors import ProgramError
 from minigraph.ir import Variable
 from minigraph.layers.activation import exp, log
 from minigraph.layers.compare import less_than
@@ -168,7 +168,6 @@ class Categorical:
         WrongTypeError
             If `other` is no `Categorical`.
         """
-        _check_kind(other, Categorical)
         logits, exponentials, total = self._shares()
         other_logits, _, other_total = other._shares()
         difference = logits - log(total) - other_logits + log(other_total)
@@ -227,14 +226,8 @@ class MultivariateNormalDiag:
         WrongTypeError
             If `other` is no `MultivariateNormalDiag`.
         """
-        _check_kind(other, MultivariateNormalDiag)
         inverse, distance = other._inverse(), other.loc - self.loc
         trace = reduce_sum(inverse * self.scale)
         apart = matmul(matmul(distance, inverse), distance)
         ratio = log(other._determinant()) - log(self._determinant())
         return 0.5 * (trace + apart - float(self._size) + ratio)
-
-
-def _check_kind(other: object, kind: type) -> None:
-    if not isinstance(other, kind):
-        raise WrongTypeError(f"a divergence is one from another {kind.__name__}, got {type(other).__name__}")

@@ -18,7 +18,7 @@ from minigraph.layers.reshaping import split
 from minigraph.layers.series import sequence_mask
 from minigraph.layers.static_rnn import StaticRNN
 from minigraph.layers.tensor import concat, fill_constant, fill_constant_batch_size_like, shape, transpose
-from minigraph.param_attr import ParamAttr, as_param_attr
+from minigraph.param_attr import as_param_attr
 from minigraph.support.nest import difference, flatten, map_structure, pack
 from minigraph.support.public import public
 from minigraph.support.undo import note
@@ -107,48 +107,39 @@ def _packed_states(shapes: Any, states: list[Variable]) -> Any:
     return type(shapes)(_packed_states(item, states) for item in shapes)
 
 
-class _Unit:
-    """The parameters of a cell, which its first step makes, and its functions."""
+class _LearnedCell(RNNCell):
+    """Base of cells with parameters, which the first step makes."""
 
-    def __init__(
+    def _take(
         self, kind: str, name: str, hidden_size: int, param_attr: Any, bias_attr: Any, dtype: Any,
         gate_activation: Activation | None, activation: Activation | None,
     ) -> None:  # fmt: skip
-        if isinstance(hidden_size, bool) or not isinstance(hidden_size, int) or hidden_size < 1:
+        if hidden_size < 1:
             raise WrongTypeError(f"hidden_size must be a positive int, got {hidden_size!r}")
-        self.helper = LayerHelper(name, unique_name.generate(f"{name}/{kind}"))
-        self.hidden_size, self.dtype = hidden_size, dtype
-        self.param_attr, self.bias_attr = param_attr, bias_attr
-        self.gate_activation, self.activation = gate_activation or sigmoid, activation or tanh
+        self._helper = LayerHelper(name, unique_name.generate(f"{name}/{kind}"))
+        self.hidden_size, self._dtype = hidden_size, dtype
+        self._param_attr, self._bias_attr = param_attr, bias_attr
+        self._gate_activation, self._activation = gate_activation or sigmoid, activation or tanh
+        self._parameters: tuple[Variable, ...] = ()
 
-    def width(self, inputs: Variable) -> int:
+    def _width(self, inputs: Variable) -> int:
         """Number of columns of input and state together."""
-        columns = check_floating(inputs, f"{self.helper.name}: inputs").shape
+        columns = check_floating(inputs, f"{self._helper.name}: inputs").shape
         if columns is None or len(columns) != 2 or columns[1] < 0:
-            raise ProgramError(f"{self.helper.name}: inputs must be a matrix of known width, got {inputs}")
+            raise ProgramError(f"{self._helper.name}: inputs must be a matrix of known width, got {inputs}")
         return columns[1] + self.hidden_size
 
-    def parameter(self, shape: Sequence[int], suffix: str = "", is_bias: bool = False) -> Variable:
+    def _parameter(self, shape: Sequence[int], suffix: str = "", is_bias: bool = False) -> Variable:
         """A weight or bias; where the attribute has a name, `suffix` tells those of one cell apart."""
-        attr = as_param_attr(self.bias_attr if is_bias else self.param_attr)
-        what = "bias_attr" if is_bias else "param_attr"
-        if attr is None:
-            raise ProgramError(f"{self.helper.name}: {what}=False, but the cell needs it")
-        if attr.name is not None and suffix:
-            attr = _renamed(attr, attr.name + suffix)
-        made = self.helper.parameter(attr, shape, self.dtype, is_bias=is_bias)
-        assert made is not None
-        return made
-
-
-def _renamed(attr: ParamAttr, name: str) -> ParamAttr:
-    twin = deepcopy(attr)
-    twin.name = name
-    return twin
+        attr = as_param_attr(self._bias_attr if is_bias else self._param_attr)
+        if attr is not None and attr.name is not None and suffix:
+            name, attr = attr.name + suffix, deepcopy(attr)
+            attr.name = name
+        return self._helper.required(attr or False, shape, self._dtype, self._helper.name, is_bias=is_bias)
 
 
 @public
-class GRUCell(RNNCell):
+class GRUCell(_LearnedCell):
     """A gated recurrent unit, ``u * hidden + (1 - u) * c``.
 
     Parameters
@@ -181,28 +172,25 @@ class GRUCell(RNNCell):
         dtype: Any = "float32",
         name: str = "GRUCell",
     ) -> None:
-        self.hidden_size = hidden_size
-        self._unit = _Unit("BasicGRUUnit", name, hidden_size, param_attr, bias_attr, dtype, gate_activation, activation)
-        self._parameters: tuple[Variable, ...] = ()
+        self._take("BasicGRUUnit", name, hidden_size, param_attr, bias_attr, dtype, gate_activation, activation)
 
     def call(self, inputs: Variable, states: Variable, **kwargs: Any) -> tuple[Variable, Variable]:
         """The new state, float[batch, hidden_size], as output and as state."""
-        unit, size = self._unit, self.hidden_size
-        hidden = check_floating(states, "GRUCell: states")
+        size, hidden = self.hidden_size, check_floating(states, "GRUCell: states")
         if not self._parameters:
-            width = unit.width(inputs)
+            width = self._width(inputs)
             note(setattr, self, "_parameters", ())
             self._parameters = (
-                unit.parameter([width, 2 * size], "_gate"),
-                unit.parameter([width, size], "_candidate"),
-                unit.parameter([2 * size], "_gate", is_bias=True),
-                unit.parameter([size], "_candidate", is_bias=True),
+                self._parameter([width, 2 * size], "_gate"),
+                self._parameter([width, size], "_candidate"),
+                self._parameter([2 * size], "_gate", is_bias=True),
+                self._parameter([size], "_candidate", is_bias=True),
             )
         gate_weight, weight, gate_bias, bias = self._parameters
         gates = elementwise_add(matmul(concat([inputs, hidden], 1), gate_weight), gate_bias)
-        reset, update = split(unit.gate_activation(gates), 2, dim=1)
+        reset, update = split(self._gate_activation(gates), 2, dim=1)
         candidate = matmul(concat([inputs, reset * hidden], 1), weight)
-        candidate = unit.activation(elementwise_add(candidate, bias))
+        candidate = self._activation(elementwise_add(candidate, bias))
         new_hidden = update * hidden + (1 - update) * candidate
         return new_hidden, new_hidden
 
@@ -212,7 +200,7 @@ class GRUCell(RNNCell):
 
 
 @public
-class LSTMCell(RNNCell):
+class LSTMCell(_LearnedCell):
     """A long short-term memory, whose states are ``[hidden, cell]``.
 
     Parameters
@@ -247,30 +235,26 @@ class LSTMCell(RNNCell):
         dtype: Any = "float32",
         name: str = "LSTMCell",
     ) -> None:
-        self.hidden_size = hidden_size
-        self._unit = _Unit(
-            "BasicLSTMUnit", name, hidden_size, param_attr, bias_attr, dtype, gate_activation, activation
-        )
+        self._take("BasicLSTMUnit", name, hidden_size, param_attr, bias_attr, dtype, gate_activation, activation)
         self._forget_bias = fill_constant([1], dtype, forget_bias)
         self._forget_bias.stop_gradient = False
-        self._parameters: tuple[Variable, ...] = ()
 
     def call(self, inputs: Variable, states: Sequence[Variable], **kwargs: Any) -> tuple[Variable, list[Variable]]:
         """The new hidden state, float[batch, hidden_size], and ``[hidden, cell]``."""
         if not isinstance(states, list | tuple) or len(states) != 2:
             raise WrongTypeError(f"LSTMCell: states must be [hidden, cell], got {states!r:.80}")
-        unit, size = self._unit, self.hidden_size
+        size = self.hidden_size
         hidden, cell = (check_floating(state, "LSTMCell: states") for state in states)
         if not self._parameters:
-            width = unit.width(inputs)
+            width = self._width(inputs)
             note(setattr, self, "_parameters", ())
-            self._parameters = unit.parameter([width, 4 * size]), unit.parameter([4 * size], is_bias=True)
+            self._parameters = self._parameter([width, 4 * size]), self._parameter([4 * size], is_bias=True)
         weight, bias = self._parameters
         gates = elementwise_add(matmul(concat([inputs, hidden], 1), weight), bias)
         i, j, f, o = split(gates, 4, dim=-1)
-        kept = elementwise_mul(cell, unit.gate_activation(elementwise_add(f, self._forget_bias)))
-        new_cell = elementwise_add(kept, elementwise_mul(unit.gate_activation(i), unit.activation(j)))
-        new_hidden = unit.activation(new_cell) * unit.gate_activation(o)
+        kept = elementwise_mul(cell, self._gate_activation(elementwise_add(f, self._forget_bias)))
+        new_cell = elementwise_add(kept, elementwise_mul(self._gate_activation(i), self._activation(j)))
+        new_hidden = self._activation(new_cell) * self._gate_activation(o)
         return new_hidden, [new_hidden, new_cell]
 
     @property
