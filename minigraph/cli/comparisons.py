@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import math
 import os
 import sys
@@ -46,23 +47,6 @@ OPTIMIZERS: Final[dict[str, Callable[[float], Optimizer]]] = {
 MAX_SEED: Final = 2**31 - 1
 EVALUATION_BATCH: Final = 500
 
-COMPARE: Final = """\
-Compare gradients with and without clipping.
-
-The network 784-128-64-10 is built once. One program computes the gradients of
-each batch of handwritten digits and, next to them, the result of each clip.
-"""
-
-TRAIN: Final = """\
-Compare training with and without clipping.
-
-The network 784-128-64-10 is trained unclipped and under each clip, at each
-learning rate and with each seed. Runs with the same seed have the same start
-values and batches. After each epoch loss and accuracy are measured on digits
-held out from training. Each clip is judged at the learning rate that gives it
-the lowest held-out loss, by mean and spread over the seeds.
-"""
-
 CLIPS: Final = """\
 clips:
   norm=C            scale each gradient down to an L2 norm of at most C
@@ -95,10 +79,8 @@ examples:
 
 def add_commands(commands: Any) -> None:
     """Add both subcommands to the result of argparse's ``add_subparsers``."""
-    compare = _command(
-        commands, "compare", "compare a program's gradients with and without clipping", COMPARE, COMPARE_EXAMPLES
-    )
-    compare.set_defaults(run=partial(_run, compare_report))
+    summary = "compare a program's gradients with and without clipping"
+    compare = _command(commands, "compare", summary, compare_report, COMPARE_EXAMPLES)
     experiment = _experiment(compare)
     experiment.add_argument(
         "--batches", type=_WHOLE_NUMBER, default=10, metavar="N",
@@ -114,8 +96,7 @@ def add_commands(commands: Any) -> None:
     )  # fmt: skip
     _output(compare, "batch by batch")
 
-    train = _command(commands, "train", "compare training with and without clipping", TRAIN, TRAIN_EXAMPLES)
-    train.set_defaults(run=partial(_run, train_report))
+    train = _command(commands, "train", "compare training with and without clipping", train_report, TRAIN_EXAMPLES)
     experiment = _experiment(train)
     experiment.add_argument(
         "--epochs", type=_WHOLE_NUMBER, default=5, metavar="N", help="runs over the data (default: 5)"
@@ -137,15 +118,19 @@ def _words(numbers: Sequence[float]) -> str:
     return " ".join(map(str, numbers))
 
 
-def _command(commands: Any, name: str, summary: str, description: str, examples: str) -> argparse.ArgumentParser:
+def _command(
+    commands: Any, name: str, summary: str, make_report: Callable[..., Report[Any]], examples: str
+) -> argparse.ArgumentParser:
+    """A subcommand that prints and saves a report; it is described by the docstring of the function that makes that."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
-        description=description,
+        description=inspect.getdoc(make_report),
         epilog=CLIPS + examples,
-        allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
+    parser.set_defaults(run=partial(_run, make_report))
     return parser
 
 
@@ -297,7 +282,11 @@ def fail(message: str, status: int) -> int:
 
 
 def compare_report(options: argparse.Namespace) -> Report[Any]:
-    """The report of ``minigraph compare``."""
+    """Compare gradients with and without clipping.
+
+    The network 784-128-64-10 is built once. One program computes the gradients of
+    each batch of handwritten digits and, next to them, the result of each clip.
+    """
     network = build_network(options.seed)
     rate = options.train
     return compare_gradients(
@@ -314,7 +303,14 @@ def compare_report(options: argparse.Namespace) -> Report[Any]:
 
 
 def train_report(options: argparse.Namespace) -> Report[Any]:
-    """The report of ``minigraph train``."""
+    """Compare training with and without clipping.
+
+    The network 784-128-64-10 is trained unclipped and under each clip, at each
+    learning rate and with each seed. Runs with the same seed have the same start
+    values and batches. After each epoch loss and accuracy are measured on digits
+    held out from training. Each clip is judged at the learning rate that gives it
+    the lowest held-out loss, by mean and spread over the seeds.
+    """
     network = build_network(options.seeds[0])
     held_out = Batches(network, _reader(options.data, "test"), EVALUATION_BATCH)
     return compare_training(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 import os
 import platform
 from dataclasses import dataclass
@@ -13,11 +14,6 @@ from minigraph.errors import MinigraphError
 from minigraph.kernels.jit import compiling
 from minigraph.runtime.place import CUDAPlace
 from minigraph.support import blas
-
-DESCRIPTION = """\
-Tell what runs the arithmetic on this machine: the BLAS library with its kernels
-and threads, the compiler numba, a GPU through CuPy; and what to do about each.
-"""
 
 
 @dataclass(frozen=True)
@@ -126,13 +122,17 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "doctor",
         help="report the settings that affect speed on this machine",
-        description=DESCRIPTION,
+        description=inspect.getdoc(_print),
         allow_abbrev=False,
     )
     parser.set_defaults(run=_print)
 
 
 def _print(_: Any) -> int:
+    """Tell what runs the arithmetic on this machine, and what to do about it.
+
+    That is the BLAS library with its kernels and threads, the compiler numba, and a GPU through CuPy.
+    """
     for finding in examine():
         print(finding)
     return 0

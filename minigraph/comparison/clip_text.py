@@ -47,8 +47,7 @@ def parse_clip(text: str) -> GradientClipBase:
     number = _finite(text, threshold)
     if number <= 0:
         raise ClipError(f"the threshold of {text!r} must be positive", hint=f"Write {kind}=1, for example.")
-    clip: GradientClipBase = CLIP_KINDS[kind](number)
-    return clip
+    return CLIP_KINDS[kind](number)
 
 
 def _parse_call(text: str) -> GradientClipBase:

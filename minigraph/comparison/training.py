@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Final, TypeVar
 
@@ -136,14 +137,11 @@ def compare_training(
         measured = {"loss": loss_name, **measured}
     chosen_seeds, chosen_rates = _checked_seeds(seeds, startup), _checked_rates(rates)
     forward = programs.forward_clone(program)
-    builds = [
-        _build(forward, loss_name, name, strategy, optimizer, rate)
-        for rate in chosen_rates for name, strategy in clips.items()
-    ]  # fmt: skip
-    unclipped = _build(forward, loss_name, "unclipped", None, optimizer, chosen_rates[0]).program
     place = place or CPUPlace()
+    build = partial(_build, forward, loss_name, optimizer, place)
+    builds = [build(*clip, rate) for rate in chosen_rates for clip in clips.items()]
+    unclipped = build("unclipped", None, chosen_rates[0]).program
     experiment = _Experiment(loss_name, measured, feeds, evaluate, epochs, len(chosen_seeds), place)
-    executors = [Executor(place) for _ in builds]
     trials: dict[int | None, _Trial] = {}
 
     def report(partial: str = "") -> TrainingReport:
@@ -168,8 +166,8 @@ def compare_training(
             for seed in chosen_seeds:
                 start = startup if startup is None or seed is None else programs.seeded(startup, seed)
                 values, _ = programs.start_values(forward, start, scope, place)
-                pairs = zip(builds, executors, strict=True)
-                trials[seed] = _Trial(experiment, seed, [_Trainee(experiment, *pair, values, seed) for pair in pairs])
+                trainees = [_Trainee(experiment, built, values, seed) for built in builds]
+                trials[seed] = _Trial(experiment, seed, trainees)
                 trials[seed].train(bar)
     except KeyboardInterrupt:
         trials = {seed: trial for seed, trial in trials.items() if trial.epoch_of_step}
@@ -271,10 +269,17 @@ class _Built:
     state: Program
     raw: ParamsGrads
     clipped: ParamsGrads
+    executor: Executor
 
 
 def _build(
-    forward: Program, loss: str, name: str, strategy: Strategy, optimizer: Callable[..., Optimizer], rate: float | None
+    forward: Program,
+    loss: str,
+    optimizer: Callable[..., Optimizer],
+    place: Place,
+    name: str,
+    strategy: Strategy,
+    rate: float | None,
 ) -> _Built:
     program = forward.clone()
     with programs.building(program) as state:
@@ -288,18 +293,16 @@ def _build(
         chosen.apply_optimize(loss_var, state, clipped)
     grads = {param.name: grad for param, grad in clipped}
     clipped = [(param, grads[param.name]) for param, _ in raw]
-    return _Built(name, strategy, rate, program, forward.clone(for_test=True), state, raw, clipped)
+    return _Built(name, strategy, rate, program, forward.clone(for_test=True), state, raw, clipped, Executor(place))
 
 
 class _Trainee:
     """A clone that is trained in a scope of its own, and the figures recorded so far."""
 
-    def __init__(
-        self, experiment: _Experiment, built: _Built, executor: Executor, values: Values, seed: int | None
-    ) -> None:
-        self._experiment, self._built, self._executor = experiment, built, executor
+    def __init__(self, experiment: _Experiment, built: _Built, values: Values, seed: int | None) -> None:
+        self._experiment, self._built = experiment, built
         # Under every strategy dropout draws the same masks.
-        executor._rng = experiment.place.rng(seed or RANDOM_SEED)
+        built.executor._rng = experiment.place.rng(seed or RANDOM_SEED)
         self._scope = programs.scope_with(values, built.state, experiment.place)
         self._recorder = Recorder([param.name for param, _ in built.raw])
         self._losses: list[float] = []
@@ -313,7 +316,7 @@ class _Trainee:
         measured = self._experiment.measured if self._experiment.held_out is None else {}
         loss = self._experiment.loss
         names = [loss, *raw, *clipped, *measured.values()]
-        found = programs.fetch(self._executor, self._built.program, feed, names, self._scope)
+        found = programs.fetch(self._built.executor, self._built.program, feed, names, self._scope)
         self._losses.append(_number(found[loss]))
         self._recorder.add(Measured([found[name] for name in raw]), [found[name] for name in clipped])
         self._measure(measured, found, feed)
@@ -321,7 +324,7 @@ class _Trainee:
     def evaluate(self, feed: Feed) -> None:
         """Measure on a batch without training on it."""
         measured = self._experiment.measured
-        found = programs.fetch(self._executor, self._built.test, feed, measured.values(), self._scope)
+        found = programs.fetch(self._built.executor, self._built.test, feed, measured.values(), self._scope)
         self._measure(measured, found, feed)
 
     def end_epoch(self) -> None:

@@ -133,8 +133,7 @@ def _interpolation(source: int, target: int) -> NDArray[np.float64]:
            [0.  , 1.  ]])
     """
     centres = np.clip((np.arange(target) + 0.5) * source / target - 0.5, 0, source - 1)
-    weights: NDArray[np.float64] = np.maximum(0, 1 - np.abs(centres[:, None] - np.arange(source)))
-    return weights
+    return np.maximum(0, 1 - np.abs(centres[:, None] - np.arange(source)))
 
 
 refuse_unknown_names(__name__)

@@ -70,8 +70,7 @@ class GradContext:
 
     def temporary(self) -> str:
         """A new name, for a value that one `OpSpec` writes and another one reads."""
-        name: str = self.op.block.free_name(f"{self.op.type}.tmp")
-        return name
+        return self.op.block.free_name(f"{self.op.type}.tmp")
 
 
 GradRule: TypeAlias = Callable[[GradContext], Iterable[OpSpec]]

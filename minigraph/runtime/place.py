@@ -116,8 +116,7 @@ class CUDAPlace(Place):
         return cupy
 
     def to_host(self, array: Any) -> np.ndarray[Any, Any]:
-        found: np.ndarray[Any, Any] = self.xp.asnumpy(array)
-        return found
+        return self.xp.asnumpy(array)
 
     def bytes(self, size: int) -> Any:
         return self.xp.empty(size, np.uint8)  # CuPy's pool aligns what it gives

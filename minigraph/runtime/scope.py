@@ -128,8 +128,7 @@ class SelectedRows:
 
     def rows(self) -> list[int]:
         """The numbers of the rows, as they stand."""
-        numbers: list[int] = self._held().rows.tolist()
-        return numbers
+        return self._held().rows.tolist()
 
     def height(self) -> int:
         """Number of rows of the whole array."""
@@ -180,8 +179,7 @@ class SelectedRows:
                 f"{self._holder.name} holds {what}, not selected rows",
                 hint="" if value is None else "Read it with get_tensor().",
             )
-        held: SparseRows = value
-        return held
+        return value
 
     def __repr__(self) -> str:
         return f"SelectedRows(rows={self.rows()}, height={self.height()}, value={np.asarray(self.get_tensor())!r})"

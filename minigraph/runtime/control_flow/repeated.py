@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,9 +33,9 @@ class _Repeated(BlockCall):
         self.taken = [*self.written, *self.saved.local]
         self.private = set(self.written)
 
-    @abstractmethod
     def _has_scalar_condition(self) -> bool:
         """Whether the condition is one boolean."""
+        return True
 
     def bind_types(self) -> None:
         """None: the block sees the variables themselves."""
@@ -64,9 +63,6 @@ class _Repeated(BlockCall):
 
 class While(_Repeated, type="while"):
     condition, scopes, given_slot = "Condition", "StepScopes", "X"
-
-    def _has_scalar_condition(self) -> bool:
-        return True
 
     def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
         found, scopes = self._start(values), []
@@ -180,8 +176,7 @@ class WhileGrad(_RepeatedGrad, type="while_grad"):
     scopes, inputs = "StepScopes", "X"
 
     def _inner_incoming(self) -> Sequence[str]:
-        names: Sequence[str] = self.op.attr("original_output_grad")
-        return names
+        return self.op.attr("original_output_grad")
 
 
 class ConditionalGrad(_RepeatedGrad, type="conditional_block_grad"):
