@@ -20,6 +20,7 @@ def adam(
 ):  # fmt: skip
     moment1 = moment1 * beta1 + grad * (1 - beta1)
     moment2 = moment2 * beta2 + grad * grad * (1 - beta2)
+    # As in fluid, the corrections of both biases are part of the rate, so that epsilon is not corrected.
     step = rate * sqrt(1 - beta2_pow) / (1 - beta1_pow)
     param = param - moment1 / (sqrt(moment2) + epsilon) * step
     beta1_pow = beta1_pow * beta1
@@ -118,7 +119,7 @@ def rmsprop(param, mean_square, mean_grad, rate, grad, moment, skip, *, epsilon,
     mean_square = mean_square * decay + grad * grad * (1 - decay)
     if centered:
         mean_grad = mean_grad * decay + grad * (1 - decay)
-        # A variance, which rounding may have made negative.
+        # Rounding may make this variance negative.
         step = grad / sqrt(maximum(mean_square - mean_grad * mean_grad, 0) + epsilon)
     else:
         step = grad / sqrt(mean_square + epsilon)

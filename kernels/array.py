@@ -22,7 +22,7 @@ def write_to_array(xp, x, i, array, *, add):
     if add and longer[at] is not None:
         longer[at] = sum(xp, [longer[at], x])
     else:
-        longer[at] = x.copy()  # the list may outlive the memory that x is in
+        longer[at] = x.copy()  # the list may outlive the memory of x, which a plan reuses
     return longer
 
 

@@ -8,7 +8,7 @@ from minigraph.kernels.registry import kernel
 from minigraph.kernels.tensor import copied
 
 _MOST_SUMMED = 16384
-"""Maximum steps in one sum: more would lose digits of the parameters added to it."""
+"""Maximum steps in one sum: a longer sum would lose digits of the parameters."""
 
 
 @kernel("average_accumulates")
@@ -16,7 +16,7 @@ def average_accumulates(
     xp, param, sum_1, sum_2, sum_3, count, old_count, updates,
     *, average_window, max_average_window, min_average_window, out=None,
 ):  # fmt: skip
-    # Each result may be written over any of the inputs, so none of them is an input.
+    # Copies: each result may be written to the memory of any input, before the others are.
     updates, count, old_count = updates + 1, count + 1, old_count.copy()
     sum_2, sum_3 = sum_2.copy(), sum_3.copy()
     sum_1 = xp.add(sum_1, param)

@@ -12,7 +12,7 @@ import numpy as np
 def unshared(xp, buffer, *inputs) -> Any:
     """`buffer` if writing to it changes none of `inputs`, else None.
 
-    A kernel asks before it writes one result while it still needs `inputs` for another.
+    For a kernel that writes one result while it still needs `inputs` for another.
     """
     if buffer is None or any(xp.may_share_memory(buffer, x) for x in inputs):
         return None
@@ -20,7 +20,7 @@ def unshared(xp, buffer, *inputs) -> Any:
 
 
 def deliver(xp, result, buffer) -> Any:
-    """`result` in `buffer`, converted to its dtype and shape; `result` itself if there is none or it is in there."""
+    """`result` copied to `buffer`, in its dtype and shape; `result` itself without a buffer, or if it is the buffer."""
     if buffer is None or result is buffer:
         return result
     xp.copyto(buffer, result.reshape(buffer.shape), casting="same_kind")
@@ -33,7 +33,7 @@ def shaped(buffer, shape) -> Any:
 
 
 def zeros(xp, like, buffer) -> Any:
-    """Zeros in `buffer`, or where there is none in an array like `like`."""
+    """Zeros in `buffer`, or in a new array like `like`."""
     if buffer is None:
         return xp.zeros_like(like)
     buffer.fill(0)
@@ -43,23 +43,23 @@ def zeros(xp, like, buffer) -> Any:
 def none_if_zero(xp, x) -> Any:
     """Return None for an array of zeros, whose products need not be computed.
 
-    Values on a GPU are not looked at, which would wait for the device.
+    Values on a GPU are not checked, because that would wait for the device.
     """
     return None if x is None or (xp is np and not x.any()) else x
 
 
 class Scratch:
-    """Arrays for the time of one kernel call, in memory that the thread keeps for later calls.
+    """Temporary arrays of one kernel call, in memory that the thread keeps for later calls.
 
-    Memory that comes from the system anew in each call is cleared page by page when it is first touched, which may take
-    longer than the work. There is only one block for each thread: a kernel that has made a `Scratch` must not call
-    another one that makes one while it needs its arrays, and must not return them.
+    New memory of the system is cleared page by page when it is first touched, which may take longer than the work. Each
+    thread has only one block: a kernel must not call another kernel that makes a `Scratch` while it needs the arrays of
+    its own, and must not return them.
 
     Parameters
     ----------
     xp : module
     around : bool
-        Whether the caller is made of other kernels, which make theirs: there is a second block for those.
+        Whether the caller calls other kernels, which make a `Scratch`, too: it gets a second block.
     """
 
     _KEPT = 1 << 26  # bytes; larger blocks are not kept

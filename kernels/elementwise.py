@@ -1,4 +1,4 @@
-"""Binary operators on elements, with fluid's broadcasting: y is laid over x from dimension ``axis`` on."""
+"""Binary elementwise operators, with fluid's broadcasting: y is aligned with x from dimension ``axis`` on."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from minigraph.types import align_shape
 
 
 def laid_over(x, y, axis) -> Any:
-    """`y` in the shape that NumPy's own broadcasting lays over `x` as fluid does."""
+    """`y` in a shape that NumPy broadcasts to `x` as fluid does."""
     return y if axis == -1 else y.reshape(align_shape(x.shape, y.shape, axis))
 
 
 def _is_right_aligned(aligned, shape) -> bool:
-    """Whether NumPy's own broadcasting lays an array of `shape` as `aligned` says."""
+    """Whether NumPy broadcasts an array of `shape` like one of shape `aligned`."""
     return aligned == (1,) * (len(aligned) - len(shape)) + tuple(shape)
 
 
 def _offer_function(name: str, floating_only: bool = False) -> Any:
-    """The array module's own function, where no axis or only a reshape of y stands between."""
+    """The array module's own function, with a reshape of y if the axis needs one."""
 
     def offer(xp, x, y, *, axis):
         if floating_only and x.dtype.kind != "f":
@@ -98,16 +98,17 @@ def elementwise_pow(xp, x, y, *, axis, out=None):
 
 
 Term = Callable[[Any], Any]
-"""Computes the gradient of an operand, before the sum over the dimensions it was broadcast along, into a buffer."""
+"""Function that writes the gradient of an operand to a buffer, before the sum over its broadcast dimensions."""
 
 
 def _gradients(xp, x, y, d_out, wanted, out, to_x: Term | None, to_y: Term | None, shapes, also_read=()) -> Any:
     """Gradients of both operands; a term of None stands for `d_out` itself.
 
-    `x` and `y` are as laid over each other, `shapes` as they were.
+    `x` and `y` have shapes that broadcast, `shapes` are those of the operands.
     """
     d_x_buffer, d_y_buffer = out or (None, None)
     d_x = d_y = None
+    # The buffer of one gradient may be the memory of an operand that the other gradient still reads.
     if wanted[1]:
         free = unshared(xp, d_y_buffer, x, y, d_out, *also_read) if wanted[0] else d_y_buffer
         d_y = _to_operand(xp, to_y, d_out, y.shape, free).reshape(shapes[1])
@@ -129,7 +130,7 @@ def _to_operand(xp, term: Term | None, d_out, shape, buffer) -> Any:
 
 
 def _broadcast_axes(full, shape) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """`shape` filled up with ones in front, and the dimensions along which it is repeated to make `full`."""
+    """`shape` padded with ones in front, and the dimensions along which it is broadcast to `full`."""
     padded = (1,) * (len(full) - len(shape)) + tuple(shape)
     return padded, tuple(i for i, (size, own) in enumerate(zip(full, padded, strict=True)) if size != own)
 
@@ -177,7 +178,7 @@ def elementwise_div_grad(xp, x, y, result, d_out, *, axis, wanted, out=None):
 
 
 def _second_gradient_of_sum(type: str, name: str) -> None:
-    """Register ``ddOut = ddX + ddY`` or ``ddX - ddY``, as `name` says, where what is None is zero."""
+    """Register ``ddOut = ddX + ddY`` or ``ddX - ddY``, by `name`; an input of None is zero."""
 
     def gradient(xp, y, d_out, dd_x, dd_y, *, axis, out=None):
         if dd_y is None:

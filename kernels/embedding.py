@@ -50,12 +50,12 @@ def lookup_table_grad(xp, table, ids, d_out, *, padding_idx):
     flat, rows = ids.reshape(-1), d_out.reshape(ids.size, table.shape[1])
     if padding_idx != -1:
         kept = flat != padding_idx
-        if is_recording():  # how many are kept is not known
+        if is_recording():  # a recording has fixed shapes, so that padding becomes zeros for row 0
             flat, rows = xp.where(kept, flat, 0), xp.where(kept[:, None], rows, rows.dtype.type(0))
         else:
             flat, rows = flat[kept], rows[kept]
     return added_rows(xp, table, flat, rows)
 
 
-# The gradient does not mind the shape of the ids.
+# The gradient flattens the ids, whose shape is the only difference.
 kernel("lookup_table_v2_grad")(lookup_table_grad)

@@ -1,7 +1,6 @@
-"""Pick elements of tensors; add gradients at the places they were picked from.
+"""Select elements of tensors by index; add gradients at these indices.
 
-Numbers of elements and rows are checked: what lies outside is an error. Where several gradients meet they are added in
-the order of the numbers, float16 in float32.
+Indices are checked: one out of range is an error. Gradients of one index are added in their order, float16 in float32.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def _taken(x, axes, parts) -> tuple[slice, ...]:
 
 
 def _numbers(parts, vector, numbers, infer_flags) -> list[int]:
-    """Bounds of a slice on one side; a list of tensors has to keep what the attributes promise."""
+    """Bounds of a slice on one side; a list of tensors must agree with known attributes."""
     found = numbers_from(parts, vector, numbers)
     if parts and numbers and infer_flags:
         for number, promised, flag in zip(found, numbers, infer_flags, strict=True):

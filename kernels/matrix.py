@@ -50,7 +50,7 @@ def mul_grad(xp, x, y, d_out, *, x_num_col_dims, y_num_col_dims, wanted, out=Non
 
 @kernel("mul_grad_grad")
 def mul_grad_grad(xp, x, y, d_out, dd_x, dd_y, *, x_num_col_dims, y_num_col_dims, wanted, out=None):
-    """``dX = dOut @ ddY'``, ``dY = ddX' @ dOut``, ``ddOut = ddX @ Y + X @ ddY``; what is None is zero."""
+    """``dX = dOut @ ddY'``, ``dY = ddX' @ dOut``, ``ddOut = ddX @ Y + X @ ddY``; an input of None is zero."""
     dims = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
     dd_x, dd_y = none_if_zero(xp, dd_x), none_if_zero(xp, dd_y)
     there = [array for array in (x, y, d_out, dd_x, dd_y) if array is not None]
@@ -128,17 +128,18 @@ def matmul_grad(xp, x, y, d_out, *, transpose_X, transpose_Y, alpha, wanted):
     if wanted[0]:
         d_x = _operand_gradient(xp, d, b.swapaxes(-1, -2), x, transpose_X)
     if wanted[1] and a.ndim > 2 and y.ndim == 2 and not transpose_Y:
-        d_y = _dot(xp, _as_matrix(a, a.ndim - 1).T, _as_matrix(d, d.ndim - 1))  # as by mul_grad
+        d_y = _dot(xp, _as_matrix(a, a.ndim - 1).T, _as_matrix(d, d.ndim - 1))  # with the bits of `mul_grad`
     elif wanted[1]:
         d_y = _operand_gradient(xp, a.swapaxes(-1, -2), d, y, transpose_Y)
     return d_x, d_y
 
 
 def _operand_gradient(xp, left, right, operand, transposed) -> Any:
-    """``left @ right``, or its transpose, in the shape of the operand; summed over the batch if that has none."""
+    """``left @ right``, or its transpose, in the shape of the operand; summed over a batch that the operand lacks."""
     if left.ndim > 2 and operand.ndim <= 2:
         length = math.prod(right.shape[:-1])
         rows = xp.moveaxis(left, -2, 0).reshape(left.shape[-2], length)
+        # One long product adds up the batch, without a matrix for each.
         product = _dot(xp, rows, right.reshape(length, right.shape[-1]))
         return xp.ascontiguousarray(product.T if transposed else product).reshape(operand.shape)
     if transposed:
@@ -152,7 +153,7 @@ def _bare_dot(xp) -> Any:
 
 @specialize("mul")
 def _quicker_mul(xp, x, y, *, x_num_col_dims, y_num_col_dims):
-    """The array module's own product, where both are matrices already."""
+    """The array module's own product, if both are matrices."""
     return _bare_dot(xp) if len(x.shape) == len(y.shape) == 2 and x.dtype != np.float16 else None
 
 

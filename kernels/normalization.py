@@ -1,4 +1,4 @@
-"""Normalization. Few elements are computed in float64, more of float16 in float32, else in the type of X."""
+"""Normalization: computed in float64 for few elements, else in float32 for float16, else in the type of X."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from minigraph.kernels.sums import add_over
 from minigraph.support.window_rules import CHANNELS_LAST
 
 _FEW = 4096
-"""Maximum elements for which float64 takes hardly longer than float32."""
+"""Maximum elements for which float64 is about as fast as float32."""
 
 FEW_TO_A_MEAN = 16
 """Maximum elements of a mean for which gradients are computed in float64, because most of their terms cancel."""
 
 
 def _working(x, means) -> Any:
-    """`x` in the type in which its normalization with that many means is computed."""
+    """`x` in the type in which its normalization is computed; `means` is the number of means."""
     is_wide = x.dtype == np.float64 or x.size <= max(_FEW, FEW_TO_A_MEAN * means)
     return x.astype(np.float64 if is_wide else np.float32, copy=False)
 
@@ -30,11 +30,12 @@ def _mean(xp, x, axes) -> Any:
 
 
 def _centered(xp, x, mean, axes) -> tuple[Any, Any]:
-    """`x`, in its working type, less its mean over `axes`, and that mean, of which `mean` is a rounding.
+    """`x`, in its working type, minus its mean over `axes`, and that mean, of which `mean` is a rounding.
 
-    Where numbers are alike, what rounding takes from their mean is much beside their differences.
+    If numbers are alike, the rounding error of their mean is large beside their differences.
     """
     centered = x - mean
+    # The differences are small, so that their mean is the error of `mean` to many digits.
     if x.size and mean.dtype != np.float64:
         rest = _mean(xp, centered, axes)
         centered -= rest
@@ -43,7 +44,7 @@ def _centered(xp, x, mean, axes) -> tuple[Any, Any]:
 
 
 def _moments(xp, x, axes) -> tuple[Any, Any, Any]:
-    """`x` less its mean over `axes`, the mean, and the variance, with dimensions of 1 in their places."""
+    """`x` minus its mean over `axes`, the mean, and the variance; reduced dimensions are kept as 1."""
     if not x.size:
         none = xp.zeros([1 if axis in axes else size for axis, size in enumerate(x.shape)], x.dtype)
         return x.copy(), none, none.copy()
@@ -52,9 +53,9 @@ def _moments(xp, x, axes) -> tuple[Any, Any, Any]:
 
 
 def _normalized_again(xp, x, mean, inverse, epsilon, axes) -> tuple[Any, Any]:
-    """`x` with mean 0 and variance 1 over `axes`, and the factor that gave it, as in the forward kernel.
+    """`x` with mean 0 and variance 1 over `axes`, and the factor for that, as in the forward kernel.
 
-    The mean and the factor that it has kept are in the type of X: where more digits are computed they are made anew.
+    The saved mean and factor are in the type of X. A gradient in a wider type computes both again.
     """
     centered, _ = _centered(xp, x, mean, axes)
     if x.size and x.dtype != mean.dtype:
@@ -64,9 +65,9 @@ def _normalized_again(xp, x, mean, inverse, epsilon, axes) -> tuple[Any, Any]:
 
 
 def _gradient_through(xp, d, normalized, inverse, axes) -> Any:
-    """Gradient by x of ``normalized = (x - mean) * inverse``, where both follow from `x` over `axes`.
+    """Gradient by x of ``normalized = (x - mean) * inverse``, with both statistics computed from `x` over `axes`.
 
-    It is made in the memory of `normalized`.
+    The result overwrites `normalized`.
     """
     along, total = (add_over(xp, each, axes, keepdims=True) for each in (d * normalized, d))
     return _through(xp, d, normalized, along, total, inverse)
@@ -91,7 +92,7 @@ def _like(x, value) -> Any:
 
 
 def _channels(x, data_layout) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The dimensions to reduce, and the shape in which a vector of channels lies over `x`."""
+    """The dimensions to reduce, and the shape in which a vector of channels broadcasts to `x`."""
     place = x.ndim - 1 if data_layout == CHANNELS_LAST else 1
     axes = tuple(axis for axis in range(x.ndim) if axis != place)
     return axes, tuple(-1 if axis == place else 1 for axis in range(x.ndim))
@@ -110,7 +111,7 @@ def batch_norm(
     wide = _working(x, scale.size)
     axes, over = _channels(x, data_layout)
     if not _is_given(is_test, use_global_stats, trainable_statistics):
-        if x.size == scale.size:
+        if x.size == scale.size:  # one element a channel has no variance; fluid returns X
             return x.copy(), mean.copy(), variance.copy(), xp.zeros_like(mean), xp.zeros_like(mean)
         if x.size:
             centered, found_mean, found_variance = _moments(xp, wide, axes)
@@ -149,6 +150,7 @@ def batch_norm_grad(
         normalized = (wide - mean) * inverse
     else:
         normalized, inverse = _normalized_again(xp, wide, mean, inverse, epsilon, axes)
+    # Only statistics of this batch depend on X.
     flows_through = wanted[0] and not is_given and x.size
     d_scale = add_over(xp, d * normalized, axes, keepdims=True) if wanted[1] or flows_through else None
     d_bias = add_over(xp, d, axes, keepdims=True) if wanted[2] or flows_through else None
@@ -219,7 +221,7 @@ def group_norm_grad(xp, x, scale, bias, mean, variance, d_y, *, groups, epsilon,
     d = _like(wide, d_y)
     d_scale, d_bias = _affine_gradients(xp, d, normalized, scale, bias, over, wanted)
     d_x = None
-    if wanted[0] and scale is None:
+    if wanted[0] and scale is None:  # as in fluid, without the mean of the incoming gradient
         count = max(math.prod(d.shape[axis] for axis in axes), 1)
         along = add_over(xp, d * normalized, axes, keepdims=True, divisor=count)
         d_x = inverse * (d - normalized * along)
@@ -253,8 +255,8 @@ def instance_norm_grad(xp, x, scale, saved_mean, saved_inverse, d_y, *, epsilon,
 def instance_norm_grad_grad(
     xp, x, scale, saved_mean, saved_inverse, d_y, dd_x, dd_scale, dd_bias, *, epsilon, wanted
 ) -> tuple[Any, Any, Any]:
-    """With ``n`` for normalized X and ``P(v) = v - mean(v) - n * mean(v * n)``, which is symmetric and is what
-    ``s * P(dX)`` changes n by; what is None is zero.
+    """Second gradient with ``P(v) = v - mean(v) - n * mean(v * n)`` for normalized X, n: P is symmetric, and a change
+    dX changes n by ``s * P(dX)``. An input of None is zero.
     """
     wide, axes, over = _grouped(x, x.shape[1], "NCHW")
     mean, inverse = (_kept(each, axes, wide) for each in (saved_mean, saved_inverse))
@@ -294,10 +296,10 @@ def instance_norm_grad_grad(
 
 
 def _grouped(x, groups, data_layout) -> tuple[Any, tuple[int, int], tuple[int, ...]]:
-    """`x` in four dimensions, those to reduce, and the shape in which a vector of channels lies over it.
+    """`x` in four dimensions, the dimensions to reduce, and the shape in which a vector of channels broadcasts to it.
 
-    The four are the sample, the group, the channel in it and the place; or, with the channels last, sample, place,
-    group and channel.
+    The four are sample, group, channel of the group and position; or, with the channels last, sample, position, group
+    and channel.
     """
     wide, channels = _working(x, len(x) * groups), x.shape[-1 if data_layout == CHANNELS_LAST else 1]
     places = math.prod(x.shape[2:] if data_layout != CHANNELS_LAST else x.shape[1:-1])
@@ -313,12 +315,12 @@ def _kept(statistic, axes, x) -> Any:
 
 
 def _kept_in(x, statistic, shape) -> Any:
-    """`statistic` as it is kept for the gradient: in the type of `x`, or in float32 for float16."""
+    """`statistic` as it is saved for the gradient: in the type of `x`, or in float32 for float16."""
     return statistic.reshape(shape).astype(np.result_type(np.float32, x.dtype), copy=False)
 
 
 def _affine(x, scale, bias, over) -> Any:
-    """``x * scale + bias`` in place, where they are given."""
+    """``x * scale + bias`` in place; either may be None."""
     if scale is not None:
         x *= scale.reshape(over)
     if bias is not None:

@@ -1,4 +1,4 @@
-"""Products of vectors and of whole batches, and the distance between tensors. float16 is added up in float32."""
+"""Products of vectors and batches, and the distance between tensors. float16 is added up in float32."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def dist_grad(xp, x, y, result, d_out, *, p, wanted):
 def _slope_of_distance(xp, difference, distance, p) -> Any:
     if p == 0:
         return xp.zeros_like(difference)
-    if math.isinf(p) and difference.size:  # the distance was rounded
+    if math.isinf(p) and difference.size:  # not by `distance`, which was rounded
         sizes = xp.absolute(difference)
         return xp.sign(difference) * (sizes == (sizes.max() if p > 0 else sizes.min()))
     flat = difference.reshape(-1)
@@ -177,6 +177,6 @@ def _vectors(xp, x) -> Any:
 
 
 def _turning(xp, vectors, slope, norm) -> Any:
-    """Share of a vector to subtract, so that the rest only turns it; zero where the norm is a bound."""
+    """Factor of the component along a vector, which the gradient must not have; zero where the norm is its bound."""
     squares = add_over(xp, vectors * vectors, (1,), keepdims=True)
     return xp.where(squares > _LEAST_SQUARE, slope / (norm * norm), 0)

@@ -20,7 +20,8 @@ from minigraph.support.shape_rules import soft_relu_ends
 @kernel("leaky_relu")
 def leaky_relu(xp, x, *, alpha, out=None):
     if alpha == 0:
-        return at_least(xp, x, 0, out)  # infinity times 0 is no number
+        return at_least(xp, x, 0, out)  # infinity times 0 would be NaN
+    # By the sign of x for every alpha: above 1 the line alpha * x is the lower one for negative x.
     return (xp.maximum if alpha <= 1 else xp.minimum)(x, alpha * x, out=out)
 
 
@@ -148,13 +149,14 @@ def _beyond(x, threshold) -> Any:
 
 
 def _kept(xp, x, where, out) -> Any:
-    """`x` at these places, 0 elsewhere, even where it is infinite or NaN."""
+    """`x` where the mask is set, 0 elsewhere; a product with the mask would make NaN of infinity."""
     return deliver(xp, xp.where(where, x, x.dtype.type(0)), out)
 
 
 @kernel("softshrink")
 @widened
 def softshrink(xp, x, *, lambda_, out=None):
+    # Elements within the threshold are moved, too, and then replaced by 0.
     moved = x - xp.copysign(x.dtype.type(lambda_), x)
     return _kept(xp, moved, _beyond(x, lambda_), out)
 
@@ -192,6 +194,7 @@ def stanh_grad(xp, x, d_out, *, scale_a, scale_b, out=None):
 @kernel("selu")
 @widened
 def selu(xp, x, *, scale, alpha, out=None):
+    # The minimum keeps exp from overflowing where its result is replaced.
     result = alpha * xp.expm1(xp.minimum(x, 0))
     xp.copyto(result, x, where=x > 0)
     return xp.multiply(result, scale, out=out)
@@ -210,6 +213,7 @@ def _softplus_and_slope(xp, x, threshold) -> tuple[Any, Any]:
     above, below = x > threshold, x < -threshold
     xp.copyto(smooth, x, where=above)
     xp.copyto(slope, 1, where=above)
+    # Far below 0, log(1 + exp(x)) and its slope are exp(x); as written they would lose digits.
     small = xp.exp(xp.minimum(x, -threshold))
     xp.copyto(smooth, small, where=below)
     xp.copyto(slope, small, where=below)
@@ -244,6 +248,7 @@ def maxout(xp, x, *, groups, axis):
 def maxout_grad(xp, x, result, d_out, *, groups, axis):
     at = axis % x.ndim + 1
     hits = _split(x, groups, axis) == xp.expand_dims(result, at)
+    # Of equal elements the first gets the gradient.
     first = hits & (xp.cumsum(hits, axis=at, dtype=np.int32) == 1)
     return xp.where(first, xp.expand_dims(d_out, at), d_out.dtype.type(0)).reshape(x.shape)
 

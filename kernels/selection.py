@@ -98,7 +98,7 @@ def unique_with_counts(xp, x, *, dtype):
 
 
 def _distinct(xp, x, dtype) -> tuple[Any, Any, Any]:
-    """Sorted and put back into the order of first places."""
+    """Distinct values in the order of their first occurrence; `unique` sorts them."""
     values, first, index, counts = xp.unique(x, return_index=True, return_inverse=True, return_counts=True)
     order = xp.argsort(first)
     rank = xp.empty(len(order), np.int64)

@@ -1,7 +1,7 @@
 """Operators on selected rows between lookup and update: gradients, sums, clips and norms.
 
-What looks at rows as a whole has them merged first. Rows that are zero take part in no norm and stay zero, so each of
-these gives what it gives for the dense array, but for a ``clip`` whose interval leaves out 0.
+Operators on whole rows merge them first. Rows of zeros change no norm and stay zeros, so that each operator gives the
+same as for the dense array; except a ``clip`` whose interval excludes 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from minigraph.kernels.sparse_rows import SparseRows, joined, merged, values_of
 
 @kernel("lookup_table_grad", view="d_out", rows=True)
 def lookup_table_grad(xp, table, ids, d_out, *, padding_idx):
-    """A row for each id. As in fluid padding has one too, if its number is that of a row."""
+    """A row for each id. As in fluid, padding gets a row, too, if its number is one of a row."""
     is_padding = checked_padding(xp, table, ids, padding_idx)
     numbers, value = ids.reshape(-1).astype(np.int64), d_out.reshape(ids.size, table.shape[1])
     if is_padding is not None and not 0 <= padding_idx < len(table):
@@ -48,7 +48,7 @@ def get_tensor_from_selected_rows(xp, x):
 
 @kernel("sum", rows=True)
 def sum_of_rows(xp, xs):
-    """All rows one after the other, or, where a term is dense, the dense sum."""
+    """The rows of all terms one after the other; the dense sum if a term is dense."""
     parts = [x for x in xs if isinstance(x, SparseRows)]
     total = joined(xp, parts)
     if len(parts) == len(xs):
@@ -117,6 +117,7 @@ def clip_rows_by_global_norm(xp, xs, clip_norm, *, p=2.0, strict=False):
 def clip_rows_adaptively(xp, x, param, *, axes, clipping, eps):
     x = merged(xp, x)
     runs_over_rows = not axes or 0 in {axis % param.ndim for axis in axes}
+    # Norms over rows need the whole parameter; other norms only its rows with a gradient.
     units = param if runs_over_rows else param[x.rows]
     return x.with_value(adaptive.adaptive_clip(xp, x.value, units, axes=axes, clipping=clipping, eps=eps))
 

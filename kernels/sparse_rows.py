@@ -1,8 +1,8 @@
 """Selected rows: the rows of an array that are not zero, and their numbers.
 
-A row may be there several times; the array then has the sum of them in that row. `merged` adds them up, in the order
-in which they stand: row by row it has the very bits of the dense array that `added_rows` makes. Whatever depends on a
-row as a whole, such as a norm, needs it merged first.
+A row number may occur several times; the row of the array is then their sum. `merged` adds them up, in their order, so
+that each row has the bits of the dense array that `added_rows` makes. An operation on whole rows, such as a norm, needs
+merged rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from minigraph.kernels.indexing import added_rows
 
 _ROUNDS = 8
-"""Maximum occurrences of one row number that are added for all rows at once; the rest is added one by one."""
+"""Maximum occurrences of one row number that are added for all rows at once; further ones are added one by one."""
 
 
 class SparseRows:
@@ -24,13 +24,13 @@ class SparseRows:
     Attributes
     ----------
     rows : array, int64[k]
-        Which rows they are.
+        Row numbers.
     value : array, [k, ...]
-        What they hold.
+        Values of the rows.
     height : int
-        How many rows the whole array has.
+        Number of rows of the whole array.
     is_merged : bool
-        Whether `rows` is known to hold no number twice, in ascending order.
+        Whether `rows` is known to be in ascending order, without repetitions.
     """
 
     __slots__ = ("height", "is_merged", "rows", "value")
@@ -65,9 +65,9 @@ class SparseRows:
 
 
 def merged(xp, x: SparseRows) -> SparseRows:
-    """`x` with each row there once, in ascending order of their numbers; `x` itself if that is known of it.
+    """`x` with each row number once, in ascending order; `x` itself if it is known to be so.
 
-    Rows of one number are added in the order in which they stand, float16 in float32.
+    Rows of one number are added in their order, float16 in float32.
     """
     if x.is_merged:
         return x
@@ -75,6 +75,7 @@ def merged(xp, x: SparseRows) -> SparseRows:
         rows, at = xp.unique(x.rows, return_inverse=True)
         like = xp.empty((len(rows), *x.value.shape[1:]), x.dtype)
         return SparseRows(rows, added_rows(xp, like, at.reshape(-1), x.value), x.height, is_merged=True)
+    # Stable, so that rows of one number are added in the order of the dense gradient, with its roundings.
     order = np.argsort(x.rows, kind="stable")
     ordered = x.rows[order]
     first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(ordered)])
@@ -85,7 +86,7 @@ def merged(xp, x: SparseRows) -> SparseRows:
 
 
 def _add_others(total, value, order, first) -> Any:
-    """`total`, to each row of which the rows behind its first are added: ``value[order[first[i] + 1]]`` and so on."""
+    """Add to each row of `total` the later rows of its number: ``value[order[first[i] + 1]]`` and so on."""
     dtype = total.dtype
     if dtype == np.float16:
         total = total.astype(np.float32)
@@ -99,7 +100,7 @@ def _add_others(total, value, order, first) -> Any:
     behind = counts[left] - _ROUNDS
     starts = first[left] + _ROUNDS - np.concatenate(([0], np.cumsum(behind[:-1])))
     others = value[order[np.repeat(starts, behind) + np.arange(behind.sum())]]
-    # One number for each element is what NumPy adds quickly.
+    # `np.add.at` is fast for single elements only, so that each row becomes as many indices.
     width = total[0].size
     places = (np.repeat(left, behind)[:, None] * width + np.arange(width)).reshape(-1)
     np.add.at(total.reshape(-1), places, others.astype(total.dtype, copy=False).reshape(-1))
@@ -129,7 +130,7 @@ def joined(xp, parts: Sequence[SparseRows]) -> SparseRows:
 
 
 def values_of(xp, given: Any) -> Any:
-    """`given`, an input of a kernel, with the values of merged rows in the place of rows: for norms they are all."""
+    """`given`, an input of a kernel, with selected rows replaced by the values of merged rows: norms need no others."""
     if isinstance(given, list | tuple):
         return [values_of(xp, each) for each in given]
     return merged(xp, given).value if isinstance(given, SparseRows) else given

@@ -1,7 +1,7 @@
 """Updates by gradients that are selected rows; see `minigraph.kernels.optimizer`.
 
-The cost of ``sgd``, ``adagrad`` and the lazy Adam depends on the rows only, not on the size of the parameter, when they
-write over it. The other updates change every row, because their means forget, and equal those by the dense gradient.
+In place, the cost of ``sgd``, ``adagrad`` and the lazy Adam depends on the number of rows, not on the size of the
+parameter. The other updates change every row, because their means decay, and equal updates by the dense gradient.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ for _type in ("sgd", "adagrad"):
     kernel(_type, rows=True)(Update(RULES[_type], LAZY))
 for _type in ("momentum", "rmsprop"):
     kernel(_type, rows=True)(Update(RULES[_type], ROWS))
-# Fluid has multiplied the powers by the time its adam uses them: the bias that is undone is that of the next step.
+# Fluid's adam multiplies the powers before it uses them here, and so corrects the bias of the next step.
 kernel("adam", rows=True)(_lazy_or_not("adam", powers_first=True))
 kernel("adamw", rows=True)(_lazy_or_not("adamw", powers_first=False))
 kernel("lamb", rows=True)(lamb_along(Update(RULES["lamb_direction"], ROWS)))

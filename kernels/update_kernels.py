@@ -20,9 +20,9 @@ from minigraph.kernels.tensor import copied
 from minigraph.kernels.update_rules import RULES, SINGLE, TENSORS, Rule, names_in, target_of
 
 WHOLE, ROWS, LAZY = "whole", "rows", "lazy"
-"""The gradient is an array; selected rows, other rows of it being 0; selected rows, the only ones that change.
+"""Kinds of gradients: an array; selected rows, with zeros elsewhere; selected rows that alone are updated.
 
-A lazy update changes other rows only where the rule assigns something that does not depend on the gradient.
+A lazy update changes other rows only by assignments that do not depend on the gradient.
 """
 
 
@@ -79,7 +79,7 @@ def is_skipped(skip) -> bool:
 
 
 def kept(xp, old, out) -> tuple[Any, ...]:
-    """The arrays that an update would have replaced, or copies of them."""
+    """The arrays that a skipped update would have replaced, or copies of them."""
     buffers = out or (None,) * len(old)
     return tuple(x.copy() if each is None else deliver(xp, x, each) for x, each in zip(old, buffers, strict=True))
 
@@ -101,7 +101,7 @@ def number_in_type(given, default, dtype) -> Any:
 
 
 def owned(xp, old, out) -> Any:
-    """An array with the values of `old` that may be written over: `out`, which may be `old` itself, or a copy."""
+    """A writable array with the values of `old`: `out`, which may be `old` itself, or a copy."""
     return old if out is old else copied(xp, old, out)
 
 
@@ -112,7 +112,7 @@ _NAMESPACE: dict[str, Any] = {
 """Functions that the text of a kernel calls."""
 
 _SMALL = 131_072
-"""Maximum elements of results in between that take memory from the system, which has it at hand, not from `Scratch`."""
+"""Maximum elements for which intermediate results take memory from NumPy and not from `Scratch`."""
 
 _CALLS = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "true_divide"}
 
@@ -121,7 +121,7 @@ class _Writer:
     """Writes a rule as the text of a function.
 
     An array has its name in the rule; ``param_out`` is the buffer for the output ``param``, and ``work0``, ``work1``
-    and so on are arrays for results in between. Of selected rows, ``grad`` are the values and ``rows`` the numbers.
+    and so on are arrays for intermediate results. For selected rows, ``grad`` are the values and ``rows`` the numbers.
     """
 
     def __init__(self, rule: Rule, mode: str, powers_first: bool) -> None:
@@ -132,7 +132,7 @@ class _Writer:
         self._from_grad = {"grad"}
         """Arrays that depend on the gradient."""
         self._work_of: dict[str, str] = {}
-        """The arrays that the rule names and that are no outputs."""
+        """Work arrays of the names that the rule assigns and does not return."""
         self._lines: list[str] = []
         self._indent, self._count, self._free = 1, 0, list[str]()
 
