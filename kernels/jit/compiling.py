@@ -33,6 +33,7 @@ SWITCH, CACHE = "MINIGRAPH_JIT", "MINIGRAPH_JIT_CACHE"
 
 _FOOTER = """
 
+from numba import cfunc as _cfunc
 from numba import njit as _njit
 from numba.extending import intrinsic as _intrinsic
 
@@ -42,6 +43,15 @@ _functions = {{name: globals()[name] for name in {names!r}}}
 def _compiler(name, **options):
     flags = {{"reassoc"}} if name in REASSOCIATED else {{"contract"}} if name in CONTRACTED else False
     return _njit(nogil=True, error_model="numpy", fastmath=flags, no_cfunc_wrapper=True, **options)(_functions[name])
+
+
+def _compile(name, signature, cache):
+    if signature == {pointer!r}:
+        return _cfunc(signature, cache=cache, error_model="numpy")(_functions[name])
+    function = _compiler(name, cache=cache)
+    function.compile(signature)
+    function.disable_compile()
+    return function
 
 
 for _name in _functions:
@@ -55,10 +65,13 @@ for _name in _functions:
 Functions that other functions call get no wrapper for calls from Python, which saves time to compile.
 """
 
+POINTER = "void(int64, int64, int64, int64)"
+"""Signature of functions in C, of which there is an address and that Python does not call."""
+
 _LISTS = ("REASSOCIATED", "CONTRACTED", "INTRINSICS")
 
 _lock = threading.RLock()
-_compiled: dict[tuple[str, str, str], Callable[..., Any]] = {}
+_compiled: dict[tuple[str, str, str], Any] = {}
 _modules: dict[str, ModuleType] = {}
 _spent = threading.local()
 
@@ -120,6 +133,11 @@ class Loops:
         """The function `name` for these types, in numba's words, such as ``void(float32[::1], float32)``."""
         return compiled(self.source, name, signature)
 
+    def address(self, name: str) -> int:
+        """The address of the function `name` of four words, as C calls it."""
+        address: int = compiled(self.source, name, POINTER).address
+        return address
+
     def is_compiled(self, name: str, signature: str) -> bool:
         """Whether `compiled` would return at once."""
         return (self.source, name, signature) in _compiled
@@ -135,7 +153,7 @@ def _joined(names: tuple[str, ...]) -> str:
     return "\n".join([*texts, *lists, ""])
 
 
-def compiled(source: str, name: str, signature: str) -> Callable[..., Any]:
+def compiled(source: str, name: str, signature: str) -> Any:
     """The function `name` of a text of loops for these types; a call with other types raises TypeError."""
     key = source, name, signature
     function = _compiled.get(key)
@@ -155,13 +173,11 @@ def nanoseconds_spent() -> int:
     return getattr(_spent, "nanoseconds", 0)
 
 
-def _compile(source: str, name: str, signature: str) -> Callable[..., Any]:
+def _compile(source: str, name: str, signature: str) -> Any:
     # Twice with the cache, since a damaged file is deleted after the first failure; then without.
     for cached in (True, True, False):
         try:
-            function: Any = _module(source, cached).__dict__["_compiler"](name, cache=cached)
-            function.compile(signature)
-            function.disable_compile()
+            function: Any = _module(source, cached).__dict__["_compile"](name, signature, cached)
         except Exception:
             if not cached:
                 raise
@@ -185,7 +201,7 @@ def _module(source: str, cached: bool) -> ModuleType:
     if module is None:
         functions = tuple(re.findall(r"^def (\w+)", source, flags=re.M))
         lists = "".join(f"\n{each} = ()" for each in _LISTS if f"\n{each} = " not in source)
-        text = source + lists + _FOOTER.format(names=functions)
+        text = source + lists + _FOOTER.format(names=functions, pointer=POINTER)
         name = _file_name(source)
         path = folder() / f"{name}.py"
         if cached:

@@ -12,7 +12,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from ctypes import CDLL, c_char_p, c_int
+from ctypes import CDLL, c_char_p, c_int, c_void_p, cast
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,7 @@ def _by_numpy() -> Blas:
 
 def _ask_openblas() -> tuple[str, int | None]:
     """Core type and threads of the OpenBLAS in NumPy's wheel."""
-    names, threads = _functions("get_corename", c_char_p), thread_counter()
+    names, threads = _functions("openblas_get_corename", c_char_p), thread_counter()
     if not names:
         return "", None
     return names[0]().decode(), threads() if threads is not None else None
@@ -125,7 +125,7 @@ def _ask_openblas() -> tuple[str, int | None]:
 
 def thread_counter() -> Callable[[], int] | None:
     """A function that returns the current threads of the OpenBLAS in NumPy's wheel; None for another BLAS."""
-    return next(iter(_functions("get_num_threads", c_int)), None)
+    return next(iter(_functions("openblas_get_num_threads", c_int)), None)
 
 
 @contextmanager
@@ -135,7 +135,7 @@ def one_thread() -> Iterator[None]:
     One thread multiplies small matrices faster: several wait for each other longer than they compute.
     """
     is_chosen = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & set(os.environ)
-    counts, changes = ([] if is_chosen else _functions(f"{verb}_num_threads", c_int) for verb in ("get", "set"))
+    counts, changes = ([] if is_chosen else _functions(f"openblas_{verb}_num_threads", c_int) for verb in ("get", "set"))
     switches = [(change, count()) for count, change in zip(counts, changes, strict=True)]
     try:
         for change, _ in switches:
@@ -146,22 +146,29 @@ def one_thread() -> Iterator[None]:
             change(before)
 
 
-def _functions(name: str, result: Any) -> list[Callable[..., Any]]:
-    """The function ``openblas_<name>`` of each library in NumPy's wheel, which may have a prefix or suffix."""
+def address_of(name: str) -> tuple[int, int] | None:
+    """Address of a function of the OpenBLAS in NumPy's wheel, and the bits of its integers; None for another BLAS."""
+    for function in _functions(name, None):
+        return cast(function, c_void_p).value or 0, 64 if function.__name__.endswith("64_") else 32
+    return None
+
+
+def _functions(name: str, result: Any) -> list[Any]:
+    """The function `name` of each library in NumPy's wheel, which may have a prefix or suffix."""
     import numpy as np
 
     package = Path(np.__file__).parent
     folders = [package.parent / "numpy.libs", package / ".dylibs"]
-    full = f"openblas_{name}"
     found = []
     for path in sorted(path for folder in folders for path in folder.glob("*openblas*")):
         library = CDLL(str(path))  # loaded already, so this is the one that NumPy uses
-        for each in (f"scipy_{full}64_", f"scipy_{full}", f"{full}64_", full):
+        for each in (f"scipy_{name}64_", f"scipy_{name}", f"{name}64_", name):
             if function := getattr(library, each, None):
                 function.restype = result
                 found.append(function)
                 break
     return found
+
 
 
 load_numpy()

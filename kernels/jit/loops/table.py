@@ -1,0 +1,243 @@
+"""Walk through a table of calls of C functions, and functions for it.
+
+Each function has the type of NumPy's inner loops: pointers to its operands, sizes, strides in bytes, and one word of
+its own. Addresses are integers here, and each word of the table has 8 bytes.
+"""
+
+# mypy: disable-error-code="call-arg"
+
+import numpy as np
+
+INTRINSICS = ("load", "store", "load_as", "store_as", "call", "call_blas")
+
+HEAD, WORDS_OF_ARRAY, WORDS_OF_MOVE, WORDS_OF_CALL = 8, 4, 3, 7
+"""Words of the beginning of a table, and of the records behind it for an array, a move and a call."""
+
+ROW_MAJOR = 101
+"""Order of the matrices, as BLAS counts orders."""
+
+
+def load(context, address):
+    """The word at an address."""
+    from numba.core import types
+
+    def generate(context, builder, signature, arguments):
+        word = context.get_value_type(types.int64)
+        return builder.load(builder.inttoptr(arguments[0], word.as_pointer()))
+
+    return types.int64(types.int64), generate
+
+
+def store(context, address, value):
+    """Put a word at an address."""
+    from numba.core import types
+
+    def generate(context, builder, signature, arguments):
+        builder.store(arguments[1], builder.inttoptr(arguments[0], arguments[1].type.as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+def load_as(context, address, like):
+    """The number at an address, of the type of `like`."""
+    from numba.core import types
+
+    def generate(context, builder, signature, arguments):
+        return builder.load(builder.inttoptr(arguments[0], arguments[1].type.as_pointer()))
+
+    return like(types.int64, like), generate
+
+
+def store_as(context, address, value):
+    """Put a number at an address."""
+    from numba.core import types
+
+    def generate(context, builder, signature, arguments):
+        builder.store(arguments[1], builder.inttoptr(arguments[0], arguments[1].type.as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, value), generate
+
+
+def call(context, function, operands, sizes, strides, own):
+    """Call one of NumPy's inner loops, or a function of their type."""
+    from llvmlite import ir
+    from numba.core import types
+
+    def generate(context, builder, signature, arguments):
+        type = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 4)
+        builder.call(builder.inttoptr(arguments[0], type.as_pointer()), arguments[1:])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 5), generate
+
+
+def call_blas(context, function, arguments):
+    """Call a function of BLAS with a tuple of numbers of the types that it takes."""
+    from llvmlite import ir
+    from numba.core import types
+
+    def generate(context, builder, signature, arguments):
+        given = [builder.extract_value(arguments[1], i) for i in range(len(signature.args[1]))]
+        type = ir.FunctionType(ir.VoidType(), [each.type for each in given])
+        builder.call(builder.inttoptr(arguments[0], type.as_pointer()), given)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, arguments), generate
+
+
+def are_as_expected(table, arrays):
+    """Look at the arrays of a tuple, and note in the table where their elements are; both are addresses."""
+    items, head = arrays + load(table + 40), load(table + 48)
+    at = table + 8 * HEAD
+    for i in range(load(table)):
+        fields = load(items + 8 * i) + head
+        # Neither type nor dtype may differ.
+        if load(fields - 8) != load(table + 56) or load(fields + 40) != load(at):
+            return False
+        size, shape = 1, load(fields + 16)
+        for axis in range(load(fields + 8) & 0xFFFFFFFF):
+            size *= load(shape + 8 * axis)
+        if size != load(at + 8) or load(fields + 48) & load(at + 16) != load(at + 16):
+            return False
+        store(at + 24, load(fields))
+        at += 8 * WORDS_OF_ARRAY
+    return True
+
+
+def call_often(function, operands, sizes, strides, own, times, count):
+    """Make one call for each row of `count` operands, whose steps from row to row follow the strides."""
+    for i in range(times):
+        call(function, operands, sizes, strides, own)
+        for j in range(0, 8 * count, 8):
+            step = load(strides + 8 * count + j)
+            store(operands + j, load(operands + j) + (step if i < times - 1 else (1 - times) * step))
+
+
+def walk(table, arrays):
+    """Make the calls of a table on the arrays of a tuple, of which both are addresses.
+
+    Returns
+    -------
+    int
+        0; or -1, before any call, if an array is not as the table expects it; or the number of the call, from 1 on,
+        that left something other than 0 in the table's status.
+    """
+    if not are_as_expected(table, arrays):
+        return -1
+    bases = table + 8 * HEAD + 24
+    at = bases - 24 + 8 * WORDS_OF_ARRAY * load(table)
+    for _ in range(load(table + 8)):
+        store(load(at), load(bases + 8 * WORDS_OF_ARRAY * load(at + 8)) + load(at + 16))
+        at += 8 * WORDS_OF_MOVE
+    status = table + 32
+    store(status, 0)
+    for i in range(load(table + 16)):
+        function, operands, sizes = load(at), load(at + 8), load(at + 16)
+        strides, own, times = load(at + 24), load(at + 32), load(at + 40)
+        if times == 1:
+            call(function, operands, sizes, strides, own)
+        else:
+            call_often(function, operands, sizes, strides, own, times, load(at + 48))
+        if load(status):
+            return i + 1
+        at += 8 * WORDS_OF_CALL
+    return 0
+
+
+def copy(operands, sizes, strides, own):
+    """Copy bytes, as many as the first size says."""
+    x, y, i, size = load(operands), load(operands + 8), 0, load(sizes)
+    while i + 8 <= size:
+        store(y + i, load(x + i))
+        i += 8
+    while i < size:
+        store_as(y + i, load_as(x + i, np.int8(0)))
+        i += 1
+
+
+def truth_as(operands, sizes, strides, one):
+    """Write 0 or 1, in the type of `one`, for each byte that is false or true."""
+    x, y = load(operands), load(operands + 8)
+    for i in range(load(sizes)):
+        is_true = load_as(x + i * load(strides), np.int8(0)) != 0
+        store_as(y + i * load(strides + 8), one if is_true else one - one)
+
+
+def truth_as_float32(operands, sizes, strides, own):
+    truth_as(operands, sizes, strides, np.float32(1))
+
+
+def truth_as_float64(operands, sizes, strides, own):
+    truth_as(operands, sizes, strides, np.float64(1))
+
+
+def choose(operands, sizes, strides, like):
+    """Write the first number where a byte is true, else the second one."""
+    condition, x, y, z = load(operands), load(operands + 8), load(operands + 16), load(operands + 24)
+    for i in range(load(sizes)):
+        is_true = load_as(condition + i * load(strides), np.int8(0)) != 0
+        first, second = load_as(x + i * load(strides + 8), like), load_as(y + i * load(strides + 16), like)
+        store_as(z + i * load(strides + 24), first if is_true else second)
+
+
+def choose_float32(operands, sizes, strides, own):
+    choose(operands, sizes, strides, np.float32(0))
+
+
+def choose_float64(operands, sizes, strides, own):
+    choose(operands, sizes, strides, np.float64(0))
+
+
+def gemm(operands, sizes, strides, blas, one, like):
+    """``c = a @ b``; the sizes are m, n and k, and the strides the forms and the rows' lengths as BLAS takes them."""
+    I = type(like)
+    call_blas(blas, (
+        np.int32(ROW_MAJOR), np.int32(load(strides)), np.int32(load(strides + 8)),
+        I(load(sizes)), I(load(sizes + 8)), I(load(sizes + 16)), one,
+        load(operands), I(load(strides + 16)), load(operands + 8), I(load(strides + 24)), one - one,
+        load(operands + 16), I(load(strides + 32)),
+    ))  # fmt: skip
+
+
+def gemv(operands, sizes, strides, blas, one, like):
+    """``y = a' @ x``; the sizes are those of the matrix, and its rows lie side by side."""
+    I = type(like)
+    rows, columns = I(load(sizes)), I(load(sizes + 8))
+    call_blas(blas, (
+        np.int32(ROW_MAJOR), np.int32(load(strides)), rows, columns, one,
+        load(operands), columns, load(operands + 8), I(1), one - one, load(operands + 16), I(1),
+    ))  # fmt: skip
+
+
+def gemm_float32_int32(operands, sizes, strides, blas):
+    gemm(operands, sizes, strides, blas, np.float32(1), np.int32(1))
+
+
+def gemm_float32_int64(operands, sizes, strides, blas):
+    gemm(operands, sizes, strides, blas, np.float32(1), np.int64(1))
+
+
+def gemm_float64_int32(operands, sizes, strides, blas):
+    gemm(operands, sizes, strides, blas, np.float64(1), np.int32(1))
+
+
+def gemm_float64_int64(operands, sizes, strides, blas):
+    gemm(operands, sizes, strides, blas, np.float64(1), np.int64(1))
+
+
+def gemv_float32_int32(operands, sizes, strides, blas):
+    gemv(operands, sizes, strides, blas, np.float32(1), np.int32(1))
+
+
+def gemv_float32_int64(operands, sizes, strides, blas):
+    gemv(operands, sizes, strides, blas, np.float32(1), np.int64(1))
+
+
+def gemv_float64_int32(operands, sizes, strides, blas):
+    gemv(operands, sizes, strides, blas, np.float64(1), np.int32(1))
+
+
+def gemv_float64_int64(operands, sizes, strides, blas):
+    gemv(operands, sizes, strides, blas, np.float64(1), np.int64(1))
