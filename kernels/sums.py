@@ -11,7 +11,7 @@ import numpy as np
 
 from minigraph.kernels.buffers import deliver
 
-_MANY_ROWS = 1024
+MANY_ROWS = 1024
 """Minimum rows for adding them in stages."""
 
 _PIECE = 8192
@@ -69,7 +69,7 @@ def sum_of_rows(x: np.ndarray, out=None) -> np.ndarray:
     sums likewise; short rows are joined to long vectors.
     """
     rows, columns = x.shape
-    if rows < _MANY_ROWS or not columns:
+    if rows < MANY_ROWS or not columns:
         return np.dot(ones(rows, x.dtype), x, out)
     joined = max(1, min(rows // 32, 2048 // columns))
     even = rows // (32 * joined) * 32 * joined

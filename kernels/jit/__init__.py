@@ -11,6 +11,7 @@ exponentials round otherwise; each module says how much.
 
 import minigraph.kernels.jit.fused
 import minigraph.kernels.jit.losses
+import minigraph.kernels.jit.native
 import minigraph.kernels.jit.normalization
 import minigraph.kernels.jit.norms
 import minigraph.kernels.jit.sums

@@ -168,6 +168,7 @@ class Checked(Compiled):
         """Pairs of roots of which one lies in the memory of the other."""
         rows = [replace(row, function=_watched(number, row)) for number, row in enumerate(self.instructions.rows)]
         self.instructions = replace(self.instructions, rows=rows)
+        self.is_native = False
 
     def run(
         self, feeds: Iterable[Any], state: Iterable[Any], rng: Any, buffers: Iterable[Any], saved: Saved

@@ -17,6 +17,8 @@ from types import CodeType, FunctionType, TracebackType
 from typing import Any
 from weakref import WeakValueDictionary
 
+import numpy as np
+
 from minigraph.ir.type_inference import blame
 from minigraph.lowering.buffer_pool import Blocks
 from minigraph.lowering.instructions import (
@@ -31,12 +33,16 @@ from minigraph.lowering.instructions import (
     assemble,
 )
 from minigraph.lowering.memory_plan import BufferPlan, Layout, plan_buffers
+from minigraph.lowering.native_segments import Segment, form_segments
 from minigraph.lowering.steps import Step, Steps
 from minigraph.runtime.place import Place
 from minigraph.support.gc_pause import without_collector
 from minigraph.support.interrupts import Saved, hold, is_interrupt
 
 _NUMBERS = itertools.count()
+
+RUNS_BEFORE_NATIVE = 32
+"""Number of a plan's run before which segments become tables of C calls: that takes the time of some runs."""
 
 
 class Compiled:
@@ -49,6 +55,8 @@ class Compiled:
         State that a run takes, in order.
     replaces : list of str
         Names of the new state that a run returns.
+    is_native : bool
+        Whether runs of small steps become tables of C calls when the plan is run often.
     ticks : list of int or None
         Of a timed plan: nanoseconds at which the latest run began and each of its steps ended.
     bodies : list of (Step, Compiled)
@@ -62,7 +70,9 @@ class Compiled:
         self.replaces = list(steps.replaced_state)
         self.ticks: list[int] | None = [] if timed else None
         self._place = place
-        self._was_run = False
+        self._layout = buffers.layout
+        self._runs = 0
+        self.is_native = jit and place.kind == "cpu" and not timed
 
     def hand_out(self, fetched: Sequence[Any], new_state: Mapping[str, Any]) -> None:
         """Check what a run gives to the caller and to the scope; only checked plans do."""
@@ -75,11 +85,20 @@ class Compiled:
         Before state is written over, it goes to `saved`, or signals wait until the caller's `release`.
         """
         # What is run once, such as a startup program, is never compiled: to compile takes longer than a run.
-        if self._was_run:
+        self._runs += 1
+        if self._runs == RUNS_BEFORE_NATIVE and self.is_native:
+            self.make_native()
+        if self._runs > 1:
             fetched: tuple[Sequence[Any], Sequence[Any]] = self.function(feeds, state, rng, buffers, saved)
             return fetched
-        self._was_run = True
         return self.instructions.run(self._place, feeds, state, rng, buffers, saved, self.ticks)
+
+    def make_native(self) -> None:
+        """Let runs of steps be tables of C calls from now on, see `minigraph.lowering.native_segments`."""
+        segments = form_segments(self.instructions, self._layout)
+        if segments:
+            self.__dict__["_written"] = written = _Written(self.instructions, self._place, None, segments)
+            self.__dict__["function"] = written.function
 
     @cached_property
     def _written(self) -> _Written:
@@ -167,9 +186,11 @@ class _Written:
     filename = ""
 
     @without_collector
-    def __init__(self, instructions: Instructions, place: Place, ticks: list[int] | None) -> None:
+    def __init__(
+        self, instructions: Instructions, place: Place, ticks: list[int] | None, segments: Sequence[Segment] = ()
+    ) -> None:
         self.filename = f"<minigraph plan {next(_NUMBERS)}>"
-        writer = _Writer(instructions, place, ticks)
+        writer = _Writer(instructions, place, ticks, segments)
         self.source = writer.source()
         self.step_of_line = writer.step_of_line
         self._code = _CODE.get(self.source) or compile(self.source, "<minigraph plan>", "exec")
@@ -187,14 +208,19 @@ class _Written:
 
 
 class _Writer:
-    def __init__(self, instructions: Instructions, place: Place, ticks: list[int] | None) -> None:
+    def __init__(
+        self, instructions: Instructions, place: Place, ticks: list[int] | None, segments: Sequence[Segment]
+    ) -> None:
         self.instructions = instructions
-        self.namespace: dict[str, Any] = {"xp": place.xp, "hold": hold}
+        self._segments = segments
+        self._inner: set[int] = set()
+        """Registers that may have no value, because a segment keeps it to itself."""
+        self.namespace: dict[str, Any] = {"xp": place.xp, "hold": hold, "empty": np.empty}
         self.step_of_line: dict[int, Step] = {}
         self.timed = ticks is not None
         if ticks is not None:
             self.namespace.update(ticks=ticks, now=place.now)
-        taken = ("feeds", "state", "rng", "buffers", "saved", "xp", "ticks", "now", "hold", "_")
+        taken = ("feeds", "state", "rng", "buffers", "saved", "xp", "ticks", "now", "hold", "empty", "_")
         self._taken = dict.fromkeys(taken, 1)
         self._buffers = [self._unused(f"buffer_{i}") for i in range(instructions.buffers)]
         # An underscore in front keeps clear of kernels, keywords and builtins.
@@ -213,27 +239,63 @@ class _Writer:
         lines += _unpack(self._buffers, "buffers")
         if self.timed:
             lines.append("    ticks[:] = [now()]")
-        for row in rows.rows:
-            if row is rows.first_in_place:
-                copies = [f"({name}, {name}.copy())" for name in (self._names[i] for i in rows.short_state)]
-                lines.append(f"    saved += [{', '.join(copies)}]" if copies else "    hold()")
-            self._write(row, lines)
+        number = 0
+        for segment in self._segments:
+            self._write_rows(rows.rows[number : segment.start], lines)
+            self._write_segment(segment, lines)
+            number = segment.end
+        self._write_rows(rows.rows[number:], lines)
         returned = ["".join(f"{self._names[i]}, " for i in which) for which in (rows.fetches, rows.new_state)]
         lines.append(f"    return ({returned[0]}), ({returned[1]})")
         return "\n".join(lines) + "\n"
 
-    def _write(self, row: Instruction, lines: list[str]) -> None:
+    def _write_rows(self, rows: Sequence[Instruction], lines: list[str]) -> None:
+        for row in rows:
+            if row is self.instructions.first_in_place:
+                self._write_keeping(lines)
+            self._write(row, lines)
+            self._write_release(row.released, lines)
+            if self.timed:
+                lines.append("    ticks.append(now())")
+
+    def _write_keeping(self, lines: list[str]) -> None:
+        """State that is about to be written over is copied, or signals wait."""
+        copies = [f"({name}, {name}.copy())" for name in (self._names[i] for i in self.instructions.short_state)]
+        lines.append(f"    saved += [{', '.join(copies)}]" if copies else "    hold()")
+
+    def _write_segment(self, segment: Segment, lines: list[str]) -> None:
+        """The call of a segment, and the ordinary calls for when it refuses."""
+        rows, names = self.instructions.rows[segment.start : segment.end], self._names
+        if any(row is self.instructions.first_in_place for row in rows):
+            self._write_keeping(lines)
+        for register, (shape, dtype, is_transposed) in segment.new.items():
+            kind, order = f"dtype_{dtype.name}", ', "F"' if is_transposed else ""
+            self.namespace[kind] = dtype
+            lines.append(f"    {names[register]} = empty({shape}, {kind}{order})")
+        lines += [f"    {names[register]} = {names[other]}" for register, other in segment.same.items()]
+        name = self._unused("native")
+        self.namespace[name] = segment.call
+        lines.append(f"    if {name}(({''.join(f'{names[register]}, ' for register in segment.arrays)})):")
+        for row in rows:
+            self._write(row, lines, "        ")
+        if not lines[-1].startswith("        "):
+            lines.append("        pass")
+        self._inner |= segment.inner
+        self._write_release([register for row in rows for register in row.released], lines)
+
+    def _write(self, row: Instruction, lines: list[str], indent: str = "    ") -> None:
         names = self._names
         for buffer, value in row.copies:
-            lines.append(f"    {names[buffer]}[...] = {names[value]}")
+            lines.append(f"{indent}{names[buffer]}[...] = {names[value]}")
             self.step_of_line[len(lines)] = row.step
         if row.function is not None:
-            lines.append(f"    {self._call(row, row.function)}")
+            lines.append(f"{indent}{self._call(row, row.function)}")
             self.step_of_line[len(lines)] = row.step
-        if row.released:
-            lines.append(f"    del {', '.join([names[register] for register in row.released])}")
-        if self.timed:
-            lines.append("    ticks.append(now())")
+
+    def _write_release(self, registers: Sequence[int], lines: list[str]) -> None:
+        there = [self._names[register] for register in registers if register not in self._inner]
+        if there:
+            lines.append(f"    del {', '.join(there)}")
 
     def _call(self, row: Instruction, function: Function) -> str:
         words = [*map(self._text, row.arguments), *self._literals(function.constants)]

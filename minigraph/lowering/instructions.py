@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 from minigraph.kernels import find_specializer
+from minigraph.kernels.jit.recording import is_small
 from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.lowering.costs import size_in_bytes
 from minigraph.lowering.flat_buffers import FlatView
@@ -43,6 +44,8 @@ class Function(NamedTuple):
     takes_xp: bool
     constants: dict[str, Any]
     """Keyword arguments that are the same in every run."""
+    agrees: bool = True
+    """Whether it gives the bits of the kernel, in memory that the plan chooses."""
 
 
 @dataclass(slots=True, eq=False)
@@ -338,7 +341,7 @@ class _Assembler:
             return Function(self.run_body(step), f"run_{step.op.type}", True, {})
         own = self.outputs.functions.get(step)
         if own is not None:
-            return Function(own, f"own_{step.op.type}", False, {})
+            return Function(own, f"own_{step.op.type}", False, {}, agrees=False)
         op, kernel = step.op, step.kernel
         inputs = [entry.tensor_type if isinstance(entry, Value) else _types(entry) for entry in step.inputs]
         types = *inputs, *[_types(values) for values in step.outputs]
@@ -357,17 +360,19 @@ class _Assembler:
 
     def _specialized(self, step: Step, keywords: dict[str, Any]) -> Function | None:
         """A faster function for these shapes, if the operator has one."""
-        found = [("jit", find_specializer(step.op.type, jit=True))] if self.jit else []
+        if not step.has_known_sizes:
+            return None
+        shapes = [value.tensor_type.shape for value in (*step.reads, *step.writes)]
+        takes_loops = self.jit and not is_small(step.op.type, shapes)
+        found = [("jit", find_specializer(step.op.type, jit=True))] if takes_loops else []
         if not step.in_place:  # only compiled loops may write over an input, see `specialize`
             found.append(("fast", find_specializer(step.op.type)))
         offers = [(kind, offer) for kind, offer in found if offer is not None]
-        if not offers or not step.has_known_sizes:
-            return None
         arguments = types_of_inputs(step)
         for kind, offer in offers:
             function = offer(self.place.xp, *arguments, **keywords)
             if function is not None:
-                return Function(function, f"{kind}_{step.op.type}", False, {})
+                return Function(function, f"{kind}_{step.op.type}", False, {}, agrees=kind != "jit")
         return None
 
 

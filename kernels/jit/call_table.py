@@ -1,0 +1,168 @@
+"""Tables of calls of C functions on arrays, which one function walks through; see `minigraph.kernels.jit.loops.table`.
+
+A table has the addresses of temporaries in memory of its own. Those of arrays from outside are looked up in each walk,
+which checks type, dtype, size and that the elements lie side by side, and otherwise makes no call.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minigraph.kernels.jit.loops.table import HEAD, WORDS_OF_ARRAY, WORDS_OF_CALL, WORDS_OF_MOVE
+from minigraph.kernels.jit.recording import LOOPS, Call, address_of
+
+_WORD = 8
+"""Bytes of a word."""
+
+_ALIGNMENT = 64
+"""Bytes of a line of the cache, with which each temporary begins."""
+
+_BY_ROWS, _BY_COLUMNS, _ALIGNED, _WRITABLE = 0x1, 0x2, 0x100, 0x400
+"""Flags of arrays, as NumPy's header ``ndarraytypes.h`` has them."""
+
+
+class Memory(NamedTuple):
+    """Where an operand lies."""
+
+    kind: str
+    """'array' from outside, 'temporary' or 'constant'."""
+    at: int
+    """Number of the array, offset among the temporaries in bytes, or address."""
+
+    def moved(self, offset: int) -> Memory:
+        return Memory(self.kind, self.at + offset)
+
+
+class CallTable:
+    """Calls that are put together one by one; `finish` makes the function that makes them."""
+
+    def __init__(self) -> None:
+        self._arrays: list[tuple[np.dtype, int, int]] = []
+        """Dtype, number of elements and flags of each."""
+        self._written: set[int] = set()
+        self._constants: list[np.ndarray] = []
+        self._calls: list[int] = []
+        """Words of the calls, where addresses in the data are offsets."""
+        self._data: list[int] = []
+        """Words that hold operands, sizes and strides."""
+        self._known: dict[tuple[int, ...], int] = {}
+        self._moves: list[tuple[int, int, int]] = []
+        self._temporaries: list[tuple[int, int]] = []
+        self._free: defaultdict[int, list[int]] = defaultdict(list)
+        self.size = 0
+        """Bytes of the temporaries."""
+
+    def array(self, shape: Sequence[int], dtype: np.dtype, is_transposed: bool = False) -> Memory:
+        """An array that each walk is given; one `is_transposed` lies in memory column by column."""
+        self._arrays.append((dtype, prod(shape), _ALIGNED | (_BY_COLUMNS if is_transposed else _BY_ROWS)))
+        return Memory("array", len(self._arrays) - 1)
+
+    def temporary(self, size: int) -> Memory:
+        """Room for `size` bytes until it is released."""
+        size = _aligned(size)
+        if self._free[size]:
+            return Memory("temporary", self._free[size].pop())
+        self.size += size
+        return Memory("temporary", self.size - size)
+
+    def release(self, memory: Memory, size: int) -> None:
+        self._free[_aligned(size)].append(memory.at)
+
+    def constant(self, values: np.ndarray) -> Memory:
+        """Memory that holds `values` and must not be written to."""
+        self._constants.append(values)
+        return Memory("constant", values.__array_interface__["data"][0])
+
+    def note_written(self, memory: Memory) -> None:
+        """Require that an array may be written to."""
+        if memory.kind == "array":
+            self._written.add(memory.at)
+
+    def add(self, call: Call, operands: Sequence[tuple[Memory, int]]) -> None:
+        """Append a call whose operands lie at these offsets in these memories."""
+        first = len(self._data)
+        for position, (memory, offset) in enumerate(operands, first):
+            at = 0
+            if memory.kind == "array":
+                self._moves.append((position, memory.at, offset))
+            elif memory.kind == "temporary":
+                self._temporaries.append((position, memory.at + offset))
+            else:
+                at = memory.at + offset
+            self._data.append(at)
+        places = (first, self._shared(call.sizes), self._shared(call.strides))
+        self._calls += [call.function, *places, call.own, call.times, len(operands)]
+
+    def copy(self, source: Memory, target: Memory, size: int) -> None:
+        """Append the copy of so many bytes."""
+        self.add(Call(address_of("copy"), 0, (), (size,), ()), [(source, 0), (target, 0)])
+
+    def _shared(self, words: tuple[int, ...]) -> int:
+        """The position of words that do not change, which calls that are alike share."""
+        found = self._known.get(words)
+        if found is None:
+            found = self._known[words] = len(self._data)
+            self._data += words
+        return found
+
+    def finish(self) -> Callable[[tuple[Any, ...]], int]:
+        """The function of a tuple of the arrays; it returns 0 when all calls are made."""
+        return _Walks(self)
+
+
+class _Walks:
+    """Walks through a table; each at a time has a copy of its own."""
+
+    def __init__(self, table: CallTable) -> None:
+        self._constants = table._constants  # which the words point to
+        self._size = table.size
+        self._walk = LOOPS.compiled("walk", "int64(int64, int64)")
+        self._free: list[tuple[int, Any]] = []
+        arrays, moves, calls = table._arrays, table._moves, np.array(table._calls, np.int64).reshape(-1, WORDS_OF_CALL)
+        head = [
+            len(arrays), len(moves), len(calls), 0, 0, tuple.__basicsize__, object.__basicsize__, id(np.ndarray),
+        ]  # fmt: skip
+        first_move = HEAD + WORDS_OF_ARRAY * len(arrays)
+        first_call = first_move + WORDS_OF_MOVE * len(moves)
+        first_word = first_call + calls.size
+        records = [
+            [id(dtype), size, flags | (_WRITABLE if number in table._written else 0), 0]
+            for number, (dtype, size, flags) in enumerate(arrays)
+        ]
+        moved = np.array(moves, np.int64).reshape(-1, WORDS_OF_MOVE)
+        moved[:, 0] += first_word
+        calls[:, 1:4] += first_word
+        parts = [head, np.array(records, np.int64).reshape(-1), moved.reshape(-1), calls.reshape(-1), table._data]
+        self._words = np.concatenate([np.asarray(part, np.int64) for part in parts])
+        in_moves = np.arange(first_move, first_call, WORDS_OF_MOVE)
+        in_calls = (np.arange(first_call, first_word, WORDS_OF_CALL)[:, None] + [1, 2, 3]).reshape(-1)
+        self._relative = np.concatenate([in_moves, in_calls])
+        """Where words are positions of others."""
+        at = np.array(table._temporaries, np.int64).reshape(-1, 2)
+        self._temporaries, self._offsets = at[:, 0] + first_word, at[:, 1]
+
+    def __call__(self, arrays: tuple[Any, ...]) -> int:
+        try:
+            copy = self._free.pop()
+        except IndexError:
+            copy = self._copy()
+        status: int = self._walk(copy[0], id(arrays))
+        self._free.append(copy)
+        return status
+
+    def _copy(self) -> tuple[int, Any]:
+        """The address of a copy, and what must live as long."""
+        words, memory = self._words.copy(), np.empty(self._size + _ALIGNMENT, np.uint8)
+        address: int = words.__array_interface__["data"][0]
+        words[self._relative] = words[self._relative] * _WORD + address
+        words[self._temporaries] = _aligned(memory.__array_interface__["data"][0]) + self._offsets
+        return address, (words, memory)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT

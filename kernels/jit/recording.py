@@ -1,0 +1,406 @@
+"""Record what a kernel computes as calls of C functions: NumPy's own inner loops, BLAS, and a few of minigraph's.
+
+A kernel runs once, on symbols in place of arrays. The recording has one call for each function of NumPy that the kernel
+used, so it computes the same bits; `minigraph.kernels.jit.call_table` makes the calls without Python between them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minigraph.kernels.jit.compiling import Loops
+from minigraph.kernels.tracing import Traced, TracingModule
+from minigraph.support import blas
+
+LOOPS = Loops("table")
+
+MOST_ELEMENTS = 4096
+"""Maximum elements of an array for which calls of single functions take no longer than a compiled loop for all."""
+
+_MOST_CALLS = 64
+"""Maximum calls of one function of NumPy, where it takes more than two loops."""
+
+_FLOATS = ("float32", "float64")
+
+_PRODUCTS = 32
+"""Multiplications in a product of matrices that take as long as one call takes for an element."""
+
+_PLAIN, _TRANSPOSED = 111, 112
+"""Forms of a matrix, as BLAS counts them."""
+
+
+class UnsupportedError(Exception):
+    """No calls of C functions are known for what a kernel does."""
+
+
+class Call(NamedTuple):
+    """One call, `times` times, each time with the operands that many bytes further that follow the strides."""
+
+    function: int
+    own: int
+    operands: tuple[tuple[int, int], ...]
+    """Number of the memory of each, and offset there in bytes."""
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    times: int = 1
+
+    def may_write_over(self, number: int) -> bool:
+        """Whether an operand may lie where the result does: each element is read before it is written."""
+        count = len(self.operands)
+        is_each = len(self.sizes) == 1 and len(self.strides) == 2 * count
+        return is_each and self.strides[number::count] == self.strides[count - 1 :: count]
+
+
+class Place(NamedTuple):
+    """Memory that a symbol stands for."""
+
+    memory: int
+    layout: np.ndarray
+    """View of an array that stands for the memory, so that NumPy knows all about shapes and strides."""
+
+
+class Recording:
+    """Calls, and the memory that their operands lie in.
+
+    Attributes
+    ----------
+    memories : list of ndarray
+        Stand-ins; those of the inputs first.
+    constants : dict
+        By number of a memory the values that are there from the start.
+    calls : list of Call
+        The last operand of each is what it writes to.
+    work : int
+        Elements that the calls go through, where `_PRODUCTS` products of two numbers count as one.
+    distinct : list of (int, int)
+        Memories that must not be the same: NumPy multiplies a matrix with its transpose by another function.
+    """
+
+    def __init__(self) -> None:
+        self.work = 0
+        self.distinct: list[tuple[int, int]] = []
+        self.memories: list[np.ndarray] = []
+        self.constants: dict[int, np.ndarray] = {}
+        self.calls: list[Call] = []
+        self.module = TracingModule()
+
+    def new(self, shape: Sequence[int], dtype: Any) -> Symbol:
+        """A symbol with memory of its own."""
+        self.memories.append(np.empty(tuple(shape), dtype))
+        return Symbol(self, Place(len(self.memories) - 1, self.memories[-1]))
+
+    def constant(self, value: Any, dtype: Any) -> Symbol:
+        found = self.new(np.shape(value), dtype)
+        self.constants[found.value.memory] = np.array(value, dtype)
+        return found
+
+    def place_of(self, symbol: Symbol) -> tuple[int, int]:
+        """Number of the memory of a symbol, and its offset there in bytes."""
+        memory, layout = symbol.value
+        return memory, _address(layout) - _address(self.memories[memory])
+
+    def is_whole(self, symbol: Symbol) -> bool:
+        """Whether a symbol is all of its memory."""
+        return symbol.value.layout.nbytes == self.memories[symbol.value.memory].nbytes
+
+    def emit(
+        self, function: int, operands: Sequence[Symbol], sizes: Sequence[int], strides: Sequence[int], own: int = 0
+    ) -> None:
+        self.calls.append(Call(function, own, tuple(map(self.place_of, operands)), tuple(sizes), tuple(strides)))
+
+    def each(self, function: int, own: int, operands: Sequence[Symbol]) -> None:
+        """Call an inner loop for all elements of operands of one shape."""
+        arrays = [x.value.layout for x in operands]
+        outer, nest = _nest(arrays)
+        if not arrays[-1].size:
+            raise UnsupportedError("no elements")
+        if prod(arrays[0].shape[:outer]) > _MOST_CALLS:
+            raise UnsupportedError("many loops")
+        self.work += arrays[0].size
+        places = list(map(self.place_of, operands))
+        (size, inner), (times, steps) = nest
+        for index in np.ndindex(*arrays[0].shape[:outer]):
+            moved = [
+                (memory, offset + sum(i * step for i, step in zip(index, x.strides, strict=False)))
+                for (memory, offset), x in zip(places, arrays, strict=True)
+            ]
+            self.calls.append(Call(function, own, tuple(moved), (size,), (*inner, *steps), times))
+
+    def ufunc(self, ufunc: np.ufunc, operands: Sequence[Any], out: Symbol | None = None) -> Symbol:
+        """The result of a function of NumPy on elements; the operands may be numbers."""
+        given = [x.value.layout if isinstance(x, Symbol) else x for x in operands]
+        common = np.result_type(*given)
+        symbols = [self._as(x, common) for x in operands]
+        function, own, dtype = _loop(ufunc, common.char)
+        layouts = np.broadcast_arrays(*[x.value.layout for x in symbols])
+        result = self.new(layouts[0].shape, dtype) if out is None else out
+        laid = [x.seen(layout) for x, layout in zip(symbols, layouts, strict=True)]
+        self.each(function, own, [*laid, result])
+        return result
+
+    def _as(self, x: Any, dtype: np.dtype) -> Symbol:
+        if not isinstance(x, Symbol):
+            return self.constant(x, dtype)
+        if x.dtype == dtype:
+            return x
+        if x.dtype != np.bool_ or dtype.name not in _FLOATS:
+            raise UnsupportedError(f"{x.dtype} as {dtype}")
+        result = self.new(x.shape, dtype)
+        self.each(address_of(f"truth_as_{dtype.name}"), 0, [x, result])
+        return result
+
+    def in_order(self, x: Symbol | None) -> Symbol | None:
+        """`x`, if its elements lie row by row, or column by column of a matrix."""
+        if x is None or x.value.layout.flags.c_contiguous or (x.ndim == 2 and x.is_transposed):
+            return x
+        raise UnsupportedError("a result with gaps")
+
+    def where(self, condition: Any, x: Any, y: Any) -> Symbol:
+        """`x` where the condition holds, else `y`."""
+        given = [each.value.layout if isinstance(each, Symbol) else each for each in (x, y)]
+        dtype = np.result_type(*given)
+        if not isinstance(condition, Symbol) or condition.dtype != np.bool_ or dtype.name not in _FLOATS:
+            raise UnsupportedError("a condition")
+        symbols = [condition, self._as(x, dtype), self._as(y, dtype)]
+        layouts = np.broadcast_arrays(*[each.value.layout for each in symbols])
+        result = self.new(layouts[0].shape, dtype)
+        laid = [each.seen(layout) for each, layout in zip(symbols, layouts, strict=True)]
+        self.each(address_of(f"choose_{dtype.name}"), 0, [*laid, result])
+        return result
+
+    def copy(self, x: Symbol, out: Symbol) -> None:
+        """Copy all bytes of arrays whose elements lie side by side."""
+        if not x.value.layout.flags.c_contiguous or not out.value.layout.flags.c_contiguous or x.dtype != out.dtype:
+            raise UnsupportedError("a copy that changes the order")
+        self.emit(address_of("copy"), [x, out], [x.value.layout.nbytes], [])
+
+    def dot(self, a: Symbol, b: Symbol, out: Symbol | None = None) -> Symbol:
+        """The product of two matrices, or of a vector and a matrix, by the function that `numpy.dot` calls."""
+        is_vector = a.ndim == 1
+        sizes = (*a.shape, b.shape[-1])
+        if b.ndim != 2 or a.ndim > 2 or min(sizes) < 2 or a.dtype != b.dtype:
+            raise UnsupportedError("no matrices")
+        if a.shape == b.shape[::-1]:
+            self.distinct.append((a.value.memory, b.value.memory))
+        function, own = _product("gemv" if is_vector else "gemm", a.dtype)
+        self.work += prod(sizes) // _PRODUCTS + prod((*a.shape[:-1], b.shape[1]))
+        result = self.new((*a.shape[:-1], b.shape[1]), a.dtype) if out is None else out
+        if is_vector:
+            if not b.value.layout.flags.c_contiguous or not a.value.layout.flags.c_contiguous:
+                raise UnsupportedError("another order")
+            self.emit(function, [b, a, result], b.shape, [_TRANSPOSED], own)
+        else:
+            (a_form, a_row), (b_form, b_row) = _form(a), _form(b)
+            strides = [a_form, b_form, a_row, b_row, result.shape[1]]
+            self.emit(function, [a, b, result], [a.shape[0], b.shape[1], a.shape[1]], strides, own)
+        return result
+
+
+class Symbol(Traced):
+    """Array of a recording."""
+
+    value: Place
+
+    def __init__(self, recording: Recording, value: Place) -> None:
+        self.recording, self.value = recording, value
+
+    @property
+    def dtype(self) -> Any:
+        return self.value.layout.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.value.layout.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.value.layout.ndim
+
+    @property
+    def size(self) -> int:
+        return self.value.layout.size
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether the elements lie column by column, and not row by row."""
+        flags = self.value.layout.flags
+        return flags.f_contiguous and not flags.c_contiguous
+
+    @property
+    def T(self) -> Symbol:
+        return self.seen(self.value.layout.T)
+
+    def reshape(self, *shape: Any) -> Symbol:
+        layout = self.value.layout.reshape(*shape)
+        if layout.size and not np.may_share_memory(layout, self.value.layout):
+            raise UnsupportedError("a reshape that copies")
+        return self.seen(layout)
+
+    def seen(self, layout: np.ndarray) -> Symbol:
+        """The same memory in another layout."""
+        return Symbol(self.recording, Place(self.value.memory, layout))
+
+    def __bool__(self) -> bool:
+        raise UnsupportedError("a choice by what an array holds")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise UnsupportedError(name)
+
+    def apply(self, function: str, *operands: Any, **options: Any) -> Symbol:
+        if function == "where":
+            return self.recording.where(*operands)
+        ufunc = getattr(np, function, None)
+        if not isinstance(ufunc, np.ufunc) or ufunc.signature is not None or ufunc.nout > 1 or options:
+            raise UnsupportedError(function)
+        return self.recording.ufunc(ufunc, operands)
+
+    def astype(self, dtype: Any, copy: bool = True) -> Symbol:
+        if dtype != self.dtype or copy:
+            raise UnsupportedError(f"{self.dtype} as {dtype}")
+        return self
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method != "__call__" or options.keys() - {"out"}:
+            raise UnsupportedError(f"{ufunc.__name__}.{method}")
+        return super().__array_ufunc__(ufunc, method, *inputs, **options)
+
+
+def _address(array: np.ndarray) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _nest(arrays: Sequence[np.ndarray]) -> tuple[int, list[tuple[int, tuple[int, ...]]]]:
+    """The number of leading dimensions that are left, and two loops behind them: size and strides, innermost first."""
+    found: list[tuple[int, tuple[int, ...]]] = []
+    for axis in reversed(range(arrays[0].ndim)):
+        size, strides = arrays[0].shape[axis], tuple(x.strides[axis] for x in arrays)
+        if size == 1:
+            continue
+        if found and all(step == found[-1][0] * under for step, under in zip(strides, found[-1][1], strict=True)):
+            found[-1] = found[-1][0] * size, found[-1][1]
+        elif len(found) == 2:
+            return axis + 1, found
+        else:
+            found.append((size, strides))
+    still = (1, (0,) * len(arrays))
+    return 0, [*found, *[still] * (2 - len(found))]
+
+
+def _form(matrix: Symbol) -> tuple[int, int]:
+    """The form and the length of the rows in memory."""
+    layout, size = matrix.value.layout, matrix.dtype.itemsize
+    if layout.flags.c_contiguous:
+        return _PLAIN, layout.strides[0] // size
+    if layout.flags.f_contiguous:
+        return _TRANSPOSED, layout.strides[1] // size
+    raise UnsupportedError("a matrix with gaps")
+
+
+# The functions' addresses
+
+
+@cache
+def address_of(name: str) -> int:
+    """Address of one of minigraph's own functions for tables."""
+    return LOOPS.address(name)
+
+
+@cache
+def _loop(ufunc: np.ufunc, kind: str) -> tuple[int, int, np.dtype]:
+    """Address of the inner loop for operands of one type, its own word, and the type of the result.
+
+    The fields of a ufunc are those of ``PyUFuncObject`` in NumPy's public header ``ufuncobject.h``.
+    """
+    fields = id(ufunc) + object.__basicsize__
+    counts = [ctypes.c_int.from_address(fields + 4 * i).value for i in range(3)]
+    functions, own = (ctypes.c_void_p.from_address(fields + i).value or 0 for i in (16, 24))
+    count = ctypes.c_int.from_address(fields + 32).value
+    if (*counts, count) != (ufunc.nin, ufunc.nout, ufunc.nargs, ufunc.ntypes) or not functions:
+        raise UnsupportedError("ufuncs have other fields")
+    given = kind * ufunc.nin + "->"
+    at = next((i for i, types in enumerate(ufunc.types) if types.startswith(given)), None)
+    if at is None:
+        raise UnsupportedError(f"{ufunc.__name__} of {kind}")
+    function, word = (ctypes.c_void_p.from_address(each + 8 * at).value if each else 0 for each in (functions, own))
+    return function or 0, word or 0, np.dtype(ufunc.types[at][len(given) :])
+
+
+@cache
+def _product(name: str, dtype: np.dtype) -> tuple[int, int]:
+    """Address of minigraph's function for a product, and that of BLAS's."""
+    letter = {"float32": "s", "float64": "d"}.get(dtype.name)
+    found = blas.address_of(f"cblas_{letter}{name}") if letter else None
+    if found is None:
+        raise UnsupportedError(f"no {name} of {dtype} in NumPy's wheel")
+    address, width = found
+    return address_of(f"{name}_{dtype.name}_int{width}"), address
+
+
+# What operators record
+
+Offer = Callable[..., Any]
+
+_OFFERS: dict[str, Offer] = {}
+
+
+def native(*types: str) -> Callable[[Offer], Offer]:
+    """Register how operators are recorded: ``f(recording, *inputs, **attrs)`` returns the symbols of the results.
+
+    It raises `UnsupportedError` for what it cannot.
+    """
+
+    def decorate(function: Offer) -> Offer:
+        _OFFERS.update(dict.fromkeys(types, function))
+        return function
+
+    return decorate
+
+
+def is_small(type: str, shapes: Iterable[Sequence[int]]) -> bool:
+    """Whether an operator on arrays of these shapes is recorded, if it can be, and not given a loop of its own."""
+    return type in _OFFERS and all([prod(shape) <= MOST_ELEMENTS for shape in shapes])
+
+
+def offer_for(type: str) -> Offer:
+    """What is registered for an operator.
+
+    Raises
+    ------
+    UnsupportedError
+        If nothing is.
+    """
+    if type not in _OFFERS:
+        raise UnsupportedError(type)
+    return _OFFERS[type]
+
+
+def record(type: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Recording, list[Any]] | None:
+    """The recording for an operator on arrays of these types, and the symbols of its results; None if there is none.
+
+    An input has ``shape``, ``dtype`` and ``is_transposed``, or is None or a list of such.
+    """
+    recording = Recording()
+
+    def symbols(entry: Any) -> Any:
+        if entry is None or not hasattr(entry, "dtype"):
+            return None if entry is None else [symbols(each) for each in entry]
+        return recording.new(entry.shape[::-1], entry.dtype).T if entry.is_transposed else recording.new(*entry[:2])
+
+    try:
+        found = offer_for(type)(recording, *map(symbols, inputs), **attrs)
+        results = list(found) if isinstance(found, tuple) else [found]
+        return recording, [
+            [recording.in_order(x) for x in each] if isinstance(each, list) else recording.in_order(each)
+            for each in results
+        ]
+    except UnsupportedError:
+        return None

@@ -1,0 +1,316 @@
+"""Native segments: instructions in a row that one table of C calls does, with no Python between them.
+
+The table has memory for what only its own steps read. What others read, too, comes in arrays: those that are read are
+handed over, new ones are made before the call. Where an array is not as the table expects it, the segment has computed
+nothing, and the plan makes the ordinary calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from minigraph.kernels.jit.call_table import CallTable, Memory
+from minigraph.kernels.jit.recording import Recording, Symbol, record
+from minigraph.lowering.instructions import DROPPED, FIRST_BUFFER, NOTHING, XP, Instruction, Instructions, Operand
+from minigraph.lowering.memory_plan import Layout
+from minigraph.runtime.kernel_call import keywords_of
+from minigraph.types import product
+
+
+class ArrayKind(NamedTuple):
+    """What a segment expects of an array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    is_transposed: bool = False
+    """Whether a matrix lies in memory column by column."""
+
+
+Recorded: TypeAlias = "tuple[Recording, list[Any]]"
+"""A recording and the symbols of its results."""
+
+_MOST_WORK = 32_768
+"""Maximum elements that a step may go through, counted once a call: beyond, other loops are as quick or quicker."""
+
+_LEAST_STEPS = 2
+"""Minimum steps of a segment."""
+
+
+@dataclass(eq=False)
+class Segment:
+    """Instructions from number `start` to before `end`.
+
+    Attributes
+    ----------
+    call : callable
+        Does them on a tuple of arrays; returns 0, or else the ordinary calls have to be made.
+    arrays : list of int
+        Registers of the arrays.
+    new : dict
+        Registers whose arrays are made before the call, with their types.
+    same : dict
+        Registers that are given the array of another one.
+    inner : set of int
+        Registers that have no value unless the ordinary calls are made.
+    """
+
+    start: int
+    end: int
+    call: Callable[[tuple[Any, ...]], int] | None = None
+    arrays: list[int] = field(default_factory=list)
+    new: dict[int, ArrayKind] = field(default_factory=dict)
+    same: dict[int, int] = field(default_factory=dict)
+    inner: set[int] = field(default_factory=set)
+
+
+def form_segments(instructions: Instructions, layout: Layout) -> list[Segment]:
+    """The segments of a plan, in order."""
+    return _Former(instructions, layout).segments()
+
+
+class _Former:
+    def __init__(self, instructions: Instructions, layout: Layout) -> None:
+        self._rows = instructions.rows
+        self._first = FIRST_BUFFER + instructions.buffers
+        self._values = instructions.values
+        self._layout = layout
+        self._transposed: set[int] = set()
+        """Registers of matrices that lie column by column."""
+        self._recordings: dict[Any, Recorded | None] = {}
+        self._last_read = {
+            register: number for number, row in enumerate(self._rows) for register in _registers_read(row)
+        }
+        self._last_read.update(dict.fromkeys((*instructions.fetches, *instructions.new_state), len(self._rows)))
+
+    def segments(self) -> list[Segment]:
+        found: list[Segment] = []
+        start = 0
+        known = [self._recording(row) for row in self._rows]
+        for number in range(len(self._rows) + 1):
+            if number < len(self._rows) and (known[number] is not None or self._rows[number].function is None):
+                continue
+            if sum(map(_is_work, self._rows[start:number])) >= _LEAST_STEPS:
+                segment = Segment(start, number)
+                found.append(_Binder(self, segment).bound(self._rows[start:number], known[start:number]))
+            start = number + 1
+        return found
+
+    def type_of(self, register: int) -> ArrayKind:
+        """The type of the array in a register."""
+        if register < self._first:
+            _, dtype, shape = self._layout.places[register - FIRST_BUFFER]
+            return ArrayKind(shape, dtype)
+        found = self._values[register - self._first].tensor_type
+        return ArrayKind(found.shape, found.dtype.numpy, register in self._transposed)
+
+    def is_read_from(self, register: int, number: int) -> bool:
+        """Whether an instruction from `number` on, or the end of a run, needs the register."""
+        return self._last_read.get(register, -1) >= number
+
+    def _recording(self, row: Instruction) -> Recorded | None:
+        """What the instruction computes, for registers in the order of `_inputs`; None if it stays a call."""
+        step = row.step
+        if row.function is None or not row.function.agrees or step.call is not None or not step.has_known_sizes:
+            return None
+        types = [
+            _mapped(lambda i: None if i == NOTHING else self.type_of(i), each) for each in row.arguments if each != XP
+        ]
+        attrs = keywords_of(step.op, step.kernel)
+        key = step.op.type, id(step.kernel), repr(attrs), repr(types)
+        if key not in self._recordings:
+            self._recordings[key] = _recorded(step.op.type, types, attrs)
+        found = self._recordings[key]
+        arguments = [each for each in _flat(row.arguments) if each > XP]
+        if found and any(arguments[i : i + 1] == arguments[j : j + 1] for i, j in found[0].distinct):
+            return None
+        for result, target in zip(found[1], _by_slot(row.target, len(found[1])), strict=True) if found else ():
+            if isinstance(result, Symbol) and result.is_transposed and isinstance(target, int):
+                self._transposed.add(target)
+        return found
+
+
+def _is_work(row: Instruction) -> int:
+    """Whether an instruction does anything; copies count each."""
+    return len(row.copies) + (row.function is not None)
+
+
+def _recorded(type: str, types: Sequence[Any], attrs: dict[str, Any]) -> Recorded | None:
+    found = record(type, types, attrs)
+    return None if found is None or found[0].work > _MOST_WORK else found
+
+
+@dataclass(eq=False)
+class _Home:
+    """Memory of one or more registers."""
+
+    memory: Memory
+    size: int
+    """Bytes."""
+    registers: int = 0
+    """Number of registers that still need it."""
+
+
+class _Binder:
+    """Gives the operands of a segment's calls their memory."""
+
+    def __init__(self, former: _Former, segment: Segment) -> None:
+        self._former, self._segment = former, segment
+        self._table = CallTable()
+        self._homes: dict[int, tuple[_Home, int]] = {}
+        """By register its memory and the offset there."""
+
+    def bound(self, rows: Sequence[Instruction], known: Sequence[Recorded | None]) -> Segment:
+        for row, recorded in zip(rows, known, strict=True):
+            for buffer, source in row.copies:
+                size = _bytes(self._former.type_of(buffer))
+                self._table.copy(self._memory(source), self._memory(buffer, written=True), size)
+            if recorded is not None:
+                self._bind(row, *recorded)
+            for register in row.released:
+                if register in self._homes:
+                    self._leave(self._homes[register][0])
+        segment = self._segment
+        written = {register for row in rows for register in _flat(row.target or ())}
+        segment.inner = written.difference(segment.new, segment.same)
+        segment.call = self._table.finish()
+        return segment
+
+    def _bind(self, row: Instruction, recording: Recording, results: Sequence[Any]) -> None:
+        """Append the calls of an instruction."""
+        arguments = [each for each in _flat(row.arguments) if each > XP]
+        memories = {number: self._memory(register) for number, register in enumerate(arguments)}
+        outs = _by_slot(row.keywords.get("out") if row.keywords else None, len(results))
+        targets = _by_slot(row.target, len(results))
+        copies = list[tuple[Symbol, Memory]]()
+        for slot, entries in enumerate(zip(results, outs, targets, strict=True)):
+            shares = not slot and row.step.kernel.view_of is not None
+            for symbol, out, target in _each(*entries):
+                number, offset = recording.place_of(symbol)
+                if target is not None and shares and number in memories and self._is_hidden(out, target):
+                    self._share(target, arguments[number], offset)
+                    continue
+                memory = self._memory_for(symbol, out, target)
+                if recording.is_whole(symbol) and _is_free(memory, recording, memories, number):
+                    memories[number] = memory
+                else:
+                    copies.append((symbol, memory))
+        mine = list[_Home]()
+        for number in range(len(arguments), len(recording.memories)):
+            if number in recording.constants:
+                memories[number] = self._table.constant(recording.constants[number])
+            elif number not in memories:
+                mine.append(self._temporary(recording.memories[number].nbytes))
+                memories[number] = mine[-1].memory
+        for call in recording.calls:
+            self._table.add(call, [(memories[number], offset) for number, offset in call.operands])
+        for symbol, memory in copies:
+            number, offset = recording.place_of(symbol)
+            self._table.copy(memories[number].moved(offset), memory, symbol.value.layout.nbytes)
+        for home in mine:
+            self._leave(home)
+
+    def _is_seen(self, register: int) -> bool:
+        """Whether something outside reads what the segment writes to the register."""
+        return self._former.is_read_from(register, self._segment.end)
+
+    def _is_hidden(self, out: int | None, target: int) -> bool:
+        """Whether a result may lie anywhere: it is given no memory, and nothing outside reads it."""
+        return out is None and not self._is_seen(target)
+
+    def _memory(self, register: int, written: bool = False) -> Memory:
+        """The memory of a register; that of an array from outside, if nothing here wrote it."""
+        if register not in self._homes:
+            type = self._former.type_of(register)
+            self._segment.arrays.append(register)
+            self._homes[register] = _Home(self._table.array(*type), _bytes(type), 1), 0
+        home, offset = self._homes[register]
+        if written:
+            self._table.note_written(home.memory)
+        return home.memory.moved(offset)
+
+    def _memory_for(self, symbol: Symbol, out: int | None, target: int | None) -> Memory:
+        """Where a result is written: to memory that is given, a new array, or a temporary."""
+        if out is not None and (out not in self._homes or self._homes[out][0].memory.kind == "array"):
+            memory = self._memory(out, written=True)
+            if target is not None:
+                self._share(target, out, 0)
+                if self._is_seen(target):
+                    self._segment.same[target] = out
+            return memory
+        assert target is not None
+        if self._is_seen(target):
+            self._segment.new[target] = self._former.type_of(target)
+            return self._memory(target, written=True)
+        home = self._temporary(symbol.value.layout.nbytes)
+        self._homes[target] = home, 0
+        return home.memory
+
+    def _share(self, register: int, other: int, offset: int) -> None:
+        """Give a register the memory of another one."""
+        home, before = self._homes[other]
+        home.registers += 1
+        self._homes[register] = home, before + offset
+
+    def _temporary(self, size: int) -> _Home:
+        return _Home(self._table.temporary(size), size, 1)
+
+    def _leave(self, home: _Home) -> None:
+        home.registers -= 1
+        if not home.registers and home.memory.kind == "temporary":
+            self._table.release(home.memory, home.size)
+
+
+def _is_free(memory: Memory, recording: Recording, memories: dict[int, Memory], number: int) -> bool:
+    """Whether a result with memory of its own may be written at once: no call still reads an input that lies there."""
+    if number in memories:
+        return False
+    inputs = {each for each, other in memories.items() if other == memory}
+    if not inputs:
+        return True
+    writes = [call.operands[-1][0] for call in recording.calls]
+    first, *later = recording.calls[writes.index(number) :]
+    if any(each in inputs for call in later for each, _ in call.operands[:-1]):
+        return False
+    return all(first.may_write_over(i) for i, (each, _) in enumerate(first.operands[:-1]) if each in inputs)
+
+
+def _each(result: Any, out: Any, target: Any) -> Iterator[tuple[Symbol, int | None, int | None]]:
+    """The symbols of a slot that somebody wants, each with the registers of the memory for it and of its value."""
+    results = result if isinstance(result, list) else [result]
+    outs, targets = (each if isinstance(each, list) else [each] * len(results) for each in (out, target))
+    for symbol, one, other in zip(results, map(_register, outs), map(_register, targets), strict=True):
+        if symbol is not None and (one is not None or other is not None):
+            yield symbol, one, other
+
+
+def _register(entry: Any) -> int | None:
+    assert not isinstance(entry, list)
+    return None if entry in (None, NOTHING, DROPPED) else entry
+
+
+def _by_slot(operand: Operand | None, count: int) -> Sequence[Any]:
+    return operand if isinstance(operand, tuple) else [operand] if count == 1 else [None] * count
+
+
+def _registers_read(row: Instruction) -> Iterator[int]:
+    yield from _flat(row.arguments)
+    for operand in (row.keywords or {}).values():
+        yield from _flat(operand)
+    for pair in row.copies:
+        yield from pair
+
+
+def _flat(operand: Any) -> list[Any]:
+    return [each for part in operand for each in _flat(part)] if isinstance(operand, list | tuple) else [operand]
+
+
+def _mapped(function: Callable[[int], Any], operand: Any) -> Any:
+    return [_mapped(function, each) for each in operand] if isinstance(operand, list | tuple) else function(operand)
+
+
+def _bytes(type: ArrayKind) -> int:
+    return product(type.shape) * type.dtype.itemsize

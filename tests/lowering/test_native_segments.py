@@ -1,0 +1,214 @@
+"""Tables of C calls in place of small steps: the same bits in every run, whatever is around them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from jit_support import needs_numba
+from networks import at_the_same_time
+from pass_laws import assert_same_bits, history
+from random_programs import build, recipes, trainings
+from sampled import DETERMINISTIC, each, with_gradients
+
+import minigraph as fluid
+from minigraph.errors import ExecutionError
+from minigraph.lowering import codegen, native_segments
+
+layers = fluid.layers
+
+pytestmark = [pytest.mark.numbers, needs_numba, pytest.mark.usefixtures("new_program", "new_scope")]
+
+
+@pytest.fixture(autouse=True)
+def native_from_the_second_run(monkeypatch):
+    monkeypatch.setattr(codegen, "RUNS_BEFORE_NATIVE", 2)
+    monkeypatch.setattr(native_segments, "_LEAST_STEPS", 1)
+
+
+def run(executor, fetch, scope=None, **feed):
+    return executor.run(fluid.default_main_program(), feed=feed, fetch_list=fetch, scope=scope or fluid.Scope())
+
+
+def source(executor, fetch, **feed):
+    """The source of the plan after a second run."""
+    for _ in range(2):
+        run(executor, fetch, **feed)
+    return executor.plan_for(fluid.default_main_program(), feed, fetch).compiled.source
+
+
+def bits(values):
+    return [(value.dtype, value.shape, value.tobytes()) for value in values]
+
+
+def outside(text):
+    """What a source calls when every table makes its calls."""
+    lines = [line.strip() for line in text.splitlines() if line.startswith("    ") and not line.startswith("     ")]
+    calls = [line.split(" = ")[-1].split("(")[0] for line in lines if "(" in line and not line.startswith("return")]
+    return [name for name in calls if name not in ("empty", "if native")]
+
+
+# Bits
+
+
+@each(DETERMINISTIC)
+def test_an_operator_gives_the_same_bits_in_a_table(sample):
+    for dtype in sample.dtypes:
+        built = with_gradients(sample, dtype)
+        executor = fluid.Executor(jit=True)
+        names = [name for op in built.program.global_block().ops for name in op.output_arg_names]
+        variables = [built.program.global_block().vars[name] for name in dict.fromkeys(names)]
+        fetch = [var for var in variables if not var.persistable and var.kind.name == "LOD_TENSOR"]
+        found = [executor.run(built.program, feed=built.feed, fetch_list=fetch) for _ in range(3)]
+        assert bits(found[0]) == bits(found[1]) == bits(found[2])
+
+
+@pytest.mark.laws
+@given(recipes(training=trainings()))
+def test_programs_give_the_same_bits_in_tables(recipe):
+    built = build(recipe)
+    fetch = [built.loss.name, *(grad.name for _, grad in built.params_grads)]
+    executors = [fluid.Executor(jit=jit) for jit in (True, False)]
+    assert_same_bits(*[history(executor, built, fetch, steps=4) for executor in executors])
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 31, 64, 1000])
+@pytest.mark.parametrize("rows", [1, 2, 33, 100])
+def test_a_layer_and_its_gradient_have_the_same_bits_in_all_sizes(rows, columns):
+    fluid.default_startup_program().random_seed = 1
+    x = fluid.data("x", [None, columns])
+    x.stop_gradient = False
+    loss = layers.mean(layers.square(layers.fc(x, 7, act="tanh")))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    feed = np.random.default_rng(0).standard_normal((rows, columns), np.float32)
+    found = []
+    for jit in (True, False):
+        executor, scope = fluid.Executor(jit=jit), fluid.Scope()
+        executor.run(fluid.default_startup_program(), scope=scope)
+        found.append([bits(run(executor, [loss, "x@GRAD", "fc_0.w_0"], scope, x=feed)) for _ in range(4)])
+    assert found[0] == found[1]
+
+
+def test_an_update_that_reads_what_it_writes_over_is_right():
+    w = layers.create_parameter([2, 2], "float32", name="w")
+    layers.assign(layers.mul(w, w), output=w)
+    scope, executor = fluid.Scope(), fluid.Executor(jit=True)
+    scope.var("w").get_tensor().set(np.array([[1, 1], [1, 0]], "float32"), fluid.CPUPlace())
+    for _ in range(3):
+        run(executor, [], scope)
+    assert np.array(scope.find_var("w").get_tensor()).tolist() == [[34, 21], [21, 13]]
+
+
+# Arrays from outside
+
+
+class Special(np.ndarray):
+    """Array of another type."""
+
+
+def chain(x, count=6):
+    for i in range(count):
+        x = layers.tanh(x) if i % 2 else layers.scale(x, 1.5, bias=0.25)
+    return x
+
+
+def test_a_chain_is_one_call():
+    y = chain(fluid.data("x", [None, 3]))
+    text = source(fluid.Executor(jit=True), [y], x=np.ones((2, 3), "float32"))
+    assert outside(text) == [] and text.count("if native(") == 1
+
+
+def test_results_are_the_callers_own_in_every_run():
+    x = fluid.data("x", [None, 3])
+    fetch = [chain(x), layers.reshape(chain(x, 2), [-1]), layers.scale(x, 1.0)]
+    executor, feed = fluid.Executor(jit=True), np.ones((2, 3), "float32")
+    found = [run(executor, fetch, x=feed * i) for i in range(5)]
+    for i, values in enumerate(found):
+        assert bits(values) == bits(run(fluid.Executor(jit=False), fetch, x=feed * i))
+        assert not any(np.may_share_memory(a, b) for other in found[:i] for a in values for b in other)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda x: x.T.copy().T,
+        lambda x: np.repeat(x, 2, 1)[:, ::2],
+        lambda x: x[::-1][::-1].view(type("Of", (np.ndarray,), {})),
+    ],
+)
+def test_arrays_that_lie_otherwise_go_to_the_ordinary_calls(other):
+    y = chain(fluid.data("x", [None, 3]))
+    executor, x = fluid.Executor(jit=True), np.random.default_rng(0).standard_normal((4, 3), np.float32)
+    expected = bits(run(fluid.Executor(jit=False), [y], x=x))
+    for feed in (x, x, other(x), x, other(x)):
+        assert bits(run(executor, [y], x=feed)) == expected
+
+
+def test_state_is_found_where_it_is_in_each_run():
+    w = layers.create_parameter([2, 3], "float32", name="w")
+    y = chain(layers.elementwise_mul(fluid.data("x", [2, 3]), w))
+    executor, scope, x = fluid.Executor(jit=True), fluid.Scope(), np.ones((2, 3), "float32")
+    for i in range(5):
+        scope.var("w").get_tensor().set(np.full((2, 3), i, "float32"), fluid.CPUPlace())
+        (found,) = run(executor, [y], scope, x=x)
+        assert bits([found]) == bits(run(fluid.Executor(jit=False), [y], scope, x=x))
+
+
+def test_steps_around_a_table_see_what_it_wrote():
+    x = fluid.data("x", [None, 4])
+    h = chain(x)
+    sorted_, order = layers.argsort(h)
+    y = layers.elementwise_add(chain(sorted_), h)
+    executor, feed = fluid.Executor(jit=True), np.random.default_rng(0).standard_normal((3, 4), np.float32)
+    assert "argsort" in " ".join(outside(source(executor, [y, order], x=feed)))
+    assert bits(run(executor, [y, order], x=feed)) == bits(run(fluid.Executor(jit=False), [y, order], x=feed))
+
+
+def test_runs_at_the_same_time_have_memory_of_their_own():
+    y = chain(fluid.data("x", [None, 3]), 200)
+    executor = fluid.Executor(jit=True)
+    feeds = [np.full((2, 3), i, "float32") for i in range(8)]
+    expected = [bits(run(fluid.Executor(jit=False), [y], x=feed)) for feed in feeds]
+    program = fluid.default_main_program()
+
+    def runs(feed):
+        return lambda: [bits(executor.run(program, feed={"x": feed}, fetch_list=[y])) for _ in range(50)]
+
+    for found, wanted in zip(at_the_same_time([runs(feed) for feed in feeds]), expected, strict=True):
+        assert found == [wanted] * 50
+
+
+# Errors and switches
+
+
+def test_an_error_behind_a_table_names_the_operator():
+    x = fluid.data("x", [None, 3])
+    label = fluid.data("label", [None, 1], "int64")
+    loss = chain(layers.cross_entropy(layers.softmax(chain(x)), label))
+    executor, feed = fluid.Executor(jit=True), np.ones((2, 3), "float32")
+    for _ in range(3):
+        run(executor, [loss], x=feed, label=np.array([[0], [2]]))
+        with pytest.raises(ExecutionError, match=r"cross_entropy.*Label is 3"):
+            run(executor, [loss], x=feed, label=np.array([[0], [3]]))
+
+
+def test_there_are_no_tables_without_jit_nor_in_checked_runs():
+    y = chain(fluid.data("x", [None, 3]))
+    x = np.ones((2, 3), "float32")
+    assert "native" not in source(fluid.Executor(jit=False), [y], x=x)
+    assert "native" not in source(fluid.Executor(jit=True, check=True), [y], x=x)
+    strategy = fluid.BuildStrategy()
+    strategy.jit = False
+    program = fluid.CompiledProgram(fluid.default_main_program(), build_strategy=strategy)
+    executor = fluid.Executor(jit=True)
+    for _ in range(3):
+        executor.run(program, feed={"x": x}, fetch_list=[y])
+    assert "native" not in executor.plan_for(program, {"x": x}, [y]).compiled.source
+
+
+def test_a_plan_forms_tables_only_when_it_is_run_often(monkeypatch):
+    monkeypatch.setattr(codegen, "RUNS_BEFORE_NATIVE", 4)
+    y = chain(fluid.data("x", [None, 3]))
+    executor, x, found = fluid.Executor(jit=True), np.ones((2, 3), "float32"), []
+    for _ in range(5):
+        run(executor, [y], x=x)
+        found.append("native" in executor.plan_for(fluid.default_main_program(), {"x": x}, [y]).compiled.source)
+    assert found == [False, False, False, True, True]
