@@ -70,7 +70,7 @@ class Compiled:
         self.replaces = list(steps.replaced_state)
         self.ticks: list[int] | None = [] if timed else None
         self._place = place
-        self._layout = buffers.layout
+        self._buffer_plan = buffers
         self._runs = 0
         self.is_native = jit and place.kind == "cpu" and not timed
 
@@ -95,7 +95,7 @@ class Compiled:
 
     def make_native(self) -> None:
         """Let runs of steps be tables of C calls from now on, see `minigraph.lowering.native_segments`."""
-        segments = form_segments(self.instructions, self._layout)
+        segments = form_segments(self.instructions, self._buffer_plan)
         if segments:
             self.__dict__["_written"] = written = _Written(self.instructions, self._place, None, segments)
             self.__dict__["function"] = written.function

@@ -16,7 +16,7 @@ import numpy as np
 from minigraph.kernels.jit.call_table import CallTable, Memory
 from minigraph.kernels.jit.recording import Recording, Symbol, record
 from minigraph.lowering.instructions import DROPPED, FIRST_BUFFER, NOTHING, XP, Instruction, Instructions, Operand
-from minigraph.lowering.memory_plan import Layout
+from minigraph.lowering.memory_plan import BufferPlan
 from minigraph.runtime.kernel_call import keywords_of
 from minigraph.types import product
 
@@ -67,17 +67,19 @@ class Segment:
     inner: set[int] = field(default_factory=set)
 
 
-def form_segments(instructions: Instructions, layout: Layout) -> list[Segment]:
+def form_segments(instructions: Instructions, buffers: BufferPlan) -> list[Segment]:
     """The segments of a plan, in order."""
-    return _Former(instructions, layout).segments()
+    return _Former(instructions, buffers).segments()
 
 
 class _Former:
-    def __init__(self, instructions: Instructions, layout: Layout) -> None:
+    def __init__(self, instructions: Instructions, buffers: BufferPlan) -> None:
         self._rows = instructions.rows
         self._first = FIRST_BUFFER + instructions.buffers
         self._values = instructions.values
-        self._layout = layout
+        self._buffers = [ArrayKind(shape, dtype) for _, dtype, shape in buffers.layout.places]
+        spares = [value.tensor_type for value in buffers.outputs.to_scope]
+        self._buffers += [ArrayKind(spare.shape, spare.dtype.numpy) for spare in spares]
         self._transposed: set[int] = set()
         """Registers of matrices that lie column by column."""
         self._recordings: dict[Any, Recorded | None] = {}
@@ -102,8 +104,7 @@ class _Former:
     def type_of(self, register: int) -> ArrayKind:
         """The type of the array in a register."""
         if register < self._first:
-            _, dtype, shape = self._layout.places[register - FIRST_BUFFER]
-            return ArrayKind(shape, dtype)
+            return self._buffers[register - FIRST_BUFFER]
         found = self._values[register - self._first].tensor_type
         return ArrayKind(found.shape, found.dtype.numpy, register in self._transposed)
 

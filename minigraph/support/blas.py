@@ -135,7 +135,9 @@ def one_thread() -> Iterator[None]:
     One thread multiplies small matrices faster: several wait for each other longer than they compute.
     """
     is_chosen = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & set(os.environ)
-    counts, changes = ([] if is_chosen else _functions(f"openblas_{verb}_num_threads", c_int) for verb in ("get", "set"))
+    counts, changes = (
+        [] if is_chosen else _functions(f"openblas_{verb}_num_threads", c_int) for verb in ("get", "set")
+    )
     switches = [(change, count()) for count, change in zip(counts, changes, strict=True)]
     try:
         for change, _ in switches:
@@ -168,7 +170,6 @@ def _functions(name: str, result: Any) -> list[Any]:
                 found.append(function)
                 break
     return found
-
 
 
 load_numpy()
