@@ -183,8 +183,11 @@ class LayerHelper:
         """`parameter`, which `attr` may not turn off; `what` names the layer."""
         made = self.parameter(attr, shape, dtype, **options)
         if made is None:
-            argument = "bias_attr" if options.get("is_bias") else "param_attr"
-            raise ProgramError(f"{what or self.layer_type}: {argument} cannot be False, the layer needs the parameter")
+            argument, part = ("bias_attr", "bias") if options.get("is_bias") else ("param_attr", "weight")
+            raise ProgramError(
+                f"{what or self.layer_type}: {argument} cannot be False, the layer does not work without a {part}",
+                hint=f"Leave {argument} out, or give a ParamAttr.",
+            )
         return made
 
     def _default_initializer(self, dtype: Any, is_bias: bool) -> Initializer:

@@ -280,7 +280,7 @@ def test_what_a_cell_cannot_be_given_is_refused():
         layers.rnn(3, x)
     with pytest.raises(WrongTypeError, match="hidden_size must be a positive int, got 0"):
         layers.GRUCell(0)
-    with pytest.raises(ProgramError, match="param_attr cannot be False, the layer needs the parameter"):
+    with pytest.raises(ProgramError, match="param_attr cannot be False, the layer does not work without a weight"):
         layers.rnn(layers.GRUCell(2, param_attr=False), x)
     with pytest.raises(WrongTypeError, match=r"states must be \[hidden, cell\]"):
         layers.rnn(layers.LSTMCell(2), x, layers.zeros([2, 2], "float32"))
