@@ -77,12 +77,7 @@ class Accuracy(_Counting):
         array = np.asarray(value)
         if array.size != 1 or array.dtype.kind not in "fiub":
             raise WrongTypeError(f"value must be one number, got {value!r:.60}")
-        try:
-            size = float(weight)
-        except (TypeError, ValueError):
-            size = -1.0
-        if not size >= 0:
-            raise WrongTypeError(f"weight must be a number, not negative, got {weight!r:.60}")
+        size = number(weight, "weight", at_least=0)
         self.value += float(array.reshape(())) * size
         self.weight += size
 

@@ -146,19 +146,17 @@ def training_panels(report: TrainingResults) -> list[Panel]:
         return []
     shown = [
         *([_rate_panel(report)] if len(report.rates) > 1 else []),
-        Panel("loss of each batch", "step", [_over_seeds(report, name, lambda run: run.loss) for name in report]),
+        _panel(report, "loss of each batch", "step", lambda run: run.loss),
         *(_metric_panel(report, metric) for metric in report.metrics),
         _training_norms(report, ALL_TOGETHER, "norm of all gradients before clipping"),
-        Panel("factor, norm after / norm before", "step",
-              [_over_seeds(report, name, lambda run: run.total.factor) for name in report]),
+        _panel(report, "factor, norm after / norm before", "step", lambda run: run.total.factor),
     ]  # fmt: skip
     # A training that was interrupted may have no epoch.
     return [panel for panel in shown if any(np.isfinite(curve.values).any() for curve in panel.curves)]
 
 
 def _metric_panel(report: TrainingResults, metric: str) -> Panel:
-    curves = [_over_seeds(report, name, lambda run: run.metrics[metric]) for name in report]
-    return Panel(report.metric_title(metric), "epoch", curves, "level")
+    return _panel(report, report.metric_title(metric), "epoch", lambda run: run.metrics[metric], kind="level")
 
 
 def training_parameter_panels(report: TrainingResults) -> list[Panel]:
@@ -167,8 +165,8 @@ def training_parameter_panels(report: TrainingResults) -> list[Panel]:
 
 
 def _training_norms(report: TrainingResults, column: str, title: str) -> Panel:
-    curves = [_over_seeds(report, name, lambda run: run.statistics[column].norm_before) for name in report]
-    return Panel(title, "step", curves, thresholds=_thresholds(report, column))
+    thresholds = _thresholds(report, column)
+    return _panel(report, title, "step", lambda run: run.statistics[column].norm_before, thresholds=thresholds)
 
 
 def _rate_panel(report: TrainingResults) -> Panel:
@@ -180,6 +178,10 @@ def _rate_panel(report: TrainingResults) -> Panel:
         spreads = np.nan_to_num([estimate.spread for estimate in found])
         curves.append(Curve(name, means, np.array(rates), means - spreads, means + spreads))
     return Panel(f"{report.judged_by} at each learning rate", "learning rate", curves, "level")
+
+
+def _panel(report: TrainingResults, title: str, x: str, series: Any, **options: Any) -> Panel:
+    return Panel(title, x, [_over_seeds(report, name, series) for name in report], **options)
 
 
 def _over_seeds(report: TrainingResults, name: str, series: Any) -> Curve:

@@ -99,11 +99,10 @@ def _by_threadpoolctl() -> Blas | None:
         from threadpoolctl import threadpool_info
     except ImportError:
         return None
-    for found in threadpool_info():
-        if found["user_api"] == "blas":
-            core_type = found.get("architecture") or ""
-            return Blas(found["internal_api"], found["version"] or "", core_type, found["num_threads"])
-    return None
+    found = next((each for each in threadpool_info() if each["user_api"] == "blas"), None)
+    if found is None:
+        return None
+    return Blas(found["internal_api"], found["version"] or "", found.get("architecture") or "", found["num_threads"])
 
 
 def _by_numpy() -> Blas:
