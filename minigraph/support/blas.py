@@ -1,7 +1,7 @@
 """The BLAS of NumPy's matrix products: identify it, and make it choose fast kernels for processors it does not know.
 
 Importing this module loads NumPy. OpenBLAS reads the environment and chooses its kernels at that moment, so the package
-imports this module before anything else.
+imports this module before anything else. Where NumPy is loaded already, OpenBLAS is made to choose again.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ import importlib
 import os
 import platform
 import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from ctypes import CDLL, c_char_p, c_int, c_void_p, cast
+from ctypes import CDLL, PyDLL, c_char_p, c_int, c_void_p, cast
 from dataclasses import dataclass
+from operator import methodcaller
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 CORETYPE = "OPENBLAS_CORETYPE"
@@ -24,6 +28,13 @@ _NEEDED_FLAGS = frozenset({"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx51
 """Processor flags that the SkylakeX kernels need. Linux lists a flag only where it also saves the registers."""
 _NEWEST_KNOWN_FAMILY = 25
 """Newest family of AMD (Zen 3 and 4) that OpenBLAS up to 0.3.31 recognizes."""
+_WITH_AVX512 = frozenset({"skylakex", "cooperlake", "sapphirerapids"})
+"""Names of the kernels that are as good as the wanted ones."""
+_WAITS = frozenset({"_bootstrap_inner", "_recv", "_wait_for_tstate_lock", "_worker", "accept", "get", "join", "poll",
+                    "readinto", "select", "wait"})  # fmt: skip
+"""Functions of Python's library in which threads wait."""
+_WITHOUT_PRODUCTS = frozenset({"ipykernel", "zmq"})
+"""Packages whose threads serve a notebook."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +84,50 @@ def read_processor() -> str:
 
 def load_numpy() -> None:
     """Import NumPy, with a core type for its OpenBLAS if it needs one; the environment is restored."""
-    wanted = None if "numpy" in sys.modules else core_type_to_set(read_processor(), os.environ)
-    if wanted is not None:
-        os.environ[CORETYPE] = wanted
-    try:
+    wanted = core_type_to_set(read_processor(), os.environ)
+    if wanted is None:
         importlib.import_module("numpy")
+        return
+    os.environ[CORETYPE] = wanted
+    try:
+        if "numpy" in sys.modules:
+            choose_again()
+        else:
+            importlib.import_module("numpy")
     finally:
-        if wanted is not None:
-            del os.environ[CORETYPE]
+        del os.environ[CORETYPE]
+
+
+def choose_again() -> None:
+    """Let the OpenBLAS in NumPy's wheel choose its kernels anew, as the environment says, if those it has are slow.
+
+    Threads of OpenBLAS that wait look up the kernels when they get work. Another thread of Python that multiplies right
+    now must not see them change; where one may, a warning says what to do.
+    """
+    for library in libraries(PyDLL):  # whose calls keep the interpreter's lock
+        if not hasattr(library, "gotoblas_dynamic_init"):
+            continue
+        library.gotoblas_corename.restype = c_char_p
+        if library.gotoblas_corename().decode().lower() in _WITH_AVX512:
+            continue
+        frames, me = sys._current_frames(), threading.get_ident()
+        if any(_may_multiply(frame) for thread, frame in frames.items() if thread != me):
+            warnings.warn(
+                "NumPy's OpenBLAS does not know this processor, which makes matrix products up to 1.9 times slower. "
+                f"Import minigraph before threads are started, or set {CORETYPE}={WANTED}.",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+            return
+        # Both within one call, so that no other thread comes in between, when there are no kernels.
+        list(map(methodcaller("__call__"), (library.gotoblas_dynamic_quit, library.gotoblas_dynamic_init)))
+
+
+def _may_multiply(frame: FrameType) -> bool:
+    """Whether a thread that runs `frame` may be inside BLAS."""
+    package = frame.f_globals.get("__name__", "").partition(".")[0]
+    is_waiting = package in sys.stdlib_module_names and frame.f_code.co_name in _WAITS
+    return not is_waiting and package not in _WITHOUT_PRODUCTS
 
 
 def numpy_blas() -> Blas:
@@ -154,15 +201,20 @@ def address_of(name: str) -> tuple[int, int] | None:
     return None
 
 
-def _functions(name: str, result: Any) -> list[Any]:
-    """The function `name` of each library in NumPy's wheel, which may have a prefix or suffix."""
+def libraries(kind: type[CDLL] = CDLL) -> list[CDLL]:
+    """Each OpenBLAS in NumPy's wheel."""
     import numpy as np
 
     package = Path(np.__file__).parent
     folders = [package.parent / "numpy.libs", package / ".dylibs"]
+    paths = sorted(path for folder in folders for path in folder.glob("*openblas*"))
+    return [kind(str(path)) for path in paths]  # loaded already, so these are the ones that NumPy uses
+
+
+def _functions(name: str, result: Any) -> list[Any]:
+    """The function `name` of each library in NumPy's wheel, which may have a prefix or suffix."""
     found = []
-    for path in sorted(path for folder in folders for path in folder.glob("*openblas*")):
-        library = CDLL(str(path))  # loaded already, so this is the one that NumPy uses
+    for library in libraries():
         for each in (f"scipy_{name}64_", f"scipy_{name}", f"{name}64_", name):
             if function := getattr(library, each, None):
                 function.restype = result

@@ -91,8 +91,81 @@ def test_other_processors_and_choices_of_the_user_leave_the_environment_alone(tm
     assert loaded_on(tmp_path, processor(), MINIGRAPH_BLAS_CORETYPE="off") == ["None", "None"]
 
 
-def test_it_is_too_late_when_numpy_was_imported_first(tmp_path):
+def test_a_numpy_without_openblas_that_was_imported_first_is_left_alone(tmp_path):
     assert loaded_on(tmp_path, processor(), before="import numpy") == ["None", "None"]
+
+
+def chosen(program, start="Nehalem"):
+    """What a program prints, and products of matrices, where NumPy's OpenBLAS has the kernels `start` at first."""
+    program = f"""
+import os, sys, threading, time
+os.environ["OPENBLAS_CORETYPE"] = "{start}"
+import numpy as np
+del os.environ["OPENBLAS_CORETYPE"]
+from minigraph.support import blas
+{program}
+print(blas.numpy_blas().core_type, end=" ")
+rng = np.random.RandomState(0)
+print(*[(rng.rand(size, 300).astype("f4") @ rng.rand(300, 70).astype("f4")).tobytes().hex()[:4000] for size in (50, 3)])
+"""
+    environment = {**os.environ, blas.SWITCH: "off"}
+    how = {"capture_output": True, "encoding": "utf-8", "timeout": 60, "cwd": ROOT, "check": True}
+    return subprocess.run([sys.executable, "-W", "always", "-c", program], env=environment, **how)
+
+
+needs_kernels = pytest.mark.skipif(
+    not any(hasattr(each, "gotoblas_dynamic_init") for each in blas.libraries()),
+    reason="NumPy has no OpenBLAS whose kernels can be chosen again",
+)
+AGAIN = """
+blas.core_type_to_set = lambda processor, environment: "Sandybridge"
+blas.load_numpy()
+assert "OPENBLAS_CORETYPE" not in os.environ
+"""
+
+
+@needs_kernels
+def test_kernels_are_chosen_again_when_numpy_was_imported_first():
+    old, found, expected = chosen(""), chosen(AGAIN), chosen("", start="Sandybridge")
+    assert (old.stdout.split()[0], found.stdout.split()[0]) == ("Nehalem", "Sandybridge")
+    assert found.stdout == expected.stdout
+    assert found.stderr == ""
+
+
+@needs_kernels
+def test_they_are_chosen_again_beside_threads_that_wait():
+    threads = """
+import concurrent.futures, queue
+pool = concurrent.futures.ThreadPoolExecutor()
+pool.submit(int).result()
+threading.Thread(target=queue.Queue().get, daemon=True).start()
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+time.sleep(0.1)
+"""
+    found = chosen(threads + AGAIN)
+    assert found.stdout.split()[0] == "Sandybridge"
+    assert found.stderr == ""
+
+
+@needs_kernels
+def test_beside_threads_that_may_multiply_a_warning_says_what_to_do():
+    threads = """
+def work():
+    time.sleep(60)
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.1)
+"""
+    found = chosen(threads + AGAIN)
+    assert found.stdout.split()[0] == "Nehalem"
+    assert "RuntimeWarning" in found.stderr
+    assert "set OPENBLAS_CORETYPE=SkylakeX" in found.stderr
+
+
+@needs_kernels
+def test_kernels_that_are_not_slow_are_left_alone():
+    found = chosen("blas._WITH_AVX512 = {'nehalem'}" + AGAIN)
+    assert found.stdout.split()[0] == "Nehalem"
+    assert found.stderr == ""
 
 
 def test_one_thread_computes_inside_and_as_many_as_before_afterwards(monkeypatch):
