@@ -1,4 +1,4 @@
-"""Write products with a matrix in one way."""
+"""Turn products with a matrix into one operator type."""
 
 from __future__ import annotations
 

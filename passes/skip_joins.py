@@ -1,4 +1,4 @@
-"""Read what was joined in place of parts of the whole, and leave out zeros that are added."""
+"""Read joined values directly instead of parts of the whole, and drop zeros from sums."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _CUTS = ("slice", "split", "unstack")
 class SkipJoins(Pass):
     """Let readers of a part of joined values read the value that was joined there, and drop zeros from sums.
 
-    A network that collects its outputs by ``stack`` and reads the last of them by ``slice`` then computes what one does
-    that reads the output itself. The gradient of that ``slice`` is zero in all other steps: such parts are not added.
+    A network that collects its outputs by ``stack`` and reads the last one by ``slice`` then reads that output itself.
+    The gradient of the ``slice`` is zero in all other steps, and these parts are not added.
 
-    Law: every value is the same, but zeros may change their sign, because ``-0.0 + 0.0`` is 0.0. What was joined may
-    lie otherwise in memory than a part of the whole, so that later sums and products may round otherwise.
+    Law: every value is the same, but zeros may change their sign, because ``-0.0 + 0.0`` is 0.0. A joined value may
+    have another memory layout than a part of the whole, so that later sums and products may round differently.
     """
 
     changes_rounding: ClassVar[bool] = True
@@ -34,7 +34,7 @@ class SkipJoins(Pass):
         ops = program.global_block().ops
         is_there = ops.by_type.__contains__
         if not any(map(is_there, _CUTS)) or not any(map(is_there, _JOINS)):
-            return False  # most programs
+            return False  # the quick way out for most programs
         walk = _Walk(Parts(program))
         for op in ops:
             walk.visit(op)
@@ -50,7 +50,7 @@ class _Walk:
         self._same: dict[Version, Version] = {}
         self._zeros: set[Version] = set()
         self._pieces: dict[Operator, dict[int, Part]] = {}
-        """By joining operator what it joins, by the first element."""
+        """Joined values by their first element in the whole, by the joining operator."""
 
     def visit(self, op: Operator) -> None:
         self._read_same(op)
@@ -72,7 +72,7 @@ class _Walk:
         self.changed |= bool(names)
 
     def _note_part(self, op: Operator, name: str) -> None:
-        """Note what the part `name` that `op` cuts out of a value is, if that value was joined."""
+        """Note which joined value, or zero, the part `name` is that `op` cuts out of a whole."""
         value = self.values.written(name, op)
         part = self.values.part(value)
         if part.whole in self._zeros:

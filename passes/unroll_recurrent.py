@@ -23,10 +23,10 @@ Names = Mapping[str, str]
 class UnrollRecurrent(Pass):
     """Put the operators of each step of a ``recurrent`` in its place, and those of ``recurrent_grad`` likewise.
 
-    A step reads entries by ``slice``; outputs are put together by ``stack`` and the gradients of parameters by ``sum``.
-    The other passes then see what a network written step by step would be. Left alone are networks of sequences whose
-    length is not known, of arrays or selected rows, of float16 parameters with gradients, those that write variables
-    outside or have branches or loops inside, and those of more than `most_operators` operators in all their steps.
+    A step reads entries by ``slice``; ``stack`` joins outputs, and ``sum`` adds the gradients of parameters. Other
+    passes then see a network as if it were written step by step. Left alone are networks of sequences of unknown
+    length, of arrays or selected rows, of float16 parameters with gradients, networks that write outer variables or
+    have branches or loops inside, and those of more than `most_operators` operators in all their steps.
 
     Law: every value keeps its bits, because the same kernels compute it from the same values, and gradients are added
     in the same order. Random numbers are drawn in the same order.
@@ -147,12 +147,12 @@ def _insert_gradients(call: RecurrentGrad, order: Sequence[int], steps: Mapping[
         insert_for(op, "stack", {"X": [found[step][name] for step in sorted(order)]}, {"Y": grad}, {"axis": 0})
     for name, grad in call.initial.items():
         insert_for(op, "assign", {"X": states[name]}, {"Out": grad}, {})
-    for name, grad in call.parameters.items():
+    for name, grad in call.parameters.items():  # added in the order of `recurrent_grad`, to keep every bit
         insert_for(op, "sum", {"X": [found[step][name] for step in reversed(order)]}, {"Out": grad}, {})
 
 
 def _needed(call: RecurrentGrad) -> Sequence[Operator]:
-    """Return the operators that gradients which leave a step depend on, without outputs that nobody reads."""
+    """Return the operators that the gradients leaving a step depend on, without outputs that nothing reads."""
     trimmed: dict[Operator, dict[str, tuple[str, ...]]] = {}
 
     def note(op: Operator, wanted: set[str]) -> None:

@@ -105,7 +105,7 @@ class GradientClipBase(Strategy):
         return clipped
 
     def _in_its_name(self, error: OpError, pairs: ParamsGrads) -> ClipError:
-        """Return the error of an operator as one of the strategy that appended it, which the user has written."""
+        """Return the error of an operator as an error of the strategy, which is what the user has written."""
         grads = ", ".join(str(grad) for _, grad in pairs[:3])
         return ClipError(
             f"{self} cannot clip {grads}",

@@ -36,11 +36,11 @@ from minigraph.unique_name import generate
 _KEPT = 4096
 """Maximum entries of each cache of a block."""
 _FIELDS = ("op_role", "op_role_var", "op_namescope")
-"""Attributes of fluid that say what an operator is for; nothing in the imperative mode asks."""
+"""Attributes of fluid about the role of an operator, which the imperative mode does not use."""
 
 
 class EagerBlock(Block):
-    """A block that computes operators instead of keeping them. It knows a variable as long as somebody holds it.
+    """A block that computes operators instead of keeping them, and that holds its variables by weak references.
 
     Operators may read tensors of other blocks of the same place.
     """

@@ -79,7 +79,7 @@ class OpCall:
         self._function = kernel.function if has_dimensions else on_numbers(kernel.function)
         self._keywords = keywords_of(self.op, kernel)
         self._arguments: list[Any] = arguments_of(self.op, lambda name: int(name[1:]))
-        """For each argument, where it stands among the inputs by position."""
+        """Positions among the inputs, for each argument."""
 
     @property
     def definition(self) -> OpDef:
@@ -215,7 +215,7 @@ class Tape:
         self.numbers: dict[int, list[int]] = {}
         self._numbers: dict[Any, int] = {}
         self._origins: dict[int, Any] = {}
-        """By number, for what a step made."""
+        """Step and position among its outputs, by the number of the value."""
         self._types: list[TensorType] = []
         self._constant: list[bool] = []
         self._wiring = [self._add(step) for step in self.steps]
@@ -234,7 +234,7 @@ class Tape:
         return step.call, reads, first
 
     def _number(self, tensor: Any, value: Any, origin: Any, tensor_type: TensorType) -> int:
-        # A tensor that was set to another value in between is a source of its own for each.
+        # A tensor that was set to another value in between is a different source for each value.
         key = origin if origin is not None else (id(tensor), id(value))
         number = self._numbers.get(key)
         if number is None:
@@ -297,7 +297,7 @@ class Tape:
         return [number for tensor in tensors for number in self.numbers.get(id(tensor), ())]
 
     def _by_tensor(self, tensors: Sequence[Any], found: dict[int, Any], add: Callable[[Any, Any], Any]) -> list[Any]:
-        """For each tensor the sum of what was found for its numbers."""
+        """Sum of the gradients that were found for the numbers of a tensor, for each tensor."""
         results = []
         for tensor in tensors:
             parts = [found[number] for number in self.numbers.get(id(tensor), ()) if found[number] is not None]
@@ -361,7 +361,7 @@ def _plan(tape: Tape, targets: Sequence[int], inputs: Sequence[int], constants: 
         seeds = [_like(variables[number], "@SEED") for number in targets]
         target, seed = variables[targets[0]], seeds[0]
         if len(targets) > 1:
-            # The gradient of the weighted sum: targets that depend on each other add up, too.
+            # One target, their weighted sum, because `gradients` does not add up targets that depend on each other.
             weighted = [
                 block.emit("elementwise_mul", X=variables[number], Y=given)
                 for number, given in zip(targets, seeds, strict=True)

@@ -22,7 +22,7 @@ from minigraph.support.interrupts import deferred
 from minigraph.types import TensorType, as_dtype
 
 count = 0
-"""Updates in the imperative mode so far in this process. Files saved at one count belong together."""
+"""Number of updates in the imperative mode in this process. Files saved at one count belong together."""
 
 
 class EagerUpdates:
@@ -61,7 +61,7 @@ class EagerUpdates:
         program, executor = self._prepare(pairs)
         for param, _ in pairs:
             holder = self.scope.var(param.name)
-            # A copy, because what was computed from the old value may still be differentiated.
+            # A copy, because results computed from the old value may still be differentiated.
             holder.value, holder.place = param._held().copy(), executor.place
 
         def update() -> None:
@@ -167,7 +167,7 @@ def _grad_name(param: Any) -> str:
 
 def _mirrored(block: Block, param: Any, grad: Any) -> tuple[Parameter, Variable]:
     twin = param._copy_to(block)
-    # One strategy for several parameters stays one: it may be equal to itself only.
+    # The same objects, because a strategy may be equal to itself only, and equal ones clip together.
     twin.regularizer, twin.gradient_clip = param.regularizer, param.gradient_clip
     block._add(twin)
     name = _grad_name(param)

@@ -1,7 +1,7 @@
-"""The order of training: backward pass, accumulation, clipping, regularization, update, each known by its role.
+"""The order of training: backward pass, accumulation, clipping, regularization, update, each with its role.
 
-Gradients are to be clipped when they are complete, once, and before the update reads them. What breaks that runs and
-trains, only not as it was meant.
+A gradient must be clipped once, when it is complete, and before the update reads it. A program that breaks this order
+still runs and trains, but not as intended.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def _check_clip(op: Operator, param: str, grad: str, seen: _Seen) -> None:
     if grad in seen.clip_of:
         raise _error(
             f"{grad} is clipped a second time", op, seen.clip_of[grad],
-            "Several strategies for one gradient belong into a ClipPipeline.",
+            "Put several strategies for one gradient into a ClipPipeline.",
         )  # fmt: skip
     if grad in seen.sum_of:
         raise _error(
             f"{grad} is clipped although it is a part of a gradient only", op, seen.sum_of[grad],
-            "Clip what the parts add up to.",
+            "Clip the sum of the parts.",
         )  # fmt: skip
 
 

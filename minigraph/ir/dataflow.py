@@ -37,6 +37,7 @@ def backward_slice(
         kept.append(op)
         if note is not None and len(outputs) > 1:
             note(op, wanted)
+        # Outputs first: an operator that updates a variable in place reads its value before.
         wanted.difference_update(*outputs)
         wanted.update(*op.inputs.values())
         if hidden is not None:

@@ -1,7 +1,7 @@
-"""Sub-blocks as others see them: which outer variables they touch, and which of them a program still uses.
+"""Effects of sub-blocks: the outer variables that they use, and the blocks that a program uses.
 
-A sub-block is run by the operator that holds its index. It sees the variables of its parents; a block of gradients also
-sees those of the block that it is the gradient of, with the values that they had in the run that is differentiated.
+The operator that holds the index of a sub-block runs it. A sub-block sees the variables of its parents; a block of
+gradients also sees those of the block that it differentiates, with their values in the differentiated run.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def body_of(op: Operator) -> Block:
 
 
 DEEPEST = 64
-"""Maximum depth of blocks in a program that is read; names are looked up in all of them."""
+"""Maximum depth of blocks in a program that is read: a name is looked up in all blocks around it."""
 
 
 def is_counter(body: Block, name: str) -> bool:
-    """Whether all that a sub-block does to an outer variable is to count with it."""
+    """Whether a sub-block only increments an outer integer in place."""
     return name in body.outer_names.incremented and _is_integer(body, name)
 
 
@@ -41,7 +41,7 @@ def is_count(op: Operator, block: Block) -> bool:
 
 
 def _is_integer(block: Block, name: str) -> bool:
-    """Whether that is known; while types are inferred again it need not be."""
+    """Whether a variable is known to be an integer."""
     var = block.find_var(name)
     return var is not None and not var.dtype.is_floating
 
@@ -63,10 +63,10 @@ def reachable_blocks(ops: Iterable[Operator]) -> list[Block]:
 
 
 def rename(block: Block, names: Mapping[str, str]) -> None:
-    """Give variables of a block, and of those around it, other names where its operators use them.
+    """Rename variables of a block, and of blocks around it, where the operators of the block use them.
 
-    What is called after them inside of an operator's block is renamed too: the entries of a network's sequences, and in
-    a block of gradients ``v@GRAD``.
+    Names that derive from them inside an operator's block are renamed, too: the entries of a network's sequences, and
+    ``v@GRAD`` in a block of gradients.
     """
     for old in [name for name in block.vars if name in names]:
         var = block.vars.pop(old)
@@ -78,7 +78,7 @@ def rename(block: Block, names: Mapping[str, str]) -> None:
 
 
 def rename_in(op: Operator, names: Mapping[str, str]) -> None:
-    """Let an operator, and the block that it runs, use variables of other names."""
+    """Rename variables in an operator and in the block that it runs."""
     inside = op.sub_block
     if inside is not None:
         entries = {*op.inputs.get("inputs", ()), *op.outputs.get("outputs", ())}

@@ -1,9 +1,9 @@
-"""A program as a graph, for analyses that think in ancestors, paths and reachability.
+"""A program as a graph, for analyses of ancestors, paths and reachability.
 
 Operators and values are nodes; an edge goes from a value to each operator that reads it, and from an operator to each
 value that it writes. A value is one version of a variable: an update in place, ``w = sgd(Param=w, ...)``, reads version
-0 of ``w`` and writes version 1. So the graph has no cycles, whatever the program. The edges are the flow of data alone:
-operators can run in any order that follows them and keeps each behind the readers of the version that it overwrites.
+0 of ``w`` and writes version 1. So the graph never has cycles. Edges are the flow of data only: operators can run in
+any order that follows the edges and keeps each operator behind the readers of the versions that it overwrites.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _by_slot(op: Operator) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[
 def _values(
     block: Block, names_by_slot: dict[str, tuple[str, ...]], versions: dict[tuple[int, str], int]
 ) -> dict[Value, tuple[str, ...]]:
-    """The values as they are now that stand in the slots of an operator, each with its slots."""
+    """The current values in the slots of an operator, each with its slots."""
     found: dict[Value, tuple[str, ...]] = {}
     for slot, names in names_by_slot.items():
         for name in dict.fromkeys(names):

@@ -22,7 +22,7 @@ from minigraph.support.signatures import parameter_names
 from minigraph.types import TensorType
 
 SUB_BLOCK = "sub_block"
-"""The attribute that holds the index of the block that an operator of control flow runs."""
+"""Attribute that holds the index of the block that an operator of control flow runs."""
 
 
 class _Required:
@@ -105,24 +105,24 @@ class OpDef:
     """Attributes that only served another backend, with the one value that is accepted."""
     doc: str
     forward: str | None = None
-    """For a gradient operator, the type it is the gradient of."""
+    """Type of the forward operator, for a gradient operator."""
     has_effect: bool = False
     """Whether operators do more than compute their results, so that they run even if nothing reads these."""
     updates: tuple[str, ...] = ()
-    """Output slots whose variables may keep what they held before, or a part of it; so the operator reads them too."""
+    """Output slots whose variables may keep old values, or parts of them, so that the operator reads them, too."""
     input_slots: Mapping[str, Slot] = field(init=False)
     output_slots: Mapping[str, Slot] = field(init=False)
     main_output: str = field(init=False)
     """The output ``Out``, or else the first."""
     _inferred: dict[Any, dict[str, tuple[Any, ...]]] = field(init=False, repr=False)
-    """Cache of inferred types, by what they were inferred from: many operators of a program have equal types."""
+    """Cache of inferred types, by types of inputs and attributes: many operators of a program have equal types."""
     _conversions: Mapping[str, tuple[Callable[[Any], Any], Any]] = field(init=False, repr=False)
     """Attribute -> converter and default."""
     _required_attrs: tuple[str, ...] = field(init=False, repr=False)
     required_inputs: tuple[str, ...] = field(init=False)
     required_outputs: tuple[str, ...] = field(init=False)
     has_hidden_names: bool = field(init=False)
-    """Whether operators may read, write or do what their slots do not say, so that rewrites leave them alone."""
+    """Whether operators may have effects that their slots do not show, so that rewrites leave them alone."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "input_slots", {slot.name: slot for slot in self.inputs})
@@ -203,7 +203,7 @@ class OpDef:
     def inferred(
         self, inputs: tuple[tuple[str, tuple[TensorType | None, ...]], ...], attrs: Mapping[str, Any]
     ) -> Mapping[str, tuple[Any, ...]]:
-        """`infer_types` of slots with their types; what it returns is shared by all that ask the same."""
+        """`infer_types` of slots with their types; the result is cached and must not be changed."""
         key = inputs, tuple(attrs.items())
         found = self._inferred.get(key)
         if found is None:
@@ -247,7 +247,7 @@ def _required(slots: Sequence[Slot]) -> tuple[str, ...]:
 
 
 _MOST_INFERRED = 256
-"""Kinds of inputs that a definition remembers."""
+"""Maximum kinds of inputs whose inferred types a definition caches."""
 
 _DEFINITIONS: dict[str, OpDef] = {}
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 GRAD_SUFFIX = "@GRAD"
 EMPTY = "@EMPTY@"
-"""Stands in a list slot where a gradient is absent."""
+"""Name in a list slot for a gradient that is absent."""
 
 
 class OpSpec(NamedTuple):
@@ -21,7 +21,7 @@ class OpSpec(NamedTuple):
 
 
 class GradName(str):
-    """A name ``v@GRAD`` that means the gradient of ``v`` in the backward pass at hand, whatever it is called there."""
+    """A name ``v@GRAD`` that means the gradient of ``v`` in the current backward pass, whatever its name there."""
 
     __slots__ = ()
 
@@ -74,7 +74,7 @@ class GradContext:
 
 
 GradRule: TypeAlias = Callable[[GradContext], Iterable[OpSpec]]
-"""A rule that says in full what is to be appended."""
+"""Function from a context to the operators to append."""
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class FusedGrad(OperatorRule):
         self.reads, self.to, self.d_outputs, self.type = reads, to.split(), d_out.split(), type
         self.like, self.infer = dict(like or {}), infer
         self.grad, self.linear, self.check = grad, linear, check
-        # What follows is filled in by `define`, in the form in which a backward pass needs it for each operator.
+        # Filled in by `define`, so that a backward pass computes none of it for each operator.
         self.values: tuple[tuple[str, bool], ...] = ()
         """The slots `reads`, and whether each is an input of the forward operator or an output."""
         self.flowing: tuple[tuple[str, str], ...] = ()
@@ -70,7 +70,7 @@ class FusedGrad(OperatorRule):
         """Whether the gradients of all output slots are read."""
 
     def needs_value(self, slot: str) -> bool:
-        """Whether the gradient depends on more than the type of what is in a slot."""
+        """Whether the gradient depends on the value in a slot, and not only on its type."""
         return self.linear is not True or slot not in self.to
 
     def _complete(self, forward: OpDef) -> None:
@@ -142,8 +142,8 @@ class FusedGrad(OperatorRule):
 class DoubleGrad:
     """The gradient rule of a gradient operator whose gradient is one operator again, such as ``square_grad_grad``.
 
-    The slots of that say by their names what they are: ``DX`` is the value of ``X@GRAD`` or, as an output, the gradient
-    of ``X``, as is ``X@GRAD``; ``DDX`` is the gradient of ``X@GRAD``, which flows in or out; others are values.
+    Slots of that operator are named by their contents: an input ``DX`` is the value of ``X@GRAD``; an output ``DX`` or
+    ``X@GRAD`` is the gradient of ``X``; ``DDX`` is the gradient of ``X@GRAD``, as input or output; others are values.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def differentiated(slot: str) -> tuple[str, int]:
 
 
 def source_slot(slot: str, definition: OpDef) -> str:
-    """The slot of an operator that the input slot `slot` of its gradient has to do with."""
+    """The slot of an operator that corresponds to the input slot `slot` of its gradient."""
     if slot in definition.input_slots or slot in definition.output_slots:
         return slot
     return differentiated(slot)[0] + GRAD_SUFFIX

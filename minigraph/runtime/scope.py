@@ -22,10 +22,10 @@ from minigraph.types import TensorType, VarKind, as_dtype
 
 @public
 class LoDTensor:
-    """A handle on an array: reads and writes go through to where it lives.
+    """A handle on an array: reads and writes go through to the variable that holds it.
 
-    One that is made without a variable has an array of its own, none at first. It may note how its rows are grouped
-    into sequences (fluid's LoD), which no operator of minigraph heeds: `Executor.run` does not take such a tensor.
+    A tensor made without a variable has its own array, an empty one at first. It may note how its rows are grouped into
+    sequences (fluid's LoD). No operator of minigraph uses these, and `Executor.run` refuses such a tensor.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class LoDTensor:
     def set(self, array: Any, place: Place | None = None) -> None:
         """Replace the value by a copy of `array`, kept on `place` (default: where the value is now)."""
         target = place or self._holder.place
-        # A fresh array of our own: updates are made in place and must not reach the caller's.
+        # A copy, because updates in place must not change the caller's array.
         value = target.xp.array(array)
         if value.dtype.kind not in "biuf":
             raise WrongTypeError(
@@ -101,7 +101,7 @@ class LoDTensor:
         return self._holder.value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        # Always a copy: the live array changes with the next run.
+        # Always a copy, because the next run may change the array in place.
         return np.array(self._holder.place.to_host(self._value()), dtype=dtype, order="C")
 
     def __repr__(self) -> str:
@@ -111,7 +111,7 @@ class LoDTensor:
 class SelectedRows:
     """A handle on some rows of an array whose other rows are zero, such as the gradient of a sparse embedding.
 
-    A row may be there several times; the array then has their sum in that row. `numpy` gives the whole array.
+    A row number may occur several times; the row of the array is then their sum. `numpy` gives the whole array.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class SelectedRows:
         self._holder = holder
 
     def rows(self) -> list[int]:
-        """The numbers of the rows, as they stand."""
+        """The numbers of the rows, in their order."""
         return self._held().rows.tolist()
 
     def height(self) -> int:

@@ -1,7 +1,7 @@
 """The difference of two texts, line by line, in time that grows little faster than their length.
 
-`difflib` alone takes quadratic time on a long program with many small changes. Lines that occur once in each text are
-matched first (patience diff); nearly every line of a program does. `difflib` sees only the short stretches in between.
+`difflib` alone takes quadratic time for a long program with many small changes. So lines that occur once in each text
+are matched first (patience diff), as nearly all lines of a program do; `difflib` sees only the short runs in between.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One line of a program's text: its tokens, the names, values and types they spell, and errors that point at them."""
+"""One line of a program's text: its tokens, the names, values and types in it, and errors that point at a token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minigraph.ir.text.notation import PLAIN_NAME
 from minigraph.types import DType, TensorType, VarKind
 
 _STRING = r"""(?:"[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*')"""
-# A string without an end is one token up to the end of the line, so that nothing is looked at twice.
+# A string without an end is one token up to the end of the line, so that time stays linear.
 _TOKEN = re.compile(rf"""{PLAIN_NAME}|{_STRING}|["'].*|<[^<>]*>|[\[\](){{}}=,:]|\#.*|\S""")
 _is_word = re.compile(PLAIN_NAME).fullmatch
 _is_string = re.compile(_STRING).fullmatch
@@ -38,7 +38,7 @@ class Line:
         self.number = number
         self.source = source
         self.at = 0
-        """The token to be read next."""
+        """Position of the next token."""
         self.places: dict[str, int] = {}
         """Position of the value of each assignment read last."""
         self.depth = 0
@@ -49,7 +49,7 @@ class Line:
     # Tokens
 
     def peek(self, ahead: int = 0) -> str:
-        """A token yet to be read, the empty string behind the last."""
+        """A token ahead, without reading it; the empty string after the last one."""
         at = self.at + ahead
         return self.tokens[at] if at < len(self.tokens) else ""
 
@@ -74,9 +74,10 @@ class Line:
             self.fail_expected("the end of the line")
 
     def many(self, read: Callable[[], Any], end: str) -> list[Any]:
-        """Read items separated by commas, up to the mark `end`; a comma may stand in front of it."""
+        """Read items separated by commas, up to the mark `end`; a comma before it is allowed."""
         found: list[Any] = []
         self.depth += 1
+        # A bound of its own, below Python's limit of recursion, which a hostile text could reach.
         if self.depth > _DEEPEST:
             self.fail(f"values are nested more than {_DEEPEST} levels deep")
         while not self.skip(end):
@@ -232,7 +233,7 @@ class Line:
             self.fail(f"{message} {name!r:.80}", suggest(name, known) or f"It has {', '.join(known) or 'none'}.")
 
     def fields(self, defaults: dict[str, Any], message: str) -> dict[str, Any]:
-        """The values that stand in braces, if any, and `defaults` for the others."""
+        """The values in braces, if there are any, and `defaults` for the others."""
         if not self.skip("{"):
             return defaults
         given = self.assignments("}", lambda name: self.check_known(name, defaults, message))

@@ -1,6 +1,6 @@
-"""The way from text to program: a descent through the statements of `minigraph.ir.text`.
+"""Parse text into a program: a recursive descent through the statements of `minigraph.ir.text`.
 
-A statement is one line, read from left to right once; what decides how to read on is at most four tokens ahead.
+A statement is one line, read once from left to right, with at most four tokens of lookahead.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class _Reader:
     def __init__(self, site: Site | None) -> None:
         self.site = site
         self.program = Program()
-        self.program.random_seed = 0  # the text says if it is another, `global_seed` does not matter
+        self.program.random_seed = 0  # not that of `global_seed`: the text has any other seed
         self.block: Block | None = None
         self.unseen: list[tuple[Block, str, Line, int]] = []
-        """Uses of names that were not declared by then, with their places."""
+        """Uses of names that were not declared before, with their positions."""
         self.sub_blocks: list[tuple[Block, int, Line, int]] = []
-        """The blocks that operators of other blocks run, with the places of these operators."""
+        """Blocks that operators of other blocks run, with the positions of these operators."""
 
     def read_statement(self, line: Line) -> None:
         word = line.peek()
