@@ -37,8 +37,11 @@ class DType(enum.IntEnum):
         """The NumPy dtype, under the name that lets ``np.dtype(DType.FP32)`` work."""
         return self.numpy
 
+    text: str
+    """Name of the NumPy dtype, which NumPy makes anew each time."""
+
     def __str__(self) -> str:
-        return self.numpy.name
+        return self.text
 
     def __format__(self, format_spec: str) -> str:
         return format(str(self), format_spec)
@@ -49,7 +52,7 @@ _NUMPY_NAMES = {
     DType.FP32: "float32", DType.FP64: "float64", DType.UINT8: "uint8", DType.INT8: "int8",
 }  # fmt: skip
 for _member, _name in _NUMPY_NAMES.items():
-    _member.numpy = np.dtype(_name)
+    _member.numpy, _member.text = np.dtype(_name), _name
     _member.is_floating = _member.numpy.kind == "f"
 _BY_NAME = {name: member for member, name in _NUMPY_NAMES.items()}
 

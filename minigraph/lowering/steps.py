@@ -25,7 +25,8 @@ _NO_TENSOR = TensorType(DType.BOOL, (0,))
 
 
 # Values and steps are equal by identity: one name has several values, and tables of other stages have them as keys.
-@dataclass(frozen=True, eq=False, slots=True)
+# They never change, but are not frozen: there are many, and a frozen one takes three times as long to make.
+@dataclass(eq=False, slots=True)
 class Value:
     """Result of a step, a feed, or the state (a persistable variable) at the start of a run."""
 
@@ -40,7 +41,7 @@ class Value:
         return self.tensor_type.is_static and not self.tensor_type.is_rows
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(eq=False, slots=True)
 class Step:
     """One kernel call."""
 
@@ -61,8 +62,7 @@ class Step:
     writes: Sequence[Value] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reads", _values_in(self.inputs))
-        object.__setattr__(self, "writes", _values_in(self.outputs))
+        self.reads, self.writes = _values_in(self.inputs), _values_in(self.outputs)
 
     @property
     def has_known_sizes(self) -> bool:
