@@ -255,7 +255,8 @@ class _Assembler:
                 arguments.insert(0, XP)
                 if step.kernel.takes_rng:
                     keywords["rng"] = RNG
-            out = self._out(step) if step.in_place or step in self.outputs.over_input or self._buffers else None
+            is_given = not self._given.keys().isdisjoint(step.writes)
+            out = self._out(step) if step.in_place or step in self.outputs.over_input or is_given else None
             if out is not None:
                 keywords["out"] = out
             row.keywords = keywords or None
@@ -343,20 +344,27 @@ class _Assembler:
         if own is not None:
             return Function(own, f"own_{step.op.type}", False, {}, agrees=False)
         op, kernel = step.op, step.kernel
-        inputs = [entry.tensor_type if isinstance(entry, Value) else _types(entry) for entry in step.inputs]
-        types = *inputs, *[_types(values) for values in step.outputs]
+        is_on_numbers = are_numbers([v.tensor_type.shape for v in (*step.reads, *step.writes)])
         # As text, because 1 == 1.0 == True and 0.0 == -0.0.
-        key = op.type, id(kernel), repr(op.attrs) if op.attrs else "", types, step.in_place
+        key = op.type, id(kernel), repr(op.attrs) if op.attrs else "", is_on_numbers, step.in_place, self._types(step)
         found = self._functions.get(key)
         if found is None:
             keywords = keywords_of(op, kernel)
-            if are_numbers(v.tensor_type.shape for v in (*step.reads, *step.writes)):
+            if is_on_numbers:
                 found = Function(on_numbers(kernel.function), op.type, True, keywords)
             else:
                 found = self._specialized(step, keywords) or Function(kernel.function, op.type, True, keywords)
             if keywords.keys() <= {*op.definition.attrs, "wanted"}:  # other keywords belong to this operator alone
                 self._functions[key] = found
         return found
+
+    def _types(self, step: Step) -> Any:
+        """The types of all that `step` reads and writes, if what is called for it may depend on them; else None."""
+        is_offered = find_specializer(step.op.type) or (self.jit and find_specializer(step.op.type, jit=True))
+        if not (is_offered or step.kernel.takes_wanted):
+            return None
+        inputs = [entry.tensor_type if isinstance(entry, Value) else _types(entry) for entry in step.inputs]
+        return *inputs, *[_types(values) for values in step.outputs]
 
     def _specialized(self, step: Step, keywords: dict[str, Any]) -> Function | None:
         """A faster function for these shapes, if the operator has one."""
