@@ -41,7 +41,8 @@ class ReachingDefs:
         for index, op in enumerate(self.block.ops[:]):
             self.position[op] = index
             for name in op.input_arg_names:
-                readers = self.readers[name, len(self._writes.get(name, ()))]
+                positions = self._writes.get(name)
+                readers = self.readers[name, len(positions) if positions else 0]
                 if not readers or readers[-1] is not op:
                     readers.append(op)
             for name in op.output_arg_names:

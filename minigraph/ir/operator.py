@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from minigraph.errors import NotFoundError, ProgramError, Site, WrongTypeError, caller_site, suggest
@@ -130,13 +131,13 @@ class Operator(Node):
 
         Those in no slot are outer variables that a sub-block reads, and outputs that may keep their old value.
         """
-        names = [name for names in self.inputs.values() for name in names if name != EMPTY]
+        names = slot_names(self.inputs)
         return names + self.hidden_names.read if self.definition.has_hidden_names else names
 
     @property
     def output_arg_names(self) -> list[str]:
         """Names of all variables written, slot by slot, followed by outer variables that a sub-block writes."""
-        names = [name for names in self.outputs.values() for name in names if name != EMPTY]
+        names = slot_names(self.outputs)
         return names + self.hidden_names.written if self.definition.has_hidden_names else names
 
     @property
@@ -341,9 +342,10 @@ def renamed(slots: dict[str, tuple[str, ...]], names: Mapping[str, str]) -> dict
     return {slot: tuple([names.get(name, name) for name in given]) for slot, given in slots.items()}
 
 
-def slot_names(slots: dict[str, tuple[str, ...]]) -> Iterator[str]:
+def slot_names(slots: dict[str, tuple[str, ...]]) -> list[str]:
     """The names that stand in the slots of an operator."""
-    return (name for names in slots.values() for name in names if name != EMPTY)
+    found = list(chain.from_iterable(slots.values()))
+    return [name for name in found if name != EMPTY] if EMPTY in found else found
 
 
 def _beyond(names: Iterable[str], known: Iterable[str]) -> list[str]:
