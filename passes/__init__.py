@@ -16,6 +16,7 @@ from minigraph.passes.fuse_global_norm import FuseGlobalNorm
 from minigraph.passes.fuse_mean_loss import FuseMeanLoss
 from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
 from minigraph.passes.gradient_clip import ClipGradients
+from minigraph.passes.join_slices import JoinSlices
 from minigraph.passes.matmul_to_mul import MatmulToMul
 from minigraph.passes.merge_column_sums import MergeColumnSums
 from minigraph.passes.merge_matmuls import MergeMatmuls
@@ -32,7 +33,7 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 # Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
-    FuseGlobalNorm(), UnrollRecurrent(), FoldConstants(), MatmulToMul(), CleanUp(), TransposeIntoMatmul(),
+    FuseGlobalNorm(), UnrollRecurrent(), FoldConstants(), JoinSlices(), MatmulToMul(), CleanUp(), TransposeIntoMatmul(),
     ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(),
     MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(),
     WriteWhereAssigned(), FuseElementwise(),
@@ -58,6 +59,7 @@ __all__ = [
     "FuseGlobalNorm",
     "FuseMeanLoss",
     "FuseSoftmaxCrossEntropy",
+    "JoinSlices",
     "MatmulToMul",
     "MergeColumnSums",
     "MergeMatmuls",
