@@ -1,7 +1,7 @@
 """The list of workloads; import it when the process has its cores, at which engines look when they are imported."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import build
@@ -15,6 +15,7 @@ import measuring
 import models
 import sequences
 import small_networks
+import spellings
 import training
 from floors import PRODUCTS, multiplying
 from training import Recipe
@@ -72,6 +73,18 @@ def lookup_steps(settings):
             title = f"{rows}: {optimizer}, sparse gradient"
             measuring.compare(title, lookups.makers(height, optimizer), settings)
         measuring.compare(f"{rows}: sgd, dense gradient", lookups.dense_makers(height), settings)
+
+
+def spelled(settings):
+    for engine in settings.engines:
+        if not engine.startswith("minigraph"):
+            continue
+        for what, task in spellings.TASKS.items():
+            jit = engine.endswith("jit")
+            makers = {name: partial(spellings.step, task, name, jit) for name in task.spellings}
+            measuring.compare(
+                f"(t) {what} in several spellings: {engine}", makers, replace(settings, engines=[*makers])
+            )
 
 
 WORKLOADS = {
@@ -137,6 +150,7 @@ WORKLOADS = {
     "memory": fresh.peaks,
     "import": fresh.imports,
     "lookups": lookup_steps,
+    "spellings": spelled,
 }
 
 NOT_AGAINST = ("first", "large-programs", "memory")
