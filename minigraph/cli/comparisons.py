@@ -84,7 +84,7 @@ def add_commands(commands: Any) -> None:
     experiment = _experiment(compare)
     experiment.add_argument(
         "--batches", type=_WHOLE_NUMBER, default=10, metavar="N",
-        help="how many batches; the data are read again when they end (default: 10; an epoch of digits has 12)",
+        help="number of batches; the data are read again when they end (default: 10; an epoch of digits has 12)",
     )  # fmt: skip
     experiment.add_argument(
         "--seed", type=_seed, default=1, metavar="N",
@@ -101,7 +101,7 @@ def add_commands(commands: Any) -> None:
     experiment.add_argument(
         "--epochs", type=_WHOLE_NUMBER, default=5, metavar="N", help="runs over the data (default: 5)"
     )
-    experiment.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd", help="the updates (default: sgd)")
+    experiment.add_argument("--optimizer", choices=OPTIMIZERS, default="sgd", help="update rule (default: sgd)")
     experiment.add_argument(
         "--seeds", "--seed", type=_seed, nargs="+", default=DEFAULT_SEEDS, metavar="N",
         help="seeds for initial values and shuffling; the same seed gives the same output "
@@ -121,7 +121,7 @@ def _words(numbers: Sequence[float]) -> str:
 def _command(
     commands: Any, name: str, summary: str, make_report: Callable[..., Report[Any]], examples: str
 ) -> argparse.ArgumentParser:
-    """A subcommand that prints and saves a report; it is described by the docstring of the function that makes that."""
+    """Add a subcommand that prints and saves a report, with the docstring of `make_report` as its description."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
@@ -142,7 +142,7 @@ def _experiment(parser: argparse.ArgumentParser) -> Any:
     )  # fmt: skip
     group.add_argument(
         "--data", choices=("digits", "mnist"), default="digits",
-        help="the bundled digits in MNIST's form, or MNIST, which is downloaded if need be (default: digits)",
+        help="the bundled digits in MNIST's form, or MNIST, which is downloaded once (default: digits)",
     )  # fmt: skip
     group.add_argument(
         "--batch-size", type=_WHOLE_NUMBER, default=128, metavar="N", help="images in a batch (default: 128)"
@@ -162,7 +162,7 @@ def _output(parser: argparse.ArgumentParser, resolution: str) -> None:
         "--diff", action="store_true", default=shown,
         help=f"print the operators that each clip inserts{' (the default)' if shown else ''}",
     )  # fmt: skip
-    group.add_argument("--no-diff", dest="diff", action="store_false", help="leave them out")
+    group.add_argument("--no-diff", dest="diff", action="store_false", help="do not print these operators")
     group.add_argument("--json", metavar="FILE", help=f"write all numbers, {resolution}, to this file")
     group.add_argument("--csv", metavar="FILE", help=f"write a table of the numbers, {resolution}, to this file")
     group.add_argument(

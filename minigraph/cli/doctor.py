@@ -76,7 +76,7 @@ def _kernels(library: blas.Blas, processor: str) -> Finding:
     elif wanted is not None:
         is_off = blas.core_type_to_set(processor, os.environ) is None
         other = f"unset {blas.SWITCH} and minigraph does it" if is_off else "import minigraph before NumPy"
-        advice = f"OpenBLAS does not know this processor, which has AVX-512: set {blas.CORETYPE}={wanted}, or {other}"
+        advice = f"Set {blas.CORETYPE}={wanted}, or {other}: OpenBLAS does not know this processor, which has AVX-512"
         advice += "." if is_off else "; here NumPy was loaded first."
     return Finding("BLAS kernels", state, advice)
 
@@ -84,9 +84,9 @@ def _kernels(library: blas.Blas, processor: str) -> Finding:
 def _threads(library: blas.Blas) -> Finding:
     threads, cores, advice = library.threads, _cores(), ""
     if threads is None:
-        advice = "Install threadpoolctl, and this command can ask the library."
+        advice = "Install threadpoolctl to let this command ask the library."
     elif threads > cores:
-        advice = f"There are only {cores} cores for this process: set OPENBLAS_NUM_THREADS={cores}."
+        advice = f"Set OPENBLAS_NUM_THREADS={cores}: this process has only {cores} cores."
     elif threads > 1:
         advice = (
             "Try OPENBLAS_NUM_THREADS=1: it is faster if other processes use the cores, and may be for small matrices."
@@ -97,17 +97,17 @@ def _threads(library: blas.Blas) -> Finding:
 def _compiler() -> Finding:
     state, advice = "numba is not installed", ""
     if find_spec("numba") is None:
-        advice = "pip install 'minigraph[jit]' lets executors compile updates, norms and losses to single loops."
+        advice = "Run pip install 'minigraph[jit]' to let executors compile updates, norms and losses to loops."
     else:
         state = f"numba {importlib.metadata.version('numba')}, which keeps compiled loops in {compiling.folder()}"
         if not compiling.is_available():
-            advice = f"{compiling.SWITCH} in the environment switches it off."
+            advice = f"Unset {compiling.SWITCH} in the environment, which switches it off."
     return Finding("compiler", state, advice)
 
 
 def _gpu() -> Finding:
     if find_spec("cupy") is None:
-        advice = "With an NVIDIA GPU: pip install 'minigraph[cuda12]' (or cuda13)."
+        advice = "For an NVIDIA GPU run pip install 'minigraph[cuda12]' (or cuda13)."
         return Finding("GPU", "CuPy is not installed", advice)
     try:
         place: Any = CUDAPlace(0)
@@ -129,9 +129,9 @@ def add_command(commands: Any) -> None:
 
 
 def _print(_: Any) -> int:
-    """Tell what runs the arithmetic on this machine, and what to do about it.
+    """Report the libraries that do the arithmetic on this machine, and how to make them faster.
 
-    That is the BLAS library with its kernels and threads, the compiler numba, and a GPU through CuPy.
+    These are the BLAS library with its kernels and threads, the compiler numba, and CuPy for a GPU.
     """
     for finding in examine():
         print(finding)

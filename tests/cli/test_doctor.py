@@ -240,7 +240,7 @@ def openblas(core_type, threads=1):
 def test_slow_kernels_because_numpy_came_first_are_told_in_one_line(monkeypatch):
     found = finding(monkeypatch, "BLAS kernels", openblas("Haswell"), processor())
     assert found.state == "Haswell"
-    assert "set OPENBLAS_CORETYPE=SkylakeX, or import minigraph before NumPy" in found.advice
+    assert "Set OPENBLAS_CORETYPE=SkylakeX, or import minigraph before NumPy" in found.advice
     assert "\n" not in found.advice
 
 
@@ -259,7 +259,7 @@ def test_good_kernels_need_no_advice(monkeypatch):
 
 def test_more_threads_than_cores_are_told(monkeypatch):
     monkeypatch.setattr(doctor, "_cores", lambda: 2)
-    assert "set OPENBLAS_NUM_THREADS=2" in finding(monkeypatch, "BLAS threads", openblas("Zen", 8)).advice
+    assert "Set OPENBLAS_NUM_THREADS=2" in finding(monkeypatch, "BLAS threads", openblas("Zen", 8)).advice
     assert finding(monkeypatch, "BLAS threads", openblas("Zen", 1)).advice == ""
 
 
