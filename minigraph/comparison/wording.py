@@ -68,14 +68,11 @@ def _parts(estimate: Estimate) -> list[str]:
         return ["diverged" if estimate.diverged else "-"]
     parts = [number(estimate.mean)]
     if estimate.seeds > 1:
-        parts.append("-" if math.isnan(estimate.spread) else _spread(estimate.spread))
+        spread = estimate.spread
+        parts.append("-" if math.isnan(spread) else f"{spread:.1g}" if 0 < spread < 1e-3 else number(spread))
     if estimate.diverged:
         parts.append(f"{estimate.diverged} of {estimate.seeds} diverged")
     return parts
-
-
-def _spread(value: float) -> str:
-    return f"{value:.1g}" if 0 < value < 1e-3 else number(value)
 
 
 def evenly(count: int, most: int) -> list[int]:

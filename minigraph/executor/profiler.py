@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from minigraph.lowering.steps import Step
     from minigraph.runtime.place import Place
 
+__all__ = [
+    "KINDS", "SORTED_KEYS", "TRACER_OPTIONS", "Profile", "Row", "is_active", "note", "profile", "profiler",
+    "reset_profiler", "start_profiler", "stop_profiler",
+]  # fmt: skip
+
 KINDS = {"CPU": ("cpu",), "GPU": ("cuda",), "All": ("cpu", "cuda")}
 SORTED_KEYS = ("calls", "total", "max", "min", "ave")
 TRACER_OPTIONS = ("Default", "OpDetail", "AllOpDetail")

@@ -129,7 +129,9 @@ def load_object(path: str | os.PathLike[str], keep_name_table: bool = False, ret
         found: Any = load_safetensors(source)
     else:
         found = _without_name_table(pickles.load(read_file(source, "a saved object"), str(source)), keep_name_table)
-    return found if return_numpy or not in_dynamic_mode() else _as_tensors(found)
+    if return_numpy or not in_dynamic_mode():
+        return found
+    return _each(lambda leaf: to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, found)
 
 
 def read_pickle(path: Path, what: str, keep_name_table: bool, reading: Reading) -> dict[str, Any]:
@@ -171,10 +173,6 @@ def _without_name_table(found: Any, keep: bool) -> Any:
 
 def _as_arrays(value: Any) -> Any:
     return _each(lambda leaf: leaf.numpy() if is_eager(leaf) else leaf, value)
-
-
-def _as_tensors(value: Any) -> Any:
-    return _each(lambda leaf: to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, value)
 
 
 def _each(function: Callable[[Any], Any], value: Any) -> Any:

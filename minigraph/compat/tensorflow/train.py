@@ -90,7 +90,7 @@ class Optimizer:
     GATE_NONE, GATE_OP, GATE_GRAPH = 0, 1, 2
 
     def __init__(self, use_locking: bool, name: str, updates: engine.Optimizer) -> None:
-        if not name or not isinstance(name, str):
+        if not name:
             raise WrongTypeError(f"name must be a str, got {name!r:.60}")
         self._name, self._updates = name, updates
 
@@ -281,10 +281,7 @@ class AdamOptimizer(Optimizer):
         use_locking: bool = False,
         name: str = "Adam",
     ) -> None:
-        rate, first, second = (
-            as_number(value, what)
-            for value, what in ((learning_rate, "learning_rate"), (beta1, "beta1"), (beta2, "beta2"))
-        )
+        rate, first, second = map(as_number, (learning_rate, beta1, beta2), ("learning_rate", "beta1", "beta2"))
         super().__init__(use_locking, name, engine.AdamOptimizer(rate, first, second, epsilon))
 
 
