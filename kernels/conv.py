@@ -11,6 +11,7 @@ they overlap in memory with the windows of the next row.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -32,7 +33,7 @@ from minigraph.kernels.sliding import (
 )
 from minigraph.kernels.sums import add_over
 from minigraph.kernels.upcast import widen
-from minigraph.support.window_rules import lay_transposed, lay_windows
+from minigraph.support.window_rules import Windows, lay_transposed, lay_windows
 
 _LONG_ROW = 96
 """Minimum windows in a row, so that the matrix is wide enough for fast products."""
@@ -42,6 +43,12 @@ _MANY_IMAGES = 8
 
 _SMALL_PRODUCT = 1_000_000
 """Maximum multiplications of a matrix product for which OpenBLAS takes its faster path for small matrices."""
+
+_FEW_PLACES = 64
+"""Maximum windows of an image for which all images are multiplied at once: each product reads all filters."""
+
+_FEWER = 4
+"""Maximum elements of filters per element of an image for which copies of turned filters are cheap."""
 
 _CACHED = 1 << 16
 """Maximum elements of results that stay in the cache until they are copied to their places."""
@@ -168,11 +175,16 @@ def _convolve(xp, images, weights, bias, laid, groups, result) -> None:
     if _has_long_rows(xp, laid, len(images)):
         _convolve_rows(xp, images, weights, bias, laid, groups, _apart(result, 1, groups))
         return
+    if _has_few_places(xp, laid, len(images)):
+        product = gemm.matmul(xp, _by_group(weights, groups), _all_columns(xp, images, laid, groups))
+        lying = product.reshape(groups, each, len(images), laid[0].count, laid[1].count).transpose(2, 0, 1, 3, 4)
+        _write(xp, lying, None if bias is None else bias.reshape(groups, each, 1, 1), _apart(result, 1, groups))
+        return
     columns = _columns(xp, images, laid, groups)
     is_direct = result.flags.c_contiguous and result.dtype == images.dtype
     buffer = result.reshape(len(images), groups, each, columns.shape[3]) if is_direct else None
     # Written directly to the result if that has the layout and type of the product.
-    product = gemm.matmul(xp, weights.reshape(groups, each, columns.shape[2]), columns, out=buffer)
+    product = gemm.matmul(xp, _by_group(weights, groups), columns, out=buffer)
     if not is_direct or bias is not None:
         _write(xp, product.reshape(result.shape), None if bias is None else bias.reshape(-1, 1, 1), result)
 
@@ -187,28 +199,52 @@ def _write(xp, source, bias, result) -> None:
 
 def _spread(xp, d, weights, laid, groups, result) -> None:
     """Write to the images `result` the sum of ``Filter' @ d`` at the positions of the windows."""
+    if _is_better_turned(xp, d, weights, laid, groups):
+        _convolve(xp, d, _turned(weights, groups), None, [*map(_around, laid)], groups, result)
+        return
     if _has_long_rows(xp, laid, len(d)):
         source, target = _spread_rows(xp, d, weights, laid, groups, result.shape), _apart(result, 1, groups)
     else:
-        rows = weights.reshape(groups, len(weights) // groups, math.prod(weights.shape[1:]))
-        d_columns = gemm.matmul(xp, rows.swapaxes(1, 2), d.reshape(len(d), groups, rows.shape[1], _count(laid)))
-        size = math.prod(weights.shape[2:])
-        by_element = d_columns.reshape(*result.shape[:2], size, laid[0].count, laid[1].count)
+        rows, size = _by_group(weights, groups).swapaxes(1, 2), math.prod(weights.shape[2:])
+        if _has_few_places(xp, laid, len(d)):
+            d_columns = gemm.matmul(xp, rows, _folded(d, groups))
+            d_columns = d_columns.reshape(result.shape[1], size, len(d), laid[0].count, laid[1].count)
+            by_element = d_columns.transpose(2, 0, 1, 3, 4)
+        else:
+            d_columns = gemm.matmul(xp, rows, d.reshape(len(d), groups, rows.shape[2], _count(laid)))
+            by_element = d_columns.reshape(*result.shape[:2], size, laid[0].count, laid[1].count)
         parts = ((at, by_element[:, :, k]) for k, at in enumerate(elements(laid)))
         source, target = add_at(xp, parts, np.broadcast_to(d.dtype.type(0), result.shape), laid), result
     xp.copyto(target, source, casting="same_kind")
+
+
+def _is_better_turned(xp, d, weights, laid, groups) -> bool:
+    """Whether windows of `d` and turned filters have the sums of `_spread` sooner: with fewer elements to copy."""
+    fits = all(along.stride == 1 and _around(along).before >= 0 for along in laid)
+    is_fewer = len(weights) // groups <= weights.shape[1] and weights.size <= _FEWER * d.size
+    return xp is np and fits and is_fewer
+
+
+def _turned(weights, groups) -> Any:
+    """The filters from channels back to filters, turned by half a circle."""
+    each, shape = len(weights) // groups, weights.shape[1:]
+    turned = weights.reshape(groups, each, *shape).swapaxes(1, 2)[..., ::-1, ::-1]
+    return turned.reshape(groups * shape[0], each, *shape[1:])
+
+
+def _around(along) -> Windows:
+    """The windows whose elements are those windows `along` a dimension that contain an element; for strides of 1."""
+    before = along.dilation * (along.size - 1) - along.before
+    after = along.dilation * (along.size - 1) - along.after
+    return replace(along, length=along.count, count=along.length, before=before, after=after)
 
 
 def _filter_gradient(xp, images, d, shape, laid, groups) -> Any:
     """The products of windows and gradients, added up over all windows of all images, in the `shape` of the filters."""
     if _has_long_rows(xp, laid, len(images)):
         return _filter_gradient_of_rows(xp, images, d, shape, laid, groups)
-    windows = windows_of(xp, padded(xp, images, laid, 0), laid)
-    batch, channels, height, width = windows.shape[:4]
-    places = batch * _count(laid)
-    by_element = windows.transpose(1, 2, 3, 0, 4, 5).reshape(groups, channels // groups * height * width, places)
-    by_filter = d.swapaxes(0, 1).reshape(groups, d.shape[1] // groups, places)
-    return gemm.matmul(xp, by_filter, by_element.swapaxes(1, 2)).reshape(shape)
+    columns = _all_columns(xp, images, laid, groups)
+    return gemm.matmul(xp, _folded(d, groups), columns.swapaxes(1, 2)).reshape(shape)
 
 
 def _has_long_rows(xp, laid, batch) -> bool:
@@ -219,11 +255,21 @@ def _has_long_rows(xp, laid, batch) -> bool:
     return width.count * batch >= _LONG_ROW and (width.stride == 1 or batch >= _MANY_IMAGES)
 
 
-# Image by image
+def _has_few_places(xp, laid, batch) -> bool:
+    """Whether an image has too few windows for a product of its own."""
+    return xp is np and batch > 1 and _count(laid) <= _FEW_PLACES
 
 
 def _count(laid) -> int:
     return laid[0].count * laid[1].count
+
+
+def _by_group(weights, groups) -> Any:
+    """The filters of each group as the rows of a matrix."""
+    return weights.reshape(groups, len(weights) // groups, math.prod(weights.shape[1:]))
+
+
+# Image by image, or all at once
 
 
 def _columns(xp, images, laid, groups) -> Any:
@@ -231,6 +277,20 @@ def _columns(xp, images, laid, groups) -> Any:
     windows = windows_of(xp, padded(xp, images, laid, 0), laid)
     batch, channels, height, width = windows.shape[:4]
     return windows.reshape(batch, groups, channels // groups * height * width, _count(laid))
+
+
+def _all_columns(xp, images, laid, groups) -> Any:
+    """Matrix of each group: a column for each window of all images, in the order of `_folded`."""
+    windows = windows_of(xp, padded(xp, images, laid, 0), laid)
+    batch, channels, height, width = windows.shape[:4]
+    size = channels // groups * height * width
+    return windows.transpose(1, 2, 3, 0, 4, 5).reshape(groups, size, batch * _count(laid))
+
+
+def _folded(images, groups) -> Any:
+    """Matrix of each group: a row for each channel, with a column for each place of all images."""
+    batch, channels, height, width = images.shape
+    return images.swapaxes(0, 1).reshape(groups, channels // groups, batch * height * width)
 
 
 # Row by row
