@@ -11,7 +11,7 @@ from functools import partial
 from measuring import CONSOLE, report
 from rich.table import Table
 
-FIRST, STEPS = "(b) first step, seconds", 5
+FIRST, STEPS = "(b) first step", 5
 IMPORT = "(k) import, in a process of its own"
 
 
@@ -49,7 +49,7 @@ def peaks(settings):
             continue
         found = _in_own_process("large", engine, None)
         table.add_row(engine, f"{found['peak'] / 1e6:,.1f}")
-        settings.results.append({"workload": "(c) peak memory, bytes", "engine": engine, "bytes": found["peak"]})
+        settings.results.append({"workload": "(c) memory of five steps", "engine": engine, "bytes": found["peak"]})
     CONSOLE.print(table)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from floors import FLOORS
@@ -157,7 +158,9 @@ def describe_machine(engines, device="cpu"):
             versions.append(f"{module} {importlib.metadata.version(module)}")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     gpu = f"{_gpu()}; " if device == "cuda" else ""
-    return f"{', '.join(versions)}; {gpu}{_processor()}, {cores} core(s); load {_load()}"
+    kernels = os.environ.get("OPENBLAS_CORETYPE")
+    kernels = f"; OPENBLAS_CORETYPE={kernels}" if kernels else ""
+    return f"{', '.join(versions)}; {gpu}{_processor()}, {cores} core(s), {_caches()}; load {_load()}{kernels}"
 
 
 def _gpu():
@@ -174,6 +177,16 @@ def _processor():
         if names:
             return names[0]
     return platform.processor() or platform.machine()
+
+
+def _caches():
+    """Sizes of the caches of the first processor, where Linux tells."""
+    found = []
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+        if kind != "Instruction":
+            found.append(f"L{level} {size}")
+    return " ".join(found) or "caches unknown"
 
 
 def _load():

@@ -30,6 +30,12 @@ class Model:
         """Names of the parameters that the step changes."""
         return list(self.params)
 
+    def bytes_moved(self, passes):
+        """Bytes of the feeds, and of what the step changes times `passes`, how often that is read or written."""
+        looked_up = {name: self.feeds[ids].size * self.params[name].shape[1] for name, ids in self.tables.items()}
+        changed = sum(looked_up.get(name, self.params[name].size) for name in self.trained)
+        return 4 * changed * passes + sum(array.nbytes for array in self.feeds.values())
+
 
 def glorot(rng, *shape):
     fan_in, fan_out = (np.prod(shape[1:]), shape[0]) if len(shape) == 4 else shape

@@ -35,6 +35,7 @@ def options():
     parser.add_argument("--sizes", default="1000,10000,100000", help="numbers of forward operators for build")
     parser.add_argument("--paddle", metavar="PYTHON", help="an interpreter with Paddle 1.8.5, for large-programs")
     parser.add_argument("--json", metavar="FILE", help="write the figures there too")
+    parser.add_argument("--page", metavar="FILE", help="run what docs/benchmarks.md reports on, and write it")
     parser.add_argument("--against", metavar="PATH", help="compare minigraph here with another checkout, without peers")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)  # a side of --against
     return parser.parse_args()
@@ -42,6 +43,15 @@ def options():
 
 def main():
     given = options()
+    if given.page:
+        import page
+
+        page.make(
+            given.page,
+            given.device,
+            [f"--rounds={given.rounds}", *([f"--paddle={given.paddle}"] if given.paddle else [])],
+        )
+        return
     use_cores(given.cores)
     import measuring
     import workloads

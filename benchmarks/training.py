@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from floors import MEMORY, PRODUCTS, moving, multiplying
 
 import minigraph as fluid
 
@@ -41,21 +40,6 @@ def makers(turns, recipe, device="cpu"):
     if not all(hasattr(model, "numpy") for model in turns):
         engines.pop("numpy", None)
     return {name: partial(make, turns, recipe) for name, make in engines.items()}
-
-
-def floors(turns, recipe, cores):
-    """The products of a step alone, and its traffic with memory."""
-    products = [product for model in turns for product in model.products]
-    moved = sum(map(partial(bytes_moved, recipe=recipe), turns))
-    found = {MEMORY: partial(moving, moved, cores)}
-    return {PRODUCTS: partial(multiplying, products), **found} if products else found
-
-
-def bytes_moved(model, recipe):
-    """Bytes that a step moves at least: parameters, their state and gradients read and written once, feeds read."""
-    looked_up = {name: model.feeds[ids].size * model.params[name].shape[1] for name, ids in model.tables.items()}
-    trained = sum(looked_up.get(name, model.params[name].size) for name in model.trained)
-    return 4 * trained * (4 + 2 * STATES[recipe.optimizer]) + sum(array.nbytes for array in model.feeds.values())
 
 
 def gradient_makers(model, max_norm, device="cpu"):

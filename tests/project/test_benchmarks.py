@@ -1,5 +1,6 @@
 """Benchmarks run, and a checkout compared with itself gives figures of both sides."""
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -9,6 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+SPEC = importlib.util.spec_from_file_location("page", ROOT / "benchmarks" / "page.py")
+page = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(page)
 
 
 def run(*arguments):
@@ -54,3 +58,42 @@ def test_networks_by_hand_have_the_losses_of_minigraph(tmp_path):
     rows = json.loads(figures.read_text())["results"]
     assert not [row for row in rows if "failed" in row]
     assert sum(row["engine"] == "numpy" for row in rows) == 5
+
+
+def test_a_table_has_a_row_for_each_title_and_a_column_for_each_engine():
+    peers = [
+        {"workload": "step", "engine": "torch", "median_s": 2e-4},
+        {"workload": "step", "engine": "jax", "failed": "no"},
+    ]
+    found = [{"workload": "step", "engine": "minigraph", "median_s": 3e-4}, *peers]
+    adds = [{"workload": "clip", "engine": "minigraph", "median_s": 1e-4, "added": 0.05}]
+    assert list(page.rows({"a": found, "b": adds, "c": found}, ("a", "b"))) == [
+        "| | minigraph | torch | JAX |",
+        "|---|---|---|---|",
+        "| step | 300 (1.50) | 200 | fails |",
+        "| clip | 5.0% | - | - |",
+    ]
+
+
+def test_a_run_for_the_page_goes_on_where_it_was_killed(tmp_path, monkeypatch):
+    asked = []
+
+    def killed_at_lenet(arguments):
+        asked.append(arguments[2])
+        if arguments[2] == "--only=lenet" and asked.count("--only=lenet") == 1:
+            raise KeyboardInterrupt
+        return {"date": "today", "command": "benchmarks/run.py", "machine": "a machine", "results": []}
+
+    monkeypatch.setattr(page, "FIGURES", tmp_path)
+    monkeypatch.setattr(page, "run", killed_at_lenet)
+    with pytest.raises(KeyboardInterrupt):
+        page.measure("cpu-1", ["small", "lenet"], [])
+    page.measure("cpu-1", ["small", "lenet"], [])
+    assert asked == ["--only=small", "--only=lenet", "--only=lenet"]
+    assert list(json.loads((tmp_path / "cpu-1.unfinished").read_text())["workloads"]) == ["small", "lenet"]
+
+
+def test_a_workload_that_ends_badly_is_a_row_of_the_page(monkeypatch):
+    monkeypatch.setattr(page, "HERE", ROOT / "nowhere")
+    row = page.run(["--device=cpu", "--cores=1", "--only=small"])["results"][0]
+    assert page.cell("minigraph", row, []) == "fails"
