@@ -101,13 +101,14 @@ def fill_constant(
     shape: Shape, dtype: Any, value: float | Variable, force_cpu: bool = False, out: Variable | None = None
 ) -> Variable:
     """A tensor of this shape whose every element is `value`."""
+    helper = LayerHelper("fill_constant")  # takes its number before the numbers of the shape become variables
     given, element = shape_given(shape), as_dtype(dtype)
     if isinstance(value, Variable):
         given["ValueTensor"] = value
     else:
         # As text, because the attribute `value` is a float32, which holds neither large integers nor all float64.
         given |= {"value": float(value), "str_value": _number_text(value, element)}
-    return constant(emit("fill_constant", into=out, **given, dtype=int(element), force_cpu=force_cpu))
+    return constant(helper.emit("fill_constant", into=out, **given, dtype=int(element), force_cpu=force_cpu))
 
 
 @layer
