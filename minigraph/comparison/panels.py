@@ -15,7 +15,7 @@ from minigraph.comparison.statistics import Series, finite
 from minigraph.comparison.wording import ALL_TOGETHER, listed
 
 MOST_PARAMETERS: Final = 12
-"""Maximum number of parameters with a picture of their own; those with the largest gradients are chosen."""
+"""Maximum parameters with a picture each; those with the largest gradients are chosen."""
 
 BEFORE: Final = "before clipping"
 """Name of the raw gradients that all strategies share, where others have a strategy's name."""
@@ -69,7 +69,7 @@ class Panel:
 
     @property
     def is_in_powers(self) -> bool:
-        """Whether the axis shows powers of ten: on a linear one the smaller values could not be told from zero."""
+        """Whether the axis is logarithmic: on a linear one small values would look like zero."""
         everything = self.finite_values()
         positive = everything[everything > 0]
         if self.kind == "cosine" or not len(positive) or everything.min() < 0:

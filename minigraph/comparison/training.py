@@ -297,7 +297,7 @@ def _build(
 
 
 class _Trainee:
-    """A clone that is trained in a scope of its own, and the figures recorded so far."""
+    """A clone that is trained in a separate scope, and the figures recorded so far."""
 
     def __init__(self, experiment: _Experiment, built: _Built, values: Values, seed: int | None) -> None:
         self._experiment, self._built = experiment, built
@@ -308,7 +308,7 @@ class _Trainee:
         self._losses: list[float] = []
         self._metrics: dict[str, list[float]] = {name: [] for name in experiment.measured}
         self._sums: dict[str, tuple[float, int]] = {}
-        """By metric, the sums over the batches of this epoch: values times rows, and rows."""
+        """Sums over the batches of this epoch, by metric: values times rows, and rows."""
 
     def step(self, feed: Feed) -> None:
         """One step of training, recorded."""

@@ -382,7 +382,7 @@ class Layer:
 
 @contextmanager
 def as_parts() -> Iterator[None]:
-    """Call layers as parts of another: what they compute is remembered whatever their mode."""
+    """Call layers as parts of another: their operators are recorded, whatever their mode."""
     before = _OUTERMOST.get()
     try:
         _OUTERMOST.set(False)

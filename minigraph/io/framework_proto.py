@@ -98,7 +98,7 @@ class TensorDesc:
 
 @dataclass(slots=True)
 class LoDTensorDesc:
-    """Also ``LoDTensorArrayDesc``, which has the same fields."""
+    """Fields of ``LoDTensorDesc``, and of ``LoDTensorArrayDesc``, which has the same."""
 
     tensor: TensorDesc = proto(1, TensorDesc, required=True)
     lod_level: int | None = proto(2, "int32")

@@ -195,7 +195,7 @@ _OWN_ATTRS = {("write_to_array", "add"), ("read_from_array", "is_array")}
 
 
 def _is_unwanted(op: Operator, slot: str) -> bool:
-    """Whether a slot holds only gradients that nobody asked for; Paddle leaves it empty."""
+    """Whether a slot holds only gradients that are not wanted; Paddle leaves such a slot empty."""
     return op.definition.output_slots[slot].dispensable and set(op.outputs[slot]) == {EMPTY}
 
 

@@ -14,7 +14,7 @@ STRATEGIES: dict[str, type] = {}
 
 
 class Strategy:
-    """Base of strategies. A subclass with an ``__init__`` of its own, as fluid's have, is equal to itself only.
+    """Base of strategies. An object of a subclass that defines ``__init__``, as fluid's do, equals only itself.
 
     What a frozen dataclass is follows from its fields; of other objects nothing is known.
     """

@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _ZERO, _XAVIER = Constant(0.0), Xavier()
 _LISTS = (list, tuple)
-"""For arguments of every operator: to ask for ``list | tuple`` takes three times as long."""
+"""Types of lists of arguments; to check for ``list | tuple`` takes three times as long."""
 
 
 def layer(function: F) -> F:

@@ -101,7 +101,7 @@ def pow(x: Variable, factor: float | Variable = 1.0, name: str | None = None) ->
 
 @layer
 def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:
-    """``x * sigmoid(beta * x)``. Fluid's function does not heed `beta`."""
+    """``x * sigmoid(beta * x)``. Fluid's function ignores `beta`."""
     return _activation("swish", x, name, beta=beta)
 
 

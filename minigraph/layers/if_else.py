@@ -60,7 +60,7 @@ class IfElse:
         self.cond = cond
         self.status = IfElse.OUT_IF_ELSE_BLOCKS
         self._parts: dict[str, tuple[Variable, Variable]] = {}
-        """By name of what was given the rows for which the condition holds, and the others."""
+        """Rows for which the condition holds, and the other rows, by the name of the input."""
         self._outputs: tuple[list[Variable], list[Variable]] = ([], [])
 
     def input(self, x: Variable) -> Variable:

@@ -17,7 +17,7 @@ __all__ = ["adaptive_pool2d", "conv2d", "conv2d_transpose", "pool2d"]
 Size = int | Sequence[int]
 """One number for both dimensions, or (height, width)."""
 Padding = Size | Sequence[Sequence[int]] | str
-"""Also (top, bottom, left, right), a pair for each of the four dimensions, or 'SAME' or 'VALID'."""
+"""Padding: one number, two, (top, bottom, left, right), a pair for each of four dimensions, 'SAME' or 'VALID'."""
 
 
 def pair(size: Size, what: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""Operators on selected rows as such. Definitions say by ``rows`` which others take them besides dense tensors."""
+"""Operators on selected rows only. Other operators accept selected rows in the slots that their ``rows`` names."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class _Averages:
     """
 
     def _begin(self, word: str) -> None:
-        """Note the parameters; they are kept in variables ``<name>.<word>`` while the averages stand in for them."""
+        """Note the parameters; variables ``<name>.<word>`` keep their values while averages replace them."""
         self._params = [p for p in default_main_program().global_block().all_parameters() if p.do_model_average]
         self.apply_program, self.restore_program = Program(), Program()
         self._backups = {param.name: generate(f"{param.name}.{word}") for param in self._params}

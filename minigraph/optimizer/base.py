@@ -257,7 +257,7 @@ class Optimizer:
         return block.append_op(self._op_type, inputs, {"ParamOut": param, **outputs}, self._attrs_for(param))
 
     def _inputs_besides(self) -> dict[str, Variable]:
-        """Inputs of the operator that all parameters share, besides the learning rate."""
+        """Further inputs of the operator that all parameters share, after the learning rate."""
         return {}
 
     def _attrs_for(self, param: Parameter) -> Mapping[str, Any]:

@@ -286,7 +286,7 @@ def xmap_readers(
 
 @public
 def multiprocess_reader(readers: Sequence[Reader[Any]], use_pipe: bool = True, queue_size: int = 1000) -> Reader[Any]:
-    """Read several readers at once, each in a process of its own.
+    """Read several readers at once, each in a separate process.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Readers that run in processes of their own."""
+"""Readers that run in separate processes."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _EXAMPLES = {
     "an int or a sequence of int": "3",
     "a Variable": "fluid.data('x', [None, 3]), or to_tensor([1.0]) in the imperative mode",
 }  # fmt: skip
-"""Values to show for arguments without a default, by the annotation in words."""
+"""Example values of arguments without a default, by the annotation in words."""
 
 
 def misfits(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
@@ -69,7 +69,7 @@ def shown(value: Any) -> str:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value has a type of an annotation, as far as that can be told without using the value.
+    """Whether a value fits an annotation, as far as a check can tell without using up the value.
 
     Integers of NumPy are ints and any real number is a float; a boolean is neither.
     """

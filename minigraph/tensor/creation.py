@@ -208,7 +208,7 @@ def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 @public
 def seed(seed: int) -> None:
-    """Begin the random numbers of the imperative mode anew; a program has its own ``random_seed``.
+    """Set the seed of the random numbers of the imperative mode; a program has its own ``random_seed``.
 
     Examples
     --------

@@ -25,7 +25,7 @@ from minigraph.unique_name import generate
 Number = float | Variable
 
 _SERVED: WeakKeyDictionary[Program, dict[str, tuple[str, ...]]] = WeakKeyDictionary()
-"""By program: name of a gradient, or of a variable computed from it, to the names of parameter and gradient."""
+"""Names of parameter and gradient, by program and by the name of a gradient or of a variable computed from it."""
 
 
 def note_gradients(pairs: Iterable[tuple[Any, Variable | None]]) -> None:

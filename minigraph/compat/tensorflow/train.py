@@ -316,7 +316,7 @@ def _gradients_in_a_program(
 
 
 def _checked_pairs(given: Iterable[Any], name: str) -> list[tuple[Any, Any]]:
-    """Those pairs that have a gradient, as (parameter, gradient)."""
+    """The pairs that have a gradient, as (parameter, gradient)."""
     pairs = list(given)
     for pair in pairs:
         if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[1], Parameter):
