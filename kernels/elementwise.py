@@ -289,15 +289,17 @@ _gradient_of_extreme("elementwise_min_grad", "less", "greater_equal")
 
 
 def _quicker_sum(xp, full, shape, aligned, copies) -> Callable[..., Any] | None:
-    """A function that sums an array like `full` to `shape`, which was laid over it as `aligned`, into a buffer or None.
+    """A function that sums an array like `full` to `shape`, aligned with it as `aligned`, into a buffer or None.
 
-    With nothing to sum and no buffer it gives a copy, or else its argument. None for what is left to `add_over`.
+    With nothing to sum and no buffer, the function returns a copy or, without `copies`, its argument. None if only
+    `add_over` rounds rightly.
     """
     _, axes = _broadcast_axes(full.shape, aligned)
     if axes and (xp is not np or full.dtype == np.float16 or last_of(full.shape, axes)):
         return None
     add, dtype, shape = np.add.reduce, full.dtype, tuple(shape)
     if axes and full.dtype.kind == "f" and are_rows(full.shape, axes):
+        # As in `add_over`, a product with ones: NumPy adds leading dimensions row after row, with more rounding.
         rows, columns = math.prod(full.shape[: len(axes)]), math.prod(full.shape[len(axes) :])
         if len(full.shape) == 2 and shape == (columns,):
             return sum_of_rows

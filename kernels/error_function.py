@@ -1,7 +1,7 @@
-"""The error function and what is built on it, from rational approximations of W. J. Cody's kind.
+"""The error function and functions of it, by rational approximations as W. J. Cody's, one for each interval.
 
-Each interval of the argument has its own. The coefficients are those of FreeBSD's ``s_erf.c`` (Sun Microsystems, 1993,
-free to use), which are good to float64; NumPy has no error function.
+The coefficients are those of FreeBSD's ``s_erf.c`` (Sun Microsystems, 1993, free to use), which are exact enough for
+float64; NumPy has no error function.
 
 References
 ----------
@@ -23,13 +23,13 @@ from minigraph.kernels.tracing import Primitives
 from minigraph.kernels.upcast import widened
 
 _PIECE = 8192
-"""Elements computed at a time, which stay in the cache."""
+"""Elements computed at a time: they fit in the cache."""
 
 _FAR = 28.0
 """Minimum x for which erfc(x) is 0 in float64."""
 
 _BOUND = 40.0
-"""Maximum magnitude at which a normal distribution has any weight, in float64."""
+"""Maximum magnitude for which the density of the normal distribution is not 0 in float64."""
 
 _SMALL = 0.84375
 _AT_1 = 8.45062911510467529297e-01

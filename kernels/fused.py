@@ -143,6 +143,7 @@ def _whole(calls: Sequence[FusedCall], types: Mapping[str, ArrayType]) -> Callab
         out = _out(call)
         copied += [] if out else [name for name in call.writes if name.startswith("y")]
         lines.append(f"    {', '.join(name or '_' for name in call.outputs)} = f{number}({_text(call)}{out})")
+        # Intermediate values are deleted after their last read, so that NumPy reuses the memory.
         gone = [name for name in dict.fromkeys(call.reads) if name.startswith("t") and last[name] == number]
         lines += [f"    del {', '.join(gone)}"] if gone else []
     lines += [f"    {name} = deliver(np, {name}, out{name[1:]})" for name in copied]
@@ -232,6 +233,7 @@ def _pieces(calls: Sequence[FusedCall], layout: Layout) -> Callable[..., Any]:
     length, *rest = layout.flat
     step = min(length, max(1, PIECE // max(prod(rest), 1)))
     piece = ArrayType((step, *rest), layout.dtype)
+    # Operands that are broadcast along the first dimension are the same for every piece.
     cut = {view for view, (_, shape) in layout.views.items() if shape[0] == length}
     known = {
         view: ArrayType((step, *shape[1:]) if view in cut else shape, layout.dtype)

@@ -81,6 +81,7 @@ class Merged:
     def _update(self, xp, arrays, targets, shrink, attrs) -> list[Any]:
         """The new arrays of one parameter, or of one vector of parameters whose numbers agree."""
         outs = list(targets)
+        # Equal powers: one number stands for those of all parameters, in the call and in its results.
         for i in self._numbers:
             arrays[i] = arrays[i].reshape(-1)[:1]
         for i in self._number_outputs:

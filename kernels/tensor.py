@@ -79,7 +79,7 @@ def scale(xp, x, scale_tensor, *, scale, bias, bias_after_scale, out=None):
     if scale_tensor is not None:
         factor = scale_tensor.reshape(())
     if not bias_after_scale:
-        # The factor may lie in the target.
+        # `out` may be the memory of the factor, which is read after the sum is written.
         total = xp.add(x, offset, out=out if scale_tensor is None else None)
         return xp.multiply(total, factor, out=total if out is None else out)
     product = xp.multiply(x, factor, out=out)
@@ -106,7 +106,7 @@ def transpose2(xp, x, *, axis):
 
 
 def shape_only(xp, x) -> Any:
-    """An array without elements that tells the shape of `x`."""
+    """An array without elements that holds the shape of `x`, for the gradient."""
     return xp.empty((0, *x.shape), x.dtype)
 
 
@@ -134,7 +134,7 @@ def fill_constant(
 
 
 def like_batch(x, shape, input_dim_idx, output_dim_idx) -> tuple[int, ...]:
-    """`shape` with a dimension of `x` put in."""
+    """`shape` with one dimension replaced by a dimension of `x`."""
     return (*shape[:output_dim_idx], x.shape[input_dim_idx], *shape[output_dim_idx + 1 :])
 
 
@@ -169,7 +169,7 @@ def _filled(xp, shape, number, dtype, out) -> Any:
 
 @kernel("assign_value")
 def assign_value(xp, *, shape, dtype, bool_values, fp32_values, int32_values, int64_values, fp64_values):
-    # Inference has seen to it that at most one of them holds something.
+    # Inference has checked that at most one of them has values.
     values = bool_values or fp32_values or int32_values or int64_values or fp64_values
     return xp.array(values, as_dtype(dtype).numpy).reshape(shape)
 
@@ -222,7 +222,7 @@ def concat_grad(xp, xs, axis_tensor, d_out, *, axis, wanted):
 
 @specialize("scale")
 def _quicker_scale(xp, x, scale_tensor, *, scale, bias, bias_after_scale):
-    """One or two calls with numbers that already are arrays."""
+    """One or two calls, with the numbers as arrays, which NumPy need not convert."""
     if xp is not np or scale_tensor is not None or x.dtype == np.float16:
         return None
     multiply, add = np.multiply, np.add
@@ -253,7 +253,7 @@ def _quicker_increment(xp, x, *, step):
 def _quicker_constant(
     xp, value_tensor, shape_tensor, shape_tensor_list, *, dtype, shape, value, str_value
 ):  # fmt: skip
-    """A copy of a constant kept ready."""
+    """Copy a constant that is computed in advance."""
     if value_tensor is not None or shape_tensor is not None or shape_tensor_list or math.prod(shape) > _SMALL:
         return None
     return _copies_of(
@@ -263,7 +263,7 @@ def _quicker_constant(
 
 @specialize("assign_value")
 def _ready_value(xp, *, shape, dtype, **values):
-    """A copy of a constant kept ready: the numbers are read once."""
+    """Copy a constant that is computed in advance, so that its numbers are converted once."""
     return _copies_of(xp, assign_value(xp, shape=shape, dtype=dtype, **values))
 
 

@@ -33,6 +33,7 @@ class ShareCommonSubexpressions(Pass):
             if not _is_shareable(op, values):
                 continue
             first = first_of.setdefault(key, op)
+            # The key compares attributes by value, where 0.0 == -0.0; only for equal keys the text is made.
             if first is not op and _are_alike(first, op, values):
                 for here, there in _outputs(op, first):
                     same[values.written(here, op)] = values.written(there, first)

@@ -45,7 +45,7 @@ def clip_pairs(
             continue
         first, positions = groups[grad.block].setdefault(strategy.group_key(), (strategy, []))
         positions.append(position)
-        if strategy is not first:
+        if strategy is not first:  # equal keys need not mean equal thresholds, as in fluid's named groups
             first.check_group(strategy, param)
     if again:
         have = "have" if len(again) > 1 else "has"

@@ -32,6 +32,7 @@ class MergeProducts(MergeSmall):
             if self._is_small(op, values):
                 weight = values.input(op, "Y")
                 group = latest.get(weight)
+                # A product whose input is not known at the first one begins a new group.
                 if group is None or not _can_be_done_at(group[0], op, values):
                     group = latest[weight] = []
                     groups.append(group)

@@ -1,4 +1,4 @@
-"""Values that are consecutive elements of others, however the program cut them out."""
+"""Values that are consecutive elements of other values, whatever operators cut them out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Parts(ReachingDefs):
     """Reaching definitions that also know which values are parts of others."""
 
     def part(self, value: Version) -> Part:
-        """Return the place of `value`, of known shape, in the value that it was cut from; in itself if from none."""
+        """Return the part of a value that `value`, of known shape, was cut from; all of `value` if it was not cut."""
         return self._parts.get(value) or Part(value, 0, prod(self.block.vars[value[0]].shape or ()))
 
     @cached_property
@@ -57,9 +57,9 @@ class Parts(ReachingDefs):
         return self._rows(matrix, op) is not None
 
     def join_rows(self, op: Operator, matrices: Sequence[Version], like: str) -> str:
-        """Insert before `op` what makes one matrix of the rows of several; returns its name.
+        """Insert operators before `op` that make one matrix of the rows of several; returns its name.
 
-        Rows that follow each other in one value are taken from there as they are. The rest is joined.
+        Rows that are consecutive in one value are read from it as one piece; the pieces are joined.
         """
         columns = (self.block.vars[matrices[0][0]].shape or ())[-1]
         runs: list[Part] = []
@@ -79,7 +79,7 @@ class Parts(ReachingDefs):
         return joined
 
     def _rows(self, matrix: Version, op: Operator) -> Part | None:
-        """Return the part that `matrix` is of what is there at `op` and can be cut into rows as long, if any is."""
+        """Return the part of an available value that `matrix` is, if that value divides into rows of this length."""
         part, columns = self.part(matrix), (self.block.vars[matrix[0]].shape or ())[-1]
         size = prod(self.block.vars[part.whole[0]].shape or ())
         if columns and part.start % columns == size % columns == 0 and self.is_there(part.whole, op):

@@ -53,7 +53,7 @@ class Recompute(Pass):
         for name in self.checkpoints:
             if not block.has_var(name):
                 raise NotFoundError(f"there is no checkpoint {name!r}", hint=suggest(name, block.vars))
-        if any(op.role & Role.RECOMPUTE for op in block.ops):
+        if any(op.role & Role.RECOMPUTE for op in block.ops):  # applied before
             return False
         forward = _with_seeds(block, _forward_of_loss(block))
         plan = _Plan(block, forward, self.checkpoints)

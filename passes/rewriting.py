@@ -43,7 +43,7 @@ class ReachingDefs:
             for name in op.input_arg_names:
                 positions = self._writes.get(name)
                 readers = self.readers[name, len(positions) if positions else 0]
-                if not readers or readers[-1] is not op:
+                if not readers or readers[-1] is not op:  # once, even if it reads the value in two slots
                     readers.append(op)
             for name in op.output_arg_names:
                 positions = self._writes.setdefault(name, [])

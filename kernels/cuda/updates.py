@@ -151,6 +151,7 @@ class _Plan:
         rate, skip = named.pop("rate", None), named.pop("skip", None) or []
         lists = {name: x for name, x in named.items() if x}
         targets = list(buffers_for(out, len(update.outputs)))
+        # The kernel reads raw addresses, so that every array must be contiguous and of one type.
         everything = [x for each in (*lists.values(), *(t for t in targets if t)) for x in each]
         dtype = lists["param"][0].dtype if lists.get("param") else None
         takes = dtype in _NAMES and all([x.dtype == dtype and x.flags.c_contiguous for x in everything])

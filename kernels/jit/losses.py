@@ -175,6 +175,7 @@ def fused_mean_loss(xp, x, label, *, ignore_index, slope, wanted):
         return None
     dtype, limit, shape = x.dtype, x.dtype.type(_LIMIT), x.shape
     each, rows, empty = dtype.type(slope) / dtype.type(prod(label.shape)), (-1, shape[-1]), np.empty
+    # Probabilities that nothing reads need only one row to work in, which stays in the cache.
     wants_y, shape_of_y = wanted[0], shape if wanted[0] else (1, shape[-1])
 
     def mean_loss(x, label, out=None):

@@ -34,6 +34,7 @@ def elementwise_add_grad(xp, x, y, d_out, *, axis, wanted):
     kind = numba_name(d_out.dtype)
     if kind is None or not wanted[1] or x.shape != d_out.shape or 0 in d_out.shape:
         return None
+    # Without broadcasting there is no sum, and the kernel returns its argument.
     if y.dtype != d_out.dtype or x.shape == y.shape or prod(d_out.shape) < _TIMES_MORE * offers.LEAST:
         return None
     around = _around(d_out.shape, align_shape(x.shape, y.shape, axis))

@@ -213,6 +213,7 @@ class BackwardPass:
             self._refuse_to_lose(op, read)
         wanted = self._wanted_of(op, rule)
         is_reached = wanted and any([self._gradient(name).is_ready for name in read])
+        # Sums belong to the values that `op` writes, so they come before these values end.
         if is_reached:
             self._complete(read, op)
         if self._overwritten.names:

@@ -73,11 +73,13 @@ def _differentiate_repeated(outer: Walk, op: Operator, rule: BlockGrad) -> None:
         inner.seed_inside(name)
     inner.run([outer.variable(name) for name in reached], None)
     given = op.inputs.get(slot, ())
+    # A variable that the block overwrites has a gradient of its earlier value, too, if it had one.
     sources = [*given, *(name for name in reached if name not in given and outer.has_value_before(name, op))]
     wanted = [
         name if (name in reached or inner.has_gradient(name)) and not outer.is_no_grad(name) else EMPTY
         for name in sources
     ]
+    # A tensor without a gradient gets zeros; for an array that is an empty one, which the run makes itself.
     incoming = [name for name in reached if outer.has_gradient(name) or not _is_array(outer, name)]
     attrs = dict(op.attrs) | {SUB_BLOCK: inner.target.idx}
     outs = list(op.outputs.get("Out", ()))

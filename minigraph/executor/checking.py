@@ -269,6 +269,7 @@ class _Run:
         self._note_copies(self.plan.buffers.flat.copies.get(step, ()), number)
         outs = _pieces(out, self.plan.place)
         made = [_Held(value, array, number, self.plan.place) for value, array in self._results(step, result)]
+        # In place, the results are the state that was replaced.
         for held in () if step.in_place else made:
             for other in [*self.held.values(), *made]:
                 if other is not held and held.overlaps(other) and not self._may_share(held, other, number, step, outs):

@@ -109,6 +109,7 @@ class Runner(ABC):
         try:
             return self._run_fed(program, feed, fetch_list, scope, return_numpy, then=go_on)
         except Exception as error:
+            # A batch that makes a run fail is gone; after an interrupt the same batch comes again.
             if not is_interrupt(error):
                 go_on()
             raise

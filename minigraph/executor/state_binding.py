@@ -181,6 +181,7 @@ def _checked(holder: ScopeVariable | None, wanted: Value, steps: Steps, place: P
             hint="Use another Scope or another name: programs that share a scope must agree on their parameters.",
         )
         raise _for_reader(problem, wanted, steps)
+    # The value stays on the new place, so that only the first run moves it.
     if holder.place != place:
         holder.value, holder.place = moved(value, holder.place, place), place
     return holder

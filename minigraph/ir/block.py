@@ -85,6 +85,7 @@ class Block:
 
     def _find_outer_names(self) -> OuterNames:
         local = set(self.vars)
+        # The variables of the forward block are saved with each run, and so are not outer ones.
         if self.forward_block is not None:
             local.update(self.forward_block.vars)
         touched: dict[str, None] = {}

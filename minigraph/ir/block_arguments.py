@@ -27,6 +27,7 @@ def bind_slots(
                 hint=suggest(name, slots) or f"It has {', '.join(slots) or 'none'}.",
             )
     bound = {}
+    # In the order of the definition, so that equal operators have equal texts.
     for name in given if len(given) < 2 else slots:
         value = given.get(name)
         names = (value.name,) if isinstance(value, Variable) else _names(value)

@@ -56,6 +56,7 @@ def infer_outputs(op: Operator, block: Namespace) -> None:
             raise OpError(f"{op.type}: {slot} takes {len(found)} variables here, got {len(names)}")
         for name, tensor_type in zip(names, found, strict=True):
             var = local(name)
+            # The two usual cases without a call: a new variable, and one that has this type already.
             if var is not None and var.tensor_type is None:
                 var.tensor_type = tensor_type
             elif name != EMPTY and (var is None or var.tensor_type != tensor_type):
@@ -81,6 +82,7 @@ def _write_type(op: Operator, block: Namespace, name: str, tensor_type: TensorTy
         return
     declared = var.tensor_type
     note(setattr, var, "tensor_type", declared)
+    # An array has several elements, and an outer variable its value before: both types must agree.
     if declared is not None and (var.kind is VarKind.LOD_TENSOR_ARRAY or var.block is not block):
         var.tensor_type = _in_common(op, var, declared, tensor_type)
         return

@@ -62,6 +62,7 @@ def _check_blocks(program: Program) -> dict[int, set[str]]:
                 raise VerifyError(
                     f"{op.type} runs block {index}, which is no sub-block of block {block.idx}", site=op.site
                 )
+            # Two operators would share the block's variables, which each run overwrites.
             if index in given:
                 raise VerifyError(f"{op.type} runs block {index}, which another operator runs", site=op.site)
             given[index] = set(op.definition.call(op).given)

@@ -46,6 +46,7 @@ def plan_outputs(steps: Steps, flat: FlatBuffers, place: Place, jit: bool) -> Ou
     functions: dict[Step, Callable[..., Any]] = {}
     apart: set[Value] = set()
     for step in steps.steps:
+        # Only kernels that may return their arguments make a copy necessary; vectors are not the caller's own.
         if step.kernel.view_of is None or step.in_place or step in flat.free or flat.inputs.get(step):
             continue
         results = {value for value in step.outputs[0] if value is not None}
