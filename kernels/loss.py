@@ -21,14 +21,14 @@ from minigraph.kernels.sums import add_over, ones, sum_of_rows
 from minigraph.kernels.tensor import times
 from minigraph.kernels.upcast import narrow, widen
 
-_FLOOR = -64.0
+FLOOR = -64.0
 """Minimum exponent in softmax, as in fluid: no probability is 0."""
 
 
-_FLOORS = {np.dtype(each): np.array(_FLOOR, each) for each in (np.float32, np.float64)}
-"""`_FLOOR` as arrays, which NumPy converts faster than numbers."""
+_FLOORS = {np.dtype(each): np.array(FLOOR, each) for each in (np.float32, np.float64)}
+"""`FLOOR` as arrays, which NumPy converts faster than numbers."""
 
-_SHORT_ROW = 32
+SHORT_ROW = 32
 """Maximum length of a row whose sum is a product and whose maximum is taken column by column."""
 
 _IN_COLUMNS = 16
@@ -50,12 +50,12 @@ def _by_rows(xp, x) -> Any:
 
 def _has_short_rows(xp, x, axis) -> bool:
     """Whether `axis` is the last one and so short that NumPy's cost for each row outweighs that of its elements."""
-    return xp is np and axis % x.ndim == x.ndim - 1 and x.shape[-1] <= _SHORT_ROW and x.flags.c_contiguous
+    return xp is np and axis % x.ndim == x.ndim - 1 and x.shape[-1] <= SHORT_ROW and x.flags.c_contiguous
 
 
-def _goes_by_columns(shape) -> bool:
+def goes_by_columns(shape) -> bool:
     """Whether the softmax of short rows is faster in columns."""
-    return shape[-1] <= _IN_COLUMNS or (shape[-1] <= _SHORT_ROW and math.prod(shape) <= _FEW)
+    return shape[-1] <= _IN_COLUMNS or (shape[-1] <= SHORT_ROW and math.prod(shape) <= _FEW)
 
 
 def _sum(xp, x, axis) -> Any:
@@ -78,7 +78,7 @@ def _shifted(xp, x, axis, out=None) -> Any:
 
 def _softmax_of(xp, shifted, axis, out=None) -> tuple[Any, Any]:
     """The softmax of the result of `_shifted`, which is overwritten, and the sum of the exponentials."""
-    xp.maximum(shifted, shifted.dtype.type(_FLOOR), out=shifted)
+    xp.maximum(shifted, shifted.dtype.type(FLOOR), out=shifted)
     xp.exp(shifted, out=shifted)
     total = _sum(xp, shifted, axis)
     return xp.true_divide(shifted, total, out=shifted if out is None else out), total
@@ -89,7 +89,7 @@ def softmax(xp, x, *, axis, out=None):
     if not x.size:
         return x.copy() if out is None else out
     x = _by_rows(xp, x)
-    if _has_short_rows(xp, x, axis) and _goes_by_columns(x.shape):
+    if _has_short_rows(xp, x, axis) and goes_by_columns(x.shape):
         return _softmax_in_columns(x, out)
     shifted = _shifted(xp, widen(x), axis, _buffer(x, out))
     return narrow(xp, _softmax_of(xp, shifted, axis)[0], x.dtype, out)
@@ -350,7 +350,7 @@ def _mean_loss(y, label, ignore_index, slope) -> tuple[Any, Any]:
 def _mean_loss_in_columns(xp, x, label, *, ignore_index, slope, wanted):
     """The same for short rows without ignored labels, in the columns in which the softmax is computed."""
     rows, classes = math.prod(x.shape[:-1]), x.shape[-1]
-    is_apt = xp is np and x.dtype in _FLOORS and rows and classes and _goes_by_columns(x.shape)
+    is_apt = xp is np and x.dtype in _FLOORS and rows and classes and goes_by_columns(x.shape)
     if not is_apt or label.dtype.kind != "i" or not slope or 0 <= ignore_index < classes:
         return None
     row, shape = np.arange(rows), (classes, rows)

@@ -14,10 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minigraph.kernels.jit.loops.table import HEAD, WORDS_OF_ARRAY, WORDS_OF_CALL, WORDS_OF_MOVE
-from minigraph.kernels.jit.recording import LOOPS, Call, address_of
+from minigraph.kernels.jit.recording import LOOPS, STATUS, Call, address_of
 
 _WORD = 8
 """Bytes of a word."""
+
+_STATUS_AT = 4
+"""Position of the status among the words of a table."""
 
 _ALIGNMENT = 64
 """Bytes of a line of the cache, with which each temporary begins."""
@@ -139,9 +142,11 @@ class _Walks:
         calls[:, 1:4] += first_word
         parts = [head, np.array(records, np.int64).reshape(-1), moved.reshape(-1), calls.reshape(-1), table._data]
         self._words = np.concatenate([np.asarray(part, np.int64) for part in parts])
-        in_moves = np.arange(first_move, first_call, WORDS_OF_MOVE)
         in_calls = (np.arange(first_call, first_word, WORDS_OF_CALL)[:, None] + [1, 2, 3]).reshape(-1)
-        self._relative = np.concatenate([in_moves, in_calls])
+        of_status = first_call + WORDS_OF_CALL * np.flatnonzero(calls[:, 4] == STATUS) + 4
+        self._words[of_status] = _STATUS_AT
+        in_moves = np.arange(first_move, first_call, WORDS_OF_MOVE)
+        self._relative = np.concatenate([in_moves, in_calls, of_status])
         """Where words are positions of others."""
         at = np.array(table._temporaries, np.int64).reshape(-1, 2)
         self._temporaries, self._offsets = at[:, 0] + first_word, at[:, 1]

@@ -15,6 +15,7 @@ import numpy as np
 from minigraph.kernels.formulas import TYPES
 from minigraph.kernels.fused import RESULTS
 from minigraph.kernels.jit.recording import Recording, Symbol, UnsupportedError, native, offer_for
+from minigraph.kernels.loss import FLOOR, SHORT_ROW, goes_by_columns
 from minigraph.kernels.registry import find_kernel
 from minigraph.kernels.sums import MANY_ROWS
 from minigraph.kernels.update_rules import RULES
@@ -85,6 +86,18 @@ def matmul(recording, x, y, *, transpose_X, transpose_Y, alpha):
     return recording.dot(x.T if transpose_X else x, y.T if transpose_Y else y)
 
 
+@native("assign")
+def assign(recording, x):
+    """A copy row by row; the kernel keeps the order of another one."""
+    if not isinstance(x, Symbol):
+        raise UnsupportedError("arrays of tensors")
+    if x.is_transposed and x.dtype in _FLOATS:
+        return np.positive(x)
+    result = recording.new(x.shape, x.dtype)
+    recording.copy(x, result)
+    return result
+
+
 @native("transpose2")
 def transpose2(recording, x, *, axis):
     if tuple(axis) != (1, 0):
@@ -118,3 +131,100 @@ def elementwise_add_grad(recording, x, y, d_out, *, axis, wanted):
         rows = prod(x.shape[: len(axes)])
         d_y = _sum_of_rows(recording, d_out.reshape(rows, d_out.size // rows)).reshape(y.shape)
     return d_out if wanted[0] else None, d_y
+
+
+def _total(recording: Recording, x: Symbol) -> Symbol:
+    """Sum of all elements, in an array of one."""
+    return recording.reduce(np.add, x.reshape(-1), recording.constant(np.zeros(1), x.dtype))
+
+
+@native("mean")
+def mean(recording, x):
+    if x.dtype not in _FLOATS:
+        raise UnsupportedError("halves")
+    return np.true_divide(_total(recording, x), x.size)
+
+
+@native("mean_grad")
+def mean_grad(recording, x, d_out):
+    each = np.true_divide(d_out, x.size)
+    return np.positive(each.seen(np.broadcast_to(each.value.layout, x.shape)))
+
+
+@native("fill_constant")
+def fill_constant(recording, *tensors, shape, dtype, value, str_value):
+    if any(each for each in tensors if not isinstance(each, Symbol)) or any(isinstance(x, Symbol) for x in tensors):
+        raise UnsupportedError("what tensors say")
+    kernel = find_kernel("fill_constant", "cpu")
+    assert kernel is not None
+    found = kernel.function(np, None, None, None, shape=shape, dtype=dtype, value=value, str_value=str_value)
+    return recording.constant(found, found.dtype)
+
+
+# Losses, where rows are short: see `minigraph.kernels.loss`
+
+
+def _columns(x: Symbol) -> Symbol:
+    """The rows of `x` as columns, in the order of the columns."""
+    rows = x.reshape(-1, x.shape[-1])
+    columns: Symbol = np.positive(rows.T)  # type: ignore[assignment]  # of a symbol
+    return columns
+
+
+def _check_rows(x: Symbol, label: Symbol, ignore_index: int) -> None:
+    classes = x.shape[-1]
+    if x.dtype not in _FLOATS or classes > SHORT_ROW or 0 <= ignore_index < classes:
+        raise UnsupportedError("long rows, or rows without a class")
+    if label.size * classes != x.size or min(x.size // classes, classes) < 2:
+        raise UnsupportedError("other labels")
+
+
+@native("fused_mean_loss", most_columns=SHORT_ROW)
+def fused_mean_loss(recording, x, label, *, ignore_index, slope, wanted):
+    _check_rows(x, label, ignore_index)
+    if not slope or not goes_by_columns(x.shape):
+        raise UnsupportedError("another way")
+    dtype, columns = x.dtype, _columns(x)
+    rows = columns.shape[1]
+    shifted = np.subtract(columns, recording.reduce(np.maximum, columns[1:], columns[0]))
+    powers = np.exp(np.maximum(shifted, dtype.type(FLOOR)))
+    y = np.true_divide(powers, _sum_of_rows(recording, powers))
+    labels, match = label.reshape(-1), recording.new((rows,), dtype)
+    recording.label_call("pick", labels, y, match, y)
+    total = np.true_divide(_total(recording, np.negative(np.log(match))), rows)
+    d_x = None
+    if wanted[2]:
+        steep = np.true_divide(-(dtype.type(slope) / dtype.type(rows)), match)
+        along = np.multiply(match, steep)
+        slopes = np.multiply(y, np.subtract(dtype.type(0), along))
+        recording.label_call("put", labels, np.multiply(np.subtract(steep, along), match), slopes, slopes)
+        d_x = np.positive(slopes.T).reshape(x.shape)
+    return np.positive(y.T).reshape(x.shape) if wanted[0] else None, total, d_x
+
+
+@native("softmax_with_cross_entropy", most_columns=SHORT_ROW)
+def softmax_with_cross_entropy(recording, logits, label, *, soft_label, ignore_index, axis):
+    _check_rows(logits, label, ignore_index)
+    if soft_label or axis not in (-1, 1) or logits.ndim > 2:
+        raise UnsupportedError("another way")
+    columns, classes = _columns(logits), logits.shape[-1]
+    rows, dtype = logits.reshape(-1, classes), logits.dtype
+    largest = recording.reduce(np.maximum, columns[1:], columns[0]).reshape(-1, 1)
+    shifted, match = np.subtract(rows, largest), recording.new((label.size,), dtype)
+    recording.label_call("pick", label.reshape(-1), shifted, match, shifted.T)
+    powers = np.exp(np.maximum(shifted, dtype.type(FLOOR)))
+    total = recording.dot(powers, recording.constant(np.ones(classes), dtype))
+    loss = np.subtract(np.log(total), match)
+    return np.true_divide(powers, total.reshape(-1, 1)).reshape(logits.shape), loss.reshape(label.shape)
+
+
+@native("softmax_with_cross_entropy_grad", most_columns=SHORT_ROW)
+def softmax_with_cross_entropy_grad(recording, y, label, d_loss, *, soft_label, ignore_index, axis):
+    _check_rows(y, label, ignore_index)
+    if soft_label or axis not in (-1, y.ndim - 1) or d_loss.size != label.size:
+        raise UnsupportedError("another way")
+    rows, labels = y.reshape(-1, y.shape[-1]), label.reshape(-1)
+    less, match = np.positive(rows), recording.new((label.size,), y.dtype)
+    recording.label_call("pick", labels, less, match, less.T)
+    recording.label_call("put", labels, np.subtract(match, 1), less, less.T)
+    return np.multiply(less, d_loss.reshape(-1, 1)).reshape(y.shape)

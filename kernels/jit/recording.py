@@ -7,7 +7,7 @@ used, so it computes the same bits; `minigraph.kernels.jit.call_table` makes the
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import prod
 from typing import Any, NamedTuple
@@ -19,6 +19,9 @@ from minigraph.kernels.tracing import Traced, TracingModule
 from minigraph.support import blas
 
 LOOPS = Loops("table")
+
+STATUS = -1
+"""Own word of a call that stands for the address of the table's status."""
 
 MOST_ELEMENTS = 4096
 """Maximum elements of an array for which calls of single functions take no longer than a compiled loop for all."""
@@ -132,16 +135,22 @@ class Recording:
             ]
             self.calls.append(Call(function, own, tuple(moved), (size,), (*inner, *steps), times))
 
-    def ufunc(self, ufunc: np.ufunc, operands: Sequence[Any], out: Symbol | None = None) -> Symbol:
+    def ufunc(self, ufunc: np.ufunc, operands: Sequence[Any]) -> Symbol:
         """The result of a function of NumPy on elements; the operands may be numbers."""
         given = [x.value.layout if isinstance(x, Symbol) else x for x in operands]
         common = np.result_type(*given)
         symbols = [self._as(x, common) for x in operands]
         function, own, dtype = _loop(ufunc, common.char)
         layouts = np.broadcast_arrays(*[x.value.layout for x in symbols])
-        result = self.new(layouts[0].shape, dtype) if out is None else out
+        result = self.new(layouts[0].shape, dtype)
         laid = [x.seen(layout) for x, layout in zip(symbols, layouts, strict=True)]
-        self.each(function, own, [*laid, result])
+        if ufunc is np.add and common.name in _FLOATS and _adds_a_row(layouts[0], layouts[1]):
+            self.work += result.size
+            self.emit(
+                address_of(f"add_row_{common.name}"), [*symbols, result], _as_rows(layouts[0].shape, symbols[1]), []
+            )
+        else:
+            self.each(function, own, [*laid, result])
         return result
 
     def _as(self, x: Any, dtype: np.dtype) -> Symbol:
@@ -160,6 +169,29 @@ class Recording:
         if x is None or x.value.layout.flags.c_contiguous or (x.ndim == 2 and x.is_transposed):
             return x
         raise UnsupportedError("a result with gaps")
+
+    def reduce(self, ufunc: np.ufunc, x: Symbol, first: Symbol) -> Symbol:
+        """``ufunc.reduce`` of the rows of a matrix from `first` on, or of a vector."""
+        result = self.new(first.shape, x.dtype)
+        self.copy(first, result)
+        function, own, _ = _loop(ufunc, x.dtype.char)
+        if x.ndim == 1:
+            self.work += x.size
+            self.emit(function, [result, x, result], [x.size], [0, x.value.layout.strides[0], 0, 0, 0, 0], own)
+        else:
+            whole = np.broadcast_to(result.value.layout, x.shape)
+            self.each(function, own, [result.seen(whole), x, result.seen(whole)])
+        return result
+
+    def label_call(self, name: str, labels: Symbol, x: Symbol, y: Symbol, elements: Symbol) -> None:
+        """Move elements between vectors and the places that labels pick among the columns of `elements`."""
+        if labels.dtype.name not in ("int32", "int64") or x.dtype.name not in _FLOATS:
+            raise UnsupportedError("other types")
+        layout, sizes = elements.value.layout, (labels.size, elements.shape[0])
+        function = address_of(f"{name}_{x.dtype.name}_{labels.dtype.name}")
+        strides = [labels.dtype.itemsize, *layout.strides, x.dtype.itemsize]
+        self.work += labels.size
+        self.emit(function, [labels, x, y], sizes, strides, STATUS if name == "pick" else 0)
 
     def where(self, condition: Any, x: Any, y: Any) -> Symbol:
         """`x` where the condition holds, else `y`."""
@@ -180,25 +212,27 @@ class Recording:
             raise UnsupportedError("a copy that changes the order")
         self.emit(address_of("copy"), [x, out], [x.value.layout.nbytes], [])
 
-    def dot(self, a: Symbol, b: Symbol, out: Symbol | None = None) -> Symbol:
-        """The product of two matrices, or of a vector and a matrix, by the function that `numpy.dot` calls."""
-        is_vector = a.ndim == 1
+    def dot(self, a: Symbol, b: Symbol) -> Symbol:
+        """The product of two matrices, or of one and a vector, by the function that `numpy.dot` calls."""
         sizes = (*a.shape, b.shape[-1])
-        if b.ndim != 2 or a.ndim > 2 or min(sizes) < 2 or a.dtype != b.dtype:
+        if {a.ndim, b.ndim} not in ({2}, {1, 2}) or min(sizes) < 2 or a.dtype != b.dtype:
             raise UnsupportedError("no matrices")
         if a.shape == b.shape[::-1]:
             self.distinct.append((a.value.memory, b.value.memory))
-        function, own = _product("gemv" if is_vector else "gemm", a.dtype)
-        self.work += prod(sizes) // _PRODUCTS + prod((*a.shape[:-1], b.shape[1]))
-        result = self.new((*a.shape[:-1], b.shape[1]), a.dtype) if out is None else out
-        if is_vector:
-            if not b.value.layout.flags.c_contiguous or not a.value.layout.flags.c_contiguous:
-                raise UnsupportedError("another order")
-            self.emit(function, [b, a, result], b.shape, [_TRANSPOSED], own)
-        else:
+        shape = (*a.shape[:-1], *b.shape[1:])
+        self.work += prod(sizes) // _PRODUCTS + prod(shape)
+        result = self.new(shape, a.dtype)
+        if a.ndim == b.ndim:
+            function, own = _product("gemm", a.dtype)
             (a_form, a_row), (b_form, b_row) = _form(a), _form(b)
-            strides = [a_form, b_form, a_row, b_row, result.shape[1]]
-            self.emit(function, [a, b, result], [a.shape[0], b.shape[1], a.shape[1]], strides, own)
+            strides = [a_form, b_form, a_row, b_row, shape[1]]
+            self.emit(function, [a, b, result], [*shape, a.shape[1]], strides, own)
+        else:
+            function, own = _product("gemv", a.dtype)
+            matrix, vector, form = (a, b, _PLAIN) if a.ndim == 2 else (b, a, _TRANSPOSED)
+            if matrix.is_transposed or not vector.value.layout.flags.c_contiguous:
+                raise UnsupportedError("another order")
+            self.emit(function, [matrix, vector, result], matrix.shape, [form], own)
         return result
 
 
@@ -241,6 +275,9 @@ class Symbol(Traced):
         if layout.size and not np.may_share_memory(layout, self.value.layout):
             raise UnsupportedError("a reshape that copies")
         return self.seen(layout)
+
+    def __getitem__(self, index: Any) -> Symbol:
+        return self.seen(self.value.layout[index])
 
     def seen(self, layout: np.ndarray) -> Symbol:
         """The same memory in another layout."""
@@ -293,6 +330,27 @@ def _nest(arrays: Sequence[np.ndarray]) -> tuple[int, list[tuple[int, tuple[int,
             found.append((size, strides))
     still = (1, (0,) * len(arrays))
     return 0, [*found, *[still] * (2 - len(found))]
+
+
+def _adds_a_row(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether the same vector is added to every row of a matrix, or of several."""
+    used = [size for size, step in zip(y.shape, y.strides, strict=True) if step and size > 1]
+    return (
+        x.flags.c_contiguous
+        and bool(used)
+        and used == list(y.shape[-len(used) :])
+        and prod(used) < x.size
+        and _is_dense(y, used)
+    )
+
+
+def _is_dense(y: np.ndarray, used: Sequence[int]) -> bool:
+    """Whether the last dimensions lie side by side."""
+    return all(y.strides[-1 - i] == prod(used[len(used) - i :]) * y.itemsize for i in range(len(used)))
+
+
+def _as_rows(shape: Sequence[int], row: Symbol) -> tuple[int, int]:
+    return prod(shape) // row.size, row.size
 
 
 def _form(matrix: Symbol) -> tuple[int, int]:
@@ -350,24 +408,29 @@ def _product(name: str, dtype: np.dtype) -> tuple[int, int]:
 Offer = Callable[..., Any]
 
 _OFFERS: dict[str, Offer] = {}
+_MOST_COLUMNS: dict[str, int] = {}
 
 
-def native(*types: str) -> Callable[[Offer], Offer]:
+def native(*types: str, most_columns: int | None = None) -> Callable[[Offer], Offer]:
     """Register how operators are recorded: ``f(recording, *inputs, **attrs)`` returns the symbols of the results.
 
-    It raises `UnsupportedError` for what it cannot.
+    It raises `UnsupportedError` for what it cannot, such as a first input with more than `most_columns`.
     """
 
     def decorate(function: Offer) -> Offer:
         _OFFERS.update(dict.fromkeys(types, function))
+        if most_columns is not None:
+            _MOST_COLUMNS.update(dict.fromkeys(types, most_columns))
         return function
 
     return decorate
 
 
-def is_small(type: str, shapes: Iterable[Sequence[int]]) -> bool:
+def is_small(type: str, shapes: Sequence[Sequence[int]]) -> bool:
     """Whether an operator on arrays of these shapes is recorded, if it can be, and not given a loop of its own."""
-    return type in _OFFERS and all([prod(shape) <= MOST_ELEMENTS for shape in shapes])
+    if type not in _OFFERS or any([prod(shape) > MOST_ELEMENTS for shape in shapes]):
+        return False
+    return type not in _MOST_COLUMNS or shapes[0][-1] <= _MOST_COLUMNS[type]
 
 
 def offer_for(type: str) -> Offer:

@@ -267,7 +267,7 @@ class _Binder:
 
 def _is_free(memory: Memory, recording: Recording, memories: dict[int, Memory], number: int) -> bool:
     """Whether a result with memory of its own may be written at once: no call still reads an input that lies there."""
-    if number in memories:
+    if number in memories or number in recording.constants:
         return False
     inputs = {each for each, other in memories.items() if other == memory}
     if not inputs:

@@ -212,3 +212,23 @@ def test_a_plan_forms_tables_only_when_it_is_run_often(monkeypatch):
         run(executor, [y], x=x)
         found.append("native" in executor.plan_for(fluid.default_main_program(), {"x": x}, [y]).compiled.source)
     assert found == [False, False, False, True, True]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_a_label_that_is_no_class_is_found_in_a_table(dtype):
+    x = fluid.data("x", [None, 3])
+    label = fluid.data("label", [None, 1], dtype)
+    loss = layers.mean(layers.softmax_with_cross_entropy(layers.fc(chain(x), 3), label))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    executor, scope = fluid.Executor(jit=True), fluid.Scope()
+    executor.run(fluid.default_startup_program(), scope=scope)
+    feed = np.random.default_rng(0).standard_normal((2, 3), np.float32)
+    for _ in range(3):
+        run(executor, [loss], scope, x=feed, label=np.array([[0], [2]], dtype))
+    before = np.array(scope.find_var("fc_0.w_0").get_tensor())
+    for wrong in (3, -1):
+        with pytest.raises(ExecutionError, match=rf"softmax_with_cross_entropy.*Label is {wrong} in row 1"):
+            run(executor, [loss], scope, x=feed, label=np.array([[0], [wrong]], dtype))
+    assert np.array_equal(np.array(scope.find_var("fc_0.w_0").get_tensor()), before)
+    run(executor, [loss], scope, x=feed, label=np.array([[0], [2]], dtype))
+    assert not np.array_equal(np.array(scope.find_var("fc_0.w_0").get_tensor()), before)

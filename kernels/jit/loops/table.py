@@ -4,11 +4,12 @@ Each function has the type of NumPy's inner loops: pointers to its operands, siz
 its own. Addresses are integers here, and each word of the table has 8 bytes.
 """
 
-# mypy: disable-error-code="call-arg"
+# mypy: disable-error-code="call-arg, attr-defined"
 
 import numpy as np
+from numba import carray
 
-INTRINSICS = ("load", "store", "load_as", "store_as", "call", "call_blas")
+INTRINSICS = ("load", "store", "load_as", "store_as", "pointer", "call", "call_blas")
 
 HEAD, WORDS_OF_ARRAY, WORDS_OF_MOVE, WORDS_OF_CALL = 8, 4, 3, 7
 """Words of the beginning of a table, and of the records behind it for an array, a move and a call."""
@@ -58,6 +59,16 @@ def store_as(context, address, value):
         return context.get_dummy_value()
 
     return types.void(types.int64, value), generate
+
+
+def pointer(context, address, like):
+    """The address as a pointer to numbers of the type of `like`."""
+    from numba.core import types
+
+    def generate(context, builder, signature, arguments):
+        return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+    return types.CPointer(like)(types.int64, like), generate
 
 
 def call(context, function, operands, sizes, strides, own):
@@ -190,6 +201,50 @@ def choose_float64(operands, sizes, strides, own):
     choose(operands, sizes, strides, np.float64(0))
 
 
+def add_row(operands, sizes, strides, like):
+    """``z = x + y`` for each row of a matrix `x`; one loop for all is quicker than one of NumPy's for each row."""
+    rows, columns = load(sizes), load(sizes + 8)
+    x = carray(pointer(load(operands), like), (rows, columns))
+    y = carray(pointer(load(operands + 8), like), (columns,))
+    z = carray(pointer(load(operands + 16), like), (rows, columns))
+    for i in range(rows):
+        for j in range(columns):
+            z[i, j] = x[i, j] + y[j]
+
+
+def add_row_float32(operands, sizes, strides, own):
+    add_row(operands, sizes, strides, np.float32(0))
+
+
+def add_row_float64(operands, sizes, strides, own):
+    add_row(operands, sizes, strides, np.float64(0))
+
+
+def place_at(labels, i, sizes, strides, label):
+    """Where the element of row `i` that its label picks begins, in bytes; -1 if the label is no class."""
+    at = np.int64(load_as(labels + i * load(strides), label))
+    return at * load(strides + 8) + i * load(strides + 16) if 0 <= at < load(sizes + 8) else -1
+
+
+def pick(operands, sizes, strides, status, like, label):
+    """Take the element of each row that its label picks."""
+    labels, x, y = load(operands), load(operands + 8), load(operands + 16)
+    for i in range(load(sizes)):
+        at = place_at(labels, i, sizes, strides, label)
+        if at < 0:
+            store(status, 1)
+            return
+        store_as(y + i * load(strides + 24), load_as(x + at, like))
+
+
+def put(operands, sizes, strides, own, like, label):
+    """Write a number for each row over the element that its label picks, which is a class."""
+    labels, x, y = load(operands), load(operands + 8), load(operands + 16)
+    for i in range(load(sizes)):
+        at = place_at(labels, i, sizes, strides, label)
+        store_as(y + at, load_as(x + i * load(strides + 24), like))
+
+
 def gemm(operands, sizes, strides, blas, one, like):
     """``c = a @ b``; the sizes are m, n and k, and the strides the forms and the rows' lengths as BLAS takes them."""
     I = type(like)
@@ -241,3 +296,35 @@ def gemv_float64_int32(operands, sizes, strides, blas):
 
 def gemv_float64_int64(operands, sizes, strides, blas):
     gemv(operands, sizes, strides, blas, np.float64(1), np.int64(1))
+
+
+def pick_float32_int32(operands, sizes, strides, own):
+    pick(operands, sizes, strides, own, np.float32(0), np.int32(0))
+
+
+def pick_float32_int64(operands, sizes, strides, own):
+    pick(operands, sizes, strides, own, np.float32(0), np.int64(0))
+
+
+def pick_float64_int32(operands, sizes, strides, own):
+    pick(operands, sizes, strides, own, np.float64(0), np.int32(0))
+
+
+def pick_float64_int64(operands, sizes, strides, own):
+    pick(operands, sizes, strides, own, np.float64(0), np.int64(0))
+
+
+def put_float32_int32(operands, sizes, strides, own):
+    put(operands, sizes, strides, own, np.float32(0), np.int32(0))
+
+
+def put_float32_int64(operands, sizes, strides, own):
+    put(operands, sizes, strides, own, np.float32(0), np.int64(0))
+
+
+def put_float64_int32(operands, sizes, strides, own):
+    put(operands, sizes, strides, own, np.float64(0), np.int32(0))
+
+
+def put_float64_int64(operands, sizes, strides, own):
+    put(operands, sizes, strides, own, np.float64(0), np.int64(0))
