@@ -200,6 +200,16 @@ CELLS = {
         act="tanh",
     ),
 }  # fmt: skip
+CELLS["bias last"] = lambda x, h: layers.tanh(
+    layers.mul(x, parameter("w", INPUTS, HIDDEN))
+    + layers.mul(h, parameter("u", HIDDEN, HIDDEN))
+    + parameter("b", HIDDEN)
+)
+CELLS["bias first"] = lambda x, h: layers.tanh(
+    layers.mul(x, parameter("w", INPUTS, HIDDEN))
+    + parameter("b", HIDDEN)
+    + layers.mul(h, parameter("u", HIDDEN, HIDDEN))
+)
 ENTRIES = {
     "split": lambda x: layers.split(layers.reshape(x, [STEPS * BATCH, INPUTS]), STEPS, 0),
     "unstack": lambda x: layers.unstack(x, 0),
@@ -257,6 +267,8 @@ RNN = Task(
         "matmul on subscripts": unrolled("matmul", "subscripts"),
         "matmul on slice and squeeze": unrolled("matmul", "slice and squeeze"),
         "fc on unstack": unrolled("fc", "unstack"),
+        "bias last": unrolled("bias last", "unstack"),
+        "bias first": unrolled("bias first", "unstack"),
         "fc of both on split": unrolled("fc of both", "split"),
         "StaticRNN": static("mul"),
         "rnn": by_rnn("matmul"),
@@ -266,10 +278,10 @@ RNN = Task(
 # Losses
 
 
-def of_logits(loss):
+def of_logits(loss, mean=layers.mean):
     def network(x, y):
         logits = layers.fc(x, CLASSES, param_attr=attr("top", HIDDEN, CLASSES), bias_attr=attr("c", CLASSES))
-        return layers.mean(loss(logits, y))
+        return mean(loss(logits, y))
 
     return network
 
@@ -283,6 +295,11 @@ LOSS = Task(
                 x, CLASSES, param_attr=attr("top", HIDDEN, CLASSES), bias_attr=attr("c", CLASSES), act="softmax"
             ), y
         )),
+        "reduce_mean": of_logits(lambda z, y: layers.cross_entropy(layers.softmax(z), y), layers.reduce_mean),
+        "reduce_sum and scale": of_logits(
+            lambda z, y: layers.cross_entropy(layers.softmax(z), y),
+            lambda each: layers.scale(layers.reduce_sum(each), 1 / BATCH),
+        ),
         "softmax_with_cross_entropy": of_logits(layers.softmax_with_cross_entropy),
         "log_softmax": of_logits(lambda z, y: _picked(layers.log(layers.softmax(z)), y)),
         "log_softmax by hand": of_logits(

@@ -18,6 +18,7 @@ from minigraph.passes.fuse_softmax_cross_entropy import FuseSoftmaxCrossEntropy
 from minigraph.passes.gradient_clip import ClipGradients
 from minigraph.passes.join_slices import JoinSlices
 from minigraph.passes.matmul_to_mul import MatmulToMul
+from minigraph.passes.mean_of_all import MeanOfAll
 from minigraph.passes.merge_column_sums import MergeColumnSums
 from minigraph.passes.merge_matmuls import MergeMatmuls
 from minigraph.passes.merge_products import MergeProducts
@@ -33,10 +34,10 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 # Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
-    FuseGlobalNorm(), UnrollRecurrent(), FoldConstants(), JoinSlices(), MatmulToMul(), CleanUp(), TransposeIntoMatmul(),
-    ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(),
-    MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(),
-    WriteWhereAssigned(), FuseElementwise(),
+    FuseGlobalNorm(), UnrollRecurrent(), MeanOfAll(), FoldConstants(), JoinSlices(), MatmulToMul(), CleanUp(),
+    TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(),
+    MergeColumnSums(), MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(),
+    FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 
@@ -61,6 +62,7 @@ __all__ = [
     "FuseSoftmaxCrossEntropy",
     "JoinSlices",
     "MatmulToMul",
+    "MeanOfAll",
     "MergeColumnSums",
     "MergeMatmuls",
     "MergeProducts",

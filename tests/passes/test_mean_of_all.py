@@ -1,0 +1,96 @@
+"""MeanOfAll writes the mean of all elements in one way."""
+
+import numpy as np
+import pytest
+from both_executors import data, numbers
+from pass_laws import assert_linear, keeps_trainings, op_lines, pipeline
+
+import minigraph as fluid
+from minigraph import layers
+from minigraph.executor.interpreter import Interpreter
+from minigraph.passes import MeanOfAll
+
+pytestmark = pytest.mark.numbers
+
+test_training = keeps_trainings(MeanOfAll())
+
+
+def left(*lines):
+    head = ["    block 0", "      data x: float32[4, 2]"]
+    return op_lines(MeanOfAll(), "\n".join([*head, *(f"      {line}" for line in lines)]), ["w"])
+
+
+@pytest.mark.parametrize("attrs", ["reduce_all=True", "dim=[0, 1]", "dim=[-1, 0]"])
+def test_a_mean_over_all_dimensions_is_a_mean(attrs):
+    assert left(f"w: float32[1] = reduce_mean(X=x) {{{attrs}}}") == ["w = mean(X=x)"]
+    assert left(
+        "d: float32[1] = fill_constant() {shape=[1], value=2.0}",
+        f"X@GRAD=w: float32[4, 2] = reduce_mean_grad(X=x, Out@GRAD=d) {{{attrs}}}",
+    )[-1] == "w = mean_grad(X=x, Out@GRAD=d)"  # fmt: skip
+
+
+def test_a_sum_that_is_divided_is_a_mean():
+    assert left(
+        "s: float32[1] = reduce_sum(X=x) {reduce_all=True}", "w: float32[1] = scale(X=s) {scale=0.125}"
+    ) == ["w = mean(X=x)"]  # fmt: skip
+    assert left(
+        "d: float32[1] = fill_constant() {shape=[1], value=2.0}", "e: float32[1] = scale(X=d) {scale=0.125}",
+        "X@GRAD=w: float32[4, 2] = reduce_sum_grad(X=x, Out@GRAD=e) {reduce_all=True}",
+    )[-1] == "w = mean_grad(X=x, Out@GRAD=d)"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["w: float32[2] = reduce_mean(X=x) {dim=[0]}"],
+        ["w: float32[1, 1] = reduce_mean(X=x) {reduce_all=True, keep_dim=True}"],
+        ["w: float64[1] = reduce_mean(X=x) {reduce_all=True, out_dtype=6}"],
+        ["s: float32[1] = reduce_sum(X=x) {reduce_all=True}", "w: float32[1] = scale(X=s) {scale=0.25}"],
+        ["s: float32[1] = reduce_sum(X=x) {reduce_all=True}", "w: float32[1] = scale(X=s) {scale=0.125, bias=1.0}"],
+        [
+            "s: float32[1] = reduce_sum(X=x) {reduce_all=True}", "x = relu(X=x)",
+            "w: float32[1] = scale(X=s) {scale=0.125}",
+        ],
+    ],
+)  # fmt: skip
+def test_other_reductions_stay(lines):
+    assert not any(" mean(" in line for line in left(*lines))
+
+
+MEANS = {
+    "mean": layers.mean,
+    "reduce_mean": layers.reduce_mean,
+    "all dimensions": lambda x: layers.reduce_mean(x, dim=[0, 1]),
+    "sum and scale": lambda x: layers.scale(layers.reduce_sum(x), 1 / 32),
+}
+
+
+@pytest.mark.usefixtures("new_program")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", MEANS)
+def test_means_and_gradients_are_those_of_the_interpreter(kind, dtype):
+    x = data("x", 8, 4, dtype=dtype)
+    loss = MEANS[kind](layers.tanh(x))
+    fetch, feed = [loss, *fluid.gradients([loss], [x])], {"x": numbers(8, 4, dtype=dtype)}
+    program = fluid.default_main_program().clone()
+    MeanOfAll().apply(program)
+    assert {op.type for op in program.global_block().ops}.isdisjoint({"reduce_mean", "reduce_mean_grad"})
+    found, expected = (
+        executor.run(feed=feed, fetch_list=fetch)
+        for executor in (fluid.Executor(passes=pipeline(MeanOfAll())), Interpreter())
+    )
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2 * np.finfo(dtype).eps * 32)
+
+
+@pytest.mark.timing
+def test_time_is_linear():
+    def make(count):
+        main = fluid.Program()
+        with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+            x = fluid.data("x", [4, 2])
+            for _ in range(count):
+                layers.reduce_mean(x)
+        return main
+
+    assert_linear(MeanOfAll(), make)
