@@ -18,6 +18,8 @@ from minigraph.ir.operator import slot_names
 from minigraph.support.atomic_files import inside, write_files
 from minigraph.support.public import public
 
+__all__ = ["load_inference_model", "save_inference_model"]
+
 MODEL_FILENAME = "__model__"
 
 

@@ -20,6 +20,8 @@ from minigraph.ir.operator import slot_names
 from minigraph.opdef import EMPTY, GRAD_SUFFIX, SUB_BLOCK, OpDef
 from minigraph.support.public import public
 
+__all__ = ["serialize_program"]
+
 PADDLE_VERSION = 1008005
 """Version that a description states: that of Paddle 1.8.5."""
 

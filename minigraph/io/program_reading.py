@@ -15,6 +15,8 @@ from minigraph.opdef import EMPTY, HINT_ATTRS, SUB_BLOCK, OpDef, all_definitions
 from minigraph.support.public import public
 from minigraph.types import DType, TensorType
 
+__all__ = ["deserialize_program"]
+
 _IGNORED_ATTRS = HINT_ATTRS | {
     "skip_eager_deletion_vars", "workspace_size_MB", "exhaustive_search", "mkldnn_data_type",
     "min_row_size_to_use_multithread",

@@ -21,6 +21,8 @@ from minigraph.ir import Program, Variable
 from minigraph.support.atomic_files import as_path, inside, is_left_over, read_file, write_files
 from minigraph.support.public import public
 
+__all__ = ["load", "load_program_state", "save", "set_program_state"]
+
 
 @public
 def save(program: Any, model_path: str | os.PathLike[str], protocol: int = 4) -> None:

@@ -22,6 +22,8 @@ from minigraph.support.interrupts import is_interrupt
 from minigraph.support.public import public
 from minigraph.types import as_dtype
 
+__all__ = ["load_safetensors", "save_safetensors"]
+
 SUFFIX = ".safetensors"
 
 

@@ -20,6 +20,8 @@ from minigraph.support.atomic_files import as_path, read_file, write_files
 from minigraph.support.public import public
 from minigraph.tensor.creation import to_tensor
 
+__all__ = ["load_dygraph", "save_dygraph"]
+
 PARAMS_SUFFIX, OPTIMIZER_SUFFIX, MODEL_SUFFIX, MARK_SUFFIX = ".pdparams", ".pdopt", ".pdmodel", ".pdmark"
 NAME_TABLE = "StructuredToParameterName@@"
 """The key under which a file keeps the names of the tensors themselves, by their names in the dictionary."""

@@ -33,6 +33,11 @@ from minigraph.support.interrupts import deferred
 from minigraph.support.public import public
 from minigraph.types import TensorType, as_dtype
 
+__all__ = [
+    "get_program_parameter", "get_program_persistable_vars", "is_belong_to_optimizer", "is_parameter", "is_persistable",
+    "load_params", "load_persistables", "load_vars", "save_params", "save_persistables", "save_vars",
+]  # fmt: skip
+
 Arrays = dict[str, NDArray[Any]]
 
 
