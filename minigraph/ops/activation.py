@@ -98,7 +98,7 @@ _define("floor", "", "The largest integer that is not above X; the gradient is 0
 _define("ceil", "", "The smallest integer that is not below X; the gradient is 0.")
 _define(
     "round", "",
-    """The integer nearest to X, of two the one farther from 0; the gradient is 0.
+    """The nearest integer, halves away from 0; the gradient is 0.
 
     Notes
     -----

@@ -58,7 +58,7 @@ def adam(
     epsilon: float = 1e-8,
     lazy_mode: bool = False,
 ) -> tuple[TensorType, ...]:
-    """Adam, with means of the gradient and of its square that forget at the rates `beta1` and `beta2`.
+    """Adam, with running means of the gradient and of its square, which decay by `beta1` and `beta2`.
 
     ``Moment1Out = beta1 * Moment1 + (1 - beta1) * Grad``,
     ``Moment2Out = beta2 * Moment2 + (1 - beta2) * Grad ** 2`` and
@@ -111,7 +111,7 @@ def adamw(
     lr_ratio: float = 1.0,
     lazy_mode: bool = False,
 ) -> tuple[TensorType, ...]:
-    """Adam with weight decay that is no part of the gradient.
+    """Adam with weight decay apart from the gradient.
 
     ``ParamOut = (1 - rate * coeff) * Param - rate * m / (sqrt(v) + epsilon)`` where ``rate = lr_ratio * LearningRate``,
     ``m = Moment1Out / (1 - Beta1Pow)`` and ``v = Moment2Out / (1 - Beta2Pow)``, the moments as in `adam`. Without
@@ -189,7 +189,7 @@ def lamb(
     beta2: float = 0.999,
     epsilon: float = 1e-6,
 ) -> tuple[TensorType, ...]:
-    """Adam's direction at a rate of each parameter's own, in proportion to its length.
+    """Adam's direction, at a rate for each parameter in proportion to its length.
 
     ``ParamOut = Param - LearningRate * |Param| / |step| * step`` where
     ``step = Moment1Out / (sqrt(Moment2Out) + epsilon) + weight_decay * Param``, the moments as in `adam`. The ratio of
@@ -242,7 +242,7 @@ def decayed_adagrad(
     decay: float = 0.95,
     epsilon: float = 1e-6,
 ) -> tuple[TensorType, TensorType]:
-    """Adagrad with a mean of the squares that forgets at the rate `decay`.
+    """Adagrad with a running mean of the squares, which decays by `decay`.
 
     ``MomentOut = decay * Moment + (1 - decay) * Grad ** 2`` and
     ``ParamOut = Param - LearningRate * Grad / (sqrt(MomentOut) + epsilon)``.

@@ -36,7 +36,7 @@ def _define(type: str, infer: Callable[..., TensorType], doc: str, inputs: str =
 
 _define(
     "equal", _compared,
-    "``Out = X == Y``, exactly; fluid takes floating-point numbers for equal that differ by less than 1e-8.",
+    "``Out = X == Y``, exactly; in fluid floating-point numbers that differ by less than 1e-8 are equal.",
 )  # fmt: skip
 _define("not_equal", _compared, "``Out = X != Y``, exactly; see ``equal``.")
 _define("less_than", _ordered, "``Out = X < Y``.")

@@ -23,7 +23,7 @@ _NONE: Any = ()
 def while_(
     x: list[TensorType] | None, condition: list[TensorType], *, sub_block: BlockIndex, is_test: bool = False
 ) -> Any:
-    """Run the block `sub_block` again and again as long as Condition, bool[1], holds.
+    """Run the block `sub_block` as long as Condition, bool[1], holds.
 
     X names what the block reads of the variables outside of it, Out what it writes. With `is_test` nothing is kept for
     the gradient.
@@ -53,7 +53,7 @@ def while_grad(
 def conditional_block(
     cond: list[TensorType], input: list[TensorType] | None, *, sub_block: BlockIndex, is_scalar_condition: bool = False
 ) -> Any:
-    """Run the block `sub_block` if Cond holds; otherwise what it would write stays as it is.
+    """Run the block `sub_block` if Cond holds; otherwise the variables that it writes keep their values.
 
     With `is_scalar_condition` Cond is one boolean; without it, the block runs if nothing in Input is empty.
     """

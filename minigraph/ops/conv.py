@@ -92,7 +92,7 @@ def conv2d(
 op(
     "depthwise_conv2d", inputs="Input Filter Bias ResidualData", outputs="Output",
     grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
-    doc="``conv2d``, by the name fluid gives it where each channel is a group of its own.",
+    doc="``conv2d``, by fluid's name for as many groups as channels.",
 )(conv2d)  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def conv2d_transpose(
 op(
     "depthwise_conv2d_transpose", inputs="Input Filter Bias", outputs="Output",
     grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
-    doc="``conv2d_transpose``, by the name fluid gives it where each channel is a group of its own.",
+    doc="``conv2d_transpose``, by fluid's name for as many groups as channels.",
 )(conv2d_transpose)  # fmt: skip
 
 

@@ -92,12 +92,12 @@ def elementwise_pow(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
 
 @op("elementwise_mod", inputs="X Y", outputs="Out", grad=None)
 def elementwise_mod(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
-    """The rest of X divided by Y: of floating-point numbers with the sign of Y, of integers with that of X."""
+    """Remainder of X divided by Y: with the sign of Y for floating-point numbers, with that of X for integers."""
     return _binary(x, y, axis)
 
 
 @op("elementwise_floordiv", inputs="X Y", outputs="Out", grad=None)
 def elementwise_floordiv(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
-    """Integers divided toward zero, as in fluid, whatever the name says."""
+    """Quotient of integers, rounded toward zero as in fluid, in spite of the name."""
     require_integers(x, "X")
     return _binary(x, y, axis)

@@ -279,7 +279,7 @@ def where(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
 
 @op("where_index", inputs="Condition", outputs="Out", grad=None)
 def where_index(condition: TensorType) -> TensorType:
-    """``Out`` is the places where Condition is not 0, a row of int64 each, in order.
+    """``Out`` is the indices of the elements of Condition that are not 0, a row of int64 each, in order.
 
     How many there are is known only when the program runs.
     """

@@ -23,7 +23,7 @@ MERGED = {
 }  # fmt: skip
 """Types of these operators, and what each does to every parameter."""
 
-_DOC = """Several updates `{type}` at once, each of a parameter with what belongs to it.
+_DOC = """Several updates `{type}` at once, each of a parameter with its state.
 
 With ``ClipFactor``, three numbers from a `clip_factor`, the gradients are first scaled down as it says. `sizes` are the
 numbers of elements of the parameters.

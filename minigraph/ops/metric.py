@@ -9,7 +9,7 @@ from minigraph.types import DType, TensorType, merge_shapes, product, require, r
 
 @op("top_k", inputs="X K", outputs="Out Indices", grad=fused("X", "Indices"))
 def top_k(x: TensorType, size: TensorType | None = None, *, k: int = 1) -> tuple[TensorType, TensorType]:
-    """The `k` largest elements of each row (the last dimension), in descending order, and where they stand.
+    """The `k` largest elements of each row (the last dimension), in descending order, and their indices.
 
     NaN comes before everything. ``K``, one integer, stands in for the attribute; the shape of the result is then known
     only when the program runs.

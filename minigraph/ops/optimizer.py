@@ -80,7 +80,7 @@ def lars_momentum(
     lars_coeff: float = 0.001,
     lars_weight_decay: float = 0.0005,
 ) -> tuple[TensorType, TensorType]:
-    """Momentum at a rate of each parameter's own, in proportion to its length over that of its gradient.
+    """Momentum, at a rate for each parameter in proportion to its length over that of its gradient.
 
     ``VelocityOut = mu * Velocity + rate * (Grad + lars_weight_decay * Param)`` and ``ParamOut = Param - VelocityOut``
     where ``rate = LearningRate * lars_coeff * |Param| / (|Grad| + lars_weight_decay * |Param|)``; it is

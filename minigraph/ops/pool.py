@@ -112,7 +112,7 @@ def pool2d_grad_grad(
     is_test: bool = False,
     padding_algorithm: str = "EXPLICIT",
 ) -> TensorType:
-    """For each window of X the element of DDX at the place of the greatest, which is Out; 0 where there is none.
+    """The element of DDX at the position of the maximum, Out, of each window of X; 0 if there is none.
 
     This is what ``pool2d_grad`` of a maximum does, the other way round: the gradient of the gradient.
 

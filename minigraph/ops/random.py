@@ -153,7 +153,7 @@ def randperm(*, n: int, dtype: int = 3, seed: int = 0) -> TensorType:
 
 @op("sampling_id", inputs="X", outputs="Out", grad=None)
 def sampling_id(x: TensorType, *, min: float = 0.0, max: float = 1.0, seed: int = 0) -> TensorType:
-    """For each row of X, which holds probabilities, the number of a column drawn with them, int64[rows].
+    """A column number drawn for each row of X, which holds the probabilities of the columns, int64[rows].
 
     A number uniform on [`min`, `max`) is drawn for each row; the column is the first up to which the probabilities add
     up to more.

@@ -48,7 +48,7 @@ def unsqueeze2(
     *,
     axes: list[int] = _NONE,
 ) -> tuple[TensorType, TensorType]:
-    """``Out`` is X with dimensions of size 1 put in at `axes`, one after the other.
+    """``Out`` is X with dimensions of size 1 inserted at `axes`, one after the other.
 
     If `axes` is empty, AxesTensorList (a number each) or else AxesTensor (a vector) takes its place. XShape, without
     elements, keeps the shape of X for the gradient.

@@ -41,7 +41,7 @@ def arg_min(x: TensorType, *, axis: int, keepdims: bool = False, dtype: int = -1
 
 @op("argsort", inputs="X", outputs="Out Indices", grad=fused("X", "Indices"))
 def argsort(x: TensorType, *, axis: int = -1, descending: bool = False) -> tuple[TensorType, TensorType]:
-    """The elements of X in order along `axis`, and where they stood.
+    """The elements of X in order along `axis`, and their indices in X.
 
     Equal elements keep their order, and NaN counts as the largest; fluid promises neither.
     """

@@ -12,13 +12,13 @@ def _require_rows(x: TensorType) -> None:
 
 @op("merge_selected_rows", inputs="X", outputs="Out", rows="X", grad=None)
 def merge_selected_rows(x: TensorType) -> TensorType:
-    """X with each row there once: rows of one number are added up. They stand in ascending order."""
+    """X with each row number once, in ascending order: rows of one number are added up."""
     _require_rows(x)
     return x
 
 
 @op("get_tensor_from_selected_rows", inputs="X", outputs="Out", rows="X", grad=None)
 def get_tensor_from_selected_rows(x: TensorType) -> TensorType:
-    """The rows that are there, one below the other, as a dense tensor; their numbers are lost."""
+    """The values of the rows as a dense tensor, without their numbers."""
     _require_rows(x)
     return x.with_shape((-1, *x.shape[1:]))

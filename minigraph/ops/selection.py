@@ -105,7 +105,7 @@ def _distinct(x: TensorType, dtype: int) -> tuple[TensorType, TensorType, Tensor
 
 @op("unique", inputs="X", outputs="Out Index", grad=None)
 def unique(x: TensorType, *, dtype: int = 2) -> tuple[TensorType, TensorType]:
-    """``Out`` is the different elements of the vector X in the order of their first places; ``X = Out[Index]``.
+    """``Out`` is the distinct elements of the vector X in the order of their first occurrence; ``X = Out[Index]``.
 
     How many there are is known only when the program runs. `dtype` is that of Index.
     """
@@ -114,5 +114,5 @@ def unique(x: TensorType, *, dtype: int = 2) -> tuple[TensorType, TensorType]:
 
 @op("unique_with_counts", inputs="X", outputs="Out Index Count", grad=None)
 def unique_with_counts(x: TensorType, *, dtype: int = 2) -> tuple[TensorType, TensorType, TensorType]:
-    """``unique``, and Count: how often each element of Out stands in X."""
+    """``unique``, and Count, the number of occurrences in X of each element of Out."""
     return _distinct(x, dtype)

@@ -31,7 +31,7 @@ def range(start: TensorType, end: TensorType, step: TensorType) -> TensorType:
 
 @op("linspace", inputs="Start Stop Num", outputs="Out", grad=None)
 def linspace(start: TensorType, stop: TensorType, num: TensorType) -> TensorType:
-    """``Out`` is Num numbers from Start to Stop at equal distances; one is Start.
+    """``Out`` is Num numbers from Start to Stop at equal distances; a single one is Start.
 
     How many there are is known only when the program runs.
     """

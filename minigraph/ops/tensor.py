@@ -326,7 +326,7 @@ def assign_value(
     int64_values: list[int] = _NONE,
     fp64_values: list[np.float64] = _NONE,
 ) -> TensorType:
-    """``Out`` is the constant whose elements, row by row, stand in the attribute for its element type.
+    """``Out`` is a constant; the attribute for its element type holds the elements, row by row.
 
     Notes
     -----
@@ -358,7 +358,7 @@ def shape(x: TensorType) -> TensorType:
 
 @op("size", inputs="Input", outputs="Out", grad=None)
 def size(x: TensorType) -> TensorType:
-    """``Out`` is how many elements Input has, int64[1]."""
+    """``Out`` is the number of elements of Input, int64[1]."""
     return TensorType(DType.INT64, (1,))
 
 
