@@ -137,7 +137,7 @@ class _ClipByHistory(GroupClip):
 class AutoClip(_ClipByHistory):
     """Scale all gradients of a group down to a percentile of the norms that they have had so far.
 
-    The norm at hand is part of the history, so the first step is not clipped.
+    The current norm is part of the history, so the first step is not clipped.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Effect of clipping strategies on training: one clone of a program per strategy and rate, trained side by side.
+"""Effect of clipping strategies on training: one clone of a program per strategy and rate, trained together.
 
 With one seed every clone starts from the same parameter values, sees the same batches in the same order and draws the
 same random numbers. A loss that is not finite is a result like any other.
@@ -67,12 +67,12 @@ def compare_training(
     program : Program
         Backward pass and updates that it has already are left out of the clones, and so are clips noted on parameters.
     loss : Variable or str, float[1]
-        What to minimize.
+        Variable to minimize.
     clips : dict of str to GradientClipBase
         Strategies by name, as in `minigraph.compare_gradients`; None trains unclipped.
     feeds : iterable of dict, or callable that returns one
-        The batches of an epoch: variable name to array. A callable is called for each epoch anew. One that needs an
-        argument gets a `numpy.random.Generator` that begins with the seed, to shuffle with.
+        The batches of an epoch: variable name to array. A callable is called for each epoch. If it needs an argument,
+        it gets a `numpy.random.Generator` with the seed, to shuffle with.
     optimizer : callable
         Returns a new optimizer without clip, such as ``lambda: SGDOptimizer(0.1)``; called for each clone, which is
         then the default program. Its weight decay is added to the clipped gradients. With `rates` it takes the
@@ -215,7 +215,7 @@ class _Experiment:
 
 
 class _Trial:
-    """The runs with one seed, side by side."""
+    """The runs with one seed, trained together."""
 
     def __init__(self, experiment: _Experiment, seed: int | None, trainees: Sequence[_Trainee]) -> None:
         self._experiment, self._seed, self._trainees = experiment, seed, trainees

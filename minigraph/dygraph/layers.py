@@ -248,8 +248,8 @@ class BatchNorm(Layer):
 
     Notes
     -----
-    The running mean and variance are parameters, ``_mean`` and ``_variance``, that are not trained. Fluid heeds
-    `is_test` in static programs only.
+    The running mean and variance are parameters, ``_mean`` and ``_variance``, that are not trained. In fluid
+    `is_test` has an effect in static programs only.
     """
 
     @public
@@ -301,7 +301,7 @@ class Dropout(Layer):
     Parameters
     ----------
     is_test : bool
-        Drop nothing even in training mode. Fluid heeds it in static programs only.
+        Drop nothing even in training mode. In fluid it has an effect in static programs only.
     """
 
     @public

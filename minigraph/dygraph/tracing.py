@@ -29,8 +29,8 @@ AnyTensor = Tensor | EagerParameter
 class TracedLayer:
     """A program that computes what a layer computed, on inputs of the same kind.
 
-    Made by `trace`. Parameters are shared: whoever changes one, the layer, an optimizer of either mode or a run of the
-    program, changes it for all.
+    Made by `trace`. Parameters are shared: a change by the layer, by an optimizer of either mode or by a run of the
+    program is a change for all.
 
     Attributes
     ----------
@@ -385,7 +385,7 @@ class _SharedVariable(ScopeVariable):
 
 
 class _Unnoticed(Changes):
-    """For arrays that change without anyone counting: the count is another one whenever somebody looks."""
+    """Changes that nothing counts: the count differs at each look, so that every run looks up the arrays."""
 
     __slots__ = ()
 

@@ -30,7 +30,7 @@ class LearningRateDecay:
     begin : int
         Number of the first step.
     step : int
-        How far the number goes on after each update.
+        Increment of the step number after each update.
     dtype : str
         Of the tensors that `create_lr_var` makes.
     """
@@ -254,7 +254,7 @@ class NoamDecay(LearningRateDecay):
 class LinearLrWarmup(LearningRateDecay):
     """``start_lr + (end_lr - start_lr) * step / warmup_steps`` in the first `warmup_steps` steps, then `learning_rate`.
 
-    Where `learning_rate` is a decay, that goes on from the first step. As in fluid, steps count from 1.
+    If `learning_rate` is a decay, it is stepped during the warmup, too. As in fluid, steps count from 1.
 
     Notes
     -----

@@ -203,7 +203,7 @@ class Tape:
     values : list
         Arrays by number.
     tensors : list
-        By number the tensor whose gradient is that of the value, None if it is gone or was computed anew.
+        Tensors whose gradients are those of the values, by number; None for one that is gone or has another value.
     numbers : dict
         The other way round, from the identity of a tensor; several if it was set to other values in between.
     """

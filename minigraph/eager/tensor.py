@@ -245,7 +245,7 @@ class Eager:
             What flows into this tensor, of its type. Default: 1. In fluid `backward_strategy` comes first, and may
             here, too.
         retain_graph, backward_strategy
-            Accepted because Paddle 2 and fluid have them: what was computed is kept as long as somebody holds the
+            Accepted because Paddle 2 and fluid have them: computed values are kept as long as something holds the
             results, and gradients are always summed in the same order.
 
         Raises

@@ -1,4 +1,4 @@
-"""Updates in the imperative mode: an optimizer's own static operators, run on the parameters at hand.
+"""Updates in the imperative mode: an optimizer's own static operators, run on the current parameters.
 
 Clipping, weight decay and update are appended to a program once for each set of parameters that have gradients, by the
 same code as in the static mode, and that program is run on their values. So both modes give the same numbers.

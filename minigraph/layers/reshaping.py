@@ -54,7 +54,7 @@ def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Va
 
 @layer
 def unsqueeze(input: Variable, axes: int | Numbers, name: str | None = None) -> Variable:
-    """`input` with dimensions of size 1 put in at `axes`, one after the other."""
+    """`input` with dimensions of size 1 inserted at `axes`, one after the other."""
     helper = LayerHelper("unsqueeze2", name)
     numbers = [axes] if isinstance(axes, int) else axes
     given = numbers_given(helper, numbers, "axes", "AxesTensor", "AxesTensorList")

@@ -109,7 +109,7 @@ class ExponentialMovingAverage(_Averages):
 
     Notes
     -----
-    Fluid 1.8.5 also divides the averages that training goes on with when it applies them; here they stay.
+    When fluid 1.8.5 applies averages, it also divides those with which training continues; here these do not change.
 
     Examples
     --------

@@ -34,7 +34,7 @@ def squeeze(x: Variable, axis: int | Sequence[int] | None = None, name: str | No
 
 @method
 def unsqueeze(x: Variable, axis: Any, name: str | None = None) -> Variable:
-    """`x` with dimensions of size 1 put in at `axis`, one or several, one after the other."""
+    """`x` with dimensions of size 1 inserted at `axis`, one or several, one after the other."""
     return layers.unsqueeze(x, axis)
 
 
