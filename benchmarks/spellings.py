@@ -452,6 +452,8 @@ ATTENTION = Task(
         "by matmul": lambda x, y: _attention_by_three(
             x, y, _scores_by_alpha, lambda x, name: layers.matmul(x, parameter(name, WIDTH, WIDTH))
         ),
+        "scaled queries": lambda x, y: _attention_by_three(x, y, _scores_by_scale),
+        "scaled scores": lambda x, y: _attention_by_three(x, y, _scores_scaled),
         "keys transposed before": lambda x, y: _attention_by_three(x, y, _scores_transposed),
         "one projection": _attention_by_one,
     },

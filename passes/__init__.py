@@ -24,6 +24,7 @@ from minigraph.passes.merge_matmuls import MergeMatmuls
 from minigraph.passes.merge_products import MergeProducts
 from minigraph.passes.merge_updates import MergeUpdates
 from minigraph.passes.recompute import Recompute
+from minigraph.passes.scale_into_matmul import ScaleIntoMatmul
 from minigraph.passes.shrink_in_update import ShrinkInUpdate
 from minigraph.passes.skip_joins import SkipJoins
 from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
@@ -35,9 +36,9 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
     FuseGlobalNorm(), UnrollRecurrent(), MeanOfAll(), FoldConstants(), JoinSlices(), MatmulToMul(), CleanUp(),
-    TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(),
-    MergeColumnSums(), MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(),
-    FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
+    ScaleIntoMatmul(), TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(),
+    MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(),
+    FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 
@@ -71,6 +72,7 @@ __all__ = [
     "Pipeline",
     "Recompute",
     "RemoveDeadOps",
+    "ScaleIntoMatmul",
     "ShareCommonSubexpressions",
     "ShrinkInUpdate",
     "SkipJoins",
