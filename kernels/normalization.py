@@ -98,7 +98,7 @@ def _channels(x, data_layout) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return axes, tuple(-1 if axis == place else 1 for axis in range(x.ndim))
 
 
-def _is_given(is_test, use_global_stats, trainable_statistics) -> bool:
+def uses_running_statistics(is_test, use_global_stats, trainable_statistics) -> bool:
     """Whether the running statistics are used."""
     return use_global_stats or (is_test and not trainable_statistics)
 
@@ -110,7 +110,7 @@ def batch_norm(
 ):  # fmt: skip
     wide = _working(x, scale.size)
     axes, over = _channels(x, data_layout)
-    if not _is_given(is_test, use_global_stats, trainable_statistics):
+    if not uses_running_statistics(is_test, use_global_stats, trainable_statistics):
         if x.size == scale.size:  # one element a channel has no variance; fluid returns X
             return x.copy(), mean.copy(), variance.copy(), xp.zeros_like(mean), xp.zeros_like(mean)
         if x.size:
@@ -139,7 +139,7 @@ def batch_norm_grad(
     xp, x, scale, bias, saved_mean, saved_inverse, d_y, *, is_test, epsilon, data_layout, use_global_stats,
     trainable_statistics, wanted,
 ):  # fmt: skip
-    is_given = _is_given(is_test, use_global_stats, trainable_statistics)
+    is_given = uses_running_statistics(is_test, use_global_stats, trainable_statistics)
     if x.size == scale.size and not is_given:
         return d_y.copy(), xp.zeros_like(scale), xp.zeros_like(bias)
     axes, over = _channels(x, data_layout)

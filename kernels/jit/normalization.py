@@ -1,4 +1,7 @@
-"""Normalization of rows and its gradients, with sums in float64: within 16 units of the last place of the largest."""
+"""Normalization of rows or channels and its gradients, with sums in float64.
+
+Results are within 16 units of the last place of the largest.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ import numpy as np
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import numba_name, offer, vectors
-from minigraph.kernels.normalization import FEW_TO_A_MEAN
+from minigraph.kernels.normalization import FEW_TO_A_MEAN, uses_running_statistics
+from minigraph.support.window_rules import CHANNELS_LAST
 
 _LOOPS = Loops("normalization")
 
@@ -22,6 +26,14 @@ def _kind(x: Any, begin: int, *vectors_of_rows: Any) -> str | None:
     fits = prod(x.shape) >= offers.LEAST and 0 not in x.shape and 0 < begin < len(x.shape)
     fits = fits and prod(x.shape[begin:]) > FEW_TO_A_MEAN
     return numba_name(x.dtype) if fits else None
+
+
+def _kind_of_channels(x: Any, data_layout: str, *vectors_of_channels: Any) -> str | None:
+    """The same for channels, which are the second dimension."""
+    if any(each is None or each.dtype != x.dtype for each in vectors_of_channels) or data_layout == CHANNELS_LAST:
+        return None
+    size, channels = prod(x.shape), prod(x.shape[1:2])
+    return numba_name(x.dtype) if size >= offers.LEAST and size > FEW_TO_A_MEAN * channels else None
 
 
 @offer("layer_norm")
@@ -69,5 +81,57 @@ def layer_norm_grad(xp, x, scale, bias, mean, variance, d_y, *, epsilon, begin_n
             np.empty((2, columns), x.dtype), d_scale, d_bias,
         )  # fmt: skip
         return d_x, d_scale.astype(scale.dtype, copy=False), d_bias.astype(bias.dtype, copy=False)
+
+    return gradients
+
+
+@offer("batch_norm")
+def batch_norm(
+    xp, x, scale, bias, mean, variance, momentum_tensor, *, is_test, momentum, epsilon, data_layout, use_global_stats,
+    trainable_statistics,
+):  # fmt: skip
+    kind = _kind_of_channels(x, data_layout, scale, bias, mean, variance)
+    if (
+        kind is None
+        or momentum_tensor is not None
+        or uses_running_statistics(is_test, use_global_stats, trainable_statistics)
+    ):
+        return None
+    matrix, vector = f"{kind}[:, ::1]", f"{kind}[::1]"
+    own = ", ".join([vector] * 4)
+    loop = _LOOPS.compiled("batch_norm", f"void({matrix}, {own}, float64, float64, {matrix}, {own})")
+    channels = x.shape[1]
+
+    def normalize(x, scale, bias, mean, variance, _momentum_tensor):
+        y, found = np.empty(x.shape, x.dtype), [np.empty(channels, x.dtype) for _ in range(4)]
+        x_flat, y_flat, *given = vectors(x, y, scale, bias, mean, variance)
+        matrix = (len(x) * channels, x.size // (len(x) * channels))
+        loop(x_flat.reshape(matrix), *given, momentum, epsilon, y_flat.reshape(matrix), *found)
+        return y, *found
+
+    return normalize
+
+
+@offer("batch_norm_grad")
+def batch_norm_grad(
+    xp, x, scale, bias, saved_mean, saved_inverse, d_y, *, is_test, epsilon, data_layout, use_global_stats,
+    trainable_statistics, wanted,
+):  # fmt: skip
+    kind = _kind_of_channels(x, data_layout, scale, bias, saved_mean, saved_inverse, d_y)
+    if kind is None or not all(wanted) or uses_running_statistics(is_test, use_global_stats, trainable_statistics):
+        return None
+    matrix, vector = f"{kind}[:, ::1]", f"{kind}[::1]"
+    loop = _LOOPS.compiled(
+        "batch_norm_grad",
+        f"void({matrix}, {vector}, {vector}, {vector}, {matrix}, {matrix}, {vector}, {vector})",
+    )
+    channels = x.shape[1]
+
+    def gradients(x, scale, bias, saved_mean, saved_inverse, d_y):
+        d_x, d_scale, d_bias = np.empty(x.shape, x.dtype), np.empty(channels, x.dtype), np.empty(channels, x.dtype)
+        x_flat, d_flat, d_x_flat, *given = vectors(x, d_y, d_x, scale, saved_mean, saved_inverse)
+        matrix = (len(x) * channels, x.size // (len(x) * channels))
+        loop(x_flat.reshape(matrix), *given, d_flat.reshape(matrix), d_x_flat.reshape(matrix), d_scale, d_bias)
+        return d_x, d_scale, d_bias
 
     return gradients

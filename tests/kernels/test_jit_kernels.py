@@ -321,7 +321,8 @@ def test_merged_updates_give_the_same_bits(type, is_joined, factor):
 
 
 def compiled_kernel(type, arrays, **attrs):
-    function = find_specializer(type, jit=True)(np, *map(array_type, arrays), **attrs)
+    types = [None if array is None else array_type(array) for array in arrays]
+    function = find_specializer(type, jit=True)(np, *types, **attrs)
     return function, lambda *arrays, **out: find_kernel(type, "cpu").function(np, *arrays, **attrs, **out)
 
 
@@ -493,6 +494,29 @@ def test_normalized_rows_are_closer_to_the_exact_ones(begin):
     exact = kernel(*[a.astype("float64") for a in arrays])
     for value, other, best in zip(backward(*arrays), kernel(*arrays), exact, strict=True):
         assert value.shape == best.shape
+        assert np.abs(value - best).max() <= max(1.5 * np.abs(other - best).max(), 1e-5)
+
+
+@pytest.mark.parametrize("shape", [(8, 32, 16, 16), (8, 64, 2, 2), (64, 20)])
+def test_batch_normalization_is_as_exact_as_the_kernel(shape):
+    rng = np.random.default_rng(3)
+    x, d_y = (rng.normal(size=shape) + level for level in (100, 0))
+    scale, bias, mean, variance = (rng.uniform(0.5, 2, shape[1]) for _ in range(4))
+    x, d_y, scale, bias, mean, variance = (a.astype("float32") for a in (x, d_y, scale, bias, mean, variance))
+    shared = {"epsilon": 1e-5, "data_layout": "NCHW", "is_test": False}
+    shared |= {"use_global_stats": False, "trainable_statistics": False}
+    given = [x, scale, bias, mean, variance, None]
+    function, kernel = compiled_kernel("batch_norm", given, **shared, momentum=0.9)
+    exact = kernel(*[a if a is None else a.astype("float64") for a in given])
+    found = function(*given)
+    for value, other, best in zip(found, kernel(*given), exact, strict=True):
+        assert value.shape == best.shape and value.dtype == other.dtype
+        assert np.abs(value - best).max() <= max(1.5 * np.abs(other - best).max(), 1e-6)
+    arrays = [x, scale, bias, *found[3:], d_y]
+    backward, kernel = compiled_kernel("batch_norm_grad", arrays, **shared, wanted=(True, True, True))
+    exact = kernel(*[a.astype("float64") for a in arrays])
+    for value, other, best in zip(backward(*arrays), kernel(*arrays), exact, strict=True):
+        assert value.shape == best.shape and value.dtype == other.dtype
         assert np.abs(value - best).max() <= max(1.5 * np.abs(other - best).max(), 1e-5)
 
 

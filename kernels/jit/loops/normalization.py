@@ -5,7 +5,7 @@ What rounding takes from a mean is taken from the elements too: where they are a
 
 import numpy as np
 
-REASSOCIATED = ("row_sum", "row_sum_of_squares")
+REASSOCIATED = ("row_sum", "row_sum_of_squares", "row_sum_of_products")
 
 
 def row_sum(x, i):
@@ -20,6 +20,13 @@ def row_sum_of_squares(x, i, mean):
     for j in range(x.shape[1]):
         away = np.float64(x[i, j]) - mean
         total += away * away
+    return total
+
+
+def row_sum_of_products(x, d, i, middle, rest):
+    total = 0.0
+    for j in range(x.shape[1]):
+        total += np.float64(d[i, j]) * np.float64((x[i, j] - middle) - rest)
     return total
 
 
@@ -57,3 +64,46 @@ def layer_norm_grad(x, scale, mean, variance, d_y, epsilon, d_x, flowing, d_scal
         for j in range(columns):
             normalized = ((x[i, j] - middle) - rest) * inverse
             d_x[i, j] = inverse * (flowing[0, j] - mean_d - normalized * mean_product)
+
+
+def batch_norm(x, scale, bias, mean, variance, share, epsilon, y, mean_out, variance_out, saved_mean, saved_inverse):
+    """The rows of a channel are as many apart as there are channels; `share` is what the running statistics keep."""
+    T, channels, columns = x.dtype.type, scale.shape[0], x.shape[1]
+    count = x.shape[0] // channels * columns
+    for c in range(channels):
+        exact, spread = 0.0, 0.0
+        for i in range(c, x.shape[0], channels):
+            exact += row_sum(x, i)
+        exact /= count
+        for i in range(c, x.shape[0], channels):
+            spread += row_sum_of_squares(x, i, exact)
+        spread /= count
+        middle, inverse = T(exact), T(1.0 / np.sqrt(spread + epsilon))
+        rest, factor = T(exact - np.float64(middle)), inverse * scale[c]
+        for i in range(c, x.shape[0], channels):
+            for j in range(columns):
+                y[i, j] = ((x[i, j] - middle) - rest) * factor + bias[c]
+        mean_out[c] = mean[c] * share + exact * (1.0 - share)
+        variance_out[c] = variance[c] * share + spread * (1.0 - share)
+        saved_mean[c] = middle
+        saved_inverse[c] = inverse
+
+
+def batch_norm_grad(x, scale, mean, inverse, d_y, d_x, d_scale, d_bias):
+    T, channels, columns = x.dtype.type, scale.shape[0], x.shape[1]
+    count = x.shape[0] // channels * columns
+    for c in range(channels):
+        exact, total, along, middle = 0.0, 0.0, 0.0, mean[c]
+        for i in range(c, x.shape[0], channels):
+            exact += row_sum(x, i)
+            total += row_sum(d_y, i)
+        rest = T(exact / count - np.float64(middle))
+        for i in range(c, x.shape[0], channels):
+            along += row_sum_of_products(x, d_y, i, middle, rest)
+        along *= inverse[c]
+        factor, slope, level = inverse[c] * scale[c], T(along / count) * inverse[c], T(total / count)
+        for i in range(c, x.shape[0], channels):
+            for j in range(columns):
+                d_x[i, j] = (d_y[i, j] - ((x[i, j] - middle) - rest) * slope - level) * factor
+        d_scale[c] = along
+        d_bias[c] = total
