@@ -73,6 +73,8 @@ _LISTS = ("REASSOCIATED", "CONTRACTED", "INTRINSICS")
 _lock = threading.RLock()
 _compiled: dict[tuple[str, str, str], Any] = {}
 _modules: dict[str, ModuleType] = {}
+_imported: dict[str, str] = {}
+"""By name of a module the source that others import."""
 _spent = threading.local()
 
 
@@ -128,6 +130,13 @@ class Loops:
     @property
     def source(self) -> str:
         return _joined(self._modules) + self._text
+
+    @property
+    def import_line(self) -> str:
+        """The first line of a source that calls these functions, which are then compiled once for all such sources."""
+        name = _file_name(self.source)
+        _imported[name] = self.source
+        return f"from {name} import *\n"
 
     def compiled(self, name: str, signature: str) -> Callable[..., Any]:
         """The function `name` for these types, in numba's words, such as ``void(float32[::1], float32)``."""
@@ -199,6 +208,8 @@ def _module(source: str, cached: bool) -> ModuleType:
     """`source` as a module whose functions numba compiles when they are called."""
     module = _modules.get(source)
     if module is None:
+        for imported in re.findall(r"^from (minigraph_jit_\w+) import", source, flags=re.M):
+            _module(_imported[imported], cached)
         functions = tuple(re.findall(r"^def (\w+)", source, flags=re.M))
         lists = "".join(f"\n{each} = ()" for each in _LISTS if f"\n{each} = " not in source)
         text = source + lists + _FOOTER.format(names=functions, pointer=POINTER)
@@ -214,6 +225,7 @@ def _module(source: str, cached: bool) -> ModuleType:
     return module
 
 
+@cache
 def _file_name(source: str) -> str:
     import hashlib
 

@@ -59,7 +59,7 @@ def _group(xs: Sequence[Any], steps: Sequence[str], least: int) -> Callable[...,
     if kind is None or len(layout.flat) > _MOST_DIMENSIONS or not is_worth_it:
         return None
     nest = _Nest(layout)
-    loop = compiled(_FUNCTIONS[kind].source + nest.source, "fused", nest.signature(kind))
+    loop = compiled(_FUNCTIONS[kind].import_line + nest.source, "fused", nest.signature(kind))
     length, row = layout.flat[0], prod(layout.flat[1:])
     is_there = [f"y{i}" in nest.results for i in range(RESULTS)]
 

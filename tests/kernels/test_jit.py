@@ -134,6 +134,25 @@ def hits(function):
 
 
 @needs_numba
+def test_sources_share_what_they_import(cache):
+    loops = compiling.Loops("functions", "functions32", "exponentials")
+
+    def value(formula):
+        text = f"{loops.import_line}\n\ndef f(x):\n    return {formula}\n"
+        return compiling._compile(text, "f", "float32(float32)")(np.float32(0.5))
+
+    assert value("exp(x)") == np.float32(np.exp(0.5))
+    helper = compiling._modules[loops.source].exp
+    made = helper.overloads.copy()
+    assert len(made) == 1
+    assert value("exp(x) * x") == np.float32(np.exp(0.5)) / 2
+    assert helper.overloads == made
+    forget()  # a new process finds both
+    assert value("exp(x)") == np.float32(np.exp(0.5))
+    assert not compiling._modules[loops.source].exp.overloads
+
+
+@needs_numba
 def test_what_was_compiled_is_found_again(cache):
     assert hits(twice()) == 0
     forget()
