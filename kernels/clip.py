@@ -36,6 +36,7 @@ def _bounds(x, lower, upper, min, max) -> tuple[Any, Any]:
     """Both bounds in the dtype of `x`, from the attributes or from the arrays that replace them."""
     low = x.dtype.type(min) if lower is None else lower.reshape(1)
     high = x.dtype.type(max) if upper is None else upper.reshape(1)
+    # Attributes were checked when the operator was made; tensors have values only here.
     if not (lower is None and upper is None) and not low < high:
         raise ExecutionError(f"Min must be below Max, got {low.item():g} and {high.item():g}")
     return low, high
@@ -197,7 +198,7 @@ def _clip_gradients(xp, xs: Sequence[Any], d_outs: Sequence[Any], threshold, p, 
     """
     scale, ratio = norm(xp, xs, p)
     keeps = ratio <= threshold / scale
-    if xp is np and keeps and d_norm is None:
+    if xp is np and keeps and d_norm is None:  # copies, since a gradient is not registered as a view
         return [d_out.copy() for d_out in d_outs], 0.0
     along = sum([xp.sum(unit(xp, x, scale, ratio) * d_out) for x, d_out in zip(xs, d_outs, strict=True)])
     factor = threshold / scale / (ratio + (ratio == 0))

@@ -57,7 +57,7 @@ def _decreased(x, decrease_axis) -> Any:
 def _spread(xp, x, index, d_out) -> Any:
     """Zeros like `x`, with the gradient of ``x[index]`` in its place."""
     d_x = xp.zeros(x.shape, x.dtype)
-    place = d_x[index]
+    place = d_x[index]  # a view, because the index has slices only
     place[...] = d_out.reshape(place.shape)
     return d_x
 

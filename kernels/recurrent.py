@@ -43,6 +43,7 @@ def gru_unit(xp, x, hidden, weight, bias, *, activation, gate_activation, origin
     size = hidden.shape[1]
     for_gates, for_candidate = _weights(w)
     gate = total.copy() if b is None else total + b
+    # One product for both gates; the candidate needs the reset gate first.
     gate[:, : 2 * size] += gemm.dot(xp, before, for_gates)
     gate[:, : 2 * size] = _ACTIVATIONS[gate_activation][0](xp, gate[:, : 2 * size])
     update, reset = gate[:, :size], gate[:, size : 2 * size]

@@ -53,6 +53,7 @@ def reduce_mean(xp, x, *, dim, keep_dim, reduce_all, out_dtype, out=None):
     if x.dtype.kind == "f":
         return add_over(xp, x, axes, keep_dim, divisor=_count(x, axes), out=out)
     total = add_over(xp, x, axes, keep_dim)
+    # Fluid divides integers as C does.
     return deliver(xp, xp.sign(total) * (xp.abs(total) // _count(x, axes)), out)  # toward zero
 
 

@@ -41,6 +41,7 @@ def multiplex(xp, ids, xs):
     numbers = ids.reshape(-1)
     require_inside(xp, numbers, len(xs), "Ids")
     result = xs[0].copy()
+    # One masked copy for each tensor: a row comes from the tensor that its id names.
     for i, x in enumerate(xs):
         xp.copyto(result, x, where=_rows(numbers == i, x))
     return result

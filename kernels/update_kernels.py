@@ -268,6 +268,7 @@ class _Writer:
             return target
         texts, taken = list(map(self._operand, operands)), list[str]()
         inner = [i for i, each in enumerate(operands) if not self._is_leaf(each)]
+        # The first operand is computed last and may be written over the target.
         for i in reversed(inner):
             place = target
             if i != inner[0] or old in texts:  # the array in `target` is still needed

@@ -32,7 +32,7 @@ class RemoveDeadOps(Pass):
             return False
         block = program.global_block()
         kept = set(backward_slice(block, program.roots, keeps=is_random))
-        dead = [op for op in block.ops[:] if op not in kept]
+        dead = [op for op in block.ops[:] if op not in kept]  # a list, because the block changes
         for op in dead:
             block.remove(op)
         return bool(dead)

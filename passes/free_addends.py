@@ -29,6 +29,7 @@ class FreeAddends(Pass):
             for slot in "XY":
                 (name,) = op.inputs[slot]
                 same = name != EMPTY and block.vars[name].tensor_type == wanted
+                # An addend of the same known type was not broadcast, so that `Out@GRAD` has its shape.
                 if same and wanted is not None and wanted.is_static and name != gradient:
                     op.set_input(slot, [gradient])
                     changed = True

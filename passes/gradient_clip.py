@@ -34,6 +34,7 @@ def clip_pairs(
         If a gradient has been clipped already.
     """
     done = {block: clipped_gradients(block) for block in dict.fromkeys(grad.block for _, grad in pairs)}
+    # By block, since pairs of several programs may be given; dictionaries keep the order of the pairs.
     groups: dict[Block, dict[Any, tuple[Strategy, list[int]]]] = {block: {} for block in done}
     again = set()
     for position, (param, grad) in enumerate(pairs):

@@ -38,6 +38,7 @@ class MergeColumnSums(MergeSmall):
         """Whether `grad` sums the columns of a small matrix to `name`, and that matrix is still there at `total`."""
         d_out = values.input(grad, "Out@GRAD")
         columns, shape = (values.block.vars[each].shape or () for each in (name, d_out[0]))
+        # The bias was broadcast to the rows, so that its gradient sums over them.
         is_over_rows = len(columns) == 1 and shape[1:] == columns and grad.attr("axis") in (-1, 1)
         is_small = values.is_matrix(d_out[0], self.most_elements)
         return is_over_rows and is_small and values.can_join(d_out, total)

@@ -121,6 +121,7 @@ class _Plan:
             if op.role & Role.BACKWARD:
                 for name in op.input_arg_names:
                     self.backward_readers.setdefault(name, []).append((i, op))
+        # Checkpoints beside the way to the loss divide nothing.
         known = sorted(
             {name for name in checkpoints if name in self.readers or name in self.writers}, key=self._last_write
         )
@@ -172,7 +173,7 @@ class _Plan:
             for name in (*op.input_arg_names, *op.output_arg_names)
             if name not in self.kept and name in self.writers and not self.block.var(name).persistable
         }
-        if anchor is None or not copies:
+        if anchor is None or not copies:  # no gradient flows through the segment, or all its results are kept
             return
         self.copies |= copies
         with self.block.inserting_before(anchor, role=Role.BACKWARD | Role.RECOMPUTE):

@@ -53,6 +53,7 @@ def unshared_results(
     """The fetched arrays, each the caller's own: what may share memory with `others` or `new_state` is copied."""
     if not any(must_copy):
         return list(fetched)
+    # Identities are unique here, because all these arrays are alive.
     shared = {*map(id, others), *map(id, new_state), *map(_owner, new_state)}
     found = []
     for value, copy in zip(fetched, must_copy, strict=True):

@@ -125,7 +125,7 @@ class Instructions:
         if ticks is not None:
             ticks[:] = [place.now()]
         for row in self.rows:
-            if row is self.first_in_place:
+            if row is self.first_in_place:  # nothing can fail from here on
                 self._keep_state(registers, saved)
             for buffer, source in row.copies:
                 registers[buffer][...] = registers[source]

@@ -99,7 +99,7 @@ class _Placer:
         self._roots: dict[Value, set[Value]] = {}
         """Roots that must be gone before a flat buffer is given back; by its first value."""
         for values in flat.buffers:
-            if not is_state(values):
+            if not is_state(values):  # state lies in the scope
                 self._buffer_of.update(dict.fromkeys(values, values))
                 self._roots[values[0]] = set(map(root, values))
         self._over: defaultdict[Value, list[Value | FlatView]] = defaultdict(list)

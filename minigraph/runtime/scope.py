@@ -49,7 +49,7 @@ class LoDTensor:
                 f"a tensor holds numbers or booleans, got {value.dtype}: {array!r:.80}",
                 hint="Set an array of numbers.",
             )
-        lod = self._holder.lod
+        lod = self._holder.lod  # setting the value clears it
         with deferred():
             self._holder.value = value
             self._holder.place = target

@@ -34,6 +34,7 @@ def _conditional_block(g: Rewriting) -> Mapping[str, Any]:
     results = {}
     for source, name in gradients.wanted("Input"):
         results[source + GRAD_SUFFIX] = result = g.var(name)
+        # Written before the branch, which replaces it if it is taken.
         start = _unless_taken(gradients, g.var(source), incoming.get(source + GRAD_SUFFIX), source in changed)
         if start is not None and start is not result:
             g.block.append_op("assign", {"X": start}, {"Out": result})

@@ -30,7 +30,7 @@ def _as_batches(g: Rewriting, x: Variable, y: Variable, d: Variable) -> tuple[Va
     b = g.like(y, (*y.shape, 1)) if y.shape is not None and len(y.shape) == 1 else y
     a_shape, b_shape = a.shape or (), b.shape or ()
     batch = a_shape[:-2] or b_shape[:-2]
-    if len(a_shape) > 2 and len(b_shape) > 2:
+    if len(a_shape) > 2 and len(b_shape) > 2:  # as many matrices, perhaps in other batch dimensions
         b = g.like(b, (*batch, *b_shape[-2:]))
     rows = a_shape[-1 if g.attr("transpose_X") else -2]
     columns = b_shape[-2 if g.attr("transpose_Y") else -1]

@@ -181,6 +181,8 @@ class _Backward:
         start = self.last.get(collected.name)
         if start is None:
             return collected
+        # The backward network runs in the opposite order: its last step is the first entry, unless the network was
+        # reversed. Without steps the array is empty, and index 0 gives the initial value.
         at = number(self.g.block, 0)
         if self.g.attr("reverse"):
             length = self.g.emit("lod_array_length", X=collected, stop_gradient=True)

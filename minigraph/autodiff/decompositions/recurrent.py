@@ -75,5 +75,6 @@ def _slope(g: Rewriting, name: str, result: Variable, d: Variable) -> Variable:
         return d
     if name == "relu":
         return g.mul(d, g.mask(g.compare("greater_than", result, 0.0), result))
+    # 1 - y ** 2 for tanh, (1 - y) * y for sigmoid.
     falling = g.scale(g.square(result) if name == "tanh" else result, -1.0, 1.0)
     return g.mul(d, falling if name == "tanh" else g.mul(falling, result))

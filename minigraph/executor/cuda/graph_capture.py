@@ -68,6 +68,7 @@ def what_prevents(op: Operator) -> str | None:
     for (attr, value), reason in _LOOKS_IF.items():
         if attr in op.definition.attrs and op.attr(attr) == value:
             return reason
+    # Floating-point divisors need no check: they give infinities. float16 norms use the shared kernel.
     types = [
         var.dtype.numpy for name in op.input_arg_names if (var := op.block.find_var(name)) is not None and var.dtype
     ]

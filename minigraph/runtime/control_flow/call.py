@@ -122,7 +122,7 @@ class Sum:
             self._rows.append(part)
         elif isinstance(part, list):
             self._total = part if self._total is None else sum_of(self._xp, [self._total, part])
-        elif self._is_own:
+        elif self._is_own:  # the first part may belong to a value that others read
             self._total += part
         else:
             self._is_own = self._total is not None

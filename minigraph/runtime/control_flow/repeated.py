@@ -49,6 +49,7 @@ class _Repeated(BlockCall):
 
     def _once(self, body: Body, values: dict[str, Any]) -> tuple[Any, ...]:
         """Run the sub-block, bring `values` up to date and return the scope."""
+        # Taken before the run, which replaces them.
         before = tuple([values[name] for name in self.saved.before])
         results = list(body([values[name] for name in self.given]))
         values.update(zip(self.written, results, strict=False))
@@ -153,6 +154,7 @@ class _RepeatedGrad(BlockCall):
             outer = [found[name] for name in self.outer]
             results = list(body([*scope, *(grads[name] for name in self.carried), *outer]))
             counted, parts = len(self.written), len(self.written) + len(self.carried)
+            # Counters go back with each run, so that an earlier run sees its own values.
             found.update(zip(self.written, results, strict=False))
             grads.update(zip(self.carried, results[counted:], strict=False))
             grads.update({name: zeros_like(grads[name], xp) for name in self.overwritten})
