@@ -258,6 +258,42 @@ def by_rnn(cell):
     return lambda x, h, y: classified(layers.rnn(Cell(cell), x, h, time_major=True)[1], y)
 
 
+class Imperative(fluid.dygraph.Layer):
+    """The network in the imperative mode, up to the logits."""
+
+    def __init__(self):
+        super().__init__()
+        shapes = {
+            "w": (INPUTS, HIDDEN), "u": (HIDDEN, HIDDEN), "b": (HIDDEN,), "top": (HIDDEN, CLASSES), "c": (CLASSES,),
+        }  # fmt: skip
+        for name, shape in shapes.items():
+            setattr(self, name, self.create_parameter(list(shape), attr=attr(name, *shape), is_bias=len(shape) == 1))
+
+    def forward(self, x, h):
+        for entry in layers.unstack(x):
+            h = layers.tanh(layers.matmul(entry, self.w) + (layers.matmul(h, self.u) + self.b))
+        return layers.matmul(h, self.top) + self.c
+
+
+def traced(x, h, y):
+    """The operators that the imperative mode has traced, in the default program."""
+    feed = RNN.feed()
+    with fluid.dygraph.guard():
+        arrays = [fluid.dygraph.to_variable(feed[name]) for name in ("x", "h")]
+        _, network = fluid.dygraph.TracedLayer.trace(Imperative(), arrays)
+    names = dict(zip(network.feed_names, ("x", "h"), strict=True))
+    block, target = network.program.global_block(), fluid.default_main_program().global_block()
+    for each in block.all_parameters():
+        parameter(each.name, *each.shape)
+    for op in block.ops:
+        for name in op.output_arg_names:
+            target.create_var(name)
+        inputs = {slot: [names.get(name, name) for name in given] for slot, given in op.inputs.items()}
+        target.append_op(op.type, inputs, dict(op.outputs), dict(op.attrs))
+    logits = target.var(network.fetch_names[0])
+    return layers.mean(layers.softmax_with_cross_entropy(logits, y))
+
+
 RNN = Task(
     lambda: {"x": numbers(STEPS, BATCH, INPUTS), "h": numbers(BATCH, HIDDEN, seed=2), "y": labels(BATCH)},
     {
@@ -272,6 +308,7 @@ RNN = Task(
         "fc of both on split": unrolled("fc of both", "split"),
         "StaticRNN": static("mul"),
         "rnn": by_rnn("matmul"),
+        "imperative mode, traced": traced,
     },
 )
 
