@@ -266,7 +266,8 @@ class Executor(Runner):
             given: dict[str, Any] = {}
             if new_state:
                 copied = zip(plan.compiled.replaces, new_state, plan.state_must_copy, strict=True)
-                given = {name: value.copy() if copy else value for name, value, copy in copied}
+                binding = plan.binding
+                given = {n: binding.copy(scope, n, value) if copy else value for n, value, copy in copied}
             plan.compiled.hand_out(results, given)
             # Nothing but state in place has changed until here, and `saved` or `hold` protects that.
             if plan.compiled.ticks is not None:

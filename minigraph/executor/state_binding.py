@@ -84,6 +84,15 @@ class Binding:
             return [np.empty(shape, dtype) for _, shape, dtype in self._to_scope]
         return [variables[name].take_spare(shape, dtype) for name, shape, dtype in self._to_scope]
 
+    def copy(self, scope: Scope, name: str, value: Any) -> Any:
+        """A copy of new state that may share memory with something else, in a spare array where there may be one."""
+        variables = self._replaced.get(scope)
+        if variables is None or type(value) is not np.ndarray:
+            return value.copy()
+        spare = variables[name].take_spare(value.shape, value.dtype)
+        np.copyto(spare, value)
+        return spare
+
     def store(self, scope: Scope, given: Mapping[str, Any]) -> None:
         """Give the variables of `scope` what a run has computed.
 

@@ -235,6 +235,22 @@ def test_a_run_that_fails_leaves_the_old_values():
         assert (scope.find_var("kept").value == 4).all()
 
 
+def test_a_view_of_other_state_is_copied_to_arrays_that_take_turns():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        block = main.global_block()
+        source = block.create_var("source", [4, 6], "float32", persistable=True)
+        block.create_var("turned", [6, 4], "float32", persistable=True)
+        block.append_op("reshape2", {"X": source}, {"Out": "turned"}, {"shape": [6, 4]})
+    executor, scope, found = fluid.Executor(), fluid.Scope(), []
+    for number in range(8):
+        scope.var("source").get_tensor().set(np.full((4, 6), number, "float32"), CPUPlace())
+        executor.run(main, scope=scope)
+        assert (scope.find_var("turned").value == number).all()
+        found.append(scope.find_var("turned").value.ctypes.data)
+    assert found[3] == found[5] == found[7] != found[4] == found[6]
+
+
 def test_what_runs_once_leaves_no_spare_arrays():
     clip = Clip()
     clip.run()
