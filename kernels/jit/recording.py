@@ -18,7 +18,7 @@ from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.tracing import Traced, TracingModule
 from minigraph.support import blas
 
-LOOPS = Loops("table")
+LOOPS = Loops("layout", "table")
 
 STATUS = -1
 """Own word of a call that stands for the address of the table's status."""

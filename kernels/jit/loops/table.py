@@ -9,10 +9,9 @@ its own. Addresses are integers here, and each word of the table has 8 bytes.
 import numpy as np
 from numba import carray
 
-INTRINSICS = ("load", "store", "load_as", "store_as", "pointer", "call", "call_blas")
+from minigraph.kernels.jit.loops.layout import HEAD, WORDS_OF_ARRAY, WORDS_OF_CALL, WORDS_OF_MOVE
 
-HEAD, WORDS_OF_ARRAY, WORDS_OF_MOVE, WORDS_OF_CALL = 8, 4, 3, 7
-"""Words of the beginning of a table, and of the records behind it for an array, a move and a call."""
+INTRINSICS = ("load", "store", "load_as", "store_as", "pointer", "call", "call_blas")
 
 ROW_MAJOR = 101
 """Order of the matrices, as BLAS counts orders."""
