@@ -22,7 +22,7 @@ from minigraph.errors import (
 )
 from minigraph.executor import Executor
 from minigraph.ir import Block, Operator, Parameter, Program, Variable, explain
-from minigraph.ir.default_programs import program_guard
+from minigraph.ir.default_programs import default_main_program, program_guard
 from minigraph.ir.type_inference import blame
 from minigraph.opdef import definition_of
 from minigraph.runtime.kernel_call import kernel_of
@@ -296,6 +296,11 @@ class EagerProgram(Program):
         self.place = place or CPUPlace()
         self.accumulates = accumulates
         self.blocks = [EagerBlock(self, self.place)]
+
+    def current_block(self) -> Block:
+        """The block of the innermost guard, so that a trace sees what is done with tensors from outside of it."""
+        program = default_main_program()
+        return (program if isinstance(program, EagerProgram) else self).blocks[0]
 
 
 @public

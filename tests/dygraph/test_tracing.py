@@ -389,3 +389,21 @@ def test_a_strategy_is_set_before_the_program_runs():
         np.testing.assert_array_equal(traced([x])[0], out.numpy())
         with pytest.raises(ProgramError, match="has run already"):
             traced.set_strategy(strategy)
+
+
+@pytest.mark.parametrize("what", ["subscript", "number", "operator", "method"])
+def test_what_operators_of_python_do_with_an_input_is_traced(what):
+    class Layer(dygraph.Layer):
+        def forward(self, x):
+            forms = {
+                "subscript": lambda: x[1],
+                "number": lambda: x * 2.0,
+                "operator": lambda: x + x,
+                "method": lambda: x.astype("float64"),
+            }
+            return layers.tanh(forms[what]())
+
+    _, traced = TracedLayer.trace(Layer(), [to_variable(array(2, 3))])
+    other = array(2, 3, seed=1)
+    forms = {"subscript": other[1], "number": other * 2, "operator": other + other, "method": other.astype("float64")}
+    assert np.allclose(traced([other])[0], np.tanh(forms[what]))
