@@ -51,15 +51,18 @@ def multiplying(products):
     return multiply
 
 
-def moving(count, cores):
-    """Copy, so that `count` bytes are moved: half of them read, half of them written."""
-    threads = max(1, min(cores, count // 2 // MINIMUM_PER_THREAD))
-    pairs = [(np.ones(count // 2 // threads, "uint8"), np.ones(count // 2 // threads, "uint8")) for _ in range(threads)]
+def moving(size, passes, cores):
+    """Move each of `size` bytes `passes` times, half of them read and half written: the second half is a copy."""
+    threads = max(1, min(cores, size // 2 // MINIMUM_PER_THREAD))
+    halves = [np.ones((2, size // 2 // threads), "uint8") for _ in range(threads)]
+    last = int(passes % 1 * halves[0].shape[1])
+
+    def copy(half):
+        for _ in range(int(passes)):
+            np.copyto(half[1], half[0])
+        np.copyto(half[1, :last], half[0, :last])
+
     if threads == 1:
-        return partial(np.copyto, *pairs[0])
+        return partial(copy, halves[0])
     pool = ThreadPoolExecutor(threads)
-
-    def move():
-        list(pool.map(np.copyto, *zip(*pairs, strict=True)))
-
-    return move
+    return lambda: list(pool.map(copy, halves))

@@ -30,11 +30,11 @@ class Model:
         """Names of the parameters that the step changes."""
         return list(self.params)
 
-    def bytes_moved(self, passes):
-        """Bytes of the feeds, and of what the step changes times `passes`, how often that is read or written."""
+    def bytes_touched(self, arrays):
+        """Bytes of the feeds and of so many `arrays` of the size of what the step changes."""
         looked_up = {name: self.feeds[ids].size * self.params[name].shape[1] for name, ids in self.tables.items()}
         changed = sum(looked_up.get(name, self.params[name].size) for name in self.trained)
-        return 4 * changed * passes + sum(array.nbytes for array in self.feeds.values())
+        return 4 * changed * arrays + sum(array.nbytes for array in self.feeds.values())
 
 
 def glorot(rng, *shape):

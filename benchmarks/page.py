@@ -6,6 +6,7 @@
 
 import datetime
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -38,6 +39,8 @@ RUNS = {
 """Workloads by device and number of cores."""
 TIMEOUT = 400
 """Maximum seconds of one workload."""
+SIZES = "--sizes=1000,10000"
+"""Programs that are built; larger ones take minutes."""
 
 COLUMNS = {
     "minigraph": "minigraph", "minigraph+jit": "with `jit`", "minigraph-launches": "without CUDA graphs",
@@ -67,7 +70,7 @@ def measure(which, names, arguments):
     for name in names:
         if name in figures["workloads"]:
             continue
-        found = run([f"--device={device}", f"--cores={cores}", f"--only={name}", *arguments])
+        found = run([f"--device={device}", f"--cores={cores}", f"--only={name}", SIZES, *arguments])
         figures["workloads"][name] = found.pop("results")
         figures |= found
         unfinished.write_text(json.dumps(figures, indent=1) + "\n")
@@ -76,10 +79,14 @@ def measure(which, names, arguments):
 def run(arguments):
     """Date, command, machine and results of one process; where it fails, a row that says so."""
     script = str(HERE / "run.py")
+    # Kernels that the environment asks of OpenBLAS would slow the products of some engines only.
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_CORETYPE"}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "figures.json"
         try:
-            subprocess.run([sys.executable, script, *arguments, f"--json={file}"], check=True, timeout=TIMEOUT)
+            subprocess.run(
+                [sys.executable, script, *arguments, f"--json={file}"], check=True, timeout=TIMEOUT, env=environment
+            )
             found = json.loads(file.read_text())
         except (subprocess.SubprocessError, FileNotFoundError) as error:
             found = {"results": [{"workload": arguments[2], "engine": "minigraph", "failed": str(error)}]}
@@ -103,15 +110,18 @@ def text():
 
 
 def rows(workloads, names):
-    """A table with a row for each title, a column for each engine."""
+    """A table with a row for each title, a column for each engine; what comes first has no ratios."""
     by_title = {}
     for row in (row for name in names for row in workloads.get(name, ())):
         by_title.setdefault(row["workload"], {})[row["engine"]] = row
+    if not by_title:
+        yield "Not measured yet."
+        return
     engines = [name for name in COLUMNS if any(name in found for found in by_title.values())]
     yield f"| | {' | '.join(COLUMNS[name] for name in engines)} |"
     yield "|---|" + "---|" * len(engines)
     for title, found in by_title.items():
-        peers = [found[name]["median_s"] for name in PEERS if found.get(name, {}).get("median_s")]
+        peers = [found[name]["median_s"] for name in PEERS if found.get(name, {}).get("median_s") and names != FIRSTS]
         cells = (cell(name, found.get(name), peers) for name in engines)
         yield f"| {title} | {' | '.join(cells)} |"
 
@@ -144,4 +154,6 @@ def cell(engine, row, peers):
 
 def micro(seconds):
     value = seconds * 1e6
+    if value >= 1e6:
+        return f"{seconds:,.2f} s"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"

@@ -57,16 +57,16 @@ def floors_of(turns, settings, arrays):
     if settings.device != "cpu":
         return {}
     products = [product for model in turns for product in model.products]
-    moved = sum(model.bytes_moved(2 * arrays) for model in turns)
-    found = {MEMORY: partial(moving, moved, settings.cores)}
+    size = sum(model.bytes_touched(arrays) for model in turns)
+    found = {MEMORY: partial(moving, size, 2, settings.cores)}
     return {PRODUCTS: partial(multiplying, products), **found} if products else found
 
 
-def clips(what, makers, passes, settings):
-    """Clip each set of gradients; `passes` is how often an array of their size is read or written."""
+def clips(what, makers, arrays, passes, settings):
+    """Clip each set of gradients; so many `arrays` of their size are read or written so many times."""
     for name, shapes in clip_alone.SETS.items():
-        moved = passes * 4 * sum(map(prod, shapes))
-        floors = {MEMORY: partial(moving, moved, settings.cores)}
+        size = arrays * 4 * sum(map(prod, shapes))
+        floors = {MEMORY: partial(moving, size, passes, settings.cores)}
         measuring.compare(f"(f) {what}: {name}", makers(shapes), settings, floors=floors)
 
 
@@ -161,10 +161,10 @@ WORKLOADS = {
         small_networks.Policy,
         Recipe("adam", 0.001),
     ),
-    "clip": partial(clips, "clip by global norm", clip_alone.makers, 3),
-    "clip-memory": partial(clips, "clip in memory", clip_alone.memory_makers, 3),
-    "clip-state": partial(clips, "clip into state", clip_alone.kept_makers, 3),
-    "clip-update": partial(clips, "clip and SGD in memory", clip_alone.update_makers, 4),
+    "clip": partial(clips, "clip by global norm", clip_alone.makers, 2, 1.5),
+    "clip-memory": partial(clips, "clip in memory", clip_alone.memory_makers, 1, 3),
+    "clip-state": partial(clips, "clip into state", clip_alone.kept_makers, 2, 1.5),
+    "clip-update": partial(clips, "clip and SGD in memory", clip_alone.update_makers, 2, 2),
     "chain": chains,
     "build": build.bench,
     "clip-cost": clip_cost,

@@ -60,6 +60,15 @@ def test_networks_by_hand_have_the_losses_of_minigraph(tmp_path):
     assert sum(row["engine"] == "numpy" for row in rows) == 5
 
 
+def test_the_page_of_figures_is_the_one_that_the_script_makes():
+    made = page.text()
+    assert made == (ROOT / "docs" / "benchmarks.md").read_text()
+    for which, names in page.RUNS.items():
+        figures = json.loads((page.FIGURES / f"{which}.json").read_text())
+        assert set(figures["workloads"]) <= set(names)
+        assert f"{figures['machine']}. Measured on {figures['date']} by `{figures['command']}`." in made
+
+
 def test_a_table_has_a_row_for_each_title_and_a_column_for_each_engine():
     peers = [
         {"workload": "step", "engine": "torch", "median_s": 2e-4},
@@ -73,6 +82,7 @@ def test_a_table_has_a_row_for_each_title_and_a_column_for_each_engine():
         "| step | 300 (1.50) | 200 | fails |",
         "| clip | 5.0% | - | - |",
     ]
+    assert list(page.rows({}, ("a",))) == ["Not measured yet."]
 
 
 def test_a_run_for_the_page_goes_on_where_it_was_killed(tmp_path, monkeypatch):
