@@ -7,6 +7,7 @@ used, so it computes the same bits; `minigraph.kernels.jit.call_table` makes the
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from math import prod
@@ -19,6 +20,9 @@ from minigraph.kernels.tracing import Traced, TracingModule
 from minigraph.support import blas
 
 LOOPS = Loops("layout", "table")
+
+IS_KNOWN = sys.implementation.name == "cpython" and np.dtype(np.intp).itemsize == 8
+"""Whether objects lie in memory as tables expect them: as CPython's do, with pointers of 8 bytes."""
 
 STATUS = -1
 """Own word of a call that stands for the address of the table's status."""

@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from minigraph.ir.type_inference import blame
+from minigraph.kernels.jit.recording import IS_KNOWN
 from minigraph.lowering.buffer_pool import Blocks
 from minigraph.lowering.instructions import (
     DROPPED,
@@ -72,7 +73,7 @@ class Compiled:
         self._place = place
         self._buffer_plan = buffers
         self._runs = 0
-        self.is_native = jit and place.kind == "cpu" and not timed
+        self.is_native = jit and place.kind == "cpu" and not timed and IS_KNOWN
 
     def hand_out(self, fetched: Sequence[Any], new_state: Mapping[str, Any]) -> None:
         """Check what a run gives to the caller and to the scope; only checked plans do."""

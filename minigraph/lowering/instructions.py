@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 from minigraph.kernels import find_specializer
-from minigraph.kernels.jit.recording import is_small
+from minigraph.kernels.jit.recording import IS_KNOWN, is_small
 from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.lowering.costs import size_in_bytes
 from minigraph.lowering.flat_buffers import FlatView
@@ -371,7 +371,7 @@ class _Assembler:
         if not step.has_known_sizes:
             return None
         shapes = [value.tensor_type.shape for value in (*step.reads, *step.writes)]
-        takes_loops = self.jit and not is_small(step.op.type, shapes)
+        takes_loops = self.jit and not (IS_KNOWN and is_small(step.op.type, shapes))
         found = [("jit", find_specializer(step.op.type, jit=True))] if takes_loops else []
         if not step.in_place:  # only compiled loops may write over an input, see `specialize`
             found.append(("fast", find_specializer(step.op.type)))
