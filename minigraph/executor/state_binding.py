@@ -11,7 +11,9 @@ import numpy as np
 
 from minigraph.errors import ExecutionError, MinigraphError
 from minigraph.ir import explain
+from minigraph.lowering.costs import size_in_bytes
 from minigraph.lowering.flat_buffers import FlatBuffers, FlatView, is_state
+from minigraph.lowering.output_buffers import LEAST_SPARE
 from minigraph.lowering.steps import Steps, Value
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Scope, ScopeVariable, is_rows, moved, type_of
@@ -57,6 +59,7 @@ class Binding:
         self._at = {each.name: i for i, each in enumerate(wanted) if isinstance(each, Value)}
         self._bound: WeakKeyDictionary[Scope, _Bound] = WeakKeyDictionary()
         self._to_scope = [(name, v.tensor_type.shape, v.tensor_type.dtype.numpy) for v, name in to_scope.items()]
+        self._keeps = any(size_in_bytes(value) >= LEAST_SPARE for value in steps.replaced_state.values())
         self._replaced: WeakKeyDictionary[Scope, Mapping[str, ScopeVariable]] = WeakKeyDictionary()
         """The variables that a run has replaced."""
 
@@ -79,14 +82,16 @@ class Binding:
 
         The values in the scope stay whole until the run has succeeded. Two arrays of each variable take turns.
         """
-        variables = self._replaced.get(scope) if self._to_scope else {}
+        if not self._to_scope:
+            return []
+        variables = self._replaced.get(scope)
         if variables is None:
             return [np.empty(shape, dtype) for _, shape, dtype in self._to_scope]
         return [variables[name].take_spare(shape, dtype) for name, shape, dtype in self._to_scope]
 
     def copy(self, scope: Scope, name: str, value: Any) -> Any:
         """A copy of new state that may share memory with something else, in a spare array where there may be one."""
-        variables = self._replaced.get(scope)
+        variables = self._replaced.get(scope) if self._keeps else None
         if variables is None or type(value) is not np.ndarray:
             return value.copy()
         spare = variables[name].take_spare(value.shape, value.dtype)
@@ -98,13 +103,12 @@ class Binding:
 
         The arrays of a first run's variables are not kept: a startup program leaves no spare arrays behind.
         """
-        before, variables = scope.changes.count, self._replaced.get(scope)
-        is_first = variables is None
-        if variables is None:
-            variables = {name: scope.var(name) for name in given}
+        before, variables = scope.changes.count, self._replaced.get(scope) if self._keeps else None
         for name, value in given.items():
-            variables[name].replace(value, self._place, keep_old=not is_first)
-        self._replaced[scope] = variables
+            variable = scope.var(name) if variables is None else variables[name]
+            variable.replace(value, self._place, keep_old=variables is not None)
+        if self._keeps and variables is None:
+            self._replaced[scope] = {name: scope.var(name) for name in given}
         self._follow(scope, before, given)
 
     def _follow(self, scope: Scope, before: int, given: Mapping[str, Any]) -> None:

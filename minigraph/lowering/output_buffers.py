@@ -12,10 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from minigraph.kernels import find_specializer
+from minigraph.lowering.costs import size_in_bytes
 from minigraph.lowering.flat_buffers import IN_PLACE, FlatBuffers, can_be_placed
 from minigraph.lowering.steps import Step, Steps, Value, types_of_inputs
 from minigraph.runtime.kernel_call import attrs_for_kernel
 from minigraph.runtime.place import Place
+
+LEAST_SPARE = 1024
+"""Minimum bytes of new state, in one step, that is written to spare arrays: NumPy itself keeps smaller blocks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +75,8 @@ def _to_scope(steps: Steps, flat: FlatBuffers) -> dict[Value, str]:
         if step in flat.free or flat.inputs.get(step):
             continue
         can = step.writes if _is_clip(step) else can_be_placed(step, steps.storage)
-        found.update({v: name_of[v] for v in can if v in name_of and v not in in_buffers})
+        if any(size_in_bytes(value) >= LEAST_SPARE for value in can):
+            found.update({v: name_of[v] for v in can if v in name_of and v not in in_buffers})
     return found
 
 

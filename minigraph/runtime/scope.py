@@ -251,9 +251,10 @@ class ScopeVariable:
 
         Law: twice is the same as once, because an interrupt may come in between.
         """
-        old = self.value
-        if old is not value:
-            self._spare = old if keep_old else None
+        if not keep_old:
+            self._spare = None
+        elif self.value is not value:
+            self._spare = self.value
         self.value, self.place = value, place
 
     def take_spare(self, shape: tuple[int, ...], dtype: Any) -> Any:

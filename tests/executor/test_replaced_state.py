@@ -239,12 +239,12 @@ def test_a_view_of_other_state_is_copied_to_arrays_that_take_turns():
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()):
         block = main.global_block()
-        source = block.create_var("source", [4, 6], "float32", persistable=True)
-        block.create_var("turned", [6, 4], "float32", persistable=True)
-        block.append_op("reshape2", {"X": source}, {"Out": "turned"}, {"shape": [6, 4]})
+        source = block.create_var("source", [40, 60], "float32", persistable=True)
+        block.create_var("turned", [60, 40], "float32", persistable=True)
+        block.append_op("reshape2", {"X": source}, {"Out": "turned"}, {"shape": [60, 40]})
     executor, scope, found = fluid.Executor(), fluid.Scope(), []
     for number in range(8):
-        scope.var("source").get_tensor().set(np.full((4, 6), number, "float32"), CPUPlace())
+        scope.var("source").get_tensor().set(np.full((40, 60), number, "float32"), CPUPlace())
         executor.run(main, scope=scope)
         assert (scope.find_var("turned").value == number).all()
         found.append(scope.find_var("turned").value.ctypes.data)
