@@ -113,6 +113,9 @@ def _product(xp, a, b, out=None) -> Any:
         return product.reshape(*a.shape[:-1], b.shape[-1])
     if xp is np and a.dtype == np.float16:
         return deliver(np, np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(np.float16), out)
+    if xp is np and a.shape[-1] == 1:
+        # Outer products need no sums: one multiplication of the batch, where BLAS is called for each matrix.
+        return deliver(np, np.multiply(a, b, out=unshared(np, out, a, b)), out)
     return deliver(xp, gemm.matmul(xp, a, b, out=unshared(xp, out, a, b)), out)
 
 

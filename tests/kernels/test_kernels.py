@@ -498,3 +498,13 @@ def test_a_wider_learning_rate_leaves_the_parameter_its_type():
     param, grad = np.ones(3, "float16"), np.ones(3, "float16")
     assert_same_bits(sgd(np, param, np.array([0.5], "float32"), grad, None), np.full(3, 0.5, "float16"))
     assert sgd(np, param, np.array([0.5], "float32"), grad, None, out=param) is param
+
+
+def test_outer_products_of_a_batch_are_those_of_its_matrices():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(5, 3, 1)).astype("float32"), rng.normal(size=(5, 1, 4)).astype("float32")
+    matmul = find_kernel("matmul", "cpu").function
+    found, buffer = matmul(np, x, y, transpose_X=False, transpose_Y=False, alpha=1.0), np.empty((5, 3, 4), "float32")
+    assert np.array_equal(found, np.stack([np.outer(a, b) for a, b in zip(x, y, strict=True)]))
+    assert matmul(np, x, y, transpose_X=False, transpose_Y=False, alpha=1.0, out=buffer) is buffer
+    assert np.array_equal(buffer, found)
