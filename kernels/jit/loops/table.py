@@ -7,11 +7,15 @@ its own. Addresses are integers here, and each word of the table has 8 bytes.
 # mypy: disable-error-code="call-arg, attr-defined"
 
 import numpy as np
-from numba import carray
 
 from minigraph.kernels.jit.loops.layout import HEAD, WORDS_OF_ARRAY, WORDS_OF_CALL, WORDS_OF_MOVE
 
 INTRINSICS = ("load", "store", "load_as", "store_as", "pointer", "call", "call_blas")
+
+try:
+    from numba import carray
+except ImportError:  # modules can be listed and imported without the extra; nothing is called then
+    carray = None
 
 ROW_MAJOR = 101
 """Order of the matrices, as BLAS counts orders."""
