@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from minigraph.errors import DataError, FileAccessError, MissingFileError, ProgramError, caller_site
+from minigraph.errors import DataError, FileAccessError, MissingFileError, ProgramError, WrongTypeError, caller_site
 
 Chunks: TypeAlias = Iterable[bytes | memoryview]
 
@@ -52,6 +52,8 @@ def as_path(path: str | os.PathLike[str], what: str) -> Path:
     ProgramError
         If it names no file, being empty or ending in a separator.
     """
+    if not isinstance(path, str | os.PathLike):  # checked here because `profiler` uses its path after the call
+        raise WrongTypeError(f"{what} must be a path, got {type(path).__name__}", hint=f"Give {what} as a str.")
     text = os.fspath(path)
     if os.path.basename(text) == "" or "\0" in text:
         raise ProgramError(f"{what} must end in the name of a file, got {text!r}", hint="Add a name, such as net.")
