@@ -21,8 +21,10 @@ from minigraph.support import blas
 
 LOOPS = Loops("layout", "table")
 
-IS_KNOWN = sys.implementation.name == "cpython" and np.dtype(np.intp).itemsize == 8
-"""Whether objects lie in memory as tables expect them: as CPython's do, with pointers of 8 bytes."""
+IS_KNOWN = (
+    sys.implementation.name == "cpython" and sys.byteorder == "little" and np.dtype(np.intp).itemsize == 8
+)  # fmt: skip
+"""Whether objects lie in memory as tables expect them: as CPython's do, with pointers of 8 bytes, lowest byte first."""
 
 STATUS = -1
 """Own word of a call that stands for the address of the table's status."""
