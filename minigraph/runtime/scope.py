@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import count
 from sys import getrefcount
 from typing import Any
 
@@ -259,7 +258,7 @@ class ScopeVariable:
 
     def take_spare(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """An array of NumPy that nobody else holds: the spare one, which the variable forgets, or a new one."""
-        spare = _taken(self, _ALONE)
+        spare = _taken(self)
         fits = type(spare) is np.ndarray and spare.base is None and spare.shape == shape and spare.dtype == dtype
         return spare if fits and spare.flags.carray else np.empty(shape, dtype)
 
@@ -270,26 +269,15 @@ class ScopeVariable:
         return SelectedRows(self)
 
 
-def _taken(variable: ScopeVariable, most: int) -> Any:
-    """The spare array of `variable`, which forgets it; None if there are more references to it than `most`.
+def _taken(variable: ScopeVariable) -> Any:
+    """The spare array of `variable`, which forgets it; None if somebody else refers to it.
 
-    Views, handles of other libraries and runs that read the array refer to it, too.
+    Views, handles of other libraries and runs that read the array refer to it, too. Versions of Python and debuggers
+    count the references of this function differently, so a new object tells how many these are.
     """
     spare, variable._spare = variable._spare, None
-    return spare if getrefcount(spare) <= most else None
-
-
-def _references_of_one() -> int:
-    """The references in `_taken` to an array that nobody else holds: versions of Python count differently."""
-    variable = ScopeVariable("counted")
-    for most in count(1):
-        variable._spare = np.empty(0)
-        if _taken(variable, most) is not None:
-            return most
-    raise AssertionError
-
-
-_ALONE = _references_of_one()
+    new = object()
+    return spare if getrefcount(spare) <= getrefcount(new) else None
 
 
 class _ValuesOfRows:

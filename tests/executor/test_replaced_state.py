@@ -1,5 +1,6 @@
 """State that a run replaces is written to arrays of the scope that nobody else holds; two of each take turns."""
 
+import sys
 import tracemalloc
 
 import numpy as np
@@ -11,6 +12,7 @@ import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import ExecutionError
 from minigraph.runtime.place import CPUPlace
+from minigraph.runtime.scope import ScopeVariable
 
 SHAPES = [(300, 400), (7,), (20_000,), (3, 5, 2), (1,)]
 NAMES = [f"c{i}" for i in range(len(SHAPES))]
@@ -284,3 +286,25 @@ def test_threads_that_share_a_scope_see_whole_values():
             np.testing.assert_array_equal(np.array(clip.scope.find_var("c2").get_tensor()), was[2])
 
     at_the_same_time([work] * 4)
+
+
+def test_an_array_that_somebody_holds_is_left_alone_also_behind_a_debugger():
+    """A function that traces and reads local variables adds references, in this run or while modules were imported."""
+
+    def trace(frame, event, argument):
+        assert frame.f_locals is not None
+        return trace
+
+    before = sys.gettrace()
+    for tracer in (before, trace):
+        variable = ScopeVariable("x")
+        variable._spare = held = np.empty(4)
+        sys.settrace(tracer)
+        try:
+            found = variable.take_spare((4,), np.float64)
+        finally:
+            sys.settrace(before)
+        assert found is not held
+    variable._spare = np.empty(4)
+    address = variable._spare.ctypes.data
+    assert variable.take_spare((4,), np.float64).ctypes.data == address
