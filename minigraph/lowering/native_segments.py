@@ -1,8 +1,8 @@
 """Native segments: instructions in a row that one table of C calls does, with no Python between them.
 
-The table has memory for what only its own steps read. What others read, too, comes in arrays: those that are read are
-handed over, new ones are made before the call. Where an array is not as the table expects it, the segment has computed
-nothing, and the plan makes the ordinary calls.
+A table has memory for values that only its own steps read. Other values lie in arrays: the plan hands over those that
+exist, and makes new ones before the call. A call ends early where an array is not as the table expects it, or where a
+label is no class. All that the segment reads is whole then, and the plan makes the ordinary calls.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from minigraph.kernels.jit.call_table import CallTable, Memory
-from minigraph.kernels.jit.recording import Recording, Symbol, record
+from minigraph.kernels.jit.recording import STATUS, Recording, Symbol, record
 from minigraph.lowering.instructions import DROPPED, FIRST_BUFFER, NOTHING, XP, Instruction, Instructions, Operand
 from minigraph.lowering.memory_plan import BufferPlan
+from minigraph.lowering.steps import Value
 from minigraph.runtime.kernel_call import keywords_of
 from minigraph.types import product
 
@@ -47,15 +48,15 @@ class Segment:
     Attributes
     ----------
     call : callable
-        Does them on a tuple of arrays; returns 0, or else the ordinary calls have to be made.
+        Make the calls on a tuple of arrays; returns 0, or another number where the ordinary calls have to be made.
     arrays : list of int
         Registers of the arrays.
     new : dict
-        Registers whose arrays are made before the call, with their types.
+        Types of the arrays that are made before the call, by register.
     same : dict
-        Registers that are given the array of another one.
+        Registers that get the array of another register.
     inner : set of int
-        Registers that have no value unless the ordinary calls are made.
+        Registers that have a value only if the ordinary calls are made.
     """
 
     start: int
@@ -77,6 +78,7 @@ class _Former:
         self._rows = instructions.rows
         self._first = FIRST_BUFFER + instructions.buffers
         self._values = instructions.values
+        self._root = buffers.storage.root
         self._buffers = [ArrayKind(shape, dtype) for _, dtype, shape in buffers.layout.places]
         spares = [value.tensor_type for value in buffers.outputs.to_scope]
         self._buffers += [ArrayKind(spare.shape, spare.dtype.numpy) for spare in spares]
@@ -93,12 +95,15 @@ class _Former:
         start = 0
         known = [self._recording(row) for row in self._rows]
         for number in range(len(self._rows) + 1):
-            if number < len(self._rows) and (known[number] is not None or self._rows[number].function is None):
+            rows = self._rows[start:number]
+            is_native = number < len(known) and (known[number] is not None or self._rows[number].function is None)
+            # The ordinary calls behind a label that is no class start with the segment, and read what it has read.
+            if is_native and not (_may_end_early(known[number]) and any(map(_writes_to_given, rows))):
                 continue
-            if sum(map(_is_work, self._rows[start:number])) >= _LEAST_STEPS:
+            if sum(map(_is_work, rows)) >= _LEAST_STEPS:
                 segment = Segment(start, number)
-                found.append(_Binder(self, segment).bound(self._rows[start:number], known[start:number]))
-            start = number + 1
+                found.append(_Binder(self, segment).bound(rows, known[start:number]))
+            start = number if is_native else number + 1
         return found
 
     def type_of(self, register: int) -> ArrayKind:
@@ -125,17 +130,33 @@ class _Former:
         if key not in self._recordings:
             self._recordings[key] = _recorded(step.op.type, types, attrs)
         found = self._recordings[key]
-        arguments = [each for each in _flat(row.arguments) if each > XP]
-        if found and any(arguments[i : i + 1] == arguments[j : j + 1] for i, j in found[0].distinct):
+        sources = [self._source(each) for each in _flat(row.arguments) if each > XP]
+        if found and any(sources[i : i + 1] == sources[j : j + 1] for i, j in found[0].distinct):
             return None
         for result, target in zip(found[1], _by_slot(row.target, len(found[1])), strict=True) if found else ():
             if isinstance(result, Symbol) and result.is_transposed and isinstance(target, int):
                 self._transposed.add(target)
         return found
 
+    def _source(self, register: int) -> Any:
+        """The memory that a register may share: a caller may feed one array by several names."""
+        value = self._values[register - self._first] if register >= self._first else register
+        root = self._root(value) if isinstance(value, Value) else value
+        return "feed" if isinstance(root, Value) and root.origin == "feed" else root
+
+
+def _may_end_early(recorded: Recorded | None) -> bool:
+    """Whether a call looks at numbers that may be wrong, such as labels, and then ends the walk."""
+    return recorded is not None and any(call.own == STATUS for call in recorded[0].calls)
+
+
+def _writes_to_given(row: Instruction) -> bool:
+    """Whether an instruction writes to arrays that exist before the segment, and that an earlier one may have read."""
+    return bool(row.copies) or "out" in (row.keywords or ())
+
 
 def _is_work(row: Instruction) -> int:
-    """Whether an instruction does anything; copies count each."""
+    """Number of calls and copies that an instruction stands for."""
     return len(row.copies) + (row.function is not None)
 
 

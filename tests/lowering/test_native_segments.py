@@ -232,3 +232,35 @@ def test_a_label_that_is_no_class_is_found_in_a_table(dtype):
     assert np.array_equal(np.array(scope.find_var("fc_0.w_0").get_tensor()), before)
     run(executor, [loss], scope, x=feed, label=np.array([[0], [2]], dtype))
     assert not np.array_equal(np.array(scope.find_var("fc_0.w_0").get_tensor()), before)
+
+
+def test_a_label_that_is_ignored_finds_what_the_table_has_written_over():
+    """The places of joined values are taken by later ones, while what was there is computed before the table."""
+    x, wide, w, last = (
+        fluid.data(name, shape)
+        for name, shape in (("x", [32, 2048]), ("wide", [2048, 32]), ("w", [32, 32]), ("last", [32, 4]))
+    )
+    label = fluid.data("label", [64, 1], "int64")
+    h = layers.concat([layers.matmul(x, wide), layers.matmul(layers.scale(x, 2.0), wide)], axis=0)
+    for _ in range(3):
+        first, second = layers.split(layers.matmul(layers.tanh(h), w), 2, dim=0)
+        h = layers.concat([layers.matmul(first, w), layers.matmul(second, w)], axis=0)
+    loss = layers.softmax_with_cross_entropy(layers.matmul(h, last), label, ignore_index=-100)
+    rng = np.random.default_rng(0)
+    feed = {each.name: rng.standard_normal(each.shape, np.float32) / 8 for each in (x, wide, w, last)}
+    labels = np.zeros((64, 1), np.int64)
+    executor = fluid.Executor(jit=True)
+    assert "native" in source(executor, [loss], **feed, label=labels)
+    labels[1] = -100
+    expected = run(fluid.Executor(jit=False), [loss], **feed, label=labels)
+    assert bits(run(executor, [loss], **feed, label=labels)) == bits(expected)
+
+
+def test_an_array_that_is_fed_twice_has_the_product_of_one():
+    """NumPy multiplies a matrix with its transpose by a function that rounds otherwise."""
+    x, y = fluid.data("x", [33, 17]), fluid.data("y", [33, 17])
+    products = [layers.matmul(x, y, transpose_y=True), layers.matmul(layers.reshape(x, [33, 17]), y, transpose_y=True)]
+    feed = np.random.default_rng(0).standard_normal((33, 17), np.float32)
+    executor = fluid.Executor(jit=True)
+    found = [bits(run(executor, products, x=feed, y=feed)) for _ in range(3)]
+    assert found == [bits(run(fluid.Executor(jit=False), products, x=feed, y=feed))] * 3
