@@ -15,15 +15,13 @@ import numpy as np
 
 from minigraph.kernels.jit.loops.layout import HEAD, WORDS_OF_ARRAY, WORDS_OF_CALL, WORDS_OF_MOVE
 from minigraph.kernels.jit.recording import LOOPS, STATUS, Call, address_of
+from minigraph.support.alignment import ALIGNMENT, aligned, room_for
 
 _WORD = 8
 """Bytes of a word."""
 
 _STATUS_AT = 4
 """Position of the status among the words of a table."""
-
-_ALIGNMENT = 64
-"""Bytes of a line of the cache, with which each temporary begins."""
 
 _BY_ROWS, _BY_COLUMNS, _ALIGNED, _WRITABLE = 0x1, 0x2, 0x100, 0x400
 """Flags of arrays, as NumPy's header ``ndarraytypes.h`` has them."""
@@ -67,14 +65,14 @@ class CallTable:
 
     def temporary(self, size: int) -> Memory:
         """Room for `size` bytes until it is released."""
-        size = _aligned(size)
+        size = room_for(size)
         if self._free[size]:
             return Memory("temporary", self._free[size].pop())
         self.size += size
         return Memory("temporary", self.size - size)
 
     def release(self, memory: Memory, size: int) -> None:
-        self._free[_aligned(size)].append(memory.at)
+        self._free[room_for(size)].append(memory.at)
 
     def constant(self, values: np.ndarray) -> Memory:
         """Memory that holds `values` and must not be written to."""
@@ -162,12 +160,8 @@ class _Walks:
 
     def _copy(self) -> tuple[int, Any]:
         """The address of a copy, and what must live as long."""
-        words, memory = self._words.copy(), np.empty(self._size + _ALIGNMENT, np.uint8)
+        words, memory = self._words.copy(), np.empty(self._size + ALIGNMENT, np.uint8)
         address: int = words.__array_interface__["data"][0]
         words[self._relative] = words[self._relative] * _WORD + address
-        words[self._temporaries] = _aligned(memory.__array_interface__["data"][0]) + self._offsets
+        words[self._temporaries] = aligned(memory.__array_interface__["data"][0]) + self._offsets
         return address, (words, memory)
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT

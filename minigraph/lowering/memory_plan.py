@@ -19,7 +19,7 @@ from minigraph.lowering.flat_buffers import NO_FLAT_BUFFERS, FlatBuffers, FlatVi
 from minigraph.lowering.liveness import Liveness
 from minigraph.lowering.output_buffers import NO_OUTPUTS, OutputPlan
 from minigraph.lowering.steps import Step, Steps, Storage, Value
-from minigraph.runtime.place import ALIGNMENT
+from minigraph.support.alignment import room_for
 from minigraph.types import product
 
 LEAST_BYTES = 1024 * 1024
@@ -155,7 +155,7 @@ class _Placer:
 
     def _take(self, owner: Value, size: int) -> int:
         """The offset of room for `size` bytes."""
-        size = _aligned(size)
+        size = room_for(size)
         offset = self._free.take(size)
         if offset is None:
             offset, self.size = self.size, self.size + size
@@ -186,7 +186,3 @@ class _FreeList:
 
     def give(self, offset: int, size: int) -> None:
         bisect.insort(self._pieces, (size, offset))
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT

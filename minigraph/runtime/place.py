@@ -11,10 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from minigraph.errors import MissingExtraError, PlaceError, WrongTypeError
+from minigraph.support.alignment import ALIGNMENT
 from minigraph.support.public import public
-
-ALIGNMENT = 64
-"""Alignment of arrays in bytes: a cache line."""
 
 
 @public
