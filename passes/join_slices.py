@@ -34,8 +34,8 @@ class JoinSlices(Pass):
     as long as the slices do not overlap and take at least half of the dimension. Slices along the first dimension,
     which are views, stay; only their gradients are joined.
 
-    Law: every value is the same, but zeros may change their sign, because ``0.0 + -0.0`` is 0.0. A slice lies row by
-    row in memory then, so that later sums and products may round otherwise.
+    Law: every value is the same, but zeros may change their sign, because ``0.0 + -0.0`` is 0.0. A slice then lies row
+    by row in memory, so that later sums and products may round differently.
     """
 
     changes_rounding: ClassVar[bool] = True
@@ -86,7 +86,7 @@ def _slices(ops: Iterable[Operator], values: ReachingDefs) -> Iterator[tuple[Ver
 
 
 def _may_be_one(cuts: Sequence[_Cut], values: ReachingDefs) -> bool:
-    """Whether the slices leave nothing over, and nothing uses their names before the first of them."""
+    """Whether the slices take all of the dimension, and nothing uses their names before the first of them."""
     is_whole = cuts[0].start == 0 and cuts[-1].stop == _length(cuts[0])
     is_whole = is_whole and all(a.stop == b.start for a, b in pairwise(cuts))
     return is_whole and all(

@@ -119,7 +119,10 @@ def _split(op: Operator, shape: Shape, outs: Sequence[Shape]) -> Sequence[int]:
 
 
 def slice_starts(op: Operator, shape: Shape, outs: Sequence[Shape] = ()) -> Sequence[int]:
-    """Return the first element that a slice takes of a tensor, none if what it takes is not consecutive."""
+    """Return the first element that a slice takes, counted row by row; none if those it takes are not consecutive.
+
+    They are consecutive if the slice takes one element of every dimension before the last one that it cuts.
+    """
     spans = {i: (0, size) for i, size in enumerate(shape)}
     for axis, first, last in zip(op.attr("axes"), op.attr("starts"), op.attr("ends"), strict=True):
         taken = span(shape[axis], first, last)

@@ -1,7 +1,8 @@
 """Tables of calls of C functions on arrays, which one function walks through; see `minigraph.kernels.jit.loops.table`.
 
-A table has the addresses of temporaries in memory of its own. Those of arrays from outside are looked up in each walk,
-which checks type, dtype, size and that the elements lie side by side, and otherwise makes no call.
+A table holds the addresses of its temporaries. Each walk looks up the addresses of arrays from outside, because arrays
+move and die between runs. It first checks the type, dtype, size and order of each array, and makes no call if one is
+not as expected.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Memory(NamedTuple):
 
 
 class CallTable:
-    """Calls that are put together one by one; `finish` makes the function that makes them."""
+    """List of calls, appended one by one; `finish` returns the function that makes them."""
 
     def __init__(self) -> None:
         self._arrays: list[tuple[np.dtype, int, int]] = []
@@ -48,23 +49,27 @@ class CallTable:
         self._written: set[int] = set()
         self._constants: list[np.ndarray] = []
         self._calls: list[int] = []
-        """Words of the calls, where addresses in the data are offsets."""
+        """Words of the calls, in which positions in the data stand for addresses."""
         self._data: list[int] = []
         """Words that hold operands, sizes and strides."""
         self._known: dict[tuple[int, ...], int] = {}
+        """Positions in the data of words that calls share."""
         self._moves: list[tuple[int, int, int]] = []
+        """Position in the data, number of an array, and offset there, for each operand in an array."""
         self._temporaries: list[tuple[int, int]] = []
+        """Position in the data and offset among the temporaries, for each operand in one."""
         self._free: defaultdict[int, list[int]] = defaultdict(list)
+        """Offsets of released temporaries, by size."""
         self.size = 0
         """Bytes of the temporaries."""
 
     def array(self, shape: Sequence[int], dtype: np.dtype, is_transposed: bool = False) -> Memory:
-        """An array that each walk is given; one `is_transposed` lies in memory column by column."""
+        """Add an array that each walk is given; with `is_transposed`, it lies in memory column by column."""
         self._arrays.append((dtype, prod(shape), _ALIGNED | (_BY_COLUMNS if is_transposed else _BY_ROWS)))
         return Memory("array", len(self._arrays) - 1)
 
     def temporary(self, size: int) -> Memory:
-        """Room for `size` bytes until it is released."""
+        """Reserve `size` bytes until `release`."""
         size = room_for(size)
         if self._free[size]:
             return Memory("temporary", self._free[size].pop())
@@ -75,7 +80,7 @@ class CallTable:
         self._free[room_for(size)].append(memory.at)
 
     def constant(self, values: np.ndarray) -> Memory:
-        """Memory that holds `values` and must not be written to."""
+        """Add memory that holds `values` and must not be written to."""
         self._constants.append(values)
         return Memory("constant", values.__array_interface__["data"][0])
 
@@ -100,11 +105,11 @@ class CallTable:
         self._calls += [call.function, *places, call.own, call.times, len(operands)]
 
     def copy(self, source: Memory, target: Memory, size: int) -> None:
-        """Append the copy of so many bytes."""
+        """Append a copy of `size` bytes."""
         self.add(Call(address_of("copy"), 0, (), (size,), ()), [(source, 0), (target, 0)])
 
     def _shared(self, words: tuple[int, ...]) -> int:
-        """The position of words that do not change, which calls that are alike share."""
+        """Return the position of sizes or strides in the data; calls with the same ones share it."""
         found = self._known.get(words)
         if found is None:
             found = self._known[words] = len(self._data)
@@ -112,15 +117,19 @@ class CallTable:
         return found
 
     def finish(self) -> Callable[[tuple[Any, ...]], int]:
-        """The function of a tuple of the arrays; it returns 0 when all calls are made."""
+        """Return the function of a tuple of the arrays, which returns 0 when it has made all calls."""
         return _Walks(self)
 
 
 class _Walks:
-    """Walks through a table; each at a time has a copy of its own."""
+    """Function that walks through a table.
+
+    A walk writes operands to the table and runs without the interpreter's lock, so walks at the same time have a copy
+    each.
+    """
 
     def __init__(self, table: CallTable) -> None:
-        self._constants = table._constants  # which the words point to
+        self._constants = table._constants  # kept alive, because the words point to them
         self._size = table.size
         self._walk = LOOPS.compiled("walk", "int64(int64, int64)")
         self._free: list[tuple[int, Any]] = []
@@ -145,7 +154,7 @@ class _Walks:
         self._words[of_status] = _STATUS_AT
         in_moves = np.arange(first_move, first_call, WORDS_OF_MOVE)
         self._relative = np.concatenate([in_moves, in_calls, of_status])
-        """Where words are positions of others."""
+        """Positions of words that are positions in the table until a copy has an address."""
         at = np.array(table._temporaries, np.int64).reshape(-1, 2)
         self._temporaries, self._offsets = at[:, 0] + first_word, at[:, 1]
 
@@ -154,12 +163,12 @@ class _Walks:
             copy = self._free.pop()
         except IndexError:
             copy = self._copy()
-        status: int = self._walk(copy[0], id(arrays))
+        status: int = self._walk(copy[0], id(arrays))  # the caller holds the arrays meanwhile
         self._free.append(copy)
         return status
 
     def _copy(self) -> tuple[int, Any]:
-        """The address of a copy, and what must live as long."""
+        """Return the address of a copy, and the arrays that must live as long."""
         words, memory = self._words.copy(), np.empty(self._size + ALIGNMENT, np.uint8)
         address: int = words.__array_interface__["data"][0]
         words[self._relative] = words[self._relative] * _WORD + address

@@ -1,7 +1,7 @@
 """Operators whose work is recorded as calls of C functions, so that small steps follow each other without Python.
 
-Each offer gives the bits of the shared kernel, because it makes the same calls. Large arrays are left to other loops,
-beside which calls take no time.
+Each recording has the bits of the shared kernel, because it makes the same calls. Large arrays keep their compiled
+loops, where the time of Python's calls does not count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def _by_kernel(type: str) -> Callable[..., Any]:
-    """What the operator's kernel does with symbols of float32 or float64."""
+    """Make the offer that runs the operator's own kernel on symbols of float32 or float64."""
 
     def offer(recording: Recording, *inputs: Any, **attrs: Any) -> Any:
         kernel = find_kernel(type, "cpu")

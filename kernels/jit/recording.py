@@ -27,18 +27,18 @@ IS_KNOWN = (
 """Whether objects lie in memory as tables expect them: as CPython's do, with pointers of 8 bytes, lowest byte first."""
 
 STATUS = -1
-"""Own word of a call that stands for the address of the table's status."""
+"""Placeholder, as a call's own word, for the address of the table's status."""
 
 MOST_ELEMENTS = 4096
-"""Maximum elements of an array for which calls of single functions take no longer than a compiled loop for all."""
+"""Maximum elements of an array that gets calls of single functions: beyond, one compiled loop for all is quicker."""
 
 _MOST_CALLS = 64
-"""Maximum calls of one function of NumPy, where it takes more than two loops."""
+"""Maximum calls of one inner loop for one array; each call goes through two of the array's dimensions."""
 
 _FLOATS = ("float32", "float64")
 
 _PRODUCTS = 32
-"""Multiplications in a product of matrices that take as long as one call takes for an element."""
+"""Multiplications of a matrix product that take as long as one element of an inner loop."""
 
 _PLAIN, _TRANSPOSED = 111, 112
 """Forms of a matrix, as BLAS counts them."""
@@ -49,7 +49,7 @@ class UnsupportedError(Exception):
 
 
 class Call(NamedTuple):
-    """One call, `times` times, each time with the operands that many bytes further that follow the strides."""
+    """One call, repeated `times` times; the second half of the strides moves the operands between repetitions."""
 
     function: int
     own: int
@@ -60,7 +60,7 @@ class Call(NamedTuple):
     times: int = 1
 
     def may_write_over(self, number: int) -> bool:
-        """Whether an operand may lie where the result does: each element is read before it is written."""
+        """Whether an operand may lie where the result does, because each element is read before it is written."""
         count = len(self.operands)
         is_each = len(self.sizes) == 1 and len(self.strides) == 2 * count
         return is_each and self.strides[number::count] == self.strides[count - 1 :: count]
@@ -88,7 +88,7 @@ class Recording:
     work : int
         Elements that the calls go through, where `_PRODUCTS` products of two numbers count as one.
     distinct : list of (int, int)
-        Memories that must not be the same: NumPy multiplies a matrix with its transpose by another function.
+        Numbers of memories that must not be the same: for a matrix and its transpose NumPy calls another function.
     """
 
     def __init__(self) -> None:
@@ -382,7 +382,8 @@ def address_of(name: str) -> int:
 def _loop(ufunc: np.ufunc, kind: str) -> tuple[int, int, np.dtype]:
     """Address of the inner loop for operands of one type, its own word, and the type of the result.
 
-    The fields of a ufunc are those of ``PyUFuncObject`` in NumPy's public header ``ufuncobject.h``.
+    The fields of a ufunc are those of ``PyUFuncObject`` in NumPy's public header ``ufuncobject.h``. Those that Python
+    knows as well are compared first, so that a NumPy with another layout is refused and not called at a wrong address.
     """
     fields = id(ufunc) + object.__basicsize__
     counts = [ctypes.c_int.from_address(fields + 4 * i).value for i in range(3)]

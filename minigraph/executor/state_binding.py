@@ -61,7 +61,7 @@ class Binding:
         self._to_scope = [(name, v.tensor_type.shape, v.tensor_type.dtype.numpy) for v, name in to_scope.items()]
         self._keeps = any(size_in_bytes(value) >= LEAST_SPARE for value in steps.replaced_state.values())
         self._replaced: WeakKeyDictionary[Scope, Mapping[str, ScopeVariable]] = WeakKeyDictionary()
-        """The variables that a run has replaced."""
+        """Variables that a run has replaced, by scope and name."""
 
     def arrays(self, scope: Scope) -> list[Any]:
         """The arrays of `scope`, those of a flat buffer side by side.
@@ -78,9 +78,9 @@ class Binding:
         return bound.arrays
 
     def spares(self, scope: Scope) -> list[Any]:
-        """Arrays that nobody holds, to which a run writes new state.
+        """Return the arrays to which a run writes new state; nobody else holds them.
 
-        The values in the scope stay whole until the run has succeeded. Two arrays of each variable take turns.
+        The values in the scope stay whole until the run has succeeded, so a run that fails needs no undo.
         """
         if not self._to_scope:
             return []
@@ -90,7 +90,7 @@ class Binding:
         return [variables[name].take_spare(shape, dtype) for name, shape, dtype in self._to_scope]
 
     def copy(self, scope: Scope, name: str, value: Any) -> Any:
-        """A copy of new state that may share memory with something else, in a spare array where there may be one."""
+        """Copy new state that may share memory with something else, to a spare array of `name` if there is one."""
         variables = self._replaced.get(scope) if self._keeps else None
         if variables is None or type(value) is not np.ndarray:
             return value.copy()

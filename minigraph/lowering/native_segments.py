@@ -35,7 +35,7 @@ Recorded: TypeAlias = "tuple[Recording, list[Any]]"
 """A recording and the symbols of its results."""
 
 _MOST_WORK = 32_768
-"""Maximum elements that a step may go through, counted once a call: beyond, other loops are as quick or quicker."""
+"""Maximum elements that the calls of a step go through: beyond, the step's other loops are as quick or quicker."""
 
 _LEAST_STEPS = 2
 """Minimum steps of a segment."""
@@ -69,7 +69,7 @@ class Segment:
 
 
 def form_segments(instructions: Instructions, buffers: BufferPlan) -> list[Segment]:
-    """The segments of a plan, in order."""
+    """Find the segments of a plan, in order."""
     return _Former(instructions, buffers).segments()
 
 
@@ -118,7 +118,7 @@ class _Former:
         return self._last_read.get(register, -1) >= number
 
     def _recording(self, row: Instruction) -> Recorded | None:
-        """What the instruction computes, for registers in the order of `_inputs`; None if it stays a call."""
+        """Record what the instruction computes; None if it stays an ordinary call."""
         step = row.step
         if row.function is None or not row.function.agrees or step.call is not None or not step.has_known_sizes:
             return None

@@ -248,7 +248,7 @@ class ScopeVariable:
     def replace(self, value: Any, place: Place, keep_old: bool) -> None:
         """Store what a run has computed; with `keep_old`, the array that was here becomes the spare array.
 
-        Law: twice is the same as once, because an interrupt may come in between.
+        Law: a second call with the same value changes nothing, because an interrupt may have the first one repeated.
         """
         if not keep_old:
             self._spare = None
@@ -257,7 +257,7 @@ class ScopeVariable:
         self.value, self.place = value, place
 
     def take_spare(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """An array of NumPy that nobody else holds: the spare one, which the variable forgets, or a new one."""
+        """Return an array that nobody else holds: the spare one, which the variable forgets, or a new one."""
         spare = _taken(self)
         fits = type(spare) is np.ndarray and spare.base is None and spare.shape == shape and spare.dtype == dtype
         return spare if fits and spare.flags.carray else np.empty(shape, dtype)
@@ -270,7 +270,7 @@ class ScopeVariable:
 
 
 def _taken(variable: ScopeVariable) -> Any:
-    """The spare array of `variable`, which forgets it; None if somebody else refers to it.
+    """Return the spare array of `variable`, which forgets it; None if somebody else refers to it.
 
     Views, handles of other libraries and runs that read the array refer to it, too. Versions of Python and debuggers
     count the references of this function differently, so a new object tells how many these are.

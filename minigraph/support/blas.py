@@ -101,8 +101,8 @@ def load_numpy() -> None:
 def choose_again() -> None:
     """Let the OpenBLAS in NumPy's wheel choose its kernels anew, as the environment says, if those it has are slow.
 
-    Threads of OpenBLAS that wait look up the kernels when they get work. Another thread of Python that multiplies right
-    now must not see them change; where one may, a warning says what to do.
+    Waiting threads of OpenBLAS look up the kernels when they get work. A thread of Python that is inside a product must
+    not see them change: where one may be, nothing is changed, and a warning says what to do.
     """
     for library in libraries(PyDLL):  # whose calls keep the interpreter's lock
         if not hasattr(library, "gotoblas_dynamic_init"):
@@ -119,7 +119,7 @@ def choose_again() -> None:
                 stacklevel=5,
             )
             return
-        # Both within one call, so that no other thread comes in between, when there are no kernels.
+        # One call of C makes both, since Python could switch threads between two while there are no kernels.
         list(map(methodcaller("__call__"), (library.gotoblas_dynamic_quit, library.gotoblas_dynamic_init)))
 
 
