@@ -7,7 +7,7 @@ from typing import Any
 from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.cuda.launching import is_recording
-from minigraph.kernels.indexing import added_rows
+from minigraph.kernels.indexing import added_rows, taken
 from minigraph.kernels.registry import kernel
 
 
@@ -24,8 +24,8 @@ def lookup_table_v2(xp, table, ids, *, padding_idx, out=None):
 def _rows(xp, table, ids, padding_idx, out) -> Any:
     is_padding = checked_padding(xp, table, ids, padding_idx)
     if is_padding is None:
-        return deliver(xp, table[ids], out)
-    rows = table[xp.where(is_padding, 0, ids)]
+        return deliver(xp, taken(xp, table, ids, out), out)
+    rows = taken(xp, table, xp.where(is_padding, 0, ids))
     rows[is_padding] = 0
     return deliver(xp, rows, out)
 

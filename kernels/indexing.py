@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ExecutionError
-from minigraph.kernels.buffers import deliver, unshared
+from minigraph.kernels.buffers import deliver, shaped, unshared
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.reshaping import numbers_from
 from minigraph.kernels.tensor import copied, number_in
@@ -120,6 +120,15 @@ def added_rows(xp, like, numbers, rows) -> Any:
     total = xp.zeros(like.shape, wide)
     xp.add.at(total, numbers, rows.astype(wide, copy=False))
     return total.astype(like.dtype, copy=False)
+
+
+def taken(xp, x, numbers, out=None) -> Any:
+    """``x[numbers]`` for numbers in range, written to `out` if it shares no memory with them."""
+    if xp is not np:
+        return x[numbers]
+    # "raise" would write to a copy of `out` first.
+    buffer = shaped(unshared(np, out, x, numbers), numbers.shape + x.shape[1:])
+    return x.take(numbers, axis=0, out=buffer, mode="clip")
 
 
 def set_rows(xp, x, numbers, rows) -> None:

@@ -120,34 +120,38 @@ def _product(xp, a, b, out=None) -> Any:
 
 
 @kernel("matmul_grad")
-def matmul_grad(xp, x, y, d_out, *, transpose_X, transpose_Y, alpha, wanted):
+def matmul_grad(xp, x, y, d_out, *, transpose_X, transpose_Y, alpha, wanted, out=None):
     """``dA = alpha * dOut @ B'`` and ``dB = alpha * A' @ dOut``, in the shapes that X and Y are given in."""
     a, b = _operands(x, y, transpose_X, transpose_Y)
     batch = a.shape[:-2] or b.shape[:-2]
     d = d_out.reshape(*batch, a.shape[-2], b.shape[-1])
     if alpha != 1:
         d = d * alpha
+    buffers = out or (None, None)
+    for_x, for_y = (unshared(xp, buffer, x, y, d_out) for buffer in buffers)
     d_x = d_y = None
     if wanted[0]:
-        d_x = _operand_gradient(xp, d, b.swapaxes(-1, -2), x, transpose_X)
+        d_x = _operand_gradient(xp, d, b.swapaxes(-1, -2), x, transpose_X, for_x)
     if wanted[1] and a.ndim > 2 and y.ndim == 2 and not transpose_Y:
-        d_y = _dot(xp, _as_matrix(a, a.ndim - 1).T, _as_matrix(d, d.ndim - 1))  # with the bits of `mul_grad`
+        d_y = _dot(xp, _as_matrix(a, a.ndim - 1).T, _as_matrix(d, d.ndim - 1), for_y)  # with the bits of `mul_grad`
     elif wanted[1]:
-        d_y = _operand_gradient(xp, a.swapaxes(-1, -2), d, y, transpose_Y)
-    return d_x, d_y
+        d_y = _operand_gradient(xp, a.swapaxes(-1, -2), d, y, transpose_Y, for_y)
+    return deliver(xp, d_x, buffers[0]), deliver(xp, d_y, buffers[1])
 
 
-def _operand_gradient(xp, left, right, operand, transposed) -> Any:
+def _operand_gradient(xp, left, right, operand, transposed, out) -> Any:
     """``left @ right``, or its transpose, in the shape of the operand; summed over a batch that the operand lacks."""
     if left.ndim > 2 and operand.ndim <= 2:
         length = math.prod(right.shape[:-1])
         rows = xp.moveaxis(left, -2, 0).reshape(left.shape[-2], length)
         # One long product adds up the batch, without a matrix for each.
         product = _dot(xp, rows, right.reshape(length, right.shape[-1]))
-        return xp.ascontiguousarray(product.T if transposed else product).reshape(operand.shape)
+        return deliver(xp, xp.ascontiguousarray(product.T if transposed else product).reshape(operand.shape), out)
     if transposed:
         left, right = right.swapaxes(-1, -2), left.swapaxes(-1, -2)
-    return _product(xp, left, right).reshape(operand.shape)
+    shape = (*(left.shape[:-2] or right.shape[:-2]), left.shape[-2], right.shape[-1])
+    product = _product(xp, left, right, shaped(out, shape))
+    return product.reshape(operand.shape) if out is None else out
 
 
 def _bare_dot(xp) -> Any:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.kernels.indexing import added_rows
+from minigraph.kernels.buffers import Scratch
+from minigraph.kernels.indexing import added_rows, taken
 
 _ROUNDS = 8
 """Maximum occurrences of one row number that are added for all rows at once; further ones are added one by one."""
@@ -64,10 +65,10 @@ class SparseRows:
         return SparseRows(self.rows, value, self.height, self.is_merged)
 
 
-def merged(xp, x: SparseRows) -> SparseRows:
+def merged(xp, x: SparseRows, scratch: Scratch | None = None) -> SparseRows:
     """`x` with each row number once, in ascending order; `x` itself if it is known to be so.
 
-    Rows of one number are added in their order, float16 in float32.
+    Rows of one number are added in their order, float16 in float32. With `scratch` the values may lie there.
     """
     if x.is_merged:
         return x
@@ -79,7 +80,8 @@ def merged(xp, x: SparseRows) -> SparseRows:
     order = np.argsort(x.rows, kind="stable")
     ordered = x.rows[order]
     first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(ordered)])
-    rows, total = ordered[first], x.value[order[first]]
+    buffer = None if scratch is None else scratch.empty((len(first), *x.value.shape[1:]), x.dtype)
+    rows, total = ordered[first], taken(np, x.value, order[first], buffer)
     if len(first) < len(ordered):
         total = _add_others(total, x.value, order, first)
     return SparseRows(rows, total, x.height, is_merged=True)

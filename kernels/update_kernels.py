@@ -13,7 +13,10 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from minigraph.kernels.buffers import Scratch, deliver
+from minigraph.kernels.indexing import taken
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.sparse_rows import merged
 from minigraph.kernels.tensor import copied
@@ -105,10 +108,16 @@ def owned(xp, old, out) -> Any:
     return old if out is old else copied(xp, old, out)
 
 
-_NAMESPACE: dict[str, Any] = {
-    each.__name__: each
-    for each in (Scratch, buffers_for, copied, deliver, is_skipped, kept, merged, number_in_type, one_or_all, owned)
-}
+def rows_of(xp, x, rows, scratch) -> Any:
+    """``x[rows]`` for ascending `rows`, in scratch memory."""
+    is_inside = xp is np and (not len(rows) or 0 <= rows[0] <= rows[-1] < len(x))
+    return taken(np, x, rows, scratch.empty((len(rows), *x.shape[1:]), x.dtype)) if is_inside else x[rows]
+
+
+_CALLED = (
+    Scratch, buffers_for, copied, deliver, is_skipped, kept, merged, number_in_type, one_or_all, owned, rows_of,
+)  # fmt: skip
+_NAMESPACE: dict[str, Any] = {each.__name__: each for each in _CALLED}
 """Functions that the text of a kernel calls."""
 
 _SMALL = 131_072
@@ -163,12 +172,7 @@ class _Writer:
             self._line("if skip is not None and is_skipped(skip):")
             self._line(f"    return one_or_all(kept(xp, ({', '.join(outputs)},), outs))")
         if self._mode != WHOLE:
-            self._line("grad = merged(xp, grad)")
-            self._line("rows, grad = grad.rows, grad.value")
-        for name in rule.arrays:
-            if self._mode == LAZY:
-                self._line(f"{name}_all = owned(xp, {name}, {name}_out)")
-                self._line(f"{name} = {name}_out = {name}_all[rows]")
+            self._write_rows()
         for attr, tensor in TENSORS.items():
             if tensor in rule.inputs:
                 self._line(f"{attr} = number_in_type({tensor}, {attr}, param.dtype)")
@@ -180,9 +184,19 @@ class _Writer:
             self._line(f"work{i} = None")
         if self._count:
             self._line(f"if param.size > {_SMALL}:")
-            self._line("    scratch = Scratch(xp)")
+            if self._mode == WHOLE:
+                self._line("    scratch = Scratch(xp)")
         for i in range(self._count):
             self._line(f"    work{i} = scratch.empty(param.shape, param.dtype)")
+
+    def _write_rows(self) -> None:
+        self._line("scratch = Scratch(xp)")
+        self._line("grad = merged(xp, grad, scratch)")
+        self._line("rows, grad = grad.rows, grad.value")
+        if self._mode == LAZY:
+            for name in self._rule.arrays:
+                self._line(f"{name}_all = owned(xp, {name}, {name}_out)")
+                self._line(f"{name} = {name}_out = rows_of(xp, {name}_all, rows, scratch)")
 
     def _result(self, name: str) -> str:
         if self._mode == LAZY and name not in SINGLE:
@@ -209,7 +223,7 @@ class _Writer:
         elif self._mode == LAZY and not self._from_grad & set(names_in(value)):
             self._line(f"{name} = {name}_out = {name}_all")
             self._assign(name, value)
-            self._line(f"{name} = {name}_out = {name}_all[rows]")
+            self._line(f"{name} = {name}_out = rows_of(xp, {name}_all, rows, scratch)")
         else:
             self._assign(name, value)
             self._from_grad.add(name)

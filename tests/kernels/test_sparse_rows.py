@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kernel_calls import OTHER
 
+from minigraph.errors import ExecutionError
 from minigraph.kernels import find_kernel
-from minigraph.kernels.indexing import added_rows
+from minigraph.kernels.buffers import Scratch
+from minigraph.kernels.indexing import added_rows, taken
 from minigraph.kernels.sparse_rows import SparseRows, dense, joined, merged
 
 UPDATES = {
@@ -152,3 +154,65 @@ def test_a_norm_is_taken_of_merged_rows():
     rows = SparseRows(np.array([1, 1]), np.array([[3.0], [1.0]]), 4)
     clipped = find_kernel("clip_by_norm", "cpu", rows=True).function(np, rows, max_norm=2.0)
     assert (clipped.rows.tolist(), clipped.value.tolist()) == ([1], [[2.0]])
+
+
+NUMBERS = {"none": [], "one": [3], "distinct": [4, 0, 2], "repeated": [2, 4, 2, 2, 0, 4], "many": [1] * 20 + [3] * 3}
+
+
+@pytest.mark.parametrize("numbers", NUMBERS.values(), ids=NUMBERS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("width", [1, 3, 40_000])
+def test_an_update_in_kept_memory_has_the_bits_of_the_dense_one(width, dtype, numbers):
+    rng = np.random.default_rng(5)
+    param, rate = rng.standard_normal((5, width)).astype(dtype), np.array([0.1], dtype)
+    value = rng.standard_normal((len(numbers), width)).astype(dtype)
+    rows = SparseRows(np.array(numbers, np.int64), value.copy(), 5)
+    expected = param - added_rows(np, param, rows.rows, value) * rate
+    update = find_kernel("sgd", "cpu", rows=True).function
+    results = [update(np, param, rate, rows, None) for _ in range(2)]
+    assert not np.shares_memory(*results)
+    np.testing.assert_array_equal(update(np, param, rate, rows, None, out=param), expected)
+    for result in results:
+        np.testing.assert_array_equal(result, expected)
+    np.testing.assert_array_equal(rows.value, value)
+
+
+@pytest.mark.parametrize("number", [5, -6])
+def test_an_update_of_a_row_that_is_not_there_is_an_error(number):
+    rows = SparseRows(np.array([number]), np.ones((1, 2)), 5)
+    with pytest.raises(IndexError):
+        find_kernel("sgd", "cpu", rows=True).function(np, np.ones((5, 2)), np.array([0.1]), rows, None)
+
+
+def test_rows_that_are_merged_in_scratch_memory_have_the_same_bits():
+    value = np.random.default_rng(6).standard_normal((6, 4)).astype("float32")
+    rows = SparseRows(np.array([3, 1, 3, 3, 0, 1]), value, 5)
+    there, own = merged(np, rows, Scratch(np)), merged(np, rows)
+    np.testing.assert_array_equal(there.rows, own.rows)
+    np.testing.assert_array_equal(there.value, own.value)
+    assert own.base is None
+
+
+@pytest.mark.parametrize("ids_dtype", ["int32", "int64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(0,), (1,), (4, 1), (3, 2)])
+@pytest.mark.parametrize("padding_idx", [-1, 2])
+def test_a_lookup_writes_to_its_buffer(shape, dtype, ids_dtype, padding_idx):
+    rng = np.random.default_rng(7)
+    table, ids = rng.standard_normal((5, 3)).astype(dtype), rng.integers(0, 5, shape).astype(ids_dtype)
+    expected = np.where((ids == padding_idx)[..., None], 0, table[ids])
+    lookup, out = find_kernel("lookup_table_v2", "cpu").function, np.full((*shape, 3), np.nan, dtype)
+    assert lookup(np, table, ids, padding_idx=padding_idx, out=out) is out
+    np.testing.assert_array_equal(out, expected)
+    found = lookup(np, table, ids, padding_idx=padding_idx)
+    np.testing.assert_array_equal(found, expected)
+    assert not np.shares_memory(found, table)
+    with pytest.raises(ExecutionError, match="W has 5 rows"):
+        lookup(np, table, np.array([5], ids_dtype), padding_idx=padding_idx, out=np.empty((1, 3), dtype))
+
+
+def test_rows_are_taken_before_they_are_written_over():
+    x = np.arange(6.0).reshape(3, 2)
+    order = np.array([2, 0, 1])
+    expected = x[order]
+    np.testing.assert_array_equal(taken(np, x, order, x), expected)
