@@ -209,7 +209,7 @@ def test_a_run_that_is_not_checked_calls_nothing_that_checks():
     types = {"x": TensorType(as_dtype("float32"), (3, 2))}
     for check in (False, True):
         rows = lower(fluid.default_main_program(), types, fetch, CPUPlace(), check=check).compiled.instructions.rows
-        modules = {row.function.call.__module__ for row in rows if row.function is not None}
+        modules = {getattr(row.function.call, "__module__", "numpy") for row in rows if row.function is not None}
         assert ("minigraph.executor.checking" in modules) is check
 
 
