@@ -9,6 +9,7 @@ from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import ReachingDefs, Version, insert_for
+from minigraph.types import DType
 
 
 class ScaleIntoMatmul(Pass):
@@ -17,7 +18,8 @@ class ScaleIntoMatmul(Pass):
     An attention that divides its queries, its scores or nothing but the product then has the same steps.
 
     Law: every product is the same up to rounding: by at most ``2 (k + 2) eps`` times that of the magnitudes, for k
-    columns of X, because the factor multiplies the result and no longer an operand.
+    columns of X, because the factor multiplies the result and no longer an operand. Products without the factor must
+    not overflow, so float16 is left alone: a factor keeps its products below 65,504.
     """
 
     changes_rounding: ClassVar[bool] = True
@@ -95,7 +97,9 @@ def _scale_of(value: Version, op: Operator, values: ReachingDefs) -> Operator | 
 
 
 def _is_factor(op: Operator) -> bool:
-    return op.type == "scale" and not op.inputs.get("ScaleTensor") and op.attr("bias") == 0
+    if op.type != "scale" or op.inputs.get("ScaleTensor") or op.attr("bias") != 0:
+        return False
+    return op.block.vars[op.inputs["X"][0]].dtype is not DType.FP16
 
 
 def _replace(op: Operator, inputs: Mapping[str, Any], outputs: Mapping[str, Any], scale: Operator) -> None:

@@ -91,3 +91,12 @@ def test_time_is_linear():
         return main
 
     assert_linear(ScaleIntoMatmul(), make)
+
+
+@pytest.mark.usefixtures("new_program", "new_scope")
+def test_a_factor_keeps_products_of_float16_from_overflowing():
+    x, y = (fluid.data(name, [2, 4, 128], "float16") for name in "xy")
+    z = layers.matmul(layers.scale(x, 128**-0.5), y, transpose_y=True)
+    feed = {name: np.full((2, 4, 128), 30, np.float16) for name in "xy"}
+    (found,) = fluid.Executor().run(fluid.default_main_program(), feed=feed, fetch_list=[z])
+    assert np.isfinite(found).all()
