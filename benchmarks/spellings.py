@@ -344,7 +344,6 @@ LOSS = Task(
         ),
     },
     apart={
-        "softmax_with_cross_entropy": OTHER_LOSS,
         "log_softmax": SUM_OF_CLASSES,
         "log_softmax by hand": OTHER_LOSS,
     },

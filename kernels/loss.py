@@ -7,7 +7,7 @@ is recorded nothing is checked here, because the recorder has checked the labels
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -313,17 +313,24 @@ def _only_at(xp, label, values, ignored, shape, out) -> Any:
 
 
 @kernel("fused_mean_loss")
-def fused_mean_loss(xp, x, label, *, ignore_index, slope, wanted, out=None):
+def fused_mean_loss(xp, x, label, *, ignore_index, slope, from_logits, wanted, out=None):
     """The kernels of the single operators one after the other, or fewer calls with the same bits."""
-    y = softmax(xp, x, axis=-1)
-    if xp is np and x.dtype != np.float16 and slope:
+    y_out, loss_out, d_x_out = out or (None, None, None)
+    if from_logits:
+        kind = {"soft_label": False, "ignore_index": ignore_index, "axis": -1}
+        place = unshared(xp, y_out if wanted[0] else d_x_out, label)
+        y, loss = softmax_with_cross_entropy(xp, x, label, out=(place, None), **kind)
+        total, d_loss = mean(xp, loss), mean_grad(xp, loss, xp.full((1,), slope, x.dtype))
+        d_x = softmax_with_cross_entropy_grad(xp, y, label, d_loss, out=d_x_out if wanted[0] else y, **kind)
+    elif xp is np and x.dtype != np.float16 and slope:
+        y = softmax(xp, x, axis=-1)
         total, d_x = _mean_loss(y, _in_column(label, x), ignore_index, slope)
     else:
+        y = softmax(xp, x, axis=-1)
         loss, shape, match = cross_entropy2(xp, y, label, ignore_index=ignore_index)
         total, d_loss = mean(xp, loss), mean_grad(xp, loss, xp.full((1,), slope, x.dtype))
         d_y = cross_entropy_grad2(xp, match, label, shape, d_loss, ignore_index=ignore_index)
         d_x = softmax_grad(xp, y, d_y, axis=-1)
-    y_out, loss_out, d_x_out = out or (None, None, None)
     return deliver(xp, y, y_out) if wanted[0] else None, deliver(xp, total, loss_out), deliver(xp, d_x, d_x_out)
 
 
@@ -347,12 +354,51 @@ def _mean_loss(y, label, ignore_index, slope) -> tuple[Any, Any]:
 
 
 @specialize("fused_mean_loss")
-def _mean_loss_in_columns(xp, x, label, *, ignore_index, slope, wanted):
-    """The same for short rows without ignored labels, in the columns in which the softmax is computed."""
+def _mean_loss_of_short_rows(xp, x, label, **attrs):
+    """The same for short rows without ignored labels."""
     rows, classes = math.prod(x.shape[:-1]), x.shape[-1]
-    is_apt = xp is np and x.dtype in _FLOORS and rows and classes and goes_by_columns(x.shape)
-    if not is_apt or label.dtype.kind != "i" or not slope or 0 <= ignore_index < classes:
+    is_apt = xp is np and x.dtype in _FLOORS and rows and classes and label.dtype.kind == "i"
+    if not is_apt or 0 <= attrs["ignore_index"] < classes:
         return None
+    slow = partial(fused_mean_loss, xp, **attrs)
+    if attrs["from_logits"]:
+        return _mean_loss_of_logits(x, attrs["slope"], attrs["wanted"], slow) if classes <= SHORT_ROW else None
+    has_columns = attrs["slope"] and goes_by_columns(x.shape)
+    return _mean_loss_in_columns(x, attrs["slope"], attrs["wanted"], slow) if has_columns else None
+
+
+def _mean_loss_of_logits(x, slope, wanted, slow):
+    """Row by row, as the sums of `softmax_with_cross_entropy` are made."""
+    rows, classes = math.prod(x.shape[:-1]), x.shape[-1]
+    row, shape = np.arange(rows), (rows, classes)
+    each, one, floor = x.dtype.type(slope) / x.dtype.type(rows), np.ones((), x.dtype), _FLOORS[x.dtype]
+    count, weights, wants_y = np.array(rows, x.dtype), ones(classes, x.dtype), wanted[0]
+
+    def mean_loss(x, label, out=(None, None, None)):
+        try:
+            places = np.ravel_multi_index((row, label.reshape(-1)), shape)
+        except ValueError:
+            return slow(x, label, out=out)
+        largest = np.maximum.reduce(x.reshape(shape).T.copy(), 0)
+        y = np.subtract(x.reshape(shape), largest.reshape(rows, 1), order="C")
+        elements = y.reshape(-1)
+        at_label = elements[places]
+        np.exp(np.maximum(y, floor, out=y), out=y)
+        sums = y.reshape(x.shape).dot(weights).reshape(rows)
+        np.true_divide(y, sums.reshape(rows, 1), out=y)
+        loss = np.subtract(np.log(sums), at_label, out=at_label)
+        total = np.add.reduce(loss, keepdims=True)
+        total = deliver(np, np.true_divide(total, count, out=total), out[1])
+        kept = np.positive(y.reshape(x.shape), out=out[0]) if wants_y else None
+        elements[places] -= one
+        return kept, total, np.multiply(y.reshape(x.shape), each, out=out[2])
+
+    return mean_loss
+
+
+def _mean_loss_in_columns(x, slope, wanted, slow):
+    """In the columns in which the softmax is computed."""
+    rows, classes = math.prod(x.shape[:-1]), x.shape[-1]
     row, shape = np.arange(rows), (classes, rows)
     count, zero = np.array(rows, x.dtype), np.zeros((), x.dtype)
     each = np.asarray(-(x.dtype.type(slope) / x.dtype.type(rows)))
@@ -362,7 +408,7 @@ def _mean_loss_in_columns(xp, x, label, *, ignore_index, slope, wanted):
         try:
             places = np.ravel_multi_index((label.reshape(-1), row), shape)
         except ValueError:
-            return fused_mean_loss(xp, x, label, ignore_index=ignore_index, slope=slope, wanted=wanted, out=out)
+            return slow(x, label, out=out)
         columns = x.reshape(rows, classes).T.copy()
         _softmax_of_columns(columns)
         y = _as_rows(columns, x, out[0]) if wants_y else None
@@ -397,7 +443,8 @@ def softmax_with_cross_entropy_grad(xp, probabilities, label, d_loss, *, soft_la
         difference = unshared(xp, out, d_loss, label)
         if difference is None:
             difference = xp.empty(probabilities.shape, probabilities.dtype)
-        xp.copyto(difference, probabilities)
+        if difference is not probabilities:
+            xp.copyto(difference, probabilities)
         elements, places = _elements(xp, difference, label, axis)
         elements[places] -= 1
     return xp.multiply(difference, weights, out=difference if out is None else out)

@@ -180,8 +180,10 @@ def _check_rows(x: Symbol, label: Symbol, ignore_index: int) -> None:
 
 
 @native("fused_mean_loss", most_columns=SHORT_ROW)
-def fused_mean_loss(recording, x, label, *, ignore_index, slope, wanted):
+def fused_mean_loss(recording, x, label, *, ignore_index, slope, from_logits, wanted):
     _check_rows(x, label, ignore_index)
+    if from_logits:
+        return _mean_loss_of_logits(recording, x, label, ignore_index, slope, wanted)
     if not slope or not goes_by_columns(x.shape):
         raise UnsupportedError("another way")
     dtype, columns = x.dtype, _columns(x)
@@ -200,6 +202,15 @@ def fused_mean_loss(recording, x, label, *, ignore_index, slope, wanted):
         recording.label_call("put", labels, np.multiply(np.subtract(steep, along), match), slopes, slopes)
         d_x = np.positive(slopes.T).reshape(x.shape)
     return np.positive(y.T).reshape(x.shape) if wanted[0] else None, total, d_x
+
+
+def _mean_loss_of_logits(recording, x, label, ignore_index, slope, wanted):
+    kind = {"soft_label": False, "ignore_index": ignore_index, "axis": -1}
+    y, loss = softmax_with_cross_entropy(recording, x, label, **kind)
+    each = np.full(label.size, x.dtype.type(slope) / x.dtype.type(label.size), x.dtype)
+    d_loss = recording.constant(each, x.dtype)
+    d_x = softmax_with_cross_entropy_grad(recording, y, label, d_loss, **kind) if wanted[2] else None
+    return y if wanted[0] else None, mean(recording, loss), d_x
 
 
 @native("softmax_with_cross_entropy", most_columns=SHORT_ROW)

@@ -42,14 +42,19 @@ def fused_elementwise(xs: list[TensorType], *, steps: list[str]) -> tuple[Tensor
 
 @op("fused_mean_loss", inputs="X Label", outputs="Out? Loss Gradient", grad=None)
 def fused_mean_loss(
-    x: TensorType, label: TensorType, *, ignore_index: int = -100, slope: float = 1.0
+    x: TensorType, label: TensorType, *, ignore_index: int = -100, slope: float = 1.0, from_logits: bool = False
 ) -> tuple[TensorType, TensorType, TensorType]:
     """The mean of the cross entropies of softmaxes, and its gradient.
 
     ``Out = softmax(X)``, ``Loss = mean(cross_entropy2(Out, Label))``, and ``Gradient`` is `slope` times the derivative
     of Loss by X: what the operators ``softmax``, ``cross_entropy2``, ``mean`` and their gradients compute one after
-    the other, bit for bit.
+    the other, bit for bit. With `from_logits` they are ``softmax_with_cross_entropy``, ``mean`` and their gradients:
+    then the loss is exact however far the logits lie apart.
     """
+    if from_logits:
+        given, attrs = {"Logits": [x], "Label": [label]}, {"ignore_index": ignore_index}
+        inferred = definition_of("softmax_with_cross_entropy").infer_types(given, attrs)
+        return inferred["Softmax"][0], inferred["Loss"][0].with_shape((1,)), x
     probabilities = definition_of("softmax").infer_types({"X": [x]}, {})["Out"][0]
     inferred = definition_of("cross_entropy2").infer_types(
         {"X": [probabilities], "Label": [label]}, {"ignore_index": ignore_index}

@@ -332,7 +332,10 @@ LOSSES = {
     "cross_entropy": ({"soft_label": False, "ignore_index": -100}, "p label"),
     "cross_entropy_grad": ({"soft_label": False, "ignore_index": 3}, "p label d"),
     "cross_entropy2": ({"ignore_index": 3}, "p label"),
-    "fused_mean_loss": ({"ignore_index": 3, "slope": 2.0, "wanted": (True, True, True)}, "x label"),
+    "fused_mean_loss": (
+        {"ignore_index": 3, "slope": 2.0, "from_logits": False, "wanted": (True, True, True)},
+        "x label",
+    ),
     "softmax": ({"axis": -1}, "x"),
     "softmax_grad": ({"axis": -1}, "p x"),
 }
@@ -405,13 +408,15 @@ def test_a_label_that_is_no_class_is_the_error_that_it_always_is(type):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("wants_y", [True, False])
 @pytest.mark.parametrize("ignore_index", [-100, 3])
-def test_a_mean_loss_and_its_gradient_are_those_of_the_single_operators(ignore_index, wants_y, dtype):
+@pytest.mark.parametrize("from_logits", [False, True])
+def test_a_mean_loss_and_its_gradient_are_those_of_the_single_operators(from_logits, ignore_index, wants_y, dtype):
     x, label = loss_arrays("x label", dtype, ENOUGH_ROWS["fused_mean_loss"])
     x, label[::5] = x[6:], -100 if ignore_index == -100 else 3
-    attrs = {"ignore_index": ignore_index, "slope": 0.5, "wanted": (wants_y, True, True)}
+    wanted = wants_y, True, True
+    attrs = {"ignore_index": ignore_index, "slope": 0.5, "from_logits": from_logits, "wanted": wanted}
     function, kernel = compiled_kernel("fused_mean_loss", [x, label[6:]], **attrs)
     found, expected, eps = function(x, label[6:]), kernel(x, label[6:]), np.finfo(dtype).eps
-    for value, other, is_there in zip(found, expected, (wants_y, True, True), strict=True):
+    for value, other, is_there in zip(found, expected, wanted, strict=True):
         assert (value is not None) == (other is not None) == is_there
         if is_there:
             assert (value.shape, value.dtype) == (other.shape, other.dtype)

@@ -215,22 +215,26 @@ def test_a_plan_forms_tables_only_when_it_is_run_often(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-def test_a_label_that_is_no_class_is_found_in_a_table(dtype):
+@pytest.mark.parametrize("named", ["softmax_with_cross_entropy", "fused_mean_loss"])
+def test_a_label_that_is_no_class_is_found_in_a_table(named, dtype):
     x = fluid.data("x", [None, 3])
     label = fluid.data("label", [None, 1], dtype)
-    loss = layers.mean(layers.softmax_with_cross_entropy(layers.fc(chain(x), 3), label))
+    rows = layers.softmax_with_cross_entropy(layers.fc(chain(x), 3), label)
+    loss = layers.mean(rows)
+    fetch = [loss, rows] if named == "softmax_with_cross_entropy" else [loss]  # fetched rows keep operators apart
     fluid.optimizer.SGD(0.1).minimize(loss)
     executor, scope = fluid.Executor(jit=True), fluid.Scope()
     executor.run(fluid.default_startup_program(), scope=scope)
     feed = np.random.default_rng(0).standard_normal((2, 3), np.float32)
     for _ in range(3):
-        run(executor, [loss], scope, x=feed, label=np.array([[0], [2]], dtype))
+        run(executor, fetch, scope, x=feed, label=np.array([[0], [2]], dtype))
     before = np.array(scope.find_var("fc_0.w_0").get_tensor())
     for wrong in (3, -1):
-        with pytest.raises(ExecutionError, match=rf"softmax_with_cross_entropy.*Label is {wrong} in row 1"):
-            run(executor, [loss], scope, x=feed, label=np.array([[0], [wrong]], dtype))
+        with pytest.raises(ExecutionError, match=rf"{named}.*Label is {wrong} in row 1") as caught:
+            run(executor, fetch, scope, x=feed, label=np.array([[0], [wrong]], dtype))
+        assert "layers.softmax_with_cross_entropy(" in str(caught.value)
     assert np.array_equal(np.array(scope.find_var("fc_0.w_0").get_tensor()), before)
-    run(executor, [loss], scope, x=feed, label=np.array([[0], [2]], dtype))
+    run(executor, fetch, scope, x=feed, label=np.array([[0], [2]], dtype))
     assert not np.array_equal(np.array(scope.find_var("fc_0.w_0").get_tensor()), before)
 
 

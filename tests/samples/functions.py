@@ -191,8 +191,15 @@ _FUSED = [
             (ints(0, 4, 2, 3, 1).astype("int32"), {}, {"ignore_index": 2, "slope": -0.5}),
             (np.array([[[0], [-100], [3]], [[-100], [1], [2]]]), {}, {"slope": 0.0}),
             (ints(0, 4, 2, 3).astype("uint8"), {}, {"ignore_index": 9}),
+            (ints(0, 4, 2, 3, 1), {"Out": 1}, {"from_logits": True}),
+            (ints(0, 4, 2, 3, 1).astype("int32"), {}, {"ignore_index": 2, "slope": -0.5, "from_logits": True}),
+            (np.array([[[0], [-100], [3]], [[-100], [1], [2]]]), {"Out": 1}, {"slope": 0.0, "from_logits": True}),
         ]
     ),
+    sample("fused_mean_loss", X=floats(0, 3), Label=ints(0, 1, 0, 1), from_logits=True),
+    sample("fused_mean_loss", X=3 * floats(5, 4), Label=ints(0, 4, 5, 1), outputs={"Out": 1}, from_logits=True),
+    sample("fused_mean_loss", X=floats(3, 1), Label=ints(0, 1, 3, 1), from_logits=True),
+    sample("fused_mean_loss", X=floats(1, 40), Label=ints(0, 40, 1, 1), from_logits=True),
     sample("fused_mean_loss", X=floats(0, 3), Label=ints(0, 1, 0, 1)),
     sample("fused_elementwise", X=[floats(0, 3)], steps=["t0 = relu(x0)", "y0 = square(t0)"]),
     sample(

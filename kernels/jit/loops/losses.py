@@ -99,6 +99,31 @@ def fused_mean_loss(x, label, ignore_index, limit, slope, y, loss, d_x):
     return wrong
 
 
+def mean_loss_of_logits(x, label, ignore_index, limit, slope, y, loss, d_x):
+    """Likewise, of the loss that `softmax_with_cross_entropy` gives; it has no `limit`."""
+    wrong, total, keeps, classes = 0, 0.0, y.shape[0] == x.shape[0], x.shape[1]
+    # The gradient does not know of an index that is a class.
+    ignores = not 0 <= ignore_index < classes
+    for i in range(x.shape[0]):
+        row = i if keeps else 0
+        at, most = label[i], greatest(x, i)
+        is_class = 0 <= at < classes
+        beyond = x[i, at] - most if is_class else T(0)
+        divisor = T(exponentials(x, i, most, y, row))
+        weight = T(0) if ignores and at == ignore_index else slope
+        for j in range(classes):
+            share = y[row, j] / divisor
+            y[row, j] = share
+            d_x[i, j] = share * weight
+        if is_class:
+            d_x[i, at] = (y[row, at] - T(1)) * weight
+        if at != ignore_index:
+            wrong += not is_class
+            total += np.float64(np.log(divisor) - beyond)
+    loss[0] = T(total / label.size)
+    return wrong
+
+
 def softmax_with_cross_entropy_grad(y, label, d_loss, ignore_index, d_x):
     classes, wrong = y.shape[1], 0
     # The gradient does not know of an index that is a class.
