@@ -16,7 +16,6 @@ import measuring
 import models
 import sequences
 import small_networks
-import spellings
 import training
 from floors import MEMORY, PRODUCTS, moving, multiplying
 from training import STATES, Recipe
@@ -96,6 +95,8 @@ def lookup_steps(settings):
 
 
 def spelled(settings):
+    import spellings  # here, because it looks at plans, and a checkout to compare with may have others
+
     for engine in settings.engines:
         if not engine.startswith("minigraph"):
             continue
@@ -176,5 +177,5 @@ WORKLOADS = {
     "spellings": spelled,
 }
 
-NOT_AGAINST = ("first", "large-programs", "memory")
-"""Workloads whose processes see one checkout only."""
+NOT_AGAINST = ("first", "large-programs", "memory", "spellings")
+"""Workloads whose processes see one checkout only, or that compare plans."""
