@@ -90,7 +90,7 @@ def run(arguments):
             found = json.loads(file.read_text())
         except (subprocess.SubprocessError, FileNotFoundError) as error:
             found = {"results": [{"workload": arguments[2], "engine": "minigraph", "failed": str(error)}]}
-    shown = shlex.join(argument for argument in arguments if not argument.startswith("--only"))
+    shown = shlex.join(argument for argument in arguments if not argument.startswith(("--only", "--paddle")))
     return {"date": f"{datetime.date.today()}", "command": f"benchmarks/run.py {shown}", **found}
 
 
