@@ -117,6 +117,21 @@ def memory_makers(shapes):
     return engines
 
 
+def run_in_scope(main, values, result, jit, startup=None):
+    """A step that runs `main` on `values` in the scope and returns a copy of the variable `result`."""
+    exe, scope = fluid.Executor(fluid.CPUPlace(), jit=jit), fluid.Scope()
+    if startup:
+        exe.run(startup, scope=scope)
+    for name, value in values.items():
+        scope.var(name).get_tensor().set(value, fluid.CPUPlace())
+
+    def step():
+        exe.run(main, scope=scope)
+        return np.array(scope.find_var(result).get_tensor())
+
+    return step
+
+
 def memory_by_minigraph(grads, jit):
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
@@ -129,16 +144,8 @@ def memory_by_minigraph(grads, jit):
         for new, old in zip(clipped, kept, strict=True):
             fluid.layers.assign(new, output=old)
         fluid.layers.assign(fluid.layers.scale(bound, SHRINKS), output=bound)
-    exe, scope = fluid.Executor(fluid.CPUPlace(), jit=jit), fluid.Scope()
-    scope.var("bound").get_tensor().set(np.array([MAX_NORM], "float32"), fluid.CPUPlace())
-    for i, grad in enumerate(grads):
-        scope.var(f"g{i}").get_tensor().set(grad, fluid.CPUPlace())
-
-    def step():
-        exe.run(main, scope=scope)
-        return np.array(scope.find_var("g0").get_tensor())
-
-    return step
+    values = {"bound": np.array([MAX_NORM], "float32")} | {f"g{i}": grad for i, grad in enumerate(grads)}
+    return run_in_scope(main, values, "g0", jit)
 
 
 def memory_by_numpy(grads):
@@ -216,16 +223,8 @@ def kept_by_minigraph(grads, jit):
         clipped = [block.create_var(f"c{i}", list(g.shape), "float32", persistable=True) for i, g in enumerate(grads)]
         norm = block.create_var("norm", [1], "float32")
         block.append_op("clip_by_global_norm", {"X": kept, "ClipNorm": bound}, {"Out": clipped, "Norm": norm})
-    exe, scope = fluid.Executor(fluid.CPUPlace(), jit=jit), fluid.Scope()
-    scope.var("bound").get_tensor().set(np.array([MAX_NORM], "float32"), fluid.CPUPlace())
-    for i, grad in enumerate(grads):
-        scope.var(f"g{i}").get_tensor().set(grad, fluid.CPUPlace())
-
-    def step():
-        exe.run(main, scope=scope)
-        return np.array(scope.find_var("c0").get_tensor())
-
-    return step
+    values = {"bound": np.array([MAX_NORM], "float32")} | {f"g{i}": grad for i, grad in enumerate(grads)}
+    return run_in_scope(main, values, "c0", jit)
 
 
 def kept_by_numpy(grads):
@@ -287,17 +286,8 @@ def update_by_minigraph(grads, jit):
             )
         clip = fluid.clip.GradientClipByGlobalNorm(MAX_NORM)
         fluid.optimizer.SGD(RATE, grad_clip=clip).apply_gradients(pairs)
-    exe, scope = fluid.Executor(fluid.CPUPlace(), jit=jit), fluid.Scope()
-    exe.run(startup, scope=scope)
-    for i, grad in enumerate(grads):
-        scope.var(f"p{i}").get_tensor().set(np.zeros_like(grad), fluid.CPUPlace())
-        scope.var(f"g{i}").get_tensor().set(grad, fluid.CPUPlace())
-
-    def step():
-        exe.run(main, scope=scope)
-        return np.array(scope.find_var("p0").get_tensor())
-
-    return step
+    values = {f"{name}{i}": value for i, g in enumerate(grads) for name, value in (("p", np.zeros_like(g)), ("g", g))}
+    return run_in_scope(main, values, "p0", jit, startup)
 
 
 def update_by_numpy(grads):

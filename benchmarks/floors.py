@@ -1,4 +1,4 @@
-"""What no engine does without: the matrix products of a step, and its traffic with memory; each alone, by NumPy."""
+"""Floors under the time of a step: its matrix products alone, and its memory traffic alone, both by NumPy."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

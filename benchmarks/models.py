@@ -11,7 +11,7 @@ import minigraph as fluid
 
 
 class Model:
-    """What training.py asks of a model, beside its loss in the language of each engine; dicts are by name.
+    """Base of the models: parameters, feeds and sizes, as dicts by name; subclasses add the loss for each engine.
 
     ``params`` are the start values of the parameters and ``feeds`` the arrays of the batch. ``state`` are the start
     values of what the loss updates by the way, such as running statistics. ``tables`` has the parameters of which a
@@ -31,7 +31,7 @@ class Model:
         return list(self.params)
 
     def bytes_touched(self, arrays):
-        """Bytes of the feeds and of so many `arrays` of the size of what the step changes."""
+        """Bytes of the feeds, plus `arrays` times the bytes of the parameters and rows that the step changes."""
         looked_up = {name: self.feeds[ids].size * self.params[name].shape[1] for name, ids in self.tables.items()}
         changed = sum(looked_up.get(name, self.params[name].size) for name in self.trained)
         return 4 * changed * arrays + sum(array.nbytes for array in self.feeds.values())

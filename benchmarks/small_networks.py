@@ -78,7 +78,7 @@ def adversaries(batch=64, seed=0):
 
 
 class Discriminator(Model):
-    """``softplus(-judge(real)) + softplus(judge(made))``: tell real images from those that are made."""
+    """Loss of the judge, ``softplus(-judge(real)) + softplus(judge(made))``: real images score high, made ones low."""
 
     def __init__(self, params, feeds):
         self.params, self.feeds, batch = params, feeds, len(feeds["noise"])

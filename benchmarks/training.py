@@ -34,7 +34,7 @@ STATES = {"sgd": 0, "momentum": 1, "adam": 2}
 def makers(turns, recipe, device="cpu"):
     """For each engine a function that prepares the training on a device and returns its step.
 
-    `turns` are models that share parameters, each of which updates those that it trains.
+    `turns` are models that share parameters; the step runs them in order, and each updates only its own part.
     """
     engines = _by_engine(STEPS, device)
     if not all(hasattr(model, "numpy") for model in turns):

@@ -52,7 +52,7 @@ def seed_step(settings):
 
 
 def floors_of(turns, settings, arrays):
-    """Floors of a step that reads and writes so many arrays of the size of the parameters; none on a GPU."""
+    """Floors of a step; the memory floor counts each parameter once for each of `arrays`. None on a GPU."""
     if settings.device != "cpu":
         return {}
     products = [product for model in turns for product in model.products]
@@ -62,7 +62,7 @@ def floors_of(turns, settings, arrays):
 
 
 def clips(what, makers, arrays, passes, settings):
-    """Clip each set of gradients; so many `arrays` of their size are read or written so many times."""
+    """Clip each set of gradients; the memory floor moves `arrays` times their bytes, `passes` times."""
     for name, shapes in clip_alone.SETS.items():
         size = arrays * 4 * sum(map(prod, shapes))
         floors = {MEMORY: partial(moving, size, passes, settings.cores)}

@@ -29,7 +29,7 @@ _BY_ROWS, _BY_COLUMNS, _ALIGNED, _WRITABLE = 0x1, 0x2, 0x100, 0x400
 
 
 class Memory(NamedTuple):
-    """Where an operand lies."""
+    """Place of an operand in memory."""
 
     kind: str
     """'array' from outside, 'temporary' or 'constant'."""

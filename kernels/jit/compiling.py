@@ -119,7 +119,7 @@ class Loops:
     Parameters
     ----------
     *modules : str
-        Modules of `minigraph.kernels.jit.loops`, each before those that use it.
+        Modules of `minigraph.kernels.jit.loops`; a module stands before the modules that use it.
     text : str
         Further functions, which use those of the modules.
     """
