@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from minigraph import unique_name
 from minigraph.autodiff.backward_pass import BackwardPass, Callback, ParamsGrads
@@ -39,7 +40,8 @@ def append_backward(
     loss : Variable, float[1]
         Variable to differentiate.
     parameter_list : sequence of Variable or str, optional
-        Parameters to return; all gradients on the way are appended nevertheless. Default: all that are trainable.
+        Parameters, or other variables, to return; all gradients on the way are appended nevertheless. Default: all
+        parameters that are trainable.
     no_grad_set : iterable of Variable or str, optional
         Variables that no gradient flows to or through, besides those with ``stop_gradient``.
     callbacks : sequence of callable, optional
@@ -52,8 +54,8 @@ def append_backward(
     Returns
     -------
     list of (Parameter, Variable)
-        Parameters in order of creation (of `parameter_list`, when given), each with its gradient; those that the loss
-        does not reach are left out.
+        Parameters in order of creation (variables of `parameter_list`, when given), each with its gradient; those that
+        the loss does not reach are left out.
 
     Raises
     ------
@@ -78,7 +80,7 @@ def append_backward(
     block, program = loss.block, loss.block.program
     maker = _check_loss(loss)
     _warn_of_earlier_pass(loss)
-    params = _parameters_to_return(program, parameter_list)
+    params = _variables_to_return(program, parameter_list)
     no_grad = _names(block, no_grad_set, "no_grad_set")
     note(setattr, maker, "role", maker.role)
     maker.role |= Role.LOSS
@@ -186,15 +188,15 @@ def _check_outermost(target: Variable, what: str) -> None:
         )
 
 
-def _parameters_to_return(program: Program, parameter_list: Sequence[Variable | str] | None) -> list[Parameter]:
+def _variables_to_return(program: Program, parameter_list: Sequence[Variable | str] | None) -> list[Any]:
+    """The trainable parameters, or the variables listed, parameters or not."""
     if parameter_list is None:
         return [param for param in program.all_parameters() if param.trainable]
     if not isinstance(parameter_list, list | tuple):
         raise WrongTypeError(f"parameter_list must be a list of Variables or names, got {parameter_list!r:.80}")
     block = program.global_block()
     _names(block, parameter_list, "parameter_list")
-    given = [block.var(p.name if isinstance(p, Variable) else p) for p in parameter_list]
-    return [param for param in given if isinstance(param, Parameter)]
+    return [block.var(p.name if isinstance(p, Variable) else p) for p in parameter_list]
 
 
 def _warn_of_earlier_pass(loss: Variable) -> None:

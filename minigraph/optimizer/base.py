@@ -168,6 +168,12 @@ class Optimizer:
         pairs = sorted(((p, g) for p, g in params_grads if g is not None), key=lambda pair: pair[0].name)
         if not pairs:
             return []
+        strangers = [param for param, _ in pairs if not isinstance(param, Parameter) and not is_eager(param)]
+        if strangers:
+            raise WrongTypeError(
+                f"an optimizer updates parameters; {strangers[0]} is none",
+                hint=f"Leave {strangers[0].name} out of parameter_list, or create it with layers.create_parameter.",
+            )
         if is_eager(pairs[0][0]):
             if self._decay is not None:
                 self._follow(self._decay())

@@ -419,6 +419,27 @@ def test_parameter_list_limits_what_is_returned_not_what_is_appended():
         assert [op.role_vars for op in ops() if op.role_vars] == [("second", "second@GRAD")]
 
 
+def test_parameter_list_may_name_any_variable_that_has_a_gradient():
+    x, stopped = fluid.data("x", [None, 2]), fluid.data("stopped", [None, 2])
+    x.stop_gradient = False
+    hidden = layers.elementwise_add(x, stopped)
+    loss = layers.mean(layers.fc(hidden, 1))
+    wanted = ["x", hidden, "stopped", "fc_0.w_0"]  # fluid 1.8.5 returns these pairs, too
+    assert named(fluid.append_backward(loss, parameter_list=wanted)) == [
+        ("x", "x@GRAD"),
+        (hidden.name, f"{hidden.name}@GRAD"),
+        ("fc_0.w_0", "fc_0.w_0@GRAD"),
+    ]
+
+
+def test_an_optimizer_refuses_to_update_what_is_no_parameter():
+    x = fluid.data("x", [None, 2])
+    x.stop_gradient = False
+    loss = layers.mean(layers.fc(x, 1))
+    with pytest.raises(fluid.errors.WrongTypeError, match=r"updates parameters; .* is none"):
+        fluid.optimizer.SGD(0.1).minimize(loss, parameter_list=["x"])
+
+
 def test_callbacks_see_every_operator_that_is_appended():
     _, _, _, loss = two_layers()
     seen = []
