@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minigraph.clip.base import GradientClipBase, ParamsGrads
-from minigraph.errors import ClipError, NotFoundError, WrongTypeError, caller_site, suggest
+from minigraph.errors import ClipError, NotFoundError, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Block, Parameter, Program, Role, Variable
 from minigraph.ir.default_programs import default_main_program
 from minigraph.passes.gradient_clip import clip_pairs
@@ -26,7 +26,7 @@ def set_gradient_clip(
     ----------
     clip : GradientClipBase
     param_list : sequence of Parameter or str, optional
-        Default: all parameters of the program. The clip's ``need_clip`` picks among them.
+        Default: all parameters of the program that no optimizer updates yet. The clip's ``need_clip`` picks among them.
     program : Program, optional
         Default: the default main program.
 
@@ -37,14 +37,19 @@ def set_gradient_clip(
     NotFoundError
         If a name is unknown.
     ClipError
-        If the program has no parameter to match, or its updates were appended already: both mean that the call comes
-        at the wrong place.
+        If there is no parameter to clip, or an optimizer updates one of `param_list`, or all, already: both mean that
+        the call comes at the wrong place.
+
+    Warns
+    -----
+    UserWarning
+        If by default a parameter is left out that is updated already without a clip.
     """
     if not isinstance(clip, GradientClipBase):
         raise WrongTypeError(f"a gradient clip must be a strategy such as GradientClipByNorm(1.0), got {clip!r:.60}")
     program = program or default_main_program()
-    _check_order(program)
     params = [param for param in _parameters(program.global_block(), param_list) if clip.wants(param)]
+    params = _not_updated(program, params, is_default=param_list is None)
     if not params:
         raise ClipError(
             "the program has no parameter to clip" if param_list is None else "param_list holds no parameter to clip",
@@ -54,14 +59,25 @@ def set_gradient_clip(
         param.gradient_clip = clip
 
 
-def _check_order(program: Program) -> None:
-    for op in reversed(program.global_block().ops):
-        if op.role & Role.OPTIMIZE and not op.role & Role.CLIP and "ParamOut" in op.outputs:
-            raise ClipError(
-                "set_gradient_clip comes too late: the program updates its parameters already",
-                details=[f"{op.type} updates {op.outputs['ParamOut'][0]}, made at {op.site}"],
-                hint="Call it after the layers and before minimize (or apply_gradients).",
-            )
+def _not_updated(program: Program, params: list[Parameter], is_default: bool) -> list[Parameter]:
+    """The parameters without those that an optimizer, such as that of another loss, updates already."""
+    updates = {
+        op.outputs["ParamOut"][0]: op
+        for op in program.global_block().ops
+        if op.role & Role.OPTIMIZE and not op.role & Role.CLIP and "ParamOut" in op.outputs
+    }
+    late = [param for param in params if param.name in updates]
+    if late and (not is_default or len(late) == len(params)):
+        op = updates[late[0].name]
+        raise ClipError(
+            f"set_gradient_clip comes too late: the program updates {late[0].name} already",
+            details=[f"{op.type} updates {late[0].name}, made at {op.site}"],
+            hint="Call it after the layers and before minimize (or apply_gradients).",
+        )
+    unclipped = [param.name for param in late if param.gradient_clip is None]
+    if unclipped:
+        warn(f"set_gradient_clip leaves out {', '.join(unclipped)}: updated already, without a clip")
+    return [param for param in params if param.name not in updates]
 
 
 def _parameters(block: Block, param_list: Sequence[Parameter | str] | None) -> list[Parameter]:

@@ -272,6 +272,33 @@ def test_set_gradient_clip_after_the_updates_says_so():
             fluid.clip.set_gradient_clip(GradientClipByNorm(1.0))
 
 
+@pytest.mark.parametrize("param_list", [None, ["wb"]])
+def test_set_gradient_clip_comes_before_the_update_of_its_own_parameters(param_list):
+    """Each of two optimizers gets its clip; fluid 1.8.5 appends the same operators."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 2])
+        la, lb = (L.mean(L.fc(x, 1, param_attr=name, bias_attr=False)) for name in ("wa", "wb"))
+        fluid.clip.set_gradient_clip(GradientClipByValue(0.5), ["wa"])
+        fluid.optimizer.SGD(1.0).minimize(la, parameter_list=["wa"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fluid.clip.set_gradient_clip(GradientClipByNorm(0.5), param_list)
+        fluid.optimizer.SGD(1.0).minimize(lb, parameter_list=["wb"])
+        types = [op.type for op in fluid.default_main_program().global_block().ops]
+        assert [type for type in types if type.startswith("clip")] == ["clip", "clip_by_norm"]
+        with pytest.raises(ClipError, match="updates wa already"):
+            fluid.clip.set_gradient_clip(GradientClipByNorm(1.0), ["wa"])
+
+
+def test_set_gradient_clip_warns_of_a_parameter_that_is_updated_without_a_clip():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x = fluid.data("x", [None, 2])
+        la, _ = (L.mean(L.fc(x, 1, param_attr=name, bias_attr=False)) for name in ("wa", "wb"))
+        fluid.optimizer.SGD(1.0).minimize(la, parameter_list=["wa"])
+        with pytest.warns(UserWarning, match="leaves out wa"):
+            fluid.clip.set_gradient_clip(GradientClipByNorm(0.5))
+
+
 def test_unknown_parameters_are_named_with_a_suggestion(net):
     main, _, _ = net
     with pytest.raises(NotFoundError, match=r"(?s)fc_0.w_00.*fc_0.w_0"):
