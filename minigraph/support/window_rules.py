@@ -62,7 +62,7 @@ def lay_windows(
     padding_algorithm : {'EXPLICIT', 'VALID', 'SAME'}
         VALID: no padding; SAME: as many windows as strides fit in the length, rounded up, and dilations of 1.
     ceil_mode : bool
-        Whether a last window may reach beyond the padding.
+        Whether a last window may reach beyond the padding. A single one may in any case, by less than its stride.
 
     Raises
     ------
@@ -182,7 +182,8 @@ def _along(
     if length == -1 or size == -1:
         return Windows(length, size, stride, dilation, before, after, -1)
     room = length + before + after - dilation * (size - 1) - 1
-    count = (room + (stride - 1 if ceil_mode else 0)) // stride + 1
+    # Truncated, not floored: as in fluid one window stands even where up to `stride - 1` of its elements find no room.
+    count = int((room + (stride - 1 if ceil_mode else 0)) / stride) + 1
     require(
         count > 0,
         f"a window of {size} does not fit in {length} elements, padded with {before} and {after}",

@@ -56,6 +56,22 @@ def test_a_convolution_that_cannot_be_is_refused_when_it_is_written(attrs, words
         append("conv2d", {"Input": integers(1, 3, 5, 5), "Filter": integers(2, 3, 3, 3)}, **attrs)
 
 
+@pytest.mark.parametrize(
+    ("type", "attrs", "expected"),
+    [("max", {}, 35.0), ("avg", {}, 17.5), ("avg", {"exclusive": False}, 630 / 49)],
+)
+@pytest.mark.parametrize("stride", [2, 7])
+def test_a_single_window_may_be_larger_than_its_image_by_less_than_the_stride(type, attrs, expected, stride):
+    """The numbers are those of Paddle 1.8.5; with stride 1 it refuses the window, too."""
+    x = np.arange(36.0).reshape(1, 1, 6, 6)
+    pooled = run("pool2d", {"X": x}, pooling_type=type, ksize=[7, 7], strides=[stride, stride], **attrs)
+    np.testing.assert_allclose(pooled, [[[[expected]]]], rtol=1e-12)
+    found = run("conv2d", {"Input": x, "Filter": np.full((1, 1, 7, 7), 0.5)}, strides=[stride, stride])
+    np.testing.assert_allclose(found, [[[[315.0]]]], rtol=1e-12)
+    with pytest.raises(OpError, match="a window of 7 does not fit in 6"):
+        append("pool2d", {"X": x}, pooling_type=type, ksize=[7, 7], **attrs)
+
+
 def test_a_window_of_padding_gives_the_least_number_or_no_average():
     x = integers(1, 1, 5, 5)
     attrs = {"ksize": [2, 2], "strides": [3, 3], "paddings": [1, 1], "ceil_mode": True}
