@@ -88,12 +88,18 @@ def _write_type(op: Operator, block: Namespace, name: str, tensor_type: TensorTy
         return
     if declared is not None and declared != tensor_type:
         is_bound = var.persistable or var.is_data
-        if declared.dtype is not tensor_type.dtype or (is_bound and not declared.fits(tensor_type)):
+        if not (tensor_type.dtype.is_floating or var.is_data or (is_bound and declared.dtype.is_floating)):
+            # As in fluid, integers and masks stay what they are, whatever the variable was created as: the counts of
+            # `accuracy` are int32 in a tensor of int64.
+            declared = declared.with_dtype(tensor_type.dtype)
+        is_fixed = is_bound and (declared.shape or var.is_data)  # a persistable of `create_tensor` has no shape yet
+        if declared.dtype is not tensor_type.dtype or (is_fixed and not declared.fits(tensor_type)):
             raise OpError(
-                f"{op.type}: the result is {tensor_type} but {name} is declared {declared}",
+                f"{op.type}: the result is {tensor_type} but {name} is declared {var.tensor_type}",
                 hint="Write to another variable, or declare this one accordingly.",
             )
-        if is_bound:
+        if is_fixed:
+            var.tensor_type = declared
             return
     var.tensor_type = tensor_type
 

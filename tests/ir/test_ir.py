@@ -6,6 +6,7 @@ import linecache
 import threading
 import types
 
+import numpy as np
 import pytest
 from drawn_programs import PretendClip, any_programs
 from growth import assert_grows
@@ -629,3 +630,20 @@ def test_blocks_and_programs_describe_themselves():
     assert type(block.create_parameter("w", [1])) is Parameter
     assert type(block.var("x")) is Variable
     assert block.var("w").tensor_type == TensorType(DType.FP32, (1,))
+
+
+@pytest.mark.parametrize("is_persistable", [False, True])
+def test_integers_and_masks_keep_their_type_in_a_variable_of_another(is_persistable):
+    """The dtypes are those that Paddle 1.8.5 fetches for these programs."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        x, y = fluid.data("x", [None, 3]), fluid.data("y", [None, 1], "int64")
+        total, mask = (fluid.layers.create_tensor("int64", persistable=is_persistable) for _ in range(2))
+        accuracy = fluid.layers.accuracy(x, y, total=total)
+        fluid.layers.assign(x > 0.5, output=mask)
+        executor, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+        feed = {"x": np.eye(3, dtype="float32"), "y": np.array([[0], [1], [0]])}
+        for _ in range(2):  # a persistable one has its new type when the program runs again
+            found = executor.run(feed=feed, fetch_list=[accuracy, total, mask], scope=scope)
+        assert [(each.dtype, each.shape) for each in found[1:]] == [("int32", (1,)), ("bool", (3, 3))]
+        assert found[1] == [3]
+        verify(fluid.default_main_program())
