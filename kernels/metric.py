@@ -71,8 +71,11 @@ def auc(xp, predict, label, positives, negatives, *, num_thresholds, slide_steps
         for chosen in (is_positive, ~is_positive)
     ]
     if not slide_steps:
-        totals = [old.reshape(-1) + new for old, new in zip((positives, negatives), counts, strict=True)]
-        return _area(xp, *totals), totals[0].reshape(positives.shape), totals[1].reshape(negatives.shape)
+        kept = [positives.copy(), negatives.copy()]
+        totals = [each.reshape(-1)[: num_thresholds + 1] for each in kept]
+        for total, new in zip(totals, counts, strict=True):
+            total += new
+        return _area(xp, *totals), *kept
     step = int(positives.reshape(-1)[-1]) % slide_steps
     kept = [_next_step(old, new, step, slide_steps) for old, new in zip((positives, negatives), counts, strict=True)]
     totals = [each.reshape(-1)[:-1].reshape(slide_steps + 1, -1)[-1] for each in kept]

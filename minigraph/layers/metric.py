@@ -56,7 +56,7 @@ def auc(
     topk : int
         Has no effect, as in fluid.
     slide_steps : int
-        Over how many last steps the second area goes.
+        Over how many last steps the second area goes; with 0, over all.
 
     Returns
     -------
@@ -67,7 +67,8 @@ def auc(
     helper = LayerHelper("auc")
     inputs = {"Predict": check_floating(input, "auc: input"), "Label": check_variable(label, "auc: label")}
     buckets = num_thresholds + 1
-    shapes = [[(1 + slide_steps) * buckets + 1]] * 2 + [[1, buckets]] * 2
+    recent_shape = [(1 + slide_steps) * buckets + 1] if slide_steps else [1, buckets]
+    shapes = [recent_shape] * 2 + [[1, buckets]] * 2
     counts = [create_global_var(shape, 0, "int64", persistable=True) for shape in shapes]
     total, recent = helper.temporary(), helper.temporary()
     for area, (positives, negatives), steps in ((recent, counts[:2], slide_steps), (total, counts[2:], 0)):

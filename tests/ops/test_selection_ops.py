@@ -128,12 +128,13 @@ def test_both_counts_of_steps_go_on():
     assert positives.tolist() == [1, 0, 1, 0, 2, 0, 6] and negatives.tolist() == [1, 0, 0, 0, 1, 0, 6]
 
 
-def test_the_area_of_the_last_steps_forgets_the_ones_before():
+@pytest.mark.parametrize(("slide_steps", "last"), [(2, slice(-2, None)), (0, slice(None))])
+def test_the_area_of_the_last_steps_forgets_the_ones_before(slide_steps, last):
     rng = np.random.default_rng(3)
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup):
         x, y = fluid.data("x", [None, 2], "float32"), fluid.data("y", [None, 1], "int64")
-        total, recent, _ = layers.auc(x, y, num_thresholds=63, slide_steps=2)
+        total, recent, _ = layers.auc(x, y, num_thresholds=63, slide_steps=slide_steps)
     executor, scope = fluid.Executor(), fluid.Scope()
     executor.run(startup, scope=scope)
 
@@ -150,7 +151,7 @@ def test_the_area_of_the_last_steps_forgets_the_ones_before():
         seen.append((scores, labels))
         feed = {"x": np.stack([1 - scores, scores], 1), "y": labels[:, None]}
         found = executor.run(main, feed=feed, fetch_list=[total, recent], scope=scope)
-        for value, steps in zip(found, (seen, seen[-2:]), strict=True):
+        for value, steps in zip(found, (seen, seen[last]), strict=True):
             expected = area(*(np.concatenate(parts) for parts in zip(*steps, strict=True)))
             assert np.allclose(value, [expected], rtol=1e-12)
 

@@ -10,7 +10,11 @@ SAMPLES = [
     *(
         sample("auc", Predict=probabilities(rows, 2), Label=ints(0, 2, rows, 1), num_thresholds=7, **counts)
         for rows in (6, 1, 0)
-        for counts in ({**_COUNTS, "slide_steps": 0}, {**_STEPS, "slide_steps": 2})
+        for counts in (
+            {**_COUNTS, "slide_steps": 0},
+            {"StatPos": ints(0, 5, 9), "StatNeg": ints(0, 5, 9), "slide_steps": 0},
+            {**_STEPS, "slide_steps": 2},
+        )
     ),
     sample("auc", Predict=np.array([[1.0], [0.0]]), Label=np.array([[1], [0]]), num_thresholds=7, slide_steps=0,
            StatPos=np.zeros((1, 8), "int64"), StatNeg=np.zeros((1, 8), "int64")),
