@@ -12,7 +12,7 @@ from typing import Any
 from minigraph import unique_name
 from minigraph.autodiff.backward_pass import BackwardPass, Callback, ParamsGrads
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
-from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
+from minigraph.ir import Block, Operator, Program, Role, Variable
 from minigraph.passes.recompute import recompute
 from minigraph.support.gc_pause import without_collector
 from minigraph.support.public import public
