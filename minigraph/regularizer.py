@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from minigraph.ir import Block, Parameter, Role, Variable, VarKind
 from minigraph.ir.name_scope import name_scope
 from minigraph.ir.printable import Strategy, printable
+from minigraph.passes import events
 from minigraph.support.arguments import number
 from minigraph.support.public import public, refuse_unknown_names
 from minigraph.unique_name import generate
@@ -87,7 +88,8 @@ def append_regularization_ops(
         return []
     pairs = list(parameters_and_grads)
     program = parameters_and_grads[0][0].block.program
-    with program.role_guard(Role.OPTIMIZE | Role.REGULARIZE), name_scope("regularization"):
+    step = events.step(append_regularization_ops, program)
+    with step, program.role_guard(Role.OPTIMIZE | Role.REGULARIZE), name_scope("regularization"):
         for at, (param, grad) in enumerate(parameters_and_grads):
             regularizer = param.regularizer or regularization
             if grad is None or regularizer is None:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from minigraph.errors import WrongTypeError
 from minigraph.ir import Program
 from minigraph.ir.verifier import verify
+from minigraph.passes import events
 
 
 class Rewrite:
-    """A change of a program: `apply` makes it in place, a call makes it on a clone."""
+    """A change of a program: `apply` makes it in place, a call makes it on a clone.
+
+    Each `apply` tells the observers of `minigraph.passes.events` when it begins and ends.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "apply" in vars(cls):
+            cls.apply = events.told(cls.apply)  # type: ignore[assignment, method-assign]
 
     @property
     def name(self) -> str:
@@ -35,7 +44,7 @@ class Rewrite:
                 f"{self.name} rewrites Programs, got {program!r:.60}",
                 hint="Give it fluid.default_main_program(), or another program.",
             )  # fmt: skip
-        twin = program.clone()
+        twin = events.copied(program, program.clone(), "clone")
         self.apply(twin)
         verify(twin)
         return twin

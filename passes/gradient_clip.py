@@ -8,6 +8,7 @@ from typing import Any
 from minigraph.errors import warn
 from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
 from minigraph.ir.name_scope import name_scope
+from minigraph.passes import events
 from minigraph.passes.base import Pass
 from minigraph.support.gc_pause import without_collector
 
@@ -55,7 +56,8 @@ def clip_pairs(
     for block, by_key in groups.items():
         with block.program.role_guard(Role.OPTIMIZE | Role.CLIP), name_scope("gradient_clip"):
             for strategy, positions in by_key.values():
-                clipped = strategy.insert(block, [pairs[i] for i in positions], **emit_options)
+                with events.step(strategy, block.program):
+                    clipped = strategy.insert(block, [pairs[i] for i in positions], **emit_options)
                 for i, grad in zip(positions, clipped, strict=True):
                     result[i] = (pairs[i][0], grad)
     return result

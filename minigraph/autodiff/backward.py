@@ -13,6 +13,7 @@ from minigraph import unique_name
 from minigraph.autodiff.backward_pass import BackwardPass, Callback, ParamsGrads
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
 from minigraph.ir import Block, Operator, Program, Role, Variable
+from minigraph.passes import events
 from minigraph.passes.recompute import recompute
 from minigraph.support.gc_pause import without_collector
 from minigraph.support.public import public
@@ -82,23 +83,24 @@ def append_backward(
     _warn_of_earlier_pass(loss)
     params = _variables_to_return(program, parameter_list)
     no_grad = _names(block, no_grad_set, "no_grad_set")
-    note(setattr, maker, "role", maker.role)
-    maker.role |= Role.LOSS
-    pass_ = BackwardPass(block, no_grad, callbacks or ())
-    seed = pass_.fresh_grad(loss, unique_name.generate)
-    with program.role_guard(Role.BACKWARD | Role.LOSS):
-        pass_.append(
-            "fill_constant",
-            {},
-            {"Out": [seed.name]},
-            {"shape": loss.shape, "value": 1.0, "dtype": int(loss.dtype)},
-            maker.site,
-        )
-    pass_.seed(loss.name, seed.name)
-    pass_.run([loss], None)
-    if checkpoints is not None:
-        recompute(program, checkpoints)
-    return pass_.params_grads(params)
+    with events.step(append_backward, program):
+        note(setattr, maker, "role", maker.role)
+        maker.role |= Role.LOSS
+        pass_ = BackwardPass(block, no_grad, callbacks or ())
+        seed = pass_.fresh_grad(loss, unique_name.generate)
+        with program.role_guard(Role.BACKWARD | Role.LOSS):
+            pass_.append(
+                "fill_constant",
+                {},
+                {"Out": [seed.name]},
+                {"shape": loss.shape, "value": 1.0, "dtype": int(loss.dtype)},
+                maker.site,
+            )
+        pass_.seed(loss.name, seed.name)
+        pass_.run([loss], None)
+        if checkpoints is not None:
+            recompute(program, checkpoints)
+        return pass_.params_grads(params)
 
 
 @public
@@ -139,14 +141,15 @@ def gradients(
     if any(v.block.program is not block.program for v in (*target_list, *input_list)):
         raise ProgramError("targets and inputs must be in one program")
     _check_outermost(target_list[0], "the target")
-    pass_ = BackwardPass(block, _names(block, no_grad_set, "no_grad_set"), ())
-    for target, given_grad in zip(target_list, seeds, strict=True):
-        if given_grad is None:
-            pass_.seed(target.name, _append_ones_like(pass_, target))
-        else:
-            pass_.seed(target.name, given_grad.name, given=True)
-    pass_.run(target_list, {v.name for v in input_list})
-    return [pass_.gradient_of(v) for v in input_list]
+    with events.step(gradients, block.program):
+        pass_ = BackwardPass(block, _names(block, no_grad_set, "no_grad_set"), ())
+        for target, given_grad in zip(target_list, seeds, strict=True):
+            if given_grad is None:
+                pass_.seed(target.name, _append_ones_like(pass_, target))
+            else:
+                pass_.seed(target.name, given_grad.name, given=True)
+        pass_.run(target_list, {v.name for v in input_list})
+        return [pass_.gradient_of(v) for v in input_list]
 
 
 def _append_ones_like(pass_: BackwardPass, target: Variable) -> str:

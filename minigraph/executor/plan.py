@@ -15,7 +15,7 @@ from minigraph.lowering.memory_plan import BufferPlan, plan_buffers
 from minigraph.lowering.output_buffers import plan_outputs
 from minigraph.lowering.prune import prune
 from minigraph.lowering.steps import Steps, concretize, to_steps
-from minigraph.passes import LOWERING, FuseGlobalNorm
+from minigraph.passes import LOWERING, FuseGlobalNorm, events
 from minigraph.passes.base import Pipeline
 from minigraph.runtime.place import Place
 from minigraph.support.gc_pause import without_collector
@@ -73,12 +73,13 @@ def lower(
     MinigraphError
         If the program cannot run with these feeds and fetches; the errors of the stages say why.
     """
-    # Without a hook, which has to see each pass, `prune` does not even copy the operators that this pass removes: that
-    # saves a sixth of the first run of a clip.
-    fuse_norms = passes.hook is None and FuseGlobalNorm() in passes
-    private = prune(program, list(feed_types), fetch_names, fuse_norms)
+    # Unless a hook or an observer has to see each pass, `prune` does not even copy the operators that this one removes:
+    # that saves a sixth of the first run of a clip.
+    fuse_norms = passes.hook is None and not events.observers and FuseGlobalNorm() in passes
+    private = events.copied(program, prune(program, list(feed_types), fetch_names, fuse_norms), "prune")
     watch("prune", private)
-    concretize(private, feed_types)
+    with events.step(concretize, private):
+        concretize(private, feed_types)
     watch("concretize", private)
     passes.apply(private)
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)

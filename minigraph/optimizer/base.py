@@ -21,6 +21,7 @@ from minigraph.ir.name_scope import name_scope
 from minigraph.ir.variable_operators import is_eager
 from minigraph.layer_helper import create_state
 from minigraph.layers.tensor import create_global_var
+from minigraph.passes import events
 from minigraph.passes.gradient_clip import skip_updates
 from minigraph.regularizer import L2DecayRegularizer, WeightDecayRegularizer, append_regularization_ops
 from minigraph.support.arguments import number
@@ -191,7 +192,8 @@ class Optimizer:
         """`apply_gradients` for pairs of the default main program, sorted and each with a gradient."""
         clipped = self._clip(pairs)
         decayed = append_regularization_ops(clipped, self.regularization)
-        return self._append_updates([(p, g) for p, g in decayed if g is not None and p.trainable])
+        with events.step(self, default_main_program()):
+            return self._append_updates([(p, g) for p, g in decayed if g is not None and p.trainable])
 
     def _clip(self, pairs: ParamsGrads) -> ParamsGrads:
         if self._grad_clip is None:
