@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from minigraph.errors import ProgramError, WrongTypeError
+from minigraph.errors import ProgramError, WrongTypeError, warn
 from minigraph.ir.text.notation import DEFAULTS, braces, fields_text, name_text
 from minigraph.ir.variable_methods import Methods
 from minigraph.ir.variable_operators import Arithmetic
@@ -145,11 +145,19 @@ class Variable(Arithmetic, Subscripts, Methods):
         return str(self)
 
     def __bool__(self) -> bool:
-        raise ProgramError(
-            f"the value of {self.name} is not known while the program is built, so it cannot decide an `if`",
-            hint="Write `is None` to test for absence, `is` for identity (`in` a list asks ==, which is an operator: "
-            "compare names, or use a set); fetch the variable to see its value.",
-        )
+        """True, as in fluid, where ``if attn_bias:`` asks whether there is a variable; a condition has no value yet."""
+        if self.dtype is DType.BOOL:
+            raise ProgramError(
+                f"the value of {self.name} is not known while the program is built, so it cannot decide an `if`",
+                hint="Choose by layers.cond when the program runs. Write `is` for identity: `in` a list asks ==, which "
+                "is an operator; compare names, or use a set.",
+            )
+        if self.size == 1:
+            warn(
+                f"`if` asks whether there is a variable {self.name}, not for its value, which only a run knows: write "
+                "`is not None`, or choose by layers.cond"
+            )
+        return True
 
     # Methods that need a value, which the tensors of the imperative mode have
 

@@ -404,13 +404,22 @@ def test_an_unknown_variable_is_suggested():
     assert (block.has_var("tt0"), block.find_var("tt0")) == (False, None)
 
 
-def test_a_variable_cannot_decide_an_if():
-    x = a_block().var("x")
-    with pytest.raises(ProgramError, match="the value of x is not known") as caught:
+def test_a_condition_cannot_decide_an_if():
+    x = a_block().create_var(name="is_large", shape=[1], dtype="bool")
+    with pytest.raises(ProgramError, match="the value of is_large is not known") as caught:
         if x:
             pass
-    assert "`is None`" in caught.value.hint
+    assert "layers.cond" in caught.value.hint
     assert line_of(caught.value) == "if x:"
+
+
+def test_a_variable_is_true_in_an_if():
+    """`if attn_bias:` asks whether it was given; a number there is more likely a mistake."""
+    block = a_block()
+    assert block.var("x")
+    with pytest.warns(UserWarning, match="whether there is a variable step, not for its value") as caught:
+        assert block.create_var(name="step", shape=[1])
+    assert caught[0].filename == __file__
 
 
 def test_a_sub_block_finds_the_variables_of_its_parents():
