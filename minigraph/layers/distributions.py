@@ -13,11 +13,12 @@ from minigraph.ir import Variable
 from minigraph.layers.activation import exp, log
 from minigraph.layers.compare import less_than
 from minigraph.layers.diagonal import diag
-from minigraph.layers.elementwise import elementwise_pow
+from minigraph.layers.elementwise import elementwise_add, elementwise_mul, elementwise_pow
 from minigraph.layers.nn import matmul
 from minigraph.layers.random import gaussian_random, uniform_random
 from minigraph.layers.reduce import reduce_max, reduce_prod, reduce_sum
 from minigraph.layers.tensor import assign, cast, ones
+from minigraph.layers.tensor import shape as sizes_of
 from minigraph.support.public import public
 
 __all__ = ["Categorical", "MultivariateNormalDiag", "Normal", "Uniform"]
@@ -31,6 +32,11 @@ def _as_variable(value: Parameter) -> Variable:
     return assign(np.atleast_1d(np.asarray(value, "float32")))
 
 
+def _scaled(drawn: Variable, scale: Variable, offset: Variable) -> Variable:
+    # The operators `*` and `+` would align a batch of unknown size with the first dimension, not the last ones.
+    return elementwise_add(elementwise_mul(drawn, scale), offset)
+
+
 @public
 class _LocatedDistribution:
     """One with two parameters, which broadcast against each other to the shape of the batch."""
@@ -39,15 +45,14 @@ class _LocatedDistribution:
         self.is_scalar = all(isinstance(value, int | float) for value in (first, second))
         self._parameters = _as_variable(first), _as_variable(second)
 
-    def _shape_of_samples(self, shape: Sequence[int]) -> list[int]:
+    def _shape_of_samples(self, shape: Sequence[int]) -> list[int | Variable]:
+        """The shape of the samples; a dimension of the batch that only a run knows is a variable."""
         first, second = self._parameters
-        batch = (first + second).shape or ()
-        if -1 in batch:
-            raise ProgramError(
-                f"the shape of the samples is not known: parameters {first} and {second}",
-                hint="Give parameters whose shapes are known.",
-            )  # fmt: skip
-        return [*shape, *(() if self.is_scalar else batch)]
+        if self.is_scalar:
+            return [*shape]
+        both = first + second
+        sizes = sizes_of(both) if -1 in both.shape else None
+        return [*shape, *(size if sizes is None or size != -1 else sizes[i] for i, size in enumerate(both.shape))]
 
 
 @public
@@ -74,7 +79,7 @@ class Uniform(_LocatedDistribution):
     def sample(self, shape: Sequence[int], seed: int = 0) -> Variable:
         """Random numbers of shape `shape` followed by that of the parameters; just `shape` if those are two numbers."""
         drawn = uniform_random(self._shape_of_samples(shape), min=0.0, max=1.0, seed=seed)
-        return drawn * (self.high - self.low) + self.low
+        return _scaled(drawn, self.high - self.low, self.low)
 
     def log_prob(self, value: Variable) -> Variable:
         """The logarithm of the density at `value`; -inf outside."""
@@ -110,7 +115,7 @@ class Normal(_LocatedDistribution):
 
     def sample(self, shape: Sequence[int], seed: int = 0) -> Variable:
         """Random numbers of shape `shape` followed by that of the parameters; just `shape` if those are two numbers."""
-        return gaussian_random(self._shape_of_samples(shape), seed=seed) * self.scale + self.loc
+        return _scaled(gaussian_random(self._shape_of_samples(shape), seed=seed), self.scale, self.loc)
 
     def entropy(self) -> Variable:
         """``log(scale) + (1 + log(2 * pi)) / 2``."""

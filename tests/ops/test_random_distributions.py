@@ -278,3 +278,28 @@ def test_a_distribution_of_arrays_is_that_of_variables():
     assert all(each.shape == (1,) for each in found)
     np.testing.assert_allclose(found[:4], np.zeros((4, 1)), atol=1e-6)
     np.testing.assert_allclose(found[4], [np.log(2 * np.pi * np.e) + np.log(0.2) / 2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [layers.Normal, layers.Uniform])
+@pytest.mark.parametrize(
+    ("first", "second", "shape", "declared"),
+    [
+        ([None, 1], [None, 1], [1], (1, -1, 1)),
+        ([None, 3], [None, 3], [7, 2], (7, 2, -1, 3)),
+        ([None, 3], [None, 1], [2], (2, -1, 3)),
+        ([2, None], [2, None], [5], (5, 2, -1)),
+        ([None, 3], [None, 3], [], (-1, 3)),
+    ],
+)
+def test_a_batch_that_only_a_run_knows_is_sampled(kind, first, second, shape, declared):
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        samples = kind(fluid.data("a", first), fluid.data("b", second)).sample(shape, seed=1)
+        assert samples.shape == declared
+        sizes = [[400 if size is None else size for size in each] for each in (first, second)]
+        feed = {"a": np.full(sizes[0], 3.0, "float32"), "b": np.full(sizes[1], 5.0, "float32")}
+        (found,) = fluid.Executor().run(feed=feed, fetch_list=[samples])
+    assert found.shape == tuple(400 if size == -1 else size for size in declared)
+    if kind is layers.Normal:
+        assert_distributed(found, lambda x: normal_cdf((x - 3) / 5))
+    else:
+        assert_distributed(found, lambda x: np.clip((x - 3) / 2, 0, 1))

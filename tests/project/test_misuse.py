@@ -101,7 +101,7 @@ UNKNOWN = {
     "compared with text": lambda x: x < "a", "combined with a number": lambda x: x & 1,
     "a function of NumPy": lambda x: np.sin(x), "a sum by NumPy": lambda x: np.add(x, 1), "len": len, "float": float,
     "int": int, "an index": lambda x: [1, 2][x], "an array of it": np.array, "its value": lambda x: x.numpy(),
-    "assigned in parts": lambda x: x.__setitem__(0, 1), "backward": lambda x: x.backward(), "if": lambda x: bool(x > 0),
+    "assigned in parts": lambda x: x.__setitem__(0, 1), "backward": lambda x: x.backward(),
 }  # fmt: skip
 
 
