@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, ClassVar
 
+import numpy as np
+
 from minigraph.autodiff.backward import ParamsGrads, append_backward
 from minigraph.clip import GradientClipBase, append_gradient_clip_ops, error_clip_callback
+from minigraph.eager.guard import to_variable
 from minigraph.eager.learning_rate import LearningRateDecay
 from minigraph.eager.updates import EagerUpdates
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest, warn
@@ -44,7 +47,7 @@ class Optimizer:
     Parameters
     ----------
     learning_rate : float or Variable, float[1], or LearningRateDecay
-        A `LearningRateDecay` is for the imperative mode.
+        A `LearningRateDecay` is for the imperative mode. A tensor of that mode gives the value that it has now.
     parameter_list : sequence of Parameter or str, optional
         What to update. Default: all trainable parameters of the loss's program.
     regularization : WeightDecayRegularizer, optional
@@ -77,6 +80,8 @@ class Optimizer:
         parameters: Parameters = None,
         weight_decay: float | WeightDecayRegularizer | None = None,
     ) -> None:
+        if isinstance(learning_rate, Variable) and is_eager(learning_rate):
+            learning_rate = float(learning_rate)
         if not isinstance(learning_rate, Variable | LearningRateDecay):
             learning_rate = number(learning_rate, "learning_rate")
 
@@ -439,7 +444,9 @@ class Optimizer:
         return self._rate_for(param_and_grad[0])
 
     def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
-        """The learning rate of a program, by default the main program; None before there is one."""
+        """The learning rate of a program, by default the main program, or of the imperative mode; None before an update."""
+        if program is None and self._updates.has_programs:
+            return to_variable(np.array([self.get_lr()], self._dtype.numpy))
         return self._rates.get((program or default_main_program()).serial)
 
     # State

@@ -245,3 +245,34 @@ def test_a_decay_is_not_set_by_hand_and_not_for_programs():
 def test_wrong_arguments_are_refused(make, error):
     with pytest.raises(error):
         make()
+
+
+def step_by_gradient_of_ones(rate):
+    """An optimizer after one update of a weight of 0 whose gradient is 1, and the weight."""
+    weight = fluid.layers.create_parameter([1], "float32", default_initializer=fluid.initializer.Constant(0.0))
+    optimizer = fluid.optimizer.SGD(rate, parameter_list=[weight])
+    loss = fluid.layers.reduce_sum(weight)
+    loss.backward()
+    optimizer.minimize(loss)
+    return optimizer, weight.numpy()
+
+
+def test_a_tensor_of_the_imperative_mode_may_be_the_learning_rate():
+    with fluid.dygraph.guard():
+        rate = fluid.dygraph.to_variable(np.array([0.25], "float32"))
+        optimizer, weight = step_by_gradient_of_ones(rate)
+        assert optimizer.current_step_lr() == 0.25
+        assert weight == [-0.25]
+
+
+def test_the_global_learning_rate_of_the_imperative_mode_is_a_tensor():
+    """As fluid 1.8.5 gives it, also where the steps of a decay are tensors."""
+
+    class Doubled(fluid.dygraph.LearningRateDecay):
+        def step(self):
+            return self.create_lr_var(0.25) * 2.0
+
+    with fluid.dygraph.guard():
+        optimizer, weight = step_by_gradient_of_ones(Doubled())
+        assert optimizer._global_learning_rate().numpy().tolist() == [0.5]
+        assert weight == [-0.5]
