@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from minigraph.dygraph.layer_object_helper import LayerObjectHelper
 from minigraph.eager.guard import eager_block, imperative
 from minigraph.eager.tape import recording
 from minigraph.eager.tensor import Eager, EagerParameter, Tensor
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
 from minigraph.initializer import Initializer
 from minigraph.ir import Variable
-from minigraph.layer_helper import LayerHelper
 from minigraph.support.interrupts import deferred
 from minigraph.support.public import public_but
 from minigraph.types import as_dtype
@@ -69,7 +69,8 @@ class Layer:
             object.__setattr__(self, members, {})
         self.training = True
         self._full_name = generate(name_scope or _snake_case(type(self).__name__))
-        self._helper = LayerHelper(self._full_name, self._full_name)
+        self._helper = LayerObjectHelper(self._full_name)
+        self._built = False
         self._dtype = as_dtype(dtype)
         self._passing_buffers: set[str] = set()
         self._pre_hooks: dict[Hook, Callable[..., Any]] = {}
@@ -350,6 +351,9 @@ class Layer:
         """Compute the results of the layer."""
         raise WrongTypeError(f"{type(self).__name__} does not define forward")
 
+    def _build_once(self, *inputs: Any, **kwargs: Any) -> None:
+        """Create what depends on the first inputs; a user's layer may define it."""
+
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         outermost = _OUTERMOST.get()
         with imperative(), self._remembering():
@@ -372,6 +376,9 @@ class Layer:
             replaced = hook(self, inputs)
             if replaced is not None:
                 inputs = replaced if isinstance(replaced, tuple) else (replaced,)
+        if not self._built:
+            self._build_once(*inputs, **kwargs)
+            self._built = True
         outputs = self.forward(*inputs, **kwargs)
         for hook in list(self._post_hooks.values()):
             replaced = hook(self, inputs, outputs)

@@ -290,19 +290,24 @@ class LayerHelper:
 
     def iter_inputs_and_params(self, input_param_name: str = "input") -> Iterator[tuple[Variable, Any]]:
         """Each variable of an argument, with the attributes of its parameter: those of all, or its own."""
-        inputs, attrs = self.multiple_input(input_param_name), self.kwargs.get("param_attr")
+        return self._pairs(self.multiple_input(input_param_name), self.kwargs.get("param_attr"), input_param_name)
+
+    def _pairs(self, inputs: list[Variable], attrs: Any, what: str) -> Iterator[tuple[Variable, Any]]:
         listed = list(attrs) if isinstance(attrs, list | tuple) else [attrs]
         if len(listed) not in (1, len(inputs)):
-            raise WrongTypeError(f"{self.layer_type}: {len(listed)} param_attr for {len(inputs)} {input_param_name}")
+            raise WrongTypeError(f"{self.layer_type}: {len(listed)} param_attr for {len(inputs)} {what}")
         for i, var in enumerate(inputs):
             yield var, as_param_attr(listed[i if len(listed) > 1 else 0])
 
     def input_dtype(self, input_param_name: str = "input") -> DType:
         """The dtype that all variables of an argument have."""
-        found = {each.dtype for each in self.multiple_input(input_param_name)}
+        return self._common_dtype(self.multiple_input(input_param_name), input_param_name)
+
+    def _common_dtype(self, inputs: list[Variable], what: str) -> DType:
+        found = {each.dtype for each in inputs}
         if len(found) != 1:
             raise WrongTypeError(
-                f"{self.layer_type}: {input_param_name} must have one dtype, got {', '.join(map(str, sorted(found)))}"
+                f"{self.layer_type}: {what} must have one dtype, got {', '.join(map(str, sorted(found)))}"
             )
         return found.pop()
 

@@ -377,3 +377,40 @@ def test_a_parameter_list_holds_parameters():
     assert [(name, p.shape) for name, p in layer.named_parameters()] == [("held.0", (2,)), ("held.1", (3,))]
     held[-1] = layer.create_parameter([4])
     assert [p.shape for p in held] == [(2,), (4,)] and len(held) == 2
+
+
+def test_the_helper_of_a_layer_takes_values():
+    """`_helper` of fluid 1.8.5 is given the inputs and the attributes, not the names of arguments."""
+
+    class Sum(dygraph.Layer):
+        def forward(self, x, act=None):
+            attrs = [fluid.ParamAttr(name="own"), fluid.ParamAttr(name="other")]
+            pairs = list(self._helper.iter_inputs_and_params([x, x], attrs))
+            assert [(each is x, attr.name) for each, attr in pairs] == [(True, "own"), (True, "other")]
+            ((each, attr),) = self._helper.iter_inputs_and_params(x, fluid.ParamAttr())
+            assert each is x and isinstance(attr, fluid.ParamAttr)
+            assert self._helper.input_dtype(x) == x.dtype
+            self._helper.is_instance(x, type(x))
+            return self._helper.append_activation(x, act)
+
+    with dygraph.guard():
+        x = dygraph.to_variable(np.array([-1.0, 2.0], "float32"))
+        assert Sum()(x, "relu").numpy().tolist() == [0, 2]
+        assert Sum()(x) is x
+        with pytest.raises(WrongTypeError, match="3 param_attr for 1 inputs"):
+            list(Sum()._helper.iter_inputs_and_params(x, [None] * 3))
+
+
+def test_a_layer_may_create_its_parameters_at_the_first_call():
+    class Scaled(dygraph.Layer):
+        def _build_once(self, x, **options):
+            self.weight = self.create_parameter([x.shape[1]], default_initializer=fluid.initializer.Constant(3.0))
+
+        def forward(self, x):
+            return x * self.weight
+
+    with dygraph.guard():
+        layer = Scaled()
+        assert layer.parameters() == []
+        found = [layer(dygraph.to_variable(np.full((2, 4), value, "float32"))).numpy()[0, 0] for value in (1.0, 2.0)]
+        assert found == [3, 6] and len(layer.parameters()) == 1
