@@ -8,7 +8,7 @@ from typing import Any
 from minigraph.errors import WrongTypeError
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_variable
-from minigraph.param_attr import ParamAttr, as_param_attr
+from minigraph.param_attr import ParamAttr
 from minigraph.types import DType
 
 __all__ = ["LayerObjectHelper"]

@@ -444,7 +444,7 @@ class Optimizer:
         return self._rate_for(param_and_grad[0])
 
     def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
-        """The learning rate of a program, by default the main program, or of the imperative mode; None before an update."""
+        """The learning rate of a program, by default the main one, or of the imperative mode; None before an update."""
         if program is None and self._updates.has_programs:
             return to_variable(np.array([self.get_lr()], self._dtype.numpy))
         return self._rates.get((program or default_main_program()).serial)
