@@ -18,7 +18,7 @@ import minigraph.support.blas
 import minigraph.support.linked_folders
 
 if TYPE_CHECKING:  # what a run of a program does not need is imported when it is asked for, see the end
-    from minigraph import dataset, io, metrics, nets
+    from minigraph import dataset, io, metrics, nets, rewrite
     from minigraph.comparison import compare_gradients, compare_training
     from minigraph.io.programs import load, load_program_state, save, set_program_state
     from minigraph.io.state_dicts import load_dygraph, save_dygraph
@@ -108,13 +108,14 @@ __all__ = [
     "gradients", "in_dygraph_mode", "in_dynamic_mode", "initializer", "int8", "int16", "int32", "int64", "io",
     "is_compiled_with_cuda", "layers", "load", "load_dygraph", "load_program_state", "metrics", "name_scope", "nets",
     "nn", "no_grad", "optimizer", "passes", "profiler", "program_guard", "reader", "regularizer", "require_version",
-    "save", "save_dygraph", "scope_guard", "set_flags", "set_program_state", "uint8", "unique_name", "verify",
+    "rewrite", "save", "save_dygraph", "scope_guard", "set_flags", "set_program_state", "uint8", "unique_name",
+    "verify",
 ]  # fmt: skip
 __all__ += tensor.__all__
 
 refuse_unknown_names(
     __name__,
-    **{name: f"{__name__}.{name}" for name in ("comparison", "dataset", "io", "metrics", "nets")},
+    **{name: f"{__name__}.{name}" for name in ("comparison", "dataset", "io", "metrics", "nets", "rewrite")},
     **dict.fromkeys(("compare_gradients", "compare_training"), "minigraph.comparison"),
     **dict.fromkeys(("load", "load_program_state", "save", "set_program_state"), "minigraph.io.programs"),
     **dict.fromkeys(("load_dygraph", "save_dygraph"), "minigraph.io.state_dicts"),

@@ -170,6 +170,10 @@ class VerifyError(ProgramError):
     """A program breaks an invariant, as after a faulty pass."""
 
 
+class RewriteError(ProgramError):
+    """An edit of a program is refused, because a name would mean another value than before."""
+
+
 class ParseError(MinigraphError, ValueError):
     """A text is not a program."""
 

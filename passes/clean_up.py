@@ -9,7 +9,8 @@ from typing import TypeAlias
 from minigraph.ir import Block, Operator, Program, infer_outputs
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, redirect
+from minigraph.passes.rewriting import redirect
+from minigraph.passes.values import Values
 from minigraph.types import DType
 
 _MAKE_ROWS = frozenset({
@@ -94,8 +95,8 @@ class _CurrentValues:
         self._rearranged: dict[Operator, _Written] = {}
 
     @cached_property
-    def values(self) -> ReachingDefs:
-        return ReachingDefs(self.program)
+    def values(self) -> Values:
+        return Values(self.program)
 
     def value(self, name: str) -> _Written:
         return name, self._writer.get(name)
@@ -246,6 +247,6 @@ def _skip_reshape(op: Operator, current: _CurrentValues) -> bool:
     return True
 
 
-def _is_read(values: ReachingDefs, name: str, op: Operator) -> bool:
+def _is_read(values: Values, name: str, op: Operator) -> bool:
     value = values.written(name, op)
     return bool(values.readers[value]) or values.is_live_out(value)

@@ -7,7 +7,8 @@ from collections.abc import Hashable
 from minigraph.ir import Operator, Program, Role
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Version, is_random, redirect
+from minigraph.passes.rewriting import is_random, redirect
+from minigraph.passes.values import Value, Values
 
 
 class ShareCommonSubexpressions(Pass):
@@ -23,7 +24,7 @@ class ShareCommonSubexpressions(Pass):
     def apply(self, program: Program) -> bool:
         if not _has_twins(program):
             return False
-        values, same = ReachingDefs(program), dict[Version, Version]()
+        values, same = Values(program), dict[Value, Value]()
         first_of: dict[Hashable, Operator] = {}
         changed = False
         for op in program.global_block().ops:
@@ -48,7 +49,7 @@ def _has_twins(program: Program) -> bool:
     return False
 
 
-def _key(op: Operator, values: ReachingDefs, same: dict[Version, Version]) -> Hashable:
+def _key(op: Operator, values: Values, same: dict[Value, Value]) -> Hashable:
     """Return a key that is equal for operators that compute the same."""
     parts: list[Hashable] = [op.type]
     for slot, names in op.inputs.items():
@@ -60,7 +61,7 @@ def _key(op: Operator, values: ReachingDefs, same: dict[Version, Version]) -> Ha
     return tuple(parts)
 
 
-def _read_first(op: Operator, values: ReachingDefs, same: dict[Version, Version]) -> bool:
+def _read_first(op: Operator, values: Values, same: dict[Value, Value]) -> bool:
     names: dict[str, str] = {}
     for name in () if op.definition.has_hidden_names else op.input_arg_names:
         first = same.get(values.read(name, op))
@@ -70,7 +71,7 @@ def _read_first(op: Operator, values: ReachingDefs, same: dict[Version, Version]
     return bool(names)
 
 
-def _is_shareable(op: Operator, values: ReachingDefs) -> bool:
+def _is_shareable(op: Operator, values: Values) -> bool:
     return (
         not op.definition.has_hidden_names
         and not is_random(op.type)
@@ -79,7 +80,7 @@ def _is_shareable(op: Operator, values: ReachingDefs) -> bool:
     )
 
 
-def _are_alike(first: Operator, op: Operator, values: ReachingDefs) -> bool:
+def _are_alike(first: Operator, op: Operator, values: Values) -> bool:
     """Whether attributes are the same to the bit (0.0 equals -0.0), and results are declared alike."""
     variables = values.block.vars
     return repr(sorted(first.attrs.items())) == repr(sorted(op.attrs.items())) and all(

@@ -13,7 +13,8 @@ from minigraph.errors import MinigraphError
 from minigraph.ir import Operator, Program
 from minigraph.ops.tensor import VALUES_OF
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Version, insert_for, is_random
+from minigraph.passes.rewriting import insert_for, is_random
+from minigraph.passes.values import Value, Values
 from minigraph.runtime.evaluate import evaluate
 from minigraph.runtime.place import CPUPlace
 from minigraph.types import DType, VarKind, as_dtype
@@ -61,10 +62,10 @@ def _may_fold(program: Program) -> bool:
 class _Constants:
     def __init__(self, program: Program, max_elements: int) -> None:
         self.block = program.global_block()
-        self.values = ReachingDefs(program)
+        self.values = Values(program)
         self.max_elements = max_elements
-        self._sources: dict[Version, Operator] = {}
-        self._arrays: dict[Version, Any] = {}
+        self._sources: dict[Value, Operator] = {}
+        self._arrays: dict[Value, Any] = {}
 
     def note(self, op: Operator) -> None:
         """Note the output of `op`, which reads nothing, as a constant; it is computed on demand."""

@@ -13,7 +13,8 @@ from minigraph.kernels.formulas import TYPES
 from minigraph.opdef import EMPTY
 from minigraph.ops.fused import MOST_RESULTS
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Version, insert_for
+from minigraph.passes.rewriting import insert_for
+from minigraph.passes.values import Value, Values
 from minigraph.runtime.kernel_call import attrs_for_kernel, has_rows
 from minigraph.support.fused_calls import Argument, FusedCall
 from minigraph.types import TensorType
@@ -50,13 +51,13 @@ class FuseElementwise(Pass):
         kinds = {op: kind for op in block.ops[:] if op.type in TYPES and (kind := self._kind(op, block)) is not None}
         if len(kinds) < 2:
             return False
-        values = ReachingDefs(program)
+        values = Values(program)
         groups = self._groups(kinds, values)
         for group in groups:
             group.replace(values)
         return bool(groups)
 
-    def _groups(self, kinds: Mapping[Operator, TensorType], values: ReachingDefs) -> list[_Group]:
+    def _groups(self, kinds: Mapping[Operator, TensorType], values: Values) -> list[_Group]:
         group_of: dict[Operator, _Group] = {}
         for op, kind in kinds.items():
             group = _Group(kind)
@@ -93,7 +94,7 @@ def _is_plain(op: Operator) -> bool:
     return not any(isinstance(value, float) and isnan(value) for value in op.attrs.values())
 
 
-def _makers(op: Operator, values: ReachingDefs) -> list[Operator]:
+def _makers(op: Operator, values: Values) -> list[Operator]:
     made = [values.writer.get(values.read(name, op)) for name in op.input_arg_names if name != EMPTY]
     return list(dict.fromkeys(maker for maker in made if maker is not None))
 
@@ -104,15 +105,15 @@ class _Group:
 
     kind: TensorType
     ops: list[Operator] = field(default_factory=list)
-    read: dict[Version, None] = field(default_factory=dict)
-    written: dict[Version, None] = field(default_factory=dict)
+    read: dict[Value, None] = field(default_factory=dict)
+    written: dict[Value, None] = field(default_factory=dict)
 
-    def add(self, op: Operator, values: ReachingDefs) -> None:
+    def add(self, op: Operator, values: Values) -> None:
         self.ops.append(op)
         self.read.update(dict.fromkeys(values.read(name, op) for name in op.input_arg_names if name != EMPTY))
         self.written.update(dict.fromkeys(values.written(name, op) for name in op.output_arg_names if name != EMPTY))
 
-    def may_join(self, later: _Group, last: Operator, values: ReachingDefs) -> bool:
+    def may_join(self, later: _Group, last: Operator, values: Values) -> bool:
         """Whether these operators may move to `last`, the end of `later`, and become one group with it."""
         if self.kind != later.kind or len(self.ops) + len(later.ops) > _MOST_OPERATORS:
             return False
@@ -144,12 +145,12 @@ class _Group:
         for op in later.ops:
             group_of[op] = self
 
-    def results(self, values: ReachingDefs) -> list[Version]:
+    def results(self, values: Values) -> list[Value]:
         """Return the values that others read."""
         members = set(self.ops)
         return [value for value in self.written if _is_needed(value, members, values)]
 
-    def replace(self, values: ReachingDefs) -> None:
+    def replace(self, values: Values) -> None:
         """Replace the last operator by one for all, and remove the others."""
         self.ops.sort(key=values.position.__getitem__)
         last, results = self.ops[-1], self.results(values)
@@ -165,12 +166,12 @@ class _Group:
             op.block.remove(op)
 
 
-def _is_needed(value: Version, members: set[Operator], values: ReachingDefs) -> bool:
+def _is_needed(value: Value, members: set[Operator], values: Values) -> bool:
     """Whether the value is read by others than `members`, or outside of the block."""
     return values.is_live_out(value) or any(reader not in members for reader in values.readers.get(value, ()))
 
 
-def _call(op: Operator, names: dict[Version, str], values: ReachingDefs) -> FusedCall:
+def _call(op: Operator, names: dict[Value, str], values: Values) -> FusedCall:
     kernel = find_kernel(op.type, "cpu")
     assert kernel is not None
 

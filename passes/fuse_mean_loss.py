@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, insert_for
+from minigraph.passes.rewriting import insert_for
+from minigraph.passes.values import Values
 from minigraph.types import DType
 
 
@@ -27,7 +28,7 @@ class FuseMeanLoss(Pass):
     def apply(self, program: Program) -> bool:
         if not any(program.global_block().ops.of_type(type) for type in _LAST):
             return False
-        values = ReachingDefs(program)
+        values = Values(program)
         chains = list(_chains(values))
         for chain in chains:
             _fuse(chain, values)
@@ -75,7 +76,7 @@ class _Chain(NamedTuple):
         return self.softmax is self.loss
 
 
-def _chains(values: ReachingDefs) -> Iterator[_Chain]:
+def _chains(values: Values) -> Iterator[_Chain]:
     for type in _LAST:
         for last in values.block.ops.of_type(type):
             chain = _chain_before(last, values)
@@ -83,29 +84,29 @@ def _chains(values: ReachingDefs) -> Iterator[_Chain]:
                 yield chain
 
 
-def _chain_before(last: Operator, values: ReachingDefs) -> _Chain | None:
+def _chain_before(last: Operator, values: Values) -> _Chain | None:
     """Find the chain that ends with the gradient `last`, by types of operators and who reads whose result."""
     if last.type == "softmax_grad":
-        softmax = values.defining_op(values.input(last, "Out"), "softmax")
-        loss_grad = values.defining_op(values.input(last, "Out@GRAD"), "cross_entropy_grad2")
-        loss = loss_grad and values.defining_op(values.input(loss_grad, "MatchX"), "cross_entropy2")
+        softmax = values.producer(values.input(last, "Out"), "softmax")
+        loss_grad = values.producer(values.input(last, "Out@GRAD"), "cross_entropy_grad2")
+        loss = loss_grad and values.producer(values.input(loss_grad, "MatchX"), "cross_entropy2")
     else:
-        softmax = loss = values.defining_op(values.input(last, "Softmax"), "softmax_with_cross_entropy")
+        softmax = loss = values.producer(values.input(last, "Softmax"), "softmax_with_cross_entropy")
         loss_grad = last
     if softmax is None or loss_grad is None or loss is None:
         return None
     each = _SLOTS[loss.type].loss
-    mean_grad = values.defining_op(values.input(loss_grad, f"{each}@GRAD"), "mean_grad")
+    mean_grad = values.producer(values.input(loss_grad, f"{each}@GRAD"), "mean_grad")
     if mean_grad is None:
         return None
-    seed = values.defining_op(values.input(mean_grad, "Out@GRAD"), "fill_constant")
+    seed = values.producer(values.input(mean_grad, "Out@GRAD"), "fill_constant")
     means = [op for op in values.readers[values.output(loss, each)] if op is not mean_grad]
     if seed is None or len(means) != 1 or means[0].type != "mean":
         return None
     return _Chain(softmax, loss, means[0], seed, mean_grad, loss_grad, last)
 
 
-def _belongs_together(chain: _Chain, values: ReachingDefs) -> bool:
+def _belongs_together(chain: _Chain, values: Values) -> bool:
     """Whether the gradients are those of this loss, with hard labels."""
     _, loss, _, _, mean_grad, loss_grad, _ = chain
     if chain.is_from_logits:
@@ -122,7 +123,7 @@ def _belongs_together(chain: _Chain, values: ReachingDefs) -> bool:
     )
 
 
-def _may_be_one(chain: _Chain, values: ReachingDefs) -> bool:
+def _may_be_one(chain: _Chain, values: Values) -> bool:
     softmax, loss, mean, seed, mean_grad, loss_grad, last = chain
     slots = chain.slots
     p, x, label = values.output(softmax, slots.p), values.input(softmax, slots.x), values.input(loss, "Label")
@@ -146,10 +147,10 @@ def _may_be_one(chain: _Chain, values: ReachingDefs) -> bool:
     behind = all(op is loss or values.position[op] > values.position[loss] for op in values.readers[p])
     results = [values.output(mean, "Out"), values.output(last, f"{slots.x}@GRAD")]
     # The results move forward: safe as long as nothing reads or writes their names before.
-    return behind and all(number == 1 and not values.readers[name, 0] for name, number in results)
+    return behind and all(map(values.is_first, results))
 
 
-def _fuse(chain: _Chain, values: ReachingDefs) -> None:
+def _fuse(chain: _Chain, values: Values) -> None:
     slots, loss = chain.slots, chain.loss
     p = values.output(chain.softmax, slots.p)
     is_wanted = values.is_live_out(p) or any(op not in chain for op in values.readers[p])

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Version, insert_for
+from minigraph.passes.rewriting import insert_for
+from minigraph.passes.values import Value, Values
 from minigraph.types import DType
 
 _FORWARD_OF = {"cross_entropy_grad": "cross_entropy", "cross_entropy_grad2": "cross_entropy2"}
@@ -34,7 +35,7 @@ class FuseSoftmaxCrossEntropy(Pass):
     changes_rounding: ClassVar[bool] = True
 
     def apply(self, program: Program) -> bool:
-        values = ReachingDefs(program)
+        values = Values(program)
         matches = [
             (op, grad) for op in program.global_block().ops
             if op.type == "softmax_grad" and (grad := _loss_gradient(op, values)) is not None
@@ -48,10 +49,10 @@ class FuseSoftmaxCrossEntropy(Pass):
         return bool(matches)
 
 
-def _loss_gradient(op: Operator, values: ReachingDefs) -> Operator | None:
+def _loss_gradient(op: Operator, values: Values) -> Operator | None:
     """Return the gradient of a cross entropy whose result only `op`, the gradient of the softmax, reads."""
     incoming, p = values.input(op, "Out@GRAD"), values.input(op, "Out")
-    grad = values.defining_op(incoming, *_FORWARD_OF)
+    grad = values.producer(incoming, *_FORWARD_OF)
     if grad is None or not values.is_used_once(incoming) or not _has_hard_labels(grad, values, p):
         return None
     shape = values.block.vars[p[0]].shape or ()
@@ -61,7 +62,7 @@ def _loss_gradient(op: Operator, values: ReachingDefs) -> Operator | None:
     return grad
 
 
-def _has_hard_labels(grad: Operator, values: ReachingDefs, p: Version) -> bool:
+def _has_hard_labels(grad: Operator, values: Values, p: Value) -> bool:
     """Whether `grad` is the gradient of a used loss of `p`, with shapes and labels that the one operator takes."""
     variables = values.block.vars
     shape, dtype = variables[p[0]].shape or (), variables[p[0]].dtype
@@ -78,11 +79,11 @@ def _has_hard_labels(grad: Operator, values: ReachingDefs, p: Version) -> bool:
     return values.is_live_out(loss) or any(reader is not grad for reader in values.readers[loss])
 
 
-def _forward(grad: Operator, values: ReachingDefs, p: Version) -> Operator | None:
+def _forward(grad: Operator, values: Values, p: Value) -> Operator | None:
     """Return the loss of `p` and these labels whose gradient `grad` is."""
     label = values.input(grad, "Label")
     if grad.type == "cross_entropy_grad2":
-        candidates = [values.defining_op(values.input(grad, "MatchX"), "cross_entropy2")]
+        candidates = [values.producer(values.input(grad, "MatchX"), "cross_entropy2")]
     elif values.input(grad, "X") == p:
         candidates = [op for op in values.readers[p] if op.type == "cross_entropy"]
     else:

@@ -10,7 +10,8 @@ from typing import ClassVar, NamedTuple
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Version, insert_for
+from minigraph.passes.rewriting import insert_for
+from minigraph.passes.values import Value, Values
 from minigraph.support.slice_rules import span
 
 
@@ -45,7 +46,7 @@ class JoinSlices(Pass):
         slices, gradients = ops.of_type("slice"), ops.of_type("slice_grad")
         if len(slices) < 2 and len(gradients) < 2:
             return False
-        values = ReachingDefs(program)
+        values = Values(program)
         cuts = [group for group in _groups(_slices(slices, values)) if _may_be_one(group, values)]
         for group in cuts:
             _cut_once(group, min((cut.op for cut in group), key=values.position.__getitem__))
@@ -53,9 +54,9 @@ class JoinSlices(Pass):
         return bool(cuts) or any(joined)
 
 
-def _groups(cuts: Iterable[tuple[Version, _Cut]]) -> list[list[_Cut]]:
+def _groups(cuts: Iterable[tuple[Value, _Cut]]) -> list[list[_Cut]]:
     """Group what is cut from one value along one dimension, in the order of that dimension."""
-    found: defaultdict[tuple[Version, int, bool], list[_Cut]] = defaultdict(list)
+    found: defaultdict[tuple[Value, int, bool], list[_Cut]] = defaultdict(list)
     for source, cut in cuts:
         found[source, cut.axis, cut.is_dropped].append(cut)
     groups = [sorted(group, key=lambda cut: cut.start) for group in found.values()]
@@ -78,20 +79,18 @@ def _length(cut: _Cut) -> int:
     return (cut.op.block.vars[cut.op.inputs["Input"][0]].shape or ())[cut.axis]
 
 
-def _slices(ops: Iterable[Operator], values: ReachingDefs) -> Iterator[tuple[Version, _Cut]]:
+def _slices(ops: Iterable[Operator], values: Values) -> Iterator[tuple[Value, _Cut]]:
     for op in ops:
         cut = _cut_of(op, op.outputs["Out"][0])
         if cut is not None and cut.axis > 0:
             yield values.input(op, "Input"), cut
 
 
-def _may_be_one(cuts: Sequence[_Cut], values: ReachingDefs) -> bool:
+def _may_be_one(cuts: Sequence[_Cut], values: Values) -> bool:
     """Whether the slices take all of the dimension, and nothing uses their names before the first of them."""
     is_whole = cuts[0].start == 0 and cuts[-1].stop == _length(cuts[0])
     is_whole = is_whole and all(a.stop == b.start for a, b in pairwise(cuts))
-    return is_whole and all(
-        values.written(cut.name, cut.op) == (cut.name, 1) and not values.readers.get((cut.name, 0)) for cut in cuts
-    )
+    return is_whole and all(values.is_first(values.written(cut.name, cut.op)) for cut in cuts)
 
 
 def _cut_once(cuts: Sequence[_Cut], first: Operator) -> None:
@@ -105,7 +104,7 @@ def _cut_once(cuts: Sequence[_Cut], first: Operator) -> None:
         cut.op.block.remove(cut.op)
 
 
-def _join_gradients(total: Operator, values: ReachingDefs) -> bool:
+def _join_gradients(total: Operator, values: Values) -> bool:
     """Replace the gradients of slices in a sum by one value; returns whether there are several."""
     for group in _groups(_gradients(total, values)):
         if 2 * sum(cut.stop - cut.start for cut in group) >= _length(group[0]):
@@ -114,17 +113,17 @@ def _join_gradients(total: Operator, values: ReachingDefs) -> bool:
     return False
 
 
-def _gradients(total: Operator, values: ReachingDefs) -> Iterator[tuple[Version, _Cut]]:
+def _gradients(total: Operator, values: Values) -> Iterator[tuple[Value, _Cut]]:
     counts = Counter(total.inputs["X"])
     for name in total.inputs["X"]:
         part = values.read(name, total)
-        grad = values.defining_op(part, "slice_grad")
+        grad = values.producer(part, "slice_grad")
         if grad is None or counts[name] > 1 or not values.is_used_once(part):
             continue
         incoming = values.input(grad, "Out@GRAD")
         cut = _cut_of(grad, incoming[0])
         if cut is not None and values.is_there(incoming, total):
-            yield ("", 0), cut
+            yield Value("", 0), cut
 
 
 def _join(total: Operator, cuts: Sequence[_Cut]) -> None:

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, insert_for
+from minigraph.passes.rewriting import insert_for
+from minigraph.passes.values import Values
 from minigraph.types import DType
 
 _TYPES = ("reduce_mean", "reduce_mean_grad", "reduce_sum", "reduce_sum_grad")
@@ -30,7 +31,7 @@ class MeanOfAll(Pass):
         found = [op for type in _TYPES for op in ops.of_type(type) if _is_over_all(op)]
         if not found:
             return False
-        values = ReachingDefs(program)
+        values = Values(program)
         return any([_replace(op, values) for op in found])
 
 
@@ -44,7 +45,7 @@ def _is_over_all(op: Operator) -> bool:
     return is_over_all and is_plain and op.block.vars[small[0]].shape == (1,)
 
 
-def _replace(op: Operator, values: ReachingDefs) -> bool:
+def _replace(op: Operator, values: Values) -> bool:
     if op.type == "reduce_mean":
         insert_for(op, "mean", op.inputs, op.outputs, {})
     elif op.type == "reduce_mean_grad":
@@ -53,7 +54,7 @@ def _replace(op: Operator, values: ReachingDefs) -> bool:
         return _replace_scaled_sum(op, values)
     else:
         incoming = values.input(op, "Out@GRAD")
-        divide = values.defining_op(incoming, "scale")
+        divide = values.producer(incoming, "scale")
         if divide is None or not _divides(divide, op) or not values.is_there(values.input(divide, "X"), op):
             return False
         insert_for(op, "mean_grad", {**op.inputs, "Out@GRAD": divide.inputs["X"]}, op.outputs, {})
@@ -63,7 +64,7 @@ def _replace(op: Operator, values: ReachingDefs) -> bool:
     return True
 
 
-def _replace_scaled_sum(op: Operator, values: ReachingDefs) -> bool:
+def _replace_scaled_sum(op: Operator, values: Values) -> bool:
     """Replace a sum that is divided, and the division; one that others read stays."""
     source, total = values.input(op, "X"), values.output(op, "Out")
     (divide,) = values.readers[total] if values.is_used_once(total) else (op,)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.parts import Parts
-from minigraph.passes.rewriting import MergeSmall, parts_of, replace_parts, sums_of
+from minigraph.passes.rewriting import MergeSmall, is_matrix, parts_of, replace_parts, sums_of
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class MergeColumnSums(MergeSmall):
         columns, shape = (values.block.vars[each].shape or () for each in (name, d_out[0]))
         # The bias was broadcast to the rows, so that its gradient sums over them.
         is_over_rows = len(columns) == 1 and shape[1:] == columns and grad.attr("axis") in (-1, 1)
-        is_small = values.is_matrix(d_out[0], self.most_elements)
+        is_small = is_matrix(values.block, d_out[0], self.most_elements)
         return is_over_rows and is_small and values.can_join(d_out, total)
 
 

@@ -7,7 +7,8 @@ from math import inf
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.parts import Parts
-from minigraph.passes.rewriting import MergeSmall, Version, parts_of, replace_parts, sums_of
+from minigraph.passes.rewriting import MergeSmall, is_matrix, parts_of, replace_parts, sums_of
+from minigraph.passes.values import Value
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class MergeMatmuls(MergeSmall):
 
     def _groups(self, total: Operator, values: Parts) -> list[dict[str, Operator]]:
         """Group the parts of a sum, by name and in forward order, by the weight whose gradients they are."""
-        groups: dict[Version, dict[str, Operator]] = {}
+        groups: dict[Value, dict[str, Operator]] = {}
         for name, grad in parts_of(total, "mul_grad", values):
             if self._can_be_done_at(total, grad, values):
                 groups.setdefault(values.input(grad, "Y"), {})[name] = grad
@@ -49,7 +50,8 @@ class MergeMatmuls(MergeSmall):
         """Whether `grad` reads small matrices, and a weight of any size, that are still there at `total`."""
         given = {slot: values.input(grad, slot) for slot in ("X", "Y", "Out@GRAD")}
         are_small = all(
-            values.is_matrix(name, inf if slot == "Y" else self.most_elements) for slot, (name, _) in given.items()
+            is_matrix(values.block, name, inf if slot == "Y" else self.most_elements)
+            for slot, (name, _) in given.items()
         )
         is_there = values.is_there(given["Y"], total)
         return are_small and is_there and all(values.can_join(given[slot], total) for slot in ("X", "Out@GRAD"))

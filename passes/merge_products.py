@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
 from minigraph.passes.parts import Parts
-from minigraph.passes.rewriting import MergeSmall, Version, insert_for, is_read_by_many
+from minigraph.passes.rewriting import MergeSmall, insert_for, is_matrix, is_read_by_many
+from minigraph.passes.values import Value
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class MergeProducts(MergeSmall):
             return False
         values = Parts(program)
         groups: list[list[Operator]] = []
-        latest: dict[Version, list[Operator]] = {}
+        latest: dict[Value, list[Operator]] = {}
         for op in program.global_block().ops.of_type("mul"):
             if self._is_small(op, values):
                 weight = values.input(op, "Y")
@@ -44,14 +45,13 @@ class MergeProducts(MergeSmall):
 
     def _is_small(self, op: Operator, values: Parts) -> bool:
         x, y = op.inputs["X"][0], op.inputs["Y"][0]
-        return values.is_matrix(x, self.most_elements) and values.is_matrix(y)
+        return is_matrix(values.block, x, self.most_elements) and is_matrix(values.block, y)
 
 
 def _can_be_done_at(first: Operator, op: Operator, values: Parts) -> bool:
     """Whether the inputs of `op` are known at `first`, and nothing uses the name of its result before `op`."""
-    name = op.outputs["Out"][0]
     is_known = values.can_join(values.input(op, "X"), first) and values.is_there(values.input(op, "Y"), first)
-    return is_known and values.written(name, op) == (name, 1) and not values.readers.get((name, 0))
+    return is_known and values.is_first(values.output(op, "Out"))
 
 
 def _merge(ops: list[Operator], values: Parts) -> None:

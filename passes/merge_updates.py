@@ -11,7 +11,8 @@ from minigraph.ir import Operator, Program, VarKind
 from minigraph.opdef import definition_of
 from minigraph.ops.merged_updates import MERGED, own_slots
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, insert_for
+from minigraph.passes.rewriting import insert_for
+from minigraph.passes.values import Values
 
 _MERGED_TYPE = {update: merged for merged, update in MERGED.items()}
 _OWN = {update: own_slots(definition_of(update)) for update in _MERGED_TYPE}
@@ -31,7 +32,7 @@ class MergeUpdates(Pass):
         by_type = program.global_block().ops.by_type
         if all(len(by_type.get(type, ())) < 2 for type in _MERGED_TYPE):
             return False
-        values = ReachingDefs(program) if "clip_by_global_norm" in by_type else None
+        values = Values(program) if "clip_by_global_norm" in by_type else None
         groups = _Groups()
         for op in program.global_block().ops:
             if groups.all:
@@ -45,7 +46,7 @@ class MergeUpdates(Pass):
         return bool(several)
 
 
-def _key(op: Operator, values: ReachingDefs | None) -> Any:
+def _key(op: Operator, values: Values | None) -> Any:
     """Return a key that is equal for updates that may be merged; None if the update `op` may not be.
 
     `values` may be None where no gradient is clipped by a global norm.
@@ -55,7 +56,7 @@ def _key(op: Operator, values: ReachingDefs | None) -> Any:
     if any(var.kind is not VarKind.LOD_TENSOR or -1 in (var.shape or (-1,)) for var in variables):
         return None
     common = tuple((slot, names) for slot, names in op.inputs.items() if slot not in own)
-    clip = None if values is None else values.defining_op(values.input(op, "Grad"), "clip_by_global_norm")
+    clip = None if values is None else values.producer(values.input(op, "Grad"), "clip_by_global_norm")
     dtypes = tuple(var.dtype for var in variables)
     return op.type, common, tuple(sorted(op.attrs.items())), dtypes, tuple(own), tuple(op.outputs), id(clip)
 

@@ -10,7 +10,8 @@ from typing import NamedTuple, TypeAlias
 
 from minigraph import unique_name
 from minigraph.ir import Operator
-from minigraph.passes.rewriting import ReachingDefs, Version, insert_for
+from minigraph.passes.rewriting import insert_for
+from minigraph.passes.values import Value, Values
 from minigraph.support.slice_rules import span
 
 Shape: TypeAlias = "tuple[int, ...]"
@@ -19,21 +20,21 @@ Shape: TypeAlias = "tuple[int, ...]"
 class Part(NamedTuple):
     """The elements from `start` on, `size` of them, of `whole` row by row."""
 
-    whole: Version
+    whole: Value
     start: int
     size: int
 
 
-class Parts(ReachingDefs):
+class Parts(Values):
     """Reaching definitions that also know which values are parts of others."""
 
-    def part(self, value: Version) -> Part:
+    def part(self, value: Value) -> Part:
         """Return the part of a value that `value`, of known shape, was cut from; all of `value` if it was not cut."""
         return self._parts.get(value) or Part(value, 0, prod(self.block.vars[value[0]].shape or ()))
 
     @cached_property
-    def _parts(self) -> Mapping[Version, Part]:
-        found: dict[Version, Part] = {}
+    def _parts(self) -> Mapping[Value, Part]:
+        found: dict[Value, Part] = {}
         for op in self.position:
             cut = _CUTS.get(op.type)
             if cut is None or any(len(names) != 1 for names in op.inputs.values()):
@@ -52,11 +53,11 @@ class Parts(ReachingDefs):
                 found[self.written(name, op)] = Part(whole.whole, whole.start + start, prod(shape))
         return found
 
-    def can_join(self, matrix: Version, op: Operator) -> bool:
+    def can_join(self, matrix: Value, op: Operator) -> bool:
         """Whether the rows of a matrix are known where `op` reads."""
         return self._rows(matrix, op) is not None
 
-    def join_rows(self, op: Operator, matrices: Sequence[Version], like: str) -> str:
+    def join_rows(self, op: Operator, matrices: Sequence[Value], like: str) -> str:
         """Insert operators before `op` that make one matrix of the rows of several; returns its name.
 
         Rows that are consecutive in one value are read from it as one piece; the pieces are joined.
@@ -78,7 +79,7 @@ class Parts(ReachingDefs):
         insert_for(op, "concat", {"X": names}, {"Out": joined}, {"axis": 0})
         return joined
 
-    def _rows(self, matrix: Version, op: Operator) -> Part | None:
+    def _rows(self, matrix: Value, op: Operator) -> Part | None:
         """Return the part of an available value that `matrix` is, if that value divides into rows of this length."""
         part, columns = self.part(matrix), (self.block.vars[matrix[0]].shape or ())[-1]
         size = prod(self.block.vars[part.whole[0]].shape or ())

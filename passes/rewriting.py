@@ -1,17 +1,13 @@
-"""Reaching definitions, and edits that keep an operator's role and line.
-
-A name may be written several times, a value is written once.
-"""
+"""Edits that keep an operator's role and line, and what several passes look for."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import inf, prod
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 from minigraph import unique_name
 from minigraph.ir import Block, Names, Operator, Program
@@ -19,80 +15,7 @@ from minigraph.ir.dataflow import is_persistable
 from minigraph.kernels import find_kernel
 from minigraph.opdef import EMPTY, SUB_BLOCK, definition_of
 from minigraph.passes.base import Pass
-
-Version: TypeAlias = "tuple[str, int]"
-"""A name, and how often it has been written until then; 0 stands for a value from outside."""
-
-
-class ReachingDefs:
-    """Values that the operators of a program's global block read and write, as it stands when this is made.
-
-    It stays right when operators are removed, inputs are replaced, or operators with new names are inserted.
-    """
-
-    def __init__(self, program: Program) -> None:
-        self.block = program.global_block()
-        self._roots = None if program.roots is None else frozenset(program.roots)
-        self.position: dict[Operator, int] = {}
-        self.readers: defaultdict[Version, list[Operator]] = defaultdict(list)
-        self.writer: dict[Version, Operator] = {}
-        self._writes: dict[str, list[int]] = {}
-        """Positions of the operators that write a name, in order."""
-        for index, op in enumerate(self.block.ops[:]):
-            self.position[op] = index
-            for name in op.input_arg_names:
-                positions = self._writes.get(name)
-                readers = self.readers[name, len(positions) if positions else 0]
-                if not readers or readers[-1] is not op:  # once, even if it reads the value in two slots
-                    readers.append(op)
-            for name in op.output_arg_names:
-                positions = self._writes.setdefault(name, [])
-                positions.append(index)
-                self.writer[name, len(positions)] = op
-
-    def read(self, name: str, op: Operator) -> Version:
-        """Return the value that `op` reads under this name."""
-        # An operator reads before it writes, so its own write does not count.
-        positions = self._writes.get(name)
-        return name, bisect_left(positions, self.position[op]) if positions else 0
-
-    def written(self, name: str, op: Operator) -> Version:
-        """Return the value that `op` writes under this name."""
-        return name, self.read(name, op)[1] + 1
-
-    def input(self, op: Operator, slot: str) -> Version:
-        """Return the value that `op` reads in a slot of one variable."""
-        return self.read(op.inputs[slot][0], op)
-
-    def output(self, op: Operator, slot: str) -> Version:
-        """Return the value that `op` writes to a slot of one variable."""
-        return self.written(op.outputs[slot][0], op)
-
-    def defining_op(self, value: Version, *types: str) -> Operator | None:
-        """Return the operator that writes `value`, if it is of one of these types."""
-        op = self.writer.get(value)
-        return op if op is not None and op.type in types else None
-
-    def is_there(self, value: Version, op: Operator) -> bool:
-        """Whether the name of `value` still means that value where `op` reads."""
-        return self.read(value[0], op) == value
-
-    def is_live_out(self, value: Version) -> bool:
-        """Whether the value may be read outside of the block: the last of its name, which is fetched or persistable."""
-        name, number = value
-        if number < len(self._writes.get(name, ())):
-            return False
-        var = self.block.find_var(name)
-        return self._roots is None or name in self._roots or (var is not None and var.persistable)
-
-    def is_used_once(self, value: Version) -> bool:
-        """Whether exactly one operator reads the value, and nothing outside of the block."""
-        return len(self.readers[value]) == 1 and not self.is_live_out(value)
-
-    def is_matrix(self, name: str, most_elements: float = inf) -> bool:
-        """Whether a variable is a matrix of known shape with at most `most_elements` elements."""
-        shape = self.block.vars[name].shape or ()
-        return len(shape) == 2 and -1 not in shape and prod(shape) <= most_elements
+from minigraph.passes.values import Values
 
 
 @dataclass(frozen=True)
@@ -111,6 +34,12 @@ class MergeSmall(Pass):
 
     least: int = 4
     most_elements: int = 65536
+
+
+def is_matrix(block: Block, name: str, most_elements: float = inf) -> bool:
+    """Whether a variable is a matrix of known shape with at most `most_elements` elements."""
+    shape = block.vars[name].shape or ()
+    return len(shape) == 2 and -1 not in shape and prod(shape) <= most_elements
 
 
 def insert_for(
@@ -166,7 +95,7 @@ def sums_of(program: Program, type: str, least: int) -> list[Operator]:
     return [op for op in sums if sum(name in parts for name in op.inputs["X"]) >= least]
 
 
-def parts_of(total: Operator, type: str, values: ReachingDefs) -> Iterator[tuple[str, Operator]]:
+def parts_of(total: Operator, type: str, values: Values) -> Iterator[tuple[str, Operator]]:
     """Yield the parts of a sum that operators of this type write to ``Y@GRAD``, with these, in forward order.
 
     Parts that others read or that are added twice are left out.
@@ -174,7 +103,7 @@ def parts_of(total: Operator, type: str, values: ReachingDefs) -> Iterator[tuple
     counts = Counter(total.inputs["X"])
     for name in reversed(total.inputs["X"]):
         part = values.read(name, total)
-        grad = values.defining_op(part, type)
+        grad = values.producer(part, type)
         is_own = counts[name] == 1 and values.is_used_once(part)
         if is_own and grad is not None and grad.outputs.get("Y@GRAD") == (name,):
             yield name, grad

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Version, insert_for
+from minigraph.passes.rewriting import insert_for
+from minigraph.passes.values import Value, Values
 from minigraph.types import DType
 
 
@@ -28,13 +29,13 @@ class ScaleIntoMatmul(Pass):
         by_type = program.global_block().ops.by_type
         if "scale" not in by_type or not ("matmul" in by_type or "matmul_grad" in by_type):
             return False
-        values = ReachingDefs(program)
+        values = Values(program)
         changed = [_scale_by_itself(op, values) for op in by_type.get("matmul", ())]
         changed += [_scale_gradient(op, values) for op in by_type.get("matmul_grad", ())]
         return any(changed)
 
 
-def _scale_by_itself(op: Operator, values: ReachingDefs) -> bool:
+def _scale_by_itself(op: Operator, values: Values) -> bool:
     """Give a product the factor of its operand, or of its result if nothing else reads that."""
     if op.attr("alpha") != 1:
         return False
@@ -54,7 +55,7 @@ def _scale_by_itself(op: Operator, values: ReachingDefs) -> bool:
     return True
 
 
-def _scale_gradient(op: Operator, values: ReachingDefs) -> bool:
+def _scale_gradient(op: Operator, values: Values) -> bool:
     """Give the gradient of a product the factor of the incoming gradient, or that of an operand."""
     if op.attr("alpha") != 1:
         return False
@@ -79,18 +80,17 @@ def _scale_gradient(op: Operator, values: ReachingDefs) -> bool:
     return False
 
 
-def _scale_back(grad: Version, scale: Operator, values: ReachingDefs) -> Operator | None:
+def _scale_back(grad: Value, scale: Operator, values: Values) -> Operator | None:
     """Return the operator that makes of the gradient of a scaled operand that of the operand, if it may go."""
     (back,) = values.readers[grad] if values.is_used_once(grad) else (None,)
     if back is None or not _is_factor(back) or back.attr("scale") != scale.attr("scale"):
         return None
-    name, number = values.output(back, "Out")
-    return back if number == 1 and not values.readers.get((name, 0)) else None
+    return back if values.is_first(values.output(back, "Out")) else None
 
 
-def _scale_of(value: Version, op: Operator, values: ReachingDefs) -> Operator | None:
+def _scale_of(value: Value, op: Operator, values: Values) -> Operator | None:
     """Return the operator that makes `value` by a factor of what is still there where `op` reads."""
-    scale = values.defining_op(value, "scale")
+    scale = values.producer(value, "scale")
     if scale is None or not _is_factor(scale) or not values.is_there(values.input(scale, "X"), op):
         return None
     return scale

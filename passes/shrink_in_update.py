@@ -6,7 +6,8 @@ from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.ops.merged_updates import MERGED
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, insert_for
+from minigraph.passes.rewriting import insert_for
+from minigraph.passes.values import Values
 
 
 class ShrinkInUpdate(Pass):
@@ -25,7 +26,7 @@ class ShrinkInUpdate(Pass):
         clips = [op for op in ops.of_type("clip_by_global_norm") if not op.attr("strict")]
         if not clips or MERGED.keys().isdisjoint(ops.by_type):
             return False
-        values = ReachingDefs(program)
+        values = Values(program)
         changed = False
         for op in clips:
             updates = _updates(op, values)
@@ -35,7 +36,7 @@ class ShrinkInUpdate(Pass):
         return changed
 
 
-def _updates(clip: Operator, values: ReachingDefs) -> list[Operator]:
+def _updates(clip: Operator, values: Values) -> list[Operator]:
     """Return the merged updates that read all results of `clip` and no other gradients; empty if others do."""
     sources = dict(zip(clip.outputs["Out"], clip.inputs["X"], strict=True))
     sources.pop(EMPTY, None)

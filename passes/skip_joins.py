@@ -10,7 +10,8 @@ from typing import ClassVar
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
 from minigraph.passes.parts import Part, Parts, slice_starts
-from minigraph.passes.rewriting import Version, redirect
+from minigraph.passes.rewriting import redirect
+from minigraph.passes.values import Value
 
 _JOINS = {"stack": "X", "concat": "X", "unstack_grad": "Y@GRAD", "slice_grad": "Out@GRAD"}
 """Operators that join values, with the slot of these; the last one joins one with zeros."""
@@ -47,8 +48,8 @@ class _Walk:
     def __init__(self, values: Parts) -> None:
         self.values = values
         self.changed = False
-        self._same: dict[Version, Version] = {}
-        self._zeros: set[Version] = set()
+        self._same: dict[Value, Value] = {}
+        self._zeros: set[Value] = set()
         self._pieces: dict[Operator, dict[int, Part]] = {}
         """Joined values by their first element in the whole, by the joining operator."""
 
@@ -77,7 +78,7 @@ class _Walk:
         part = self.values.part(value)
         if part.whole in self._zeros:
             self._zeros.add(value)
-        join = self.values.defining_op(part.whole, *_JOINS)
+        join = self.values.producer(part.whole, *_JOINS)
         if join is None or part.size < 1:
             return
         if join not in self._pieces:
@@ -89,7 +90,7 @@ class _Walk:
         elif join.type == "slice_grad" and all(_are_apart(part, each) for each in pieces.values()):
             self._zeros.add(value)
 
-    def _note(self, value: Version, same: Version) -> None:
+    def _note(self, value: Value, same: Value) -> None:
         """Note that `value` is `same`, perhaps in another shape."""
         variables = self.values.block.vars
         if same in self._zeros:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Version, insert_for
+from minigraph.passes.rewriting import insert_for
+from minigraph.passes.values import Value, Values
 
 
 class TransposeIntoMatmul(Pass):
@@ -19,7 +20,7 @@ class TransposeIntoMatmul(Pass):
     """
 
     def apply(self, program: Program) -> bool:
-        values = ReachingDefs(program)
+        values = Values(program)
         changed = False
         for op in program.global_block().ops:
             if op.type == "matmul" or (op.type == "mul" and _multiplies_matrices(op, values)):
@@ -30,13 +31,13 @@ class TransposeIntoMatmul(Pass):
         return changed
 
 
-def _multiplies_matrices(op: Operator, values: ReachingDefs) -> bool:
+def _multiplies_matrices(op: Operator, values: Values) -> bool:
     return all(len(values.block.vars[op.inputs[slot][0]].shape or ()) == 2 for slot in "XY")
 
 
-def _transposed(values: ReachingDefs, op: Operator, slot: str) -> Version | None:
+def _transposed(values: Values, op: Operator, slot: str) -> Value | None:
     """Return the value whose transpose is the operand in `slot`, if there is one."""
-    transpose = values.defining_op(values.input(op, slot), "transpose2")
+    transpose = values.producer(values.input(op, slot), "transpose2")
     if transpose is None:
         return None
     axis, source = list(transpose.attr("axis")), values.input(transpose, "X")
@@ -45,7 +46,7 @@ def _transposed(values: ReachingDefs, op: Operator, slot: str) -> Version | None
     return source if swaps_last_two and values.is_there(source, op) else None
 
 
-def _read_untransposed(op: Operator, sources: dict[str, Version]) -> None:
+def _read_untransposed(op: Operator, sources: dict[str, Value]) -> None:
     inputs = {slot: sources[slot][0] if slot in sources else op.inputs[slot][0] for slot in "XY"}
     flags = {f"transpose_{slot}": True for slot in sources}
     if op.type == "mul":

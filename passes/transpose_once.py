@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from minigraph import unique_name
 from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
-from minigraph.passes.rewriting import MergeSmall, ReachingDefs, Version, insert_for, is_read_by_many
+from minigraph.passes.rewriting import MergeSmall, insert_for, is_matrix, is_read_by_many
+from minigraph.passes.values import Value, Values
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,8 @@ class TransposeOnce(MergeSmall):
     def apply(self, program: Program) -> bool:
         if not is_read_by_many(program, "mul_grad", self.least):
             return False
-        values = ReachingDefs(program)
-        groups: defaultdict[Version, list[Operator]] = defaultdict(list)
+        values = Values(program)
+        groups: defaultdict[Value, list[Operator]] = defaultdict(list)
         for op in program.global_block().ops.of_type("mul_grad"):
             if self._fits(op, values):
                 groups[values.input(op, "Y")].append(op)
@@ -35,10 +36,10 @@ class TransposeOnce(MergeSmall):
             _rewrite(group)
         return bool(several)
 
-    def _fits(self, op: Operator, values: ReachingDefs) -> bool:
+    def _fits(self, op: Operator, values: Values) -> bool:
         wants_x_only = op.outputs.get("Y@GRAD", (EMPTY,)) == (EMPTY,) and op.outputs.get("X@GRAD", (EMPTY,)) != (EMPTY,)
         return wants_x_only and all(
-            values.is_matrix(op.inputs[slot][0], self.most_elements) for slot in ("X", "Y", "Out@GRAD")
+            is_matrix(values.block, op.inputs[slot][0], self.most_elements) for slot in ("X", "Y", "Out@GRAD")
         )
 
 

@@ -11,7 +11,8 @@ from minigraph.ir.dataflow import backward_slice
 from minigraph.ir.operator import renamed
 from minigraph.opdef import GRAD_SUFFIX, SUB_BLOCK
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, insert_for, is_random, outputs_in_use
+from minigraph.passes.rewriting import insert_for, is_random, outputs_in_use
+from minigraph.passes.values import Values
 from minigraph.runtime.control_flow import BlockCall, Recurrent, RecurrentGrad, call_of
 from minigraph.types import DType
 
@@ -38,7 +39,7 @@ class UnrollRecurrent(Pass):
         loops = program.global_block().ops.of_type("recurrent")
         if not loops:
             return False
-        values = ReachingDefs(program)
+        values = Values(program)
         changed = False
         for op in loops:
             grads = values.readers[values.output(op, "step_scopes")]
@@ -49,7 +50,7 @@ class UnrollRecurrent(Pass):
             program.drop_unused_blocks()
         return changed
 
-    def _may_unroll(self, op: Operator, grads: Sequence[Operator], values: ReachingDefs) -> bool:
+    def _may_unroll(self, op: Operator, grads: Sequence[Operator], values: Values) -> bool:
         call, backward = _recurrent(op), [_recurrent_grad(grad) for grad in grads]
         length = _length(call)
         count = length * sum(len(each.body.ops) for each in (call, *backward))

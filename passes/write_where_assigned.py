@@ -5,7 +5,7 @@ from __future__ import annotations
 from minigraph.ir import Operator, Program
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
-from minigraph.passes.rewriting import ReachingDefs, Version
+from minigraph.passes.values import Value, Values
 
 _CLIPS = frozenset({"clip", "clip_by_norm", "clip_by_global_norm"})
 
@@ -24,7 +24,7 @@ class WriteWhereAssigned(Pass):
         assigns = ops.of_type("assign")
         if not assigns or not any(ops.of_type(type) for type in _CLIPS):
             return False
-        values = ReachingDefs(program)
+        values = Values(program)
         found = [(assign, clip) for assign in assigns if (clip := _clip_for(assign, values)) is not None]
         for assign, clip in found:
             clip.replace_output(assign.inputs["X"][0], assign.outputs["Out"][0])
@@ -34,10 +34,10 @@ class WriteWhereAssigned(Pass):
         return bool(found)
 
 
-def _clip_for(assign: Operator, values: ReachingDefs) -> Operator | None:
+def _clip_for(assign: Operator, values: Values) -> Operator | None:
     """Return the clip whose result `assign` copies over its input, if it may write there itself."""
     source, target = values.input(assign, "X"), assign.outputs["Out"][0]
-    clip = values.defining_op(source, *_CLIPS)
+    clip = values.producer(source, *_CLIPS)
     if clip is None or not values.is_used_once(source):
         return None
     old = values.read(target, assign)
@@ -55,8 +55,8 @@ def _clipped(clip: Operator, name: str) -> str | None:
     return dict(zip(clip.outputs["Out"], clip.inputs["X"], strict=True)).get(name)
 
 
-def _drop_norm(clip: Operator, values: ReachingDefs) -> None:
+def _drop_norm(clip: Operator, values: Values) -> None:
     for name in clip.outputs.get("Norm", ()):
-        norm: Version = values.written(name, clip)
+        norm: Value = values.written(name, clip)
         if name != EMPTY and not values.readers[norm] and not values.is_live_out(norm):
             clip.replace_output(name, EMPTY)

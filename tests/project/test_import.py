@@ -5,8 +5,8 @@ import sys
 
 LATE = {
     "minigraph.comparison", "minigraph.dataset", "minigraph.executor.checking", "minigraph.io", "minigraph.metrics",
-    "minigraph.nets", "hashlib", "html", "importlib.resources", "json", "tempfile", "cupy", "matplotlib", "networkx",
-    "numba", "rich",
+    "minigraph.nets", "minigraph.rewrite", "hashlib", "html", "importlib.resources", "json", "tempfile", "cupy",
+    "matplotlib", "networkx", "numba", "rich",
 }  # fmt: skip
 
 

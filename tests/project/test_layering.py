@@ -31,7 +31,7 @@ LAYERS = (
         " lod_tensor metrics nets nn optimizer parallel_executor param_attr profiler reader regularizer tensor",
         "Faces: fluid's names. The engine below never imports them.",
     ),
-    ("comparison compat cli", "Applications; nothing imports them but the package itself and its command."),
+    ("comparison compat cli rewrite", "Applications; nothing imports them but the package itself and its command."),
     ("__init__ __main__", "The package."),
 )
 LEVEL = {name: level for level, (names, _) in enumerate(LAYERS) for name in names.split()}
@@ -55,7 +55,7 @@ PUBLIC = [
     "dygraph", "errors", "executor", "framework", "initializer", "io", "layer_helper", "layers", "lod_tensor",
     "metrics", "nets", "nn", "optimizer", "parallel_executor", "param_attr", "passes", "kernels", "profiler",
     "reader", "regularizer", "unique_name", "ir", "opdef", "types", "compat.torch", "compat.tensorflow",
-    "comparison",
+    "comparison", "rewrite",
 ]  # fmt: skip
 """Modules that programs import; they stay where they are."""
 
