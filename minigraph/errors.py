@@ -216,6 +216,14 @@ class NonfiniteError(ExecutionError):
         self.param = param
 
 
+class LessonError(MinigraphError, RuntimeError):
+    """A student's file of a lesson fails, or does not define what the lesson asks for."""
+
+    def __init__(self, message: str, **fields: Any) -> None:
+        super().__init__(message, **fields)
+        self.is_of_other_line = False  # the line is always the student's that fails
+
+
 class PlaceError(MinigraphError, RuntimeError):
     """A place, such as a GPU, is not to be had on this machine."""
 
@@ -254,13 +262,10 @@ class MissingExtraError(MinigraphError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
 
 
-def warn(message: str, category: type[Warning] = UserWarning, *, registry: dict[Any, Any] | None = None) -> None:
-    """Issue a warning that points at the user's line, however deep the call is.
-
-    With a `registry`, the same warning about the same line is shown once, unless the user's filters say otherwise.
-    """
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Issue a warning that points at the user's line, however deep the call is."""
     site = caller_site() or Site("<unknown>", 1)
-    warnings.warn_explicit(message, category, site.filename, site.line, registry=registry)
+    warnings.warn_explicit(message, category, site.filename, site.line)
 
 
 def not_a_name(name: object) -> WrongTypeError:

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from minigraph.cli.comparisons import add_commands, fail, message_of
 from minigraph.cli.doctor import add_command as add_doctor
+from minigraph.cli.lessons import add_commands as add_lessons
 from minigraph.cli.operator_reference import add_command as add_operators
 from minigraph.errors import MinigraphError, suggest
 from minigraph.support.interrupted_import import raise_again
@@ -71,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     add_commands(commands)
     add_doctor(commands)
     add_operators(commands)
+    add_lessons(commands)
     for command in commands.choices.values():
         command.set_defaults(parser=command)
     return parser

@@ -31,7 +31,10 @@ LAYERS = (
         " lod_tensor metrics nets nn optimizer parallel_executor param_attr profiler reader regularizer tensor",
         "Faces: fluid's names. The engine below never imports them.",
     ),
-    ("comparison compat cli rewrite", "Applications; nothing imports them but the package itself and its command."),
+    (
+        "comparison compat cli lessons rewrite",
+        "Applications; nothing imports them but the package itself and its command.",
+    ),
     ("__init__ __main__", "The package."),
 )
 LEVEL = {name: level for level, (names, _) in enumerate(LAYERS) for name in names.split()}

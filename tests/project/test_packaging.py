@@ -125,8 +125,12 @@ def test_the_wheel_holds_every_module_of_the_three_folders_once(distributions: D
 def test_the_wheel_holds_the_data_and_the_type_marker(distributions: Distributions):
     data = {f"minigraph/dataset/data/{name}" for name in files_in(distributions.source / "minigraph/dataset/data")}
     assert data, "minigraph/dataset/data is empty"
+    pages = {
+        f"minigraph/lessons/{name}" for name in files_in(distributions.source / "minigraph/lessons") if ".md" in name
+    }
+    assert pages, "minigraph/lessons has no pages"
     with zipfile.ZipFile(distributions.wheel) as wheel:
-        assert data | {"minigraph/py.typed"} <= set(wheel.namelist())
+        assert data | pages | {"minigraph/py.typed"} <= set(wheel.namelist())
 
 
 def test_the_source_distribution_holds_the_project_and_no_links(distributions: Distributions):

@@ -1,0 +1,243 @@
+"""What a lesson finds in an answer, and the laws that every pass is held to."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from minigraph.errors import LessonError, MinigraphError
+from minigraph.executor.interpreter import Interpreter
+from minigraph.ir import Operator, Program
+from minigraph.ir.verifier import verify
+from minigraph.passes import Pass
+from minigraph.runtime.place import CPUPlace
+from minigraph.runtime.scope import Scope
+
+T = TypeVar("T")
+
+Call = Callable[..., Any]
+"""`minigraph.lessons.answer.Answer.call`, usually of another process."""
+
+TOLERANCE = 1e-5
+"""Maximum relative difference of results where a pass may change the rounding."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that the grader looked at.
+
+    Attributes
+    ----------
+    title : str
+        What should hold.
+    message : str
+        Why it does not, and what to do; empty if it holds.
+    points, of : float
+        Points earned and possible. 0 possible points mark a law: if one is broken the grade is 0.
+    """
+
+    title: str
+    message: str = ""
+    points: float = 0.0
+    of: float = 0.0
+
+    @property
+    def is_broken_law(self) -> bool:
+        return not self.of and bool(self.message)
+
+
+def task(title: str, points: float, message: str) -> Finding:
+    """A finding worth `points`, all of them if there is no message."""
+    return Finding(title, message, 0.0 if message else points, points)
+
+
+def asked(questions: Mapping[str, Callable[[T], str]], answer: T) -> Iterator[Finding]:
+    """Ask one question after the other, each worth a point: a function that says what is wrong."""
+    for title, question in questions.items():
+        try:
+            message = question(answer)
+        except MinigraphError as error:
+            message = str(error)
+        yield task(title, 1, message)
+
+
+@dataclass(frozen=True)
+class StudentPass(Pass):
+    """The pass `pass_name` of a student's file: programs go there and come back as text."""
+
+    call: Call = field(repr=False)
+    pass_name: str
+
+    @property
+    def name(self) -> str:
+        return self.pass_name
+
+    def apply(self, program: Program) -> bool:
+        text = str(program)
+        reply = self.call("rewrite", name=self.pass_name, program=text, roots=program.roots)
+        if reply["program"] != text:
+            _become(program, Program.parse(reply["program"]))
+        return bool(reply["changed"])
+
+
+@dataclass(frozen=True)
+class RoundingStudentPass(StudentPass):
+    """A student's pass that may change the rounding."""
+
+    changes_rounding: ClassVar[bool] = True
+
+
+def sound(rewrite: Pass, program: Program) -> Program:
+    """Return a copy of the program to which the pass was applied.
+
+    Raises
+    ------
+    VerifyError
+        If it is not sound.
+    """
+    rewritten = program.clone()
+    rewrite.apply(rewritten)
+    verify(rewritten)
+    return rewritten
+
+
+def again(rewrite: Pass, program: Program) -> str:
+    """Say what is wrong with applying a pass to a program that it has left; empty if nothing."""
+    text = str(program)
+    changed = rewrite.apply(program)
+    if str(program) != text:
+        return "Applied a second time, the pass changes the program again."
+    return "The second time nothing changes, but apply returns True." if changed else ""
+
+
+def updates(program: Program) -> list[Operator]:
+    """Return the operators that change parameters."""
+    return [op for op in program.global_block().ops if "Param" in op.inputs and "Grad" in op.inputs]
+
+
+def inserted(before: Program, after: Program) -> list[Operator]:
+    """Return the operators of `after` that `before` has not, without the updates."""
+    known = {str(op) for op in before.global_block().ops}
+    return [op for op in after.global_block().ops if str(op) not in known and op not in updates(after)]
+
+
+def _become(program: Program, other: Program) -> None:
+    """Give `program` the blocks of `other`."""
+    for block in other.blocks:
+        block.program = program
+    program.blocks, program.gradient_blocks = other.blocks, other.gradient_blocks
+    program.version += 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program whose results a pass must keep.
+
+    Attributes
+    ----------
+    text : str
+        The program.
+    roots : tuple of str
+        What is fetched.
+    hint : str
+        What to say if the pass breaks the program.
+    """
+
+    title: str
+    text: str
+    roots: tuple[str, ...]
+    hint: str
+
+    def program(self) -> Program:
+        return parsed(self.text, self.roots)
+
+
+def parsed(text: str, roots: Iterable[str] = ()) -> Program:
+    """The program of an indented text, of which `roots` are fetched."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    margin = len(lines[0]) - len(lines[0].lstrip())
+    program = Program.parse("\n".join(line[margin:] for line in lines))
+    program.roots = tuple(roots)
+    return program
+
+
+def kept_cases(cases: Iterable[Case], rewrite: Pass) -> Iterator[Finding]:
+    """Look at each case: the pass keeps the program sound, its results, and tells the truth about changes."""
+    for case in cases:
+        try:
+            message = broken(rewrite, case.program())
+        except LessonError as error:
+            message = str(error)
+        yield Finding(case.title, f"{message}\n{case.hint}" if message else "")
+
+
+def broken(rewrite: Pass, program: Program) -> str:
+    """Say which law a pass breaks on this program; empty if none."""
+    rewritten, before = program.clone(), str(program)
+    changed = rewrite.apply(rewritten)
+    if changed != (str(rewritten) != before):
+        return f"apply returned {changed}, although the program was {'not ' if changed else ''}changed."
+    try:
+        verify(rewritten)
+        difference = first_difference(outcome(program), outcome(rewritten), rewrite.changes_rounding)
+    except MinigraphError as error:
+        return f"The program that the pass leaves is broken: {error.message}."
+    if difference:
+        return difference
+    return again(rewrite, rewritten)
+
+
+def outcome(program: Program, feed: Mapping[str, Any] | None = None, fetch: Iterable[str] = ()) -> dict[str, Any]:
+    """Run a program once with numbers that depend on the names only; return fetched values and the new state."""
+    scope, block, names = Scope(), program.global_block(), list(fetch or program.roots or ())
+    given = {}
+    for name, var in block.vars.items():
+        if var.is_data:
+            given[name] = numbers(name, var.shape, var.dtype.numpy, negative=True)
+        elif var.persistable:
+            scope.var(name).get_tensor().set(numbers(name, var.shape, var.dtype.numpy), CPUPlace())
+    runner = Interpreter()
+    runner._rng = np.random.default_rng(0)
+    results = runner.run(program, feed={**given, **(feed or {})}, fetch_list=names, scope=scope)
+    state = {name: np.array(scope.var(name).get_tensor()) for name, var in block.vars.items() if var.persistable}
+    return {**state, **dict(zip(names, results, strict=True))}
+
+
+def numbers(name: str, shape: Iterable[int] | None, dtype: Any, negative: bool = False) -> Any:
+    """Return an array that belongs to a name; an unknown dimension is 3, an integer 0 or 1."""
+    random = np.random.default_rng(zlib.crc32(name.encode()))
+    dims = [3 if dim < 0 else dim for dim in shape or ()]
+    if np.dtype(dtype).kind != "f":
+        return random.integers(0, 2, dims).astype(dtype)
+    return random.uniform(-1.5 if negative else 0.1, 1.5, dims).astype(dtype)
+
+
+def first_difference(before: Mapping[str, Any], after: Mapping[str, Any], rounds: bool = False) -> str:
+    """Say which result differs and how; empty if none does."""
+    for name, value in before.items():
+        found = after.get(name)
+        if found is None or found.shape != value.shape or found.dtype != value.dtype:
+            return f"{name} is {_shown(found)} and not {_shown(value)}."
+        same = np.allclose(found, value, TOLERANCE, TOLERANCE, equal_nan=True) if rounds else _has_bits(found, value)
+        if not same:
+            at = np.unravel_index(np.argmax(_distance(found, value)), value.shape)
+            where = f"[{', '.join(map(str, at))}]" if value.ndim else ""
+            return f"{name}{where} is {found[at]:.6g} and not {value[at]:.6g}."
+    return ""
+
+
+def _has_bits(found: Any, value: Any) -> bool:
+    return found.tobytes() == value.tobytes()
+
+
+def _distance(found: Any, value: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return np.nan_to_num(np.abs(found.astype("float64") - value.astype("float64")), nan=np.inf)
+
+
+def _shown(value: Any) -> str:
+    return "missing" if value is None else f"{value.dtype}[{', '.join(map(str, value.shape))}]"

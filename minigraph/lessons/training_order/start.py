@@ -1,0 +1,16 @@
+"""Lesson 8: add weight decay between the clip and the update."""
+
+from dataclasses import dataclass
+
+from minigraph.ir import Program
+from minigraph.passes import Pass
+
+
+@dataclass(frozen=True)
+class AddDecay(Pass):
+    """Let each update read its gradient plus ``coeff * parameter``, added behind a clip if there is one."""
+
+    coeff: float = 0.1
+
+    def apply(self, program: Program) -> bool:
+        return False

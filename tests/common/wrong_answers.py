@@ -1,0 +1,113 @@
+"""Typical wrong answers: edits of the reference solution, and what the grader says."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Wrong(NamedTuple):
+    """One wrong answer.
+
+    Attributes
+    ----------
+    lesson : str
+    edits : tuple of (str, str)
+        Parts of the reference solution, and what stands there instead.
+    message : str
+        Part of what the grader says.
+    """
+
+    lesson: str
+    edits: tuple[tuple[str, str], ...]
+    message: str
+
+
+def wrong(lesson: str, message: str, *edits: tuple[str, str]) -> Wrong:
+    return Wrong(lesson, edits, message)
+
+
+READ_A_PROGRAM = [
+    wrong("read_a_program", "You missed fill_constant", ('"backward": 7', '"backward": 6')),
+    wrong("read_a_program", "their role is optimize|clip", ('"backward": 7', '"backward": 9')),
+    wrong("read_a_program", "Only variables marked data are fed", ('["x", "y"]', '["x", "y", "w_1", "w_2"]')),
+    wrong("read_a_program", "The learning rate is kept, too", (', "learning_rate_0"]', "]")),
+    wrong("read_a_program", "The backward pass reads the value again", ('["mul", "relu_grad", "mul_grad"]', '["mul"]')),
+    wrong("read_a_program", "This is the raw gradient", ("clip_by_norm_0.tmp_0", "w_1@GRAD")),
+    wrong("read_a_program", "This is the other clip", ("clip_by_norm_0.tmp_0", "clip_by_norm_1.tmp_0")),
+    wrong("read_a_program", "Its norm is 10, and the clip allows 5", ("[0.7, 0.6]", "[0.4, 0.2]")),
+    wrong("read_a_program", "clip_by_norm scales the whole gradient", ("[0.7, 0.6]", "(0.5, 0.5)")),
+    wrong("read_a_program", "SGD subtracts", ("[0.7, 0.6]", "[1.3, 1.4]")),
+    wrong("read_a_program", "the file defines no answers", ("answers = {", "answer = {")),
+]
+
+ROLE = "Role.OPTIMIZE | Role.CLIP"
+INSERT_CLIP = [
+    wrong("insert_clip", "scales the whole gradient, and keeps its direction",
+          ('"clip_by_norm", X=grad, max_norm=self.max_norm',
+           '"clip", X=grad, min=-self.max_norm, max=self.max_norm')),
+    wrong("insert_clip", "becomes one of norm 1, not 2", ("max_norm=self.max_norm", "max_norm=1.0")),
+    wrong("insert_clip", "Find updates by their role and slots, not by type",
+          ('op.role & Role.OPTIMIZE and {"Param", "Grad"} <= op.inputs.keys()', 'op.type == "sgd"')),
+    wrong("insert_clip", "Write the clipped one under a new name",
+          ('clipped = block.emit("clip_by_norm", X=grad, max_norm=self.max_norm)',
+           'block.append_op("clip_by_norm", {"X": grad}, {"Out": grad}, {"max_norm": self.max_norm})'),
+          ("            update.replace_input(grad, clipped)\n", "")),
+    wrong("insert_clip", "Give clips Role.OPTIMIZE | Role.CLIP", (ROLE, "Role.OPTIMIZE")),
+    wrong("insert_clip", "Name the parameter and its raw gradient", (", [param, grad])", ")")),
+    wrong("insert_clip", "Leave alone what a clip has written", (" if op.inputs[\"Grad\"][0] not in done", "")),
+    wrong("insert_clip", "The second time nothing changes, but apply returns True",
+          ("return bool(unclipped)", "return bool(updates)")),
+    wrong("insert_clip", "apply returned None", ("return bool(unclipped)", "pass")),
+    wrong("insert_clip", "nothing is clipped yet", ("            update.replace_input(grad, clipped)\n", "")),
+    wrong("insert_clip", "nothing is clipped yet", ("unclipped = [", "unclipped = [][:0] and [")),
+    wrong("insert_clip", "is clipped after the update of w_0 has read it",
+          ("block.inserting_before(update), role", "role"), ("            update.replace_input(grad, clipped)\n", "")),
+    wrong("insert_clip", "was changed. A short one keeps every bit",
+          ('clipped = block.emit("clip_by_norm", X=grad, max_norm=self.max_norm)',
+           'clipped = block.emit("scale", X=grad, scale=0.1)')),
+]  # fmt: skip
+
+DECAY = "Role.OPTIMIZE | Role.REGULARIZE"
+TRAINING_ORDER = [
+    wrong("training_order", "past the clip. Add to what the update reads",
+          ("X=[grad, decay]", 'X=[param + "@GRAD", decay]')),
+    wrong("training_order", "The decay is added before the clip",
+          ("        plain =",
+           "        updates = [op for op in block.ops if op.role & Role.CLIP] or updates\n        plain ="),
+          ('op.inputs["Grad"][0] not in done', '(op.inputs.get("Grad") or op.inputs["X"])[0] not in done'),
+          ('update.inputs["Param"][0], update.inputs["Grad"][0]',
+           '"w", (update.inputs.get("Grad") or update.inputs["X"])[0]')),
+    wrong("training_order", "Find updates by their role and slots, not by type",
+          ('op.role & Role.OPTIMIZE and {"Param", "Grad"} <= op.inputs.keys()', 'op.type == "sgd"')),
+    wrong("training_order", "Give it Role.OPTIMIZE | Role.REGULARIZE", (DECAY, "Role.OPTIMIZE")),
+    wrong("training_order", "Name the parameter and its gradient", (", [param, grad])", ")")),
+    wrong("training_order", "Leave alone what has a decay", (' if op.inputs["Grad"][0] not in done', "")),
+    wrong("training_order", "Write the sum under a new name",
+          ('total = block.emit("sum", X=[grad, decay])',
+           'block.append_op("sum", {"X": [grad, decay]}, {"Out": grad})'),
+          ("            update.replace_input(grad, total)\n", "")),
+    wrong("training_order", "The updates read gradients without decay",
+          ("            update.replace_input(grad, total)\n", "")),
+    wrong("training_order", "w[", ("scale=self.coeff", "scale=-self.coeff")),
+    wrong("training_order", "apply returned None", ("return bool(plain)", "return")),
+]  # fmt: skip
+
+GRADIENT_RULE = [
+    wrong("gradient_rule", "This takes the norm for a constant", ("d_out - x * (along * is_long)", "d_out")),
+    wrong("gradient_rule", "the wrong sign", ("d_out - x", "d_out + x")),
+    wrong("gradient_rule", "is short, so d_out passes unchanged", ("along * is_long", "along * 1.0")),
+    wrong("gradient_rule", "For x = 0 the result is NaN", ("layers.square(bound)", "layers.square(norm)")),
+    wrong("gradient_rule", "The norm is of the whole tensor",
+          ("layers.reduce_sum(layers.square(x))", "layers.reduce_sum(layers.square(x), dim=-1, keep_dim=True)")),
+    wrong("gradient_rule", "Here max_norm is 4.5", ("x.dtype, max_norm", "x.dtype, 2.0")),
+    wrong("gradient_rule", "The factor max_norm / norm is missing", (" * (limit / bound)", "")),
+    wrong("gradient_rule", "This is d_out itself", ("return (d_out", "return d_out\n    return (d_out")),
+    wrong("gradient_rule", "This clips d_out",
+          ("return (d_out", "return layers.clip_by_norm(d_out, max_norm)\n    return (d_out")),
+    wrong("gradient_rule", "does not read d_out: apply the chain rule",
+          ("    along =", "    d_out = layers.ones_like(d_out)\n    along =")),
+    wrong("gradient_rule", "The result has the shape", ("return (d_out", "return norm\n    return (d_out")),
+    wrong("gradient_rule", "Return the variable with the result", ("return (", "result = (")),
+]  # fmt: skip
+
+ANSWERS = [*READ_A_PROGRAM, *INSERT_CLIP, *TRAINING_ORDER, *GRADIENT_RULE]

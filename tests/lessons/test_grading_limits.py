@@ -1,0 +1,165 @@
+"""What a student's file may do to its process, and what the grader says of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import pytest
+
+from minigraph.errors import LessonError, MissingFileError
+from minigraph.lessons.answer import Answer
+from minigraph.lessons.catalogue import find_lesson
+from minigraph.lessons.grader import Grade, grade
+from minigraph.lessons.student_process import StudentProcess
+
+PASS = """
+from minigraph.passes import Pass
+
+class ClipEachGradient(Pass):
+    def apply(self, program):
+        {body}
+"""
+
+RAISED = {
+    "exit": ("import sys\nsys.exit(3)", "the file calls sys.exit\n  at answer.py:2, in: sys.exit(3)"),
+    "error": ("x = 1\nx / 0", "ZeroDivisionError: division by zero\n  at answer.py:2, in: x / 0"),
+    "syntax": ("def f(:\n    pass", "the file is not Python"),
+    "null byte": ("x = '\0'", "null bytes"),
+    "no name": ("", "the file defines no ClipEachGradient"),
+    "no pass": ("ClipEachGradient = 3", "ClipEachGradient is 3, which is no pass"),
+    "recursion": ("def f(): f()\nf()", "RecursionError"),
+    "own exception": ("class E(BaseException): pass\nraise E('odd')", "E: odd"),
+    "interrupt": ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+    "memory": ("x = bytearray(1 << 60)", "the file needs more memory than allowed\n  at answer.py:1"),
+    "number": (PASS.format(body="return 1"), "apply returned 1"),
+    "text": (PASS.format(body="program.global_block().ops[0].inputs['X'] = (7,); return True"), "cannot be printed"),
+    "minigraph": (PASS.format(body="program.global_block().var('z')"), "NotFoundError: block 0 has no variable 'z'"),
+}  # fmt: skip
+
+ENDED = {
+    "at the start": ("while True:\n    pass", "the file needs more than 1 s\n  at answer.py:"),
+    "in apply": (PASS.format(body="while True: pass"), "the file needs more than 1 s\n  at answer.py:6"),
+    "exit": ("import os\nos._exit(3)", "the file ended its process, with status 3"),
+    "signal": ("import os\nos.kill(os.getpid(), 9)", "was ended by signal 9"),
+    "reply": ("import os\nfor n in range(3, 20):\n    try: os.write(n, b'junk\\n')\n    except OSError: pass",
+              "gave no proper reply"),
+    "input": (PASS.format(body="return input()"), "EOFError"),
+    "memory": ("x = [0]\nwhile True: x += x", "the file needs more memory than allowed\n  at answer.py:2"),
+}  # fmt: skip
+
+CHEATS = """
+        import minigraph.lessons.grader as grader, minigraph.lessons.marking as marking
+        from minigraph.lessons import insert_clip
+        grader.Grade.score = 100
+        marking.verify = marking.outcome = insert_clip.outcome = lambda *args, **options: {}
+        insert_clip.QUESTIONS.clear()
+        print('{"lesson": 7, "score": 100}')
+        return False
+"""
+
+
+@pytest.fixture
+def answer(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(source: str):
+        path = tmp_path / "answer.py"
+        path.write_text(source, encoding="utf-8")
+        return path
+
+    return write
+
+
+PROGRAM = "block 0\n  data x: float32[2]\n  y: float32[2] = tanh(X=x)"
+
+
+@pytest.mark.parametrize("kind", RAISED)
+def test_whatever_a_file_raises_becomes_a_message_with_its_line(kind, answer):
+    source, message = RAISED[kind]
+    with pytest.raises(LessonError) as raised:
+        Answer(str(answer(source))).call("rewrite", name="ClipEachGradient", program=PROGRAM, roots=None)
+    assert message in str(raised.value)
+
+
+def said(path) -> str:
+    """What the process of a file says when it starts, or when its pass is applied."""
+    with StudentProcess(path, seconds=1, megabytes=1024) as student:
+        try:
+            student.start()
+            student.call("rewrite", name="ClipEachGradient", program=PROGRAM, roots=None)
+        except LessonError as error:
+            return str(error)
+    return ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ENDED)
+def test_a_file_that_ends_its_process_or_has_to_be_ended_gets_a_message(kind, answer):
+    source, message = ENDED[kind]
+    if kind == "memory" and sys.platform != "linux":
+        pytest.skip("only Linux limits memory")
+    assert message in said(answer(source))
+
+
+@pytest.mark.slow
+def test_a_pass_cannot_change_how_it_is_judged(answer):
+    found = grade(find_lesson("insert_clip"), answer(PASS.format(body=CHEATS)))
+    assert found.score == 0
+    assert "nothing is clipped yet" in str(found)
+
+
+@pytest.mark.slow
+def test_what_a_file_prints_is_shown_and_does_no_harm(answer):
+    found = grade(find_lesson("1"), answer("print('{}' * 10)\nprint('x' * 10**7)\nanswers = {}"))
+    assert found.printed.startswith("{}{}{}{}{}{}{}{}{}{}\nxxx")
+    assert len(found.printed) < 3000
+    assert "Your file printed:\n  {}{}" in str(found)
+
+
+@pytest.mark.slow
+def test_a_program_that_does_not_end_or_fit_does_no_harm(answer):
+    body = 'program.global_block().emit("fill_constant", shape=[1 << 40], dtype="float32", value=1.0); return True'
+    found = grade(find_lesson("insert_clip"), answer(PASS.format(body=body)))
+    assert found.score == 0
+
+
+@pytest.mark.slow
+def test_processes_that_a_file_starts_end_with_it(answer, tmp_path):
+    started = time.monotonic()
+    source = (
+        "import subprocess, sys\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+    )
+    source += f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))"
+    said(answer(source))
+    assert time.monotonic() - started < 20
+    if hasattr(os, "killpg"):
+        child = int((tmp_path / "pid").read_text())
+        deadline = time.monotonic() + 5
+        while _runs(child) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not _runs(child)
+
+
+def _runs(process: int) -> bool:
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.slow
+def test_the_same_file_gets_the_same_grade():
+    lesson = find_lesson("7")
+    path = lesson.file("reference.py")
+    first, second = grade(lesson, path), grade(lesson, path)
+    assert first == second
+    assert first.score == 100
+    assert Grade.from_json(first.to_json()) == first
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(MissingFileError, match=r"there is no file .*absent\.py"):
+        grade(find_lesson("1"), tmp_path / "absent.py")

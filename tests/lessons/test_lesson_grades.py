@@ -1,0 +1,56 @@
+"""The reference solutions get 100, the empty files 0, and wrong answers the messages that the lessons foresee."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from wrong_answers import ANSWERS, Wrong
+
+from minigraph.errors import LessonError
+from minigraph.lessons.answer import Answer
+from minigraph.lessons.catalogue import LESSONS, Lesson, find_lesson
+from minigraph.lessons.grader import Grade, judge
+from minigraph.lessons.marking import Finding
+
+
+def graded(lesson: Lesson, path) -> Grade:
+    """The grade of a file that runs in this process."""
+    try:
+        return Grade(lesson, judge(lesson, Answer(str(path)).call))
+    except LessonError as error:
+        return Grade(lesson, (Finding("the file runs", str(error)),))
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+def test_the_reference_gets_100(lesson):
+    found = graded(lesson, lesson.file("reference.py"))
+    assert found.score == 100, found
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
+def test_the_empty_file_gets_0(lesson, tmp_path):
+    assert graded(lesson, lesson.file("start.py")).score == 0
+    empty = tmp_path / "empty.py"
+    empty.touch()
+    found = graded(lesson, empty)
+    assert found.score == 0
+    assert "the file defines no" in str(found)
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: f"{answer.lesson}: {answer.message}")
+def test_a_wrong_answer_gets_the_message_that_the_lesson_foresees(answer: Wrong, tmp_path):
+    lesson = find_lesson(answer.lesson)
+    source = lesson.file("reference.py").read_text(encoding="utf-8")
+    for old, new in answer.edits:
+        assert old in source, old
+        source = source.replace(old, new)
+    path = tmp_path / f"{lesson.name}.py"
+    path.write_text(source, encoding="utf-8")
+    found = graded(lesson, path)
+    assert found.score < 100, found
+    assert answer.message in str(found), found
+
+
+def test_each_lesson_has_at_least_five_wrong_answers():
+    assert min(Counter({lesson.name: 0 for lesson in LESSONS} | Counter(a.lesson for a in ANSWERS)).values()) >= 5
