@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from minigraph.errors import NotFoundError, ProgramError, Site, WrongTypeError, caller_site, suggest
+from minigraph.errors import NotFoundError, ProgramError, Site, WrongTypeError, suggest
 from minigraph.ir.op_list import Node
 from minigraph.ir.role import Role
 from minigraph.ir.text.notation import attr_text, braces, name_text, names_text, quoted, role_text
@@ -39,22 +39,38 @@ NO_OUTER_NAMES = OuterNames((), (), frozenset())
 
 
 class Attrs(dict[str, Any]):
-    """Attributes of an operator that differ from their defaults, by name."""
+    r"""Attributes of an operator by name: holds those that differ from their defaults, and gives the others, too.
 
-    __slots__ = ()
+    Examples
+    --------
+    >>> from minigraph import Program
+    >>> text = "block 0\n  data x: float32[2]\n  y: float32[2] = scale(X=x) {scale=2.0}"
+    >>> op = Program.parse(text).global_block().ops[0]
+    >>> op.attrs["scale"], op.attrs["bias"], dict(op.attrs)
+    (2.0, 0.0, {'scale': 2.0})
+    """
+
+    __slots__ = ("_definition",)
+
+    _definition: OpDef
+
+    @classmethod
+    def of(cls, definition: OpDef, held: Mapping[str, Any]) -> Attrs:
+        """Attributes of an operator with this definition."""
+        attrs = cls(held)
+        attrs._definition = definition
+        return attrs
 
     def __missing__(self, name: str) -> Any:
-        raise NotFoundError(
-            f"attribute {name!r} is at its default, or the operator has none of this name", site=caller_site(),
-            hint=f"Ask op.attr({name!r}), which knows defaults.",
-        )  # fmt: skip
+        return self._definition.default_of(name)
 
 
 class Operator(Node):
     """One operator of a block: a type, variable names by slot, attributes, a role, the user's line that made it.
 
-    `attrs` holds the attributes that differ from their defaults; `attr` knows the defaults too. `role_vars` names the
-    parameter and gradient pairs that the operator completes or serves, flat, as fluid's ``op_role_var`` does.
+    ``op.attrs["scale"]`` is the value of an attribute, or its default; `attrs` holds those that differ from it.
+    `role_vars` names the parameter and gradient pairs that the operator completes or serves, flat, as fluid's
+    ``op_role_var`` does.
     """
 
     __slots__ = (
@@ -79,7 +95,8 @@ class Operator(Node):
         self.definition = definition
         self.inputs = inputs
         self.outputs = outputs
-        self.attrs = Attrs(attrs)
+        self.attrs = held = Attrs(attrs)
+        held._definition = definition
         self.role = role
         self.role_vars = role_vars
         self.namescope = namescope
@@ -183,17 +200,7 @@ class Operator(Node):
                 f"{self.type}: the name of an attribute must be a str, got {name!r:.60}",
                 hint=f"Give one of {', '.join(self.definition.attrs) or 'none: it has no attributes'}.",
             )  # fmt: skip
-        if name in self.attrs:
-            return self.attrs[name]
-        if name in self.definition.attrs:
-            return self.definition.attrs[name].default
-        if name in self.definition.backend_attrs:
-            return self.definition.backend_attrs[name]
-        if name in _FIELD_ATTRS:
-            return _FIELD_ATTRS[name](self)
-        raise NotFoundError(
-            f"{self.type} has no attribute {name!r}", site=self.site, hint=suggest(name, self.definition.attrs)
-        )
+        return _FIELD_ATTRS[name](self) if name in _FIELD_ATTRS else self.attrs[name]
 
     def all_attrs(self) -> dict[str, Any]:
         """Every attribute with its value."""
@@ -208,7 +215,7 @@ class Operator(Node):
     @explained
     def set_attr(self, name: str, value: Any) -> None:
         """Change an attribute; checked like one given to ``append_op``."""
-        self._change("attrs", Attrs(self.definition.convert_attrs({**self.attrs, name: value})))
+        self._change("attrs", Attrs.of(self.definition, self.definition.convert_attrs({**self.attrs, name: value})))
 
     @explained
     def set_input(self, slot: str, values: Sequence[Variable | str]) -> None:
@@ -325,7 +332,7 @@ class Operator(Node):
         twin = self._twin(block)
         twin.inputs = self.inputs.copy()
         twin.outputs = self.outputs.copy()
-        twin.attrs = Attrs(self.attrs)
+        twin.attrs = Attrs.of(self.definition, self.attrs)
         return twin
 
 

@@ -249,7 +249,7 @@ class Program:
         for block in used:
             for op in block.ops:
                 if SUB_BLOCK in op.attrs:
-                    op.attrs = Attrs({**op.attrs, SUB_BLOCK: index_of[op.attrs[SUB_BLOCK]]})
+                    op.attrs = Attrs.of(op.definition, {**op.attrs, SUB_BLOCK: index_of[op.attrs[SUB_BLOCK]]})
             # The parent of a used block may be unused, as that of a forward block of gradients.
             block.parent_idx = index_of.get(block.parent_idx, -1 if block.idx == 0 else 0)
             block.forward_block_idx = index_of.get(block.forward_block_idx, -1)

@@ -168,6 +168,23 @@ class OpDef:
                 raise OpError(f"{self.type}: attribute {name} is missing", hint=f"Give attrs={{'{name}': ...}}.")
         return attrs
 
+    def default_of(self, name: str) -> Any:
+        """The default of an attribute.
+
+        Raises
+        ------
+        NotFoundError
+            If operators of this type have no attribute of this name.
+        """
+        if name in self.attrs:
+            return self.attrs[name].default
+        if name in self.backend_attrs:
+            return self.backend_attrs[name]
+        raise NotFoundError(
+            f"{self.type} has no attribute {name!r}",
+            hint=suggest(name, self.attrs) or f"It has {', '.join(self.attrs) or 'none'}.",
+        )
+
     def _check_foreign_attr(self, name: str, value: Any) -> None:
         if name in HINT_ATTRS:
             return

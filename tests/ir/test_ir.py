@@ -185,6 +185,9 @@ def test_an_operator_is_read_by_slot_and_attribute():
     op = block.ops[0]
     assert (op.type, op.input("X"), op.output("Out"), op.input("ScaleTensor")) == ("scale", ["x"], ["t0"], [])
     assert (op.attr("scale"), op.attr("bias"), op.attrs) == (2.0, 0.0, {"scale": 2.0})
+    assert (op.attrs["scale"], op.attrs["bias"], "bias" in op.attrs) == (2.0, 0.0, False)
+    with pytest.raises(NotFoundError, match="scale has no attribute 'bais'"):
+        op.attrs["bais"]
     assert op.all_attrs() == {"scale": 2.0, "bias": 0.0, "bias_after_scale": True}
     assert (op.attr("op_role"), op.attr("op_role_var"), op.attr("op_namescope")) == (0, [], "/")
     with pytest.raises(NotFoundError, match="scale has no slot 'Z'"):
