@@ -9,7 +9,6 @@ import pytest
 from golden_programs import operator_lines
 from hypothesis import given
 from hypothesis import strategies as st
-from random_programs import SMOOTH_STEPS, build, recipes
 
 import minigraph as fluid
 from minigraph import layers
@@ -19,6 +18,8 @@ from minigraph.kernels import find_kernel, registry
 from minigraph.opdef import definition as opdef
 from minigraph.opdef.gradient_context import OpSpec
 from minigraph.opdef.gradient_rules import FusedGrad
+from minigraph.rewrite.random_programs.recipes import SMOOTH_STEPS, build
+from minigraph.rewrite.strategies import recipes
 from minigraph.types import TensorType
 
 pytestmark = [pytest.mark.numbers, pytest.mark.usefixtures("new_program")]

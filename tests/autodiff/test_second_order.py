@@ -1,4 +1,4 @@
-"""Gradients of gradients, on every row of op_samples.py."""
+"""Gradients of gradients, on every row of samples."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Programs for laws on text and rewriting; `random_programs` has those that train.
+"""Programs for laws on text and rewriting; `minigraph.rewrite.strategies` has those that train.
 
 `any_programs` have every field in every state, and need not compute anything; `overwriting_programs` write few names.
 """

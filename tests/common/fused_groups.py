@@ -1,4 +1,4 @@
-"""Groups of operators on elements: written by hand, and one for each call that a row of `op_samples` makes."""
+"""Groups of operators on elements: written by hand, and one for each call that a row of samples makes."""
 
 import numpy as np
 from kernel_calls import calls, flat

@@ -1,4 +1,4 @@
-"""The calls of kernels that the rows of `op_samples` make."""
+"""The calls of kernels that the rows of samples make."""
 
 import numpy as np
 from sampled import with_gradients

@@ -11,12 +11,13 @@ from drawn_programs import overwriting_programs
 from growth import assert_grows
 from hypothesis import given
 from hypothesis import strategies as st
-from random_programs import SMOOTH_STEPS, Clip, Training, build, recipes, trainings
 
 import minigraph as fluid
 from minigraph.executor.interpreter import Interpreter
 from minigraph.ir.verifier import verify
 from minigraph.passes import FuseGlobalNorm, Pipeline, RemoveDeadOps
+from minigraph.rewrite.random_programs.recipes import SMOOTH_STEPS, Clip, Training, build
+from minigraph.rewrite.strategies import recipes, trainings
 from minigraph.runtime.place import CPUPlace
 
 SPECIAL = np.array([[0.5, -0.0, np.nan], [np.inf, 1e-30, -2.0], [3.0, 0.0, 1.5]], "float32")

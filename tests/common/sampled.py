@@ -1,4 +1,4 @@
-"""What tests do with each row of `op_samples`: the program of its operator, with gradients."""
+"""What tests do with each row of samples: the program of its operator, with gradients."""
 
 from collections import defaultdict
 from itertools import count
@@ -6,10 +6,10 @@ from itertools import count
 import numpy as np
 import pytest
 from one_op import OneOp
-from op_samples import SAMPLES
 
 import minigraph as fluid
 from minigraph.opdef.gradient_rules import FusedGrad
+from minigraph.rewrite.random_programs.rows import SAMPLES
 
 
 def ids(samples):

@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from asserting import assert_same_bits
-from op_samples import SAMPLES
 from sampled import Built, each, with_gradients
 
 import minigraph as fluid
@@ -18,6 +17,7 @@ from minigraph.errors import ExecutionError, NotFoundError, OpError, ProgramErro
 from minigraph.initializer import NumpyArrayInitializer
 from minigraph.param_attr import ParamAttr
 from minigraph.regularizer import L1Decay, L2Decay
+from minigraph.rewrite.random_programs.rows import SAMPLES
 
 
 def random(*shape, seed=0):

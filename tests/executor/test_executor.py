@@ -10,7 +10,6 @@ import traceback
 import numpy as np
 import pytest
 from hypothesis import given
-from random_programs import build, recipes
 
 import minigraph as fluid
 from minigraph import layers
@@ -18,6 +17,8 @@ from minigraph.errors import ExecutionError, FeedError, NotFoundError, OpError, 
 from minigraph.executor import executor as executor_module
 from minigraph.executor.interpreter import Interpreter
 from minigraph.kernels import registry
+from minigraph.rewrite.random_programs.recipes import build
+from minigraph.rewrite.strategies import recipes
 
 pytestmark = pytest.mark.usefixtures("new_program", "new_scope")
 

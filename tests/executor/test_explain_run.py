@@ -6,12 +6,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from one_op import append
-from op_samples import SAMPLES
 
 import minigraph as fluid
 from minigraph.errors import FeedError, NotFoundError
 from minigraph.lowering import costs
 from minigraph.opdef import definition_of
+from minigraph.rewrite.random_programs.rows import SAMPLES
 
 FEED = {"x": np.ones((8, 4), "float32")}
 ONLY_MEANING = fluid.passes.LEGALIZE

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from pass_laws import assert_same_bits, history
-from random_programs import STEPS, Clip, Recipe, Step, Training, build, recipes, trainings
 
 import minigraph as fluid
 from minigraph import layers
 from minigraph.errors import ExecutionError
 from minigraph.executor.interpreter import Interpreter, evaluate
+from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Recipe, Step, Training, build
+from minigraph.rewrite.strategies import recipes, trainings
 from minigraph.runtime.place import CPUPlace
 
 OPTIMIZERS = ("SGD", "Momentum", "Adam")

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from random_programs import OVERWRITING_STEPS, SMOOTH_STEPS, Recipe, Step, build
 
 import minigraph as fluid
 from explore.shrinking import smallest
 from minigraph.ir.verifier import verify
+from minigraph.rewrite.random_programs.recipes import OVERWRITING_STEPS, SMOOTH_STEPS, Recipe, Step, build
 
 _STEP = 1e-5
 

@@ -14,8 +14,6 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from free_steps import FREE, OF_SAMPLES
-from random_programs import STEPS, Built, Clip, Recipe, Step, Training, build
 
 import minigraph as fluid
 from explore.shrinking import smallest
@@ -25,6 +23,8 @@ from minigraph.ir import VarKind
 from minigraph.kernels.jit import is_available
 from minigraph.lowering.memory_plan import LEAST_BYTES
 from minigraph.passes import EXACT
+from minigraph.rewrite.random_programs.free_steps import FREE, OF_SAMPLES
+from minigraph.rewrite.random_programs.recipes import STEPS, Built, Clip, Recipe, Step, Training, build
 
 SMALL = tuple((rows, columns) for rows in (1, 1, 2, 5) for columns in (1, 1, 3, 3, 7))
 LARGE = ((30_000, 7), (100_000, 3), (300_000, 1))

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from drawn_programs import any_programs
 from hypothesis import given, settings
-from random_programs import trained_programs
 
 import minigraph as fluid
 from minigraph.errors import (
@@ -20,6 +19,7 @@ from minigraph.errors import (
     WrongTypeError,
 )
 from minigraph.opdef import EMPTY
+from minigraph.rewrite.strategies import trained_programs
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "io"
 ROOT = Path(__file__).parents[2]

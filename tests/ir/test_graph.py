@@ -4,12 +4,13 @@ import networkx as nx
 import pytest
 from drawn_programs import any_programs
 from hypothesis import HealthCheck, given, settings
-from random_programs import build, recipes, trainings
 
 from minigraph.errors import NotFoundError
 from minigraph.ir import Operator
 from minigraph.ir.graph import Value, ancestors_of, descendants_of, program_graph, to_dot
 from minigraph.ir.text.parser import parse
+from minigraph.rewrite.random_programs.recipes import build
+from minigraph.rewrite.strategies import recipes, trainings
 
 TRAINING = """
     block 0

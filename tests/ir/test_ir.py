@@ -11,7 +11,6 @@ import pytest
 from drawn_programs import PretendClip, any_programs
 from growth import assert_grows
 from hypothesis import HealthCheck, given, settings
-from random_programs import trained_programs
 
 import minigraph as fluid
 from minigraph import unique_name
@@ -22,6 +21,7 @@ from minigraph.ir.name_scope import current_name_scope, name_scope
 from minigraph.ir.text.parser import parse
 from minigraph.ir.verifier import verify
 from minigraph.opdef import OpDef
+from minigraph.rewrite.strategies import trained_programs
 from minigraph.types import DType, TensorType
 
 

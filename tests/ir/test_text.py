@@ -11,7 +11,6 @@ from drawn_programs import PretendClip, any_programs
 from growth import assert_grows
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from random_programs import trained_programs
 
 from minigraph.errors import MinigraphError, ParseError, WrongTypeError
 from minigraph.ir import Program, Role
@@ -20,6 +19,7 @@ from minigraph.ir.text.diff import diff, diff_lines, matching_lines
 from minigraph.ir.text.notation import name_text, value_text
 from minigraph.ir.text.parser import parse
 from minigraph.ir.verifier import verify
+from minigraph.rewrite.strategies import trained_programs
 from minigraph.types import DType
 
 

@@ -6,12 +6,12 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_programs import trained_programs
 
 from minigraph.errors import VerifyError
 from minigraph.ir import Program
 from minigraph.ir.text.parser import parse
 from minigraph.ir.verifier import verify
+from minigraph.rewrite.strategies import trained_programs
 from minigraph.types import DType, TensorType
 
 SOUND = """

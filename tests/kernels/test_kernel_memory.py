@@ -15,9 +15,7 @@ from itertools import count, product
 import numpy as np
 import pytest
 from kernel_calls import OTHER, Call, array_type, each_array, flat
-from op_samples import SAMPLES
 from sampled import Built
-from sampling import sample
 
 from minigraph.errors import MinigraphError
 from minigraph.executor.interpreter import evaluate
@@ -25,6 +23,8 @@ from minigraph.kernels import find_specializer
 from minigraph.kernels.formulas import TYPES as FUSIBLE
 from minigraph.kernels.fused import LARGE
 from minigraph.opdef.gradient_rules import FusedGrad
+from minigraph.rewrite.random_programs.rows import SAMPLES
+from minigraph.rewrite.random_programs.sampling import sample
 from minigraph.runtime.place import CPUPlace
 from minigraph.support.fused_calls import FusedCall as Line
 from minigraph.types import as_dtype, same_shape

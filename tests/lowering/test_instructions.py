@@ -6,7 +6,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from op_samples import SAMPLES
 from pass_laws import assert_same_bits
 from sampled import each, with_gradients
 
@@ -15,6 +14,7 @@ from minigraph import layers
 from minigraph.errors import ExecutionError
 from minigraph.lowering import codegen
 from minigraph.lowering.instructions import RNG, XP
+from minigraph.rewrite.random_programs.rows import SAMPLES
 
 pytestmark = pytest.mark.usefixtures("new_program")
 

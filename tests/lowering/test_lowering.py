@@ -9,7 +9,6 @@ import networkx
 import numpy as np
 import pytest
 from hypothesis import given
-from random_programs import build, recipes
 
 import minigraph as fluid
 from minigraph import layers
@@ -21,6 +20,8 @@ from minigraph.lowering.codegen import generate
 from minigraph.lowering.liveness import Liveness
 from minigraph.lowering.prune import prune
 from minigraph.lowering.steps import concretize, to_steps
+from minigraph.rewrite.random_programs.recipes import build
+from minigraph.rewrite.strategies import recipes
 from minigraph.runtime.place import CPUPlace
 from minigraph.types import DType, TensorType, as_dtype
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given
-from random_programs import build, recipes, trainings
 
 import minigraph as fluid
 from minigraph import layers
@@ -17,6 +16,8 @@ from minigraph.executor.interpreter import Interpreter
 from minigraph.executor.plan import lower
 from minigraph.lowering import memory_plan as memory
 from minigraph.lowering.flat_buffers import NO_FLAT_BUFFERS, is_state
+from minigraph.rewrite.random_programs.recipes import build
+from minigraph.rewrite.strategies import recipes, trainings
 from minigraph.runtime.place import CPUPlace
 from minigraph.types import TensorType, as_dtype
 

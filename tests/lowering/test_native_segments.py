@@ -6,12 +6,13 @@ from hypothesis import given
 from jit_support import needs_numba
 from networks import at_the_same_time
 from pass_laws import assert_same_bits, history
-from random_programs import build, recipes, trainings
 from sampled import DETERMINISTIC, each, with_gradients
 
 import minigraph as fluid
 from minigraph.errors import ExecutionError
 from minigraph.lowering import codegen, native_segments
+from minigraph.rewrite.random_programs.recipes import build
+from minigraph.rewrite.strategies import recipes, trainings
 
 layers = fluid.layers
 

@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from op_samples import SAMPLES
 from sampled import Built
 
 import minigraph as fluid
@@ -12,6 +11,7 @@ from minigraph import layers
 from minigraph.errors import MinigraphError, OpError
 from minigraph.executor.interpreter import Interpreter
 from minigraph.passes import EXACT
+from minigraph.rewrite.random_programs.rows import SAMPLES
 
 
 def first_elements(sample, shape):

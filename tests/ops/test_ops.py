@@ -1,10 +1,9 @@
-"""What every operator gets for free from its row in `op_samples`."""
+"""What every operator gets for free from its row of samples."""
 
 import numpy as np
 import pytest
 from asserting import assert_same_bits
 from one_op import central_difference
-from op_samples import ROWS_ONLY, SAMPLES, WITHOUT_SAMPLES
 from sampled import DETERMINISTIC, Built, each, ids, with_gradients
 
 import minigraph as fluid
@@ -12,7 +11,24 @@ from minigraph.errors import NotFoundError
 from minigraph.kernels import find_kernel
 from minigraph.opdef import all_definitions, definition_of
 from minigraph.opdef.gradient_rules import FusedGrad
+from minigraph.rewrite.random_programs.rows import SAMPLES
 from minigraph.types import TensorType, as_dtype, same_dim
+
+ROWS_ONLY = ("get_tensor_from_selected_rows", "merge_selected_rows")
+"""Operators that take nothing but selected rows, which no array describes; test_selected_rows.py tries them."""
+
+WITHOUT_SAMPLES = {
+    "print": "layers/test_print.py",
+    "py_func": "layers/test_py_func.py",  # does what a function says
+    "while": "layers/test_loops.py",  # runs a block, like the next two
+    "recurrent": "layers/test_recurrent_networks.py",
+    **dict.fromkeys(("conditional_block", "select_output"), "layers/test_branches.py"),  # outputs may have no value
+    **dict.fromkeys(
+        ("empty_array", "write_to_array", "read_from_array", "lod_array_length", "tensor_array_to_tensor"),
+        "layers/test_arrays.py",
+    ),
+}
+"""Operators that a row cannot describe, and where their tests are."""
 
 FORWARD = [each for each in all_definitions() if each.forward is None and each.type not in WITHOUT_SAMPLES]
 
@@ -35,7 +51,7 @@ def test_every_operator_has_a_kernel_and_a_sample(definition):
         assert kernel is not None, f"no kernel for {type}"
         attrs = {name.removesuffix("_") for name in kernel.attrs}
         assert attrs <= set(definition.attrs), f"the kernel of {type} takes attributes that {type} has not"
-    assert any(sample.op == definition.type for sample in SAMPLES), f"no row for {definition.type} in tests/samples"
+    assert any(sample.op == definition.type for sample in SAMPLES), f"no row for {definition.type} among the samples"
 
 
 def test_a_misspelt_operator_is_answered_with_the_right_name():

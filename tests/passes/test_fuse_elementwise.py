@@ -16,13 +16,14 @@ from pass_laws import (
     pipeline,
     rewritten,
 )
-from random_programs import SMOOTH_STEPS, Clip, Training, build, recipes
 
 import minigraph as fluid
 from minigraph.errors import OpError
 from minigraph.executor.interpreter import Interpreter
 from minigraph.kernels import find_specializer, formulas, fused
 from minigraph.passes import FuseElementwise
+from minigraph.rewrite.random_programs.recipes import SMOOTH_STEPS, Clip, Training, build
+from minigraph.rewrite.strategies import recipes
 from minigraph.support.fused_calls import parse_calls
 
 pytestmark = [pytest.mark.numbers, pytest.mark.usefixtures("like_an_executor")]

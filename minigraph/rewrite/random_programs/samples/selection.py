@@ -1,7 +1,8 @@
 """Rows for picking along one dimension, adding where indices say, moving around and finding what is different."""
 
 import numpy as np
-from sampling import floats, ints, sample
+
+from minigraph.rewrite.random_programs.sampling import floats, ints, sample
 
 SAMPLES = [
     *(

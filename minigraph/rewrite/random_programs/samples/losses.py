@@ -1,7 +1,8 @@
 """Rows for losses of probabilities."""
 
 import numpy as np
-from sampling import floats, probabilities, sample
+
+from minigraph.rewrite.random_programs.sampling import floats, probabilities, sample
 
 _TARGET = np.array([[0.0, 0.25, 0.75], [1.0, 0.0, 0.0]])
 

@@ -1,27 +1,25 @@
 """Programs that train, made at random, for laws that hold for every program.
 
-A `Recipe` is plain data that hypothesis draws and shrinks; `build` follows it. Following it twice gives equal programs
-with equal names, so one can be rewritten and compared with the other.
+A `Recipe` is plain data that `minigraph.rewrite.strategies` draws and shrinks; `build` follows it. Following it twice
+gives equal programs with equal names, so one can be rewritten and compared with the other.
 
 Most steps take values of shape [rows, columns] and give one of that shape, so that any step can follow any other. What
 happens inside has other shapes, ranks and element types. The steps of `free_steps` take values of any shape; where what
 they are given does not suit them they are left out.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from free_steps import FREE, OF_SAMPLES
-from hypothesis import strategies as st
 
-import minigraph as fluid
-from minigraph import layers
+from minigraph import clip, layers, optimizer, regularizer, unique_name
 from minigraph.errors import MinigraphError
 from minigraph.ir import Parameter, Program, Variable, VarKind
-
-CLASSES = 4
+from minigraph.ir.default_programs import program_guard
+from minigraph.layers.io import fluid_data as data
+from minigraph.rewrite.random_programs.free_steps import CLASSES, FREE, OF_SAMPLES, Sources
 
 
 @dataclass(frozen=True)
@@ -43,10 +41,10 @@ class Clip:
 
     def strategy(self, **options: Any) -> Any:
         if self.kind == "value":
-            return fluid.clip.GradientClipByValue(max=self.threshold, min=-2 * self.threshold, **options)
+            return clip.GradientClipByValue(max=self.threshold, min=-2 * self.threshold, **options)
         if self.kind == "norm":
-            return fluid.clip.GradientClipByNorm(self.threshold, **options)
-        return fluid.clip.GradientClipByGlobalNorm(self.threshold, **options)
+            return clip.GradientClipByNorm(self.threshold, **options)
+        return clip.GradientClipByGlobalNorm(self.threshold, **options)
 
 
 @dataclass(frozen=True)
@@ -109,50 +107,6 @@ class Built:
         }
 
 
-class _Kitchen:
-    """Makes parameters while a recipe is followed."""
-
-    def __init__(self, recipe: Recipe, label: Variable) -> None:
-        self.dtype = recipe.dtype
-        self.columns = recipe.columns
-        self.trains = recipe.training is not None
-        self.label = label
-        self.arrays: dict[str, np.ndarray] = {}
-        """What is to be fed."""
-        self.random = np.random.default_rng(recipe.seed)
-
-    def attr(self, *shape: int, name: str | None = None) -> fluid.ParamAttr:
-        start = self.random.uniform(-1, 1, shape)
-        return fluid.ParamAttr(name=name, initializer=fluid.initializer.NumpyArrayInitializer(start))
-
-    def parameter(self, *shape: int) -> Parameter:
-        return layers.create_parameter(list(shape), self.dtype, attr=self.attr(*shape))
-
-    def name(self, slot: str) -> str:
-        """A new name for a variable."""
-        return fluid.unique_name.generate(f"{slot}_of_sample")
-
-    def fed(self, array: np.ndarray) -> Variable:
-        """A variable that is fed `array`."""
-        name = self.name("In")
-        self.arrays[name] = array
-        var = fluid.data(name, array.shape, str(array.dtype))
-        var.stop_gradient = array.dtype.kind != "f"
-        return var
-
-    def linear(
-        self, x: Variable, size: int | None = None, act: str | None = None, weight: str | None = None
-    ) -> Variable:
-        size = size or self.columns
-        attr = self.attr(x.shape[-1], size, name=weight)
-        return layers.fc(x, size, param_attr=attr, bias_attr=self.attr(size), act=act)
-
-    def look_up(self, is_sparse: bool = False, table: str | None = None) -> Variable:
-        """Rows of a table, one for each label."""
-        attr = self.attr(CLASSES, self.columns, name=table)
-        return layers.embedding(self.label, [CLASSES, self.columns], is_sparse, param_attr=attr, dtype=self.dtype)
-
-
 def over(y: Variable, type: str, **attrs: Any) -> Variable:
     """`y`, which an operator has overwritten."""
     y.block.append_op(type, {"X": y}, {"Out": y}, attrs)
@@ -173,7 +127,7 @@ def assigned_in_a_branch(x: Variable, y: Variable, number: float) -> Variable:
     return layers.assign(y)
 
 
-StepFunction = Callable[[_Kitchen, Variable, Variable, float], Variable]
+StepFunction = Callable[[Sources, Variable, Variable, float], Variable]
 _SMOOTH: dict[str, StepFunction] = {
     "linear": lambda k, x, y, c: k.linear(x),
     "linear_tanh": lambda k, x, y, c: k.linear(x, act="tanh"),
@@ -258,19 +212,19 @@ SMOOTH_STEPS = (*_SMOOTH, *OVERWRITING_STEPS)
 def build(recipe: Recipe) -> Built:
     """Follow `recipe`."""
     main, startup = Program(), Program()
-    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+    with program_guard(main, startup), unique_name.guard():
         rows = recipe.rows if recipe.rows_are_known else None
-        x = fluid.data("x", [rows, recipe.columns], recipe.dtype)
-        label = fluid.data("label", [rows, 1], "int64")
-        kitchen = _Kitchen(recipe, label)
-        values, others = [kitchen.linear(x)], []
+        x = data("x", [rows, recipe.columns], recipe.dtype)
+        label = data("label", [rows, 1], "int64")
+        sources = Sources(recipe.dtype, recipe.columns, recipe.seed, label, recipe.training is not None)
+        values, others = [sources.linear(x)], []
         for number, step in enumerate(recipe.steps):
             if step.kind in STEPS:
                 left, right = (values[-1 - back % len(values)] for back in (step.x, step.y))
-                given = [STEPS[step.kind](kitchen, left, right, step.number)]
+                given = [STEPS[step.kind](sources, left, right, step.number)]
                 values += given
             else:
-                given = _free(kitchen, step, [*values, *others])
+                given = _free(sources, step, [*values, *others])
                 others += given
             for value in given:
                 value.stop_gradient = value.stop_gradient or number == recipe.stopped
@@ -281,14 +235,14 @@ def build(recipe: Recipe) -> Built:
             part = layers.mean(layers.tanh(layers.cast(value, recipe.dtype)))
             loss = layers.elementwise_add(loss, layers.reshape(part, [1]))
         pairs = _train(recipe.training, main, values, loss) if recipe.training is not None else []
-    return Built(recipe, main, startup, values, loss, pairs, others, kitchen.arrays)
+    return Built(recipe, main, startup, values, loss, pairs, others, sources.arrays)
 
 
-def _free(kitchen: _Kitchen, step: Step, values: list[Variable]) -> list[Variable]:
+def _free(sources: Sources, step: Step, values: list[Variable]) -> list[Variable]:
     """What a free step gives; nothing if the values do not suit it."""
     left, right = (values[-1 - back % len(values)] for back in (step.x, step.y))
     try:
-        found = (FREE.get(step.kind) or OF_SAMPLES[step.kind])(kitchen, left, right, step.number)
+        found = (FREE.get(step.kind) or OF_SAMPLES[step.kind])(sources, left, right, step.number)
     except MinigraphError:
         return []
     several = [found] if isinstance(found, Variable) else found
@@ -297,65 +251,16 @@ def _free(kitchen: _Kitchen, step: Step, values: list[Variable]) -> list[Variabl
 
 def _train(training: Training, main: Program, values: list[Variable], loss: Variable) -> Any:
     if training.error_clip is not None:
-        values[0].error_clip = fluid.clip.ErrorClipByValue(training.error_clip)
+        values[0].error_clip = clip.ErrorClipByValue(training.error_clip)
     if training.grad_clip is None and training.set_clips:
         for number, param in enumerate(main.all_parameters()):
-            clip = training.set_clips[number % len(training.set_clips)]
-            if clip is not None:
-                group = {"group_name": f"at {clip.threshold}"} if clip.kind == "global" else {}
-                fluid.clip.set_gradient_clip(clip.strategy(**group), param_list=[param])
+            asked = training.set_clips[number % len(training.set_clips)]
+            if asked is not None:
+                group = {"group_name": f"at {asked.threshold}"} if asked.kind == "global" else {}
+                clip.set_gradient_clip(asked.strategy(**group), param_list=[param])
     options: dict[str, Any] = {"grad_clip": training.grad_clip.strategy() if training.grad_clip else None}
     if training.decay:
-        options["regularization"] = getattr(fluid.regularizer, training.decay)(0.1)
+        options["regularization"] = getattr(regularizer, training.decay)(0.1)
     if training.optimizer == "Momentum":
         options["momentum"] = 0.9
-    return getattr(fluid.optimizer, training.optimizer)(learning_rate=0.05, **options).minimize(loss)[1]
-
-
-# Strategies
-
-
-def steps(kinds: Iterable[str] = STEPS) -> st.SearchStrategy[Step]:
-    back, number = st.integers(0, 6), st.sampled_from([-1.5, -0.5, 0.5, 1.0, 2.0])
-    return st.builds(Step, st.sampled_from(sorted(kinds)), back, back, number)
-
-
-def clips() -> st.SearchStrategy[Clip]:
-    return st.builds(Clip, st.sampled_from(["value", "norm", "global"]), st.sampled_from([1e-3, 0.1, 100.0]))
-
-
-def trainings() -> st.SearchStrategy[Training]:
-    return st.builds(
-        Training,
-        optimizer=st.sampled_from(["SGD", "Momentum", "Adam"]),
-        grad_clip=st.none() | clips(),
-        set_clips=st.lists(st.none() | clips(), max_size=3).map(tuple),
-        decay=st.sampled_from([None, "L1Decay", "L2Decay"]),
-        error_clip=st.none() | st.just(0.01),
-    )
-
-
-def recipes(
-    *,
-    kinds: Iterable[str] = STEPS,
-    max_steps: int = 8,
-    dtypes: tuple[str, ...] = ("float32", "float64"),
-    training: st.SearchStrategy[Training | None] | None = None,
-    may_stop: bool = True,
-) -> st.SearchStrategy[Recipe]:
-    """Recipes with these kinds of step and, unless told otherwise, now and then a training and a stopped gradient."""
-    return st.builds(
-        Recipe,
-        seed=st.integers(0, 2**16),
-        rows=st.integers(1, 5),
-        rows_are_known=st.booleans(),
-        dtype=st.sampled_from(dtypes),
-        steps=st.lists(steps(kinds), min_size=1, max_size=max_steps).map(tuple),
-        stopped=st.none() | st.integers(0, max_steps - 1) if may_stop else st.none(),
-        training=st.none() | trainings() if training is None else training,
-    )
-
-
-def trained_programs() -> st.SearchStrategy[Program]:
-    """Programs with gradients and updates."""
-    return recipes(training=trainings()).map(lambda recipe: build(recipe).main)
+    return getattr(optimizer, training.optimizer)(learning_rate=0.05, **options).minimize(loss)[1]

@@ -2,7 +2,7 @@
 
 import math
 
-from sampling import floats, ints, sample
+from minigraph.rewrite.random_programs.sampling import floats, ints, sample
 
 SAMPLES = [
     *(

@@ -1,6 +1,6 @@
 """Rows for diagonals of matrices and for triangles."""
 
-from sampling import floats, ints, sample
+from minigraph.rewrite.random_programs.sampling import floats, ints, sample
 
 SAMPLES = [
     *(

@@ -11,19 +11,16 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
-from sampling import Sample, distinct, floats, ints, number, sample
 
 from minigraph.ops.merged_updates import MERGED, own_slots
-
-ROWS_ONLY = ("get_tensor_from_selected_rows", "merge_selected_rows")
-"""Operators that take nothing but selected rows, which no array describes; test_selected_rows.py tries them."""
+from minigraph.rewrite.random_programs.sampling import Sample, distinct, floats, ints, number, sample
 
 _FIRST = ("dense", "tensors", "images", "clipping", "shapes", "functions")
 """Files whose numbers are drawn first, in this order."""
 
 
 def _rows(name: str) -> list[Sample]:
-    rows: list[Sample] = import_module(f"samples.{name}").SAMPLES
+    rows: list[Sample] = import_module(f"{__package__}.samples.{name}").SAMPLES
     return rows
 
 
@@ -50,19 +47,6 @@ _CHOICES += [
     sample("split_lod_tensor", X=floats(3, 2), Mask=_MASK, outputs={"OutTrue": 1, "OutFalse": 1}),
     sample("merge_lod_tensor", X=_MASK, Mask=_MASK, InTrue=ints(0, 9, 2, 4), InFalse=ints(0, 9, 1, 4)),
 ]
-
-WITHOUT_SAMPLES = {
-    "print": "layers/test_print.py",
-    "py_func": "layers/test_py_func.py",  # does what a function says
-    "while": "layers/test_loops.py",  # runs a block, like the next two
-    "recurrent": "layers/test_recurrent_networks.py",
-    **dict.fromkeys(("conditional_block", "select_output"), "layers/test_branches.py"),  # outputs may have no value
-    **dict.fromkeys(
-        ("empty_array", "write_to_array", "read_from_array", "lod_array_length", "tensor_array_to_tensor"),
-        "layers/test_arrays.py",
-    ),
-}
-"""Operators that a row cannot describe, and where their tests are."""
 
 SAMPLES += [*_CHOICES, *_PICKED_BY_POOLING, sample("assign", X=floats(2, 3), wrt="X")]
 
@@ -96,7 +80,7 @@ SAMPLES += [
 
 SAMPLES += [
     row
-    for file in sorted((Path(__file__).parents[1] / "samples").glob("[a-z]*.py"))
+    for file in sorted((Path(__file__).parent / "samples").glob("[a-z]*.py"))
     if file.stem not in _FIRST
     for row in _rows(file.stem)
 ]

@@ -1,7 +1,8 @@
 """Rows for losses of probabilities and of their logarithms."""
 
 import numpy as np
-from sampling import floats, ints, positive, probabilities, sample
+
+from minigraph.rewrite.random_programs.sampling import floats, ints, positive, probabilities, sample
 
 SAMPLES = [
     *(

@@ -1,6 +1,6 @@
 """Rows for random tensors."""
 
-from sampling import floats, probabilities, sample
+from minigraph.rewrite.random_programs.sampling import floats, probabilities, sample
 
 SAMPLES = [
     sample("seed", seed=7),

@@ -1,7 +1,8 @@
 """Rows for making and rearranging tensors, for losses over classes and for random numbers."""
 
 import numpy as np
-from sampling import distinct, floats, ints, number, probabilities, sample
+
+from minigraph.rewrite.random_programs.sampling import distinct, floats, ints, number, probabilities, sample
 
 _TENSORS = [
     # Each type to each other

@@ -3,7 +3,8 @@
 from typing import Any
 
 import numpy as np
-from sampling import distinct, floats, ints, sample
+
+from minigraph.rewrite.random_programs.sampling import distinct, floats, ints, sample
 
 _INT32 = "int32"
 _RANGE = {"axes": [0], "starts": [1], "ends": [3]}

@@ -1,7 +1,8 @@
 """Rows for ranges, grids and masks."""
 
 import numpy as np
-from sampling import floats, ints, number, sample
+
+from minigraph.rewrite.random_programs.sampling import floats, ints, number, sample
 
 _RANGES = [(0, 10, 3), (10, 0, -3), (-2, -2, 1), (0, 3, 1)]
 

@@ -1,6 +1,6 @@
 """Rows for activation functions with thresholds."""
 
-from sampling import distinct, sample
+from minigraph.rewrite.random_programs.sampling import distinct, sample
 
 SAMPLES = [
     *(

@@ -1,7 +1,8 @@
 """Rows for convolutions, pooling, normalization and lookups."""
 
 import numpy as np
-from sampling import distinct, floats, ints, number, positive, sample
+
+from minigraph.rewrite.random_programs.sampling import distinct, floats, ints, number, positive, sample
 
 _CONVOLUTIONS = [
     sample(name, Input=floats(*x), Filter=floats(*filter), **attrs)

@@ -1,4 +1,4 @@
-"""What the rows of `op_samples` are made of: an operator with the inputs and attributes to try it on."""
+"""An operator with the inputs and attributes to try it on, of which `rows` holds many."""
 
 from __future__ import annotations
 

@@ -1,7 +1,17 @@
 """Rows for functions of elements and along dimensions, comparisons, losses of numbers and norms of samples."""
 
 import numpy as np
-from sampling import BROADCASTS, distinct, floats, ints, number, positive, probabilities, sample
+
+from minigraph.rewrite.random_programs.sampling import (
+    BROADCASTS,
+    distinct,
+    floats,
+    ints,
+    number,
+    positive,
+    probabilities,
+    sample,
+)
 
 _FUNCTIONS = [
     *(

@@ -1,6 +1,6 @@
 """Rows for angles and logarithms."""
 
-from sampling import distinct, floats, positive, sample
+from minigraph.rewrite.random_programs.sampling import distinct, floats, positive, sample
 
 SAMPLES = [
     *(sample(name, X=0.45 * distinct(*shape)) for name in ("asin", "acos") for shape in ((3, 4), (1,), (0, 2))),

@@ -1,9 +1,9 @@
 """Rows for the gradients of gradient operators."""
 
 import numpy as np
-from sampling import BROADCASTS, distinct, floats, positive, sample
 
 from minigraph.opdef import definition_of
+from minigraph.rewrite.random_programs.sampling import BROADCASTS, distinct, floats, positive, sample
 from minigraph.types import TensorType, as_dtype
 
 

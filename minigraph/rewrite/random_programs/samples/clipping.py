@@ -1,9 +1,9 @@
 """Rows for clips, for what they keep from step to step, and for checks of training."""
 
 import numpy as np
-from sampling import floats, ints, number, positive, sample
 
-from samples.dense import ADAM, ADAPTIVE, PARAM
+from minigraph.rewrite.random_programs.samples.dense import ADAM, ADAPTIVE, PARAM
+from minigraph.rewrite.random_programs.sampling import floats, ints, number, positive, sample
 
 _HISTORY = {"History": np.array([3.0, 1.0, 2.0, 0.0]), "dtypes": ("float64",)}
 _STATISTICS = {"Mean": number(1.0), "Variance": number(0.04), "dtypes": ("float64",)}

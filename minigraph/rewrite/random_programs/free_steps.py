@@ -1,31 +1,78 @@
-"""Steps of random programs on values of any shape and element type, for `random_programs`.
+"""Steps of random programs on values of any shape and element type, for `recipes`.
 
 A step takes two values, a number, and whatever it can make of them. Where a value does not suit an operator the error
-of its inference is raised, and `random_programs.build` leaves the step out.
+of its inference is raised, and `recipes.build` leaves the step out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
-from op_samples import SAMPLES
-from sampling import Sample
 
-from minigraph import layers
+from minigraph import layers, unique_name
 from minigraph.errors import ProgramError
-from minigraph.ir import Variable
+from minigraph.initializer import NumpyArrayInitializer
+from minigraph.ir import Parameter, Variable
+from minigraph.layers.io import fluid_data as data
 from minigraph.opdef.gradient_rules import FusedGrad
+from minigraph.param_attr import ParamAttr
+from minigraph.rewrite.random_programs.rows import SAMPLES
+from minigraph.rewrite.random_programs.sampling import Sample
 
-if TYPE_CHECKING:
-    from random_programs import _Kitchen
+CLASSES = 4
+"""Number of different labels."""
 
 MOST_ELEMENTS = 1 << 20
 """Maximum number of elements of a value that a step makes larger."""
 
-FreeStep = Callable[["_Kitchen", Variable, Variable, float], "Variable | Sequence[Variable]"]
+
+class Sources:
+    """Make parameters and fed variables while a recipe is followed."""
+
+    def __init__(self, dtype: str, columns: int, seed: int, label: Variable, trains: bool) -> None:
+        self.dtype = dtype
+        self.columns = columns
+        self.trains = trains
+        self.label = label
+        self.arrays: dict[str, np.ndarray] = {}
+        """What is to be fed."""
+        self.random = np.random.default_rng(seed)
+
+    def attr(self, *shape: int, name: str | None = None) -> ParamAttr:
+        start = self.random.uniform(-1, 1, shape)
+        return ParamAttr(name=name, initializer=NumpyArrayInitializer(start))
+
+    def parameter(self, *shape: int) -> Parameter:
+        return layers.create_parameter(list(shape), self.dtype, attr=self.attr(*shape))
+
+    def name(self, slot: str) -> str:
+        """A new name for a variable."""
+        return unique_name.generate(f"{slot}_of_sample")
+
+    def fed(self, array: np.ndarray) -> Variable:
+        """A variable that is fed `array`."""
+        name = self.name("In")
+        self.arrays[name] = array
+        var = data(name, array.shape, str(array.dtype))
+        var.stop_gradient = array.dtype.kind != "f"
+        return var
+
+    def linear(
+        self, x: Variable, size: int | None = None, act: str | None = None, weight: str | None = None
+    ) -> Variable:
+        size = size or self.columns
+        attr = self.attr(x.shape[-1], size, name=weight)
+        return layers.fc(x, size, param_attr=attr, bias_attr=self.attr(size), act=act)
+
+    def look_up(self, is_sparse: bool = False, table: str | None = None) -> Variable:
+        """Rows of a table, one for each label."""
+        attr = self.attr(CLASSES, self.columns, name=table)
+        return layers.embedding(self.label, [CLASSES, self.columns], is_sparse, param_attr=attr, dtype=self.dtype)
+
+
+FreeStep = Callable[["Sources", Variable, Variable, float], "Variable | Sequence[Variable]"]
 
 
 class Unfit(ProgramError):
@@ -69,19 +116,19 @@ def small(x: Variable, size: int = 64) -> Variable:
     return layers.slice(flat, axes=[0, 1], starts=[0, 0], ends=[size, size])
 
 
-def images(k: _Kitchen, x: Variable) -> Variable:
+def images(k: Sources, x: Variable) -> Variable:
     """Some elements of `x` as images."""
     return fitted(x, [2, 2, 4, 4], k.dtype)
 
 
-def expand(k: _Kitchen, x: Variable, y: Variable, c: float) -> Variable:
+def expand(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
     times = [1 + (int(8 * abs(c)) >> i) % 3 for i in range(len(x.shape))]
     if prod(times) * prod(x.shape) > MOST_ELEMENTS:
         times = [1] * len(times)
     return layers.expand(x, times)
 
 
-def expand_ones(k: _Kitchen, x: Variable, y: Variable, c: float) -> Variable:
+def expand_ones(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
     """Repeat along the dimensions of size 1, which a view could do as well."""
     times = [3 if size == 1 else 1 for size in x.shape]
     if prod(times) * prod(x.shape) > MOST_ELEMENTS:
@@ -89,17 +136,17 @@ def expand_ones(k: _Kitchen, x: Variable, y: Variable, c: float) -> Variable:
     return layers.expand(x, times)
 
 
-def split(k: _Kitchen, x: Variable, y: Variable, c: float) -> Sequence[Variable]:
+def split(k: Sources, x: Variable, y: Variable, c: float) -> Sequence[Variable]:
     at = axis(x, c)
     return layers.split(x, [1, x.shape[at] - 1] if x.shape[at] > 1 else 1, dim=at)
 
 
-def cut(k: _Kitchen, x: Variable, y: Variable, c: float) -> Variable:
+def cut(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
     at = axis(x, c)
     return layers.slice(x, axes=[at], starts=[int(c < 0)], ends=[max(1, x.shape[at] - int(c > 1))])
 
 
-def nothing(k: _Kitchen, x: Variable, y: Variable, c: float) -> Variable:
+def nothing(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
     """No rows."""
     return layers.slice(x, axes=[axis(x, c)], starts=[0], ends=[0])
 
@@ -107,7 +154,7 @@ def nothing(k: _Kitchen, x: Variable, y: Variable, c: float) -> Variable:
 def broadcast(operator: Callable[..., Variable]) -> FreeStep:
     """A step with an operand that is repeated along all dimensions but one, or along one."""
 
-    def step(k: _Kitchen, x: Variable, y: Variable, c: float) -> Variable:
+    def step(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
         at = axis(x, c)
         if c > 0:
             return operator(x, layers.reduce_mean(like(x, y), dim=at, keep_dim=True))
@@ -116,13 +163,13 @@ def broadcast(operator: Callable[..., Variable]) -> FreeStep:
     return step
 
 
-def branch(k: _Kitchen, x: Variable, y: Variable, c: float) -> Variable:
+def branch(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
     other = like(x, y)
     is_taken = layers.less_than(layers.fill_constant([1], "float32", c), layers.fill_constant([1], "float32", 0.6))
     return layers.cond(is_taken, lambda: layers.scale(x, c), lambda: layers.elementwise_add(x, other))
 
 
-def loop(k: _Kitchen, x: Variable, y: Variable, c: float) -> Variable:
+def loop(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
     i, n = (layers.fill_constant([1], "int64", number) for number in (0, 1 + int(abs(c))))
     step = like(x, y)
 
@@ -132,7 +179,7 @@ def loop(k: _Kitchen, x: Variable, y: Variable, c: float) -> Variable:
     return layers.while_loop(lambda i, h: layers.less_than(i, n), body, [i, layers.scale(x, 1.0)])[1]
 
 
-def overwrite(k: _Kitchen, x: Variable, y: Variable, c: float) -> Variable:
+def overwrite(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
     """Write to a variable that has a value: neither fed nor a parameter."""
     if k.trains or y.persistable or y.is_data:
         raise Unfit("no variable to write to")
@@ -220,7 +267,7 @@ FREE: dict[str, FreeStep] = {
 def _of_sample(sample: Sample) -> FreeStep:
     """The operator of a sample, on its inputs with something small of a value added to the first floating one."""
 
-    def step(k: _Kitchen, x: Variable, y: Variable, c: float) -> list[Variable]:
+    def step(k: Sources, x: Variable, y: Variable, c: float) -> list[Variable]:
         block = layers.tanh(fitted(x, [1], "float32")).block
         dtype = x.dtype.value if x.dtype.value in sample.dtypes else sample.dtypes[-1]
         definition, inputs, is_pure = sample.definition, {}, True

@@ -1,7 +1,8 @@
 """Rows for what is asked about whole tensors."""
 
 import numpy as np
-from sampling import floats, ints, sample
+
+from minigraph.rewrite.random_programs.sampling import floats, ints, sample
 
 _SPECIAL = np.array([1.0, np.inf, np.nan, -np.inf])
 

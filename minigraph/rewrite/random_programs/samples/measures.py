@@ -1,7 +1,8 @@
 """Rows for what is measured about predictions, and for where the greatest of windows stand."""
 
 import numpy as np
-from sampling import distinct, ints, probabilities, sample
+
+from minigraph.rewrite.random_programs.sampling import distinct, ints, probabilities, sample
 
 _COUNTS = {"StatPos": ints(0, 5, 1, 8), "StatNeg": ints(0, 5, 1, 8)}
 _STEPS = {"StatPos": ints(0, 5, 25), "StatNeg": ints(0, 5, 25)}

@@ -1,7 +1,8 @@
 """Rows for what multilayer perceptrons are made of, and for the updates of their parameters."""
 
 import numpy as np
-from sampling import BROADCASTS, distinct, floats, ints, number, positive, sample
+
+from minigraph.rewrite.random_programs.sampling import BROADCASTS, distinct, floats, ints, number, positive, sample
 
 _ELEMENTWISE = [
     sample(f"elementwise_{name}", X=distinct(*x), Y=y_values(*y), axis=axis)
