@@ -1,0 +1,238 @@
+"""Values that the states of a program compute for one feed, and how far they are apart.
+
+Operators are evaluated one by one, as the interpreter does. A result is kept and found again by what it was computed
+from, so a state costs no more than the operators that differ from those of the states before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from minigraph.errors import MinigraphError
+from minigraph.ir import Operator, Variable
+from minigraph.opdef import EMPTY
+from minigraph.passes import FuseGlobalNorm
+from minigraph.passes.rewriting import is_random
+from minigraph.rewrite.tracing.snapshots import Snapshot
+from minigraph.runtime.evaluate import evaluate
+from minigraph.runtime.place import CPUPlace
+from minigraph.runtime.scope import Scope
+from minigraph.support.interrupts import is_interrupt
+
+Key = tuple[str, int]
+"""A name, and how often it has been written until then."""
+
+
+class ValueDifference(NamedTuple):
+    """How far a value of two states is apart.
+
+    Attributes
+    ----------
+    name : str
+        The variable.
+    largest : float
+        Largest absolute difference of an element; infinite where only one is finite, or where the shapes differ.
+    relative : float
+        The same as a share of the largest element.
+    """
+
+    name: str
+    largest: float
+    relative: float
+
+    def __str__(self) -> str:
+        return f"{self.largest:.3g} in {self.name}" if self.largest else "none"
+
+
+class Computed(NamedTuple):
+    """What a state computes.
+
+    Attributes
+    ----------
+    values : dict
+        Every value that is written, by name and number of writes.
+    latest : dict
+        The last value of each name.
+    errors : tuple of str
+        Of the operators that could not be computed.
+    """
+
+    values: dict[Key, Any]
+    latest: dict[str, Any]
+    errors: tuple[str, ...]
+
+
+class Numbers:
+    """Computes states for a feed.
+
+    Parameters
+    ----------
+    feed : mapping
+        Variable name to array. Operators that need what is neither fed nor computed are left out.
+    scope : Scope
+        Has the persistable variables; one that has no value there gets small positive numbers, made from its name.
+    """
+
+    def __init__(self, feed: Mapping[str, Any], scope: Scope) -> None:
+        self._feed = feed
+        self._start: dict[str, Any] = {}
+        """Values from outside, one object in all states: results are found again by the objects they came from."""
+        self._scope = scope
+        self._place = CPUPlace()
+        self._states: dict[Snapshot, Computed] = {}
+        self._results: dict[Any, dict[str, Any] | str] = {}
+        self._seeds: dict[Any, int] = {}
+        """Of a random operator, by itself and by the names that it writes: what a pass keeps draws the same again."""
+
+    def of(self, state: Snapshot) -> Computed:
+        """Return the values of a state."""
+        if state not in self._states:
+            self._states[state] = self._compute(state)
+        return self._states[state]
+
+    def difference(self, before: Snapshot, after: Snapshot) -> ValueDifference | None:
+        """Find the value that differs most among those that both states compute; None if there is none."""
+        old, new = self.of(before), self.of(after)
+        counts = [{name: number for name, number in each.values} for each in (old, new)]
+        found: ValueDifference | None = None
+        for (name, number), value in new.values.items():
+            if name not in counts[0]:
+                continue
+            if counts[0][name] == counts[1][name]:
+                other = old.values[name, number]
+            elif number == counts[1][name]:  # values in between have no partner where their numbers differ
+                other = old.latest[name]
+            else:
+                continue
+            if found is None or other is not value:
+                each = compare(name, other, value)
+                found = each if found is None or each.largest > found.largest else found
+        return found
+
+    def computes(self, state: Snapshot, names: Sequence[str]) -> bool:
+        """Whether a state computes all of `names`, of which there are some."""
+        return bool(names) and all(name in self.of(state).latest for name in names)
+
+    def kept(self, state: Snapshot) -> list[str]:
+        """Names of what outlives a run of a state: what is fetched or persistable."""
+        program = state.program()
+        variables, roots = program.global_block().vars, program.roots or ()
+        return [name for name in self.of(state).latest if name in roots or variables[name].persistable]
+
+    def first_wrong(self, states: Sequence[Snapshot], names: Sequence[str], tolerance: float) -> int | None:
+        """Bisect for the first of `states` whose values of `names` differ from those of the first state."""
+        expected = self.of(states[0]).latest
+
+        def is_wrong(index: int) -> bool:
+            found = self.of(states[index]).latest
+            return any(
+                name not in found or compare(name, expected[name], found[name]).relative > tolerance for name in names
+            )
+
+        right, wrong = 0, len(states) - 1
+        if not is_wrong(wrong):
+            return None
+        while wrong - right > 1:
+            middle = (right + wrong) // 2
+            right, wrong = (right, middle) if is_wrong(middle) else (middle, wrong)
+        return wrong
+
+    def _compute(self, state: Snapshot) -> Computed:
+        program, originals = state.restored()
+        FuseGlobalNorm().apply(program)  # part of what a program means, see `Interpreter`
+        block = program.global_block()
+        latest: dict[str, Any] = {}
+        values: dict[Key, Any] = {}
+        writes: dict[str, int] = {}
+        errors: list[str] = []
+
+        def read(name: str) -> Any:
+            if name not in latest and name in block.vars:
+                latest[name] = self._start_value(block.vars[name])
+            return latest[name]
+
+        for op in block.ops:
+            results = self._evaluate(op, originals.get(op, op), read)
+            if isinstance(results, str):
+                errors += [results] if results else []
+                for name in op.output_arg_names:
+                    latest.pop(name, None)
+                continue
+            for name, value in results.items():
+                latest[name] = value
+                if value is not None:  # what a branch that was not taken would have written
+                    writes[name] = writes.get(name, 0) + 1
+                    values[name, writes[name]] = value
+        return Computed(values, {name: value for name, value in latest.items() if name in writes}, tuple(errors))
+
+    def _evaluate(self, op: Operator, original: Operator, read: Callable[[str], Any]) -> dict[str, Any] | str:
+        """The results of an operator by name; an error, or nothing where an input is missing."""
+        draws = self._seed(op, original) if is_random(op.type) else 0
+        if op.definition.has_hidden_names:  # some of these need no value
+            return self._computed(op, read, draws)
+        try:
+            given = tuple([(name, id(read(name))) for name in op.input_arg_names])
+        except KeyError:
+            return ""
+        key = (
+            op.type, tuple(op.inputs.items()), tuple(op.outputs.items()), str(sorted(op.attrs.items())), given, draws,
+        )  # fmt: skip
+        if key not in self._results:
+            self._results[key] = self._computed(op, read, draws)
+        return self._results[key]
+
+    def _computed(self, op: Operator, read: Callable[[str], Any], draws: int) -> dict[str, Any] | str:
+        try:
+            with np.errstate(all="ignore"):
+                return evaluate(op, read, self._place, self._place.rng(draws))
+        except KeyError:
+            return ""
+        except Exception as error:
+            if is_interrupt(error):
+                raise
+            return f"{op.type}: {error.message if isinstance(error, MinigraphError) else error}"
+
+    def _seed(self, op: Operator, original: Operator) -> int:
+        names = tuple(name for name in op.output_arg_names if name != EMPTY)
+        seed = self._seeds.get(original, self._seeds.get(names))
+        if seed is None:
+            seed = crc32(" ".join(names).encode())
+        self._seeds[original] = self._seeds[names] = seed
+        return seed
+
+    def _start_value(self, var: Variable) -> Any:
+        """The value that a variable has before a run; a KeyError if it has none."""
+        if var.name not in self._start:
+            if var.name in self._feed or not var.persistable:
+                value: Any = np.asarray(self._feed[var.name], var.dtype.numpy)
+            else:
+                holder = self._scope.find_var(var.name)
+                value = None if holder is None else holder.value
+                if value is None:
+                    shape = tuple(abs(size) for size in var.shape or ())
+                    drawn = np.random.default_rng(crc32(var.name.encode())).uniform(0, 0.2, shape)
+                    value = drawn.astype(var.dtype.numpy)
+            self._start[var.name] = value.copy()
+        return self._start[var.name]
+
+
+def compare(name: str, old: Any, new: Any) -> ValueDifference:
+    """Compare two values of a variable."""
+    if old is new:
+        return ValueDifference(name, 0.0, 0.0)
+    try:
+        a, b = (np.asarray(value, np.float64) for value in (old, new))
+    except (TypeError, ValueError):  # arrays of tensors, selected rows
+        return ValueDifference(name, 0.0, 0.0)
+    if a.shape != b.shape:
+        return ValueDifference(name, np.inf, np.inf)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(all="ignore"):
+        apart = np.where(same, 0.0, np.abs(a - b))
+        largest = float(np.nan_to_num(apart, nan=np.inf, posinf=np.inf).max(initial=0.0))
+        scale = float(np.abs(a).max(initial=0.0))
+    return ValueDifference(name, largest, largest / scale if largest and scale else largest and np.inf)

@@ -1,0 +1,234 @@
+"""States of a program: cheap to take; made into text or a program again when somebody asks.
+
+Passes replace the slots and attributes of an operator and never write into them. So a state only refers to them, and
+the states of one program share what did not change between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from math import prod
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from minigraph.errors import Site
+from minigraph.ir import Block, Operator, Parameter, Program, Role, Variable
+from minigraph.ir.operator import Attrs, slot_names
+from minigraph.ir.text.notation import PROGRAM_DEFAULTS, braces, fields_text
+from minigraph.lowering.costs import VIEWS
+from minigraph.opdef import OpDef
+from minigraph.types import TensorType
+
+
+class OpState(NamedTuple):
+    """The fields of an operator at some time."""
+
+    definition: OpDef
+    inputs: dict[str, tuple[str, ...]]
+    outputs: dict[str, tuple[str, ...]]
+    attrs: Attrs
+    role: Role
+    role_vars: tuple[str, ...]
+    namescope: str
+    site: Site | None
+
+
+class Line(NamedTuple):
+    """A line of a program's text."""
+
+    key: object
+    """The operator or variable that it shows, which is the same object when the line is another; None for a heading."""
+    text: str
+    block: int
+    op: OpState | None
+
+
+Fields = tuple[Any, ...]
+
+_VARIABLE = tuple(name for name in Variable.__slots__ if name != "block")
+_PARAMETER = (*_VARIABLE, *Parameter.__slots__)
+_NAMES: dict[type, tuple[str, ...]] = {Variable: _VARIABLE, Parameter: _PARAMETER}
+_NAME, _TYPE, _PERSISTABLE, _IS_DATA = map(_VARIABLE.index, ("name", "tensor_type", "_persistable", "is_data"))
+_op_fields = attrgetter(*OpState._fields)
+_variable_fields = attrgetter(*_VARIABLE)
+_parameter_fields = attrgetter(*_PARAMETER)
+
+
+@dataclass(frozen=True, eq=False)
+class _BlockState:
+    indices: tuple[int, int, int]
+    """Of the block, its parent and its forward block."""
+    ops: list[Operator]
+    op_fields: list[Fields]
+    vars: list[Variable]
+    """Never compared: ``==`` of variables appends an operator."""
+    var_fields: list[Fields]
+    first_names: dict[str, str]
+    sizes: dict[str, int]
+    """Bytes of each variable, once somebody has asked."""
+
+    @classmethod
+    def of(cls, block: Block, before: _BlockState | None) -> _BlockState:
+        variables = list(block.vars.values())
+        sizes: dict[str, int] = {}
+        fields = [(_parameter_fields if type(var) is Parameter else _variable_fields)(var) for var in variables]
+        if before is not None and fields == before.var_fields and all(map(_is, variables, before.vars)):
+            variables, fields, sizes = before.vars, before.var_fields, before.sizes
+        ops = block.ops[:]
+        indices = block.idx, block.parent_idx, block.forward_block_idx
+        return cls(indices, ops, list(map(_op_fields, ops)), variables, fields, dict(block.first_names), sizes)
+
+    def holds(self, other: _BlockState) -> bool:
+        return (
+            self.indices == other.indices
+            and self.var_fields is other.var_fields
+            and self.ops == other.ops
+            and self.op_fields == other.op_fields
+        )
+
+
+def _bytes(type: TensorType, batch: int) -> int:
+    return prod([batch if size < 0 else size for size in type.shape]) * type.dtype.numpy.itemsize
+
+
+def _is(a: object, b: object) -> bool:
+    return a is b
+
+
+class Snapshot:
+    """A state of a program.
+
+    Parameters
+    ----------
+    before : Snapshot, optional
+        An earlier state of the same program, with which this one shares what is equal.
+    """
+
+    def __init__(self, program: Program, before: Snapshot | None = None) -> None:
+        self._fields = program._random_seed, program.backward_passes, program.roots
+        known = {} if before is None else {each.indices[0]: each for each in before.blocks}
+        self.blocks: list[_BlockState] = [_BlockState.of(block, known.get(block.idx)) for block in program.blocks]
+
+    def holds(self, other: Snapshot) -> bool:
+        """Whether `other`, which shares with this one, is the same state."""
+        return (
+            self._fields == other._fields
+            and len(self.blocks) == len(other.blocks)
+            and all(mine.holds(its) for mine, its in zip(self.blocks, other.blocks, strict=True))
+        )
+
+    @property
+    def operators(self) -> int:
+        """Number of operators in all blocks."""
+        return sum(len(block.ops) for block in self.blocks)
+
+    def bytes_moved(self, batch: int = 1) -> int:
+        """Estimate the bytes that all operators read and write, each value once; an unknown dimension is `batch`."""
+        total = 0
+        for block in self.blocks:
+            sizes = self._sizes(block, batch)
+            for fields in block.op_fields:
+                if fields[0].type not in VIEWS:
+                    total += sum([sizes.get(name, 0) for slots in fields[1:3] for name in chain(*slots.values())])
+        return total
+
+    def _sizes(self, block: _BlockState, batch: int) -> dict[str, int]:
+        """Bytes of the variables that a block sees."""
+        if not block.sizes:
+            types = {fields[_NAME]: fields[_TYPE] for fields in block.var_fields}
+            own = {name: _bytes(type, batch) for name, type in types.items() if type is not None}
+            parent = block.indices[1]
+            block.sizes.update({**self._sizes(self.blocks[parent], batch), **own} if parent >= 0 else own)
+        return block.sizes
+
+    def program(self) -> Program:
+        """Make a program in this state, whose operators have their source lines."""
+        return self.restored()[0]
+
+    def restored(self) -> tuple[Program, dict[Operator, Operator]]:
+        """Make a program in this state; returns also which operator each of its operators is a copy of."""
+        program = Program()
+        program._random_seed, program.backward_passes, program.roots = self._fields
+        program.blocks[1:] = [Block(program, *state.indices[:2]) for state in self.blocks[1:]]
+        originals: dict[Operator, Operator] = {}
+        for block, state in zip(program.blocks, self.blocks, strict=True):
+            block.forward_block_idx = state.indices[2]
+            for var, fields in zip(state.vars, state.var_fields, strict=True):
+                twin = _variable(var, fields)._copy_to(block)
+                block.vars[twin.name] = twin
+            block.first_names.update(state.first_names)
+            twins = [Operator(*fields)._copy(block) for fields in state.op_fields]
+            block.ops.extend(twins)
+            originals.update(zip(twins, state.ops, strict=True))
+        return program, originals
+
+
+def _variable(var: Variable, fields: Fields) -> Variable:
+    """The variable as it was when its fields were these, in no block."""
+    twin = type(var).__new__(type(var))
+    for name, value in zip(_NAMES[type(var)], fields, strict=True):
+        setattr(twin, name, value)
+    return twin
+
+
+class Texts:
+    """The lines of states; what a state shares with those before is not printed again."""
+
+    def __init__(self) -> None:
+        self._ops: dict[Operator, tuple[Fields, dict[str, Fields], str]] = {}
+        """For each operator its latest line, with the fields and the declared variables that it was made of."""
+        self._vars: dict[int, tuple[Variable, Fields, str]] = {}
+        self._latest: tuple[Snapshot | None, list[Line]] = None, []
+
+    def text(self, state: Snapshot) -> str:
+        """The text of the program."""
+        return "\n".join(line.text for line in self.lines(state))
+
+    def lines(self, state: Snapshot) -> list[Line]:
+        """The lines of the text, in its order."""
+        if self._latest[0] is not state:
+            self._latest = state, self._print(state)
+        return self._latest[1]
+
+    def _print(self, state: Snapshot) -> list[Line]:
+        seed, passes, _ = state._fields
+        header = braces(fields_text(SimpleNamespace(random_seed=seed, backward_passes=passes), PROGRAM_DEFAULTS))
+        first = [Line(None, f"program{header}", 0, None)] if header else []
+        return first + list(chain.from_iterable(map(self._block, state.blocks)))
+
+    def _block(self, state: _BlockState) -> Iterator[Line]:
+        index, parent, forward = state.indices
+        heading = f"block {index}"
+        heading += f" parent {parent}" if parent >= 0 else ""
+        heading += f" forward {forward}" if forward >= 0 else ""
+        yield Line(None, heading, index, None)
+        ops = [OpState._make(fields) for fields in state.op_fields]
+        written = {name for op in ops for name in slot_names(op.outputs)}
+        pending: dict[str, tuple[Variable, Fields]] = {}
+        for var, fields in zip(state.vars, state.var_fields, strict=True):
+            is_plain = type(var) is Variable and not fields[_PERSISTABLE] and not fields[_IS_DATA]
+            if is_plain and fields[_NAME] in written:
+                pending[fields[_NAME]] = var, fields
+            else:
+                yield Line(var, self._declaration(var, fields), index, None)
+        for op, now in zip(state.ops, ops, strict=True):
+            yield Line(op, self._line(op, now, pending), index, now)
+
+    def _declaration(self, var: Variable, fields: Fields) -> str:
+        known = self._vars.get(id(var))
+        if known is None or known[1] != fields:
+            twin = _variable(var, fields)
+            known = self._vars[id(var)] = var, fields, f"  {twin.keyword} {twin.declaration()}"
+        return known[2]
+
+    def _line(self, op: Operator, now: OpState, pending: dict[str, tuple[Variable, Fields]]) -> str:
+        declared = {name: pending.pop(name) for name in slot_names(now.outputs) if name in pending}
+        types = {name: fields for name, (_, fields) in declared.items()}
+        known = self._ops.get(op)
+        if known is None or known[0] != now or known[1] != types:
+            twins = {name: _variable(var, fields) for name, (var, fields) in declared.items()}
+            known = self._ops[op] = now, types, f"  {Operator(*now).line(twins)}"
+        return known[2]

@@ -1,0 +1,438 @@
+"""Record every step of the rewriting of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from threading import get_ident
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from minigraph.errors import ProgramError, Site, WrongTypeError
+from minigraph.ir import Operator, Program
+from minigraph.ir.default_programs import default_main_program, default_startup_program
+from minigraph.ir.text.diff import Difference, diff_lines
+from minigraph.ir.variable import name_of
+from minigraph.passes import events
+from minigraph.rewrite.tracing.numbers import Numbers, ValueDifference
+from minigraph.rewrite.tracing.rewrites import label, site_of
+from minigraph.rewrite.tracing.snapshots import Snapshot, Texts
+from minigraph.runtime.scope import Scope, global_scope
+from minigraph.support.public import public
+
+
+class Track:
+    """The states of one program, one after the other.
+
+    Attributes
+    ----------
+    title : str
+    source : Track or None
+        Of the program that this one is a copy of.
+    steps : list of Step
+        The first is the program as it was when the trace first saw it.
+    """
+
+    def __init__(self, program: Program, title: str, source: Track | None) -> None:
+        self.program = program
+        self.title = title
+        self.source = source
+        self.steps: list[Step] = []
+        self.state = Snapshot(program)
+        self.version = program.version
+
+    def look(self, carefully: bool) -> Snapshot:
+        """Return the state of the program now: the object of before if nothing has changed.
+
+        Not every field of a variable counts up the version of its program: `carefully` compares all.
+        """
+        if carefully or self.program.version != self.version:
+            found = Snapshot(self.program, self.state)
+            if not found.holds(self.state):
+                self.state = found
+            self.version = self.program.version
+        return self.state
+
+    def states(self) -> Iterator[Snapshot]:
+        """The states in order, the first of which may be that of the source."""
+        yield self.steps[0].before or self.steps[0].after
+        for step in self.steps:
+            yield step.after
+
+
+class Step:
+    """A step of a trace: what one pass, one firing of a rule, or one function did to one program.
+
+    Attributes
+    ----------
+    number : int
+        Position in ``trace.steps``.
+    name : str
+        Of the pass, rule or function; ``start`` for the program as it was, ``edits`` for changes outside of any.
+    inside : tuple of str
+        Names of the pipeline, pass and the like in which it ran, the outermost first.
+    track : Track
+        The program that it changed.
+    seconds : float
+        Time that the step took, without that of the recording; 0 for ``start``, ``edits`` and copies.
+    """
+
+    def __init__(
+        self, trace: Trace, track: Track, rewrite: Any, inside: Sequence[Any], before: Snapshot | None, seconds: float,
+        fired_on: Sequence[Operator] = (),
+    ) -> None:  # fmt: skip
+        self.number = len(trace.steps)
+        self.track = track
+        self.rewrite = rewrite
+        self.name = label(rewrite)
+        self.inside = tuple(map(label, inside))
+        self.before = before
+        self.after = track.state
+        self.seconds = seconds
+        self._fired_on = fired_on
+        self._trace = trace
+
+    @property
+    def changed(self) -> bool:
+        """Whether the step changed the program."""
+        return self.before is not None and self.before is not self.after
+
+    @property
+    def program(self) -> Program:
+        """A copy of the program behind the step."""
+        return self.after.program()
+
+    @property
+    def text(self) -> str:
+        """Text of the program behind the step."""
+        return self._trace.texts.text(self.after)
+
+    @property
+    def diff(self) -> Difference:
+        """What the step changed, as by `minigraph.diff`."""
+        if not self.changed or self.before is None:
+            return Difference("")
+        texts = self._trace.texts
+        old, new = ([line.text for line in texts.lines(state)] for state in (self.before, self.after))
+        return Difference("\n".join(diff_lines(old, new, 3)))
+
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """The operators, as text, that a rule has matched, or that a pass has changed or removed."""
+        if self.before is None or not self.changed:
+            return ()
+        lines = {line.key: line for line in self._trace.texts.lines(self.before) if line.op is not None}
+        if self._fired_on:
+            return tuple([lines[op].text.strip() for op in self._fired_on if op in lines])
+        kept = {line.text for line in self._trace.texts.lines(self.after)}
+        return tuple([line.text.strip() for line in lines.values() if line.text not in kept])
+
+    @property
+    def site(self) -> Site | None:
+        """Line where the rule, pass or function is written."""
+        return site_of(self.rewrite)
+
+    @property
+    def operators(self) -> int:
+        """Number of operators behind the step."""
+        return self.after.operators
+
+    @property
+    def bytes(self) -> int:
+        """Estimate of the bytes that the operators behind the step read and write."""
+        return self.after.bytes_moved(self._trace.batch)
+
+    @property
+    def difference(self) -> ValueDifference | None:
+        """The value that the step changed most among those that survive it; None without a feed."""
+        numbers = self._trace.numbers
+        if numbers is None or self.before is None:
+            return None
+        return numbers.difference(self.before, self.after)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Errors of operators behind the step that cannot be computed with the feed."""
+        numbers = self._trace.numbers
+        return () if numbers is None else numbers.of(self.after).errors
+
+    def __str__(self) -> str:
+        where = f" in {' / '.join(self.inside)}" if self.inside else ""
+        head = f"step {self.number}: {self.name}{where}, {self.track.title}"
+        return "\n".join(filter(None, [head, f"  {self.site}" if self.site else "", self.diff]))
+
+    def __repr__(self) -> str:
+        return f"<Step {self.number}: {self.name}, {self.operators} operators>"
+
+
+class _Frame(NamedTuple):
+    """A rewrite that has begun and not ended."""
+
+    rewrite: Any
+    track: Track
+    steps: list[Step]
+    """Those that were recorded inside of it."""
+
+
+class Trace(AbstractContextManager["Trace"], events.Observer):
+    """Steps of rewriting, which are recorded inside the ``with`` statement.
+
+    Attributes
+    ----------
+    steps : list of Step
+        In the order in which they were made; ``trace[i]`` is ``trace.steps[i]``.
+    tracks : list of Track
+        The programs that were rewritten.
+    """
+
+    def __init__(self, programs: Sequence[Program], feed: Mapping[str, Any] | None, scope: Scope | None) -> None:
+        self.steps: list[Step] = []
+        self.tracks: list[Track] = []
+        self.texts = Texts()
+        self.numbers = None if feed is None else Numbers(feed, scope or global_scope())
+        self.batch = _batch(feed or {})
+        """What an unknown dimension counts as."""
+        self._programs = programs
+        self._by_serial: dict[int, Track] = {}
+        self._frames: list[_Frame] = []
+        self._observing: AbstractContextManager[None] = nullcontext()
+        self._thread = 0
+        self._clock = 0.0
+        """When the latest event was recorded."""
+
+    # Recording
+
+    def __enter__(self) -> Trace:
+        self._thread = get_ident()
+        self._clock = perf_counter()
+        for program in self._programs:
+            self._begin_track(program, None, "start")
+        self._observing = events.observed_by(self)
+        self._observing.__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._observing.__exit__(*exception)
+        del self._frames[:]
+        for track in self.tracks:
+            self._look(track, carefully=True)
+
+    def begin(self, rewrite: Any, program: Program) -> None:
+        track = self._track(program)
+        if track is not None:
+            self._look(track)
+            self._frames.append(_Frame(rewrite, track, []))
+            self._clock = perf_counter()
+
+    def end(self, rewrite: Any, program: Program, changed: bool | None) -> None:
+        track = self._track(program)
+        if track is None or not any(frame.rewrite is rewrite for frame in self._frames):
+            return
+        while (frame := self._frames[-1]).rewrite is not rewrite:
+            self._frames.pop()
+        before, seconds = track.state, perf_counter() - self._clock
+        if track.look(carefully=changed is not False) is not before or not frame.steps:
+            self._record(track, rewrite, before, seconds)
+        self._frames.pop()
+        self._clock = perf_counter()
+
+    def fired(self, rule: Any, program: Program, matched: Sequence[Operator]) -> None:
+        track = self._track(program)
+        if track is not None:
+            before, seconds = track.state, perf_counter() - self._clock
+            track.look(carefully=False)
+            self._record(track, rule, before, seconds, matched)
+            self._clock = perf_counter()
+
+    def copied(self, source: Program, copy: Program, why: str) -> None:
+        track = self._track(source)
+        if track is not None:
+            self._look(track)
+            self._begin_track(copy, track, why)
+            self._clock = perf_counter()
+
+    def _track(self, program: Program) -> Track | None:
+        """The track of a program; None if the program or what happens in this thread is not traced."""
+        if self._thread != get_ident() or program.computes_at_once:
+            return None
+        track = self._by_serial.get(program.serial)
+        if track is None and not self._programs:
+            return self._begin_track(program, None, "start")
+        return track
+
+    def _begin_track(self, program: Program, source: Track | None, why: str) -> Track:
+        track = self._by_serial[program.serial] = Track(program, _title(program, source, why, len(self.tracks)), source)
+        self.tracks.append(track)
+        # A clone is the program that it is of, a part of it is not.
+        self._record(track, why, None if source is None or why == "clone" else source.state, 0.0)
+        return track
+
+    def _look(self, track: Track, carefully: bool = False) -> None:
+        """Record what has changed since the latest event, which is the work of the rewrite that is active."""
+        before = track.state
+        if track.look(carefully) is not before:
+            active = [frame.rewrite for frame in self._frames if frame.track is track]
+            if active:
+                self._record(track, active[-1], before, perf_counter() - self._clock)
+            else:
+                self._record(track, "edits", before, 0.0)
+
+    def _record(
+        self, track: Track, rewrite: Any, before: Snapshot | None, seconds: float, matched: Sequence[Operator] = ()
+    ) -> None:
+        inside = [frame.rewrite for frame in self._frames if frame.track is track and frame.rewrite is not rewrite]
+        step = Step(self, track, rewrite, inside, before, seconds, matched)
+        self.steps.append(step)
+        track.steps.append(step)
+        for frame in self._frames:
+            if frame.track is track:
+                frame.steps.append(step)
+
+    # Questions
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, index: int) -> Step:
+        return self.steps[index]
+
+    @public
+    def first_wrong(self, fetch: Any = None, tolerance: float = 1e-4) -> Step | None:
+        """Find the step behind which a fetched value differs from that of the program as it was.
+
+        The steps of each program are bisected: for `n` steps about ``log2(n)`` states are computed.
+
+        Parameters
+        ----------
+        fetch : Variable or str, or a list of them, optional
+            Default: all that outlives a run, the persistable variables.
+        tolerance : float
+            Largest difference that is right, as a share of the largest element of the value: some passes change the
+            rounding.
+
+        Returns
+        -------
+        Step or None
+            None if every program computes the right values in the end.
+
+        Raises
+        ------
+        ProgramError
+            If the trace was made without a feed, or no program computes what is fetched.
+        """
+        if self.numbers is None:
+            raise ProgramError(
+                "a trace without a feed has no numbers", hint="Trace with rewrite.trace(program, feed=batch)."
+            )
+        if fetch is None:
+            names = None
+        else:
+            names = [name_of(each) for each in (fetch if isinstance(fetch, list | tuple) else [fetch])]
+        is_known = False
+        for track in self.tracks:
+            states = list(dict.fromkeys(track.states()))
+            wanted = self.numbers.kept(states[-1]) if names is None else names
+            first = next((at for at, state in enumerate(states) if self.numbers.computes(state, wanted)), None)
+            if first is None:
+                continue
+            is_known = True
+            wrong = self.numbers.first_wrong(states[first:], wanted, tolerance)
+            if wrong is not None:
+                return next(step for step in track.steps if step.after is states[first + wrong])
+        if not is_known:
+            raise ProgramError(
+                f"no program of the trace computes {', '.join(names or ['what is kept'])} from this feed",
+                hint="Feed all that it depends on, and fetch a variable of the traced program.",
+            )
+        return None
+
+    def __str__(self) -> str:
+        """One line for each step that changed something."""
+        lines = [_counted(self)]
+        for track in self.tracks:
+            lines.append(f"{track.title}: {track.steps[0].operators} to {track.steps[-1].operators} operators")
+            lines += [f"  {_summary(step)}" for step in track.steps if step.changed]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<Trace of {_counted(self)}>"
+
+
+def _counted(trace: Trace) -> str:
+    programs = "program" if len(trace.tracks) == 1 else "programs"
+    return f"{len(trace.steps)} steps on {len(trace.tracks)} {programs}"
+
+
+def _summary(step: Step) -> str:
+    """A line about a step."""
+    marks = [line[:1] for line in step.diff.split("\n")]
+    parts = [
+        f"{step.number:>4}  {' / '.join((*step.inside, step.name))}",
+        f"+{marks.count('+')} -{marks.count('-')} lines, {step.operators} operators, {step.seconds * 1000:.1f} ms",
+    ]
+    if step.difference is not None and step.difference.largest:
+        parts.append(f"largest difference {step.difference}")
+    return ": ".join(parts[:1]) + "  " + "; ".join(parts[1:])
+
+
+def _batch(feed: Mapping[str, Any]) -> int:
+    """Number of rows that are fed."""
+    sizes = [len(value) for value in feed.values() if getattr(value, "shape", None)]
+    return max(sizes, default=1)
+
+
+def _title(program: Program, source: Track | None, why: str, number: int) -> str:
+    if source is not None and why == "clone":
+        return f"clone of {source.title}"
+    if source is not None:
+        return f"private copy of {source.title}, fetching {', '.join(program.roots or ()) or 'nothing'}"
+    if program is default_main_program():
+        return "main program"
+    ops = program.global_block().ops
+    is_startup = program is default_startup_program() or (len(ops) and not any(op.inputs for op in ops))
+    return "startup program" if is_startup else f"program {number}"
+
+
+@public
+def trace(*programs: Program, feed: Mapping[str, Any] | None = None, scope: Scope | None = None) -> Trace:
+    """Record each step of what rewrites programs inside a ``with`` statement.
+
+    Steps are what passes, rules, `append_backward`, clips, decay and optimizers do, and what executors do to their
+    private copies before the first run.
+
+    Parameters
+    ----------
+    *programs : Program
+        Record what happens to these, to their clones, and to the copies that executors make of them. Default: to all
+        programs that are rewritten.
+    feed : dict, optional
+        Variable name to array: the steps then know which values they change. Nothing is computed before somebody asks.
+    scope : Scope, optional
+        Has the values of persistable variables. Default: the global scope.
+
+    Returns
+    -------
+    Trace
+        Its `steps`, `first_wrong`, `save`; prints as text.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> from minigraph import layers, rewrite
+    >>> from minigraph.passes import CleanUp, RemoveDeadOps
+    >>> main = fluid.Program()
+    >>> with fluid.program_guard(main), fluid.unique_name.guard():
+    ...     y = layers.scale(layers.assign(fluid.data("x", [None, 4])), 2.0)
+    >>> main.roots = (y.name,)
+    >>> with rewrite.trace(main) as t:
+    ...     changed = CleanUp().apply(main), RemoveDeadOps().apply(main)
+    >>> [(step.name, step.operators) for step in t.steps]
+    [('start', 2), ('CleanUp', 2), ('RemoveDeadOps', 1)]
+    >>> print(t[1].diff)
+    """
+    for each in programs:
+        if not isinstance(each, Program):
+            raise WrongTypeError(
+                f"a trace is of Programs, got {each!r:.60}", hint="Name the feed: rewrite.trace(program, feed=batch)."
+            )
+    return Trace(programs, feed, scope)
