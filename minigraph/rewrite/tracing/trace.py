@@ -429,6 +429,11 @@ def trace(*programs: Program, feed: Mapping[str, Any] | None = None, scope: Scop
     >>> [(step.name, step.operators) for step in t.steps]
     [('start', 2), ('CleanUp', 2), ('RemoveDeadOps', 1)]
     >>> print(t[1].diff)
+      block 0
+        data x: float32[-1, 4] {need_check_feed=True}
+        assign_0.tmp_0: float32[-1, 4] = assign(X=x)
+    -   scale_0.tmp_0: float32[-1, 4] = scale(X=assign_0.tmp_0) {scale=2.0}
+    +   scale_0.tmp_0: float32[-1, 4] = scale(X=x) {scale=2.0}
     """
     for each in programs:
         if not isinstance(each, Program):
