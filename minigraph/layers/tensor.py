@@ -73,13 +73,16 @@ def reshape(
 ) -> Variable:
     """The elements of `x` in another shape: 0 keeps a dimension, one -1 is computed.
 
-    `actual_shape`, when given, holds the shape at run time. `inplace` writes to `x` itself.
+    `actual_shape`, when given, holds the shape at run time. `inplace` writes to `x` itself,
+    unless that is persistable.
     """
     helper = LayerHelper("reshape2", name)
     given = shape_given(shape, "Shape", "ShapeTensor", numbers_of(helper, "int32"))
     if actual_shape is not None and "ShapeTensor" not in given:
         given["Shape"] = actual_shape
-    return helper.activation(helper.emit("reshape2", X=x, into=x if inplace else None, **given), act)
+    # A persistable variable must have its shape again in the next run.
+    into = x if inplace and not x.persistable else None
+    return helper.activation(helper.emit("reshape2", X=x, into=into, **given), act)
 
 
 @layer

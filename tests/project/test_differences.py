@@ -236,3 +236,19 @@ def test_the_largest_of_an_adaptive_window_is_that_of_an_ordinary_window():
     x = np.arange(25.0).reshape(1, 1, 5, 5)
     found = run("pool2d", {"X": x}, pooling_type="max", ksize=[2, 2], strides=[2, 2], paddings=[1, 1], adaptive=True)
     assert np.array_equal(found, run("pool2d", {"X": x}, pooling_type="max", ksize=[2, 2], strides=[2, 2]))
+
+
+def test_a_parameter_keeps_its_shape_when_it_is_reshaped_in_place():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        weight = fluid.layers.create_parameter(
+            [2, 3, 4], "float32", default_initializer=fluid.initializer.Constant(1.0)
+        )
+        flat = fluid.layers.reshape(weight, [2, -1], inplace=True)
+        loss = fluid.layers.reduce_sum(flat)
+        fluid.optimizer.SGD(0.5).minimize(loss)
+        executor, scope = fluid.Executor(), fluid.Scope()
+        executor.run(fluid.default_startup_program(), scope=scope)
+        for before, after in ((1.0, 0.5), (0.5, 0.0)):
+            found, updated = executor.run(fetch_list=[flat, weight], scope=scope)
+            np.testing.assert_array_equal(found, np.full((2, 12), before))
+            np.testing.assert_array_equal(updated, np.full((2, 3, 4), after))
