@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, suggest
+from minigraph.executor.compiled_program import CompiledProgram
 from minigraph.io import variables
 from minigraph.io.marks import Mark, Reading, folder_mark
 from minigraph.io.program_desc import describe
@@ -29,7 +30,7 @@ def save_inference_model(
     feeded_var_names: str | Sequence[str],
     target_vars: Variable | Sequence[Variable],
     executor: Any,
-    main_program: Program | None = None,
+    main_program: Program | CompiledProgram | None = None,
     model_filename: str | None = None,
     params_filename: str | None = None,
     export_for_deployment: bool = True,

@@ -22,6 +22,7 @@ from minigraph.errors import (
     caller_site,
     warn,
 )
+from minigraph.executor.compiled_program import CompiledProgram
 from minigraph.io.marks import Mark, Reading, folder_mark
 from minigraph.io.tensors import read_tensors, tensor_chunks
 from minigraph.ir import Parameter, Program, Variable, VarKind
@@ -78,7 +79,7 @@ def get_program_persistable_vars(program: Program) -> list[Variable]:
 def save_vars(
     executor: Any,
     dirname: str | os.PathLike[str] | None,
-    main_program: Program | None = None,
+    main_program: Program | CompiledProgram | None = None,
     vars: Iterable[Variable] | None = None,
     predicate: Callable[[Variable], bool] | None = None,
     filename: str | None = None,
@@ -141,7 +142,7 @@ def _in_order(arrays: Arrays) -> Iterator[bytes | memoryview]:
 def save_params(
     executor: Any,
     dirname: str | os.PathLike[str] | None,
-    main_program: Program | None = None,
+    main_program: Program | CompiledProgram | None = None,
     filename: str | None = None,
 ) -> bytes | None:
     """Save the parameters of a program; see `save_vars`."""
@@ -152,7 +153,7 @@ def save_params(
 def save_persistables(
     executor: Any,
     dirname: str | os.PathLike[str] | None,
-    main_program: Program | None = None,
+    main_program: Program | CompiledProgram | None = None,
     filename: str | None = None,
 ) -> bytes | None:
     """Save every variable that a program keeps from run to run; see `save_vars`.
@@ -170,7 +171,7 @@ def save_persistables(
 def load_vars(
     executor: Any,
     dirname: str | os.PathLike[str] | None,
-    main_program: Program | None = None,
+    main_program: Program | CompiledProgram | None = None,
     vars: Iterable[Variable] | None = None,
     predicate: Callable[[Variable], bool] | None = None,
     filename: str | bytes | None = None,
@@ -222,7 +223,7 @@ def load_chosen(
 def load_params(
     executor: Any,
     dirname: str | os.PathLike[str] | None,
-    main_program: Program | None = None,
+    main_program: Program | CompiledProgram | None = None,
     filename: str | bytes | None = None,
 ) -> None:
     """Load the parameters of a program; see `load_vars`."""
@@ -233,7 +234,7 @@ def load_params(
 def load_persistables(
     executor: Any,
     dirname: str | os.PathLike[str] | None,
-    main_program: Program | None = None,
+    main_program: Program | CompiledProgram | None = None,
     filename: str | bytes | None = None,
 ) -> None:
     """Load every variable that a program keeps from run to run; see `load_vars`."""
@@ -347,17 +348,21 @@ def place_of(executor: Any) -> Place:
     return place
 
 
-def checked_program(program: Program | None) -> Program:
-    """`program`, or the default main program for None."""
+def checked_program(program: Program | CompiledProgram | None) -> Program:
+    """`program`, that of a `CompiledProgram`, or the default main program for None."""
     if program is None:
         return default_main_program()
+    if isinstance(program, CompiledProgram):
+        program = program.program
     if not isinstance(program, Program):
         raise WrongTypeError(f"a Program is needed, got {type(program).__name__}")
     return program
 
 
 def _chosen(
-    program: Program | None, variables: Iterable[Variable] | None, predicate: Callable[[Variable], bool] | None
+    program: Program | CompiledProgram | None,
+    variables: Iterable[Variable] | None,
+    predicate: Callable[[Variable], bool] | None,
 ) -> list[Variable]:
     program = checked_program(program)
     if variables is None:

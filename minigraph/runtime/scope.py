@@ -57,6 +57,8 @@ class LoDTensor:
     def shape(self) -> list[int]:
         return list(self._value().shape)
 
+    _get_dims = shape
+
     def lod(self) -> list[list[int]]:
         """Offsets at which sequences begin and end, for each level, outermost first."""
         return [list(level) for level in self._holder.lod]

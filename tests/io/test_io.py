@@ -103,6 +103,23 @@ def test_interrupted_training_gives_the_bits_of_uninterrupted_training(optimizer
         assert_same(values(main), expected)
 
 
+def test_a_compiled_program_is_saved_and_loaded_as_its_program(tmp_path):
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        prediction = fluid.layers.fc(fluid.data("x", [None, 3]), 2)
+    exe.run(startup)
+    compiled = fluid.CompiledProgram(main).with_data_parallel()
+    for name, given in (("plain", main), ("compiled", compiled)):
+        fluid.io.save_params(exe, tmp_path / name, main_program=given)
+        fluid.io.save_inference_model(tmp_path / name / "model", ["x"], [prediction], exe, main_program=given)
+    files = ("fc_0.w_0", "fc_0.b_0", "model/__model__")
+    assert all(
+        (tmp_path / "plain" / file).read_bytes() == (tmp_path / "compiled" / file).read_bytes() for file in files
+    )
+    fluid.io.load_persistables(exe, tmp_path / "plain", main_program=compiled)
+    assert fluid.global_scope().find_var("fc_0.w_0").get_tensor()._get_dims() == [3, 2]
+
+
 def test_a_loaded_value_is_not_shared_with_what_was_read(tmp_path):
     main, _ = linear()
     state = {name: array.copy() for name, array in values(main).items()}
