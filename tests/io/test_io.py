@@ -109,9 +109,9 @@ def test_a_compiled_program_is_saved_and_loaded_as_its_program(tmp_path):
         prediction = fluid.layers.fc(fluid.data("x", [None, 3]), 2)
     exe.run(startup)
     compiled = fluid.CompiledProgram(main).with_data_parallel()
-    for name, given in (("plain", main), ("compiled", compiled)):
-        fluid.io.save_params(exe, tmp_path / name, main_program=given)
-        fluid.io.save_inference_model(tmp_path / name / "model", ["x"], [prediction], exe, main_program=given)
+    for name, each in (("plain", main), ("compiled", compiled)):
+        fluid.io.save_params(exe, tmp_path / name, main_program=each)
+        fluid.io.save_inference_model(tmp_path / name / "model", ["x"], [prediction], exe, main_program=each)
     files = ("fc_0.w_0", "fc_0.b_0", "model/__model__")
     assert all(
         (tmp_path / "plain" / file).read_bytes() == (tmp_path / "compiled" / file).read_bytes() for file in files

@@ -243,8 +243,8 @@ def test_a_parameter_keeps_its_shape_when_it_is_reshaped_in_place():
         weight = fluid.layers.create_parameter(
             [2, 3, 4], "float32", default_initializer=fluid.initializer.Constant(1.0)
         )
-        flat = fluid.layers.reshape(weight, [2, -1], inplace=True)
-        loss = fluid.layers.reduce_sum(flat)
+        flat = layers.reshape(weight, [2, -1], inplace=True)
+        loss = layers.reduce_sum(flat)
         fluid.optimizer.SGD(0.5).minimize(loss)
         executor, scope = fluid.Executor(), fluid.Scope()
         executor.run(fluid.default_startup_program(), scope=scope)
