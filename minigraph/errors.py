@@ -174,6 +174,10 @@ class RewriteError(ProgramError):
     """An edit of a program is refused, because a name would mean another value than before."""
 
 
+class RuleError(RewriteError):
+    """A rule of `minigraph.rewrite` is not one, breaks what it replaces, or does not end."""
+
+
 class ParseError(MinigraphError, ValueError):
     """A text is not a program."""
 

@@ -519,7 +519,7 @@ class Values:
         with all_or_nothing(), self._declared({**results, **read}):
             op = self.block.insert(place, type, inputs, outputs, {**fields, **attrs})
             op.site = anchor.site
-            _require_same_types(op, results)
+            require_same_types(op, results)
             if replaced is not None:
                 self.block.remove(replaced)
         if replaced is None:
@@ -650,7 +650,7 @@ def _each_name(slots: Mapping[str, Any]) -> list[str]:
     return slot_names(names)
 
 
-def _require_same_types(op: Operator, types: Mapping[str, TensorType | None]) -> None:
+def require_same_types(op: Operator, types: Mapping[str, TensorType | None]) -> None:
     """Raise if variables no longer have these types, which those that read them expect."""
     for name, old in types.items():
         var = op.block.find_var(name)

@@ -1,0 +1,320 @@
+"""Find the operators of a pattern in a block, and see whether they may be replaced.
+
+There is one matcher. A recorder, if there is one, hears why something does not match; nobody records by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from typing import Any, Protocol
+
+from minigraph.ir import Operator, Variable
+from minigraph.ir.role import Role
+from minigraph.opdef import EMPTY
+from minigraph.passes.rules.exchange import BlockValues
+from minigraph.passes.rules.pattern import Pattern, PatternOp, Slot
+from minigraph.passes.values import Value
+
+
+class Recorder(Protocol):
+    """Hears why operators do not match."""
+
+    def differs(self, op: Operator, slot: str, expected: Any, found: Any) -> None:
+        """Hear what was expected of `op` in a slot or an attribute, and what was found there."""
+
+
+class _Unset:
+    def __repr__(self) -> str:
+        return "unset"
+
+
+UNSET: Any = _Unset()
+
+
+class Match:
+    """Operators of a block that a pattern fits.
+
+    Placeholders and captured attributes are attributes of the match by their names in the pattern: placeholders are
+    variables with the type of the value (a tuple of several, None for one that is left out), captured attributes are
+    their values.
+
+    Attributes
+    ----------
+    ops : tuple of Operator
+        The matched operators, in the order of the pattern.
+    values : Values
+        Values of the block, with the verbs that edit it.
+    place : Operator or None
+        Operator in whose place the replacement can be computed; None if nothing is to be replaced.
+    """
+
+    def __init__(self, pattern: Pattern, values: BlockValues, ops: tuple[Operator, ...], found: Sequence[Any]) -> None:
+        self.pattern = pattern
+        self.values = values
+        self.ops = ops
+        self.place: Operator | None = None
+        self.kept: frozenset[Operator] = frozenset()
+        """Matched operators that stay, because others read their results."""
+        self._found = list(found)
+        self._named: dict[str, Any] = {}
+
+    def value(self, name: str) -> Any:
+        """The value that a placeholder stands for: a `Value`, a tuple of several, None if it is left out."""
+        return self._found[next(i for i, hole in enumerate(self.pattern.holes) if hole.name == name)]
+
+    @property
+    def results(self) -> tuple[Value | None, ...]:
+        """The values that the fragment returns; None for one that is left out."""
+        return tuple([self._found[each] for each in self.pattern.returned])
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """Placeholders and captured attributes by name."""
+        if not self._named:
+            for hole, found in zip(self.pattern.holes, self._found, strict=False):
+                is_one = found is None or isinstance(found, Value)
+                self._named[hole.name] = self._variable(found) if is_one else tuple(map(self._variable, found))
+            for op, matched in zip(self.pattern.ops, self.ops, strict=True):
+                self._named.update({name: matched.attr(attr) for attr, name in op.captured})
+        return self._named
+
+    def _variable(self, value: Value | None) -> Variable | None:
+        if value is None:
+            return None
+        var, tensor_type = self.values.block.find_var(value.name), self.values.type_of(value)
+        if var is None or var.tensor_type == tensor_type:
+            return var
+        return Variable(self.values.block, value.name, tensor_type)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return self.named[name]
+        except KeyError:
+            raise AttributeError(
+                f"the match of {self.pattern.name} has no {name!r}; it has {', '.join(self.named) or 'no names'}"
+            ) from None
+
+    def __repr__(self) -> str:
+        return f"<Match of {self.pattern.name}: {'; '.join(map(str, self.ops))}>"
+
+
+class Matcher:
+    """Looks for a pattern in the operators of a block."""
+
+    def __init__(self, pattern: Pattern, values: BlockValues, recorder: Recorder | None = None) -> None:
+        self.pattern = pattern
+        self.values = values
+        self.recorder = recorder
+        self.ops: list[Operator | None] = [None] * len(pattern.ops)
+        self.found: list[Any] = [UNSET] * pattern.size
+        self._captured: dict[str, Any] = {}
+
+    def matches(self, op: Operator) -> Iterator[Match]:
+        """Yield the ways in which `op` is the last operator of the pattern."""
+        for _ in self.bindings(self.pattern.anchor, op):
+            yield from self._extend(0)
+
+    def _extend(self, number: int) -> Iterator[Match]:
+        if number == len(self.pattern.steps):
+            yield self.match()
+            return
+        op, value, makes = self.pattern.steps[number]
+        for candidate in self.candidates(self.found[value], makes):
+            for _ in self.bindings(op, candidate):
+                yield from self._extend(number + 1)
+
+    def match(self) -> Match:
+        """The match of the operators that are bound by now, all of the pattern."""
+        return Match(self.pattern, self.values, tuple([op for op in self.ops if op is not None]), self.found)
+
+    def candidates(self, value: Any, makes: bool) -> Sequence[Operator]:
+        """Operators that make a value, or that read it."""
+        if not isinstance(value, Value):
+            return ()
+        if not makes:
+            return self.values.readers.get(value, ())
+        op = self.values.writer.get(value)
+        return () if op is None else (op,)
+
+    def bindings(self, op: PatternOp, candidate: Operator) -> Iterator[None]:
+        """Bind `op` to an operator in every possible way: values are bound while the caller looks further."""
+        if candidate in self.ops or not fits(op, candidate, self.recorder):
+            return
+        before, captured = list(self.found), self._captured
+        self.ops[op.number] = candidate
+        try:
+            for names in _arrangements(op, candidate):
+                if self._bind(op, candidate, names):
+                    yield
+                self.found[:], self._captured = before, captured
+        finally:
+            self.ops[op.number], self.found[:], self._captured = None, before, captured
+
+    def _bind(self, op: PatternOp, candidate: Operator, arrangement: dict[str, tuple[str, ...]]) -> bool:
+        values = self.values
+        for slot in op.inputs:
+            names = arrangement.get(slot.name, ())
+            parts = _parts(slot, names)
+            if parts is None:
+                return self._differs(candidate, slot.name, _count(slot), f"{len(names)} variables")
+            for place, part in zip(slot.places, parts, strict=True):
+                found = tuple([values.read(name, candidate) for name in part])
+                if not self._set(place, found, candidate, slot, places_several=slot.rest is not None):
+                    return False
+        for slot in op.outputs:
+            names = candidate.outputs.get(slot.name, ())
+            if len(names) > len(slot.places):
+                return self._differs(candidate, slot.name, _count(slot), f"{len(names)} variables")
+            for i, place in enumerate(slot.places):
+                is_made = i < len(names) and names[i] != EMPTY
+                made = (values.written(names[i], candidate),) if is_made else ()
+                if not self._set(place, made, candidate, slot):
+                    return False
+        return self._capture(op, candidate)
+
+    def _set(
+        self, place: int, found: tuple[Value, ...], op: Operator, slot: Slot, places_several: bool = False
+    ) -> bool:
+        """Bind a value of the pattern; False if it is bound to another one or does not have its type."""
+        is_hole = place < len(self.pattern.holes)
+        several = is_hole and self.pattern.holes[place].several
+        value: Any = found if several else found[0] if found else None
+        known = self.found[place]
+        if known is not UNSET:
+            return known == value or self._differs(op, slot.name, self.named(known), self.named(value))
+        if is_hole and (wanted := self.pattern.holes[place].type) is not None:
+            for each in found:
+                actual = self.values.type_of(each)
+                if actual is None or not wanted.fits(actual):
+                    return self._differs(op, slot.name, wanted, f"{each.name}: {actual}")
+        self.found[place] = value
+        return True
+
+    def _capture(self, op: PatternOp, candidate: Operator) -> bool:
+        for attr, name in op.captured:
+            value = candidate.attr(attr)
+            if self._captured.setdefault(name, value) != value:
+                return self._differs(candidate, attr, self._captured[name], value)
+        return True
+
+    def named(self, value: Any) -> str:
+        """A value as a reason names it."""
+        if not isinstance(value, Value):
+            return "nothing" if not value else ", ".join(map(self.named, value))
+        maker = self.values.producer(value)
+        return value.name if maker is None else f"{value.name}, made by {maker.type}"
+
+    def _differs(self, op: Operator, slot: str, expected: Any, found: Any) -> bool:
+        if self.recorder is not None:
+            self.recorder.differs(op, slot, expected, found)
+        return False
+
+
+def fits(op: PatternOp, candidate: Operator, recorder: Recorder | None = None) -> bool:
+    """Whether an operator has the type, attributes, slots, role and name scope of `op`, whatever its values."""
+    if candidate.type not in op.types:
+        if recorder is not None:
+            recorder.differs(candidate, "type", op, candidate.type)
+        return False
+    attrs = candidate.attrs
+    if op.captured and attrs:
+        names = [name for name, _ in op.captured]
+        attrs = {name: value for name, value in attrs.items() if name not in names}  # type: ignore[assignment]
+    if attrs != op.attrs:
+        if recorder is not None:
+            _tell_attrs(op, candidate, attrs, recorder)
+        return False
+    if len(candidate.inputs) != len(op.inputs) or not all([slot.name in candidate.inputs for slot in op.inputs]):
+        return _has_slots(op, candidate, recorder)
+    return (op.role is None and op.namescope is None) or _is_where(op, candidate, recorder)
+
+
+def _tell_attrs(op: PatternOp, candidate: Operator, attrs: dict[str, Any], recorder: Recorder) -> None:
+    for name in dict.fromkeys([*op.attrs, *attrs]):
+        default = candidate.definition.attrs[name].default if name in candidate.definition.attrs else None
+        expected, found = op.attrs.get(name, default), attrs.get(name, default)
+        if expected != found:
+            recorder.differs(candidate, name, expected, found)
+            return
+
+
+def _has_slots(op: PatternOp, candidate: Operator, recorder: Recorder | None) -> bool:
+    """Whether the operator uses the input slots of the pattern and no others."""
+    wanted = {slot.name: slot for slot in op.inputs}
+    for name in dict.fromkeys([*wanted, *candidate.inputs]):
+        names = [each for each in candidate.inputs.get(name, ()) if each != EMPTY]
+        slot = wanted.get(name)
+        if (slot is None and names) or (slot is not None and not names and not slot.is_optional):
+            if recorder is not None:
+                expected = "nothing" if slot is None else _count(slot)
+                recorder.differs(candidate, name, expected, ", ".join(names) or "nothing")
+            return False
+    return (op.role is None and op.namescope is None) or _is_where(op, candidate, recorder)
+
+
+def _is_where(op: PatternOp, candidate: Operator, recorder: Recorder | None) -> bool:
+    """Whether the operator has the role of the pattern and lies in its name scope."""
+    role, scope = op.role, op.namescope
+    if role is not None and not (candidate.role & role == role if role else candidate.role == Role.FORWARD):
+        if recorder is not None:
+            recorder.differs(candidate, "role", role.name, candidate.role.name or int(candidate.role))
+        return False
+    if scope is not None and not candidate.namescope.startswith(scope):
+        if recorder is not None:
+            recorder.differs(candidate, "namescope", scope, candidate.namescope)
+        return False
+    return True
+
+
+def _count(slot: Slot) -> str:
+    if slot.rest is not None:
+        return f"at least {len(slot.places) - 1} variables"
+    return "1 variable" if len(slot.places) == 1 else f"{len(slot.places)} variables"
+
+
+def _parts(slot: Slot, names: tuple[str, ...]) -> list[tuple[str, ...]] | None:
+    """Names for each place of a slot; None if there are too many or too few."""
+    if slot.rest is None:
+        if slot.is_optional and not names:
+            return [()] * len(slot.places)
+        return [(name,) for name in names] if len(names) == len(slot.places) else None
+    behind = len(slot.places) - slot.rest - 1
+    if len(names) < slot.rest + behind:
+        return None
+    end = len(names) - behind
+    return [*[(name,) for name in names[: slot.rest]], names[slot.rest : end], *[(name,) for name in names[end:]]]
+
+
+def _arrangements(op: PatternOp, candidate: Operator) -> Iterator[dict[str, tuple[str, ...]]]:
+    """Yield the inputs in each order in which they mean the same; without names that stand for nothing."""
+    inputs = candidate.inputs
+    if any([EMPTY in names for names in inputs.values()]):
+        inputs = {slot: tuple([name for name in names if name != EMPTY]) for slot, names in inputs.items()}
+    yield inputs
+    if not op.commutes:
+        return
+    if set(inputs) == {"X", "Y"}:
+        variables = [candidate.block.find_var(inputs[slot][0]) for slot in "XY"]
+        # An operand of another shape would be broadcast the other way round.
+        if len({None if var is None else var.tensor_type for var in variables}) == 1:
+            yield {"X": inputs["Y"], "Y": inputs["X"]}
+        return
+    for slot in op.inputs:
+        yield from _orders(slot, inputs)
+
+
+def _orders(slot: Slot, inputs: dict[str, tuple[str, ...]]) -> Iterator[dict[str, tuple[str, ...]]]:
+    """Yield other orders of the variables of a slot, those that stand for several in the order in which they are."""
+    names = inputs.get(slot.name, ())
+    places = list(range(len(names)))
+    single = len(slot.places) - (slot.rest is not None)
+    behind = len(slot.places) - 1 - slot.rest if slot.rest is not None else 0
+    for chosen in permutations(places, single) if single <= len(names) else ():
+        others = [place for place in places if place not in chosen]
+        front = single - behind
+        order = [*chosen[:front], *others, *chosen[front:]]
+        if order != places:
+            yield {**inputs, slot.name: tuple([names[place] for place in order])}

@@ -1,0 +1,188 @@
+"""Patterns: the operators of a fragment with their placeholders, in the order in which they are looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from minigraph.errors import RuleError
+from minigraph.ir.role import Role
+from minigraph.passes.rules.fragments import Attr, Hole, Node, Operand, Result, site_of, traced
+from minigraph.support.signatures import parameter_names
+
+
+class Slot(NamedTuple):
+    """A slot of an operator of a pattern, with the numbers of the values that stand there."""
+
+    name: str
+    places: tuple[int, ...]
+    rest: int | None
+    """The place in `places` of the value that stands for several; None without one."""
+    is_optional: bool
+
+
+class PatternOp(NamedTuple):
+    """An operator of a pattern."""
+
+    number: int
+    types: tuple[str, ...]
+    attrs: dict[str, Any]
+    """Attributes that differ from their defaults; those that no pattern names have these."""
+    captured: tuple[tuple[str, str], ...]
+    """Attributes that are captured, with the names that conditions know them by."""
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    shared: bool
+    commutes: bool
+    role: Role | None
+    namescope: str | None
+
+    def __str__(self) -> str:
+        return " or ".join(self.types)
+
+
+class Step(NamedTuple):
+    """Where to look for the next operator: who makes a value, or who reads it."""
+
+    op: PatternOp
+    value: int
+    makes: bool
+
+
+class Pattern:
+    """A compiled pattern.
+
+    Attributes
+    ----------
+    ops : tuple of PatternOp
+        In the order of the fragment.
+    holes : tuple of Hole
+        Placeholders, which are the first values.
+    returned : tuple of int
+        Numbers of the values that the fragment returns.
+    anchor : PatternOp
+        The operator by which a match is found: the last one.
+    steps : tuple of Step
+        Where to look for the others.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.name = function.__name__
+        given = _parameters(function)
+        block, results = traced(function, given, f"the pattern of {self.name}")
+        self.holes = tuple(each for each in given.values() if isinstance(each, Hole))
+        self._numbers: dict[Operand, int] = {hole: number for number, hole in enumerate(self.holes)}
+        captures = {each: name for name, each in given.items() if isinstance(each, Attr)}
+        self._require_nodes(block.nodes, captures)
+        for node in block.nodes:
+            for slot, names in node.outputs.items():
+                for index in range(len(names)):
+                    self._numbers.setdefault(Result(node.index, slot, index), len(self._numbers))
+        self.ops = tuple(self._compiled(node, captures) for node in block.nodes)
+        returned = [block.meaning[name] for name in results]
+        if not all(isinstance(each, Result) for each in returned):
+            raise self._error("returns a placeholder as it is", "Return the result of an operator.")
+        self.returned = tuple(self._numbers[each] for each in returned)
+        self.size = len(self._numbers)
+        self.maker = {place: op for op in self.ops for slot in op.outputs for place in slot.places}
+        """Operators by the values that they make."""
+        self.anchor = max((self.maker[each] for each in self.returned), key=lambda op: op.number)
+        self.steps = tuple(self._plan())
+
+    def readers(self, value: int) -> Iterator[PatternOp]:
+        """Yield the operators that read a value."""
+        for op in self.ops:
+            if any(value in slot.places for slot in op.inputs):
+                yield op
+
+    def _require_nodes(self, nodes: list[Node], captures: dict[Attr, str]) -> None:
+        if not nodes:
+            raise self._error("appends no operator", "Call a layer, or rewrite.op.")
+        used = {each for node in nodes for each in node.captured.values()}
+        for each, name in captures.items():
+            if each not in used:
+                raise self._error(
+                    f"gives no operator the attribute {name} as it is",
+                    "Give the layer the captured attribute itself, and compute with it in the replacement.",
+                )
+        read = {each for node in nodes for each in _operands(node)}
+        for hole in self.holes:
+            if hole not in read:
+                raise self._error(f"does not use {hole.name}", "Leave the parameter out.")
+        for node in nodes:
+            made = [each for each in _operands(node) if isinstance(each, str)]
+            if made:
+                raise self._error(
+                    f"makes a variable of its own, {made[0].removeprefix('rule@')}, for {node.types[0]}",
+                    "Take parameters of the model as placeholders, and use layers that make none.",
+                )
+
+    def _compiled(self, node: Node, captures: dict[Attr, str]) -> PatternOp:
+        inputs = []
+        for slot, operands in node.inputs.items():
+            known = [each for each in operands if not isinstance(each, str)]
+            rest = [i for i, each in enumerate(known) if isinstance(each, Hole) and each.several]
+            if len(rest) > 1:
+                raise self._error(f"has two placeholders for several values in {slot} of {node.types[0]}", "Keep one.")
+            is_optional = any(isinstance(each, Hole) and each.optional for each in known)
+            numbers = tuple(self._numbers[each] for each in known)
+            inputs.append(Slot(slot, numbers, rest[0] if rest else None, is_optional))
+        outputs = [
+            Slot(slot, tuple(self._numbers[Result(node.index, slot, i)] for i in range(len(names))), None, False)
+            for slot, names in node.outputs.items()
+        ]
+        captured = tuple((name, captures.get(each) or each.name or name) for name, each in node.captured.items())
+        return PatternOp(
+            node.index, node.types, node.attrs, captured, tuple(inputs), tuple(outputs),
+            node.shared, node.commutes, node.role, node.namescope,
+        )  # fmt: skip
+
+    def edges(self, op: PatternOp) -> Iterator[Step]:
+        """Yield the operators that make or read what `op` reads or makes."""
+        for slot in op.inputs:
+            for value in slot.places:
+                if value in self.maker:
+                    yield Step(self.maker[value], value, True)
+        for slot in (*op.outputs, *op.inputs):
+            for value in slot.places:
+                for reader in self.readers(value):
+                    yield Step(reader, value, False)
+
+    def _plan(self) -> Iterator[Step]:
+        """Yield steps that lead from the anchor to all operators: first to those that make, then to those that read."""
+        found = [self.anchor]
+        while len(found) < len(self.ops):
+            steps = [step for op in found for step in self.edges(op) if step.op not in found]
+            if not steps:
+                raise self._error(
+                    "has operators that share no value", "Write a rule for each, or name a value that both read."
+                )
+            step = next((each for each in steps if each.makes), steps[0])
+            found.append(step.op)
+            yield step
+
+    def _error(self, what: str, hint: str) -> RuleError:
+        return RuleError(f"the pattern of {self.name} {what}", site=site_of(self.function), hint=hint)
+
+
+def _operands(node: Node) -> Iterator[Operand | str]:
+    for operands in node.inputs.values():
+        yield from operands
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, Any]:
+    """Parameters with their placeholders and captured attributes."""
+    positional, keyword = parameter_names(function)
+    defaults = dict(zip(reversed(positional), reversed(function.__defaults__ or ()), strict=False))
+    defaults.update(function.__kwdefaults__ or {})
+    found: dict[str, Any] = {}
+    for name in (*positional, *keyword):
+        given = defaults.get(name, Hole())
+        if not isinstance(given, Hole | Attr):
+            raise RuleError(
+                f"the pattern of {function.__name__}: {name} is {given!r:.60}, which is no placeholder",
+                site=site_of(function), hint="Leave the default out, or give rewrite.attr(...) or rewrite.value(...).",
+            )  # fmt: skip
+        found[name] = given if isinstance(given, Attr) else Hole(name, given.type, given.several, given.optional)
+    return found

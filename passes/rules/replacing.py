@@ -1,0 +1,126 @@
+"""Replace the operators of a match by those of a fragment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from minigraph import unique_name
+from minigraph.errors import MinigraphError, RewriteError, RuleError
+from minigraph.ir import Operator
+from minigraph.opdef import EMPTY
+from minigraph.passes.rewriting import is_random
+from minigraph.passes.rules.exchange import NewOp
+from minigraph.passes.rules.fragments import Fragment, Node, Result
+from minigraph.passes.rules.matcher import Match
+from minigraph.passes.values import Value
+from minigraph.support.undo import all_or_nothing
+
+
+def replace(match: Match, fragment: Fragment, returned: list[str], rule: str) -> list[Operator]:
+    """Replace the operators of a match by those of `fragment`, which returns these variables; returns the new ones.
+
+    A new operator that makes a result has the role, the role_vars, the name scope and the source line of the operator
+    that made it before; the others have those of the operator in whose place they are.
+
+    Raises
+    ------
+    RuleError
+        If the results have other types than those of the pattern, or if the operators would be the same as before.
+    """
+    if len(returned) != len(match.results):
+        raise RuleError(
+            f"{rule}: the replacement returns {len(returned)} values for {len(match.results)} of the pattern",
+            hint="Return as many values in the same order.",
+        )
+    if match.place is None:
+        raise RuleError(f"{rule}: the match is not one that may be replaced")
+    old = [op for op in match.ops if op not in match.kept]
+    before = [_shape_of(op) for op in old]
+    try:
+        with all_or_nothing():
+            made = _exchange(match, fragment, returned, old)
+    except MinigraphError as error:
+        raise RuleError(
+            f"{rule}: the replacement does not fit: {error.message}", details=[*map(str, match.ops), *error.details],
+            site=match.ops[-1].site,
+            hint="Let the replacement compute values of the same types, or add a condition with where.",
+        ) from error  # fmt: skip
+    if [_shape_of(op) for op in made] == before:
+        raise RuleError(
+            f"{rule} replaces operators by the same ones", details=list(map(str, made)),
+            hint="Add a condition with where, so that the replacement does not match again.",
+        )  # fmt: skip
+    return made
+
+
+def _shape_of(op: Operator) -> tuple[Any, ...]:
+    return op.type, op.inputs, op.attrs
+
+
+def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[Operator]) -> list[Operator]:
+    values, place = match.values, match.place
+    assert place is not None
+    makers = {number: match.ops[op.number] for number, op in match.pattern.maker.items()}
+    names: dict[str, str] = {}
+    owner: dict[str, Operator] = {}
+    copies: list[tuple[str, str]] = []
+    for name, number, value in zip(returned, match.pattern.returned, match.results, strict=True):
+        if value is None:
+            names.setdefault(name, EMPTY)
+            continue
+        owner[value.name] = makers[number]
+        is_made = isinstance(fragment.meaning.get(name), Result)
+        if is_made and name not in names:
+            names[name] = value.name
+        elif is_made or not _read_instead(value, values.read(name, place), match):
+            copies.append((name, value.name))
+    new = [_new_op(node, names, owner, place, old) for node in fragment.nodes]
+    for source, target in copies:
+        role_vars = owner[target].role_vars
+        new.append(
+            NewOp("assign", {"X": (names.get(source, source),)}, {"Out": (target,)}, {}, owner[target], role_vars)
+        )
+    _require_same_draws(old, new)
+    return values.exchange(old, place, new)
+
+
+def _new_op(
+    node: Node, names: dict[str, str], owner: dict[str, Operator], place: Operator, old: list[Operator]
+) -> NewOp:
+    """The operator of a node, with the names that it reads and writes in the program."""
+    type, slots = node.types[0], node.definition.output_slots
+    outputs: dict[str, tuple[str, ...]] = {}
+    for slot, made in node.outputs.items():
+        given = []
+        for each in made:
+            name = names.get(each)
+            if name is None or (name == EMPTY and not slots[slot].dispensable):
+                name = place.block.free_name(f"{unique_name.generate(type)}.tmp")
+            names[each] = name
+            given.append(name)
+        outputs[slot] = tuple(given)
+    inputs = {slot: tuple([names.get(each, each) for each in read]) for slot, read in node.reads.items()}
+    served = next((owner[each] for given in outputs.values() for each in given if each in owner), None)
+    if served is None:
+        return NewOp(type, inputs, outputs, node.attrs, place, ())
+    return NewOp(type, inputs, outputs, node.attrs, served, served.role_vars)
+
+
+def _read_instead(old: Value, new: Value, match: Match) -> bool:
+    """Let all that read `old` read `new`; False if some cannot, or if `old` is read outside of the block."""
+    values = match.values
+    if values.is_live_out(old):
+        return False
+    try:
+        values.replace_all_uses(old, new)
+    except RewriteError:
+        return False
+    return True
+
+
+def _require_same_draws(old: list[Operator], new: list[NewOp]) -> None:
+    """Raise if random numbers would no longer be drawn, or others: operators behind would draw other ones."""
+    before = sorted(op.type for op in old if is_random(op.type))
+    after = sorted(op.type for op in new if is_random(op.type))
+    if before != after:
+        raise RuleError(f"it draws random numbers by {after or 'no operator'} in place of {before or 'none'}")

@@ -1,0 +1,332 @@
+"""Rules and the worklist that runs them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, TypeVar, overload
+
+from minigraph.errors import RuleError, Site, WrongTypeError
+from minigraph.ir import Block, Operator, Program
+from minigraph.passes import events
+from minigraph.passes.base import Pass
+from minigraph.passes.rules.exchange import BlockValues
+from minigraph.passes.rules.fragments import site_of, traced
+from minigraph.passes.rules.matcher import Match, Matcher, Recorder, fits
+from minigraph.passes.rules.pattern import Pattern
+from minigraph.passes.rules.replacing import replace
+from minigraph.passes.rules.safety import may_replace
+from minigraph.support.signatures import parameter_names
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_LEAST_FIRINGS = 100
+_FIRINGS_PER_OP = 10
+"""Maximum firings of rules for each operator that a block had; more means that they do not end."""
+
+
+class Rule(Pass):
+    """A rewrite of the operators that a pattern fits; `rule` makes one of a fragment.
+
+    Law: what the replaced operators made, the replacement makes by the same names. Nothing that is read elsewhere,
+    fetched, persistable or seen by a sub-block goes. A rule fires where its conditions hold, in every block, until it
+    matches nowhere.
+    """
+
+    def __init__(self, pattern: Callable[..., Any], changes_rounding: bool = False) -> None:
+        self.function = pattern
+        self.changes_rounding = changes_rounding  # type: ignore[misc]
+        self.__doc__ = pattern.__doc__
+        self.site: Site = site_of(pattern)
+        """The line on which the pattern is defined."""
+        self._conditions: list[Callable[[Match], Any]] = []
+        self._replacement: Callable[..., Any] | None = None
+        self._edit: Callable[[Match], Any] | None = None
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    def __repr__(self) -> str:
+        return f"<Rule {self.name} at {self.site}>"
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """The compiled pattern; made when it is first needed."""
+        return Pattern(self.function)
+
+    # Definition
+
+    def where(self, conditions: F) -> F:
+        """Decorate a generator that is given a match and yields conditions, each with the text that says it."""
+        self._conditions.append(conditions)
+        return conditions
+
+    def to(self, replacement: F) -> F:
+        """Decorate the fragment that takes the place of the pattern and returns as many values.
+
+        Its parameters are placeholders and captured attributes of the pattern by name, or `m` for the match.
+        """
+        self._replacement = replacement
+        return replacement
+
+    def edit(self, edit: F) -> F:
+        """Decorate a function that is given a match, changes the program by ``m.values`` and says whether it did.
+
+        For changes that are no exchange of operators for others, such as an input that is left out.
+        """
+        self._edit = edit
+        return edit
+
+    # Use
+
+    def apply(self, program: Program) -> bool:
+        """Fire until the rule matches nowhere; returns whether it fired."""
+        return run((self,), program)
+
+    def find(self, program: Program) -> list[Match]:
+        """Return the matches, of which some may share operators; nothing is changed."""
+        found = []
+        for block in _blocks(self, program):
+            values = BlockValues(block)
+            matches = [self.match(op, values) for op in block.ops if op.type in self.pattern.anchor.types]
+            found += [each for each in matches if each is not None]
+        return found
+
+    def match(self, op: Operator, values: BlockValues, recorder: Recorder | None = None) -> Match | None:
+        """Return the match whose last operator is `op`; None if there is none."""
+        for found in Matcher(self.pattern, values, recorder).matches(op):
+            if self.holds(found, recorder):
+                return found
+        return None
+
+    def holds(self, match: Match, recorder: Recorder | None = None) -> bool:
+        """Whether the operators may be replaced and the conditions hold."""
+        if not may_replace(match, self._needed, recorder):
+            return False
+        for conditions in self._conditions:
+            for holds, text in conditions(match):
+                if not holds:
+                    if recorder is not None:
+                        captured = {name for op in self.pattern.ops for _, name in op.captured}
+                        values = ", ".join(f"{name} = {match.named[name]}" for name in sorted(captured))
+                        recorder.differs(match.ops[-1], "condition", text, values or "it does not hold")
+                    return False
+        return True
+
+    @cached_property
+    def _needed(self) -> tuple[str, ...] | None:
+        """Placeholders that the replacement reads; None if there is no replacement."""
+        if self._replacement is None:
+            return None
+        names = [hole.name for hole in self.pattern.holes]
+        known = {*names, *(name for op in self.pattern.ops for _, name in op.captured), "m"}
+        wanted = [name for names in parameter_names(self._replacement) for name in names]
+        unknown = [name for name in wanted if name not in known]
+        if unknown:
+            raise RuleError(
+                f"{self.name}: the replacement wants {', '.join(unknown)}, which the pattern does not have",
+                site=site_of(self._replacement), hint=f"It has {', '.join(sorted(known))}.",
+            )  # fmt: skip
+        return tuple(names) if "m" in wanted else tuple([name for name in names if name in wanted])
+
+    def fire(self, match: Match) -> Sequence[Operator] | None:
+        """Change the program where the rule matches; returns operators to look at again, None if nothing changed."""
+        program = match.values.block.program
+        if self._edit is not None:
+            return self._fire_edit(self._edit, match)
+        if self._replacement is None:
+            raise RuleError(
+                f"{self.name} has no replacement", site=self.site, hint=f"Decorate one with @{self.name}.to."
+            )
+        wanted = [name for names in parameter_names(self._replacement) for name in names]
+        given = {name: match if name == "m" else match.named[name] for name in wanted}
+        fragment, returned = traced(self._replacement, given, f"the replacement of {self.name}")
+        if events.observers:
+            events.fired(self, program, match.ops)
+        return replace(match, fragment, returned, self.name)
+
+    def _fire_edit(self, edit: Callable[[Match], Any], match: Match) -> Sequence[Operator] | None:
+        program = match.values.block.program
+        before = program.version
+        if events.observers:
+            events.fired(self, program, match.ops)
+        says = edit(match)
+        if bool(says) != (program.version != before):
+            did, said = ("changed", "did not") if program.version != before else ("did not change", "did")
+            raise RuleError(
+                f"{self.name} {did} the program and says that it {said}", details=[str(op) for op in match.ops],
+                site=self.site, hint="Return True from the edit if it changed anything, else False.",
+            )  # fmt: skip
+        match.values.refresh()
+        return [op for op in match.ops if op in match.values.position] if says else None
+
+
+class Rules(Pass):
+    """Rules that run by a worklist until none of them matches.
+
+    Each operator is looked at once, and again where a rule has fired. In a class of its own that derives from this one,
+    the attribute `rules` names them.
+    """
+
+    rules: tuple[Pass, ...] = ()
+
+    def __init__(self, *rules: Pass) -> None:
+        if rules:
+            self.rules = rules
+        for each in rules:
+            if not isinstance(each, Pass):
+                raise WrongTypeError(f"Rules takes rules and passes, got {each!r:.60}", hint="Decorate it with @rule.")
+        if any(each.changes_rounding for each in self.rules):
+            self.changes_rounding = True  # type: ignore[misc]
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and isinstance(other, Rules) and other.rules == self.rules
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.rules))
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(each.name for each in self.rules)})"
+
+    def apply(self, program: Program) -> bool:
+        """Fire until no rule matches; returns whether one fired."""
+        return run(self.rules, program)
+
+
+@overload
+def rule(pattern: Callable[..., Any], /) -> Rule: ...
+@overload
+def rule(*, changes_rounding: bool = ...) -> Callable[[Callable[..., Any]], Rule]: ...
+def rule(pattern: Callable[..., Any] | None = None, /, *, changes_rounding: bool = False) -> Any:
+    """Make a rule of a fragment, which is the pattern.
+
+    The parameters are placeholders: any values fit, or those that `value` describes. A default `attr` captures an
+    attribute. The fragment calls layers or `op` and returns what is replaced. It is run once, when the rule is first
+    used. An attribute that is neither given nor captured must have its default, and a slot that is not given must be
+    left out.
+
+    Parameters
+    ----------
+    changes_rounding : bool
+        Whether results may differ by rounding.
+
+    Examples
+    --------
+    >>> from minigraph import Program, layers, rewrite
+    >>> @rewrite.rule
+    ... def scale_of_scale(x, a=rewrite.attr("scale"), b=rewrite.attr("scale")):
+    ...     return layers.scale(layers.scale(x, scale=a), scale=b)
+    >>> @scale_of_scale.to
+    ... def _(x, a, b):
+    ...     return layers.scale(x, scale=a * b)
+    >>> program = Program.parse('''
+    ... block 0
+    ...   data x: float32[2]
+    ...   h: float32[2] = scale(X=x) {scale=2.0}
+    ...   y: float32[2] = scale(X=h) {scale=3.0}
+    ... ''')
+    >>> program.roots = ("y",)
+    >>> print(scale_of_scale(program))
+    block 0
+      data x: float32[2]
+      var h: float32[2]
+      y: float32[2] = scale(X=x) {scale=6.0}
+    """
+    if pattern is None:
+        return lambda function: Rule(function, changes_rounding)
+    if not callable(pattern):
+        raise WrongTypeError(f"rule decorates a function, got {pattern!r:.60}", hint="Write @rule above a def.")
+    return Rule(pattern, changes_rounding)
+
+
+def _blocks(rule: Rule, program: Program) -> Iterator[Block]:
+    """Yield the blocks that have operators of all types of a pattern."""
+    if not isinstance(program, Program):
+        raise WrongTypeError(f"{rule.name} looks at Programs, got {program!r:.60}", hint="Give main_program.")
+    for block in program.blocks:
+        if _may_match(rule, block):
+            yield block
+
+
+def _may_match(rule: Rule, block: Block) -> bool:
+    types = block.ops.by_type
+    return all([any([type in types for type in op.types]) for op in rule.pattern.ops])
+
+
+def run(passes: Sequence[Pass], program: Program) -> bool:
+    """Run rules, and other passes between them, until nothing changes; returns whether anything did."""
+    rules = [each for each in passes if isinstance(each, Rule)]
+    others = [each for each in passes if not isinstance(each, Rule)]
+    changed = any([_run_in(block, rules) for block in list(program.blocks)])
+    for _ in range(_LEAST_FIRINGS):
+        if not any([_applied(each, program) for each in others]):
+            return changed
+        changed = True
+        if not any([_run_in(block, rules) for block in list(program.blocks)]) and len(others) == 1:
+            return changed
+    raise _endless(others[0].name, _LEAST_FIRINGS, program.global_block(), 0)
+
+
+def _applied(each: Pass, program: Program) -> bool:
+    """Apply a pass that is no rule, and see that it says whether it changed the program."""
+    before = program.clone()
+    says = each.apply(program)
+    if says == program.equals(before):
+        did, said = ("did not change", "did") if says else ("changed", "did not")
+        raise RuleError(f"{each.name} {did} the program and says that it {said}", hint="Mend what apply returns.")
+    return says
+
+
+def _run_in(block: Block, rules: Sequence[Rule]) -> bool:
+    """Run rules in a block; returns whether any fired."""
+    values: BlockValues | None = None
+    size, firings = len(block.ops), 0
+    limit = _LEAST_FIRINGS + _FIRINGS_PER_OP * size
+    while True:
+        before = firings
+        by_type = _by_anchor([each for each in rules if _may_match(each, block)])
+        pending = deque([op for type in by_type for op in block.ops.of_type(type)])
+        while pending:
+            op = pending.popleft()
+            for each in by_type.get(op.type, ()) if op._block is block else ():
+                if not fits(each.pattern.anchor, op):
+                    continue
+                values = values or BlockValues(block)
+                match = each.match(op, values)
+                made = None if match is None else each.fire(match)
+                if made is None:
+                    continue
+                firings += 1
+                if firings > limit:
+                    raise _endless(each.name, firings, block, size)
+                pending.extend(dict.fromkeys([*made, *[reader for new in made for reader in _readers(new, values)]]))
+                break
+        if firings == before:
+            return firings > 0
+
+
+def _by_anchor(rules: Sequence[Rule]) -> dict[str, list[Rule]]:
+    """Rules by the types of the operators by which they are found."""
+    found: dict[str, list[Rule]] = {}
+    for each in rules:
+        for type in each.pattern.anchor.types:
+            found.setdefault(type, []).append(each)
+    return found
+
+
+def _readers(op: Operator, values: BlockValues) -> Iterator[Operator]:
+    for name in op.output_arg_names:
+        yield from values.readers.get(values.written(name, op), ())
+
+
+def _endless(name: str, firings: int, block: Block, size: int) -> RuleError:
+    return RuleError(
+        f"{name} does not end: rules have fired {firings} times, the last time {name}",
+        details=[f"block {block.idx} had {size} operators and has {len(block.ops)}"],
+        hint="Add a condition with where, so that what a rule makes does not match again.",
+    )

@@ -1,0 +1,139 @@
+"""Whether matched operators may be replaced: who else reads what they make, and where the replacement can stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from minigraph.ir import Operator
+from minigraph.ir.dataflow import is_persistable
+from minigraph.opdef import EMPTY
+from minigraph.passes.rules.matcher import Match, Recorder
+from minigraph.passes.values import Value, Values
+
+
+def may_replace(match: Match, needed: Iterable[str] | None, recorder: Recorder | None = None) -> bool:
+    """Whether the operators of a match may go; notes in the match which of them stay, and the place.
+
+    Parameters
+    ----------
+    needed : iterable of str or None
+        Placeholders that the replacement reads; None if nothing takes the place of the operators.
+    """
+    return _may_go(match, recorder) and (needed is None or _find_place(match, tuple(needed), recorder))
+
+
+def _may_go(match: Match, recorder: Recorder | None) -> bool:
+    """Whether no other operator, no fetch and no later run reads what is only computed in between."""
+    values, returned = match.values, {each for each in match.results if each is not None}
+    mine, kept = set(match.ops), set[Operator]()
+    last_first = sorted(
+        zip(match.pattern.ops, match.ops, strict=True), key=lambda pair: values.position[pair[1]], reverse=True
+    )
+    for node, op in last_first:
+        made = [
+            (slot, values.written(name, op)) for slot, names in op.outputs.items() for name in names if name != EMPTY
+        ]
+        for slot, value in made:
+            if value in returned:
+                continue
+            readers = values.readers.get(value, ())
+            others = [each for each in readers if each not in mine]
+            reason = _who_reads(others) if others else _who_takes(value, slot, op, values)
+            if not reason and kept.isdisjoint(readers):
+                continue
+            stays = node.shared or reason in ("", _MAY_BE_FETCHED)
+            if not stays or any([each in returned for _, each in made]):
+                if recorder is not None:
+                    recorder.differs(op, slot, "a result that nothing else reads", f"{value.name}, {reason}")
+                return False
+            kept.add(op)
+    match.kept = frozenset(kept)
+    return True
+
+
+_MAY_BE_FETCHED = "which may be fetched: program.roots does not say what is"
+
+
+def _who_reads(others: list[Operator]) -> str:
+    reader = others[0]
+    where = f" at {reader.site}" if reader.site is not None else ""
+    return f"which {reader.type} reads{where}" + (f" and {len(others) - 1} more" if len(others) > 1 else "")
+
+
+def _who_takes(value: Value, slot: str, op: Operator, values: Values) -> str:
+    """Say who reads a value outside of the block; empty if nobody does."""
+    if not values.is_live_out(value):
+        return ""
+    if is_persistable(values.block.find_var(value.name)):
+        return "which is persistable"
+    if values.block.idx:
+        return "which is taken from the sub-block"
+    if values.block.program.roots is not None:
+        return "which is fetched"
+    return "" if op.definition.output_slots[slot].intermediate else _MAY_BE_FETCHED
+
+
+def _find_place(match: Match, needed: tuple[str, ...], recorder: Recorder | None) -> bool:
+    """Whether there is a place where all inputs are there, and where results may be written."""
+    values, pattern = match.values, match.pattern
+    ends = [
+        (value, match.ops[pattern.maker[number].number])
+        for number, value in zip(pattern.returned, match.results, strict=True)
+        if value is not None
+    ]
+    inputs = [each for name in needed for each in _each(match.value(name))]
+    roots = sorted(dict.fromkeys([op for _, op in ends]), key=values.position.__getitem__, reverse=True)
+    if len(ends) > 1 and not {value.name for value, _ in ends}.isdisjoint([each.name for each in inputs]):
+        if recorder is not None:
+            recorder.differs(roots[0], "outputs", "results with names of their own", "one that overwrites an input")
+        return False
+    for place in roots:
+        moved = [(value, op) for value, op in ends if op is not place]
+        if all([values.is_there(each, place) for each in inputs]) and all(
+            [_may_move(value, op, place, match) for value, op in moved]
+        ):
+            match.place = place
+            return True
+    if recorder is not None:
+        _tell_place(match, inputs, roots[0], recorder)
+    return False
+
+
+def _each(found: Value | tuple[Value, ...] | None) -> tuple[Value, ...]:
+    return () if found is None else (found,) if isinstance(found, Value) else found
+
+
+def _may_move(value: Value, op: Operator, place: Operator, match: Match) -> bool:
+    """Whether `op` could write `value` at `place`: nobody reads or writes its name in between."""
+    values, position = match.values, match.values.position
+    here, there = position[op], position[place]
+    gone = set(match.ops) - match.kept
+    if there > here:
+        readers = values.readers.get(value, ())
+        is_free = values.is_there(value, place)
+    else:
+        old = values.read(value.name, op)
+        readers = values.readers.get(old, ())
+        is_free = values.read(value.name, place) == old
+    low, high = sorted((here, there))
+    return is_free and not any([low <= position[each] <= high and each not in gone for each in readers])
+
+
+def _tell_place(match: Match, inputs: list[Value], op: Operator, recorder: Recorder) -> None:
+    for value in inputs:
+        found = match.values.read(value.name, op)
+        if found == value:
+            continue
+        writer = match.values.producer(found)
+        by = "" if writer is None else f"{writer.type} writes it again" + (f" at {writer.site}" if writer.site else "")
+        slot = next((slot for slot, names in op.inputs.items() if value.name in names), None)
+        reader, slot = (
+            next(
+                (each, name) for each in (op, *match.ops) for name, names in each.inputs.items() if value.name in names
+            )
+            if slot is None
+            else (op, slot)
+        )
+        recorder.differs(reader, slot, f"{value.name} unchanged until {op.type}", by or "a later value of this name")
+        return
+    recorder.differs(op, "outputs", "a place for all results", "readers of one in between")

@@ -1,0 +1,559 @@
+"""Rules: what a pattern matches, what takes its place, and when it ends."""
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+from pass_laws import assert_linear
+
+import minigraph as fluid
+from minigraph import layers, rewrite
+from minigraph.errors import RuleError
+from minigraph.ir import Program, Role
+from minigraph.ir.verifier import verify
+from minigraph.passes import events
+from minigraph.passes.rules import Rules, attr, marked, op, rule, value
+
+
+def scale_chain():
+    @rule
+    def scale_of_scale(x, a=attr("scale"), b=attr("scale")):
+        return layers.scale(layers.scale(x, scale=a), scale=b)
+
+    @scale_of_scale.where
+    def _(m):
+        yield math.isfinite(m.a * m.b), "the product of the scales must be finite"
+
+    @scale_of_scale.to
+    def _(x, a, b):
+        return layers.scale(x, scale=a * b)
+
+    return scale_of_scale
+
+
+def program_of(text, *fetched):
+    program = Program.parse(inspect.cleandoc(text))
+    program.roots = fetched or None
+    return program
+
+
+def lines(program, block=0):
+    return [str(each) for each in program.blocks[block].ops]
+
+
+def after(rewriting, text, *fetched):
+    """The operators that a rule leaves; applying it again changes nothing."""
+    program = program_of(text, *fetched)
+    once = rewriting(program)
+    assert not rewriting.apply(once.clone())
+    verify(once)
+    return lines(once)
+
+
+CHAIN = """
+    block 0
+      data x: float32[2]
+      h: float32[2] = scale(X=x) {scale=2.0}
+      y: float32[2] = scale(X=h) {scale=3.0}
+      z: float32[2] = scale(X=y) {scale=5.0}
+"""
+
+
+def test_a_chain_becomes_one_operator():
+    assert after(scale_chain(), CHAIN, "z") == ["z: float32[2] = scale(X=x) {scale=30.0}"]
+
+
+def test_find_changes_nothing():
+    program = program_of(CHAIN, "z")
+    before = str(program)
+    found = scale_chain().find(program)
+    assert [(m.a, m.b, m.x.name) for m in found] == [(2.0, 3.0, "x"), (3.0, 5.0, "h")]
+    assert str(program) == before
+
+
+def test_what_may_be_fetched_stays():
+    assert after(scale_chain(), CHAIN) == [
+        "h: float32[2] = scale(X=x) {scale=2.0}",
+        "y: float32[2] = scale(X=x) {scale=6.0}",
+        "z: float32[2] = scale(X=x) {scale=30.0}",
+    ]
+
+
+FIRST, SECOND = "h: float32[2] = scale(X=x) {scale=2.0}", "y: float32[2] = scale(X=h) {scale=3.0}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        [FIRST, SECOND, "w: float32[2] = relu(X=h)"],
+        [FIRST, "x = relu(X=x)", SECOND],
+        ["h: float32[2] = scale(X=x) {scale=2.0, bias=1.0}", SECOND],
+        [FIRST, "h = relu(X=x)", SECOND],
+        ["h: float32[2] = scale(X=x) {scale=1e+38}", SECOND],
+        ["s: float32[1] = fill_constant() {shape=[1], value=2.0}", "h: float32[2] = scale(X=x, ScaleTensor=s)", SECOND],
+    ],
+    ids=["used elsewhere", "overwritten", "attribute", "another value", "condition", "slot"],
+)
+def test_near_misses_stay(text):
+    scales = scale_chain()
+
+    @scales.where
+    def _(m):
+        yield m.a * m.b < 1e38, "the product must be a float32"
+
+    program = program_of("block 0\n  data x: float32[2]\n" + "\n".join(f"  {each}" for each in text), "y", "w")
+    assert not scales.apply(program)
+
+
+def test_a_name_that_is_written_again_means_another_value():
+    text = """
+        block 0
+          data x: float32[2]
+          h: float32[2] = scale(X=x) {scale=2.0}
+          h = scale(X=h) {scale=3.0}
+          y: float32[2] = relu(X=h)
+          h = scale(X=x) {scale=5.0}
+          h = scale(X=h) {scale=7.0}
+    """
+    assert after(scale_chain(), text, "y", "h") == [
+        "h: float32[2] = scale(X=x) {scale=6.0}",
+        "y: float32[2] = relu(X=h)",
+        "h: float32[2] = scale(X=x) {scale=35.0}",
+    ]
+
+
+def test_persistable_values_stay():
+    text = """
+        block 0
+          persist w: float32[2]
+          w = scale(X=w) {scale=2.0}
+          y: float32[2] = scale(X=w) {scale=3.0}
+    """
+    assert len(after(scale_chain(), text, "y")) == 2
+
+
+def test_the_replacement_serves_what_it_replaces():
+    text = """
+        block 0
+          data x: float32[2]
+          param w: float32[2]
+          h: float32[2] = scale(X=x) {scale=2.0}
+          g: float32[2] = scale(X=h) {scale=3.0, role='backward', role_vars=[w, g], namescope='/a/'}
+    """
+    program = program_of(text, "g")
+    second = program.global_block().ops[1]
+    second.site = fluid.errors.Site("model.py", 12)
+    scale_chain().apply(program)
+    (made,) = program.global_block().ops
+    assert (made.role, made.role_vars, made.namescope, made.site) == (
+        Role.BACKWARD, ("w", "g"), "/a/", fluid.errors.Site("model.py", 12)
+    )  # fmt: skip
+
+
+def test_sub_blocks_are_rewritten_too():
+    main = Program()
+    with fluid.program_guard(main, Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [1])
+        y = layers.cond(
+            layers.less_than(x, layers.fill_constant([1], "float32", 0.0)),
+            lambda: layers.scale(layers.scale(x, 2.0), 3.0),
+            lambda: layers.scale(x, 5.0),
+        )
+    main.roots = (y.name,)
+    assert scale_chain().apply(main)
+    verify(main)
+    assert sum(str(main).count(f"scale={each}") for each in ("2.0", "3.0")) == 0
+    for fed, expected in ((-1.0, -6.0), (1.0, 5.0)):
+        (found,) = fluid.Executor().run(main, feed={"x": np.array([fed], "float32")}, fetch_list=[y.name])
+        assert found == [expected]
+
+
+def test_what_a_sub_block_reads_stays():
+    main = Program()
+    with fluid.program_guard(main, Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [1])
+        h = layers.scale(x, 2.0)
+        z = layers.scale(h, 3.0)
+        y = layers.cond(layers.less_than(x, z), lambda: layers.relu(h), lambda: layers.relu(x))
+    main.roots = (y.name,)
+    assert not scale_chain().apply(main)
+
+
+# Patterns
+
+
+def test_an_operator_by_its_type():
+    @rule
+    def tighter(x):
+        return op("clip_by_norm", X=op("clip_by_norm", X=x, max_norm=attr("inner")), max_norm=attr("outer"))
+
+    with pytest.raises(RuleError, match="the captured attribute inner is given as max_norm"):
+        tighter.find(Program())
+
+    @rule
+    def clip_twice(x, a=attr("max_norm"), b=attr("max_norm")):
+        return op("clip_by_norm", X=op("clip_by_norm", X=x, max_norm=a), max_norm=b)
+
+    @clip_twice.to
+    def _(x, a, b):
+        return op("clip_by_norm", X=x, max_norm=min(a, b))
+
+    text = """
+        block 0
+          data g: float32[4]
+          h: float32[4] = clip_by_norm(X=g) {max_norm=2.0}
+          y: float32[4] = clip_by_norm(X=h) {max_norm=1.0}
+    """
+    assert after(clip_twice, text, "y") == ["y: float32[4] = clip_by_norm(X=g) {max_norm=1.0}"]
+
+
+def test_one_of_several_types():
+    @rule
+    def of_zero(x):
+        return op(("relu", "abs"), X=op("relu", X=x))
+
+    @of_zero.to
+    def _(x):
+        return op("relu", X=x)
+
+    text = """
+        block 0
+          data x: float32[4]
+          a: float32[4] = relu(X=x)
+          b: float32[4] = abs(X=a)
+          c: float32[4] = relu(X=b)
+          d: float32[4] = abs(X=c)
+          e: float32[4] = tanh(X=d)
+          f: float32[4] = relu(X=e)
+    """
+    assert after(of_zero, text, "f") == [
+        "d: float32[4] = relu(X=x)", "e: float32[4] = tanh(X=d)", "f: float32[4] = relu(X=e)",
+    ]  # fmt: skip
+
+
+SUM = """
+    block 0
+      data x: float32[4]
+      data y: float32[{y}]
+      a: float32[{y}] = relu(X=y)
+      s: float32[4] = elementwise_add(X={first}, Y={second}) {{axis=-1}}
+"""
+
+
+def relu_plus():
+    @rule
+    def relu_added(x, y):
+        return marked(layers.elementwise_add(layers.relu(y), x), commutes=True)
+
+    @relu_added.to
+    def _(x, y):
+        return layers.elementwise_add(x, layers.abs(y))
+
+    return relu_added
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "x"), ("x", "a")])
+def test_operands_that_commute(first, second):
+    made, total = after(relu_plus(), SUM.format(y=4, first=first, second=second), "s")
+    name, _, rest = made.partition(":")
+    assert rest == " float32[4] = abs(X=y)"
+    assert total == f"s: float32[4] = elementwise_add(X=x, Y={name})"
+
+
+def test_operands_of_other_shapes_do_not_commute():
+    assert not relu_plus().apply(program_of(SUM.format(y=1, first="x", second="a"), "s"))
+
+
+def test_several_variables_of_a_slot():
+    @rule
+    def sum_of_sum(xs=value(several=True), ys=value(several=True)):
+        return op("sum", X=[op("sum", X=[xs]), ys])
+
+    @sum_of_sum.to
+    def _(xs, ys):
+        return layers.sums([*xs, *ys])
+
+    text = """
+        block 0
+          data x: float32[4]
+          data y: float32[4]
+          a: float32[4] = sum(X=[x, y])
+          s: float32[4] = sum(X=[a, x, y, x])
+    """
+    assert after(sum_of_sum, text, "s") == ["s: float32[4] = sum(X=[x, y, x, y, x])"]
+
+
+def test_a_slot_that_may_be_left_out():
+    @rule
+    def clipped(x, low=value(optional=True), a=attr("min"), b=attr("max")):
+        return op("relu", X=op("clip", X=x, Min=low, min=a, max=b))
+
+    @clipped.to
+    def _(x, low, a, b):
+        assert low is None
+        return op("clip", X=x, min=max(a, 0.0), max=b)
+
+    text = """
+        block 0
+          data x: float32[4]
+          a: float32[4] = clip(X=x) {min=-1.0, max=2.0}
+          s: float32[4] = relu(X=a)
+    """
+    assert after(clipped, text, "s") == ["s: float32[4] = clip(X=x) {min=0.0, max=2.0}"]
+
+
+@pytest.mark.parametrize(
+    ("said", "matches"),
+    [
+        ({"role": Role.BACKWARD}, True), ({"role": Role.FORWARD}, False), ({"role": Role.OPTIMIZE}, False),
+        ({"namescope": "/a/"}, True), ({"namescope": "/b/"}, False),
+    ],
+)  # fmt: skip
+def test_role_and_name_scope(said, matches):
+    text = """
+        block 0
+          data x: float32[2]
+          h: float32[2] = scale(X=x) {scale=2.0}
+          y: float32[2] = scale(X=h) {scale=3.0, role='backward', namescope='/a/b/'}
+    """
+
+    @rule
+    def scales(x, a=attr("scale"), b=attr("scale")):
+        return marked(layers.scale(layers.scale(x, a), b), **said)
+
+    assert bool(scales.find(program_of(text, "y"))) == matches
+
+
+def test_a_shared_value_stays():
+    @rule
+    def shared(x, a=attr("scale"), b=attr("scale")):
+        return layers.scale(marked(layers.scale(x, scale=a), shared=True), scale=b)
+
+    @shared.to
+    def _(x, a, b):
+        return layers.scale(x, scale=a * b)
+
+    text = CHAIN + "      w: float32[2] = relu(X=h)"
+    assert after(shared, text, "z", "w") == [
+        "h: float32[2] = scale(X=x) {scale=2.0}", "z: float32[2] = scale(X=x) {scale=30.0}",
+        "w: float32[2] = relu(X=h)",
+    ]  # fmt: skip
+
+
+def test_two_results():
+    @rule
+    def both(x):
+        return layers.relu(x), layers.tanh(x)
+
+    @both.to
+    def _(x):
+        return layers.abs(x), layers.sigmoid(x)
+
+    text = """
+        block 0
+          data x: float32[4]
+          a: float32[4] = tanh(X=x)
+          b: float32[4] = {middle}
+          c: float32[4] = relu(X=x)
+          d: float32[4] = elementwise_add(X=b, Y=c)
+    """
+    assert after(both, text.format(middle="square(X=x)"), "a", "d") == [
+        "b: float32[4] = square(X=x)", "c: float32[4] = abs(X=x)", "a: float32[4] = sigmoid(X=x)",
+        "d: float32[4] = elementwise_add(X=b, Y=c)",
+    ]  # fmt: skip
+    assert after(both, text.format(middle="square(X=a)"), "a", "d") == [
+        "c: float32[4] = abs(X=x)", "a: float32[4] = sigmoid(X=x)", "b: float32[4] = square(X=a)",
+        "d: float32[4] = elementwise_add(X=b, Y=c)",
+    ]  # fmt: skip
+
+
+def test_a_replacement_may_be_an_input():
+    @rule
+    def twice(x):
+        return layers.relu(layers.relu(x))
+
+    @twice.to
+    def _(x):
+        return layers.relu(x)
+
+    @rule
+    def copy(x):
+        return op("scale", X=x)
+
+    @copy.to
+    def _(x):
+        return x
+
+    text = """
+        block 0
+          data x: float32[4]
+          a: float32[4] = scale(X=x)
+          b: float32[4] = relu(X=a)
+          c: float32[4] = scale(X=b)
+    """
+    assert after(copy, text, "c") == ["b: float32[4] = relu(X=x)", "c: float32[4] = assign(X=b)"]
+
+
+# Errors
+
+
+def test_a_layer_that_wants_a_shape():
+    @rule
+    def weighted(x):
+        return layers.fc(x, 3)
+
+    with pytest.raises(RuleError, match=r"rewrite\.value"):
+        weighted.find(Program())
+
+    @rule
+    def known(x=value(shape=[-1, 4])):
+        return layers.fc(x, 3)
+
+    with pytest.raises(RuleError, match="variable of its own"):
+        known.find(Program())
+
+
+def test_a_shape_is_part_of_the_pattern():
+    @rule
+    def rows(x=value(shape=[-1, 4])):
+        return layers.relu(x)
+
+    text = "block 0\n  data x: float32[{}]\n  y: float32[{}] = relu(X=x)"
+    assert [len(rows.find(program_of(text.format(each, each), "y"))) for each in ("3, 4", "-1, 4", "4", "4, 3")] == [
+        1, 1, 0, 0,
+    ]  # fmt: skip
+
+
+def test_a_rule_without_end_is_named():
+    @rule
+    def grows(x):
+        return layers.relu(x)
+
+    @grows.to
+    def _(x):
+        return layers.relu(layers.abs(x))
+
+    with pytest.raises(RuleError, match="grows does not end"):
+        grows.apply(program_of("block 0\n  data x: float32[2]\n  y: float32[2] = relu(X=x)", "y"))
+
+
+def test_a_rule_that_replaces_by_the_same_is_named():
+    @rule
+    def same(x):
+        return layers.relu(x)
+
+    @same.to
+    def _(x):
+        return layers.relu(x)
+
+    with pytest.raises(RuleError, match="same replaces operators by the same ones"):
+        same.apply(program_of("block 0\n  data x: float32[2]\n  y: float32[2] = relu(X=x)", "y"))
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_an_edit_that_says_the_wrong_is_named(says):
+    @rule
+    def liar(x):
+        return layers.relu(x)
+
+    @liar.edit
+    def _(m):
+        if not says:
+            m.values.replace_op(m.ops[0], "abs", {"X": m.value("x")})
+        return says
+
+    with pytest.raises(RuleError, match=r"liar .*change"):
+        liar.apply(program_of("block 0\n  data x: float32[2]\n  y: float32[2] = relu(X=x)", "y"))
+
+
+def test_a_pass_that_says_the_wrong_is_named():
+    class Liar(rewrite.Pass):
+        def apply(self, program):
+            return True
+
+    with pytest.raises(RuleError, match="Liar did not change the program and says that it did"):
+        Rules(Liar()).apply(Program())
+
+
+def test_a_result_of_another_type_is_refused():
+    @rule
+    def wrong(x):
+        return layers.relu(x)
+
+    @wrong.to
+    def _(x):
+        return layers.reduce_sum(x)
+
+    program = program_of("block 0\n  data x: float32[2]\n  y: float32[2] = relu(X=x)", "y")
+    with pytest.raises(RuleError, match="wrong: the replacement does not fit"):
+        wrong.apply(program)
+    assert lines(program) == ["y: float32[2] = relu(X=x)"]
+
+
+def test_the_wrong_names_are_refused():
+    @rule
+    def good(x):
+        return layers.relu(x)
+
+    @good.to
+    def _(y):
+        return layers.relu(y)
+
+    with pytest.raises(RuleError, match="wants y"):
+        good.apply(program_of("block 0\n  data x: float32[2]\n  y: float32[2] = relu(X=x)", "y"))
+
+
+def test_op_stands_in_fragments_only():
+    with pytest.raises(RuleError, match="stand in patterns"):
+        op("relu", X=None)
+
+
+# The worklist
+
+
+def test_rules_run_to_a_fixpoint():
+    @rule
+    def copy(x):
+        return op("assign", X=x)
+
+    @copy.to
+    def _(x):
+        return x
+
+    text = """
+        block 0
+          data x: float32[2]
+          h: float32[2] = scale(X=x) {scale=2.0}
+          c: float32[2] = assign(X=h)
+          y: float32[2] = scale(X=c) {scale=3.0}
+          z: float32[2] = relu(X=y)
+    """
+    assert after(Rules(scale_chain(), copy), text, "z") == [
+        "y: float32[2] = scale(X=x) {scale=6.0}", "z: float32[2] = relu(X=y)"
+    ]  # fmt: skip
+
+
+def test_observers_hear_of_each_firing():
+    heard = []
+
+    class Hears(events.Observer):
+        def fired(self, rule, program, matched):
+            heard.append((rule.name, [str(each) for each in matched]))
+
+    with events.observed_by(Hears()):
+        scale_chain().apply(program_of(CHAIN, "z"))
+    assert [name for name, _ in heard] == ["scale_of_scale"] * 2
+    assert heard[0][1] == ["h: float32[2] = scale(X=x) {scale=2.0}", "y: float32[2] = scale(X=h) {scale=3.0}"]
+
+
+@pytest.mark.timing
+def test_the_worklist_takes_linear_time():
+    def make(count):
+        text = ["block 0", "  data x0: float32[2]"]
+        text += [f"  x{i + 1}: float32[2] = scale(X=x{i}) {{scale=1.0000001}}" for i in range(count)]
+        program = Program.parse("\n".join(text))
+        program.roots = (f"x{count}",)
+        return program
+
+    assert_linear(scale_chain(), make)
