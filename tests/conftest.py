@@ -1,3 +1,4 @@
+import gc
 import os
 import sys
 
@@ -15,6 +16,17 @@ from minigraph.runtime.place import CUDAPlace
 settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeat"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collects tests without the garbage collector, which else walks 50,000 tests that live to the end many times."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -124,6 +124,7 @@ assert "OPENBLAS_CORETYPE" not in os.environ
 """
 
 
+@pytest.mark.slow
 @needs_kernels
 def test_kernels_are_chosen_again_when_numpy_was_imported_first():
     old, found, expected = chosen(""), chosen(AGAIN), chosen("", start="Sandybridge")

@@ -18,6 +18,7 @@ SIZES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.timing
 @pytest.mark.parametrize("make", SIZES)
 def test_four_times_the_operators_take_less_than_six_times_the_time(make):
