@@ -55,6 +55,9 @@ class Lesson:
 
 LESSONS = (
     Lesson(1, "read_a_program", "Read a program"),
+    Lesson(2, "pass_by_hand", "A pass by hand"),
+    Lesson(4, "dead_code", "Dead code and liveness"),
+    Lesson(5, "overwritten_names", "Common subexpressions where names are overwritten"),
     Lesson(7, "insert_clip", "Insert a clip and keep the law"),
     Lesson(8, "training_order", "Order: decay, clip, update"),
     Lesson(9, "gradient_rule", "A gradient rule and its check"),

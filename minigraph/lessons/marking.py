@@ -5,13 +5,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from minigraph.errors import LessonError, MinigraphError
 from minigraph.executor.interpreter import Interpreter
-from minigraph.ir import Operator, Program
+from minigraph.ir import Operator, Program, Variable
 from minigraph.ir.verifier import verify
 from minigraph.passes import Pass
 from minigraph.runtime.place import CPUPlace
@@ -163,6 +164,38 @@ def parsed(text: str, roots: Iterable[str] = ()) -> Program:
     program = Program.parse("\n".join(line[margin:] for line in lines))
     program.roots = tuple(roots)
     return program
+
+
+def saved(rewrite: Pass, reference: Pass, program: Program) -> Iterator[Finding]:
+    """Compare what a pass and the reference save on a program, figure by figure, if the pass keeps its results."""
+    try:
+        message = broken(rewrite, program)
+    except LessonError as error:
+        message = str(error)
+    yield Finding("the program whose savings count keeps its results", message)
+    if message:
+        return
+    before, after, best = figures(program), figures(sound(rewrite, program)), figures(sound(reference, program))
+    for what, most in before.items():
+        if best[what] == most:
+            continue
+        share = min(max((most - after[what]) / (most - best[what]), 0.0), 1.0)
+        title = f"{what}: {most:,} before, {after[what]:,} now, {best[what]:,} by the reference"
+        message = "" if share == 1 else "Nothing is saved." if share == 0 else "The reference saves more."
+        yield Finding(title, message, share, 1.0)
+
+
+def figures(program: Program) -> dict[str, int]:
+    """Count the operators of a program's global block and the bytes that they read and write."""
+    block = program.global_block()
+    moved = [name for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)]
+    return {"operators": len(block.ops), "bytes": sum(_size(block.vars[name]) for name in moved if name in block.vars)}
+
+
+def _size(var: Variable) -> int:
+    if var.tensor_type is None:
+        return 0
+    return prod(abs(dim) for dim in var.tensor_type.shape) * var.dtype.numpy.itemsize
 
 
 def kept_cases(cases: Iterable[Case], rewrite: Pass) -> Iterator[Finding]:

@@ -110,4 +110,79 @@ GRADIENT_RULE = [
     wrong("gradient_rule", "Return the variable with the result", ("return (", "result = (")),
 ]  # fmt: skip
 
-ANSWERS = [*READ_A_PROGRAM, *INSERT_CLIP, *TRAINING_ORDER, *GRADIENT_RULE]
+TRY = """            try:
+                values.replace_all_uses(values.output(op, "Out"), values.input(op, "X"))
+            except RewriteError:  # a reader for which that name means another value, or a sub-block
+                continue
+"""
+LIVE_OUT = ' or values.is_live_out(values.output(op, "Out"))'
+PASS_BY_HAND = [
+    wrong("pass_by_hand", "Remove only operators whose attribute scale is 1", (' and op.attr("scale") == 1.0', "")),
+    wrong("pass_by_hand", "The bias must be 0, too", (' and op.attr("bias") == 0.0', "")),
+    wrong("pass_by_hand", "If the slot ScaleTensor is used", (' and not op.inputs.get("ScaleTensor")', "")),
+    wrong("pass_by_hand", "h is fetched, so somebody outside reads it", (LIVE_OUT, "")),
+    wrong("pass_by_hand", "old is persistable, so the next run reads it", (LIVE_OUT, "")),
+    wrong("pass_by_hand", "w means the new value",
+          ("except RewriteError", "except KeyError")),
+    wrong("pass_by_hand", "y[0] is",
+          (TRY, '            for other in program.global_block().ops:\n'
+                '                other.replace_input(op.outputs["Out"][0], op.inputs["X"][0])\n'),
+          ("values.erase(op)", "program.global_block().remove(op)")),
+    wrong("pass_by_hand", "The operators of the sub-block know the name h",
+          (TRY, '            for use in values.users(values.output(op, "Out")):\n'
+                '                if use.slot:\n'
+                '                    values.replace_use(use, values.input(op, "X"))\n'),
+          ("values.erase(op)", "program.global_block().remove(op)")),
+    wrong("pass_by_hand", "apply returned False, although the program was changed", ("changed = True", "pass")),
+    wrong("pass_by_hand", "apply returned True, although the program was not changed",
+          ("return changed", "return True")),
+    wrong("pass_by_hand", "the second time nothing changes".capitalize(), ("            values.erase(op)\n", "")),
+    wrong("pass_by_hand", "The reference saves more",
+          (LIVE_OUT, LIVE_OUT + ' or not values.is_used_once(values.output(op, "Out"))')),
+]  # fmt: skip
+
+DEAD_CODE = [
+    wrong("dead_code", "an operator that writes a persistable variable is alive", ("is_kept or ", "")),
+    wrong("dead_code", "Walk backward, and collect what living operators read",
+          ("wanted.update(op.input_arg_names)", "pass")),
+    wrong("dead_code", "first drop what an operator writes",
+          ("wanted.difference_update(written)", "wanted.update(op.input_arg_names)"),
+          ("            wanted.update(op.input_arg_names)\n        for",
+           "            wanted.difference_update(written)\n        for")),
+    wrong("dead_code", "without this draw the next one gives other numbers", ("is_random(op.type) or ", "")),
+    wrong("dead_code", "Ask op.input_arg_names",
+          ("wanted.update(op.input_arg_names)", "wanted.update(*op.inputs.values())")),
+    wrong("dead_code", "alive if any of its results is wanted",
+          ("wanted.intersection(written)", "wanted.intersection(written[:1])")),
+    wrong("dead_code", "The reference saves more", ("            wanted.difference_update(written)\n", "")),
+    wrong("dead_code", "Applied a second time, the pass changes the program again",
+          ("                dead.append(op)\n                continue\n", "                dead.append(op)\n")),
+    wrong("dead_code", "apply returned True, although the program was not changed", ("bool(dead)", "True")),
+    wrong("dead_code", "Nothing is saved", ("for op in dead:", "for op in dead[:0]:"), ("bool(dead)", "False")),
+]  # fmt: skip
+
+OVERWRITTEN_NAMES = [
+    wrong("overwritten_names", "compare values.read(name, op), not names", ("values.read(name, op) for", "name for")),
+    wrong("overwritten_names", "Operators are equal if their attributes are, too",
+          (", repr(sorted(op.attrs.items()))", "")),
+    wrong("overwritten_names", "u - v is not v - u", ("return op.type, tuple(inputs)",
+          "return op.type, frozenset(value for _, *several in inputs for value in several)")),
+    wrong("overwritten_names", "Operators are equal if their types are, too", ("return op.type, ", "return ")),
+    wrong("overwritten_names", "Two draws give different numbers", ("is_random(op.type) or ", "")),
+    wrong("overwritten_names", "a means the new value",
+          ("            except RewriteError", "            except KeyError")),
+    wrong("overwritten_names", "b is fetched, so its operator stays", (" or values.is_live_out(result)", "")),
+    wrong("overwritten_names", "The reference saves more",
+          ("is_random(op.type) or", "is_random(op.type) or len(op.input_arg_names) > 1 or")),
+    wrong("overwritten_names", "Applied a second time, the pass changes the program again",
+          ("values, changed = Values(program), False",
+           "values, changed = Values(program), False\n"
+           "        keys = {op: _key(op, values) for op in program.global_block().ops}"),
+          ("_key(op, values), op)", "keys[op], op)")),
+    wrong("overwritten_names", "apply returned False, although the program was changed", ("changed = True", "pass")),
+    wrong("overwritten_names", "AttributeError", ("values.erase(op)", "values.remove(op)")),
+]  # fmt: skip
+
+ANSWERS = [
+    *READ_A_PROGRAM, *PASS_BY_HAND, *DEAD_CODE, *OVERWRITTEN_NAMES, *INSERT_CLIP, *TRAINING_ORDER, *GRADIENT_RULE,
+]  # fmt: skip
