@@ -36,6 +36,8 @@ class Kernel:
     """Position of the input whose memory the first output may share, a list of outputs with a list of inputs."""
     joins: str | None = None
     """Arrays of a list that may come joined."""
+    for_rows: bool = False
+    """Whether it takes or gives selected rows."""
 
 
 _KERNELS: dict[tuple[str, str | None], Kernel] = {}
@@ -44,6 +46,7 @@ _SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
 _JIT_SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
 _OWN_SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
 _OWN_JIT_SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
+_ROWS_SPECIALIZERS: dict[str, Callable[..., Callable[..., Any] | None]] = {}
 
 
 def kernel(
@@ -85,13 +88,16 @@ def kernel(
             takes_wanted="wanted" in keywords,
             view_of=None if view is None else inputs.index(view) - 1,
             joins=joins,
+            for_rows=rows,
         )
         return function
 
     return decorate
 
 
-def specialize(*types: str, jit: bool = False, own: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def specialize(
+    *types: str, jit: bool = False, own: bool = False, rows: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function that may offer something quicker than the kernel once shapes and attributes are known.
 
     It is called as ``f(xp, *inputs, **attrs)`` where an input has ``shape`` and a NumPy ``dtype``, when a plan is
@@ -104,11 +110,14 @@ def specialize(*types: str, jit: bool = False, own: bool = False) -> Callable[[C
 
     With `own` it is asked where all that the operator writes goes to the caller of a run. What it offers takes no
     ``out``, and its results share memory with no input, and no element with each other.
+
+    With `rows` it is asked where an input or output is selected rows, whose ``shape`` is that of the whole array, and
+    offers loops, too.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for type in types:
-            _specializers(jit, own)[type] = function
+            _specializers(jit, own, rows)[type] = function
         return function
 
     return decorate
@@ -124,13 +133,15 @@ def find_kernel(type: str, place_kind: str, rows: bool = False) -> Kernel | None
 
 
 def find_specializer(
-    type: str, jit: bool = False, own: bool = False
+    type: str, jit: bool = False, own: bool = False, rows: bool = False
 ) -> Callable[..., Callable[..., Any] | None] | None:
     """The function that `specialize` registered for an operator type, or None."""
-    return _specializers(jit, own).get(type)
+    return _specializers(jit, own, rows).get(type)
 
 
-def _specializers(jit: bool, own: bool) -> dict[str, Callable[..., Callable[..., Any] | None]]:
+def _specializers(jit: bool, own: bool, rows: bool) -> dict[str, Callable[..., Callable[..., Any] | None]]:
+    if rows:
+        return _ROWS_SPECIALIZERS
     if own:
         return _OWN_JIT_SPECIALIZERS if jit else _OWN_SPECIALIZERS
     return _JIT_SPECIALIZERS if jit else _SPECIALIZERS

@@ -59,26 +59,26 @@ def vectors(*arrays: Any) -> list[Any]:
     return [x.reshape(-1) for x in arrays]
 
 
-def offer(type: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function's offers for an operator, each wrapped in `or_kernel`."""
+def offer(type: str, rows: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function's offers for an operator, each wrapped in `or_kernel`; with `rows` for selected rows."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         def offered(xp: Any, *inputs: Any, **attrs: Any) -> Any:
             found = function(xp, *inputs, **attrs)
-            return None if found is None else or_kernel(found, type, attrs)
+            return None if found is None else or_kernel(found, type, attrs, rows)
 
-        specialize(type, jit=True)(offered)
+        specialize(type, jit=True, rows=rows)(offered)
         return function
 
     return decorate
 
 
-def or_kernel(function: Callable[..., Any], type: str, attrs: dict[str, Any]) -> Callable[..., Any]:
+def or_kernel(function: Callable[..., Any], type: str, attrs: dict[str, Any], rows: bool = False) -> Callable[..., Any]:
     """`function`, or the shared kernel if it raises TypeError: for arrays that it was not compiled for.
 
     Such arrays are not contiguous, or read-only.
     """
-    kernel = find_kernel(type, "cpu")
+    kernel = find_kernel(type, "cpu", rows)
     assert kernel is not None
     shared = kernel.function
 

@@ -8,7 +8,7 @@ The functions offered have a keyword `shrink`, a number that the gradient is mul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -35,25 +35,42 @@ def _loops(rule: Rule, element: Element) -> Loops:
     Its parameters are the vectors, the inputs of one number as vectors of one element, `shrink`, the numbers of
     `element`, and `tiny`, the bound below which state becomes 0.
     """
-    parameters = [f"{name}_" for name in (*_vectors(element), *element.singles)]
+    names = _vectors(element)
+    parameters = [f"{name}_" for name in (*names, *element.singles)]
     parameters += ["shrink", *(f"n{i}" for i in range(len(element.numbers))), "tiny"]
-    lines = ["", f"def {rule.type}({', '.join(parameters)}):", "    T = param_.dtype.type"]
-    lines += [f"    {name} = {name}_[0]" for name in element.singles]
-    lines += [f"    {name} = {value}" for name, value in element.common]
-    lines.append("    for i in range(param_.size):")
-    lines += [f"        {name} = {name}_[i]{' * shrink' * (name == 'grad')}" for name in element.reads]
-    fading = [name for name, _ in element.own if name in rule.fades]
-    for name, value in element.own:
-        lines.append(f"        {name} = {value}")
-        if fading and name == fading[-1]:
-            lines += [f"        {each} = {each} if not abs({each}) < tiny else T(0)" for each in fading]
-    lines += [f"        {name}_[i] = {name}" for name in element.writes]
+    lines = ["", f"def {rule.type}({', '.join(parameters)}):", *head(element), "    for i in range(param_.size):"]
+    lines += [f"        {line}" for line in body(rule, element, "{}_[i]", " * shrink")]
     return Loops("functions", text="\n".join([*lines, ""]))
 
 
 def _vectors(element: Element) -> tuple[str, ...]:
     """The names of the vectors that a loop takes."""
     return tuple(dict.fromkeys([*element.reads, *element.writes]))
+
+
+def head(element: Element) -> list[str]:
+    """The lines before the loop: what all elements share."""
+    lines = ["    T = param_.dtype.type", *(f"    {name} = {name}_[0]" for name in element.singles)]
+    return [*lines, *(f"    {name} = {value}" for name, value in element.common)]
+
+
+def body(rule: Rule, element: Element, place: str, shrink: str = "") -> Iterator[str]:
+    """The lines for one element; `place` is the expression of an array's element, with ``{}`` for the array's name."""
+    for name in element.reads:
+        yield f"{name} = {place.format(name)}{shrink if name == 'grad' else ''}"
+    fading = [name for name, _ in element.own if name in rule.fades]
+    for name, value in element.own:
+        yield f"{name} = {value}"
+        if fading and name == fading[-1]:
+            yield from (f"{each} = {each} if not abs({each}) < tiny else T(0)" for each in fading)
+    for name in element.writes:
+        yield f"{place.format(name)} = {name}"
+
+
+def numbers_of(element: Element, dtype: Any, attrs: Mapping[str, Any]) -> list[Any]:
+    """The numbers that a loop takes: those of `element`, and `tiny`."""
+    fades = attrs.get("epsilon", 1.0) >= _LEAST_EPSILON
+    return [*map(dtype.type, element.numbers), np.finfo(dtype).tiny if fades else dtype.type(0)]
 
 
 def update_loop(type: str, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> Callable[..., Any] | None:
@@ -68,8 +85,7 @@ def update_loop(type: str, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> C
         return None
     element, dtype = rule.element(attrs), given["param"].dtype
     names, one = _vectors(element), dtype.type(1)
-    fades = attrs.get("epsilon", 1.0) >= _LEAST_EPSILON
-    numbers = [*map(dtype.type, element.numbers), np.finfo(dtype).tiny if fades else dtype.type(0)]
+    numbers = numbers_of(element, dtype, attrs)
     types, singles = [given.get(name, given["param"]) for name in names], [given[name] for name in element.singles]
     loop = elementwise_loop(_loops(rule, element), type, types, singles, 1 + len(numbers))
     if loop is None:

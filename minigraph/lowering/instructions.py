@@ -360,24 +360,30 @@ class _Assembler:
 
     def _types(self, step: Step) -> Any:
         """The types of all that `step` reads and writes, if what is called for it may depend on them; else None."""
-        is_offered = find_specializer(step.op.type) or (self.jit and find_specializer(step.op.type, jit=True))
-        if not (is_offered or step.kernel.takes_wanted):
+        if not (self._offers(step) or step.kernel.takes_wanted):
             return None
         inputs = [entry.tensor_type if isinstance(entry, Value) else _types(entry) for entry in step.inputs]
         return *inputs, *[_types(values) for values in step.outputs]
 
+    def _offers(self, step: Step) -> list[tuple[str, Callable[..., Any]]]:
+        """What may offer a faster function, the first one first."""
+        type, found = step.op.type, list[tuple[str, Any]]()
+        if self.jit:
+            found.append(("jit", find_specializer(type, jit=True, rows=step.kernel.for_rows)))
+        if not (step.in_place or step.kernel.for_rows):  # only compiled loops may write over an input, see `specialize`
+            found.append(("fast", find_specializer(type)))
+        return [(kind, offer) for kind, offer in found if offer is not None]
+
     def _specialized(self, step: Step, keywords: dict[str, Any]) -> Function | None:
         """A faster function for these shapes, if the operator has one."""
-        if not step.has_known_sizes:
+        if not (step.has_known_sizes or step.kernel.for_rows):
             return None
         shapes = [value.tensor_type.shape for value in (*step.reads, *step.writes)]
-        takes_loops = self.jit and not (IS_KNOWN and is_small(step.op.type, shapes))
-        found = [("jit", find_specializer(step.op.type, jit=True))] if takes_loops else []
-        if not step.in_place:  # only compiled loops may write over an input, see `specialize`
-            found.append(("fast", find_specializer(step.op.type)))
-        offers = [(kind, offer) for kind, offer in found if offer is not None]
+        is_left_to_tables = IS_KNOWN and is_small(step.op.type, shapes) and not step.kernel.for_rows
         arguments = types_of_inputs(step)
-        for kind, offer in offers:
+        for kind, offer in self._offers(step):
+            if kind == "jit" and is_left_to_tables:
+                continue
             function = offer(self.place.xp, *arguments, **keywords)
             if function is not None:
                 return Function(function, f"{kind}_{step.op.type}", False, {}, agrees=kind != "jit")
