@@ -22,8 +22,11 @@ from minigraph.lowering.steps import Step, Steps, Storage, Value
 from minigraph.support.alignment import room_for
 from minigraph.types import product
 
-LEAST_BYTES = 1024 * 1024
-"""Minimum bytes of one value of a step that gives its results places."""
+LEAST_BYTES = 128 * 1024
+"""Minimum bytes of one value of a step that gives its results places.
+
+A C library may ask the system for as much in each run, and the system clears it page by page.
+"""
 
 
 @dataclass(frozen=True, eq=False)
