@@ -20,17 +20,19 @@ from zlib import crc32
 from minigraph.comparison import plots
 from minigraph.comparison.clip_text import strategy_text
 from minigraph.comparison.findings import conclusion
-from minigraph.comparison.html import frame, in_notebook, resource, row, table
 from minigraph.comparison.panels import MOST_PARAMETERS, Panel, panels
 from minigraph.comparison.plots import Style, Theme
 from minigraph.comparison.results import GradientResults, Results, StrategyResult, TrainingResults, TrainingRun
 from minigraph.comparison.tables import epoch_tables, gradient_facts, rate_tables, training_facts, training_summary
-from minigraph.comparison.wording import NUMBERS, counted, evenly, number, number_cells
+from minigraph.comparison.wording import ALL_TOGETHER, NUMBERS, counted, evenly, number, number_cells
 from minigraph.ir.text.diff import Difference
+from minigraph.support.html import frame, in_notebook, resource, row, table
 from minigraph.version import __version__
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_PACKAGE: Final = "minigraph.comparison"
 
 _HEADINGS: Final = {
     "figures": "Figures",
@@ -101,10 +103,10 @@ def _page(title: str, report: Results[Any], facts: Mapping[str, str], sections: 
     notes += [
         f'<p class="warning" role="alert"><strong>Warning:</strong> {escape(warning)}.</p>' for warning in warnings
     ]
-    return Template(resource("page.html")).substitute(
+    return Template(resource(_PACKAGE, "page.html")).substitute(
         version=escape(__version__),
         title=escape(title),
-        style=resource("page.css"),
+        style=resource(_PACKAGE, "page.css"),
         finding=escape(finding),
         notes="\n".join(notes),
         links="\n".join(f'<a href="#{key}">{heading}</a>' for key, heading in shown),
@@ -231,7 +233,10 @@ def _factor_table(report: GradientResults) -> str:
     if not names:
         return ""
     found = [report[name].statistics for name in names]
-    body = "".join(row(column, [_shaded(each[column].summary("factor").mean) for each in found]) for column in found[0])
+    body = "".join(
+        row(column, [_shaded(each[column].summary("factor").mean) for each in found], column == ALL_TOGETHER)
+        for column in found[0]
+    )
     scale = "".join(f"<span {_shade(factor)}>{factor:g}</span>" for factor in (1, 0.75, 0.5, 0.25, 0))
     legend = f'<p class="scale">Mean factor, norm after / norm before: {scale}</p>'
     return legend + frame("Mean factor by parameter.", ["parameter", *names], body)

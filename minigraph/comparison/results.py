@@ -14,13 +14,14 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from minigraph.comparison.html import in_notebook, statistics_table
+from minigraph.comparison.html import statistics_table
 from minigraph.comparison.statistics import Estimate, GradientStatistics, Series, finite, mean_of_finite
 from minigraph.comparison.wording import ALL_TOGETHER, number
 from minigraph.errors import NotFoundError, suggest
 from minigraph.ir import Program
 from minigraph.ir.text.diff import Difference, diff
 from minigraph.runtime.place import Place
+from minigraph.support.html import in_notebook
 
 
 @dataclass(frozen=True, eq=False, repr=False)
