@@ -24,7 +24,9 @@ and where there is a GPU the GPU with the CPU.
 
 def where_tested() -> dict[str, str]:
     """For each operator, which collections of tests have it."""
-    from op_samples import SAMPLES, WITHOUT_SAMPLES
+    from sampled import WITHOUT_SAMPLES
+
+    from minigraph.rewrite.random_programs.rows import SAMPLES
 
     files = sorted(set(WITHOUT_SAMPLES.values()))
     collections = {

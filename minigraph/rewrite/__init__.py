@@ -3,13 +3,20 @@
 Imported when it is asked for: by ``from minigraph import rewrite``.
 """
 
+from typing import TYPE_CHECKING
+
 from minigraph.errors import RewriteError, RuleError
 from minigraph.passes.base import Pass, Pipeline
 from minigraph.passes.rules import Match, Rule, Rules, attr, marked, op, rule, value
 from minigraph.passes.values import Use, Value, Values
 from minigraph.rewrite.tracing import Step, Trace, trace
+from minigraph.support.public import refuse_unknown_names
+
+if TYPE_CHECKING:
+    from minigraph.rewrite.checking import CounterExample, check
 
 __all__ = [
+    "CounterExample",
     "Match",
     "Pass",
     "Pipeline",
@@ -23,9 +30,15 @@ __all__ = [
     "Value",
     "Values",
     "attr",
+    "check",
     "marked",
     "op",
     "rule",
     "trace",
     "value",
 ]
+
+refuse_unknown_names(  # those that draw programs are imported when they are asked for
+    __name__,
+    **dict.fromkeys(("CounterExample", "check"), f"{__name__}.checking"),
+)

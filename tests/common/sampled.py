@@ -11,6 +11,19 @@ import minigraph as fluid
 from minigraph.opdef.gradient_rules import FusedGrad
 from minigraph.rewrite.random_programs.rows import SAMPLES
 
+WITHOUT_SAMPLES = {
+    "print": "layers/test_print.py",
+    "py_func": "layers/test_py_func.py",  # does what a function says
+    "while": "layers/test_loops.py",  # runs a block, like the next two
+    "recurrent": "layers/test_recurrent_networks.py",
+    **dict.fromkeys(("conditional_block", "select_output"), "layers/test_branches.py"),  # outputs may have no value
+    **dict.fromkeys(
+        ("empty_array", "write_to_array", "read_from_array", "lod_array_length", "tensor_array_to_tensor"),
+        "layers/test_arrays.py",
+    ),
+}
+"""Operators that a row cannot describe, and where their tests are."""
+
 
 def ids(samples):
     numbers = defaultdict(count)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from asserting import assert_same_bits
 from one_op import central_difference
-from sampled import DETERMINISTIC, Built, each, ids, with_gradients
+from sampled import DETERMINISTIC, WITHOUT_SAMPLES, Built, each, ids, with_gradients
 
 import minigraph as fluid
 from minigraph.errors import NotFoundError
@@ -16,19 +16,6 @@ from minigraph.types import TensorType, as_dtype, same_dim
 
 ROWS_ONLY = ("get_tensor_from_selected_rows", "merge_selected_rows")
 """Operators that take nothing but selected rows, which no array describes; test_selected_rows.py tries them."""
-
-WITHOUT_SAMPLES = {
-    "print": "layers/test_print.py",
-    "py_func": "layers/test_py_func.py",  # does what a function says
-    "while": "layers/test_loops.py",  # runs a block, like the next two
-    "recurrent": "layers/test_recurrent_networks.py",
-    **dict.fromkeys(("conditional_block", "select_output"), "layers/test_branches.py"),  # outputs may have no value
-    **dict.fromkeys(
-        ("empty_array", "write_to_array", "read_from_array", "lod_array_length", "tensor_array_to_tensor"),
-        "layers/test_arrays.py",
-    ),
-}
-"""Operators that a row cannot describe, and where their tests are."""
 
 FORWARD = [each for each in all_definitions() if each.forward is None and each.type not in WITHOUT_SAMPLES]
 

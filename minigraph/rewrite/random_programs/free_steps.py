@@ -179,6 +179,20 @@ def loop(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
     return layers.while_loop(lambda i, h: layers.less_than(i, n), body, [i, layers.scale(x, 1.0)])[1]
 
 
+def recurrent(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
+    """The rows of `x` as the steps of a network, which reads `y` from outside."""
+    if len(x.shape) < 2 or not x.dtype.is_floating:
+        raise Unfit("no rows")
+    outer = fitted(y, x.shape[1:], x.dtype.value)
+    network = layers.StaticRNN()
+    with network.step():
+        word, memory = network.step_input(x), network.memory(init=outer)
+        made = layers.tanh(layers.elementwise_add(layers.elementwise_add(word, memory), layers.scale(outer, c)))
+        network.update_memory(memory, made)
+        network.step_output(made)
+    return network()
+
+
 def overwrite(k: Sources, x: Variable, y: Variable, c: float) -> Variable:
     """Write to a variable that has a value: neither fed nor a parameter."""
     if k.trains or y.persistable or y.is_data:
@@ -256,6 +270,7 @@ FREE: dict[str, FreeStep] = {
     "overwrite": overwrite,
     "branch": branch,
     "loop": loop,
+    "recurrent": recurrent,
     "sums": lambda k, x, y, c: layers.sums([x, like(x, y), like(x, y)]),
     "gather": lambda k, x, y, c: layers.gather(x, layers.fill_constant([2 if x.shape[0] else 0], "int64", 0)),
     "zeros": lambda k, x, y, c: layers.zeros_like(x),

@@ -234,7 +234,7 @@ def build(recipe: Recipe) -> Built:
         for value in [each for each in others if each.dtype.is_floating and not each.stop_gradient][-3:]:
             part = layers.mean(layers.tanh(layers.cast(value, recipe.dtype)))
             loss = layers.elementwise_add(loss, layers.reshape(part, [1]))
-        pairs = _train(recipe.training, main, values, loss) if recipe.training is not None else []
+        pairs = train(recipe.training, main, values, loss) if recipe.training is not None else []
     return Built(recipe, main, startup, values, loss, pairs, others, sources.arrays)
 
 
@@ -249,7 +249,8 @@ def _free(sources: Sources, step: Step, values: list[Variable]) -> list[Variable
     return [each for each in several if each.tensor_type is not None and each.tensor_type.is_static]
 
 
-def _train(training: Training, main: Program, values: list[Variable], loss: Variable) -> Any:
+def train(training: Training, main: Program, values: list[Variable], loss: Variable) -> Any:
+    """Append gradients of `loss`, clips and updates; returns the parameters with their gradients."""
     if training.error_clip is not None:
         values[0].error_clip = clip.ErrorClipByValue(training.error_clip)
     if training.grad_clip is None and training.set_clips:

@@ -1,0 +1,170 @@
+"""A program with the arrays that it needs, its results in the interpreter, and how two results differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minigraph.executor.interpreter import Interpreter
+from minigraph.ir import Operator, Program
+from minigraph.runtime.scope import Scope, SelectedRows
+
+Array = np.ndarray[Any, Any]
+Results = dict[str, list[Array]]
+"""By name, what is fetched and, under ``new <name>``, what is persistable behind the run; an array of tensors has
+several."""
+
+_NOISE = 4
+"""Size of the random errors of a noisy run, in units of the last place."""
+
+_NOISY_RUNS = 4
+
+_SPREAD = 16
+"""Maximum distance between results that differ by rounding, in units of the spread of noisy runs."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, of which `Program.roots` are fetched, and what it is run with."""
+
+    program: Program
+    feed: Mapping[str, Array] = field(default_factory=dict)
+    state: Mapping[str, Array] = field(default_factory=dict)
+    """Arrays of persistable variables."""
+    seed: int = 0
+    """Seed of the generator of random numbers."""
+
+    def run(self, program: Program | None = None, interpreter: Interpreter | None = None) -> Results:
+        """Run the program, or another one on the same arrays."""
+        program = self.program if program is None else program
+        runner = interpreter or Interpreter()
+        runner._rng = np.random.default_rng(self.seed)
+        scope = Scope()
+        for name, value in self.state.items():
+            scope.var(name).get_tensor().set(value.copy())
+        names = list(self.program.roots or ())
+        fetched = runner.run(program, feed=dict(self.feed), fetch_list=names, scope=scope)
+        found = {name: _arrays(value) for name, value in zip(names, fetched, strict=True)}
+        for name in scope.local_var_names():
+            found[f"new {name}"] = _arrays(scope.var(name).get_tensor())
+        return found
+
+
+def _arrays(value: Any) -> list[Array]:
+    if isinstance(value, list):
+        return [each for element in value for each in _arrays(element)]
+    if value is None:
+        return []
+    return [np.asarray(value.numpy() if isinstance(value, SelectedRows) else value)]
+
+
+def is_finite(results: Results) -> bool:
+    return all(np.isfinite(each).all() for each in _floating(results))
+
+
+def _floating(results: Results) -> Iterator[Array]:
+    return (each for arrays in results.values() for each in arrays if each.dtype.kind == "f")
+
+
+def differing(one: Results, other: Results, same: Callable[[Array, Array], bool]) -> str | None:
+    """The first name under which results differ."""
+    for name, arrays in one.items():
+        others = other.get(name)
+        if others is None or len(others) != len(arrays) or not all(map(same, arrays, others)):
+            return name
+    return next((name for name in other if name not in one), None)
+
+
+def are_same_bits(one: Array, other: Array) -> bool:
+    """Whether arrays are equal bit for bit; one NaN is as good as another."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    if one.tobytes() == other.tobytes():
+        return True
+    if one.dtype.kind != "f":
+        return False
+    is_nan = np.isnan(one)
+    if not np.array_equal(is_nan, np.isnan(other)):
+        return False
+    return np.where(is_nan, 0, one).tobytes() == np.where(is_nan, 0, other).tobytes()
+
+
+class _Noisy(Interpreter):
+    """Evaluate with an error of a few units of the last place in each floating value."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._noise = np.random.default_rng(seed)
+
+    def _results(self, op: Operator, read: Callable[[str], Any]) -> dict[str, Any]:
+        return {name: self._changed(value) for name, value in super()._results(op, read).items()}
+
+    def _changed(self, value: Any) -> Any:
+        if not isinstance(value, np.ndarray | np.floating) or value.dtype.kind != "f":
+            return value
+        error = _NOISE * np.finfo(value.dtype).eps * self._noise.uniform(-1, 1, value.shape)
+        with np.errstate(all="ignore"):
+            return (value * (1 + error)).astype(value.dtype)
+
+
+class Rounding:
+    """Decide whether results differ by rounding alone.
+
+    How far rounding may carry depends on the program: a difference of almost equal numbers magnifies it, a comparison
+    turns it into another answer. So the program is run several times with small random errors in each operator
+    (Monte Carlo arithmetic), and the spread of the results says what rounding can do.
+
+    References
+    ----------
+    D. S. Parker, Monte Carlo Arithmetic, 1997.
+    """
+
+    def __init__(self, case: Case, results: Results) -> None:
+        self._case = case
+        self._results = results
+        self._runs: list[Results] | None = None
+
+    def difference(self, other: Results) -> str | None:
+        """The first name under which `other` differs by more than rounding."""
+        if differing(self._results, other, _are_close) is None:
+            return None
+        for name in self._results:
+            if differing({name: self._results[name]}, {name: other.get(name, [])}, _are_close) is None:
+                continue
+            if not self._explains(name, other.get(name, [])):
+                return name
+        return None
+
+    def _explains(self, name: str, found: list[Array]) -> bool:
+        if self._runs is None:
+            self._runs = [self._case.run(interpreter=_Noisy(number)) for number in range(_NOISY_RUNS)]
+        expected = self._results[name]
+        if [(each.dtype, each.shape) for each in expected] != [(each.dtype, each.shape) for each in found]:
+            return any([each.shape for each in run[name]] != [each.shape for each in expected] for run in self._runs)
+        for position, (value, wanted) in enumerate(zip(found, expected, strict=True)):
+            around = np.stack([wanted, *(run[name][position] for run in self._runs)]).astype("float64")
+            with np.errstate(all="ignore"):
+                spread = np.abs(around - around[0]).max(axis=0)
+                is_near = np.abs(value.astype("float64") - wanted) <= _SPREAD * spread + _room(wanted)
+            if not (is_near | ~np.isfinite(around).all(axis=0)).all():
+                return False
+        return True
+
+
+def _room(value: Array) -> float:
+    """The distance that rounding explains in any program."""
+    if value.dtype.kind != "f" or not value.size:
+        return 0.0
+    magnitude = np.abs(value[np.isfinite(value)]).max(initial=0.0)
+    return float(64 * np.finfo(value.dtype).eps * magnitude + 16 * np.finfo(value.dtype).tiny)
+
+
+def _are_close(one: Array, other: Array) -> bool:
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    if one.dtype.kind != "f":
+        return np.array_equal(one, other)
+    return bool(np.allclose(one, other, rtol=0, atol=_room(one), equal_nan=True))

@@ -1,0 +1,145 @@
+"""Look for a program that a pass breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from minigraph.ir import Program
+from minigraph.rewrite.cases import Case
+from minigraph.rewrite.hints import hints_of
+from minigraph.rewrite.laws import Broken, Subject, broken_law, other_values, rewritten, runs_to_finite_numbers
+from minigraph.rewrite.random_programs.drawing import Drawn, Hints, arrays_for, draw
+from minigraph.support.public import public
+
+Array = np.ndarray[Any, Any]
+
+_FINITE_TRIES = 3
+"""Maximum draws of arrays of each kind until all results are finite."""
+
+
+@dataclass(frozen=True)
+class CounterExample:
+    """A program that a pass breaks.
+
+    Attributes
+    ----------
+    program : Program
+        The program; ``program.roots`` is what is fetched.
+    feed : dict
+        What is fed, by name.
+    state : dict
+        Arrays of persistable variables before the run, by name.
+    law : str
+        Which law is broken: ``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``, ``runs`` or ``values``.
+    difference : str
+        What is wrong, in words and numbers.
+    rewritten : Program or None
+        What the pass made of the program; None if it raised.
+    """
+
+    program: Program
+    feed: Mapping[str, Array]
+    state: Mapping[str, Array]
+    law: str
+    difference: str
+    rewritten: Program | None
+    subject: Subject
+    seed: int
+
+    def __str__(self) -> str:
+        parts = [f"{self.subject.name} breaks this program, of which {', '.join(self.program.roots or ())} is fetched:"]
+        parts += [str(self.program).rstrip(), self.difference]
+        return "\n\n".join(parts)
+
+
+@public
+def check(
+    rewrite: Any, programs: int = 500, seed: int = 0, *, plant: Sequence[Callable[..., Any]] = (), reduced: bool = True
+) -> CounterExample | None:
+    """Apply a pass to random programs, and look for one that it breaks.
+
+    Parameters
+    ----------
+    rewrite : Pass, Pipeline, rule or function
+        What is applied. A function changes the program that it is given in place, and says whether it did.
+    programs : int
+        Number of programs. The types of operators that the code of the pass names are drawn more often than others.
+    seed : int
+        The same seed gives the same programs and so the same answer.
+    plant : sequence of callable
+        Fragments that some of the programs should hold. Each is given a function ``pick``, which returns a variable of
+        the program, appends operators to the default program, and returns what these compute.
+    reduced : bool
+        Make the program that is found as small as possible.
+
+    Returns
+    -------
+    CounterExample or None
+        None if every program keeps every law (`minigraph.rewrite.laws`).
+
+    Notes
+    -----
+    Results are compared bit for bit, or up to rounding if the pass says ``changes_rounding``.
+    """
+    subject = Subject(rewrite)
+    hints = hints_of(rewrite, plant)
+    for number in range(programs):
+        found = check_one(subject, hints, f"{seed}/{number}")
+        if found is not None:
+            return _reduced(subject, *found) if reduced else _counter_example(subject, *found)
+    return None
+
+
+def check_one(subject: Subject, hints: Hints, seed: str) -> tuple[Case, Broken] | None:
+    """Draw one program and apply the pass to it."""
+    choose = Random(seed)
+    drawn = draw(choose, hints)
+    twin, broken = rewritten(subject, drawn.program)
+    if broken is not None:
+        return _case(drawn, choose.randrange(2**32), "mixed"), broken
+    if twin is None:
+        return None
+    for case in _cases(drawn, choose, subject.changes_rounding):
+        broken = other_values(subject, case, twin)
+        if broken is not None:
+            return case, broken
+    return None
+
+
+def _cases(drawn: Drawn, choose: Random, only_ordinary: bool) -> Iterator[Case]:
+    """The program on ordinary numbers and, unless rounding may change, on the edges of the arithmetic."""
+    for kind in ("mixed", "positive"):
+        case = next(filter(runs_to_finite_numbers, _draws(drawn, choose, kind)), None)
+        if case is not None:
+            yield case
+            break
+    else:
+        yield _case(drawn, choose.randrange(2**32), "mixed")
+    if not only_ordinary:
+        yield from _draws(drawn, choose, "edges", 2)
+
+
+def _draws(drawn: Drawn, choose: Random, kind: str, count: int = _FINITE_TRIES) -> Iterator[Case]:
+    return (_case(drawn, choose.randrange(2**32), kind) for _ in range(count))
+
+
+def _case(drawn: Drawn, seed: int, kind: str) -> Case:
+    variables = drawn.program.global_block().vars
+    arrays = arrays_for(drawn, drawn.program, seed, kind)
+    state = {name: value for name, value in arrays.items() if variables[name].persistable}
+    return Case(drawn.program, {name: arrays[name] for name in arrays if name not in state}, state, seed % 2**16)
+
+
+def _counter_example(subject: Subject, case: Case, broken: Broken) -> CounterExample:
+    return CounterExample(
+        case.program, case.feed, case.state, broken.law, broken.text, broken.rewritten, subject, case.seed
+    )
+
+
+def _reduced(subject: Subject, case: Case, broken: Broken) -> CounterExample:
+    return _counter_example(subject, case, broken_law(subject, case) or broken)

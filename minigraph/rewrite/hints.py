@@ -1,0 +1,73 @@
+"""What a pass is about, read from its code: operator types, layers and numbers that it names."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+from minigraph import layers
+from minigraph.opdef import all_definitions
+from minigraph.passes.base import Pipeline, Rewrite
+from minigraph.rewrite.random_programs.drawing import Hints
+
+_LARGEST = 100.0
+"""Maximum size of a number that is taken for the value of an attribute."""
+
+
+def hints_of(rewrite: Any, plants: Iterable[Callable[..., Any]] = ()) -> Hints:
+    """Read which operators a pass names in its code, in functions of its module, and in its fields."""
+    types = {each.type for each in all_definitions()}
+    found: set[Any] = set()
+    seen: set[int] = set()
+    for each in rewrite.passes if isinstance(rewrite, Pipeline) else (rewrite,):
+        found.update(_words(each, seen))
+    words = sorted(word for word in found if isinstance(word, str) and word in types)
+    numbers = sorted({float(word) for word in found if isinstance(word, int | float) and abs(word) <= _LARGEST})
+    return Hints(tuple(words), tuple(numbers), tuple(plants))
+
+
+def _words(value: Any, seen: set[int]) -> Iterator[Any]:
+    """Strings and numbers in a value, in the code of functions and in what they name in their modules."""
+    if isinstance(value, str | int | float):
+        yield value
+        return
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, dict):
+        value = [*value.keys(), *value.values()]
+    if isinstance(value, list | tuple | set | frozenset):
+        for each in value:
+            yield from _words(each, seen)
+    elif isinstance(value, FunctionType):
+        yield from _of_function(value, seen)
+    elif isinstance(value, CodeType):
+        yield from _words(value.co_consts, seen)
+        if "layers" in value.co_names:
+            yield from (name for name in value.co_names if hasattr(layers, name))
+    elif isinstance(value, property | classmethod | staticmethod):
+        yield from _words(getattr(value, "fget", None) or getattr(value, "__func__", None), seen)
+    elif inspect.isclass(value):
+        yield from _of_class(value, seen)
+    elif isinstance(value, Rewrite) or type(value).__module__ == getattr(value, "__module__", ""):
+        yield from _words(getattr(value, "__dict__", None) or (), seen)
+        yield from _words(type(value), seen)
+
+
+def _of_class(kind: type, seen: set[int]) -> Iterator[Any]:
+    for each in kind.__mro__:
+        if each.__module__ not in ("builtins", Rewrite.__module__):
+            yield from _words([part for name, part in vars(each).items() if name != "__doc__"], seen)
+
+
+def _of_function(function: FunctionType, seen: set[int]) -> Iterator[Any]:
+    yield from _words(function.__code__, seen)
+    for name in function.__code__.co_names:
+        known = function.__globals__.get(name)
+        is_own = getattr(known, "__module__", None) == function.__module__
+        if is_own or isinstance(known, str | list | tuple | set | frozenset | dict):
+            yield from _words(known, seen)
+    for cell in function.__closure__ or ():
+        yield from _words(cell.cell_contents, seen)

@@ -1,0 +1,220 @@
+"""Laws of a pass, tried on one program.
+
+A pass raises nothing, the program it leaves is valid, it says truthfully whether it changed anything, a second time
+changes nothing, operators keep their roles, and what is fetched or persistable keeps its value.
+"""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minigraph import unique_name
+from minigraph.errors import MinigraphError, Site, WrongTypeError
+from minigraph.ir import Operator, Program, Role
+from minigraph.ir.verifier import verify
+from minigraph.passes.base import Pipeline, Rewrite
+from minigraph.rewrite.cases import Case, Results, Rounding, are_same_bits, differing, is_finite
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A law that a pass breaks."""
+
+    law: str
+    """``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``, ``runs`` or ``values``."""
+    text: str
+    """What happened, with the values."""
+    rewritten: Program | None = None
+    """What the pass made of the program; None if it raised."""
+
+
+class Subject:
+    """A pass under test: a `Pass`, a `Pipeline`, a rule, or a function that changes a program in place."""
+
+    def __init__(self, rewrite: Any) -> None:
+        if inspect.isclass(rewrite) or not (callable(getattr(rewrite, "apply", None)) or callable(rewrite)):
+            raise WrongTypeError(
+                f"a pass has a method apply, got {rewrite!r:.80}",
+                hint="Give an object such as CleanUp(), or a function of a program that says whether it changed it.",
+            )  # fmt: skip
+        self.rewrite = rewrite
+        self._apply: Callable[[Program], Any] = rewrite.apply if hasattr(rewrite, "apply") else rewrite
+        name = rewrite.name if isinstance(rewrite, Rewrite) else getattr(rewrite, "__name__", type(rewrite).__name__)
+        self.name = str(name)
+        members = rewrite.passes if isinstance(rewrite, Pipeline) else (rewrite,)
+        self.changes_rounding = any(getattr(each, "changes_rounding", False) for each in members)
+        self.is_pipeline = isinstance(rewrite, Pipeline)
+
+    @property
+    def file(self) -> str | None:
+        """The file that defines the pass."""
+        source = self.rewrite if inspect.isfunction(self.rewrite) else type(self.rewrite)
+        site = getattr(self.rewrite, "site", None)
+        try:
+            return site.filename if isinstance(site, Site) else inspect.getsourcefile(source)
+        except TypeError:  # defined where there is no file
+            return None
+
+    def apply(self, program: Program, prefix: str = "new_") -> bool:
+        """Change the program; names that the pass makes begin with `prefix`, so that they are those of each run."""
+        with unique_name.guard(prefix):
+            return bool(self._apply(program))
+
+    def line_of(self, error: BaseException) -> Site:
+        """The line of the pass that an error came through, or the innermost of all."""
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if frame.filename == self.file]
+        frame = (own or frames)[-1]
+        return Site(frame.filename, frame.lineno or 0)
+
+
+def broken_law(subject: Subject, case: Case) -> Broken | None:
+    """Find the first law that a pass breaks for a program on certain arrays."""
+    twin, broken = rewritten(subject, case.program)
+    if broken is not None or twin is None:
+        return broken
+    return other_values(subject, case, twin)
+
+
+def rewritten(subject: Subject, program: Program) -> tuple[Program | None, Broken | None]:
+    """Apply a pass to a clone, and try the laws that need no arrays; the clone is None if nothing changed."""
+    twin = program.clone()
+    try:
+        changed = subject.apply(twin)
+    except Exception as error:
+        text = f"{subject.name} raises {type(error).__name__}: {error}\n  at {subject.line_of(error)}"
+        return None, Broken("raises", text)
+    if program.equals(twin):
+        if not changed:
+            return None, None
+        return twin, Broken("truthful", f"{subject.name} says that it changed the program, and did not", twin)
+    if not changed:
+        return twin, Broken("truthful", f"{subject.name} changed the program and says that it did not", twin)
+    text = _invalid(program)
+    if text:
+        return None, None
+    text = _invalid(twin)
+    if text:
+        return twin, Broken("valid", f"{subject.name} leaves a program that breaks an invariant\n{text}", twin)
+    text = _second_time(subject, twin)
+    if text:
+        return twin, Broken("repeatable", text, twin)
+    text = changed_roles(program, twin)
+    if text:
+        return twin, Broken("roles", f"{subject.name} changes a role\n{text}", twin)
+    return twin, None
+
+
+def _invalid(program: Program) -> str:
+    try:
+        verify(program)
+    except MinigraphError as error:
+        return str(error)
+    return ""
+
+
+def _second_time(subject: Subject, twin: Program) -> str:
+    """What a second application changes; one pass of a pipeline may make work for an earlier one."""
+    if subject.is_pipeline:
+        return ""
+    again = twin.clone()
+    try:
+        changed = subject.apply(again, "again_")
+    except Exception as error:
+        return f"{subject.name}, applied again, raises {type(error).__name__}: {error}\n  at {subject.line_of(error)}"
+    if changed or not again.equals(twin):
+        return f"{subject.name} changes a program a second time"
+    return ""
+
+
+# Roles
+
+
+def changed_roles(before: Program, after: Program) -> str:
+    """What was lost of the roles: of those that write a variable, and of the gradients of parameters."""
+    block, new_block = before.global_block(), after.global_block()
+    writers, new_writers = _writers(block.ops), _writers(new_block.ops)
+    for name, op in writers.items():
+        new = new_writers.get(name)
+        if new is None or new.role == op.role:
+            continue
+        var = block.find_var(name)
+        if name in (before.roots or ()) or (var is not None and var.persistable):
+            return f"{name} was written with the role {op.role!r}, now with {new.role!r}: {new}"
+    for name, op in _updates(block.ops).items():
+        update = _updates(new_block.ops).get(name)
+        if update is not None and name in op.role_vars and name not in update.role_vars:
+            return f"the update of {name} has lost its role_vars, {list(op.role_vars)}: {update}"
+    return ""
+
+
+def _writers(ops: Any) -> dict[str, Operator]:
+    """The last operator that writes each name."""
+    return {name: op for op in ops for name in op.output_arg_names}
+
+
+def _updates(ops: Any) -> dict[str, Operator]:
+    """The last update of each parameter."""
+    return {
+        name: op for op in ops if "Grad" in op.inputs and op.role & Role.OPTIMIZE for name in op.inputs.get("Param", ())
+    }
+
+
+# Values
+
+
+def other_values(subject: Subject, case: Case, twin: Program) -> Broken | None:
+    """Find a result that the rewritten program computes otherwise, also where it is cloned for a test."""
+    broken = _compared(subject, case, twin, "")
+    if broken is None and any(op.role & (Role.BACKWARD | Role.OPTIMIZE) for op in case.program.global_block().ops):
+        test, new = case.program.clone(for_test=True), twin.clone(for_test=True)
+        known = test.global_block().vars
+        test.roots = tuple(name for name in case.program.roots or () if name in known)
+        feed = {name: value for name, value in case.feed.items() if name in known and name in new.global_block().vars}
+        state = {name: value for name, value in case.state.items() if name in known}
+        return _compared(subject, Case(test, feed, state, case.seed), new, "in the clone for a test, ")
+    return broken
+
+
+def _compared(subject: Subject, case: Case, twin: Program, where: str) -> Broken | None:
+    try:
+        expected = case.run()
+    except Exception:  # the program does not run on these arrays, so nothing is asked of the pass
+        return None
+    try:
+        found = case.run(twin)
+    except Exception as error:
+        return Broken("runs", f"{where}the rewritten program does not run\n{error}", twin)
+    if subject.changes_rounding:
+        name = Rounding(case, expected).difference(found)
+    else:
+        name = differing(expected, found, are_same_bits)
+    if name is None:
+        return None
+    return Broken("values", f"{where}{_told(name, expected, found)}", twin)
+
+
+def _told(name: str, expected: Results, found: Results) -> str:
+    said = [_shown(results.get(name)) for results in (expected, found)]
+    return f"{name} differs\n  before: {said[0]}\n  after:  {said[1]}"
+
+
+def _shown(arrays: list[np.ndarray[Any, Any]] | None) -> str:
+    if not arrays:
+        return "no value"
+    with np.printoptions(precision=9, threshold=20, floatmode="unique"):
+        return ", ".join(f"{each.dtype}{list(each.shape)} {' '.join(str(each).split())}" for each in arrays)
+
+
+def runs_to_finite_numbers(case: Case) -> bool:
+    """Whether all results of the program are finite; so a difference is one of numbers."""
+    try:
+        return is_finite(case.run())
+    except Exception:
+        return False

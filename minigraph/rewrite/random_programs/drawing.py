@@ -1,0 +1,365 @@
+"""Draw programs for `minigraph.rewrite.check`: all operators, control flow, overwritten names, gradients and updates.
+
+What a pass is about (`Hints`) is drawn more often than the rest, on values that were just computed, so that its pattern
+comes about by chance. Everything is decided by one generator, so that a seed gives one program.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from minigraph import layers, unique_name
+from minigraph.errors import MinigraphError
+from minigraph.ir import Block, Program, Variable, VarKind
+from minigraph.ir.default_programs import program_guard
+from minigraph.layers.io import fluid_data as data
+from minigraph.opdef import definition_of
+from minigraph.opdef.gradient_rules import FusedGrad
+from minigraph.rewrite.random_programs.free_steps import CLASSES, FREE, Sources, like
+from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Training, train
+from minigraph.rewrite.random_programs.rows import SAMPLES
+from minigraph.rewrite.random_programs.sampling import Sample
+from minigraph.types import TensorType
+
+Array = np.ndarray[Any, Any]
+
+OPTIMIZERS = ("SGD", "Momentum", "Adam", "Adagrad", "RMSProp", "Lamb")
+NUMBERS = (-1.5, -1.0, -0.5, 0.0, 0.3, 0.5, 1.0, 2.0)
+"""Values of attributes and of the numbers that steps take."""
+
+_FREE, _LAYERS = sorted(FREE), sorted(STEPS)
+_CONTROL_FLOW = ("branch", "loop", "recurrent")
+
+_MOST_TRIES = 6
+"""Maximum choices of inputs for an operator before those of a sample are taken."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What to draw more often than the rest.
+
+    Attributes
+    ----------
+    types : tuple of str
+        Types of operators.
+    numbers : tuple of float
+        Values of attributes.
+    plants : tuple of callable
+        Fragments: functions of variables that append operators and return what these compute.
+    """
+
+    types: tuple[str, ...] = ()
+    numbers: tuple[float, ...] = ()
+    plants: tuple[Callable[..., Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A program, with `Program.roots` set to what is fetched, and how to feed it."""
+
+    program: Program
+    rows: int
+    """Size of unknown dimensions."""
+    fixed: Mapping[str, Array]
+    """Arrays that certain inputs need, by name."""
+
+
+def draw(choose: Random, hints: Hints) -> Drawn:
+    """Draw a program."""
+    with (
+        warnings.catch_warnings(),
+        program_guard(Program(), Program()),
+        unique_name.guard(),
+    ):
+        warnings.simplefilter("ignore")  # such as that nothing is trained
+        return _Drawing(choose, hints).draw()
+
+
+@cache
+def _by_type() -> dict[str, list[Sample]]:
+    found = defaultdict(list)
+    for sample in SAMPLES:
+        if not sample.attrs.get("is_sparse"):
+            found[sample.op].append(sample)
+    return dict(found)
+
+
+@cache
+def _all_types() -> tuple[str, ...]:
+    return tuple(sorted(_by_type()))
+
+
+@cache
+def _forward_types(types: tuple[str, ...]) -> tuple[str, ...]:
+    """The types that have samples; for a gradient the type that it is of."""
+    found = {definition_of(type).forward or type for type in types}
+    return tuple(sorted(found & _by_type().keys()))
+
+
+@cache
+def _asks_for_training(types: tuple[str, ...]) -> bool:
+    """Whether operators of these types stand in programs that train."""
+    definitions = [definition_of(type) for type in types]
+    return any(each.forward or "Param" in each.input_slots or "clip" in each.type for each in definitions)
+
+
+class _Drawing:
+    def __init__(self, choose: Random, hints: Hints) -> None:
+        self.choose = choose
+        self.hints = hints
+        self.forward = _forward_types(hints.types)
+        self.trains = choose.random() < (0.7 if _asks_for_training(hints.types) else 0.3)
+        self.dtype = choose.choice(("float32", "float32", "float64"))
+        self.rows, columns = choose.choice((1, 2, 2, 3, 4)), choose.choice((1, 2, 3, 3, 4))
+        if choose.random() < 0.04:
+            self.rows = 0
+        is_known = choose.random() < 0.7 or not self.rows
+        rows = self.rows if is_known else None
+        x, y = (data(name, [rows, columns], self.dtype) for name in ("x", "y"))
+        x.stop_gradient = choose.random() < 0.5
+        label = data("label", [rows, 1], "int64")
+        self.sources = Sources(self.dtype, columns, choose.randrange(2**16), label, self.trains)
+        self.block: Block = x.block
+        self.pool: list[Variable] = [label, y, x]
+        self.squares = [x, y]
+        """Values of the shape of `x`, which layered steps take."""
+
+    def draw(self) -> Drawn:
+        if self.choose.random() < 0.7:
+            self.pool.insert(1, self.sources.parameter(self.sources.columns))
+        if self.choose.random() < 0.5:
+            self.pool.insert(1, self.sources.parameter(self.sources.columns, self.sources.columns))
+        for _ in range(self.choose.choice((1, 2, 2, 3, 3, 4, 5, 6, 8, 12))):
+            try:
+                self._step()
+            except MinigraphError:  # the values do not suit the operator
+                continue
+        if self.trains:
+            self._train()
+        program = self.block.program
+        program.roots = tuple(self._fetched())
+        return Drawn(program, self.rows, self.sources.arrays)
+
+    def _step(self) -> None:
+        chance = self.choose.random()
+        if self.hints.plants and chance < 0.5:
+            self._add(self._planted(self.choose.choice(self.hints.plants)))
+        elif self.forward and chance < 0.6:
+            self._add(self._operator(self.choose.choice(self.forward)))
+        elif chance < 0.75:
+            self._add(self._operator(self.choose.choice(_all_types())))
+        elif chance < 0.9:
+            step = FREE[self.choose.choice(_CONTROL_FLOW if self.choose.random() < 0.25 else _FREE)]
+            made = step(self.sources, self._pick(), self._pick(), self._number())
+            self._add([made] if isinstance(made, Variable) else list(made))
+        else:
+            layer = STEPS[self.choose.choice(_LAYERS)]
+            made = layer(self.sources, self.choose.choice(self.squares), self.choose.choice(self.squares), 0.5)
+            self.squares.append(made)
+            self._add([made])
+
+    def _add(self, made: Sequence[Variable]) -> None:
+        self.pool += [each for each in made if each.tensor_type is not None and each.kind is VarKind.LOD_TENSOR]
+
+    def _number(self) -> float:
+        return float(self.choose.choice(NUMBERS + self.hints.numbers))
+
+    def _pick(self) -> Variable:
+        """A value, mostly a late one: so operators feed each other."""
+        if self.choose.random() < 0.55:
+            return self.pool[-1]
+        return self.choose.choice(self.pool)
+
+    def _planted(self, plant: Callable[..., Any]) -> list[Variable]:
+        made = plant(self._pick)
+        return [made] if isinstance(made, Variable) else list(made)
+
+    # Single operators
+
+    def _operator(self, type: str) -> list[Variable]:
+        """What a new operator of a type computes, of earlier values where they suit it."""
+        sample = self.choose.choice(_by_type()[type])
+        definition = sample.definition
+        for _ in range(_MOST_TRIES):
+            attrs = self._attrs(sample)
+            inputs = {slot: [self._pick() for _ in arrays] for slot, arrays in sample.inputs.items()}
+            try:
+                types = definition.infer_types(
+                    {slot: [var.tensor_type for var in variables] for slot, variables in inputs.items()},
+                    definition.convert_attrs(attrs),
+                )
+            except Exception:  # an inference may stumble over what it was never made for
+                continue
+            if all(known is None or 0 not in known.shape or not self.rows for each in types.values() for known in each):
+                return self._append(sample, inputs, attrs, types)
+        return self._append(sample, self._fed(sample), sample.attrs)
+
+    def _attrs(self, sample: Sample) -> dict[str, Any]:
+        """Attributes of the sample, some of them changed."""
+        attrs = dict(sample.attrs)
+        for name, attr in sample.definition.attrs.items():
+            if self.choose.random() < 0.3:
+                if attr.type == "float":
+                    attrs[name] = self._number()
+                elif attr.type == "bool":
+                    attrs[name] = self.choose.random() < 0.5
+                elif attr.type == "int" and name == "axis":
+                    attrs[name] = self.choose.choice((-1, 0, 1))
+        return attrs
+
+    def _fed(self, sample: Sample) -> dict[str, list[Variable]]:
+        """The inputs of a sample as fed variables; the first of floating type depends on an earlier value."""
+        dtype = self.dtype if self.dtype in sample.dtypes else sample.dtypes[-1]
+        inputs: dict[str, list[Variable]] = {}
+        is_first = True
+        for slot, arrays in sample.inputs_as(dtype).items():
+            inputs[slot] = [self.sources.fed(array) for array in arrays]
+            if is_first and arrays and arrays[0].dtype.kind == "f" and arrays[0].size:
+                change = layers.scale(layers.tanh(like(inputs[slot][0], self._known_pick())), 1e-3)
+                inputs[slot][0], is_first = layers.elementwise_add(change, inputs[slot][0]), False
+        return inputs
+
+    def _known_pick(self) -> Variable:
+        known = [var for var in self.pool if var.tensor_type is not None and var.tensor_type.is_static]
+        return self.choose.choice(known or [layers.fill_constant([1], self.dtype, 0.5)])
+
+    def _append(
+        self,
+        sample: Sample,
+        inputs: dict[str, list[Variable]],
+        attrs: dict[str, Any],
+        types: Mapping[str, Sequence[TensorType | None]] | None = None,
+    ) -> list[Variable]:
+        definition = sample.definition
+        outputs = {slot: [self._output() for _ in range(count)] for slot, count in _counts(sample, inputs).items()}
+        if types is not None and len(types.get("Out", ())) == len(outputs.get("Out", ())) == 1:
+            self._overwrite(types["Out"][0], outputs)
+        self.block.append_op(definition.type, inputs, outputs, attrs)
+        rule = definition.grad
+        passed = rule.d_outputs if isinstance(rule, FusedGrad) else list(outputs)
+        for slot_name, variables in outputs.items():
+            for var in variables:
+                var.stop_gradient = rule is None or not sample.wrt or slot_name not in passed
+        return [var for slot in outputs.values() for var in slot]
+
+    def _output(self) -> Variable:
+        return self.block.create_var(name=unique_name.generate("t"))
+
+    def _overwrite(self, type: TensorType | None, outputs: dict[str, list[Variable]]) -> None:
+        """Now and then let the operator write to a variable that has a value of this type."""
+        if self.choose.random() < 0.15:
+            same = [var for var in self.pool if self._may_write(var) and var.tensor_type == type]
+            if same:
+                outputs["Out"] = [self.choose.choice(same)]
+
+    def _may_write(self, var: Variable) -> bool:
+        return not var.is_data and not (var.persistable and self.trains)
+
+    # Training and fetches
+
+    def _train(self) -> None:
+        floating = [var for var in self.pool if var.dtype.is_floating and not var.stop_gradient and not var.persistable]
+        kept = floating[-self.choose.choice((1, 1, 2)) :]
+        if not self.block.program.all_parameters():
+            kept.append(self.sources.linear(self.squares[0]))
+        parts = [self._mean(var) for var in kept]
+        if not parts:
+            return
+        loss = layers.sums(parts) if len(parts) > 1 else parts[0]
+        try:
+            pairs = train(self._training(), self.block.program, [loss], loss)
+        except MinigraphError:  # an operator without a gradient of its gradient
+            return
+        self.pool += [loss, *(grad for _, grad in pairs if grad.kind is VarKind.LOD_TENSOR)]
+
+    def _mean(self, var: Variable) -> Variable:
+        """A mean of a value, of shape [1]."""
+        mean = layers.mean(var if var.dtype.numpy == self.dtype else layers.cast(var, self.dtype))
+        return mean if mean.shape == (1,) else layers.reshape(mean, [1])
+
+    def _training(self) -> Training:
+        named = [each for each in OPTIMIZERS if each.lower() in self.hints.types]
+        return Training(
+            optimizer=self.choose.choice(named if named and self.choose.random() < 0.7 else OPTIMIZERS),
+            grad_clip=self._clip(),
+            set_clips=tuple(self._clip() for _ in range(self.choose.randrange(3))),
+            decay=self.choose.choice((None, None, "L1Decay", "L2Decay")),
+            error_clip=None,
+        )
+
+    def _clip(self) -> Clip | None:
+        if self.choose.random() < 0.4:
+            return None
+        return Clip(self.choose.choice(("value", "norm", "global")), self.choose.choice((1e-3, 0.1, 100.0)))
+
+    def _fetched(self) -> list[str]:
+        """Names to fetch: the latest values and, now and then, one or all of the others."""
+        known = [
+            name
+            for name, var in self.block.vars.items()
+            if var.tensor_type is not None and var.kind is VarKind.LOD_TENSOR
+        ]
+        chance = self.choose.random()
+        if chance < 0.08:
+            return known
+        names = [var.name for var in self.pool[-self.choose.choice((1, 1, 2, 3)) :]]
+        if chance < 0.4:
+            names += self.choose.sample(known, min(len(known), self.choose.choice((1, 2))))
+        return list(dict.fromkeys(names))
+
+
+def _counts(sample: Sample, inputs: Mapping[str, Sequence[Variable]]) -> dict[str, int]:
+    """How many variables each output slot of a sample takes."""
+    definition = sample.definition
+    several = max((len(v) for slot, v in inputs.items() if definition.input_slots[slot].duplicable), default=1)
+    return {
+        slot.name: sample.outputs.get(slot.name, several if slot.duplicable else 0 if slot.dispensable else 1)
+        for slot in definition.outputs
+    }
+
+
+_SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0)
+
+
+def arrays_for(drawn: Drawn, program: Program, seed: int, kind: str) -> dict[str, Array]:
+    """Arrays for all that comes from outside: what is fed and what is persistable.
+
+    Parameters
+    ----------
+    kind : str
+        ``mixed`` and ``positive``: ordinary numbers of both signs or of one. ``edges``: among them zeros of both signs,
+        subnormal numbers, the largest, infinities and NaN.
+    """
+    random = np.random.default_rng(seed)
+    found = {}
+    for name, var in program.global_block().vars.items():
+        if (var.is_data or var.persistable) and var.tensor_type is not None and var.kind is VarKind.LOD_TENSOR:
+            shape = tuple(drawn.rows if dim < 0 else dim for dim in var.tensor_type.shape)
+            given = drawn.fixed.get(name)
+            found[name] = given if given is not None else _array(random, name, shape, var.dtype.numpy, kind)
+    return found
+
+
+def _array(random: np.random.Generator, name: str, shape: tuple[int, ...], dtype: Any, kind: str) -> Array:
+    if dtype.kind == "b":
+        return random.random(shape) < 0.5
+    if dtype.kind in "iu":
+        return random.integers(0, CLASSES, shape).astype(dtype)
+    if "learning_rate" in name:
+        return np.full(shape, 0.05, dtype)
+    if kind == "positive" or "pow_acc" in name:
+        return random.uniform(0.1, 0.9, shape).astype(dtype)
+    values = random.uniform(-1.5, 1.5, shape).astype(dtype)
+    if kind == "edges":
+        limits = np.finfo(dtype)
+        special = np.array([*_SPECIAL, limits.max, limits.smallest_subnormal, limits.eps], dtype)
+        values = np.where(random.random(shape) < 0.4, random.choice(special, shape), values)
+    return values

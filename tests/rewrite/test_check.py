@@ -1,0 +1,50 @@
+"""`rewrite.check`: finds the program that a pass breaks, and none where there is none."""
+
+import pytest
+
+from minigraph import passes, rewrite
+from minigraph.errors import WrongTypeError
+from minigraph.passes import IN_ORDER
+
+
+def drops_scales(program):
+    """Let readers of a scaled value read the value itself."""
+    block, changed = program.global_block(), False
+    for op in block.ops[:]:
+        if op.type == "scale" and op.input("X") != op.output("Out"):
+            block.remove(op)
+            for other in block.ops:
+                other.replace_input(op.output("Out")[0], op.input("X")[0])
+            changed = True
+    return changed
+
+
+def does_nothing(program):
+    return False
+
+
+def test_a_wrong_pass_is_found():
+    found = rewrite.check(drops_scales)
+    assert found is not None
+    assert "drops_scales" in str(found)
+
+
+def test_a_pass_that_does_nothing_passes():
+    assert rewrite.check(does_nothing, programs=50) is None
+
+
+def test_a_seed_gives_one_answer():
+    assert str(rewrite.check(drops_scales, seed=5)) == str(rewrite.check(drops_scales, seed=5))
+
+
+def test_a_class_is_no_pass():
+    with pytest.raises(WrongTypeError, match="has a method apply"):
+        rewrite.check(passes.CleanUp)
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize(
+    "each", [p for p in IN_ORDER if p.name not in ("FuseMeanLoss", "JoinSlices", "MergeUpdates")], ids=lambda p: p.name
+)
+def test_no_pass_of_the_project_breaks_a_program(each):
+    assert rewrite.check(each, programs=100) is None
