@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from minigraph.errors import RewriteError, RuleError
 from minigraph.passes.base import Pass, Pipeline
-from minigraph.passes.rules import Match, Rule, Rules, attr, marked, op, rule, value
+from minigraph.passes.rules import Match, Rule, Rules, WhyNot, attr, marked, op, rule, value
 from minigraph.passes.values import Use, Value, Values
 from minigraph.rewrite.tracing import Step, Trace, trace
 from minigraph.support.public import refuse_unknown_names
@@ -29,6 +29,7 @@ __all__ = [
     "Use",
     "Value",
     "Values",
+    "WhyNot",
     "attr",
     "check",
     "marked",

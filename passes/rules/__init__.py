@@ -2,6 +2,7 @@
 
 from minigraph.passes.rules.fragments import attr, marked, op, value
 from minigraph.passes.rules.matcher import Match
+from minigraph.passes.rules.reasons import WhyNot
 from minigraph.passes.rules.rule import Rule, Rules, rule
 
-__all__ = ["Match", "Rule", "Rules", "attr", "marked", "op", "rule", "value"]
+__all__ = ["Match", "Rule", "Rules", "WhyNot", "attr", "marked", "op", "rule", "value"]

@@ -141,7 +141,10 @@ class Matcher:
 
     def bindings(self, op: PatternOp, candidate: Operator) -> Iterator[None]:
         """Bind `op` to an operator in every possible way: values are bound while the caller looks further."""
-        if candidate in self.ops or not fits(op, candidate, self.recorder):
+        if candidate in self.ops:
+            self._differs(candidate, "type", f"another {op}", "the same operator")
+            return
+        if not fits(op, candidate, self.recorder):
             return
         before, captured = list(self.found), self._captured
         self.ops[op.number] = candidate
@@ -194,10 +197,14 @@ class Matcher:
         return True
 
     def _capture(self, op: PatternOp, candidate: Operator) -> bool:
+        if not op.captured:
+            return True
+        captured = dict(self._captured)
         for attr, name in op.captured:
             value = candidate.attr(attr)
-            if self._captured.setdefault(name, value) != value:
-                return self._differs(candidate, attr, self._captured[name], value)
+            if captured.setdefault(name, value) != value:
+                return self._differs(candidate, attr, captured[name], value)
+        self._captured = captured
         return True
 
     def named(self, value: Any) -> str:

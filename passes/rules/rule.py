@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
-from minigraph.errors import RuleError, Site, WrongTypeError
-from minigraph.ir import Block, Operator, Program
+from minigraph.errors import NotFoundError, RuleError, Site, WrongTypeError, caller_site
+from minigraph.ir import Block, Operator, Program, Variable
 from minigraph.passes import events
 from minigraph.passes.base import Pass
 from minigraph.passes.rules.exchange import BlockValues
 from minigraph.passes.rules.fragments import site_of, traced
 from minigraph.passes.rules.matcher import Match, Matcher, Recorder, fits
 from minigraph.passes.rules.pattern import Pattern
+from minigraph.passes.rules.reasons import WhyNot, nearest
 from minigraph.passes.rules.replacing import replace
 from minigraph.passes.rules.safety import may_replace
 from minigraph.support.signatures import parameter_names
@@ -96,6 +97,20 @@ class Rule(Pass):
             matches = [self.match(op, values) for op in block.ops if op.type in self.pattern.anchor.types]
             found += [each for each in matches if each is not None]
         return found
+
+    def why_not(self, program: Program, op: Operator | Variable | str | int | None = None) -> WhyNot:
+        """Say why the rule does not match: the nearest partial match, and what differs.
+
+        Parameters
+        ----------
+        op : Operator, Variable, str or int, optional
+            An operator that takes part, or its index in the global block, or a variable that it makes. Left out: any.
+        """
+        _require_program(self, program)
+        if op is not None:
+            return nearest(self, [_operator(program, op)])
+        answers = [nearest(self, block.ops[:]) for block in program.blocks]
+        return max(answers, key=lambda each: (len(each.matched), each.op is None))
 
     def match(self, op: Operator, values: BlockValues, recorder: Recorder | None = None) -> Match | None:
         """Return the match whose last operator is `op`; None if there is none."""
@@ -246,11 +261,36 @@ def rule(pattern: Callable[..., Any] | None = None, /, *, changes_rounding: bool
 
 def _blocks(rule: Rule, program: Program) -> Iterator[Block]:
     """Yield the blocks that have operators of all types of a pattern."""
-    if not isinstance(program, Program):
-        raise WrongTypeError(f"{rule.name} looks at Programs, got {program!r:.60}", hint="Give main_program.")
+    _require_program(rule, program)
     for block in program.blocks:
         if _may_match(rule, block):
             yield block
+
+
+def _require_program(rule: Rule, program: Program) -> None:
+    """Raise if something else was given."""
+    if not isinstance(program, Program):
+        raise WrongTypeError(
+            f"{rule.name} looks at Programs, got {program!r:.60}", hint="Give fluid.default_main_program(), or another."
+        )
+
+
+def _operator(program: Program, given: Operator | Variable | str | int) -> Operator:
+    """The operator that is asked about."""
+    ops = program.global_block().ops
+    if isinstance(given, int) and -len(ops) <= given < len(ops):
+        return ops[given]
+    if isinstance(given, Operator) and given._block is not None and given.block.program is program:
+        return given
+    name = given.name if isinstance(given, Variable) else given
+    for block in program.blocks if isinstance(name, str) else ():
+        for op in reversed(block.ops[:]):
+            if name in op.output_arg_names:
+                return op
+    raise NotFoundError(
+        f"the program has no operator {given!r:.60}", site=caller_site(),
+        hint=f"Give an operator of the program, an index below {len(ops)}, or a variable that an operator makes.",
+    )  # fmt: skip
 
 
 def _may_match(rule: Rule, block: Block) -> bool:
