@@ -18,7 +18,7 @@ import minigraph.support.blas
 import minigraph.support.linked_folders
 
 if TYPE_CHECKING:  # what a run of a program does not need is imported when it is asked for, see the end
-    from minigraph import dataset, io, metrics, nets, rewrite
+    from minigraph import contrib, dataset, io, metrics, nets, rewrite, wrapped_decorator
     from minigraph.comparison import compare_gradients, compare_training
     from minigraph.io.programs import load, load_program_state, save, set_program_state
     from minigraph.io.state_dicts import load_dygraph, save_dygraph
@@ -86,6 +86,7 @@ from minigraph.runtime.place import (
     is_compiled_with_cuda,
 )
 from minigraph.runtime.scope import LoDTensor, Scope, global_scope, scope_guard
+from minigraph.support.fluid_paths import open_paths
 from minigraph.support.public import refuse_unknown_names
 from minigraph.tensor import *
 from minigraph.types import DType
@@ -95,27 +96,31 @@ from minigraph.version import __version__
 float16, float32, float64 = DType.FP16, DType.FP32, DType.FP64
 bool, uint8, int8, int16, int32, int64 = DType.BOOL, DType.UINT8, DType.INT8, DType.INT16, DType.INT32, DType.INT64
 in_dygraph_mode = dygraph.enabled
+Layer = dygraph.Layer
 
 __all__ = [
     "Block", "BuildStrategy", "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "CompiledProgram", "DataFeeder",
-    "ExecutionStrategy", "Executor", "Interpreter", "LoDTensor", "LoDTensorArray", "MinigraphError", "Operator",
-    "ParallelExecutor", "ParamAttr", "Parameter", "Program", "Scope", "Tensor", "Variable", "WeightNormParamAttr",
-    "__version__", "append_backward", "average", "backward", "batch", "bool", "clip", "compare_gradients",
-    "compare_training", "compiler", "core", "cpu_places", "create_lod_tensor", "create_random_int_lodtensor",
-    "cuda_pinned_places", "cuda_places", "data", "dataset", "default_main_program", "default_startup_program",
-    "device_guard", "diff", "disable_dygraph", "disable_static", "dygraph", "embedding", "enable_dygraph",
-    "enable_static", "errors", "float16", "float32", "float64", "framework", "get_flags", "global_scope", "grad",
-    "gradients", "in_dygraph_mode", "in_dynamic_mode", "initializer", "int8", "int16", "int32", "int64", "io",
-    "is_compiled_with_cuda", "layers", "load", "load_dygraph", "load_program_state", "metrics", "name_scope", "nets",
-    "nn", "no_grad", "optimizer", "passes", "profiler", "program_guard", "reader", "regularizer", "require_version",
-    "rewrite", "save", "save_dygraph", "scope_guard", "set_flags", "set_program_state", "uint8", "unique_name",
-    "verify",
+    "ExecutionStrategy", "Executor", "Interpreter", "Layer", "LoDTensor", "LoDTensorArray", "MinigraphError",
+    "Operator", "ParallelExecutor", "ParamAttr", "Parameter", "Program", "Scope", "Tensor", "Variable",
+    "WeightNormParamAttr", "__version__", "append_backward", "average", "backward", "batch", "bool", "clip",
+    "compare_gradients", "compare_training", "compiler", "contrib", "core", "cpu_places", "create_lod_tensor",
+    "create_random_int_lodtensor", "cuda_pinned_places", "cuda_places", "data", "dataset", "default_main_program",
+    "default_startup_program", "device_guard", "diff", "disable_dygraph", "disable_static", "dygraph", "embedding",
+    "enable_dygraph", "enable_static", "errors", "float16", "float32", "float64", "framework", "get_flags",
+    "global_scope", "grad", "gradients", "in_dygraph_mode", "in_dynamic_mode", "initializer", "int8", "int16", "int32",
+    "int64", "io", "is_compiled_with_cuda", "layers", "load", "load_dygraph", "load_program_state", "metrics",
+    "name_scope", "nets", "nn", "no_grad", "optimizer", "passes", "profiler", "program_guard", "reader", "regularizer",
+    "require_version", "rewrite", "save", "save_dygraph", "scope_guard", "set_flags", "set_program_state", "uint8",
+    "unique_name", "verify", "wrapped_decorator",
 ]  # fmt: skip
 __all__ += tensor.__all__
 
+_LATE = ("comparison", "contrib", "dataset", "io", "metrics", "nets", "rewrite", "wrapped_decorator")
+
+open_paths()
 refuse_unknown_names(
     __name__,
-    **{name: f"{__name__}.{name}" for name in ("comparison", "dataset", "io", "metrics", "nets", "rewrite")},
+    **{name: f"{__name__}.{name}" for name in _LATE},
     **dict.fromkeys(("compare_gradients", "compare_training"), "minigraph.comparison"),
     **dict.fromkeys(("load", "load_program_state", "save", "set_program_state"), "minigraph.io.programs"),
     **dict.fromkeys(("load_dygraph", "save_dygraph"), "minigraph.io.state_dicts"),

@@ -3,14 +3,17 @@
 from typing import Any
 
 from minigraph.errors import EOFException
+from minigraph.errors import MinigraphError as EnforceNotMet
+from minigraph.ir import Role
 from minigraph.lod_tensor import LoDTensorArray
 from minigraph.runtime.place import CPUPlace, CUDAPinnedPlace, CUDAPlace, get_cuda_device_count, is_compiled_with_cuda
 from minigraph.runtime.scope import LoDTensor, Scope, SelectedRows
 from minigraph.types import DType, VarKind
 
 __all__ = [
-    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "DType", "EOFException", "LoDTensor", "LoDTensorArray", "Scope",
-    "SelectedRows", "VarDesc", "VarKind", "get_cuda_device_count", "is_compiled_with_cuda",
+    "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "DType", "EOFException", "EnforceNotMet", "LoDTensor", "LoDTensorArray",
+    "Scope", "SelectedRows", "VarDesc", "VarKind", "get_cuda_device_count", "is_compiled_with_cuda",
+    "op_proto_and_checker_maker",
 ]  # fmt: skip
 
 
@@ -25,6 +28,28 @@ class _VarTypes:
 
     def __call__(self, number: int) -> DType:
         return DType(number)
+
+
+class op_proto_and_checker_maker:
+    """Holder of ``OpRole`` and of the names of the attributes that all operators have."""
+
+    class OpRole:
+        """Fluid's names of the members of `minigraph.ir.Role`."""
+
+        Forward, Backward, Optimize = Role.FORWARD, Role.BACKWARD, Role.OPTIMIZE
+        RPC, Dist, LRSched, Loss = Role.RPC, Role.DIST, Role.LR_SCHED, Role.LOSS
+
+    @staticmethod
+    def kOpRoleAttrName() -> str:
+        return "op_role"
+
+    @staticmethod
+    def kOpRoleVarAttrName() -> str:
+        return "op_role_var"
+
+    @staticmethod
+    def kOpNameScopeAttrName() -> str:
+        return "op_namescope"
 
 
 class VarDesc:

@@ -59,6 +59,15 @@ class ParamAttr:
         self.do_model_average = do_model_average
         self.need_clip = need_clip
 
+    @staticmethod
+    def _to_attr(arg: Any) -> Any:
+        """The `ParamAttr` of an argument, False for False, or a list of them for a list, as fluid's layers use it."""
+        if isinstance(arg, list | tuple):
+            return [ParamAttr._to_attr(each) for each in arg]
+        if arg is None or arg is True:
+            return ParamAttr()
+        return as_param_attr(arg) or False
+
     def parameter_fields(self) -> dict[str, Any]:
         """The fields of the `minigraph.ir.Parameter` to make."""
         return {

@@ -10,7 +10,7 @@ import numpy as np
 from minigraph.errors import ExecutionError, NotFoundError, ProgramError, WrongTypeError, caller_site, suggest
 from minigraph.ir import Program, Variable
 from minigraph.runtime.place import Place
-from minigraph.runtime.scope import LoDTensor, ScopeVariable, SelectedRows, is_rows
+from minigraph.runtime.scope import LoDTensor, Scope, ScopeVariable, SelectedRows, global_scope, is_rows
 from minigraph.types import VarKind
 
 _ARRAY = {np.ndarray}
@@ -78,6 +78,25 @@ def results_of(values: list[Any], place: Place, return_numpy: bool, names: tuple
     if return_numpy and place.kind == "cpu" and set(map(type, values)) <= _ARRAY:
         return [value if value.flags.c_contiguous else value.copy() for value in values]
     return [_result(value, place, return_numpy, name) for name, value in zip(names, values, strict=True)]
+
+
+def fetch_var(name: str | Variable, scope: Scope | None = None, return_numpy: bool = True) -> Any:
+    """The value that a scope, by default the current one, holds for a variable.
+
+    Raises
+    ------
+    NotFoundError
+        If it holds none.
+    """
+    key = name.name if isinstance(name, Variable) else name
+    scope = scope or global_scope()
+    found = scope.find_var(key)
+    if found is None or found.value is None:
+        raise NotFoundError(
+            f"the scope has no value of {key!r}", site=caller_site(),
+            hint=suggest(key, scope.local_var_names()) or "Only persistable variables keep a value after a run.",
+        )  # fmt: skip
+    return _result(found.value, found.place, return_numpy, key)
 
 
 def _result(value: Any, place: Place, return_numpy: bool, name: str) -> Any:

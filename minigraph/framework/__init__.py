@@ -13,3 +13,8 @@ __all__ = [
     "default_main_program", "default_startup_program", "device_guard", "get_flags", "in_dygraph_mode",
     "is_compiled_with_cuda", "name_scope", "program_guard", "require_version", "set_flags",
 ]  # fmt: skip
+
+
+def _get_var(name: str, program: Program | None = None) -> Variable:
+    """The variable of this name in the global block of a program, by default the main program."""
+    return (program or default_main_program()).global_block().var(name)

@@ -9,6 +9,7 @@ from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Variable
 from minigraph.ir.default_programs import default_main_program
 from minigraph.layer_helper import layer
+from minigraph.support.public import refuse_unknown_names
 from minigraph.unique_name import generate
 
 if TYPE_CHECKING:
@@ -148,3 +149,6 @@ def _dims(shape: Sequence[int | None]) -> list[int]:
     if not isinstance(shape, list | tuple):
         raise WrongTypeError(f"shape must be a list of sizes, got {shape!r:.80}", hint="Write [n].")
     return [-1 if dim is None else int(dim) for dim in shape]
+
+
+refuse_unknown_names(__name__, others="minigraph.layers")

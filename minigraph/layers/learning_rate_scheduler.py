@@ -212,6 +212,9 @@ def _step(begin: int = 0) -> Variable:
     return cast(autoincreased_step_counter(COUNTER, begin), "float32")
 
 
+_decay_step_counter = _step  # fluid's name, which programs use for rates of their own
+
+
 def _unary(op_type: str) -> Callable[[Variable], Variable]:
     return staticmethod(lambda x: emit(op_type, X=x))
 

@@ -8,6 +8,7 @@ from typing import Any
 from minigraph.errors import ProgramError, WrongTypeError, on_one_line
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, check_variable, emit, layer
+from minigraph.support.public import refuse_unknown_names
 from minigraph.types import product
 
 __all__ = ["dropout", "embedding", "fc", "fluid_embedding", "matmul", "mul"]
@@ -245,3 +246,6 @@ def embedding_attrs(
         "is_sparse": is_sparse, "is_distributed": is_distributed, "padding_idx": padding,
         "remote_prefetch": is_sparse and not is_distributed,
     }  # fmt: skip
+
+
+refuse_unknown_names(__name__, others="minigraph.layers")

@@ -20,7 +20,7 @@ from minigraph.layers.static_rnn import StaticRNN
 from minigraph.layers.tensor import concat, fill_constant, fill_constant_batch_size_like, shape, transpose
 from minigraph.param_attr import as_param_attr
 from minigraph.support.nest import difference, flatten, map_structure, pack
-from minigraph.support.public import public
+from minigraph.support.public import public, refuse_unknown_names
 from minigraph.support.undo import note
 
 __all__ = ["GRUCell", "LSTMCell", "RNNCell", "rnn"]
@@ -366,3 +366,6 @@ def _kept_where_over(old: Variable, new: Variable, present: Variable) -> Variabl
 def _swap_batch_and_time(x: Variable) -> Variable:
     assert x.shape is not None
     return transpose(x, [1, 0, *range(2, len(x.shape))])
+
+
+refuse_unknown_names(__name__, others="minigraph.layers")

@@ -22,6 +22,7 @@ from minigraph.layer_helper import (
     layer,
 )
 from minigraph.param_attr import ParamAttr
+from minigraph.support.public import refuse_unknown_names
 from minigraph.types import DType, TensorType, as_dtype
 from minigraph.unique_name import generate
 
@@ -243,3 +244,6 @@ def size(input: Variable) -> Variable:
 def rank(input: Variable) -> Variable:
     """Number of dimensions of `input`, a constant int32[1]."""
     return assign(np.array([len(check_variable(input, "rank: input").shape or ())], "int32"))
+
+
+refuse_unknown_names(__name__, others="minigraph.layers")

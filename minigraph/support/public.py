@@ -30,6 +30,7 @@ from minigraph.errors import (
     is_ours,
     suggest,
 )
+from minigraph.support import fluid_paths
 from minigraph.support.annotations import advice, misfits, shown
 from minigraph.support.undo import CURRENT, JOURNAL, undo
 
@@ -275,25 +276,31 @@ def takes(function: Callable[..., Any]) -> int:
     return code.co_argcount + code.co_kwonlyargcount + has_rest.bit_count()
 
 
-def refuse_unknown_names(module: str, **late: str) -> None:
+def refuse_unknown_names(module: str, /, others: str = "", **late: str) -> None:
     """Make a module raise an error with a suggestion for a name that it does not have.
 
     ``__getattr__`` is set through the namespace, because a definition would keep type checkers from finding unknown
-    names. The names in `late` come from other modules, which are imported when a name is first used.
+    names. The names in `late` come from other modules, which are imported when a name is first used. `others` is a
+    package whose names the module has, too, because fluid keeps them there.
     """
     namespace = vars(sys.modules[module])
-    namespace["__getattr__"] = functools.partial(_find, sys.modules[module], late)
+    namespace["__getattr__"] = functools.partial(_find, sys.modules[module], late, others)
     if late:
         namespace["__dir__"] = lambda: sorted({*namespace, *late})
 
 
-def _find(module: types.ModuleType, late: Mapping[str, str], name: str) -> Any:
+def _find(module: types.ModuleType, late: Mapping[str, str], others: str, name: str) -> Any:
     if name in late:
         home = importlib.import_module(late[name])
         value = vars(module)[name] = home if late[name] == f"{module.__name__}.{name}" else getattr(home, name)
         return value
     if name.startswith("__"):  # Python asks for these, and goes on without them
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+    if f"{module.__name__}.{name}" in fluid_paths.HOMES:
+        return importlib.import_module(f"{module.__name__}.{name}")
+    package = sys.modules.get(others)
+    if package is not None and name in package.__all__:
+        return getattr(package, name)
     known = getattr(module, "__all__", None) or own_names(module)
     raise UnknownNameError(
         f"{module.__name__} has no {name!r}", site=caller_site(),

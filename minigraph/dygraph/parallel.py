@@ -1,0 +1,124 @@
+"""The interface by which a script of the imperative mode runs on several ranks; this mode has one rank."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from minigraph.dygraph.layer import Layer
+from minigraph.errors import ProgramError
+from minigraph.support.public import public
+
+__all__ = ["DataParallel", "Env", "ParallelEnv", "ParallelStrategy", "prepare_context"]
+
+
+class ParallelEnv:
+    """The place of this process among the ranks, as the launcher's environment variables give it."""
+
+    @property
+    def nranks(self) -> int:
+        """Number of ranks: ``PADDLE_TRAINERS_NUM``, or 1."""
+        return int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
+
+    @property
+    def local_rank(self) -> int:
+        """Number of this rank: ``PADDLE_TRAINER_ID``, or 0."""
+        return int(os.environ.get("PADDLE_TRAINER_ID", "0"))
+
+    @property
+    def dev_id(self) -> int:
+        """Number of the GPU: ``FLAGS_selected_gpus``, or 0."""
+        return int(os.environ.get("FLAGS_selected_gpus", "0"))  # noqa: SIM112
+
+    @property
+    def current_endpoint(self) -> str:
+        """Address of this rank: ``PADDLE_CURRENT_ENDPOINT``."""
+        return os.environ.get("PADDLE_CURRENT_ENDPOINT", "")
+
+    @property
+    def trainer_endpoints(self) -> list[str]:
+        """Addresses of all ranks: ``PADDLE_TRAINER_ENDPOINTS``."""
+        return os.environ.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")
+
+
+Env = ParallelEnv
+
+
+@dataclass
+class ParallelStrategy:
+    """The ranks that `DataParallel` uses."""
+
+    nranks: int = 1
+    local_rank: int = 0
+    trainer_endpoints: list[str] = field(default_factory=list)
+    current_endpoint: str = ""
+
+
+@public
+def prepare_context(strategy: ParallelStrategy | None = None) -> ParallelStrategy:
+    """The strategy for `DataParallel`, by default from the environment.
+
+    Raises
+    ------
+    ProgramError
+        For several ranks.
+    """
+    if strategy is None:
+        env = ParallelEnv()
+        strategy = ParallelStrategy(env.nranks, env.local_rank, env.trainer_endpoints, env.current_endpoint)
+    _check_one_rank(strategy)
+    return strategy
+
+
+class DataParallel(Layer):
+    """A layer that trains on every rank; with one rank it is the layer itself.
+
+    Parameters
+    ----------
+    layers : Layer
+    strategy : ParallelStrategy, optional
+        From `prepare_context`.
+
+    Examples
+    --------
+    >>> from minigraph import dygraph
+    >>> with dygraph.guard():
+    ...     model = dygraph.DataParallel(dygraph.Linear(2, 1), dygraph.prepare_context())
+    ...     [name for name, _ in model.state_dict().items()]
+    ['weight', 'bias']
+    """
+
+    def __init__(self, layers: Layer, strategy: ParallelStrategy | None = None) -> None:
+        super().__init__(f"{layers.full_name()}_data_parallel")
+        self._layers = layers
+        self._strategy = strategy or ParallelStrategy()
+        _check_one_rank(self._strategy)
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        return self._layers(*inputs, **kwargs)
+
+    def scale_loss(self, loss: Any) -> Any:
+        """The loss divided by the number of ranks, which is 1."""
+        return loss
+
+    def apply_collective_grads(self) -> None:
+        """Sum the gradients over the ranks; there is one."""
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """`Layer.state_dict` of the layer, whose names are those without `DataParallel`."""
+        return self._layers.state_dict(*args, **kwargs)
+
+    def set_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """`Layer.set_dict` of the layer."""
+        return self._layers.set_dict(*args, **kwargs)
+
+    load_dict = set_dict
+
+
+def _check_one_rank(strategy: ParallelStrategy) -> None:
+    if strategy.nranks != 1:
+        raise ProgramError(
+            f"the imperative mode runs on one rank, not {strategy.nranks}",
+            hint="Start the script once, without PADDLE_TRAINERS_NUM in the environment.",
+        )

@@ -1,0 +1,44 @@
+"""Modules of fluid whose names stand elsewhere here, such as ``fluid.dygraph.nn`` and ``fluid.layers.control_flow``.
+
+Programs import names by these paths, or reach them as attributes. Each such module is made when it is asked for, and
+offers all public names of one package.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+_PACKAGES = {
+    "minigraph.dygraph": "backward_strategy base checkpoint container jit learning_rate_scheduler nn",
+    "minigraph.layers": "control_flow device metric_op ops sequence_lod",
+}
+HOMES = {f"{package}.{name}": package for package, names in _PACKAGES.items() for name in names.split()}
+HOMES |= {"minigraph.input": "minigraph", "minigraph.core_avx": "minigraph.core"}
+"""Path of each module, with the package whose names it offers."""
+
+
+class _Finder:
+    """Finder and loader; not derived from those of `importlib.abc`, which would add to the time of the import."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
+        return ModuleSpec(fullname, self) if fullname in HOMES else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        home = importlib.import_module(HOMES[module.__name__])
+        module.__doc__ = f"Fluid's path to names of `{home.__name__}`."
+        vars(module).update({name: getattr(home, name) for name in home.__all__})
+        vars(module)["__all__"] = home.__all__
+
+
+def open_paths() -> None:
+    """Let Python find the modules; it asks here last, after the files."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())

@@ -1,0 +1,202 @@
+"""Fluid's paths to names, and small functions that programs reach by them; facts are those of Paddle 1.8.5."""
+
+import importlib
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+import minigraph as fluid
+from minigraph import dygraph, layers
+from minigraph.errors import NotFoundError, ProgramError, UnknownNameError, WrongTypeError
+from minigraph.layers import utils
+from minigraph.support.fluid_paths import HOMES
+
+PATHS = {
+    "dygraph.base.to_variable": dygraph.to_variable,
+    "dygraph.checkpoint.save_dygraph": fluid.save_dygraph,
+    "dygraph.container.Sequential": dygraph.Sequential,
+    "dygraph.jit.TracedLayer": dygraph.TracedLayer,
+    "dygraph.learning_rate_scheduler.LearningRateDecay": dygraph.LearningRateDecay,
+    "dygraph.nn.Conv2DTranspose": dygraph.Conv2DTranspose,
+    "dygraph.nn.Linear": dygraph.Linear,
+    "dygraph.parallel.Env": dygraph.ParallelEnv,
+    "executor.global_scope": fluid.global_scope,
+    "input.embedding": fluid.embedding,
+    "layers.control_flow.StaticRNN": layers.StaticRNN,
+    "layers.control_flow.less_than": layers.less_than,
+    "layers.metric_op.accuracy": layers.accuracy,
+    "layers.nn.elementwise_add": layers.elementwise_add,
+    "layers.nn.reduce_sum": layers.reduce_sum,
+    "layers.ops.cos": layers.cos,
+    "layers.tensor.sums": layers.sums,
+    "Layer": dygraph.Layer,
+}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_name_is_found_by_fluids_path(path):
+    *modules, name = path.split(".")
+    found = fluid
+    for each in modules:
+        found = getattr(found, each)
+    assert getattr(found, name) is PATHS[path]
+    if modules:
+        module = importlib.import_module(".".join(["minigraph", *modules]))
+        assert getattr(module, name) is PATHS[path]
+
+
+@pytest.mark.parametrize("path", HOMES)
+def test_a_path_of_fluid_offers_the_names_of_one_package(path):
+    module, home = importlib.import_module(path), importlib.import_module(HOMES[path])
+    assert module.__all__ == home.__all__
+    namespace = {}
+    exec(f"from {path} import *", namespace)
+    assert {name: getattr(home, name) for name in home.__all__}.items() <= namespace.items()
+
+
+def test_an_unknown_name_is_refused_by_every_path():
+    with pytest.raises(UnknownNameError, match=r"minigraph\.layers\.nn has no 'elementwise_ad'"):
+        _ = layers.nn.elementwise_ad
+    with pytest.raises(ImportError, match="rellu"):
+        exec("from minigraph.layers.ops import rellu")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("minigraph.layers.control_flows")
+
+
+def test_the_value_of_a_variable_is_read_from_the_scope():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        layers.fc(fluid.data("x", [None, 3]), 2, param_attr=fluid.initializer.Constant(0.5))
+        executor, scope = fluid.Executor(), fluid.Scope()
+        executor.run(fluid.default_startup_program(), scope=scope)
+        weight = fluid.framework._get_var("fc_0.w_0")
+        for name in (weight, "fc_0.w_0"):
+            np.testing.assert_array_equal(fluid.executor._fetch_var(name, scope), np.full((3, 2), 0.5))
+        assert isinstance(fluid.executor._fetch_var(weight, scope, return_numpy=False), fluid.LoDTensor)
+        with pytest.raises(NotFoundError, match=r"(?s)no value of 'fc_0.w_1'.*fc_0.w_0"):
+            fluid.executor._fetch_var("fc_0.w_1", scope)
+
+
+def test_arguments_become_attributes_of_parameters():
+    to_attr = fluid.ParamAttr._to_attr
+    assert to_attr(False) is False
+    assert isinstance(to_attr(None), fluid.ParamAttr) and to_attr(True) is not to_attr(True)
+    assert [each.name for each in to_attr(["a", None])] == ["a", None]
+    constant = fluid.initializer.Constant(1.0)
+    assert to_attr(constant).initializer is constant
+
+
+def test_a_rate_of_the_users_own_counts_steps():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        step = layers.learning_rate_scheduler._decay_step_counter(1)
+        executor, scope = fluid.Executor(), fluid.Scope()
+        executor.run(fluid.default_startup_program(), scope=scope)
+        found = [executor.run(fetch_list=[step * 0.5], scope=scope)[0].item() for _ in range(3)]
+    assert found == [0.5, 1.0, 1.5]
+
+
+def test_roles_have_fluids_names_and_numbers():
+    maker = fluid.core.op_proto_and_checker_maker
+    numbers = {"Forward": 0, "Backward": 1, "Optimize": 2, "RPC": 4, "Dist": 8, "LRSched": 16, "Loss": 256}
+    assert {name: int(getattr(maker.OpRole, name)) for name in numbers} == numbers
+    assert (maker.kOpRoleAttrName(), maker.kOpRoleVarAttrName()) == ("op_role", "op_role_var")
+    assert maker.kOpNameScopeAttrName() == "op_namescope"
+    with pytest.raises(fluid.core.EnforceNotMet):
+        layers.relu("x")
+
+
+def test_a_wrapped_function_keeps_its_name_and_is_decorated_anew_at_each_call():
+    calls = []
+
+    @fluid.wrapped_decorator.signature_safe_contextmanager
+    def guard(value):
+        """Documented."""
+        calls.append(value)
+        yield value
+
+    assert (guard.__name__, guard.__doc__) == ("guard", "Documented.")
+    for value in (1, 2):
+        with guard(value) as given:
+            assert given == value
+    assert calls == [1, 2]
+
+
+# layers.utils
+
+Pair = namedtuple("Pair", "first second")
+
+
+def test_structures_are_flattened_and_packed():
+    nest = {"b": [1, (2, 3)], "a": Pair(4, [5])}
+    assert utils.flatten(nest) == [4, 5, 1, 2, 3]
+    assert utils.pack_sequence_as(nest, "abcde") == {"b": ["c", ("d", "e")], "a": Pair("a", ["b"])}
+    assert utils.map_structure(lambda x, y: x + y, [1, (2,)], [10, (20,)]) == [11, (22,)]
+    assert utils.is_sequence(nest) and not utils.is_sequence("text")
+    with pytest.raises(ProgramError, match="a structure of 2 cannot hold 3"):
+        utils.pack_sequence_as([1, 2], [1, 2, 3])
+
+
+def test_structures_are_compared():
+    utils.assert_same_structure([1, {"a": 2}], [3, {"a": 4}])
+    utils.assert_same_structure([1, 2], (3, 4), check_types=False)
+    for other in ([1, 2], (1, {"a": 2}), [1, {"b": 2}], [1, [2]]):
+        with pytest.raises(ProgramError, match="the two structures differ"):
+            utils.assert_same_structure([1, {"a": 2}], other)
+
+
+def test_numbers_become_lists():
+    assert utils.convert_to_list(3, 2, "stride") == [3, 3]
+    assert utils.convert_to_list(np.array([1, 2]), 2, "stride") == [1, 2]
+    assert utils.convert_to_list(0.5, 3, "ratio", float) == [0.5] * 3
+    for value in ([1], 1.5, ["a", "b"]):
+        with pytest.raises(WrongTypeError, match="stride must"):
+            utils.convert_to_list(value, 2, "stride")
+
+
+# contrib
+
+
+def test_memory_is_estimated_as_by_fluid():
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        layers.relu(layers.fc(fluid.data("x", [None, 3]), 2))
+        program = fluid.default_main_program()
+    assert fluid.contrib.memory_usage(program, 10) == (pytest.approx(252.0), pytest.approx(264.0), "B")
+    low, high, unit = fluid.contrib.memory_usage(program, 100_000)
+    assert (low, high, unit) == (pytest.approx(2.40325927734375), pytest.approx(2.5177001953125), "MB")
+    with pytest.raises(ProgramError, match="must be positive"):
+        fluid.contrib.memory_usage(program, 0)
+
+
+@pytest.mark.parametrize(("ranks", "rank", "expected"), [(1, 0, [0, 1, 2, 3, 4]), (2, 0, [0, 2]), (2, 1, [1, 3])])
+def test_each_rank_reads_its_batch_of_a_round(monkeypatch, ranks, rank, expected):
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", str(ranks))
+    monkeypatch.setenv("PADDLE_TRAINER_ID", str(rank))
+    reader = fluid.contrib.reader.distributed_batch_reader(lambda: iter(range(5)))
+    assert list(reader()) == list(reader()) == expected
+
+
+# dygraph.parallel
+
+
+def test_one_rank_trains_as_without_data_parallel():
+    with dygraph.guard(), fluid.unique_name.guard():
+        plain = dygraph.Linear(2, 1)
+        model = dygraph.DataParallel(plain, dygraph.prepare_context())
+        optimizer = fluid.optimizer.SGD(0.5, parameter_list=model.parameters())
+        loss = model.scale_loss(layers.reduce_sum(model(dygraph.to_variable(np.ones((1, 2), "float32")))))
+        loss.backward()
+        model.apply_collective_grads()
+        before = plain.weight.numpy()
+        optimizer.minimize(loss)
+        np.testing.assert_allclose(plain.weight.numpy(), before - 0.5)
+        assert list(model.state_dict()) == list(plain.state_dict()) == ["weight", "bias"]
+        model.set_dict({"weight": np.zeros((2, 1), "float32"), "bias": np.ones(1, "float32")})
+        assert plain.weight.numpy().tolist() == [[0], [0]]
+
+
+def test_several_ranks_are_refused(monkeypatch):
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    env = dygraph.ParallelEnv()
+    assert (env.nranks, env.local_rank, env.dev_id, env.trainer_endpoints) == (2, 0, 0, [""])
+    with pytest.raises(ProgramError, match="one rank, not 2"):
+        dygraph.prepare_context()
