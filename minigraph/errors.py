@@ -266,10 +266,13 @@ class MissingExtraError(MinigraphError, ImportError):
     """An optional dependency is not installed; the message names the extra."""
 
 
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Issue a warning that points at the user's line, however deep the call is."""
+def warn(message: str, category: type[Warning] = UserWarning, *, registry: dict[Any, Any] | None = None) -> None:
+    """Issue a warning that points at the user's line, however deep the call is.
+
+    With a `registry`, the same warning about the same line is shown once, unless the user's filters say otherwise.
+    """
     site = caller_site() or Site("<unknown>", 1)
-    warnings.warn_explicit(message, category, site.filename, site.line)
+    warnings.warn_explicit(message, category, site.filename, site.line, registry=registry)
 
 
 def not_a_name(name: object) -> WrongTypeError:

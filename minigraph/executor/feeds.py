@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from minigraph.errors import FeedError, WrongTypeError, suggest
+from minigraph.errors import FeedError, WrongTypeError, suggest, warn
 from minigraph.ir import Program, Variable
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import LoDTensor
@@ -140,11 +140,18 @@ def _unchanged(array: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _check_shape(var: Variable, shape: tuple[int, ...]) -> None:
+    """Raise unless the declared shape fits; for `layers.data`, warn: operators may accept another, as in fluid."""
     declared = var.shape
     assert declared is not None
-    if not same_shape(shape, declared):
+    if same_shape(shape, declared):
+        return
+    message = f"{var.name} is declared {list(declared)} but {list(shape)} was fed"
+    if var.need_check_feed or not var.is_data:
         raise FeedError(
-            f"{var.name} is declared {list(declared)} but {list(shape)} was fed",
-            details=[f"declared {var}"],
-            hint="-1 stands for any size; the other dimensions must be equal.",
+            message, details=[f"declared {var}"], hint="-1 stands for any size; the other dimensions must be equal."
         )
+    warn(f"{message}: the program runs if each operator accepts it", registry=_WARNED)
+
+
+_WARNED: dict[Any, Any] = {}
+"""Warnings of feeds that have been shown, as Python keeps them."""

@@ -605,7 +605,7 @@ def building_mistakes():
         "probability": (lambda: layers.dropout(data(2), 1.5), OpError, "dropout_prob"),
         "bounds": (lambda: layers.clip(data(2), 1.0, 1.0), OpError, "min must be below max"),
         "threshold": (lambda: layers.clip_by_norm(data(2), 0.0), OpError, "max_norm must be positive"),
-        "truth": (lambda: bool(data(2)), ProgramError, "the value of d_0 is not known"),
+        "truth": (lambda: bool(data(2, dtype="bool")), ProgramError, "the value of d_0 is not known"),
         "operator": (lambda: main().global_block().append_op("rellu"), NotFoundError, "no operator type 'rellu'"),
         "variable": (lambda: main().global_block().var("nothing"), NotFoundError, "no variable 'nothing'"),
         "shape": (lambda: main().global_block().create_var(name=data(2).name, shape=[3]), ProgramError, "is already a"),

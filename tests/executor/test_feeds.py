@@ -1,11 +1,13 @@
 """What may be fed for a variable, and what it becomes."""
 
+import warnings
+
 import numpy as np
 import pytest
 
 import minigraph as fluid
 from minigraph import layers
-from minigraph.errors import FeedError, WrongTypeError
+from minigraph.errors import FeedError, OpError, WrongTypeError
 from minigraph.executor.feeds import prepare_feed
 from minigraph.runtime.place import CPUPlace
 
@@ -167,12 +169,35 @@ def test_an_integer_that_the_declared_dtype_cannot_hold_is_an_error():
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (2,), (1, 2, 1), (3,), ()])
-@pytest.mark.parametrize("name", ["strict", "loose"])
-def test_a_shape_that_does_not_fit_is_an_error_that_shows_both(program, name, shape):
-    with pytest.raises(
-        FeedError, match=rf"(?s){name} is declared \[-1, 2\] but .* was fed.*float32\[-1, 2\].*any size"
-    ):
-        fed(program, **{name: np.ones(shape, "float32")})
+def test_a_shape_that_does_not_fit_is_an_error_that_shows_both(program, shape):
+    with pytest.raises(FeedError, match=r"(?s)strict is declared \[-1, 2\] but .* was fed.*float32\[-1, 2\].*any size"):
+        fed(program, strict=np.ones(shape, "float32"))
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2,), (1, 2, 1), (3,), ()])
+def test_data_without_checks_takes_another_shape_with_a_warning(program, shape):
+    with pytest.warns(UserWarning, match=r"loose is declared \[-1, 2\] but .* was fed"):
+        assert fed(program, loose=np.ones(shape, "float32")).shape == (shape or (1,))
+
+
+def test_the_operators_decide_about_another_shape():
+    """Paddle 1.8.5 accepts and refuses the same shapes for `layers.data`."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        x = layers.data("x", [4])
+        loss = layers.mean(layers.fc(x, 2))
+        fluid.optimizer.SGD(0.5).minimize(loss)
+        executor, scope = fluid.Executor(), fluid.Scope()
+        executor.run(fluid.default_startup_program(), scope=scope)
+        start = np.array(scope.find_var("fc_0.w_0").get_tensor())
+        with warnings.catch_warnings(record=True) as shown:
+            warnings.simplefilter("default")
+            for _ in range(3):
+                executor.run(feed={"x": np.ones((1, 1, 4), "float32")}, fetch_list=[loss], scope=scope)
+        assert len(shown) == 1, "a line warns once"
+        trained = np.array(scope.find_var("fc_0.w_0").get_tensor())
+        np.testing.assert_allclose(trained, start - 3 * 0.5 * 0.5, rtol=1e-6)
+        with pytest.warns(UserWarning), pytest.raises(OpError, match="X has 5 columns but Y has 4 rows"):
+            executor.run(feed={"x": np.ones((2, 5), "float32")}, fetch_list=[loss], scope=scope)
 
 
 def test_an_unknown_dimension_takes_any_size(program):
