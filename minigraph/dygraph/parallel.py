@@ -71,6 +71,7 @@ def prepare_context(strategy: ParallelStrategy | None = None) -> ParallelStrateg
     return strategy
 
 
+@public
 class DataParallel(Layer):
     """A layer that trains on every rank; with one rank it is the layer itself.
 
