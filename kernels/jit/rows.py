@@ -17,7 +17,7 @@ from minigraph.kernels.buffers import deliver, unshared
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.loops.rows import DIGIT
 from minigraph.kernels.jit.offers import is_worth_it, numba_name, offer, vectors
-from minigraph.kernels.jit.threads import pieces, run_together
+from minigraph.kernels.jit.threads import row_pieces, run_together
 from minigraph.kernels.jit.updates import body, head, numbers_of
 from minigraph.kernels.registry import find_kernel, specialize
 from minigraph.kernels.sparse_rows import SparseRows
@@ -62,12 +62,6 @@ def _taking(table: Any, ids: Any, shape: tuple[int, ...], padding: int) -> Calla
         return deliver(np, found, out)
 
     return take
-
-
-def row_pieces(count: int, width: int) -> list[tuple[int, int]]:
-    """Begin and end of each thread's part of rows of `width` elements."""
-    width = max(width, 1)
-    return [(start // width, end // width) for start, end in pieces(count * width, line=width)]
 
 
 # Merging

@@ -60,6 +60,12 @@ def pieces(size: int, least: int = LEAST, line: int = 64) -> list[tuple[int, int
     return list(pairwise(edges))
 
 
+def row_pieces(count: int, width: int) -> list[tuple[int, int]]:
+    """Begin and end of each thread's part of rows of `width` elements."""
+    width = max(width, 1)
+    return [(start // width, end // width) for start, end in pieces(count * width, line=width)]
+
+
 def shares(sizes: Sequence[int]) -> list[list[tuple[int, int, int]]]:
     """Divide arrays of these sizes among the threads: for each thread, numbers of arrays and ends of their parts."""
     total, found, number, start = sum(sizes), list[list[tuple[int, int, int]]](), 0, 0

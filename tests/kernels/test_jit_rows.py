@@ -67,7 +67,7 @@ def assert_same(found, expected):
 @pytest.mark.parametrize("is_in_place", [True, False])
 @pytest.mark.parametrize("type", UPDATES)
 def test_an_update_by_rows_has_the_bits_of_the_kernel(type, is_in_place, dtype, numbers, monkeypatch):
-    monkeypatch.setattr("minigraph.kernels.jit.rows.pieces", few_pieces(3))
+    monkeypatch.setattr("minigraph.kernels.jit.threads.pieces", few_pieces(3))
     slots, attrs = UPDATES[type]
     if dtype == "float16" and type not in ("sgd", "momentum"):
         return  # the operator refuses it
@@ -119,7 +119,7 @@ def test_an_operator_on_whole_rows_has_the_bits_of_the_kernel(type, numbers):
 @pytest.mark.parametrize("padding", [-1, 0, 4097, HEIGHT + 3])
 @each_list
 def test_a_lookup_gives_the_rows_of_the_kernel(numbers, padding, type, dtype, monkeypatch):
-    monkeypatch.setattr("minigraph.kernels.jit.rows.pieces", few_pieces(3))
+    monkeypatch.setattr("minigraph.kernels.jit.threads.pieces", few_pieces(3))
     table = np.random.default_rng(0).standard_normal((HEIGHT, WIDTH)).astype("float32")
     given = [*numbers, padding] if padding != -1 else numbers
     ids = np.array(given, dtype).reshape((-1, 1) if type == "lookup_table" else (1, -1))
