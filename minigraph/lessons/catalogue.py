@@ -56,11 +56,14 @@ class Lesson:
 LESSONS = (
     Lesson(1, "read_a_program", "Read a program"),
     Lesson(2, "pass_by_hand", "A pass by hand"),
+    Lesson(3, "first_rule", "A first rule"),
     Lesson(4, "dead_code", "Dead code and liveness"),
     Lesson(5, "overwritten_names", "Common subexpressions where names are overwritten"),
+    Lesson(6, "softmax_loss", "Fuse softmax with its loss"),
     Lesson(7, "insert_clip", "Insert a clip and keep the law"),
     Lesson(8, "training_order", "Order: decay, clip, update"),
     Lesson(9, "gradient_rule", "A gradient rule and its check"),
+    Lesson(10, "beat_torch", "Beat torch on one program"),
 )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from minigraph.errors import LessonError, MissingFileError
 from minigraph.lessons.answer import limit_memory
 from minigraph.lessons.catalogue import Lesson, find_lesson
-from minigraph.lessons.marking import Call, Finding
+from minigraph.lessons.marking import Call, Finding, Timing
 from minigraph.lessons.student_process import StudentProcess, environment
 
 JUDGE_SECONDS = 150
@@ -117,14 +117,18 @@ def grade(lesson: Lesson, path: str | os.PathLike[str]) -> Grade:
     return Grade(lesson, (Finding("the grader can judge the file", message),))
 
 
-def judge(lesson: Lesson, call: Call) -> tuple[Finding, ...]:
-    """Judge an answer in this process; whatever the answer raises is a broken law."""
-    findings: list[Finding] = []
+def judge(lesson: Lesson, call: Call) -> tuple[tuple[Finding, ...], tuple[Timing, ...]]:
+    """Judge an answer in this process: findings, and what may be measured; what the answer raises is a broken law."""
+    found: list[Finding | Timing] = []
     try:
-        findings += importlib.import_module(f"minigraph.lessons.{lesson.name}").judge(call)
+        for each in importlib.import_module(f"minigraph.lessons.{lesson.name}").judge(call):
+            found.append(each)
     except LessonError as error:
-        findings.append(Finding("the file runs", str(error)))
-    return tuple(findings)
+        found.append(Finding("the file runs", str(error)))
+    return (
+        tuple(each for each in found if isinstance(each, Finding)),
+        tuple(each for each in found if isinstance(each, Timing)),
+    )
 
 
 def main() -> None:
@@ -135,7 +139,8 @@ def main() -> None:
     with StudentProcess(path) as student:
         try:
             student.start()
-            findings = judge(lesson, student.call)
+            findings, timings = judge(lesson, student.call)
+            notes += [timing.text() for timing in timings]
             notes += (
                 [] if student.is_memory_limited else ["This platform has no limit on memory; only time is limited."]
             )

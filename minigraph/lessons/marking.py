@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
+from time import perf_counter
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from minigraph.errors import LessonError, MinigraphError
+from minigraph.executor import Executor
 from minigraph.executor.interpreter import Interpreter
 from minigraph.ir import Operator, Program, Variable
 from minigraph.ir.verifier import verify
-from minigraph.passes import Pass
+from minigraph.passes import Pass, Pipeline
 from minigraph.runtime.place import CPUPlace
 from minigraph.runtime.scope import Scope
 
@@ -25,6 +27,10 @@ Call = Callable[..., Any]
 
 TOLERANCE = 1e-5
 """Maximum relative difference of results where a pass may change the rounding."""
+
+
+ROUNDS = 30
+"""Number of runs of which the shortest is shown."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +172,13 @@ def parsed(text: str, roots: Iterable[str] = ()) -> Program:
     return program
 
 
-def saved(rewrite: Pass, reference: Pass, program: Program) -> Iterator[Finding]:
-    """Compare what a pass and the reference save on a program, figure by figure, if the pass keeps its results."""
+def saved(
+    rewrite: Pass, reference: Pass, program: Program, then: Callable[[Program], Program] = Program.clone
+) -> Iterator[Finding | Timing]:
+    """Compare what a pass and the reference save on a program, figure by figure, if the pass keeps its results.
+
+    The figures are those of what `then` makes of a program afterwards. Last comes what to measure.
+    """
     try:
         message = broken(rewrite, program)
     except LessonError as error:
@@ -175,7 +186,8 @@ def saved(rewrite: Pass, reference: Pass, program: Program) -> Iterator[Finding]
     yield Finding("the program whose savings count keeps its results", message)
     if message:
         return
-    before, after, best = figures(program), figures(sound(rewrite, program)), figures(sound(reference, program))
+    programs = [then(each) for each in (program.clone(), sound(rewrite, program), sound(reference, program))]
+    before, after, best = map(figures, programs)
     for what, most in before.items():
         if best[what] == most:
             continue
@@ -183,13 +195,54 @@ def saved(rewrite: Pass, reference: Pass, program: Program) -> Iterator[Finding]
         title = f"{what}: {most:,} before, {after[what]:,} now, {best[what]:,} by the reference"
         message = "" if share == 1 else "Nothing is saved." if share == 0 else "The reference saves more."
         yield Finding(title, message, share, 1.0)
+    yield Timing(programs)
 
 
 def figures(program: Program) -> dict[str, int]:
-    """Count the operators of a program's global block and the bytes that they read and write."""
+    """Count operators of a program's global block, the bytes that they read and write, and the arithmetic of a run."""
     block = program.global_block()
     moved = [name for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)]
-    return {"operators": len(block.ops), "bytes": sum(_size(block.vars[name]) for name in moved if name in block.vars)}
+    explained = Executor(passes=Pipeline(()), jit=False).explain(program, feed_of(program), program.roots)
+    return {
+        "operators": len(block.ops),
+        "bytes": sum(_size(block.vars[name]) for name in moved if name in block.vars),
+        "flops": explained.flops,
+    }
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Programs to measure: as given, by the student's pass, by the reference. Times are shown and never count.
+
+    Attributes
+    ----------
+    passes : tuple of Pass
+        What the executor applies besides.
+    peer : callable, optional
+        Returns a line on what another system needs; empty if it is not installed.
+    """
+
+    programs: Sequence[Program]
+    passes: tuple[Pass, ...] = ()
+    peer: Callable[[], str] | None = None
+
+    def text(self) -> str:
+        """Measure, by turns, and say the shortest times."""
+        runs = [_run_of(each, Pipeline(self.passes)) for each in self.programs]
+        best = [inf] * len(runs)
+        for _ in range(ROUNDS):
+            for at, run in enumerate(runs):
+                started = perf_counter()
+                run()
+                best[at] = min(best[at], perf_counter() - started)
+        before, after, reference = (f"{1e6 * each:,.0f} us" for each in best)
+        line = f"Time of a run, which does not count: {before} before, {after} now, {reference} by the reference."
+        return "\n".join(filter(None, [line, self.peer() if self.peer is not None else ""]))
+
+
+def _run_of(program: Program, passes: Pipeline) -> Callable[[], Any]:
+    executor, scope, feed = Executor(passes=passes), scope_of(program), feed_of(program)
+    return lambda: executor.run(program, feed, list(program.roots or ()), scope=scope)
 
 
 def _size(var: Variable) -> int:
@@ -226,18 +279,27 @@ def broken(rewrite: Pass, program: Program) -> str:
 
 def outcome(program: Program, feed: Mapping[str, Any] | None = None, fetch: Iterable[str] = ()) -> dict[str, Any]:
     """Run a program once with numbers that depend on the names only; return fetched values and the new state."""
-    scope, block, names = Scope(), program.global_block(), list(fetch or program.roots or ())
-    given = {}
-    for name, var in block.vars.items():
-        if var.is_data:
-            given[name] = numbers(name, var.shape, var.dtype.numpy, negative=True)
-        elif var.persistable:
-            scope.var(name).get_tensor().set(numbers(name, var.shape, var.dtype.numpy), CPUPlace())
+    scope, block, names = scope_of(program), program.global_block(), list(fetch or program.roots or ())
     runner = Interpreter()
     runner._rng = np.random.default_rng(0)
-    results = runner.run(program, feed={**given, **(feed or {})}, fetch_list=names, scope=scope)
+    results = runner.run(program, feed={**feed_of(program), **(feed or {})}, fetch_list=names, scope=scope)
     state = {name: np.array(scope.var(name).get_tensor()) for name, var in block.vars.items() if var.persistable}
     return {**state, **dict(zip(names, results, strict=True))}
+
+
+def feed_of(program: Program) -> dict[str, Any]:
+    """Return an array for each name that is fed."""
+    fed = [var for var in program.global_block().vars.values() if var.is_data]
+    return {var.name: numbers(var.name, var.shape, var.dtype.numpy, negative=True) for var in fed}
+
+
+def scope_of(program: Program) -> Scope:
+    """Return a scope with an array for each persistable variable."""
+    scope = Scope()
+    for name, var in program.global_block().vars.items():
+        if var.persistable:
+            scope.var(name).get_tensor().set(numbers(name, var.shape, var.dtype.numpy), CPUPlace())
+    return scope
 
 
 def numbers(name: str, shape: Iterable[int] | None, dtype: Any, negative: bool = False) -> Any:

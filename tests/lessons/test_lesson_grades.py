@@ -17,7 +17,7 @@ from minigraph.lessons.marking import Finding
 def graded(lesson: Lesson, path) -> Grade:
     """The grade of a file that runs in this process."""
     try:
-        return Grade(lesson, judge(lesson, Answer(str(path)).call))
+        return Grade(lesson, judge(lesson, Answer(str(path)).call)[0])
     except LessonError as error:
         return Grade(lesson, (Finding("the file runs", str(error)),))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minigraph.lessons.dead_code.reference import RemoveDead
-from minigraph.lessons.marking import Call, Case, Finding, StudentPass, kept_cases, parsed, saved, sound
+from minigraph.lessons.marking import Call, Case, Finding, StudentPass, Timing, kept_cases, parsed, saved, sound
 
 CASES = (
     Case(
@@ -108,7 +108,7 @@ Nobody reads what uniform_random writes. But without this draw the next one give
 is_random says."""
 
 
-def judge(call: Call) -> Iterator[Finding]:
+def judge(call: Call) -> Iterator[Finding | Timing]:
     """Keep the results of every case, and remove as much as the reference of a training step."""
     answer = StudentPass(call, "RemoveDead")
     yield from kept_cases(CASES, answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minigraph.lessons.marking import Call, Case, Finding, StudentPass, kept_cases, parsed, saved
+from minigraph.lessons.marking import Call, Case, Finding, StudentPass, Timing, kept_cases, parsed, saved
 from minigraph.lessons.overwritten_names.reference import ShareEqual
 
 CASES = (
@@ -137,7 +137,7 @@ STEP = """
 """A step that computes the global norm of the gradients twice: to record it, and to clip by it."""
 
 
-def judge(call: Call) -> Iterator[Finding]:
+def judge(call: Call) -> Iterator[Finding | Timing]:
     """Keep the results of every case, and save as much as the reference on a training step."""
     answer = StudentPass(call, "ShareEqual")
     yield from kept_cases(CASES, answer)

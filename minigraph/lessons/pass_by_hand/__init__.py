@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minigraph.lessons.marking import Call, Case, Finding, StudentPass, kept_cases, parsed, saved
+from minigraph.lessons.marking import Call, Case, Finding, StudentPass, Timing, kept_cases, parsed, saved
 from minigraph.lessons.pass_by_hand.reference import RemoveScaleByOne
 
 CASES = (
@@ -116,7 +116,7 @@ TRAINING = """
 """A step on one device of a program made for several: each gradient is divided by the number of devices, 1."""
 
 
-def judge(call: Call) -> Iterator[Finding]:
+def judge(call: Call) -> Iterator[Finding | Timing]:
     """Keep the results of every case, and save as much as the reference on a training step."""
     answer = StudentPass(call, "RemoveScaleByOne")
     yield from kept_cases(CASES, answer)
