@@ -5,6 +5,7 @@ Results are within 16 units of the last place of the largest.
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -91,25 +92,36 @@ def batch_norm(
     trainable_statistics,
 ):  # fmt: skip
     kind = _kind_of_channels(x, data_layout, scale, bias, mean, variance)
-    if (
-        kind is None
-        or momentum_tensor is not None
-        or uses_running_statistics(is_test, use_global_stats, trainable_statistics)
-    ):
+    if kind is None or momentum_tensor is not None:
         return None
     matrix, vector = f"{kind}[:, ::1]", f"{kind}[::1]"
     own = ", ".join([vector] * 4)
+    if uses_running_statistics(is_test, use_global_stats, trainable_statistics):
+        given = _LOOPS.compiled("batch_norm_given", f"void({matrix}, {own}, float64, {matrix}, {vector})")
+        return partial(_normalize_by, given, epsilon)
     loop = _LOOPS.compiled("batch_norm", f"void({matrix}, {own}, float64, float64, {matrix}, {own})")
     channels = x.shape[1]
 
     def normalize(x, scale, bias, mean, variance, _momentum_tensor):
         y, found = np.empty(x.shape, x.dtype), [np.empty(channels, x.dtype) for _ in range(4)]
         x_flat, y_flat, *given = vectors(x, y, scale, bias, mean, variance)
-        matrix = (len(x) * channels, x.size // (len(x) * channels))
-        loop(x_flat.reshape(matrix), *given, momentum, epsilon, y_flat.reshape(matrix), *found)
+        loop(_by_channel(x_flat, x), *given, momentum, epsilon, _by_channel(y_flat, x), *found)
         return y, *found
 
     return normalize
+
+
+def _normalize_by(loop, epsilon, x, scale, bias, mean, variance, _momentum_tensor):
+    y, inverse = np.empty(x.shape, x.dtype), np.empty(scale.shape, x.dtype)
+    x_flat, y_flat, *given = vectors(x, y, scale, bias, mean, variance)
+    loop(_by_channel(x_flat, x), *given, epsilon, _by_channel(y_flat, x), inverse)
+    return y, mean.copy(), variance.copy(), mean.copy(), inverse
+
+
+def _by_channel(flat, x):
+    """The elements of `x` as rows, one for each image and channel."""
+    rows = len(x) * x.shape[1]
+    return flat.reshape(rows, x.size // rows)
 
 
 @offer("batch_norm_grad")
@@ -118,11 +130,12 @@ def batch_norm_grad(
     trainable_statistics, wanted,
 ):  # fmt: skip
     kind = _kind_of_channels(x, data_layout, scale, bias, saved_mean, saved_inverse, d_y)
-    if kind is None or not all(wanted) or uses_running_statistics(is_test, use_global_stats, trainable_statistics):
+    if kind is None or not all(wanted):
         return None
+    is_given = uses_running_statistics(is_test, use_global_stats, trainable_statistics)
     matrix, vector = f"{kind}[:, ::1]", f"{kind}[::1]"
     loop = _LOOPS.compiled(
-        "batch_norm_grad",
+        "batch_norm_given_grad" if is_given else "batch_norm_grad",
         f"void({matrix}, {vector}, {vector}, {vector}, {matrix}, {matrix}, {vector}, {vector})",
     )
     channels = x.shape[1]
@@ -130,8 +143,7 @@ def batch_norm_grad(
     def gradients(x, scale, bias, saved_mean, saved_inverse, d_y):
         d_x, d_scale, d_bias = np.empty(x.shape, x.dtype), np.empty(channels, x.dtype), np.empty(channels, x.dtype)
         x_flat, d_flat, d_x_flat, *given = vectors(x, d_y, d_x, scale, saved_mean, saved_inverse)
-        matrix = (len(x) * channels, x.size // (len(x) * channels))
-        loop(x_flat.reshape(matrix), *given, d_flat.reshape(matrix), d_x_flat.reshape(matrix), d_scale, d_bias)
+        loop(_by_channel(x_flat, x), *given, _by_channel(d_flat, x), _by_channel(d_x_flat, x), d_scale, d_bias)
         return d_x, d_scale, d_bias
 
     return gradients

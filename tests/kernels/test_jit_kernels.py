@@ -502,13 +502,14 @@ def test_normalized_rows_are_closer_to_the_exact_ones(begin):
         assert np.abs(value - best).max() <= max(1.5 * np.abs(other - best).max(), 1e-5)
 
 
+@pytest.mark.parametrize("is_test", [False, True])
 @pytest.mark.parametrize("shape", [(8, 32, 16, 16), (8, 64, 2, 2), (64, 20)])
-def test_batch_normalization_is_as_exact_as_the_kernel(shape):
+def test_batch_normalization_is_as_exact_as_the_kernel(shape, is_test):
     rng = np.random.default_rng(3)
     x, d_y = (rng.normal(size=shape) + level for level in (100, 0))
     scale, bias, mean, variance = (rng.uniform(0.5, 2, shape[1]) for _ in range(4))
     x, d_y, scale, bias, mean, variance = (a.astype("float32") for a in (x, d_y, scale, bias, mean, variance))
-    shared = {"epsilon": 1e-5, "data_layout": "NCHW", "is_test": False}
+    shared = {"epsilon": 1e-5, "data_layout": "NCHW", "is_test": is_test}
     shared |= {"use_global_stats": False, "trainable_statistics": False}
     given = [x, scale, bias, mean, variance, None]
     function, kernel = compiled_kernel("batch_norm", given, **shared, momentum=0.9)

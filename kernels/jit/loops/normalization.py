@@ -107,3 +107,27 @@ def batch_norm_grad(x, scale, mean, inverse, d_y, d_x, d_scale, d_bias):
                 d_x[i, j] = (d_y[i, j] - ((x[i, j] - middle) - rest) * slope - level) * factor
         d_scale[c] = along
         d_bias[c] = total
+
+
+def batch_norm_given(x, scale, bias, mean, variance, epsilon, y, inverse):
+    """By statistics that are given; `inverse` becomes 1 / deviation."""
+    T, channels = x.dtype.type, scale.shape[0]
+    for c in range(channels):
+        inverse[c] = 1.0 / np.sqrt(np.float64(variance[c]) + epsilon)
+        middle, factor, level = mean[c], T(inverse[c] * scale[c]), bias[c]
+        for i in range(c, x.shape[0], channels):
+            for j in range(x.shape[1]):
+                y[i, j] = (x[i, j] - middle) * factor + level
+
+
+def batch_norm_given_grad(x, scale, mean, inverse, d_y, d_x, d_scale, d_bias):
+    T, channels = x.dtype.type, scale.shape[0]
+    for c in range(channels):
+        factor, total, along = T(inverse[c] * scale[c]), 0.0, 0.0
+        for i in range(c, x.shape[0], channels):
+            total += row_sum(d_y, i)
+            along += row_sum_of_products(x, d_y, i, mean[c], T(0))
+            for j in range(x.shape[1]):
+                d_x[i, j] = d_y[i, j] * factor
+        d_scale[c] = along * inverse[c]
+        d_bias[c] = total
