@@ -57,6 +57,10 @@ class Pass(Rewrite):
     changes_rounding: ClassVar[bool] = False
     """Whether results may differ by rounding; if not, every bit is kept."""
 
+    keeps_roles: ClassVar[bool] = True
+    """Whether results are written with the roles they had. A pass that joins forward and backward operators is for the
+    private programs of executors, where roles decide nothing."""
+
 
 Hook = Callable[[Pass, Program, bool], None]
 """Called after each pass of a pipeline with the pass, the program and whether it changed."""

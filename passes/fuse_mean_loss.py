@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from minigraph.ir import Operator, Program
 from minigraph.passes.base import Pass
@@ -24,6 +24,8 @@ class FuseMeanLoss(Pass):
     stands where the cross entropy stood. Later operators may read the probabilities, but no value between them and the
     loss. float16, where a probability may be 0, and labels that are no column are left alone.
     """
+
+    keeps_roles: ClassVar[bool] = False
 
     def apply(self, program: Program) -> bool:
         if not any(program.global_block().ops.of_type(type) for type in _LAST):

@@ -110,6 +110,7 @@ def _merge(ops: list[Operator]) -> None:
     }
     outputs = {slot: [op.outputs[slot][0] for op in ops] for slot, names in last.outputs.items() if names}
     sizes = [prod(block.vars[op.inputs["Param"][0]].shape or ()) for op in ops]
-    insert_for(last, _MERGED_TYPE[last.type], inputs, outputs, {**last.attrs, "sizes": sizes})
+    merged = insert_for(last, _MERGED_TYPE[last.type], inputs, outputs, {**last.attrs, "sizes": sizes})
+    merged.role_vars = tuple([name for op in ops for name in op.role_vars])
     for op in ops:
         block.remove(op)

@@ -14,6 +14,7 @@ from minigraph.support.public import refuse_unknown_names
 
 if TYPE_CHECKING:
     from minigraph.rewrite.checking import CounterExample, check
+    from minigraph.rewrite.reducing import reduce
 
 __all__ = [
     "CounterExample",
@@ -34,6 +35,7 @@ __all__ = [
     "check",
     "marked",
     "op",
+    "reduce",
     "rule",
     "trace",
     "value",
@@ -42,4 +44,5 @@ __all__ = [
 refuse_unknown_names(  # those that draw programs are imported when they are asked for
     __name__,
     **dict.fromkeys(("CounterExample", "check"), f"{__name__}.checking"),
+    reduce=f"{__name__}.reducing",
 )

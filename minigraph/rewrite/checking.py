@@ -14,6 +14,7 @@ from minigraph.rewrite.cases import Case
 from minigraph.rewrite.hints import hints_of
 from minigraph.rewrite.laws import Broken, Subject, broken_law, other_values, rewritten, runs_to_finite_numbers
 from minigraph.rewrite.random_programs.drawing import Drawn, Hints, arrays_for, draw
+from minigraph.rewrite.reducing import reduced, runs_completely
 from minigraph.support.public import public
 
 Array = np.ndarray[Any, Any]
@@ -35,7 +36,8 @@ class CounterExample:
     state : dict
         Arrays of persistable variables before the run, by name.
     law : str
-        Which law is broken: ``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``, ``runs`` or ``values``.
+        Which law is broken: ``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``,
+        ``role_vars``, ``runs`` or ``values``.
     difference : str
         What is wrong, in words and numbers.
     rewritten : Program or None
@@ -59,7 +61,7 @@ class CounterExample:
 
 @public
 def check(
-    rewrite: Any, programs: int = 500, seed: int = 0, *, plant: Sequence[Callable[..., Any]] = (), reduced: bool = True
+    rewrite: Any, programs: int = 500, seed: int = 0, *, plant: Sequence[Callable[..., Any]] = (), reduce: bool = True
 ) -> CounterExample | None:
     """Apply a pass to random programs, and look for one that it breaks.
 
@@ -74,7 +76,7 @@ def check(
     plant : sequence of callable
         Fragments that some of the programs should hold. Each is given a function ``pick``, which returns a variable of
         the program, appends operators to the default program, and returns what these compute.
-    reduced : bool
+    reduce : bool
         Make the program that is found as small as possible.
 
     Returns
@@ -91,7 +93,7 @@ def check(
     for number in range(programs):
         found = check_one(subject, hints, f"{seed}/{number}")
         if found is not None:
-            return _reduced(subject, *found) if reduced else _counter_example(subject, *found)
+            return _reduced(subject, *found) if reduce else _counter_example(subject, *found)
     return None
 
 
@@ -101,7 +103,8 @@ def check_one(subject: Subject, hints: Hints, seed: str) -> tuple[Case, Broken] 
     drawn = draw(choose, hints)
     twin, broken = rewritten(subject, drawn.program)
     if broken is not None:
-        return _case(drawn, choose.randrange(2**32), "mixed"), broken
+        case = _case(drawn, choose.randrange(2**32), "positive")
+        return (case, broken) if broken.law != "raises" or runs_completely(case) else None
     if twin is None:
         return None
     for case in _cases(drawn, choose, subject.changes_rounding):
@@ -142,4 +145,12 @@ def _counter_example(subject: Subject, case: Case, broken: Broken) -> CounterExa
 
 
 def _reduced(subject: Subject, case: Case, broken: Broken) -> CounterExample:
-    return _counter_example(subject, case, broken_law(subject, case) or broken)
+    """The smallest program of which the same law is broken."""
+
+    def fails(candidate: Case) -> bool:
+        found = broken_law(subject, candidate)
+        same_law = found is not None and found.law == broken.law
+        return same_law and (broken.law != "raises" or runs_completely(candidate))
+
+    small = reduced(case, fails)
+    return _counter_example(subject, small, broken_law(subject, small) or broken)

@@ -27,7 +27,7 @@ class Broken:
     """A law that a pass breaks."""
 
     law: str
-    """``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``, ``runs`` or ``values``."""
+    """``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``, ``role_vars``, ``runs`` or ``values``."""
     text: str
     """What happened, with the values."""
     rewritten: Program | None = None
@@ -49,6 +49,7 @@ class Subject:
         self.name = str(name)
         members = rewrite.passes if isinstance(rewrite, Pipeline) else (rewrite,)
         self.changes_rounding = any(getattr(each, "changes_rounding", False) for each in members)
+        self.keeps_roles = all(getattr(each, "keeps_roles", True) for each in members)
         self.is_pipeline = isinstance(rewrite, Pipeline)
 
     @property
@@ -105,10 +106,7 @@ def rewritten(subject: Subject, program: Program) -> tuple[Program | None, Broke
     text = _second_time(subject, twin)
     if text:
         return twin, Broken("repeatable", text, twin)
-    text = changed_roles(program, twin)
-    if text:
-        return twin, Broken("roles", f"{subject.name} changes a role\n{text}", twin)
-    return twin, None
+    return twin, lost_roles(program, twin) if subject.keeps_roles else None
 
 
 def _invalid(program: Program) -> str:
@@ -136,8 +134,8 @@ def _second_time(subject: Subject, twin: Program) -> str:
 # Roles
 
 
-def changed_roles(before: Program, after: Program) -> str:
-    """What was lost of the roles: of those that write a variable, and of the gradients of parameters."""
+def lost_roles(before: Program, after: Program) -> Broken | None:
+    """Compare the roles of what writes results, and what updates say of their parameters and gradients."""
     block, new_block = before.global_block(), after.global_block()
     writers, new_writers = _writers(block.ops), _writers(new_block.ops)
     for name, op in writers.items():
@@ -146,12 +144,14 @@ def changed_roles(before: Program, after: Program) -> str:
             continue
         var = block.find_var(name)
         if name in (before.roots or ()) or (var is not None and var.persistable):
-            return f"{name} was written with the role {op.role!r}, now with {new.role!r}: {new}"
+            text = f"{name} was written with the role {op.role!r}, now with {new.role!r}"
+            return Broken("roles", f"{text}\n  {new}", after)
     for name, op in _updates(block.ops).items():
         update = _updates(new_block.ops).get(name)
         if update is not None and name in op.role_vars and name not in update.role_vars:
-            return f"the update of {name} has lost its role_vars, {list(op.role_vars)}: {update}"
-    return ""
+            text = f"the update of {name} has lost its role_vars {list(op.role_vars)}"
+            return Broken("role_vars", f"{text}\n  {update}", after)
+    return None
 
 
 def _writers(ops: Any) -> dict[str, Operator]:
@@ -172,14 +172,18 @@ def _updates(ops: Any) -> dict[str, Operator]:
 def other_values(subject: Subject, case: Case, twin: Program) -> Broken | None:
     """Find a result that the rewritten program computes otherwise, also where it is cloned for a test."""
     broken = _compared(subject, case, twin, "")
-    if broken is None and any(op.role & (Role.BACKWARD | Role.OPTIMIZE) for op in case.program.global_block().ops):
-        test, new = case.program.clone(for_test=True), twin.clone(for_test=True)
-        known = test.global_block().vars
-        test.roots = tuple(name for name in case.program.roots or () if name in known)
-        feed = {name: value for name, value in case.feed.items() if name in known and name in new.global_block().vars}
-        state = {name: value for name, value in case.state.items() if name in known}
-        return _compared(subject, Case(test, feed, state, case.seed), new, "in the clone for a test, ")
-    return broken
+    if broken is not None or not subject.keeps_roles or not _trains(case.program):
+        return broken
+    test, new = case.program.clone(for_test=True), twin.clone(for_test=True)
+    known = test.global_block().vars
+    test.roots = tuple(name for name in case.program.roots or () if name in known)
+    feed = {name: value for name, value in case.feed.items() if name in known and name in new.global_block().vars}
+    state = {name: value for name, value in case.state.items() if name in known}
+    return _compared(subject, Case(test, feed, state, case.seed), new, "in the clone for a test, ")
+
+
+def _trains(program: Program) -> bool:
+    return any(op.role & (Role.BACKWARD | Role.OPTIMIZE) for op in program.global_block().ops)
 
 
 def _compared(subject: Subject, case: Case, twin: Program, where: str) -> Broken | None:
