@@ -14,6 +14,7 @@ import numpy as np
 
 from minigraph.kernels.formulas import TYPES
 from minigraph.kernels.fused import RESULTS
+from minigraph.kernels.jit.products import dot
 from minigraph.kernels.jit.recording import Recording, Symbol, UnsupportedError, native, offer_for
 from minigraph.kernels.loss import FLOOR, SHORT_ROW, goes_by_columns
 from minigraph.kernels.registry import find_kernel
@@ -67,7 +68,7 @@ def _as_matrix(x: Symbol, dims: int) -> Symbol:
 
 @native("mul")
 def mul(recording, x, y, *, x_num_col_dims, y_num_col_dims):
-    product = recording.dot(_as_matrix(x, x_num_col_dims), _as_matrix(y, y_num_col_dims))
+    product = dot(recording, _as_matrix(x, x_num_col_dims), _as_matrix(y, y_num_col_dims))
     return product.reshape(x.shape[:x_num_col_dims] + y.shape[y_num_col_dims:])
 
 
@@ -75,15 +76,15 @@ def mul(recording, x, y, *, x_num_col_dims, y_num_col_dims):
 def mul_grad(recording, x, y, d_out, *, x_num_col_dims, y_num_col_dims, wanted):
     a, b = _as_matrix(x, x_num_col_dims), _as_matrix(y, y_num_col_dims)
     d = d_out.reshape(a.shape[0], b.shape[1])
-    d_y = recording.dot(a.T, d).reshape(y.shape) if wanted[1] else None
-    return recording.dot(d, b.T).reshape(x.shape) if wanted[0] else None, d_y
+    d_y = dot(recording, a.T, d).reshape(y.shape) if wanted[1] else None
+    return dot(recording, d, b.T).reshape(x.shape) if wanted[0] else None, d_y
 
 
 @native("matmul")
 def matmul(recording, x, y, *, transpose_X, transpose_Y, alpha):
     if not x.ndim == y.ndim == 2 or alpha != 1:
         raise UnsupportedError("batches")
-    return recording.dot(x.T if transpose_X else x, y.T if transpose_Y else y)
+    return dot(recording, x.T if transpose_X else x, y.T if transpose_Y else y)
 
 
 @native("assign")
@@ -113,7 +114,7 @@ def _sum_of_rows(recording: Recording, x: Symbol) -> Symbol:
     rows = x.shape[0]
     if rows >= MANY_ROWS or x.dtype not in _FLOATS:
         raise UnsupportedError("many rows")
-    return recording.dot(recording.constant(np.ones(rows), x.dtype), x)
+    return dot(recording, recording.constant(np.ones(rows), x.dtype), x)
 
 
 @native("elementwise_add_grad")
@@ -224,7 +225,7 @@ def softmax_with_cross_entropy(recording, logits, label, *, soft_label, ignore_i
     shifted, match = np.subtract(rows, largest), recording.new((label.size,), dtype)
     recording.label_call("pick", label.reshape(-1), shifted, match, shifted.T)
     powers = np.exp(np.maximum(shifted, dtype.type(FLOOR)))
-    total = recording.dot(powers, recording.constant(np.ones(classes), dtype))
+    total = dot(recording, powers, recording.constant(np.ones(classes), dtype))
     loss = np.subtract(np.log(total), match)
     return np.true_divide(powers, total.reshape(-1, 1)).reshape(logits.shape), loss.reshape(label.shape)
 

@@ -17,7 +17,6 @@ import numpy as np
 
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.tracing import Traced, TracingModule
-from minigraph.support import blas
 
 LOOPS = Loops("layout", "table")
 
@@ -36,13 +35,6 @@ _MOST_CALLS = 64
 """Maximum calls of one inner loop for one array; each call goes through two of the array's dimensions."""
 
 _FLOATS = ("float32", "float64")
-
-_PRODUCTS = 32
-"""Multiplications of a matrix product that take as long as one element of an inner loop."""
-
-_PLAIN, _TRANSPOSED = 111, 112
-"""Forms of a matrix, as BLAS counts them."""
-
 
 class UnsupportedError(Exception):
     """No calls of C functions are known for what a kernel does."""
@@ -86,7 +78,7 @@ class Recording:
     calls : list of Call
         The last operand of each is what it writes to.
     work : int
-        Elements that the calls go through, where `_PRODUCTS` products of two numbers count as one.
+        Elements that the calls go through, where 32 products of two numbers count as one.
     distinct : list of (int, int)
         Numbers of memories that must not be the same: for a matrix and its transpose NumPy calls another function.
     """
@@ -218,29 +210,6 @@ class Recording:
             raise UnsupportedError("a copy that changes the order")
         self.emit(address_of("copy"), [x, out], [x.value.layout.nbytes], [])
 
-    def dot(self, a: Symbol, b: Symbol) -> Symbol:
-        """The product of two matrices, or of one and a vector, by the function that `numpy.dot` calls."""
-        sizes = (*a.shape, b.shape[-1])
-        if {a.ndim, b.ndim} not in ({2}, {1, 2}) or min(sizes) < 2 or a.dtype != b.dtype:
-            raise UnsupportedError("no matrices")
-        if a.shape == b.shape[::-1]:
-            self.distinct.append((a.value.memory, b.value.memory))
-        shape = (*a.shape[:-1], *b.shape[1:])
-        self.work += prod(sizes) // _PRODUCTS + prod(shape)
-        result = self.new(shape, a.dtype)
-        if a.ndim == b.ndim:
-            function, own = _product("gemm", a.dtype)
-            (a_form, a_row), (b_form, b_row) = _form(a), _form(b)
-            strides = [a_form, b_form, a_row, b_row, shape[1]]
-            self.emit(function, [a, b, result], [*shape, a.shape[1]], strides, own)
-        else:
-            function, own = _product("gemv", a.dtype)
-            matrix, vector, form = (a, b, _PLAIN) if a.ndim == 2 else (b, a, _TRANSPOSED)
-            if matrix.is_transposed or not vector.value.layout.flags.c_contiguous:
-                raise UnsupportedError("another order")
-            self.emit(function, [matrix, vector, result], matrix.shape, [form], own)
-        return result
-
 
 class Symbol(Traced):
     """Array of a recording."""
@@ -359,16 +328,6 @@ def _as_rows(shape: Sequence[int], row: Symbol) -> tuple[int, int]:
     return prod(shape) // row.size, row.size
 
 
-def _form(matrix: Symbol) -> tuple[int, int]:
-    """The form and the length of the rows in memory."""
-    layout, size = matrix.value.layout, matrix.dtype.itemsize
-    if layout.flags.c_contiguous:
-        return _PLAIN, layout.strides[0] // size
-    if layout.flags.f_contiguous:
-        return _TRANSPOSED, layout.strides[1] // size
-    raise UnsupportedError("a matrix with gaps")
-
-
 # The functions' addresses
 
 
@@ -397,17 +356,6 @@ def _loop(ufunc: np.ufunc, kind: str) -> tuple[int, int, np.dtype]:
         raise UnsupportedError(f"{ufunc.__name__} of {kind}")
     function, word = (ctypes.c_void_p.from_address(each + 8 * at).value if each else 0 for each in (functions, own))
     return function or 0, word or 0, np.dtype(ufunc.types[at][len(given) :])
-
-
-@cache
-def _product(name: str, dtype: np.dtype) -> tuple[int, int]:
-    """Address of minigraph's function for a product, and that of BLAS's."""
-    letter = {"float32": "s", "float64": "d"}.get(dtype.name)
-    found = blas.address_of(f"cblas_{letter}{name}") if letter else None
-    if found is None:
-        raise UnsupportedError(f"no {name} of {dtype} in NumPy's wheel")
-    address, width = found
-    return address_of(f"{name}_{dtype.name}_int{width}"), address
 
 
 # What operators record
