@@ -6,7 +6,7 @@ loops, where the time of Python's calls does not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -14,14 +14,15 @@ import numpy as np
 
 from minigraph.kernels.formulas import TYPES
 from minigraph.kernels.fused import RESULTS
-from minigraph.kernels.jit.products import dot
+from minigraph.kernels.jit.products import dot, dots
+from minigraph.kernels.jit.products import matmul as batched
 from minigraph.kernels.jit.recording import Recording, Symbol, UnsupportedError, native, offer_for
 from minigraph.kernels.loss import FLOOR, SHORT_ROW, goes_by_columns
 from minigraph.kernels.registry import find_kernel
-from minigraph.kernels.sums import MANY_ROWS
+from minigraph.kernels.sums import MANY_ROWS, are_rows
 from minigraph.kernels.update_rules import RULES
 from minigraph.support.fused_calls import parse_calls
-from minigraph.types import align_shape
+from minigraph.types import align_shape, as_dtype
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -82,9 +83,49 @@ def mul_grad(recording, x, y, d_out, *, x_num_col_dims, y_num_col_dims, wanted):
 
 @native("matmul")
 def matmul(recording, x, y, *, transpose_X, transpose_Y, alpha):
-    if not x.ndim == y.ndim == 2 or alpha != 1:
-        raise UnsupportedError("batches")
-    return dot(recording, x.T if transpose_X else x, y.T if transpose_Y else y)
+    a, b = _operands(x, y, transpose_X, transpose_Y)
+    product = _product(recording, a, b)
+    return product if alpha == 1 else np.multiply(product, alpha)
+
+
+def _operands(x: Symbol, y: Symbol, transpose_x: bool, transpose_y: bool) -> tuple[Symbol, Symbol]:
+    """Both as batches of matrices, see `minigraph.kernels.matrix`."""
+    if min(x.ndim, y.ndim) < 2:
+        raise UnsupportedError("vectors")
+    a, b = _transposed(x) if transpose_x else x, _transposed(y) if transpose_y else y
+    return a, b.reshape(a.shape[:-2] + b.shape[-2:]) if a.ndim > 2 and b.ndim > 2 else b
+
+
+def _transposed(x: Symbol) -> Symbol:
+    return x.seen(x.value.layout.swapaxes(-1, -2))
+
+
+def _product(recording: Recording, a: Symbol, b: Symbol) -> Any:
+    if b.ndim == 2:
+        return dot(recording, _as_matrix(a, a.ndim - 1), b).reshape(*a.shape[:-1], b.shape[-1])
+    return np.multiply(a, b) if a.shape[-1] == 1 else batched(recording, a, b)
+
+
+@native("matmul_grad")
+def matmul_grad(recording, x, y, d_out, *, transpose_X, transpose_Y, alpha, wanted):
+    a, b = _operands(x, y, transpose_X, transpose_Y)
+    d = d_out.reshape(*(a.shape[:-2] or b.shape[:-2]), a.shape[-2], b.shape[-1])
+    d = d if alpha == 1 else np.multiply(d, alpha)
+    d_x = _operand_gradient(recording, d, _transposed(b), x, transpose_X) if wanted[0] else None
+    d_y = None
+    if wanted[1] and a.ndim > 2 and y.ndim == 2 and not transpose_Y:
+        d_y = dot(recording, _as_matrix(a, a.ndim - 1).T, _as_matrix(d, d.ndim - 1))
+    elif wanted[1]:
+        d_y = _operand_gradient(recording, _transposed(a), d, y, transpose_Y)
+    return d_x, d_y
+
+
+def _operand_gradient(recording: Recording, left: Symbol, right: Symbol, operand: Symbol, transposed: bool) -> Any:
+    if left.ndim > 2 and operand.ndim <= 2:
+        raise UnsupportedError("a sum over the batch")
+    if transposed:
+        left, right = _transposed(right), _transposed(left)
+    return _product(recording, left, right).reshape(operand.shape)
 
 
 @native("assign")
@@ -122,21 +163,65 @@ def elementwise_add_grad(recording, x, y, d_out, *, axis, wanted):
     if x.shape != d_out.shape or not d_out.size:
         raise UnsupportedError("X is broadcast, or nothing is there")
     d_y = None
-    if wanted[1] and y.shape == d_out.shape:
-        d_y = d_out
-    elif wanted[1]:
+    if wanted[1]:
         aligned = align_shape(x.shape, y.shape, axis)
         axes = [i for i, (size, own) in enumerate(zip(x.shape, aligned, strict=True)) if size != own]
-        if axes != list(range(len(axes))) or len(axes) == x.ndim:
+        if axes != list(range(len(axes))) or (axes and len(axes) == x.ndim):
             raise UnsupportedError("not the leading dimensions")
-        rows = prod(x.shape[: len(axes)])
-        d_y = _sum_of_rows(recording, d_out.reshape(rows, d_out.size // rows)).reshape(y.shape)
+        d_y = (_sum_of_rows(recording, _as_matrix(d_out, len(axes))) if axes else d_out).reshape(y.shape)
     return d_out if wanted[0] else None, d_y
 
 
 def _total(recording: Recording, x: Symbol) -> Symbol:
     """Sum of all elements, in an array of one."""
     return recording.reduce(np.add, x.reshape(-1), recording.constant(np.zeros(1), x.dtype))
+
+
+@native("reduce_sum")
+def reduce_sum(recording, x, *, dim, keep_dim, reduce_all, out_dtype):
+    if x.dtype not in _FLOATS or out_dtype not in (-1, int(as_dtype(x.dtype))) or x.is_transposed or not x.size:
+        raise UnsupportedError("another type or order")
+    axes = _axes(x, dim, reduce_all)
+    kept = [size for i, size in enumerate(x.shape) if i not in axes]
+    if len(axes) == x.ndim:
+        total = _total(recording, x)
+    elif are_rows(x.shape, axes):
+        total = _sum_of_rows(recording, _as_matrix(x, len(axes)))
+    elif axes == tuple(range(len(kept), x.ndim)):
+        zeros = recording.constant(np.zeros((prod(kept), 1)), x.dtype)
+        total = recording.reduce(np.add, _as_matrix(x, len(kept)), zeros)
+    else:
+        raise UnsupportedError("dimensions in between")
+    return total.reshape([1 if i in axes else size for i, size in enumerate(x.shape)] if keep_dim else kept or [1])
+
+
+def _axes(x: Symbol, dim: Sequence[int], reduce_all: bool) -> tuple[int, ...]:
+    return tuple(range(x.ndim)) if reduce_all else tuple(sorted(axis % x.ndim for axis in dim))
+
+
+@native("reduce_mean")
+def reduce_mean(recording, x, **attrs):
+    total = reduce_sum(recording, x, **attrs)
+    count = x.size // total.size
+    return total if count == 1 else np.true_divide(total, count)
+
+
+@native("reduce_sum_grad")
+def reduce_sum_grad(recording, x, d_out, *, dim, reduce_all):
+    axes = _axes(x, dim, reduce_all)
+    d = d_out.reshape([1 if i in axes else size for i, size in enumerate(x.shape)])
+    if x.dtype not in _FLOATS or d.dtype != x.dtype:
+        raise UnsupportedError("another type")
+    return _spread(d, x)
+
+
+@native("reduce_mean_grad")
+def reduce_mean_grad(recording, x, d_out, **attrs):
+    return reduce_sum_grad(recording, x, np.true_divide(d_out, x.size // max(d_out.size, 1)), **attrs)
+
+
+def _spread(d: Any, x: Symbol) -> Any:
+    return np.positive(d.seen(np.broadcast_to(d.value.layout, x.shape)))
 
 
 @native("mean")
@@ -148,8 +233,7 @@ def mean(recording, x):
 
 @native("mean_grad")
 def mean_grad(recording, x, d_out):
-    each = np.true_divide(d_out, x.size)
-    return np.positive(each.seen(np.broadcast_to(each.value.layout, x.shape)))
+    return _spread(np.true_divide(d_out, x.size), x)
 
 
 @native("fill_constant")
@@ -176,8 +260,31 @@ def _check_rows(x: Symbol, label: Symbol, ignore_index: int) -> None:
     classes = x.shape[-1]
     if x.dtype not in _FLOATS or classes > SHORT_ROW or 0 <= ignore_index < classes:
         raise UnsupportedError("long rows, or rows without a class")
-    if label.size * classes != x.size or min(x.size // classes, classes) < 2:
+    if label.size * classes != x.size or classes < 2:
         raise UnsupportedError("other labels")
+
+
+@native("softmax", most_columns=SHORT_ROW)
+def softmax(recording, x, *, axis):
+    if x.dtype not in _FLOATS or axis % x.ndim != x.ndim - 1 or x.is_transposed or not (x.size and goes_by_columns(x.shape)):
+        raise UnsupportedError("another way")
+    return np.positive(_softmax_of_columns(recording, _columns(x)).T).reshape(x.shape)
+
+
+def _softmax_of_columns(recording: Recording, columns: Symbol) -> Any:
+    shifted = np.subtract(columns, recording.reduce(np.maximum, columns[1:], columns[0]))
+    powers = np.exp(np.maximum(shifted, columns.dtype.type(FLOOR)))
+    return np.true_divide(powers, _sum_of_rows(recording, powers))
+
+
+@native("softmax_grad", most_columns=SHORT_ROW)
+def softmax_grad(recording, y, d_y, *, axis):
+    classes = y.shape[-1]
+    if y.dtype not in _FLOATS or axis % y.ndim != y.ndim - 1 or classes > SHORT_ROW or y.is_transposed:
+        raise UnsupportedError("another way")
+    product, weights = np.multiply(y, d_y), recording.constant(np.ones(classes), y.dtype)
+    total = dot(recording, product, weights) if y.ndim < 3 else dots(recording, product, weights)
+    return np.multiply(np.subtract(d_y, total.reshape(*y.shape[:-1], 1)), y)
 
 
 @native("fused_mean_loss", most_columns=SHORT_ROW)
@@ -189,9 +296,7 @@ def fused_mean_loss(recording, x, label, *, ignore_index, slope, from_logits, wa
         raise UnsupportedError("another way")
     dtype, columns = x.dtype, _columns(x)
     rows = columns.shape[1]
-    shifted = np.subtract(columns, recording.reduce(np.maximum, columns[1:], columns[0]))
-    powers = np.exp(np.maximum(shifted, dtype.type(FLOOR)))
-    y = np.true_divide(powers, _sum_of_rows(recording, powers))
+    y = _softmax_of_columns(recording, columns)
     labels, match = label.reshape(-1), recording.new((rows,), dtype)
     recording.label_call("pick", labels, y, match, y)
     total = np.true_divide(_total(recording, np.negative(np.log(match))), rows)

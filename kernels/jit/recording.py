@@ -111,9 +111,15 @@ class Recording:
         return symbol.value.layout.nbytes == self.memories[symbol.value.memory].nbytes
 
     def emit(
-        self, function: int, operands: Sequence[Symbol], sizes: Sequence[int], strides: Sequence[int], own: int = 0
+        self,
+        function: int,
+        operands: Sequence[Symbol],
+        sizes: Sequence[int],
+        strides: Sequence[int],
+        own: int = 0,
+        times: int = 1,
     ) -> None:
-        self.calls.append(Call(function, own, tuple(map(self.place_of, operands)), tuple(sizes), tuple(strides)))
+        self.calls.append(Call(function, own, tuple(map(self.place_of, operands)), tuple(sizes), tuple(strides), times))
 
     def each(self, function: int, own: int, operands: Sequence[Symbol]) -> None:
         """Call an inner loop for all elements of operands of one shape."""
@@ -138,7 +144,7 @@ class Recording:
         given = [x.value.layout if isinstance(x, Symbol) else x for x in operands]
         common = np.result_type(*given)
         symbols = [self._as(x, common) for x in operands]
-        function, own, dtype = _loop(ufunc, common.char)
+        function, own, dtype = inner_loop(ufunc, common.char)
         layouts = np.broadcast_arrays(*[x.value.layout for x in symbols])
         result = self.new(layouts[0].shape, dtype)
         laid = [x.seen(layout) for x, layout in zip(symbols, layouts, strict=True)]
@@ -169,10 +175,10 @@ class Recording:
         raise UnsupportedError("a result with gaps")
 
     def reduce(self, ufunc: np.ufunc, x: Symbol, first: Symbol) -> Symbol:
-        """``ufunc.reduce`` of the rows of a matrix from `first` on, or of a vector."""
+        """``ufunc.reduce`` of a vector, or of a matrix along the dimension that `first` lacks or has 1 of."""
         result = self.new(first.shape, x.dtype)
         self.copy(first, result)
-        function, own, _ = _loop(ufunc, x.dtype.char)
+        function, own, _ = inner_loop(ufunc, x.dtype.char)
         if x.ndim == 1:
             self.work += x.size
             self.emit(function, [result, x, result], [x.size], [0, x.value.layout.strides[0], 0, 0, 0, 0], own)
@@ -338,7 +344,7 @@ def address_of(name: str) -> int:
 
 
 @cache
-def _loop(ufunc: np.ufunc, kind: str) -> tuple[int, int, np.dtype]:
+def inner_loop(ufunc: np.ufunc, kind: str) -> tuple[int, int, np.dtype]:
     """Address of the inner loop for operands of one type, its own word, and the type of the result.
 
     The fields of a ufunc are those of ``PyUFuncObject`` in NumPy's public header ``ufuncobject.h``. Those that Python

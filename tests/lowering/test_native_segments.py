@@ -88,6 +88,28 @@ def test_a_layer_and_its_gradient_have_the_same_bits_in_all_sizes(rows, columns)
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize(
+    "sizes", [(1, 3, 1), (1, 1, 3), (3, 1, 1), (1, 1, 1), (1, 5, 4), (4, 1, 5), (5, 4, 1), (3, 4, 5)]
+)
+@pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)])
+@pytest.mark.parametrize("batch", [(), (2,), (2, 3)])
+def test_products_of_all_forms_are_made_in_a_table_with_the_same_bits(sizes, transposed, batch):
+    rows, inner, columns = sizes
+    shapes = [(*batch, rows, inner), (*batch, inner, columns)]
+    shapes = [
+        (*shape[:-2], *shape[:-3:-1]) if turned else shape for shape, turned in zip(shapes, transposed, strict=True)
+    ]
+    x, y = (fluid.data(name, shape) for name, shape in zip("xy", shapes, strict=True))
+    x.stop_gradient = y.stop_gradient = False
+    product = layers.matmul(x, y, *transposed, alpha=0.5)
+    fetch = [product, *fluid.gradients([layers.reduce_sum(layers.square(product), dim=[-1])], [x, y])]
+    rng = np.random.default_rng(0)
+    feed = {each.name: rng.standard_normal(each.shape, np.float32) for each in (x, y)}
+    executor = fluid.Executor(jit=True)
+    assert outside(source(executor, fetch, **feed)) == []
+    assert bits(run(executor, fetch, **feed)) == bits(run(fluid.Executor(jit=False), fetch, **feed))
+
+
 def test_an_update_that_reads_what_it_writes_over_is_right():
     w = layers.create_parameter([2, 2], "float32", name="w")
     layers.assign(layers.mul(w, w), output=w)

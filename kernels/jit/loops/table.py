@@ -87,18 +87,19 @@ def call(context, function, operands, sizes, strides, own):
     return types.void(*[types.int64] * 5), generate
 
 
-def call_blas(context, function, arguments):
-    """Call a function of BLAS with a tuple of numbers of the types that it takes."""
+def call_blas(context, function, arguments, like):
+    """Call a function of BLAS with a tuple of numbers of the types that it takes; its result has the type of `like`."""
     from llvmlite import ir
     from numba.core import types
 
     def generate(context, builder, signature, arguments):
         given = [builder.extract_value(arguments[1], i) for i in range(len(signature.args[1]))]
-        type = ir.FunctionType(ir.VoidType(), [each.type for each in given])
-        builder.call(builder.inttoptr(arguments[0], type.as_pointer()), given)
-        return context.get_dummy_value()
+        result = ir.VoidType() if like is types.none else context.get_value_type(like)
+        type = ir.FunctionType(result, [each.type for each in given])
+        found = builder.call(builder.inttoptr(arguments[0], type.as_pointer()), given)
+        return context.get_dummy_value() if like is types.none else found
 
-    return types.void(types.int64, arguments), generate
+    return like(types.int64, arguments, like), generate
 
 
 def are_as_expected(table, arrays):
@@ -248,6 +249,15 @@ def put(operands, sizes, strides, own, like, label):
         store_as(y + at, load_as(x + i * load(strides + 24), like))
 
 
+def matmul(operands, sizes, strides, loop):
+    """Call NumPy's loop for `numpy.matmul`, which moves the pointers to its operands, and put them back."""
+    x, y, z = load(operands), load(operands + 8), load(operands + 16)
+    call(loop, operands, sizes, strides, 0)
+    store(operands, x)
+    store(operands + 8, y)
+    store(operands + 16, z)
+
+
 def gemm(operands, sizes, strides, blas, one, like):
     """``c = a @ b``; the sizes are m, n and k, and the strides the forms and the rows' lengths as BLAS takes them."""
     I = type(like)
@@ -256,17 +266,37 @@ def gemm(operands, sizes, strides, blas, one, like):
         I(load(sizes)), I(load(sizes + 8)), I(load(sizes + 16)), one,
         load(operands), I(load(strides + 16)), load(operands + 8), I(load(strides + 24)), one - one,
         load(operands + 16), I(load(strides + 32)),
-    ))  # fmt: skip
+    ), None)  # fmt: skip
 
 
 def gemv(operands, sizes, strides, blas, one, like):
-    """``y = a' @ x``; the sizes are those of the matrix, and its rows lie side by side."""
+    """``y = a' @ x``; the sizes are those of the matrix, and the strides its order, the length of its rows or columns
+    in memory, its form, and the step of the vector."""
     I = type(like)
-    rows, columns = I(load(sizes)), I(load(sizes + 8))
     call_blas(blas, (
-        np.int32(ROW_MAJOR), np.int32(load(strides)), rows, columns, one,
-        load(operands), columns, load(operands + 8), I(1), one - one, load(operands + 16), I(1),
-    ))  # fmt: skip
+        np.int32(load(strides)), np.int32(load(strides + 16)), I(load(sizes)), I(load(sizes + 8)), one,
+        load(operands), I(load(strides + 8)), load(operands + 8), I(load(strides + 24)),
+        one - one, load(operands + 16), I(1),
+    ), None)  # fmt: skip
+
+
+def dot(operands, sizes, strides, blas, one, like):
+    """``z = x @ y`` for two vectors."""
+    I = type(like)
+    total = call_blas(blas, (
+        I(load(sizes)), load(operands), I(load(strides)), load(operands + 8), I(load(strides + 8)),
+    ), one)  # fmt: skip
+    store_as(load(operands + 16), total + (one - one))
+
+
+def axpy(operands, sizes, strides, blas, one, like):
+    """``y = 0 + a * x`` for a number and a vector."""
+    I, y, size = type(like), load(operands + 16), load(sizes)
+    z = carray(pointer(y, one), (size,))
+    for i in range(size):
+        z[i] = one - one
+    a = load_as(load(operands), one)
+    call_blas(blas, (I(size), a, load(operands + 8), I(load(strides)), y, I(1)), None)
 
 
 def gemm_float32_int32(operands, sizes, strides, blas):
@@ -299,6 +329,38 @@ def gemv_float64_int32(operands, sizes, strides, blas):
 
 def gemv_float64_int64(operands, sizes, strides, blas):
     gemv(operands, sizes, strides, blas, np.float64(1), np.int64(1))
+
+
+def dot_float32_int32(operands, sizes, strides, blas):
+    dot(operands, sizes, strides, blas, np.float32(1), np.int32(1))
+
+
+def dot_float32_int64(operands, sizes, strides, blas):
+    dot(operands, sizes, strides, blas, np.float32(1), np.int64(1))
+
+
+def dot_float64_int32(operands, sizes, strides, blas):
+    dot(operands, sizes, strides, blas, np.float64(1), np.int32(1))
+
+
+def dot_float64_int64(operands, sizes, strides, blas):
+    dot(operands, sizes, strides, blas, np.float64(1), np.int64(1))
+
+
+def axpy_float32_int32(operands, sizes, strides, blas):
+    axpy(operands, sizes, strides, blas, np.float32(1), np.int32(1))
+
+
+def axpy_float32_int64(operands, sizes, strides, blas):
+    axpy(operands, sizes, strides, blas, np.float32(1), np.int64(1))
+
+
+def axpy_float64_int32(operands, sizes, strides, blas):
+    axpy(operands, sizes, strides, blas, np.float64(1), np.int32(1))
+
+
+def axpy_float64_int64(operands, sizes, strides, blas):
+    axpy(operands, sizes, strides, blas, np.float64(1), np.int64(1))
 
 
 def pick_float32_int32(operands, sizes, strides, own):
