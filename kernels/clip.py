@@ -19,7 +19,7 @@ _FEW = 4096
 
 _FLOAT64 = np.dtype(np.float64)  # compared quicker than the scalar type
 
-_LEAST_FACTOR = {np.dtype(np.float32): 1e-30, _FLOAT64: 1e-290}
+LEAST_FACTOR = {np.dtype(np.float32): 1e-30, _FLOAT64: 1e-290}
 """Minimum factors, by dtype, that keep all their digits when they are rounded to it."""
 
 
@@ -52,12 +52,12 @@ def _scale_down(xp, x, threshold, scale, ratio, out=None) -> Any:
         wide, factor = x.astype(xp.float64), threshold / ratio / scale
         shrunk = wide * factor
         if not isinstance(scale, float):
-            shrunk = xp.where(factor > _LEAST_FACTOR[_FLOAT64], shrunk, wide / scale / ratio * threshold)
+            shrunk = xp.where(factor > LEAST_FACTOR[_FLOAT64], shrunk, wide / scale / ratio * threshold)
         return deliver(xp, xp.where(keeps, x, shrunk).astype(x.dtype), out)
     if keeps:
         return deliver(np, x, out)
     factor = threshold / ratio / scale if ratio else np.nan
-    if factor > _LEAST_FACTOR.get(x.dtype, np.inf):
+    if factor > LEAST_FACTOR.get(x.dtype, np.inf):
         return np.multiply(x, x.dtype.type(factor), out=out)
     # A smaller factor, or any in float16, would lose digits.
     shrunk = x.astype(np.float64) / scale / (ratio or np.nan) * threshold
@@ -70,7 +70,7 @@ def scale_all_down(xp, xs: Sequence[Any], threshold, scale, ratio, outs: Sequenc
     if xp is np and len(dtypes) == 1 and ratio > threshold / scale:
         (dtype,) = dtypes
         factor = threshold / ratio / scale
-        if factor > _LEAST_FACTOR.get(dtype, np.inf):
+        if factor > LEAST_FACTOR.get(dtype, np.inf):
             number = dtype.type(factor)
             if scale_all is not None:
                 return list(scale_all(xs, number, outs))
@@ -86,7 +86,7 @@ def shrinker(xp, dtype, factor) -> Callable[[Any], Any] | None:
     if ratio <= threshold / scale:
         return None
     number = threshold / ratio / scale if ratio else np.nan
-    if number > _LEAST_FACTOR.get(dtype, np.inf):
+    if number > LEAST_FACTOR.get(dtype, np.inf):
         return Times(dtype.type(number))
     return lambda x: _scale_down(np, x, threshold, scale, ratio)
 
@@ -246,7 +246,7 @@ def _quicker_clip_by_norm(xp, x, *, max_norm):
     """The same in fewer calls, for float32, whose squares neither overflow nor underflow in float64."""
     if xp is not np or x.dtype != np.float32:
         return None
-    least = _LEAST_FACTOR[np.dtype(np.float32)]
+    least = LEAST_FACTOR[np.dtype(np.float32)]
 
     def clip(x, out=None):
         norm = sum_of_squares(np, x) ** 0.5

@@ -125,11 +125,11 @@ class Loops:
     """
 
     def __init__(self, *modules: str, text: str = "") -> None:
-        self._modules, self._text = modules, text
+        self._modules, self.text = modules, text
 
     @property
     def source(self) -> str:
-        return _joined(self._modules) + self._text
+        return _joined(self._modules) + self.text
 
     @property
     def import_line(self) -> str:

@@ -266,7 +266,12 @@ def _check_rows(x: Symbol, label: Symbol, ignore_index: int) -> None:
 
 @native("softmax", most_columns=SHORT_ROW)
 def softmax(recording, x, *, axis):
-    if x.dtype not in _FLOATS or axis % x.ndim != x.ndim - 1 or x.is_transposed or not (x.size and goes_by_columns(x.shape)):
+    if (
+        x.dtype not in _FLOATS
+        or axis % x.ndim != x.ndim - 1
+        or x.is_transposed
+        or not (x.size and goes_by_columns(x.shape))
+    ):
         raise UnsupportedError("another way")
     return np.positive(_softmax_of_columns(recording, _columns(x)).T).reshape(x.shape)
 

@@ -7,8 +7,9 @@ gradient below the threshold is returned unchanged, and another one is multiplie
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import Any
 
@@ -20,7 +21,8 @@ from minigraph.kernels.clip_to_keep import ClipToKeep
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import numba_name, offer, vectors
-from minigraph.kernels.jit.threads import pieces, run_together, shares
+from minigraph.kernels.jit.recording import STATUS, UnsupportedError, native_loop
+from minigraph.kernels.jit.threads import LEAST, pieces, run_together, shares
 from minigraph.kernels.norm import norm, short_joined
 from minigraph.kernels.registry import specialize
 from minigraph.kernels.sums import add_exactly
@@ -110,6 +112,72 @@ def clip_factor(xp, xs, clip_norm, *, p):
         return factor_for(np, clip_norm, *loops.norm(xs), out)
 
     return factor
+
+
+_TEXT = """
+
+def root(operands, sizes, like):
+    total, rest = parts_of_squares(vector(operands, 0, load(sizes), like))
+    power = vector(operands, 1, 1, np.float64(0))
+    power[0] = call_blas(load(sizes + 8), (total + rest, 0.5), power[0])
+    return total + rest
+
+
+def root_float32(operands, sizes, strides, own):
+    root(operands, sizes, np.float32(0))
+
+
+def root_float64(operands, sizes, strides, status):
+    if not 1e-280 < root(operands, sizes, np.float64(0)) < 1e300:
+        store(status, 1)
+
+
+def factor(operands, like):
+    numbers = vector(operands, 2, 3, np.float64(0))
+    numbers[0], numbers[1], numbers[2] = vector(operands, 0, 1, like)[0], 1.0, vector(operands, 1, 1, 0.0)[0]
+
+
+def factor_float32(operands, sizes, strides, own):
+    factor(operands, np.float32(0))
+
+
+def factor_float64(operands, sizes, strides, own):
+    factor(operands, np.float64(0))
+
+
+def rounded_float32(operands, sizes, strides, own):
+    vector(operands, 1, 1, np.float32(0))[0] = vector(operands, 0, 1, 0.0)[0]
+
+
+def rounded_float64(operands, sizes, strides, own):
+    vector(operands, 1, 1, np.float64(0))[0] = vector(operands, 0, 1, 0.0)[0]
+"""
+
+_IN_TABLES = Loops("norms", "layout", "table", text=_TEXT)
+
+
+@cache
+def _power() -> int | None:
+    """Address of C's ``pow``, by which Python takes roots."""
+    try:
+        return ctypes.cast(ctypes.CDLL(None).pow, ctypes.c_void_p).value
+    except (AttributeError, OSError, TypeError):  # no such library, as on Windows
+        return None
+
+
+@native_loop("clip_factor")
+def record_clip_factor(recording, xs, clip_norm, *, p):
+    """The norm of one vector, and of less than a thread's share."""
+    power = _power()
+    if p != 2 or len(xs) > 1 or xs[0].size >= 2 * LEAST or power is None or clip_norm.dtype != xs[0].dtype:
+        raise UnsupportedError("another norm")
+    kind, ratio, factor = xs[0].dtype.name, recording.new((1,), np.float64), recording.new((3,), np.float64)
+    total = recording.new((1,), clip_norm.dtype)
+    status = STATUS if kind == "float64" else 0
+    recording.emit(_IN_TABLES.address(f"root_{kind}"), [xs[0], ratio], [xs[0].size, power], [], status)
+    recording.emit(_IN_TABLES.address(f"factor_{kind}"), [clip_norm, ratio, factor], [], [])
+    recording.emit(_IN_TABLES.address(f"rounded_{kind}"), [ratio, total], [], [])
+    return factor, total
 
 
 @offer("global_norm")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from minigraph.kernels.clip import LEAST_FACTOR
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.tracing import Traced, TracingModule
 
@@ -24,6 +25,9 @@ IS_KNOWN = (
     sys.implementation.name == "cpython" and sys.byteorder == "little" and np.dtype(np.intp).itemsize == 8
 )  # fmt: skip
 """Whether objects lie in memory as tables expect them: as CPython's do, with pointers of 8 bytes, lowest byte first."""
+
+KERNEL, LOOP = "kernel", "loop"
+"""Kinds of functions, whose bits recordings have: shared kernels, made of calls of NumPy, and compiled loops."""
 
 STATUS = -1
 """Placeholder, as a call's own word, for the address of the table's status."""
@@ -35,6 +39,7 @@ _MOST_CALLS = 64
 """Maximum calls of one inner loop for one array; each call goes through two of the array's dimensions."""
 
 _FLOATS = ("float32", "float64")
+
 
 class UnsupportedError(Exception):
     """No calls of C functions are known for what a kernel does."""
@@ -196,6 +201,17 @@ class Recording:
         strides = [labels.dtype.itemsize, *layout.strides, x.dtype.itemsize]
         self.work += labels.size
         self.emit(function, [labels, x, y], sizes, strides, STATUS if name == "pick" else 0)
+
+    def check_same(self, numbers: Symbol) -> None:
+        """Let the walk end early if the numbers of a vector are not the same."""
+        self.emit(address_of(f"check_same_int{8 * numbers.dtype.itemsize}"), [numbers], [numbers.size], [], STATUS)
+
+    def shrink(self, factor: Symbol, dtype: Any) -> Symbol:
+        """What gradients are multiplied with by `minigraph.kernels.clip.shrinker`; else the walk ends early."""
+        result = self.new((1,), dtype)
+        least = self.constant([LEAST_FACTOR[np.dtype(dtype)]], np.float64)
+        self.emit(address_of(f"shrink_{np.dtype(dtype).name}"), [factor, least, result], [], [], STATUS)
+        return result
 
     def where(self, condition: Any, x: Any, y: Any) -> Symbol:
         """`x` where the condition holds, else `y`."""
@@ -369,6 +385,7 @@ def inner_loop(ufunc: np.ufunc, kind: str) -> tuple[int, int, np.dtype]:
 Offer = Callable[..., Any]
 
 _OFFERS: dict[str, Offer] = {}
+_OF_LOOPS: dict[str, Offer] = {}
 _MOST_COLUMNS: dict[str, int] = {}
 
 
@@ -387,6 +404,19 @@ def native(*types: str, most_columns: int | None = None) -> Callable[[Offer], Of
     return decorate
 
 
+def native_loop(*types: str) -> Callable[[Offer], Offer]:
+    """Register how operators are recorded that call a compiled loop, like `native`.
+
+    A result that is an input was computed in place.
+    """
+
+    def decorate(function: Offer) -> Offer:
+        _OF_LOOPS.update(dict.fromkeys(types, function))
+        return function
+
+    return decorate
+
+
 def is_small(type: str, shapes: Sequence[Sequence[int]]) -> bool:
     """Whether an operator on arrays of these shapes is recorded, if it can be, and not given a loop of its own."""
     if type not in _OFFERS or any([prod(shape) > MOST_ELEMENTS for shape in shapes]):
@@ -394,7 +424,7 @@ def is_small(type: str, shapes: Sequence[Sequence[int]]) -> bool:
     return type not in _MOST_COLUMNS or shapes[0][-1] <= _MOST_COLUMNS[type]
 
 
-def offer_for(type: str) -> Offer:
+def offer_for(type: str, kind: str = KERNEL) -> Offer:
     """What is registered for an operator.
 
     Raises
@@ -402,12 +432,13 @@ def offer_for(type: str) -> Offer:
     UnsupportedError
         If nothing is.
     """
-    if type not in _OFFERS:
+    found = (_OFFERS if kind == KERNEL else _OF_LOOPS if kind == LOOP else {}).get(type)
+    if found is None:
         raise UnsupportedError(type)
-    return _OFFERS[type]
+    return found
 
 
-def record(type: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Recording, list[Any]] | None:
+def record(type: str, kind: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Recording, list[Any]] | None:
     """The recording for an operator on arrays of these types, and the symbols of its results; None if there is none.
 
     An input has ``shape``, ``dtype`` and ``is_transposed``, or is None or a list of such.
@@ -420,7 +451,7 @@ def record(type: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> tuple[Rec
         return recording.new(entry.shape[::-1], entry.dtype).T if entry.is_transposed else recording.new(*entry[:2])
 
     try:
-        found = offer_for(type)(recording, *map(symbols, inputs), **attrs)
+        found = offer_for(type, kind)(recording, *map(symbols, inputs), **attrs)
         results = list(found) if isinstance(found, tuple) else [found]
         return recording, [
             [recording.in_order(x) for x in each] if isinstance(each, list) else recording.in_order(each)

@@ -18,11 +18,12 @@ from minigraph.kernels.adaptive_optimizer import lamb_along
 from minigraph.kernels.clip import Times
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import elementwise_loop, offer, vectors
-from minigraph.kernels.jit.threads import over_pieces
+from minigraph.kernels.jit.recording import Recording, Symbol, UnsupportedError, native_loop
+from minigraph.kernels.jit.threads import LEAST, over_pieces
 from minigraph.kernels.merged_updates import Merged
 from minigraph.kernels.registry import specialize
 from minigraph.kernels.update_kernels import buffers_for, is_skipped, kept, one_or_all, owned
-from minigraph.kernels.update_rules import RULES, SINGLE, TENSORS, Element, Rule
+from minigraph.kernels.update_rules import POWERS, RULES, SINGLE, TENSORS, Element, Rule
 
 _LEAST_EPSILON = 1e-15
 """Minimum `epsilon` for which a step is the same with state of 0 as with subnormal state."""
@@ -41,6 +42,22 @@ def _loops(rule: Rule, element: Element) -> Loops:
     lines = ["", f"def {rule.type}({', '.join(parameters)}):", *head(element), "    for i in range(param_.size):"]
     lines += [f"        {line}" for line in body(rule, element, "{}_[i]", " * shrink")]
     return Loops("functions", text="\n".join([*lines, ""]))
+
+
+@cache
+def _loops_for_tables(rule: Rule, element: Element) -> Loops:
+    """The loop, called with operands of a table: the vectors, the single inputs, `shrink`, and a vector of numbers."""
+    names, singles, count = _vectors(element), element.singles, len(element.numbers)
+    given = [f"vector(operands, {i}, load(sizes), like)" for i in range(len(names))]
+    given += [f"vector(operands, {len(names) + i}, 1, like)" for i in range(len(singles))]
+    last = len(names) + len(singles)
+    given += [f"vector(operands, {last}, 1, like)[0]"]
+    given += [f"vector(operands, {last + 1}, {count + 1}, like)[{i}]" for i in range(count + 1)]
+    lines = ["", "def update(operands, sizes, strides, like):", f"    {rule.type}({', '.join(given)})", ""]
+    for kind in ("float32", "float64"):
+        lines += [f"def update_{kind}(operands, sizes, strides, own):"]
+        lines += [f"    update(operands, sizes, strides, np.{kind}(0))", ""]
+    return Loops("functions", "layout", "table", text=_loops(rule, element).text + "\n".join(lines))
 
 
 def _vectors(element: Element) -> tuple[str, ...]:
@@ -73,19 +90,29 @@ def numbers_of(element: Element, dtype: Any, attrs: Mapping[str, Any]) -> list[A
     return [*map(dtype.type, element.numbers), np.finfo(dtype).tiny if fades else dtype.type(0)]
 
 
+def _element(rule: Rule, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[Element, list[Any]] | None:
+    """What a loop does to one element, and the numbers behind `shrink`; None if there is no loop for such arrays."""
+    given = dict(zip(rule.inputs, arrays, strict=True))
+    is_missing = any(given.get(name, True) is None for name in ("grad", *rule.outputs))
+    if is_missing or any(given.get(name) is not None for name in TENSORS.values()):
+        return None
+    element, dtype = rule.element(attrs), given["param"].dtype
+    return element, numbers_of(element, dtype, attrs)
+
+
 def update_loop(type: str, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> Callable[..., Any] | None:
     """A function like the kernel of an update rule, with `shrink`, for arrays of these types; None if there is none.
 
     For arrays that are not contiguous it raises TypeError before it changes anything.
     """
     rule = RULES[type]
-    given = dict(zip(rule.inputs, arrays, strict=True))
-    is_missing = any(given.get(name, True) is None for name in ("grad", *rule.outputs))
-    if is_missing or any(given.get(name) is not None for name in TENSORS.values()):
+    found = _element(rule, arrays, attrs)
+    if found is None:
         return None
-    element, dtype = rule.element(attrs), given["param"].dtype
-    names, one = _vectors(element), dtype.type(1)
-    numbers = numbers_of(element, dtype, attrs)
+    element, numbers = found
+    given = dict(zip(rule.inputs, arrays, strict=True))
+    names, dtype = _vectors(element), given["param"].dtype
+    one = dtype.type(1)
     types, singles = [given.get(name, given["param"]) for name in names], [given[name] for name in element.singles]
     loop = elementwise_loop(_loops(rule, element), type, types, singles, 1 + len(numbers))
     if loop is None:
@@ -156,6 +183,64 @@ for _type, _rule in RULES.items():
     if "skip" in _rule.inputs:
         offer(_type)(lambda xp, *arrays, _type=_type, **attrs: update_loop(_type, arrays, attrs))
         specialize(f"merged_{_type}", jit=True)(_offer_merged(_type))
+
+
+# Updates in tables of calls
+
+
+def record_update(
+    recording: Recording, type: str, arrays: Sequence[Any], attrs: Mapping[str, Any], shrink: Symbol | None = None
+) -> Any:
+    """Record the loop of `update_loop`, in place."""
+    rule = RULES[type]
+    found = _element(rule, arrays, attrs)
+    given = dict(zip(rule.inputs, arrays, strict=True))
+    param = given["param"]
+    if found is None or given.get("skip") is not None or param.size >= 2 * LEAST:
+        raise UnsupportedError("another way")
+    element, numbers = found
+    names = _vectors(element)
+    vectors = [given.get(name) for name in names]
+    if any(x is None or x.size != param.size or x.is_transposed for x in vectors):
+        raise UnsupportedError("state that is left out")
+    operands = [*vectors, *[given[name] for name in element.singles]]
+    if len({x.dtype for x in operands}) > 1:
+        raise UnsupportedError("several types")
+    shrink = recording.constant([1], param.dtype) if shrink is None else shrink
+    operands += [shrink, recording.constant(numbers, param.dtype)]
+    loops = _loops_for_tables(rule, element)
+    recording.emit(loops.address(f"update_{param.dtype.name}"), operands, [param.size], [])
+    results = {name: np.multiply(given[name], param.dtype.type(factor)) for name, factor in element.powers}
+    return one_or_all([results.get(name, given.get(name)) for name in rule.outputs])
+
+
+def _record_merged(type: str) -> Callable[..., Any]:
+    def record(recording, *lists, sizes, **attrs):
+        *inputs, factor = lists
+        names = RULES[type].inputs
+        count = len(inputs[names.index("param")])
+        if any(isinstance(x, list) and x and len(x) != count for x in inputs):
+            raise UnsupportedError("other lists")
+        if count < len(sizes):
+            for name in POWERS.intersection(names):
+                recording.check_same(inputs[names.index(name)][0])
+        shrink = None if factor is None else recording.shrink(factor, inputs[names.index("grad")][0].dtype)
+        found = []
+        for number in range(count):
+            arrays = [x if not isinstance(x, list) else x[number] if x else None for x in inputs]
+            found.append(record_update(recording, type, arrays, attrs, shrink))
+        outputs = found if len(RULES[type].outputs) > 1 else [(each,) for each in found]
+        return one_or_all([list(each) for each in zip(*outputs, strict=True)])
+
+    return record
+
+
+for _type, _rule in RULES.items():
+    if "skip" in _rule.inputs:
+        native_loop(_type)(
+            lambda recording, *arrays, _type=_type, **attrs: record_update(recording, _type, arrays, attrs)
+        )
+        native_loop(f"merged_{_type}")(_record_merged(_type))
 
 
 @offer("lamb")

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, NamedTuple, TypeAlias
 
 from minigraph.kernels import find_specializer
-from minigraph.kernels.jit.recording import IS_KNOWN, is_small
+from minigraph.kernels.jit.recording import IS_KNOWN, KERNEL, LOOP, is_small
 from minigraph.kernels.numbers import are_numbers, on_numbers
 from minigraph.lowering.costs import size_in_bytes
 from minigraph.lowering.flat_buffers import FlatView
@@ -26,6 +26,9 @@ from minigraph.support.interrupts import Saved, hold
 
 NOTHING, XP, RNG, DROPPED, FIRST_BUFFER = range(5)
 """Registers of None, the array module, the random generator and unwanted results; the registers of buffers follow."""
+
+OWN = "own"
+"""Kind of functions that make arrays for the caller."""
 
 Operand: TypeAlias = "int | list[Any] | tuple[Any, ...]"
 """A register, or a list or tuple of them."""
@@ -44,8 +47,8 @@ class Function(NamedTuple):
     takes_xp: bool
     constants: dict[str, Any]
     """Keyword arguments that are the same in every run."""
-    agrees: bool = True
-    """Whether it gives the bits of the kernel, in memory that the plan chooses."""
+    kind: str = KERNEL
+    """KERNEL or LOOP by whose bits it gives, in memory that the plan chooses; OWN if it chooses memory itself."""
 
 
 @dataclass(slots=True, eq=False)
@@ -342,7 +345,7 @@ class _Assembler:
             return Function(self.run_body(step), f"run_{step.op.type}", True, {})
         own = self.outputs.functions.get(step)
         if own is not None:
-            return Function(own, f"own_{step.op.type}", False, {}, agrees=False)
+            return Function(own, f"own_{step.op.type}", False, {}, OWN)
         op, kernel = step.op, step.kernel
         is_on_numbers = are_numbers([v.tensor_type.shape for v in (*step.reads, *step.writes)])
         # As text, because 1 == 1.0 == True and 0.0 == -0.0.
@@ -386,7 +389,7 @@ class _Assembler:
                 continue
             function = offer(self.place.xp, *arguments, **keywords)
             if function is not None:
-                return Function(function, f"{kind}_{step.op.type}", False, {}, agrees=kind != "jit")
+                return Function(function, f"{kind}_{step.op.type}", False, {}, LOOP if kind == "jit" else KERNEL)
         return None
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from minigraph.kernels.jit.call_table import CallTable, Memory
-from minigraph.kernels.jit.recording import STATUS, Recording, Symbol, record
+from minigraph.kernels.jit.recording import LOOP, STATUS, Recording, Symbol, record
 from minigraph.lowering.instructions import DROPPED, FIRST_BUFFER, NOTHING, XP, Instruction, Instructions, Operand
 from minigraph.lowering.memory_plan import BufferPlan
 from minigraph.lowering.steps import Value
@@ -100,7 +100,7 @@ class _Former:
             # The ordinary calls behind a label that is no class start with the segment, and read what it has read.
             if is_native and not (_may_end_early(known[number]) and any(map(_writes_to_given, rows))):
                 continue
-            if sum(map(_is_work, rows)) >= _LEAST_STEPS:
+            if sum(map(_work, rows)) >= _LEAST_STEPS:
                 segment = Segment(start, number)
                 found.append(_Binder(self, segment).bound(rows, known[start:number]))
             start = number if is_native else number + 1
@@ -120,18 +120,20 @@ class _Former:
     def _recording(self, row: Instruction) -> Recorded | None:
         """Record what the instruction computes; None if it stays an ordinary call."""
         step = row.step
-        if row.function is None or not row.function.agrees or step.call is not None or not step.has_known_sizes:
+        if row.function is None or step.call is not None or not step.has_known_sizes:
             return None
         types = [
             _mapped(lambda i: None if i == NOTHING else self.type_of(i), each) for each in row.arguments if each != XP
         ]
         attrs = keywords_of(step.op, step.kernel)
-        key = step.op.type, id(step.kernel), repr(attrs), repr(types)
+        key = step.op.type, row.function.kind, id(step.kernel), repr(attrs), repr(types)
         if key not in self._recordings:
-            self._recordings[key] = _recorded(step.op.type, types, attrs)
+            self._recordings[key] = _recorded(step.op.type, row.function.kind, types, attrs)
         found = self._recordings[key]
         sources = [self._source(each) for each in _flat(row.arguments) if each > XP]
         if found and any(sources[i : i + 1] == sources[j : j + 1] for i, j in found[0].distinct):
+            return None
+        if found and row.function.kind == LOOP and not _is_in_place(row, *found):
             return None
         for result, target in zip(found[1], _by_slot(row.target, len(found[1])), strict=True) if found else ():
             if isinstance(result, Symbol) and result.is_transposed and isinstance(target, int):
@@ -145,6 +147,19 @@ class _Former:
         return "feed" if isinstance(root, Value) and root.origin == "feed" else root
 
 
+def _is_in_place(row: Instruction, recording: Recording, results: Sequence[Any]) -> bool:
+    """Whether each result that is an input goes to the memory of that input."""
+    arguments = [each for each in _flat(row.arguments) if each > XP]
+    outs = _by_slot(row.keywords.get("out") if row.keywords else None, len(results))
+    targets = _by_slot(row.target, len(results))
+    places = [
+        (symbol.value.memory, out)
+        for slot in zip(results, outs, targets, strict=True)
+        for symbol, out, _ in _each(*slot)
+    ]
+    return all(number >= len(arguments) or arguments[number] == out for number, out in places)
+
+
 def _may_end_early(recorded: Recorded | None) -> bool:
     """Whether a call looks at numbers that may be wrong, such as labels, and then ends the walk."""
     return recorded is not None and any(call.own == STATUS for call in recorded[0].calls)
@@ -155,13 +170,15 @@ def _writes_to_given(row: Instruction) -> bool:
     return bool(row.copies) or "out" in (row.keywords or ())
 
 
-def _is_work(row: Instruction) -> int:
-    """Number of calls and copies that an instruction stands for."""
-    return len(row.copies) + (row.function is not None)
+def _work(row: Instruction) -> int:
+    """Number of calls of one function that an instruction takes about as long as; a function for a loop has several."""
+    if row.function is None:
+        return len(row.copies)
+    return len(row.copies) + (_LEAST_STEPS if row.function.kind == LOOP else 1)
 
 
-def _recorded(type: str, types: Sequence[Any], attrs: dict[str, Any]) -> Recorded | None:
-    found = record(type, types, attrs)
+def _recorded(type: str, kind: str, types: Sequence[Any], attrs: dict[str, Any]) -> Recorded | None:
+    found = record(type, kind, types, attrs)
     return None if found is None or found[0].work > _MOST_WORK else found
 
 
@@ -218,7 +235,7 @@ class _Binder:
                 memory = self._memory_for(symbol, out, target)
                 if recording.is_whole(symbol) and _is_free(memory, recording, memories, number):
                     memories[number] = memory
-                else:
+                elif memories.get(number) != memory:
                     copies.append((symbol, memory))
         mine = list[_Home]()
         for number in range(len(arguments), len(recording.memories)):
@@ -315,7 +332,9 @@ def _register(entry: Any) -> int | None:
 
 
 def _by_slot(operand: Operand | None, count: int) -> Sequence[Any]:
-    return operand if isinstance(operand, tuple) else [operand] if count == 1 else [None] * count
+    """One entry for each of `count` results; the last ones may be left out."""
+    given = operand if isinstance(operand, tuple) else (operand,) if count == 1 else ()
+    return (*given, *[None] * (count - len(given)))
 
 
 def _registers_read(row: Instruction) -> Iterator[int]:

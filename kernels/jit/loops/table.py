@@ -161,6 +161,11 @@ def walk(table, arrays):
     return 0
 
 
+def vector(operands, i, size, like):
+    """Operand number `i` as a vector of numbers of the type of `like`."""
+    return carray(pointer(load(operands + 8 * i), like), (size,))
+
+
 def copy(operands, sizes, strides, own):
     """Copy bytes, as many as the first size says."""
     x, y, i, size = load(operands), load(operands + 8), 0, load(sizes)
@@ -209,7 +214,7 @@ def add_row(operands, sizes, strides, like):
     """``z = x + y`` for each row of a matrix `x`; one loop for all is quicker than one of NumPy's for each row."""
     rows, columns = load(sizes), load(sizes + 8)
     x = carray(pointer(load(operands), like), (rows, columns))
-    y = carray(pointer(load(operands + 8), like), (columns,))
+    y = vector(operands, 1, columns, like)
     z = carray(pointer(load(operands + 16), like), (rows, columns))
     for i in range(rows):
         for j in range(columns):
@@ -222,6 +227,43 @@ def add_row_float32(operands, sizes, strides, own):
 
 def add_row_float64(operands, sizes, strides, own):
     add_row(operands, sizes, strides, np.float64(0))
+
+
+def check_same(operands, sizes, status, like):
+    """Set the status if the words of a vector are not the same."""
+    x = vector(operands, 0, load(sizes), like)
+    for i in range(1, x.size):
+        if x[i] != x[0]:
+            store(status, 1)
+
+
+def check_same_int32(operands, sizes, strides, own):
+    check_same(operands, sizes, own, np.int32(0))
+
+
+def check_same_int64(operands, sizes, strides, own):
+    check_same(operands, sizes, own, np.int64(0))
+
+
+def shrink(operands, status, one):
+    """Write the factor that the threshold, scale and ratio of a `clip_factor` stand for, if no digit of it is lost."""
+    factor = vector(operands, 0, 3, np.float64(0))
+    threshold, scale, ratio = factor[0], factor[1], factor[2]
+    number = threshold / ratio / scale
+    if ratio <= threshold / scale:
+        vector(operands, 2, 1, one)[0] = one
+    elif number > vector(operands, 1, 1, np.float64(0))[0]:
+        vector(operands, 2, 1, one)[0] = number
+    else:
+        store(status, 1)
+
+
+def shrink_float32(operands, sizes, strides, own):
+    shrink(operands, own, np.float32(1))
+
+
+def shrink_float64(operands, sizes, strides, own):
+    shrink(operands, own, np.float64(1))
 
 
 def place_at(labels, i, sizes, strides, label):
@@ -270,8 +312,10 @@ def gemm(operands, sizes, strides, blas, one, like):
 
 
 def gemv(operands, sizes, strides, blas, one, like):
-    """``y = a' @ x``; the sizes are those of the matrix, and the strides its order, the length of its rows or columns
-    in memory, its form, and the step of the vector."""
+    """``y = a' @ x`` for a matrix of these sizes.
+
+    The strides are the order of the matrix, the length of its rows or columns, its form, and the step of the vector.
+    """
     I = type(like)
     call_blas(blas, (
         np.int32(load(strides)), np.int32(load(strides + 16)), I(load(sizes)), I(load(sizes + 8)), one,
@@ -291,12 +335,12 @@ def dot(operands, sizes, strides, blas, one, like):
 
 def axpy(operands, sizes, strides, blas, one, like):
     """``y = 0 + a * x`` for a number and a vector."""
-    I, y, size = type(like), load(operands + 16), load(sizes)
-    z = carray(pointer(y, one), (size,))
+    I, size = type(like), load(sizes)
+    y = vector(operands, 2, size, one)
     for i in range(size):
-        z[i] = one - one
+        y[i] = one - one
     a = load_as(load(operands), one)
-    call_blas(blas, (I(size), a, load(operands + 8), I(load(strides)), y, I(1)), None)
+    call_blas(blas, (I(size), a, load(operands + 8), I(load(strides)), load(operands + 16), I(1)), None)
 
 
 def gemm_float32_int32(operands, sizes, strides, blas):
