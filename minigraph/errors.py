@@ -167,7 +167,40 @@ class WrongTypeError(MinigraphError, TypeError):
 
 
 class VerifyError(ProgramError):
-    """A program breaks an invariant, as after a faulty pass."""
+    """A program breaks an invariant, as after a faulty pass.
+
+    Attributes
+    ----------
+    law : str
+        The invariant.
+    op : Operator or None
+        The operator that breaks it.
+    names : tuple of str
+        Variables that the error is about.
+    """
+
+    def __init__(
+        self, message: str, *, law: str = "", op: Any = None, names: Iterable[str] = (), site: Site | None = None,
+        **fields: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(message, site=site or (None if op is None else op.site), **fields)
+        self.law, self.op, self.names = law, op, tuple(names)
+
+
+class PassError(VerifyError):
+    """A pass breaks a program, or fails.
+
+    Attributes
+    ----------
+    rewrite : Rewrite
+        The pass.
+    line : Site or None
+        The line of the pass that made the edit.
+    """
+
+    def __init__(self, message: str, *, rewrite: Any, line: Site | None, **fields: Any) -> None:
+        super().__init__(message, **fields)
+        self.rewrite, self.line = rewrite, line
 
 
 class RewriteError(ProgramError):

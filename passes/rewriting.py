@@ -10,8 +10,10 @@ from math import inf, prod
 from typing import Any, ClassVar
 
 from minigraph import unique_name
-from minigraph.ir import Block, Names, Operator, Program
+from minigraph.ir import Block, Names, Operator, Program, Role
+from minigraph.ir.block_arguments import each_of
 from minigraph.ir.dataflow import is_persistable
+from minigraph.ir.variable import name_of
 from minigraph.kernels import find_kernel
 from minigraph.opdef import EMPTY, SUB_BLOCK, definition_of
 from minigraph.passes.base import Pass
@@ -45,8 +47,16 @@ def is_matrix(block: Block, name: str, most_elements: float = inf) -> bool:
 def insert_for(
     op: Operator, type: str, inputs: Mapping[str, Names], outputs: Mapping[str, Names], attrs: Mapping[str, Any]
 ) -> Operator:
-    """Insert an operator before `op`, with the role, name scope and source line of `op`."""
-    fields = {"op_role": op.role, "op_role_var": op.role_vars, "op_namescope": op.namescope}
+    """Insert an operator before `op`, with the role, name scope and source line of `op`.
+
+    Of the `role_vars` of a backward operator it gets those whose gradient it makes.
+    """
+    role_vars = op.role_vars
+    if role_vars and op.role & Role.BACKWARD:
+        made = {name_of(name) for names in outputs.values() for name in each_of(names)}
+        pairs = zip(role_vars[::2], role_vars[1::2], strict=False)
+        role_vars = tuple([name for pair in pairs if pair[1] in made for name in pair])
+    fields = {"op_role": op.role, "op_role_var": role_vars, "op_namescope": op.namescope}
     with op.block.inserting_before(op):
         return op.block.append_op(type, inputs, outputs, {**attrs, **fields})
 

@@ -91,6 +91,9 @@ def _check_backward(op: Operator, seen: _Seen) -> None:
             )  # fmt: skip
 
 
+_LAW = "a gradient is clipped once, when it is complete and before its update reads it"
+
+
 def _error(message: str, clip: Operator, other: Operator, hint: str) -> VerifyError:
     details = [f"the clip: {clip.type}, created at {clip.site}", f"the other: {other.type}, created at {other.site}"]
-    return VerifyError(message, details=details, site=clip.site, hint=hint)
+    return VerifyError(message, details=details, law=_LAW, op=clip, hint=hint)

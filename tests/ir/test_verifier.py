@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from minigraph.errors import VerifyError
 from minigraph.ir import Program
 from minigraph.ir.text.parser import parse
-from minigraph.ir.verifier import verify
+from minigraph.ir.verifier import verify, verify_rewritten
 from minigraph.rewrite.strategies import trained_programs
 from minigraph.types import DType, TensorType
 
@@ -162,6 +162,60 @@ def test_a_broken_program_is_refused(spoil, message):
     with pytest.raises(VerifyError) as caught:
         verify(program)
     assert caught.value.message.startswith(message)
+
+
+TRAINED = """
+    block 0
+      param w: float32[4]
+      persist lr: float32[1]
+      data x: float32[4]
+      var g: float32[4]
+      data fed: float32[4]
+      y: float32[1] = mean(X=x) {role='loss'}
+      w@GRAD: float32[4] = scale(X=w) {role='backward', role_vars=[w, w@GRAD]}
+      w = sgd(Param=w, LearningRate=lr, Grad=w@GRAD) {role='optimize', role_vars=[w, w@GRAD]}
+"""
+
+
+def test_an_update_reads_a_gradient_that_something_makes():
+    program = parse(TRAINED)
+    update = program.global_block().ops[2]
+    for name in ("w@GRAD", "fed", "w"):
+        update.set_input("Grad", [name])
+        verify(program)
+    update.set_input("Grad", ["g"])
+    with pytest.raises(VerifyError, match="sgd reads the gradient g, which nobody makes") as caught:
+        verify(program)
+    assert (caught.value.op, caught.value.names) == (update, ("g",))
+    program.global_block().remove(1)  # without a backward pass every variable may be fed
+    verify(program)
+
+
+def test_role_vars_name_what_is_there():
+    program = parse(TRAINED)
+    backward = program.global_block().ops[1]
+    backward.role_vars = ("w", "g")
+    with pytest.raises(VerifyError, match="scale: role_vars names the gradient g, which the operator does not make"):
+        verify(program)
+    backward.role_vars = ("w", "w@GRAD@GONE")
+    with pytest.raises(VerifyError, match="scale: role_vars names w@GRAD@GONE, which does not exist"):
+        verify(program)
+
+
+def test_what_a_program_reads_goes_on_being_made():
+    before = parse(TRAINED)
+    after = before.clone()
+    after.global_block().remove(1)
+    verify(after)
+    with pytest.raises(VerifyError, match="sgd reads w@GRAD, which nobody makes any more"):
+        verify_rewritten(before, after)
+    after.global_block().var("w@GRAD").is_data = True
+    verify_rewritten(before, after)
+    after.global_block().remove(0)
+    verify_rewritten(before, after)
+    after.roots = ("y",)
+    with pytest.raises(VerifyError, match="y is fetched, but nobody makes it any more"):
+        verify_rewritten(before, after)
 
 
 def test_the_error_shows_the_types_and_the_users_line():
