@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from minigraph.errors import WrongTypeError
+from minigraph.errors import VerifyError, WrongTypeError
 from minigraph.ir import Program
-from minigraph.ir.verifier import verify
+from minigraph.ir.verifier import verify_rewritten
 from minigraph.passes import events
+from minigraph.passes.edit_log import edits_of
 
 
 class Rewrite:
@@ -36,6 +37,8 @@ class Rewrite:
 
         Raises
         ------
+        PassError
+            If the result breaks an invariant; it names the pass and the line that made the edit.
         WrongTypeError
             If `program` is no Program.
         """
@@ -45,8 +48,12 @@ class Rewrite:
                 hint="Give it fluid.default_main_program(), or another program.",
             )  # fmt: skip
         twin = events.copied(program, program.clone(), "clone")
-        self.apply(twin)
-        verify(twin)
+        with edits_of(self) as edits:
+            self.apply(twin)
+        try:
+            verify_rewritten(program, twin)
+        except VerifyError as error:
+            raise edits.blamed(error) from error
         return twin
 
 
@@ -63,7 +70,10 @@ class Pass(Rewrite):
 
 
 Hook = Callable[[Pass, Program, bool], None]
-"""Called after each pass of a pipeline with the pass, the program and whether it changed."""
+"""Called after each pass of a pipeline with the pass, the program and whether it changed.
+
+If it raises a VerifyError, as ``verify(program)`` does, a PassError names the pass and the line that made the edit.
+"""
 
 
 @dataclass(frozen=True)
@@ -80,8 +90,17 @@ class Pipeline(Rewrite):
         """Apply every pass in place; returns whether any changed the program."""
         changed = False
         for each in self.passes:
-            did = each.apply(program)
+            did = each.apply(program) if self.hook is None else _watched(each, program, self.hook)
             changed = changed or did
-            if self.hook is not None:
-                self.hook(each, program, did)
         return changed
+
+
+def _watched(rewrite: Pass, program: Program, hook: Hook) -> bool:
+    """Apply a pass and call the hook."""
+    with edits_of(rewrite) as edits:
+        changed = rewrite.apply(program)
+    try:
+        hook(rewrite, program, changed)
+    except VerifyError as error:
+        raise edits.blamed(error) from error
+    return changed
