@@ -110,14 +110,15 @@ def batch_norm_grad(x, scale, mean, inverse, d_y, d_x, d_scale, d_bias):
 
 
 def batch_norm_given(x, scale, bias, mean, variance, epsilon, y, inverse):
-    """By statistics that are given; `inverse` becomes 1 / deviation."""
-    T, channels = x.dtype.type, scale.shape[0]
+    """By statistics that are given, in float64; `inverse` becomes 1 / deviation."""
+    channels = scale.shape[0]
     for c in range(channels):
-        inverse[c] = 1.0 / np.sqrt(np.float64(variance[c]) + epsilon)
-        middle, factor, level = mean[c], T(inverse[c] * scale[c]), bias[c]
+        exact = 1.0 / np.sqrt(np.float64(variance[c]) + epsilon)
+        middle, factor, level = np.float64(mean[c]), exact * scale[c], np.float64(bias[c])
         for i in range(c, x.shape[0], channels):
             for j in range(x.shape[1]):
-                y[i, j] = (x[i, j] - middle) * factor + level
+                y[i, j] = (np.float64(x[i, j]) - middle) * factor + level
+        inverse[c] = exact
 
 
 def batch_norm_given_grad(x, scale, mean, inverse, d_y, d_x, d_scale, d_bias):
