@@ -17,6 +17,7 @@ from minigraph.executor.interpreter import Interpreter
 from minigraph.ir import Operator, Program, Variable
 from minigraph.ir.verifier import verify
 from minigraph.passes import Pass, Pipeline
+from minigraph.rewrite import check
 from minigraph.runtime.place import CPUPlace
 from minigraph.runtime.scope import Scope
 
@@ -28,6 +29,9 @@ Call = Callable[..., Any]
 TOLERANCE = 1e-5
 """Maximum relative difference of results where a pass may change the rounding."""
 
+
+PROGRAMS = 100
+"""Number of random programs that a pass is tried on."""
 
 ROUNDS = 30
 """Number of runs of which the shortest is shown."""
@@ -78,6 +82,8 @@ class StudentPass(Pass):
 
     call: Call = field(repr=False)
     pass_name: str
+    reference: Pass | None = None
+    """The reference solution, whose code tells `check` which operators the random programs should have."""
 
     @property
     def name(self) -> str:
@@ -252,13 +258,24 @@ def _size(var: Variable) -> int:
 
 
 def kept_cases(cases: Iterable[Case], rewrite: Pass) -> Iterator[Finding]:
-    """Look at each case: the pass keeps the program sound, its results, and tells the truth about changes."""
+    """Look at each case: the pass keeps the program sound, its results, and tells the truth about changes.
+
+    A pass that breaks none is tried on random programs, too.
+    """
+    breaks_any = False
     for case in cases:
         try:
             message = broken(rewrite, case.program())
         except LessonError as error:
             message = str(error)
+        breaks_any = breaks_any or bool(message)
         yield Finding(case.title, f"{message}\n{case.hint}" if message else "")
+    if not breaks_any:
+        found = check(rewrite, PROGRAMS)
+        message = "" if found is None else str(found)
+        if found is not None and found.law == "raises":  # the line is that of the student's error, not of this module
+            message = message.rpartition("\n  at ")[0]
+        yield Finding(f"{PROGRAMS} random programs keep their results", message)
 
 
 def broken(rewrite: Pass, program: Program) -> str:

@@ -8,10 +8,17 @@ import pytest
 from wrong_answers import ANSWERS, Wrong
 
 from minigraph.errors import LessonError
+from minigraph.lessons import marking
 from minigraph.lessons.answer import Answer
 from minigraph.lessons.catalogue import LESSONS, Lesson, find_lesson
 from minigraph.lessons.grader import Grade, judge
 from minigraph.lessons.marking import Finding
+
+
+@pytest.fixture(autouse=True)
+def few_random_programs(monkeypatch):
+    """Random programs are drawn in numbers where the grader runs as a command."""
+    monkeypatch.setattr(marking, "PROGRAMS", 5)
 
 
 def graded(lesson: Lesson, path) -> Grade:

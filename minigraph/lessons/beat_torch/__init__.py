@@ -127,7 +127,7 @@ NETWORK = """
 
 def judge(call: Call) -> Iterator[Finding | Timing]:
     """Keep the results up to rounding, never make a program dearer, and save as much as the reference in training."""
-    answer = RoundingStudentPass(call, "reassociate")
+    answer = RoundingStudentPass(call, "reassociate", reassociate)
     yield from kept_cases(CASES, answer)
     yield Finding("no program needs more arithmetic than before", _dearer(answer))
     for each in saved(answer, reassociate, parsed(NETWORK, ["loss"]), training):

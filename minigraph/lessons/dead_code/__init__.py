@@ -110,7 +110,7 @@ is_random says."""
 
 def judge(call: Call) -> Iterator[Finding | Timing]:
     """Keep the results of every case, and remove as much as the reference of a training step."""
-    answer = StudentPass(call, "RemoveDead")
+    answer = StudentPass(call, "RemoveDead", RemoveDead())
     yield from kept_cases(CASES, answer)
     left = {op.type for op in sound(answer, parsed(DRAW, ["y"])).global_block().ops}
     yield Finding("an operator that draws random numbers stays", "" if "uniform_random" in left else DRAWS_LESS)

@@ -86,6 +86,6 @@ STEP = """
 
 def judge(call: Call) -> Iterator[Finding | Timing]:
     """Keep the results of every case, and save as much as the reference on a training step."""
-    answer = StudentPass(call, "clip_of_clip")
+    answer = StudentPass(call, "clip_of_clip", clip_of_clip)
     yield from kept_cases(CASES, answer)
     yield from saved(answer, clip_of_clip, parsed(STEP))

@@ -139,6 +139,6 @@ STEP = """
 
 def judge(call: Call) -> Iterator[Finding | Timing]:
     """Keep the results of every case, and save as much as the reference on a training step."""
-    answer = StudentPass(call, "ShareEqual")
+    answer = StudentPass(call, "ShareEqual", ShareEqual())
     yield from kept_cases(CASES, answer)
     yield from saved(answer, ShareEqual(), parsed(STEP, ["norm"]))

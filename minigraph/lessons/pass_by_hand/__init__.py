@@ -118,6 +118,6 @@ TRAINING = """
 
 def judge(call: Call) -> Iterator[Finding | Timing]:
     """Keep the results of every case, and save as much as the reference on a training step."""
-    answer = StudentPass(call, "RemoveScaleByOne")
+    answer = StudentPass(call, "RemoveScaleByOne", RemoveScaleByOne())
     yield from kept_cases(CASES, answer)
     yield from saved(answer, RemoveScaleByOne(), parsed(TRAINING, ["norm"]))

@@ -92,7 +92,7 @@ NETWORK = """
 
 def judge(call: Call) -> Iterator[Finding | Timing]:
     """Keep the results of every case, and save as much as the reference when the gradients have been appended."""
-    answer = RoundingStudentPass(call, "softmax_loss")
+    answer = RoundingStudentPass(call, "softmax_loss", softmax_loss)
     yield from kept_cases(CASES, answer)
     yield from saved(answer, softmax_loss, parsed(NETWORK, ["loss", "top"]), _with_gradients)
 
