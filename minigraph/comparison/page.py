@@ -106,7 +106,7 @@ def _page(title: str, report: Results[Any], facts: Mapping[str, str], sections: 
     return Template(resource(_PACKAGE, "page.html")).substitute(
         version=escape(__version__),
         title=escape(title),
-        style=resource(_PACKAGE, "page.css"),
+        style=resource("minigraph.support", "colors.css") + resource(_PACKAGE, "page.css"),
         finding=escape(finding),
         notes="\n".join(notes),
         links="\n".join(f'<a href="#{key}">{heading}</a>' for key, heading in shown),

@@ -2,11 +2,10 @@
 
 import threading
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from networks import Network
-from random_programs import build, recipes, trainings
+from traced import Doubled, X, chain
 
 import minigraph as fluid
 from minigraph import layers, rewrite
@@ -14,29 +13,8 @@ from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir.verifier import verify
 from minigraph.passes import LOWERING, CleanUp, FuseElementwise, RemoveDeadOps, events
 from minigraph.passes.base import Pass
-
-X = np.linspace(-1, 1, 8, dtype="float32").reshape(2, 4)
-
-
-class Doubled(Pass):
-    """A wrong pass: doubles the first scale."""
-
-    def apply(self, program):
-        op = program.global_block().ops.of_type("scale")[0]
-        op.set_attr("scale", 2 * op.attr("scale"))
-        return True
-
-
-def chain(length=3):
-    """A program of scales, of which one is dead."""
-    main = fluid.Program()
-    with fluid.program_guard(main), fluid.unique_name.guard():
-        value = fluid.data("x", [None, 4])
-        for _ in range(length):
-            value = layers.scale(value, 0.5)
-        layers.scale(value, 3.0)
-        main.roots = (value.name,)
-    return main, value
+from minigraph.rewrite.random_programs.recipes import build
+from minigraph.rewrite.strategies import recipes, trainings
 
 
 def check_replay(trace):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
 
 from minigraph.errors import WrongTypeError
@@ -16,6 +16,7 @@ from minigraph.ir.program import Program
 from minigraph.support.public import public
 
 Pair = tuple[int, int]
+Lines = Sequence[Hashable]
 
 
 class Difference(str):
@@ -110,7 +111,7 @@ def _lines_to_show(marked: Sequence[str], context: int) -> set[int]:
     return shown
 
 
-def matching_lines(old: Sequence[str], new: Sequence[str]) -> list[Pair]:
+def matching_lines(old: Lines, new: Lines) -> list[Pair]:
     """Pairs of indices of equal lines, increasing in both texts.
 
     Examples
@@ -144,7 +145,7 @@ def matching_lines(old: Sequence[str], new: Sequence[str]) -> list[Pair]:
     return pairs
 
 
-def _anchors(old: Sequence[str], a: int, a_end: int, new: Sequence[str], b: int, b_end: int) -> list[Pair]:
+def _anchors(old: Lines, a: int, a_end: int, new: Lines, b: int, b_end: int) -> list[Pair]:
     """The longest increasing sequence of lines that occur once in either stretch."""
     times_old, times_new = Counter(old[a:a_end]), Counter(new[b:b_end])
     place = {line: i for i, line in enumerate(old[a:a_end], a) if times_old[line] == 1}
@@ -164,6 +165,6 @@ def _anchors(old: Sequence[str], a: int, a_end: int, new: Sequence[str], b: int,
     return found[::-1]
 
 
-def _by_difflib(old: Sequence[str], a: int, a_end: int, new: Sequence[str], b: int, b_end: int) -> Iterator[Pair]:
+def _by_difflib(old: Lines, a: int, a_end: int, new: Lines, b: int, b_end: int) -> Iterator[Pair]:
     blocks = SequenceMatcher(None, old[a:a_end], new[b:b_end]).get_matching_blocks()
     return ((a + i + k, b + j + k) for i, j, size in blocks for k in range(size))

@@ -14,14 +14,16 @@ import numpy as np
 
 from minigraph.errors import MinigraphError
 from minigraph.ir import Operator, Variable
+from minigraph.kernels.sparse_rows import dense
 from minigraph.opdef import EMPTY
 from minigraph.passes import FuseGlobalNorm
 from minigraph.passes.rewriting import is_random
 from minigraph.rewrite.tracing.snapshots import Snapshot
 from minigraph.runtime.evaluate import evaluate
 from minigraph.runtime.place import CPUPlace
-from minigraph.runtime.scope import Scope
+from minigraph.runtime.scope import Scope, is_rows
 from minigraph.support.interrupts import is_interrupt
+from minigraph.types import VarKind
 
 Key = tuple[str, int]
 """A name, and how often it has been written until then."""
@@ -164,7 +166,8 @@ class Numbers:
                 continue
             for name, value in results.items():
                 latest[name] = value
-                if value is not None:  # what a branch that was not taken would have written
+                # A branch that was not taken has written None.
+                if value is not None and block.vars[name].kind is not VarKind.STEP_SCOPES:
                     writes[name] = writes.get(name, 0) + 1
                     values[name, writes[name]] = value
         return Computed(values, {name: value for name, value in latest.items() if name in writes}, tuple(errors))
@@ -224,10 +227,12 @@ def compare(name: str, old: Any, new: Any) -> ValueDifference:
     """Compare two values of a variable."""
     if old is new:
         return ValueDifference(name, 0.0, 0.0)
-    try:
-        a, b = (np.asarray(value, np.float64) for value in (old, new))
-    except (TypeError, ValueError):  # arrays of tensors, selected rows
-        return ValueDifference(name, 0.0, 0.0)
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):  # arrays of tensors
+        return max((compare(name, *pair) for pair in zip(old, new, strict=True)), key=lambda each: each.largest,
+                   default=ValueDifference(name, 0.0, 0.0))  # fmt: skip
+    if any(value is None or isinstance(value, list) for value in (old, new)):
+        return ValueDifference(name, np.inf, np.inf)
+    a, b = (np.asarray(dense(np, value) if is_rows(value) else value, np.float64) for value in (old, new))
     if a.shape != b.shape:
         return ValueDifference(name, np.inf, np.inf)
     same = (a == b) | (np.isnan(a) & np.isnan(b))

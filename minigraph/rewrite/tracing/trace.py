@@ -2,167 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import get_ident
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from minigraph.errors import ProgramError, Site, WrongTypeError
+from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Operator, Program
 from minigraph.ir.default_programs import default_main_program, default_startup_program
-from minigraph.ir.text.diff import Difference, diff_lines
 from minigraph.ir.variable import name_of
 from minigraph.passes import events
-from minigraph.rewrite.tracing.numbers import Numbers, ValueDifference
-from minigraph.rewrite.tracing.rewrites import label, site_of
-from minigraph.rewrite.tracing.snapshots import Snapshot, Texts
-from minigraph.runtime.scope import Scope, global_scope
+from minigraph.rewrite.tracing.page import in_a_cell, page
+from minigraph.rewrite.tracing.snapshots import Snapshot
+from minigraph.rewrite.tracing.steps import Record, Step, Track
+from minigraph.runtime.scope import Scope
+from minigraph.support.atomic_files import as_path, replacing
 from minigraph.support.public import public
-
-
-class Track:
-    """The states of one program, one after the other.
-
-    Attributes
-    ----------
-    title : str
-    source : Track or None
-        Of the program that this one is a copy of.
-    steps : list of Step
-        The first is the program as it was when the trace first saw it.
-    """
-
-    def __init__(self, program: Program, title: str, source: Track | None) -> None:
-        self.program = program
-        self.title = title
-        self.source = source
-        self.steps: list[Step] = []
-        self.state = Snapshot(program)
-        self.version = program.version
-
-    def look(self, carefully: bool) -> Snapshot:
-        """Return the state of the program now: the object of before if nothing has changed.
-
-        Not every field of a variable counts up the version of its program: `carefully` compares all.
-        """
-        if carefully or self.program.version != self.version:
-            found = Snapshot(self.program, self.state)
-            if not found.holds(self.state):
-                self.state = found
-            self.version = self.program.version
-        return self.state
-
-    def states(self) -> Iterator[Snapshot]:
-        """The states in order, the first of which may be that of the source."""
-        yield self.steps[0].before or self.steps[0].after
-        for step in self.steps:
-            yield step.after
-
-
-class Step:
-    """A step of a trace: what one pass, one firing of a rule, or one function did to one program.
-
-    Attributes
-    ----------
-    number : int
-        Position in ``trace.steps``.
-    name : str
-        Of the pass, rule or function; ``start`` for the program as it was, ``edits`` for changes outside of any.
-    inside : tuple of str
-        Names of the pipeline, pass and the like in which it ran, the outermost first.
-    track : Track
-        The program that it changed.
-    seconds : float
-        Time that the step took, without that of the recording; 0 for ``start``, ``edits`` and copies.
-    """
-
-    def __init__(
-        self, trace: Trace, track: Track, rewrite: Any, inside: Sequence[Any], before: Snapshot | None, seconds: float,
-        fired_on: Sequence[Operator] = (),
-    ) -> None:  # fmt: skip
-        self.number = len(trace.steps)
-        self.track = track
-        self.rewrite = rewrite
-        self.name = label(rewrite)
-        self.inside = tuple(map(label, inside))
-        self.before = before
-        self.after = track.state
-        self.seconds = seconds
-        self._fired_on = fired_on
-        self._trace = trace
-
-    @property
-    def changed(self) -> bool:
-        """Whether the step changed the program."""
-        return self.before is not None and self.before is not self.after
-
-    @property
-    def program(self) -> Program:
-        """A copy of the program behind the step."""
-        return self.after.program()
-
-    @property
-    def text(self) -> str:
-        """Text of the program behind the step."""
-        return self._trace.texts.text(self.after)
-
-    @property
-    def diff(self) -> Difference:
-        """What the step changed, as by `minigraph.diff`."""
-        if not self.changed or self.before is None:
-            return Difference("")
-        texts = self._trace.texts
-        old, new = ([line.text for line in texts.lines(state)] for state in (self.before, self.after))
-        return Difference("\n".join(diff_lines(old, new, 3)))
-
-    @property
-    def matched(self) -> tuple[str, ...]:
-        """The operators, as text, that a rule has matched, or that a pass has changed or removed."""
-        if self.before is None or not self.changed:
-            return ()
-        lines = {line.key: line for line in self._trace.texts.lines(self.before) if line.op is not None}
-        if self._fired_on:
-            return tuple([lines[op].text.strip() for op in self._fired_on if op in lines])
-        kept = {line.text for line in self._trace.texts.lines(self.after)}
-        return tuple([line.text.strip() for line in lines.values() if line.text not in kept])
-
-    @property
-    def site(self) -> Site | None:
-        """Line where the rule, pass or function is written."""
-        return site_of(self.rewrite)
-
-    @property
-    def operators(self) -> int:
-        """Number of operators behind the step."""
-        return self.after.operators
-
-    @property
-    def bytes(self) -> int:
-        """Estimate of the bytes that the operators behind the step read and write."""
-        return self.after.bytes_moved(self._trace.batch)
-
-    @property
-    def difference(self) -> ValueDifference | None:
-        """The value that the step changed most among those that survive it; None without a feed."""
-        numbers = self._trace.numbers
-        if numbers is None or self.before is None:
-            return None
-        return numbers.difference(self.before, self.after)
-
-    @property
-    def errors(self) -> tuple[str, ...]:
-        """Errors of operators behind the step that cannot be computed with the feed."""
-        numbers = self._trace.numbers
-        return () if numbers is None else numbers.of(self.after).errors
-
-    def __str__(self) -> str:
-        where = f" in {' / '.join(self.inside)}" if self.inside else ""
-        head = f"step {self.number}: {self.name}{where}, {self.track.title}"
-        return "\n".join(filter(None, [head, f"  {self.site}" if self.site else "", self.diff]))
-
-    def __repr__(self) -> str:
-        return f"<Step {self.number}: {self.name}, {self.operators} operators>"
 
 
 class _Frame(NamedTuple):
@@ -174,7 +31,7 @@ class _Frame(NamedTuple):
     """Those that were recorded inside of it."""
 
 
-class Trace(AbstractContextManager["Trace"], events.Observer):
+class Trace(Record, AbstractContextManager["Trace"], events.Observer):
     """Steps of rewriting, which are recorded inside the ``with`` statement.
 
     Attributes
@@ -186,12 +43,7 @@ class Trace(AbstractContextManager["Trace"], events.Observer):
     """
 
     def __init__(self, programs: Sequence[Program], feed: Mapping[str, Any] | None, scope: Scope | None) -> None:
-        self.steps: list[Step] = []
-        self.tracks: list[Track] = []
-        self.texts = Texts()
-        self.numbers = None if feed is None else Numbers(feed, scope or global_scope())
-        self.batch = _batch(feed or {})
-        """What an unknown dimension counts as."""
+        super().__init__(feed, scope)
         self._programs = programs
         self._by_serial: dict[int, Track] = {}
         self._frames: list[_Frame] = []
@@ -346,6 +198,14 @@ class Trace(AbstractContextManager["Trace"], events.Observer):
             )
         return None
 
+    @public
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the steps as one HTML page, which needs no other file and no network."""
+        with replacing(as_path(path, "path")) as partial:
+            partial.write_text(page(self), encoding="utf-8")
+
+    _repr_html_ = in_a_cell
+
     def __str__(self) -> str:
         """One line for each step that changed something."""
         lines = [_counted(self)]
@@ -373,12 +233,6 @@ def _summary(step: Step) -> str:
     if step.difference is not None and step.difference.largest:
         parts.append(f"largest difference {step.difference}")
     return ": ".join(parts[:1]) + "  " + "; ".join(parts[1:])
-
-
-def _batch(feed: Mapping[str, Any]) -> int:
-    """Number of rows that are fed."""
-    sizes = [len(value) for value in feed.values() if getattr(value, "shape", None)]
-    return max(sizes, default=1)
 
 
 def _title(program: Program, source: Track | None, why: str, number: int) -> str:

@@ -1,0 +1,224 @@
+"""A trace as one HTML page that needs no other file and no network.
+
+The page holds the trace as data, and a script draws it. A line of a program is stored once, whatever the number of
+steps that show it, and a step as what it changes in the list of lines.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from html import escape
+from itertools import chain, count
+from string import Template
+from typing import Any
+
+from minigraph.errors import Site
+from minigraph.ir import Role, Variable
+from minigraph.ir.operator import slot_names
+from minigraph.ir.text.diff import matching_lines
+from minigraph.opdef import SUB_BLOCK
+from minigraph.rewrite.tracing.snapshots import Line, Snapshot
+from minigraph.rewrite.tracing.steps import Record, Step
+from minigraph.support.html import resource
+from minigraph.version import __version__
+
+_ROLES = (
+    (Role.CLIP, "clip"),
+    (Role.REGULARIZE, "decay"),
+    (Role.LR_SCHED, "learning rate"),
+    (Role.OPTIMIZE, "update"),
+    (Role.RECOMPUTE, "recomputed"),
+    (Role.BACKWARD, "backward"),
+    (Role.LOSS, "loss"),
+)
+"""What an operator is shown as: the first that it has, else ``forward``."""
+
+_PACKAGE = "minigraph.rewrite.tracing"
+_DECLARED = "declared"
+
+_WRONG = 1e-4
+"""Difference, as a share of the largest element, above which the page warns: rounding stays below."""
+
+Rows = list[tuple[int, int]]
+"""For each row the numbers of its line and of its identity."""
+
+
+def page(record: Record) -> str:
+    """The page that `Trace.save` writes."""
+    style = resource("minigraph.support", "colors.css") + resource(_PACKAGE, "page.css")
+    script = resource(_PACKAGE, "page.js")
+    return Template(resource(_PACKAGE, "page.html")).substitute(
+        version=escape(__version__), style=style, script=script,
+        hash=b64encode(sha256(script.encode()).digest()).decode(),
+        data=_safe(json.dumps(data(record), separators=(",", ":"), ensure_ascii=False, allow_nan=False)),
+    )  # fmt: skip
+
+
+def in_a_cell(record: Record) -> str:
+    """The page in a frame, as the result of a cell of a notebook."""
+    return (
+        f'<iframe title="Steps of rewriting" srcdoc="{escape(page(record), quote=True)}" sandbox="allow-scripts" '
+        'style="width: 100%; height: 40rem; border: 1px solid #80889060; border-radius: 8px"></iframe>'
+    )
+
+
+def data(record: Record) -> dict[str, Any]:
+    """The trace as data of JSON; `page.js` says what each field is for."""
+    return _Book(record).written()
+
+
+def _safe(text: str) -> str:
+    """JSON that ends no element of HTML."""
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+class _Numbered(dict[Any, int]):
+    """Things by the number that each gets when it is first asked for."""
+
+    def __missing__(self, key: Any) -> int:
+        self[key] = number = len(self)
+        return number
+
+
+class _Book:
+    """Lines, names and sites of a trace, each written once."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._lines: list[tuple[Any, ...]] = []
+        self._line_of: dict[tuple[str, int, Site | None], int] = {}
+        self._names = _Numbered()
+        self._sites = _Numbered()
+        self._identities: dict[int, int] = {}
+        """Of the row of an operator or variable, by its `id`."""
+        self._fresh = count()
+        self._states: dict[Snapshot, tuple[int, Rows]] = {}
+        """The last step that shows a state, and its rows."""
+
+    def written(self) -> dict[str, Any]:
+        tracks = {track: number for number, track in enumerate(self._record.tracks)}
+        return {
+            "tracks": [track.title for track in tracks],
+            "steps": [{"track": tracks[step.track], **self._step(step)} for step in self._record.steps],
+            "lines": self._lines,
+            "names": list(self._names),
+            "sites": list(map(str, self._sites)),
+            "fed": self._record.numbers is not None,
+        }
+
+    def _step(self, step: Step) -> dict[str, Any]:
+        first = step is step.track.steps[0]
+        before = step.track.origin if first else step.before
+        base, old = (-1, []) if before is None else self._states[before]
+        rows = self._rows(step.after, old)
+        self._states[step.after] = step.number, rows
+        difference = step.difference
+        return {
+            "name": step.name,
+            "inside": step.inside,
+            "site": None if step.site is None else str(step.site),
+            "base": base,
+            "changed": step.changed,
+            "rows": _splices(old, rows),
+            "matched": [self._identities[id(op)] for op in step.fired_on if id(op) in self._identities],
+            "operators": step.operators,
+            "bytes": step.bytes,
+            "ms": round(1000 * step.seconds, 3),
+            "difference": None if difference is None else str(difference),
+            "wrong": difference is not None and difference.relative > _WRONG,
+            "errors": step.errors,
+        }
+
+    def _rows(self, state: Snapshot, old: Rows) -> Rows:
+        if state in self._states:
+            return self._states[state][1]
+        shown = [(line.key, self._line(line, depth)) for line, depth in self._shown(state)]
+        self._identify(shown, old)
+        return [(number, self._identities[id(key)]) for key, number in shown]
+
+    def _shown(self, state: Snapshot) -> Iterator[tuple[Line, int]]:
+        """The lines in the order in which they are shown, with the number of blocks around each.
+
+        Headings are left out, and variables that no operator uses any more.
+        """
+        blocks: dict[int, list[Line]] = {}
+        lines = self._record.texts.lines(state)
+        read = {name for line in lines if line.op is not None for name in slot_names(line.op.inputs)}
+        for line in lines:
+            is_left = isinstance(line.key, Variable) and line.text.startswith("  var ") and line.key.name not in read
+            if line.key is not None and not is_left:
+                blocks.setdefault(line.block, []).append(line)
+
+        def inside(index: int, depth: int) -> Iterator[tuple[Line, int]]:
+            for line in blocks.pop(index, ()):
+                yield line, depth
+                if line.op is not None and SUB_BLOCK in line.op.attrs:
+                    yield from inside(line.op.attrs[SUB_BLOCK], depth + 1)
+
+        yield from inside(0, 0)
+        for index in list(blocks):  # those that no operator runs
+            yield from inside(index, 1)
+
+    def _line(self, line: Line, depth: int) -> int:
+        """Number of a line."""
+        op = line.op
+        known = line.text, depth, None if op is None else op.site
+        if known not in self._line_of:
+            self._line_of[known] = len(self._lines)
+            self._lines.append((*self._content(line), depth))
+        return self._line_of[known]
+
+    def _content(self, line: Line) -> tuple[Any, ...]:
+        """Text, type, role, names read and written, and source line."""
+        text, op = line.text.strip(), line.op
+        if op is None:
+            assert isinstance(line.key, Variable)
+            return text, text.partition(" ")[0], _DECLARED, (), (self._names[line.key.name],), -1
+        reads, writes = (
+            tuple([self._names[name] for name in dict.fromkeys(slot_names(slots))]) for slots in (op.inputs, op.outputs)
+        )
+        return text, op.definition.type, _role(op.role), reads, writes, -1 if op.site is None else self._sites[op.site]
+
+    def _identify(self, shown: Sequence[tuple[object, int]], old: Rows) -> None:
+        """Give an identity to each operator and variable, shown by its line, that has none.
+
+        One that takes the place of another, by the same line or else by the same results, takes over its identity.
+        """
+        new = [(key, line) for key, line in shown if id(key) not in self._identities]
+        if not new:
+            return
+        kept = {self._identities[id(key)] for key, _ in shown if id(key) in self._identities}
+        left = {identity: line for line, identity in old if identity not in kept}
+        for place_of in (int, self._results):
+            places: dict[Any, list[int]] = {}
+            for identity, line in left.items():
+                places.setdefault(place_of(line), []).append(identity)
+            for key, line in new:
+                if id(key) not in self._identities and places.get(place_of(line)):
+                    identity = self._identities[id(key)] = places[place_of(line)].pop(0)
+                    del left[identity]
+        for key, _ in new:
+            self._identities.setdefault(id(key), next(self._fresh))
+
+    def _results(self, line: int) -> Any:
+        """What a line is, a declaration or an operator, and the names that it writes."""
+        _, _, role, _, writes, *_ = self._lines[line]
+        return (role == _DECLARED, writes) if writes else -1
+
+
+def _role(role: Role) -> str:
+    return next((name for each, name in _ROLES if role & each), "forward")
+
+
+def _splices(old: Rows, new: Rows) -> list[list[int]]:
+    """What turns one list of rows into another: for each place its position, the number of rows that go, new rows."""
+    found = []
+    i = j = 0
+    for a, b in [*matching_lines(old, new), (len(old), len(new))]:
+        if a > i or b > j:
+            found.append([i, a - i, *chain.from_iterable(new[j:b])])
+        i, j = a + 1, b + 1
+    return found

@@ -1,0 +1,184 @@
+"""Programs and steps of a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from minigraph.errors import Site
+from minigraph.ir import Operator, Program
+from minigraph.ir.text.diff import Difference, diff_lines
+from minigraph.rewrite.tracing.numbers import Numbers, ValueDifference
+from minigraph.rewrite.tracing.rewrites import label, site_of
+from minigraph.rewrite.tracing.snapshots import Snapshot, Texts
+from minigraph.runtime.scope import Scope, global_scope
+
+
+class Track:
+    """The states of one program, one after the other.
+
+    Attributes
+    ----------
+    title : str
+    source : Track or None
+        Of the program that this one is a copy of.
+    steps : list of Step
+        The first is the program as it was when the trace first saw it.
+    """
+
+    def __init__(self, program: Program, title: str, source: Track | None) -> None:
+        self.program = program
+        self.title = title
+        self.source = source
+        self.origin: Snapshot | None = None if source is None else source.state
+        """State of the source when it was copied."""
+        self.steps: list[Step] = []
+        self.state: Snapshot = Snapshot(program)
+        self.version = program.version
+
+    def look(self, carefully: bool) -> Snapshot:
+        """Return the state of the program now: the object of before if nothing has changed.
+
+        Not every field of a variable counts up the version of its program: `carefully` compares all.
+        """
+        if carefully or self.program.version != self.version:
+            found = Snapshot(self.program, self.state)
+            if not found.holds(self.state):
+                self.state = found
+            self.version = self.program.version
+        return self.state
+
+    def states(self) -> Iterator[Snapshot]:
+        """The states in order, the first of which may be that of the source."""
+        yield self.steps[0].before or self.steps[0].after
+        for step in self.steps:
+            yield step.after
+
+
+class Step:
+    """A step of a trace: what one pass, one firing of a rule, or one function did to one program.
+
+    Attributes
+    ----------
+    number : int
+        Position in ``trace.steps``.
+    name : str
+        Of the pass, rule or function; ``start`` for the program as it was, ``edits`` for changes outside of any.
+    inside : tuple of str
+        Names of the pipeline, pass and the like in which it ran, the outermost first.
+    track : Track
+        The program that it changed.
+    seconds : float
+        Time that the step took, without that of the recording; 0 for ``start``, ``edits`` and copies.
+    """
+
+    def __init__(
+        self, record: Record, track: Track, rewrite: Any, inside: Sequence[Any], before: Snapshot | None,
+        seconds: float, fired_on: Sequence[Operator] = (),
+    ) -> None:  # fmt: skip
+        self.number = len(record.steps)
+        self.track = track
+        self.rewrite = rewrite
+        self.name = label(rewrite)
+        self.inside = tuple(map(label, inside))
+        self.before = before
+        self.after = track.state
+        self.seconds = seconds
+        self.fired_on = fired_on
+        self._record = record
+
+    @property
+    def changed(self) -> bool:
+        """Whether the step changed the program."""
+        return self.before is not None and self.before is not self.after
+
+    @property
+    def program(self) -> Program:
+        """A copy of the program behind the step."""
+        return self.after.program()
+
+    @property
+    def text(self) -> str:
+        """Text of the program behind the step."""
+        return self._record.texts.text(self.after)
+
+    @property
+    def diff(self) -> Difference:
+        """What the step changed, as by `minigraph.diff`."""
+        if not self.changed or self.before is None:
+            return Difference("")
+        texts = self._record.texts
+        old, new = ([line.text for line in texts.lines(state)] for state in (self.before, self.after))
+        return Difference("\n".join(diff_lines(old, new, 3)))
+
+    @property
+    def matched(self) -> tuple[str, ...]:
+        """The operators, as text, that a rule has matched, or that a pass has changed or removed."""
+        if self.before is None or not self.changed:
+            return ()
+        lines = {line.key: line for line in self._record.texts.lines(self.before) if line.op is not None}
+        if self.fired_on:
+            return tuple([lines[op].text.strip() for op in self.fired_on if op in lines])
+        kept = {line.text for line in self._record.texts.lines(self.after)}
+        return tuple([line.text.strip() for line in lines.values() if line.text not in kept])
+
+    @property
+    def site(self) -> Site | None:
+        """Line where the rule, pass or function is written."""
+        return site_of(self.rewrite)
+
+    @property
+    def operators(self) -> int:
+        """Number of operators behind the step."""
+        return self.after.operators
+
+    @property
+    def bytes(self) -> int:
+        """Estimate of the bytes that the operators behind the step read and write."""
+        return self.after.bytes_moved(self._record.batch)
+
+    @property
+    def difference(self) -> ValueDifference | None:
+        """The value that the step changed most among those that survive it; None without a feed."""
+        numbers = self._record.numbers
+        if numbers is None or self.before is None:
+            return None
+        return numbers.difference(self.before, self.after)
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Errors of operators behind the step that cannot be computed with the feed."""
+        numbers = self._record.numbers
+        return () if numbers is None else numbers.of(self.after).errors
+
+    def __str__(self) -> str:
+        where = f" in {' / '.join(self.inside)}" if self.inside else ""
+        head = f"step {self.number}: {self.name}{where}, {self.track.title}"
+        return "\n".join(filter(None, [head, f"  {self.site}" if self.site else "", self.diff]))
+
+    def __repr__(self) -> str:
+        return f"<Step {self.number}: {self.name}, {self.operators} operators>"
+
+
+class Record:
+    """Programs, their steps, and what the steps share.
+
+    Attributes
+    ----------
+    steps : list of Step
+        In the order in which they were made.
+    tracks : list of Track
+        The programs that were rewritten.
+    texts : Texts
+    numbers : Numbers or None
+        None without a feed.
+    batch : int
+        What an unknown dimension counts as.
+    """
+
+    def __init__(self, feed: Mapping[str, Any] | None, scope: Scope | None) -> None:
+        self.steps: list[Step] = []
+        self.tracks: list[Track] = []
+        self.texts = Texts()
+        self.numbers = None if feed is None else Numbers(feed, scope or global_scope())
+        self.batch = max([len(value) for value in (feed or {}).values() if getattr(value, "shape", None)], default=1)
