@@ -39,9 +39,13 @@ class ClipStep:
     site: str
     attrs: str = ""
 
+    @property
+    def call(self) -> str:
+        """The type, with attributes where there are any."""
+        return f"{self.op_type}({self.attrs})" if self.attrs else self.op_type
+
     def __str__(self) -> str:
-        attrs = f"({self.attrs})" if self.attrs else ""
-        return f"{self.op_type}{attrs}: {self.what} -> {self.result} ({self.site})"
+        return f"{self.call}: {self.what} -> {self.result} ({self.site})"
 
 
 @dataclass(frozen=True)
@@ -58,24 +62,37 @@ class ClippedGradient:
             return f"{heading}: not clipped"
         return "\n".join([heading, *(f"  {step}" for step in self.steps)])
 
+    def rows(self) -> list[list[str]]:
+        """Cells of a table, a row for each operator; the first names the gradient."""
+        heading = f"{self.grad} of {self.param}"
+        if not self.steps:
+            return [[heading, "", "not clipped", self.grad, ""]]
+        steps = [[step.call, step.what, step.result, step.site] for step in self.steps]
+        return [[heading, *steps[0]], *(["", *step] for step in steps[1:])]
+
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """Findings of `explain`, gradient by gradient; prints as text, in a notebook too."""
+    """Findings of `explain`, gradient by gradient; prints as text, and in a notebook as a table."""
 
     gradients: tuple[ClippedGradient, ...]
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.gradients)) or "the program has no gradients of parameters"
 
-    def __repr__(self) -> str:
+    def counts(self) -> str:
+        """How many gradients are clipped, in words."""
         changed = sum(bool(gradient.steps) for gradient in self.gradients)
-        return f"<Explanation: {changed} of {len(self.gradients)} gradients are clipped>"
+        return f"{changed} of {len(self.gradients)} gradients are clipped"
+
+    def __repr__(self) -> str:
+        return f"<Explanation: {self.counts()}>"
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from minigraph.support.html import in_notebook, words_table
 
-        return f"<pre>{escape(str(self))}</pre>"
+        rows = [row for gradient in self.gradients for row in gradient.rows()]
+        return in_notebook(self.counts(), words_table(["gradient", "operator", "what it does", "result", "line"], rows))
 
 
 @public

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from minigraph.executor.plan import Plan, lower
 from minigraph.ir import Program
-from minigraph.ir.text.diff import diff
+from minigraph.ir.text.diff import Difference, diff
 from minigraph.lowering.costs import Cost, cost, size_in_bytes
 from minigraph.lowering.liveness import Lifetimes
 from minigraph.lowering.memory_plan import BufferPlan
@@ -32,10 +32,21 @@ class Stage:
 
     name: str
     program: Program
-    difference: str
+    difference: Difference
 
     def __str__(self) -> str:
         return f"After {self.name}\n{self.difference or 'no change'}"
+
+    def html(self) -> str:
+        """The difference below the name."""
+        from minigraph.support.html import code, details
+
+        heading = f"After {self.name}: {self.difference.counts()}"
+        return (
+            details(heading, code(self.difference.html_lines(), heading))
+            if self.difference
+            else f"<div>{heading}</div>"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,17 +74,21 @@ class MemoryPlan:
     unknown: tuple[str, ...]
 
     def __str__(self) -> str:
-        where = f" at step {self.at}" if self.at is not None else ""
-        lines = [f"Memory: {self.peak:,} bytes at the peak{where}"]
+        lines = [self.heading()]
         lines += [f"  {size:>14,}  {name}" for name, size in self.alive]
         if self.unknown:
             lines.append(f"  with a shape that depends on data: {', '.join(self.unknown)}")
         return "\n".join(lines)
 
+    def heading(self) -> str:
+        """The peak, in words."""
+        where = f" at step {self.at}" if self.at is not None else ""
+        return f"Memory: {self.peak:,} bytes at the peak{where}"
+
 
 @dataclass(frozen=True, eq=False)
 class RunExplanation:
-    """Result of `Executor.explain`; prints as text.
+    """Result of `Executor.explain`; prints as text, and in a notebook unfolds.
 
     Attributes
     ----------
@@ -110,14 +125,43 @@ class RunExplanation:
         parts += [_steps_text(self.steps, self.costs), str(self.memory), f"Source\n{self.source}"]
         return "\n\n".join(part.rstrip() for part in parts)
 
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        from minigraph.ir.text.html import program_details
+        from minigraph.support.html import code, details, in_notebook, table, words_table
+
+        first, *others = self.stages
+        heads = ["step", "kernel", "flops", "bytes moved", "results"]
+        rows = [
+            [str(number), each.op_type, f"{each.flops:,}", f"{each.bytes:,}", _results(step)]
+            for number, (step, each) in enumerate(zip(self.steps, self.costs, strict=True))
+        ]
+        alive = [[name, f"{size:,}"] for name, size in self.memory.alive]
+        parts = [
+            program_details(f"After {first.name}", first.program.blocks, is_open=False),
+            *(stage.html() for stage in others),
+            details(f"Steps: {_total(self.costs)}", words_table(heads, rows)),
+            details(self.memory.heading(), table("", ["alive", "bytes"], alive)),
+            details("Source", code(escape(self.source), "Source")),
+        ]
+        return in_notebook(f"A run of {len(self.steps)} steps", "".join(parts))
+
+
+def _total(costs: Sequence[Cost]) -> str:
+    flops, moved = sum(c.flops for c in costs), sum(c.bytes for c in costs)
+    return f"{len(costs)}, {flops:,} flops, {moved:,} bytes moved, estimated"
+
+
+def _results(step: Step) -> str:
+    return ", ".join(f"{value.name}: {value.tensor_type}" for value in step.writes)
+
 
 def _steps_text(steps: Sequence[Step], costs: Sequence[Cost]) -> str:
-    total = f"{sum(c.flops for c in costs):,} flops, {sum(c.bytes for c in costs):,} bytes moved, estimated"
-    lines = [f"Steps: {len(steps)}, {total}"]
+    lines = [f"Steps: {_total(costs)}"]
     for number, (step, each) in enumerate(zip(steps, costs, strict=True)):
-        written = ", ".join(f"{value.name}: {value.tensor_type}" for value in step.writes)
         note = "; over the old value" if step.in_place else ""
-        lines.append(f"  {number:>4}  {written} = {each}{note}")
+        lines.append(f"  {number:>4}  {_results(step)} = {each}{note}")
     return "\n".join(lines)
 
 
@@ -134,7 +178,7 @@ def explain_run(
 
     def watch(name: str, stage: Program) -> None:
         twin = stage.clone()
-        stages.append(Stage(name, twin, diff(stages[-1].program, twin) if stages else ""))
+        stages.append(Stage(name, twin, diff(stages[-1].program, twin) if stages else Difference()))
 
     def hook(each: Pass, stage: Program, changed: bool) -> None:
         if passes.hook is not None:

@@ -91,8 +91,7 @@ class Profile:
     def table(self, sorted_key: str | None = "total") -> str:
         """The rows as text, without the time to compile loops."""
         rows = self.rows(sorted_key)
-        seconds = sum(row.total for row in rows)
-        lines = [f"{len(self._runs)} runs, {seconds * 1e3:.3f} ms in operators"]
+        lines = [self._summary(rows)]
         heads = f"{'total [us]':>12}{'mean [us]':>11}{'min [us]':>11}{'max [us]':>11}"
         lines.append(f"{'operator':<28}{'calls':>8}{heads}{'share':>8}  line")
         for row in rows:
@@ -102,6 +101,30 @@ class Profile:
         return "\n".join(lines)
 
     __str__ = table
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        from minigraph.support.html import cell, frame, in_notebook, row
+
+        rows = self.rows()
+        heads = ["operator", "calls", "total [µs]", "mean [µs]", "min [µs]", "max [µs]", "share", "line"]
+        body = "".join(
+            row(
+                each.op_type,
+                [
+                    *map(cell, [f"{each.calls:,}", f"{each.total * 1e6:,.1f}"]),
+                    *(cell(f"{1e6 * time:,.2f}") for time in (each.ave, each.min, each.max)),
+                    f'<td class="shade" style="--share: {each.share:.1%}">{each.share:.1%}</td>',
+                    f'<td class="word">{escape("" if each.site is None else str(each.site))}</td>',
+                ],
+            )
+            for each in rows
+        )
+        return in_notebook(self._summary(rows), frame("", heads, body))
+
+    def _summary(self, rows: Sequence[Row]) -> str:
+        return f"{len(self._runs)} runs, {1e3 * sum(row.total for row in rows):.3f} ms in operators"
 
     def reset(self) -> None:
         """Drop the times measured so far."""

@@ -554,16 +554,31 @@ class Block:
 
     def __str__(self) -> str:
         """A heading, the declarations, the operators."""
+        return "\n  ".join([self.heading(), *(text for text, _ in self.lines())])
+
+    def heading(self) -> str:
+        """The first line of the block's text."""
         heading = f"block {self.idx}"
         heading += f" parent {self.parent_idx}" if self.parent_idx >= 0 else ""
-        heading += f" forward {self.forward_block_idx}" if self.forward_block_idx >= 0 else ""
+        return heading + (f" forward {self.forward_block_idx}" if self.forward_block_idx >= 0 else "")
+
+    def lines(self) -> Iterator[tuple[str, Operator | None]]:
+        """The other lines of the block's text, declarations before operators, with the operators."""
         written = {name for op in self.ops for name in slot_names(op.outputs)}
         pending = {name: var for name, var in self.vars.items() if name in written and var.keyword == "var"}
-        declared = [f"{var.keyword} {var.declaration()}" for name, var in self.vars.items() if name not in pending]
-        return "\n  ".join([heading, *declared, *(op.line(pending) for op in self.ops)])
+        for name, var in self.vars.items():
+            if name not in pending:
+                yield f"{var.keyword} {var.declaration()}", None
+        for op in self.ops:
+            yield op.line(pending), op
 
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        from minigraph.ir.text.html import program_html
+
+        return program_html(f"Block {self.idx}", self.program.blocks, self.idx)
 
     def __repr__(self) -> str:
         return f"<Block {self.idx}: {len(self.vars)} variables, {len(self.ops)} operators>"

@@ -323,6 +323,11 @@ class Program:
     def to_string(self, throw_on_error: bool = False, with_details: bool = False) -> str:
         return str(self)
 
+    def _repr_html_(self) -> str:
+        from minigraph.ir.text.html import program_html
+
+        return program_html("Program", self.blocks)
+
     def __repr__(self) -> str:
         return f"<Program of {sum(len(b.ops) for b in self.blocks)} operators>"
 

@@ -19,3 +19,20 @@ class Role(enum.IntFlag):
     RECOMPUTE = 1 << 18
 
     __and__ = int.__and__  # type: ignore[assignment]  # asked of every operator; that of enum makes a Role, in Python
+
+
+_PURPOSES = (
+    (Role.CLIP, "clip"),
+    (Role.REGULARIZE, "decay"),
+    (Role.LR_SCHED, "learning-rate"),
+    (Role.OPTIMIZE, "update"),
+    (Role.RECOMPUTE, "recomputed"),
+    (Role.BACKWARD, "backward"),
+    (Role.LOSS, "loss"),
+)
+"""Words for roles, the finer roles first, because clips and decay are part of the update, recomputation of backward."""
+
+
+def purpose(role: int) -> str:
+    """The one word that says most about an operator of this role, such as ``clip``; ``forward`` if there is none."""
+    return next((word for each, word in _PURPOSES if role & each), "forward")

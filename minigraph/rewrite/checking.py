@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from random import Random
 from typing import Any
 
 import numpy as np
 
 from minigraph.ir import Program
+from minigraph.ir.text.diff import diff
+from minigraph.ir.text.html import program_details
 from minigraph.rewrite.cases import Case
 from minigraph.rewrite.hints import hints_of
 from minigraph.rewrite.laws import Broken, Subject, broken_law, other_values, rewritten, runs_to_finite_numbers
 from minigraph.rewrite.random_programs.drawing import Drawn, Hints, arrays_for, draw
 from minigraph.rewrite.reducing import reduced, runs_completely
+from minigraph.support.html import code, details, in_notebook
 from minigraph.support.public import public
 
 Array = np.ndarray[Any, Any]
@@ -54,9 +58,18 @@ class CounterExample:
     seed: int
 
     def __str__(self) -> str:
-        parts = [f"{self.subject.name} breaks this program, of which {', '.join(self.program.roots or ())} is fetched:"]
-        parts += [str(self.program).rstrip(), self.difference]
-        return "\n\n".join(parts)
+        return "\n\n".join([f"{self._heading()}:", str(self.program).rstrip(), self.difference])
+
+    def _heading(self) -> str:
+        return f"{self.subject.name} breaks this program, of which {', '.join(self.program.roots or ())} is fetched"
+
+    def _repr_html_(self) -> str:
+        parts = [program_details("Program", self.program.blocks), code(escape(self.difference), "Difference")]
+        if self.rewritten is not None:
+            parts.append(
+                details("What the pass changed", code(diff(self.program, self.rewritten).html_lines(), "Changes"))
+            )
+        return in_notebook(self._heading(), "".join(parts))
 
 
 @public

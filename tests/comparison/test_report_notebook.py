@@ -1,5 +1,6 @@
 """Reports as the last line of a notebook's cell, and at a prompt."""
 
+import sys
 import warnings
 
 import numpy as np
@@ -61,15 +62,46 @@ def test_a_difference_is_text_that_a_notebook_colours():
     assert "\n-   data x: float32[2]" in str(text)
     assert repr(text) == "<difference: 1 lines come, 1 go; print() shows them>"
     page = Page(text._repr_html_())
-    assert "".join(page.text) == text
+    assert "".join(page.text) == "1 lines come, 1 go" + text
     assert page.count("ins") == page.count("del") == 1
     same = fluid.diff(fluid.Program(), fluid.Program())
     assert (same, repr(same)) == ("", "<no difference>")
 
 
-def test_a_progress_bar_in_a_notebook_does_not_warn(monkeypatch):
-    monkeypatch.setattr(rich.console, "_is_jupyter", lambda: True)
-    monkeypatch.setattr("minigraph.comparison.progress.find_spec", lambda name: None)
+class Notebook:
+    """The little of IPython that a progress bar uses, in the place of a notebook's."""
+
+    kernel = None
+
+    def __init__(self):
+        self.shown = []
+        self.display = self
+
+    def get_ipython(self):
+        return self
+
+    def __call__(self, data, raw, display_id):
+        return self
+
+    def update(self, data, raw):
+        self.shown.append(data["text/html"])
+
+
+def test_a_progress_bar_in_a_notebook_is_an_element_of_html(monkeypatch):
+    notebook = Notebook()
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    monkeypatch.setattr("minigraph.comparison.progress.PATIENCE", 0.0)
+    with ProgressBar(None) as bar:
+        bar.advance()
+        bar.expect(2)
+        bar.advance()
+    first, last, gone = notebook.shown
+    assert first == '<progress aria-label="Progress"></progress> 1 batches'
+    assert 'value="2" max="2"' in last and gone == ""
+
+
+def test_a_progress_bar_in_a_terminal_does_not_warn(monkeypatch):
+    monkeypatch.setattr(rich.console, "_is_jupyter", lambda: True)  # as in a notebook without ipywidgets
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with ProgressBar(2, shown=True) as bar:

@@ -24,9 +24,13 @@ class Difference(str):
 
     __slots__ = ()
 
-    def __repr__(self) -> str:
+    def counts(self) -> str:
+        """How many lines come and how many go, in words."""
         come, go = (sum(line.startswith(mark) for line in self.split("\n")) for mark in "+-")
-        return f"<difference: {come} lines come, {go} go; print() shows them>" if self else "<no difference>"
+        return f"{come} lines come, {go} go" if self else "no difference"
+
+    def __repr__(self) -> str:
+        return f"<difference: {self.counts()}; print() shows them>" if self else "<no difference>"
 
     def html_lines(self) -> str:
         """The lines escaped for HTML, those that come in ``ins``, those that go in ``del``."""
@@ -37,12 +41,9 @@ class Difference(str):
         return "\n".join(f"<{tag}>{line}</{tag}>" if tag else line for tag, line in marked)
 
     def _repr_html_(self) -> str:
-        if not self:
-            return "&lt;no difference&gt;"
-        lines = self.html_lines()
-        for tag, color in (("ins", "#1a7f37"), ("del", "#cf222e")):
-            lines = lines.replace(f"<{tag}>", f'<{tag} style="color: {color}; text-decoration: none">')
-        return f"<pre>{lines}</pre>"
+        from minigraph.support.html import code, in_notebook
+
+        return in_notebook(self.counts(), code(self.html_lines(), "Difference") if self else "")
 
 
 @public
