@@ -435,13 +435,13 @@ class Values:
             return
         writer, maker = self.writer.get(found), self.writer.get(value)
         if value.number and maker is None:
-            reason = "which was removed"
+            reason = "the operator that makes the value is gone"
         elif writer is None or (maker is not None and self.position[writer] < self.position[maker]):
-            reason = "which is written later"
+            reason = "the value is made later"
         else:
-            reason = "which has been written again"
+            reason = "the name has been written again, and means another value there"
         raise RewriteError(
-            f"{refusal}: that name means another value there than {value}, {reason}",
+            f"{refusal}: {reason}",
             details=[*([f"made by {maker}"] if maker else []), *([f"written by {writer}"] if writer else [])],
             site=None if place is None else place.site,
             hint=f"Keep the value under a name of its own: insert an assign of {value.name} where it is there.",

@@ -5,7 +5,7 @@ Imported when it is asked for: by ``from minigraph import rewrite``.
 
 from typing import TYPE_CHECKING
 
-from minigraph.errors import RewriteError, RuleError
+from minigraph.errors import PassError, RewriteError, RuleError
 from minigraph.passes.base import Pass, Pipeline
 from minigraph.passes.rules import Match, Rule, Rules, WhyNot, attr, marked, op, rule, value
 from minigraph.passes.values import Use, Value, Values
@@ -20,6 +20,7 @@ __all__ = [
     "CounterExample",
     "Match",
     "Pass",
+    "PassError",
     "Pipeline",
     "RewriteError",
     "Rule",

@@ -41,8 +41,10 @@ def test_every_section_on_differences_has_entries():
 
 
 @pytest.mark.parametrize(
-    "page", ["docs/architecture.md", "docs/clipping.md", "docs/differences.md", "README.md", "CONTRIBUTING.md"]
-)
+    "page",
+    [*(f"docs/{name}.md" for name in ("architecture", "clipping", "differences", "write-a-pass")), "README.md",
+     "CONTRIBUTING.md"],
+)  # fmt: skip
 def test_every_file_that_is_named_exists(page):
     for name in NAMED_FILE.findall((ROOT / page).read_text()):
         assert (ROOT / name).exists(), name
@@ -60,6 +62,23 @@ def test_the_programs_on_clipping_run(capsys):
     assert abs(names["after"].item() - 1) < 1e-6
     assert names["gradients"]["mean 0.05"].total.factor.max() < 1
     assert set(names["clips"]) == set(names["training"].strategies)
+
+
+def test_the_passes_of_the_page_on_passes_run(capsys, monkeypatch, tmp_path):
+    """Each text below a block of code is what the code prints; all code is one file, whose lines errors name."""
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/write-a-pass.md").read_text()
+    blocks = re.findall(r"```(python|text)\n(.*?)```", page, flags=re.DOTALL)
+    source = "\n".join(text for kind, text in blocks if kind == "python")
+    Path("my_passes.py").write_text(source)
+    names, line = {"__name__": "my_passes"}, 0
+    for kind, text in blocks:
+        if kind == "python":
+            exec(compile("\n" * line + text, "my_passes.py", "exec"), names)
+            line += text.count("\n") + 1
+        else:
+            assert capsys.readouterr().out == text
+    assert len(blocks) > 15
 
 
 def test_what_the_page_on_clipping_says_is_refused_is_refused():
