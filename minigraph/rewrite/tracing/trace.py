@@ -206,21 +206,21 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
 
     _repr_html_ = in_a_cell
 
+    def counted(self) -> str:
+        """The number of steps and programs, in words."""
+        programs = "program" if len(self.tracks) == 1 else "programs"
+        return f"{len(self.steps)} steps on {len(self.tracks)} {programs}"
+
     def __str__(self) -> str:
         """One line for each step that changed something."""
-        lines = [_counted(self)]
+        lines = [self.counted()]
         for track in self.tracks:
             lines.append(f"{track.title}: {track.steps[0].operators} to {track.steps[-1].operators} operators")
             lines += [f"  {_summary(step)}" for step in track.steps if step.changed]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<Trace of {_counted(self)}>"
-
-
-def _counted(trace: Trace) -> str:
-    programs = "program" if len(trace.tracks) == 1 else "programs"
-    return f"{len(trace.steps)} steps on {len(trace.tracks)} {programs}"
+        return f"<Trace of {self.counted()}>"
 
 
 def _summary(step: Step) -> str:
