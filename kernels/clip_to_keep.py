@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import prod
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,41 @@ class _Run:
     @property
     def is_joined(self) -> bool:
         return len(self.shapes) > 1
+
+
+class _Memory:
+    """Vectors for the runs of a clip, used again when no result refers to them any more."""
+
+    _MOST = 2
+    """Maximum sets of vectors that are kept: new state and the state before it."""
+
+    def __init__(self, runs: Sequence[_Run]) -> None:
+        self._runs = runs
+        self._sets: list[list[Any]] = []
+
+    def take(self) -> list[Any]:
+        """Vectors that nobody else refers to; `give` brings them back."""
+        held = list[list[Any]]()
+        try:
+            while not _is_free(found := self._sets.pop(0)):  # atomic, so that no two threads take one set
+                held.append(found)
+        except IndexError:
+            found = new_vectors(self._runs)
+        self._sets += held
+        return found
+
+    def give(self, vectors: list[Any]) -> None:
+        self._sets.append(vectors)
+        del self._sets[: -self._MOST]
+
+
+def _is_free(vectors: list[Any]) -> bool:
+    """Whether nobody but the list refers to its elements; a new object tells how many references the list makes."""
+    return max(map(getrefcount, vectors), default=0) <= max(map(getrefcount, [object()]))
+
+
+def new_vectors(runs: Sequence[_Run]) -> list[Any]:
+    return [np.empty(run.size, run.dtype) for run in runs]
 
 
 class ClipToKeep:
@@ -57,9 +93,23 @@ class ClipToKeep:
         self._runs = _runs(types)
 
     def __call__(self, xs: Sequence[Any], clip_norm: Any) -> tuple[list[Any], Any]:
+        return self._clip(xs, clip_norm, new_vectors(self._runs))
+
+    def for_state(self) -> Callable[..., Any]:
+        """The same function for results that replace those of an earlier call: two vectors of each run take turns."""
+        memory = _Memory(self._runs)
+
+        def clip(xs, clip_norm):
+            vectors = memory.take()
+            results = self._clip(xs, clip_norm, vectors)
+            memory.give(vectors)
+            return results
+
+        return clip
+
+    def _clip(self, xs: Sequence[Any], clip_norm: Any, vectors: Sequence[Any]) -> tuple[list[Any], Any]:
         parts, outs = [], []
-        for run in self._runs:
-            vector = np.empty(run.size, run.dtype)
+        for run, vector in zip(self._runs, vectors, strict=True):
             if run.is_joined:
                 np.concatenate(xs[run.start : run.end], axis=None, out=vector)
                 parts.append(vector)

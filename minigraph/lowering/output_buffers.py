@@ -40,13 +40,14 @@ NO_OUTPUTS = OutputPlan()
 
 
 def plan_outputs(steps: Steps, flat: FlatBuffers, place: Place, jit: bool) -> OutputPlan:
-    """Let steps that may return their arguments compute in new memory, if all their results are fetched.
+    """Let steps that may return their arguments compute in memory of their own, if all their results leave the run.
 
-    An example is a gradient below the threshold of a clip. In the plan, too, such a result shares no memory.
+    An example is a gradient below the threshold of a clip. In the plan, too, such a result shares no memory. Fetched
+    results get new memory, and new state that of the state before the present one.
     """
     if place.kind != "cpu":
         return NO_OUTPUTS
-    fetched, to_scope = set(steps.fetches), _to_scope(steps, flat)
+    fetched, new_state = set(steps.fetches), set(steps.replaced_state.values())
     functions: dict[Step, Callable[..., Any]] = {}
     apart: set[Value] = set()
     for step in steps.steps:
@@ -54,25 +55,23 @@ def plan_outputs(steps: Steps, flat: FlatBuffers, place: Place, jit: bool) -> Ou
         if step.kernel.view_of is None or step.in_place or step in flat.free or flat.inputs.get(step):
             continue
         results = {value for value in step.outputs[0] if value is not None}
-        if not results.isdisjoint(to_scope):
-            apart |= results & to_scope.keys()
-            continue
-        function = _offered(step, place, jit) if results <= fetched else None
+        function = _offered(step, place, jit) if results <= fetched or results <= new_state else None
         if function is not None:
-            functions[step] = function
+            functions[step] = function if results <= fetched else function.for_state()
             apart |= results
-    return OutputPlan(functions, apart, _over_input(steps), to_scope)
+    to_scope = _to_scope(steps, flat, functions)
+    return OutputPlan(functions, apart | to_scope.keys(), _over_input(steps), to_scope)
 
 
-def _to_scope(steps: Steps, flat: FlatBuffers) -> dict[Value, str]:
-    """The new state that kernels can write to given arrays, with the names of the variables."""
+def _to_scope(steps: Steps, flat: FlatBuffers, others: Collection[Step]) -> dict[Value, str]:
+    """The new state that kernels of all but some steps can write to given arrays, with the names of the variables."""
     name_of = {value: name for name, value in steps.replaced_state.items() if value.tensor_type.shape}
     if not name_of:
         return {}
     in_buffers = {*flat.aliases, *[value for values in flat.buffers for value in values]}
     found: dict[Value, str] = {}
     for step in steps.steps:
-        if step in flat.free or flat.inputs.get(step):
+        if step in flat.free or flat.inputs.get(step) or step in others:
             continue
         can = step.writes if _is_clip(step) else can_be_placed(step, steps.storage)
         if any(size_in_bytes(value) >= LEAST_SPARE for value in can):
@@ -111,7 +110,7 @@ def _over_input(steps: Steps) -> set[Step]:
     return {step for step in clips if is_free(step.inputs[0], step.writes[0])}
 
 
-def _offered(step: Step, place: Place, jit: bool) -> Callable[..., Any] | None:
+def _offered(step: Step, place: Place, jit: bool) -> Any:
     """A function whose results share no memory with its arguments, if a specializer offers one."""
     if not step.has_known_sizes:
         return None

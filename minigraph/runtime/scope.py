@@ -254,14 +254,15 @@ class ScopeVariable:
         """
         if not keep_old:
             self._spare = None
-        elif self.value is not value:
-            self._spare = self.value
-        self.value, self.place = value, place
+        elif self._value is not value:
+            self._spare = self._value if _owns_memory(self._value) else None
+        self._value, self.lod, self.place = value, (), place
+        self._changes.add()
 
     def take_spare(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an array that nobody else holds: the spare one, which the variable forgets, or a new one."""
         spare = _taken(self)
-        fits = type(spare) is np.ndarray and spare.base is None and spare.shape == shape and spare.dtype == dtype
+        fits = _owns_memory(spare) and spare.shape == shape and spare.dtype == dtype
         return spare if fits and spare.flags.carray else np.empty(shape, dtype)
 
     def get_tensor(self) -> LoDTensor:
@@ -269,6 +270,11 @@ class ScopeVariable:
 
     def get_selected_rows(self) -> SelectedRows:
         return SelectedRows(self)
+
+
+def _owns_memory(value: Any) -> bool:
+    """Whether a value is an array that is no view of another one."""
+    return type(value) is np.ndarray and value.base is None
 
 
 def _taken(variable: ScopeVariable) -> Any:
