@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from minigraph.ir import Operator
 from minigraph.ir.operator import slot_names
-from minigraph.passes.values import Values, require_same_types
+from minigraph.passes.values import Value, Values, require_same_types
 
 
 class NewOp(NamedTuple):
@@ -29,13 +29,15 @@ class BlockValues(Values):
         """Look at the block anew if it was changed by others."""
         self._refresh()
 
-    def exchange(self, old: Sequence[Operator], place: Operator, new: Sequence[NewOp]) -> list[Operator]:
+    def exchange(
+        self, old: Sequence[Operator], place: Operator, new: Sequence[NewOp], results: Sequence[Value]
+    ) -> list[Operator]:
         """Put `new` operators where `place` is, one of the `old` ones, which go.
 
-        What both write under one name is one value: those that read it go on reading it. The caller has made sure that
-        nothing else reads what `old` operators write, and that `new` ones find what they read.
+        They write the `results` by the same names, and those that read these go on reading them. The caller has made
+        sure that nothing else reads what `old` operators write, and that `new` ones find what they read.
         """
-        written = {name: self.written(name, op) for op in old for name in op.output_arg_names}
+        written = {value.name: value for value in results}
         types = {name: self.type_of(value) for name, value in written.items()}
         gone = set(old)
         behind = place._next
@@ -48,11 +50,11 @@ class BlockValues(Values):
         made = []
         for type, inputs, outputs, attrs, served, role_vars in new:
             fields = {"op_role": served.role, "op_namescope": served.namescope, "op_role_var": role_vars}
-            results = {name: types[name] for name in slot_names(outputs) if name in types}
+            kept = {name: types[name] for name in slot_names(outputs) if name in types}
             read = {name: self.type_of(self._reaching(name, self._place(behind))) for name in slot_names(inputs)}
-            with self._declared({**results, **read}):
+            with self._declared({**kept, **read}):
                 op = self.block.insert(behind, type, inputs, outputs, {**attrs, **fields})
-                require_same_types(op, results)
+                require_same_types(op, kept)
             op.site = served.site
             self.position[op] = self._make_room(op)
             for name in op.output_arg_names:

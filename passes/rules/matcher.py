@@ -45,6 +45,8 @@ class Match:
         The matched operators, in the order of the pattern.
     values : Values
         Values of the block, with the verbs that edit it.
+    results : tuple
+        The values that the fragment returns; None for one that is left out, or that nobody reads.
     place : Operator or None
         Operator in whose place the replacement can be computed; None if nothing is to be replaced.
     """
@@ -58,15 +60,16 @@ class Match:
         """Matched operators that stay, because others read their results."""
         self._found = list(found)
         self._named: dict[str, Any] = {}
+        self.results: tuple[Value | None, ...] = tuple([found[each] for each in pattern.returned])
+
+    @property
+    def gone(self) -> frozenset[Operator]:
+        """Matched operators that a replacement takes the place of."""
+        return frozenset(self.ops) - self.kept
 
     def value(self, name: str) -> Any:
         """The value that a placeholder stands for: a `Value`, a tuple of several, None if it is left out."""
         return self._found[next(i for i, hole in enumerate(self.pattern.holes) if hole.name == name)]
-
-    @property
-    def results(self) -> tuple[Value | None, ...]:
-        """The values that the fragment returns; None for one that is left out."""
-        return tuple([self._found[each] for each in self.pattern.returned])
 
     @property
     def named(self) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from minigraph import unique_name
 from minigraph.errors import MinigraphError, RewriteError, RuleError
 from minigraph.ir import Operator
@@ -16,8 +14,10 @@ from minigraph.passes.values import Value
 from minigraph.support.undo import all_or_nothing
 
 
-def replace(match: Match, fragment: Fragment, returned: list[str], rule: str) -> list[Operator]:
+def replace(match: Match, fragment: Fragment, returned: list[str], rule: str) -> list[Operator] | None:
     """Replace the operators of a match by those of `fragment`, which returns these variables; returns the new ones.
+
+    None is returned if the operator is an ``assign`` that has to stay, because its result is fetched or persistable.
 
     A new operator that makes a result has the role, the role_vars, the name scope and the source line of the operator
     that made it before; the others have those of the operator in whose place they are.
@@ -35,29 +35,19 @@ def replace(match: Match, fragment: Fragment, returned: list[str], rule: str) ->
     if match.place is None:
         raise RuleError(f"{rule}: the match is not one that may be replaced")
     old = [op for op in match.ops if op not in match.kept]
-    before = [_shape_of(op) for op in old]
     try:
         with all_or_nothing():
-            made = _exchange(match, fragment, returned, old)
+            return _exchange(match, fragment, returned, old)
     except MinigraphError as error:
         raise RuleError(
             f"{rule}: the replacement does not fit: {error.message}", details=[*map(str, match.ops), *error.details],
             site=match.ops[-1].site,
-            hint="Let the replacement compute values of the same types, or add a condition with where.",
+            hint=(isinstance(error, RuleError) and error.hint)
+            or "Let the replacement compute values of the same types, or add a condition with where.",
         ) from error  # fmt: skip
-    if [_shape_of(op) for op in made] == before:
-        raise RuleError(
-            f"{rule} replaces operators by the same ones", details=list(map(str, made)),
-            hint="Add a condition with where, so that the replacement does not match again.",
-        )  # fmt: skip
-    return made
 
 
-def _shape_of(op: Operator) -> tuple[Any, ...]:
-    return op.type, op.inputs, op.attrs
-
-
-def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[Operator]) -> list[Operator]:
+def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[Operator]) -> list[Operator] | None:
     values, place = match.values, match.place
     assert place is not None
     makers = {number: match.ops[op.number] for number, op in match.pattern.maker.items()}
@@ -80,8 +70,14 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
         new.append(
             NewOp("assign", {"X": (names.get(source, source),)}, {"Out": (target,)}, {}, owner[target], role_vars)
         )
+    if [(op.type, op.inputs, op.attrs) for op in old] == [(each.type, each.inputs, each.attrs) for each in new]:
+        if copies:
+            return None
+        raise RuleError(
+            "it is what it replaces", hint="Add a condition with where, so that the replacement does not match again."
+        )
     _require_same_draws(old, new)
-    return values.exchange(old, place, new)
+    return values.exchange(old, place, new, [each for each in match.results if each is not None])
 
 
 def _new_op(

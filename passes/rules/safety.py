@@ -14,6 +14,8 @@ from minigraph.passes.values import Value, Values
 def may_replace(match: Match, needed: Iterable[str] | None, recorder: Recorder | None = None) -> bool:
     """Whether the operators of a match may go; notes in the match which of them stay, and the place.
 
+    Of several results those that nobody reads are left out.
+
     Parameters
     ----------
     needed : iterable of str or None
@@ -48,7 +50,14 @@ def _may_go(match: Match, recorder: Recorder | None) -> bool:
                 return False
             kept.add(op)
     match.kept = frozenset(kept)
+    if len(match.results) > 1:
+        wanted = [value if value and _is_wanted(value, mine - kept, values) else None for value in match.results]
+        match.results = tuple(wanted if any(wanted) else match.results)
     return True
+
+
+def _is_wanted(value: Value, gone: set[Operator], values: Values) -> bool:
+    return values.is_live_out(value) or any([op not in gone for op in values.readers.get(value, ())])
 
 
 _MAY_BE_FETCHED = "which may be fetched: program.roots does not say what is"
@@ -82,10 +91,19 @@ def _find_place(match: Match, needed: tuple[str, ...], recorder: Recorder | None
         if value is not None
     ]
     inputs = [each for name in needed for each in _each(match.value(name))]
-    roots = sorted(dict.fromkeys([op for _, op in ends]), key=values.position.__getitem__, reverse=True)
-    if len(ends) > 1 and not {value.name for value, _ in ends}.isdisjoint([each.name for each in inputs]):
+    gone = match.gone
+    for each in inputs:
+        if (maker := values.producer(each)) in gone:
+            if recorder is not None and maker is not None:
+                recorder.differs(maker, "outputs", "inputs that the replaced operators do not make", each.name)
+            return False
+    roots = sorted(dict.fromkeys([op for _, op in ends]), key=values.position.__getitem__)
+    names = {value.name for value, _ in ends}
+    if len(ends) > 1 and (len(names) < len(ends) or not names.isdisjoint([each.name for each in inputs])):
         if recorder is not None:
-            recorder.differs(roots[0], "outputs", "results with names of their own", "one that overwrites an input")
+            recorder.differs(
+                roots[-1], "outputs", "results with names of their own", "one that overwrites another value"
+            )
         return False
     for place in roots:
         moved = [(value, op) for value, op in ends if op is not place]
@@ -95,7 +113,7 @@ def _find_place(match: Match, needed: tuple[str, ...], recorder: Recorder | None
             match.place = place
             return True
     if recorder is not None:
-        _tell_place(match, inputs, roots[0], recorder)
+        _tell_place(match, inputs, roots[-1], recorder)
     return False
 
 
@@ -107,7 +125,7 @@ def _may_move(value: Value, op: Operator, place: Operator, match: Match) -> bool
     """Whether `op` could write `value` at `place`: nobody reads or writes its name in between."""
     values, position = match.values, match.values.position
     here, there = position[op], position[place]
-    gone = set(match.ops) - match.kept
+    gone = match.gone
     if there > here:
         readers = values.readers.get(value, ())
         is_free = values.is_there(value, place)

@@ -359,13 +359,56 @@ def test_two_results():
           d: float32[4] = elementwise_add(X=b, Y=c)
     """
     assert after(both, text.format(middle="square(X=x)"), "a", "d") == [
-        "b: float32[4] = square(X=x)", "c: float32[4] = abs(X=x)", "a: float32[4] = sigmoid(X=x)",
+        "c: float32[4] = abs(X=x)", "a: float32[4] = sigmoid(X=x)", "b: float32[4] = square(X=x)",
         "d: float32[4] = elementwise_add(X=b, Y=c)",
     ]  # fmt: skip
     assert after(both, text.format(middle="square(X=a)"), "a", "d") == [
         "c: float32[4] = abs(X=x)", "a: float32[4] = sigmoid(X=x)", "b: float32[4] = square(X=a)",
         "d: float32[4] = elementwise_add(X=b, Y=c)",
     ]  # fmt: skip
+
+
+def test_a_result_that_is_not_there_yet_is_computed_later():
+    @rule
+    def both(x, y):
+        return layers.elementwise_add(x, y), layers.elementwise_sub(x, y)
+
+    @both.to
+    def _(x, y):
+        return layers.elementwise_mul(x, y), layers.elementwise_max(x, y)
+
+    text = """
+        block 0
+          data x: float32[4]
+          data y: float32[4]
+          b: float32[4] = relu(X=x)
+          a: float32[4] = elementwise_add(X=x, Y=y)
+          c: float32[4] = elementwise_add(X=b, Y=b)
+          b = elementwise_sub(X=x, Y=y)
+    """
+    assert after(both, text, "a", "b", "c")[1:] == [
+        "c: float32[4] = elementwise_add(X=b, Y=b)", "a: float32[4] = elementwise_mul(X=x, Y=y)",
+        "b: float32[4] = elementwise_max(X=x, Y=y)",
+    ]  # fmt: skip
+
+
+def test_a_result_that_nobody_reads_is_left_out():
+    @rule
+    def product(x, y, d):
+        return op("elementwise_mul_grad", X=x, Y=y, Out_GRAD=d, outputs=["X@GRAD", "Y@GRAD"])
+
+    @product.to
+    def _(x, y, d):
+        return op("elementwise_div_grad", X=x, Y=y, Out=x, Out_GRAD=d, outputs=["X@GRAD", "Y@GRAD"])
+
+    text = """
+        block 0
+          data x: float32[4]
+          data d: float32[4]
+          X@GRAD=a: float32[4], Y@GRAD=b: float32[4] = elementwise_mul_grad(X=x, Y=x, Out@GRAD=d)
+    """
+    (left,) = after(product, text, "b")
+    assert left.startswith("X@GRAD=@EMPTY@, Y@GRAD=b: float32[4] = elementwise_div_grad")
 
 
 def test_a_replacement_may_be_an_input():
@@ -447,7 +490,7 @@ def test_a_rule_that_replaces_by_the_same_is_named():
     def _(x):
         return layers.relu(x)
 
-    with pytest.raises(RuleError, match="same replaces operators by the same ones"):
+    with pytest.raises(RuleError, match="same: the replacement does not fit: it is what it replaces"):
         same.apply(program_of("block 0\n  data x: float32[2]\n  y: float32[2] = relu(X=x)", "y"))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from explore import EXPLORATIONS, case_of, gradients, programs
+from explore import EXPLORATIONS, case_of, gradients, programs, rules
 from explore.__main__ import explore, main
 from explore.shrinking import smallest
 
@@ -25,6 +25,13 @@ START = time.time_ns() % 10**9 if EXPLORES else 0
 def test_programs_run_as_in_the_interpreter(first):
     for seed in range(START + first, START + first + 20):
         programs.case(seed)
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize("first", range(0, 20_000 if EXPLORES else 400, 100))
+def test_rules_keep_every_bit(first):
+    for seed in range(START + first, START + first + 100):
+        rules.case(seed)
 
 
 @pytest.mark.slow
