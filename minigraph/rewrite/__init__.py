@@ -13,7 +13,8 @@ from minigraph.rewrite.tracing import Step, Trace, trace
 from minigraph.support.public import refuse_unknown_names
 
 if TYPE_CHECKING:
-    from minigraph.rewrite.checking import CounterExample, check
+    from minigraph.rewrite.checking import check
+    from minigraph.rewrite.counter_examples import CounterExample
     from minigraph.rewrite.reducing import reduce
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
 
 refuse_unknown_names(  # those that draw programs are imported when they are asked for
     __name__,
-    **dict.fromkeys(("CounterExample", "check"), f"{__name__}.checking"),
+    CounterExample=f"{__name__}.counter_examples",
+    check=f"{__name__}.checking",
     reduce=f"{__name__}.reducing",
 )

@@ -2,74 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
 import numpy as np
 
-from minigraph.ir import Program
-from minigraph.ir.text.diff import diff
-from minigraph.ir.text.html import program_details
 from minigraph.rewrite.cases import Case
+from minigraph.rewrite.counter_examples import CounterExample
 from minigraph.rewrite.hints import hints_of
 from minigraph.rewrite.laws import Broken, Subject, broken_law, other_values, rewritten, runs_to_finite_numbers
 from minigraph.rewrite.random_programs.drawing import Drawn, Hints, arrays_for, draw
 from minigraph.rewrite.reducing import reduced, runs_completely
-from minigraph.support.html import code, details, in_notebook
 from minigraph.support.public import public
 
 Array = np.ndarray[Any, Any]
 
 _FINITE_TRIES = 3
 """Maximum draws of arrays of each kind until all results are finite."""
-
-
-@dataclass(frozen=True)
-class CounterExample:
-    """A program that a pass breaks.
-
-    Attributes
-    ----------
-    program : Program
-        The program; ``program.roots`` is what is fetched.
-    feed : dict
-        What is fed, by name.
-    state : dict
-        Arrays of persistable variables before the run, by name.
-    law : str
-        Which law is broken: ``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``,
-        ``role_vars``, ``runs`` or ``values``.
-    difference : str
-        What is wrong, in words and numbers.
-    rewritten : Program or None
-        What the pass made of the program; None if it raised.
-    """
-
-    program: Program
-    feed: Mapping[str, Array]
-    state: Mapping[str, Array]
-    law: str
-    difference: str
-    rewritten: Program | None
-    subject: Subject
-    seed: int
-
-    def __str__(self) -> str:
-        return "\n\n".join([f"{self._heading()}:", str(self.program).rstrip(), self.difference])
-
-    def _heading(self) -> str:
-        return f"{self.subject.name} breaks this program, of which {', '.join(self.program.roots or ())} is fetched"
-
-    def _repr_html_(self) -> str:
-        parts = [program_details("Program", self.program.blocks), code(escape(self.difference), "Difference")]
-        if self.rewritten is not None:
-            parts.append(
-                details("What the pass changed", code(diff(self.program, self.rewritten).html_lines(), "Changes"))
-            )
-        return in_notebook(self._heading(), "".join(parts))
 
 
 @public

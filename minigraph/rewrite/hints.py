@@ -15,6 +15,9 @@ from minigraph.rewrite.random_programs.drawing import Hints
 _LARGEST = 100.0
 """Maximum size of a number that is taken for the value of an attribute."""
 
+_OF_TRAINING = frozenset({"BACKWARD", "OPTIMIZE", "CLIP", "REGULARIZE", "role_vars", "Param", "ParamOut", "Grad"})
+"""Words in the code of a pass that is about programs that train."""
+
 
 def hints_of(rewrite: Any, plants: Iterable[Callable[..., Any]] = ()) -> Hints:
     """Read which operators a pass names in its code, in functions of its module, and in its fields."""
@@ -25,7 +28,7 @@ def hints_of(rewrite: Any, plants: Iterable[Callable[..., Any]] = ()) -> Hints:
         found.update(_words(each, seen))
     words = sorted(word for word in found if isinstance(word, str) and word in types)
     numbers = sorted({float(word) for word in found if isinstance(word, int | float) and abs(word) <= _LARGEST})
-    return Hints(tuple(words), tuple(numbers), tuple(plants))
+    return Hints(tuple(words), tuple(numbers), bool(found & _OF_TRAINING), tuple(plants))
 
 
 def _words(value: Any, seen: set[int]) -> Iterator[Any]:
@@ -45,6 +48,7 @@ def _words(value: Any, seen: set[int]) -> Iterator[Any]:
         yield from _of_function(value, seen)
     elif isinstance(value, CodeType):
         yield from _words(value.co_consts, seen)
+        yield from _OF_TRAINING.intersection(value.co_names)
         if "layers" in value.co_names:
             yield from (name for name in value.co_names if hasattr(layers, name))
     elif isinstance(value, property | classmethod | staticmethod):

@@ -58,7 +58,14 @@ def reduce(program: Program, fails: Callable[[Program], bool]) -> Program:
 
     Examples
     --------
-    >>> small = rewrite.reduce(program, lambda each: any(op.type == "dropout" for op in each.global_block().ops))
+    >>> import minigraph as fluid
+    >>> from minigraph import layers
+    >>> loss = layers.mean(layers.fc(layers.relu(fluid.data("x", [None, 4])), size=3))
+    >>> program = fluid.default_main_program()
+    >>> print(reduce(program, lambda each: any(op.type == "mean" for op in each.global_block().ops)))
+    block 0
+      data fc_0.tmp_1: float32[-1, 3] {stop_gradient=False}
+      mean_0.tmp_0: float32[1] = mean(X=fc_0.tmp_1)
     """
     if not fails(program.clone()):
         raise ProgramError("reduce: this program does not fail", hint="Give one for which fails(program) is true.")

@@ -21,7 +21,7 @@ from minigraph.errors import MinigraphError
 from minigraph.ir import Block, Program, Variable, VarKind
 from minigraph.ir.default_programs import program_guard
 from minigraph.layers.io import fluid_data as data
-from minigraph.opdef import definition_of
+from minigraph.opdef import SUB_BLOCK, definition_of
 from minigraph.opdef.gradient_rules import FusedGrad
 from minigraph.rewrite.random_programs.free_steps import CLASSES, FREE, Sources, like
 from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Training, train
@@ -52,12 +52,15 @@ class Hints:
         Types of operators.
     numbers : tuple of float
         Values of attributes.
+    trains : bool
+        Most programs shall have gradients and updates.
     plants : tuple of callable
         Fragments: functions of variables that append operators and return what these compute.
     """
 
     types: tuple[str, ...] = ()
     numbers: tuple[float, ...] = ()
+    trains: bool = False
     plants: tuple[Callable[..., Any], ...] = ()
 
 
@@ -116,7 +119,7 @@ class _Drawing:
         self.choose = choose
         self.hints = hints
         self.forward = _forward_types(hints.types)
-        self.trains = choose.random() < (0.7 if _asks_for_training(hints.types) else 0.3)
+        self.trains = choose.random() < (0.7 if hints.trains or _asks_for_training(hints.types) else 0.3)
         self.dtype = choose.choice(("float32", "float32", "float64"))
         self.rows, columns = choose.choice((1, 2, 2, 3, 4)), choose.choice((1, 2, 3, 3, 4))
         if choose.random() < 0.04:
@@ -137,6 +140,9 @@ class _Drawing:
             self.pool.insert(1, self.sources.parameter(self.sources.columns))
         if self.choose.random() < 0.5:
             self.pool.insert(1, self.sources.parameter(self.sources.columns, self.sources.columns))
+        for _ in range(self.choose.choice((0, 0, 1, 2)) if self.trains else 0):
+            self._add([self.sources.linear(self.choose.choice(self.squares))])
+            self.squares.append(self.pool[-1])
         for _ in range(self.choose.choice((1, 2, 2, 3, 3, 4, 5, 6, 8, 12))):
             try:
                 self._step()
@@ -154,7 +160,9 @@ class _Drawing:
             self._add(self._planted(self.choose.choice(self.hints.plants)))
         elif self.forward and chance < 0.6:
             self._add(self._operator(self.choose.choice(self.forward)))
-        elif chance < 0.75:
+        elif chance < 0.66:
+            self._add(self._again())
+        elif chance < 0.78:
             self._add(self._operator(self.choose.choice(_all_types())))
         elif chance < 0.9:
             step = FREE[self.choose.choice(_CONTROL_FLOW if self.choose.random() < 0.25 else _FREE)]
@@ -170,7 +178,8 @@ class _Drawing:
         self.pool += [each for each in made if each.tensor_type is not None and each.kind is VarKind.LOD_TENSOR]
 
     def _number(self) -> float:
-        return float(self.choose.choice(NUMBERS + self.hints.numbers))
+        hinted = self.hints.numbers if self.choose.random() < 0.5 else ()
+        return float(self.choose.choice(hinted or NUMBERS))
 
     def _pick(self) -> Variable:
         """A value, mostly a late one: so operators feed each other."""
@@ -201,6 +210,22 @@ class _Drawing:
             if all(known is None or 0 not in known.shape or not self.rows for each in types.values() for known in each):
                 return self._append(sample, inputs, attrs, types)
         return self._append(sample, self._fed(sample), sample.attrs)
+
+    def _again(self) -> list[Variable]:
+        """What an operator computes that is like an earlier one; its inputs may have been overwritten since."""
+        simple = [op for op in self.block.ops if len(op.outputs.get("Out", ())) == 1 and SUB_BLOCK not in op.attrs]
+        if not simple:
+            return []
+        op = self.choose.choice(simple)
+        old = [name for names in op.outputs.values() for name in names]
+        new = {name: self._output() for name in old}
+        outputs = {slot: [new[name] for name in names] for slot, names in op.outputs.items()}
+        if self.choose.random() < 0.3:
+            self._overwrite(self.block.vars[op.outputs["Out"][0]].tensor_type, outputs)
+        self.block.append_op(op.type, op.inputs, outputs, op.attrs)
+        for name, var in new.items():
+            var.stop_gradient = self.block.vars[name].stop_gradient
+        return [var for variables in outputs.values() for var in variables]
 
     def _attrs(self, sample: Sample) -> dict[str, Any]:
         """Attributes of the sample, some of them changed."""
@@ -255,7 +280,7 @@ class _Drawing:
 
     def _overwrite(self, type: TensorType | None, outputs: dict[str, list[Variable]]) -> None:
         """Now and then let the operator write to a variable that has a value of this type."""
-        if self.choose.random() < 0.15:
+        if self.choose.random() < 0.2:
             same = [var for var in self.pool if self._may_write(var) and var.tensor_type == type]
             if same:
                 outputs["Out"] = [self.choose.choice(same)]
@@ -302,18 +327,30 @@ class _Drawing:
 
     def _fetched(self) -> list[str]:
         """Names to fetch: the latest values and, now and then, one or all of the others."""
+        kept = _kept_for_gradients(self.block)
         known = [
             name
             for name, var in self.block.vars.items()
-            if var.tensor_type is not None and var.kind is VarKind.LOD_TENSOR
+            if var.tensor_type is not None and var.kind is VarKind.LOD_TENSOR and name not in kept
         ]
         chance = self.choose.random()
         if chance < 0.08:
             return known
-        names = [var.name for var in self.pool[-self.choose.choice((1, 1, 2, 3)) :]]
+        names = [var.name for var in self.pool[-self.choose.choice((1, 1, 2, 3)) :] if var.name in known] or known[-1:]
         if chance < 0.4:
             names += self.choose.sample(known, min(len(known), self.choose.choice((1, 2))))
         return list(dict.fromkeys(names))
+
+
+def _kept_for_gradients(block: Block) -> set[str]:
+    """Names of outputs that only gradient operators are meant to read, such as ``XShape``."""
+    return {
+        name
+        for op in block.ops
+        for slot in op.definition.outputs
+        if slot.intermediate
+        for name in op.outputs.get(slot.name, ())
+    }
 
 
 def _counts(sample: Sample, inputs: Mapping[str, Sequence[Variable]]) -> dict[str, int]:

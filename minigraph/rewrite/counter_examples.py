@@ -1,0 +1,202 @@
+"""A program that a pass breaks, and a script that shows it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from minigraph.ir import Program
+from minigraph.ir.text.diff import diff
+from minigraph.ir.text.html import program_details
+from minigraph.passes.rules import Rule
+from minigraph.rewrite.laws import Subject
+from minigraph.support.html import code, details, in_notebook
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class CounterExample:
+    """A program that a pass breaks.
+
+    Attributes
+    ----------
+    program : Program
+        The program; ``program.roots`` is what is fetched.
+    feed : dict
+        What is fed, by name.
+    state : dict
+        Arrays of persistable variables before the run, by name.
+    law : str
+        Which law is broken: ``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``,
+        ``role_vars``, ``runs`` or ``values``.
+    difference : str
+        What is wrong, in words and numbers.
+    rewritten : Program or None
+        What the pass made of the program; None if it raised.
+    """
+
+    program: Program
+    feed: Mapping[str, Array]
+    state: Mapping[str, Array]
+    law: str
+    difference: str
+    rewritten: Program | None
+    subject: Subject
+    seed: int
+
+    def to_python(self) -> str:
+        """A script that builds the program, applies the pass, and shows what is wrong; it runs by itself."""
+        return script(self)
+
+    def __str__(self) -> str:
+        return "\n\n".join([f"{self._heading()}:", str(self.program).rstrip(), self.difference])
+
+    def _heading(self) -> str:
+        return f"{self.subject.name} breaks this program, of which {', '.join(self.program.roots or ())} is fetched"
+
+    def _repr_html_(self) -> str:
+        parts = [program_details("Program", self.program.blocks), code(escape(self.difference), "Difference")]
+        if self.rewritten is not None:
+            parts.append(
+                details("What the pass changed", code(diff(self.program, self.rewritten).html_lines(), "Changes"))
+            )
+        return in_notebook(self._heading(), "".join(parts))
+
+
+_HEAD = '''\
+"""{title}
+
+{difference}
+
+Found by minigraph.rewrite.check. Run this file with Python to see it.
+"""
+
+import runpy
+
+import minigraph as fluid
+import numpy as np
+from numpy import inf, nan
+
+program = fluid.Program.parse({program})
+program.roots = {roots!r}  # what is fetched
+feed = {feed}
+state = {state}  # persistable variables before the run
+'''
+
+_APPLY = """
+rewritten = program.clone()
+says = {expression}(rewritten)
+print("the pass says that it changed the program:", says)
+print(fluid.diff(program, rewritten))
+fluid.verify(rewritten)
+"""
+
+_EMBEDDED = """
+# The pass is defined inside of a function, so here is what it made of the program.
+rewritten = fluid.Program.parse({rewritten})
+rewritten.roots = program.roots
+print(fluid.diff(program, rewritten))
+fluid.verify(rewritten)
+"""
+
+_RUN = """
+
+def results(each):
+    scope, runner = fluid.Scope(), fluid.Interpreter()
+    runner._rng = np.random.default_rng({seed})
+    for name, value in state.items():
+        scope.var(name).get_tensor().set(value)
+    fetched = runner.run(each, feed=feed, fetch_list=list(program.roots), scope=scope)
+    after = {{f"new {{name}}": np.array(scope.find_var(name).get_tensor()) for name in scope.local_var_names()}}
+    return {{**dict(zip(program.roots, fetched)), **after}}
+
+
+before, after = results(program), results(rewritten)
+for name in before:
+    same = np.array_equal(before[name], after[name], equal_nan=before[name].dtype.kind == "f")
+    print(name, "is the same" if same else "differs:", before[name], "then", after[name])
+"""
+
+_FOR_TEST = """
+program, rewritten = program.clone(for_test=True), rewritten.clone(for_test=True)
+known = program.global_block().vars
+program.roots = tuple(name for name in program.roots if name in known)
+feed = {name: value for name, value in feed.items() if name in known and name in rewritten.global_block().vars}
+state = {name: value for name, value in state.items() if name in known}
+"""
+
+_AGAIN = """
+again = rewritten.clone()
+print("applied again, the pass says that it changed the program:", {expression}(again))
+print(fluid.diff(rewritten, again))
+"""
+
+
+def script(example: CounterExample) -> str:
+    """Write the script: it builds the program, applies the pass, and shows what is wrong."""
+    found = _expression(example.subject)
+    parts = [
+        _HEAD.format(
+            title=f"{example.subject.name} breaks this program.", difference=_in_docstring(example.difference),
+            program=_text(example.program), roots=example.program.roots, feed=_arrays(example.feed),
+            state=_arrays(example.state),
+        )
+    ]  # fmt: skip
+    if found is not None:
+        parts.append(_APPLY.format(expression=found))
+    elif example.rewritten is not None:
+        parts.append(_EMBEDDED.format(rewritten=_text(example.rewritten)))
+    else:
+        parts.append(f"\nprint({example.difference!r})\n")
+    if example.law == "repeatable" and found is not None:
+        parts.append(_AGAIN.format(expression=found))
+    if example.law in ("values", "runs"):
+        parts += [_FOR_TEST] if "in the clone for a test" in example.difference else []
+        parts.append(_RUN.format(seed=example.seed))
+    return "".join(parts)
+
+
+def _in_docstring(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"""', "'''")
+
+
+def _text(program: Program) -> str:
+    text = str(program).rstrip()
+    return repr(text) if '"""' in text or "\\" in text else f'"""\n{text}\n"""'
+
+
+def _arrays(arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
+    lines = [f"    {name!r}: {_array(value)}," for name, value in arrays.items()]
+    return "\n".join(["{", *lines, "}"]) if lines else "{}"
+
+
+def _array(value: np.ndarray[Any, Any]) -> str:
+    if not value.size:
+        return f"np.zeros({value.shape}, {str(value.dtype)!r})"
+    return f"np.array({value.tolist()}, {str(value.dtype)!r})"
+
+
+def _expression(subject: Subject) -> str | None:
+    """What applies the pass, for a script that imports it; None for one that is defined inside of a function."""
+    rewrite = subject.rewrite
+    if isinstance(rewrite, Rule):
+        module, name, made = rewrite.function.__module__, rewrite.name, ".apply"
+    elif inspect.isfunction(rewrite):
+        module, name, made = rewrite.__module__, rewrite.__qualname__, ""
+    else:
+        kind = type(rewrite)
+        text = repr(rewrite)
+        module, name = kind.__module__, kind.__qualname__
+        arguments = text[len(name) :] if text.startswith(f"{name}(") and "<" not in text else "()"
+        made = f"{arguments}.apply"
+    if not name.isidentifier():
+        return None
+    if module.partition(".")[0] == "minigraph":
+        return f"__import__({module!r}, fromlist=[{name!r}]).{name}{made}"
+    return None if subject.file is None else f"runpy.run_path({subject.file!r})[{name!r}]{made}"

@@ -1,0 +1,71 @@
+"""Each wrong pass is found, and its program is small; the script that shows it runs by itself."""
+
+import io
+import statistics
+import subprocess
+import sys
+import warnings
+from contextlib import redirect_stdout
+from functools import cache
+from pathlib import Path
+
+import pytest
+from wrong_passes import WRONG
+
+from minigraph import rewrite
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@cache
+def found(name):
+    return rewrite.check(WRONG[name], programs=6000)
+
+
+def size(example):
+    return sum(len(block.ops) for block in example.program.blocks)
+
+
+def test_there_are_many():
+    assert len(WRONG) >= 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_pass_is_found_and_its_program_is_small(name):
+    example = found(name)
+    assert example is not None
+    assert size(example) <= 8, example
+
+
+@pytest.mark.slow
+def test_half_of_the_programs_have_five_operators_at_most():
+    assert statistics.median([size(found(name)) for name in WRONG]) <= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRONG)
+def test_the_script_shows_what_is_wrong(name):
+    example, said = found(name), io.StringIO()
+    code = compile(example.to_python(), f"{name}.py", "exec")
+    with redirect_stdout(said), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            exec(code, {"__name__": "__main__"})
+        except Exception as error:
+            assert example.law in ("raises", "valid", "runs", "repeatable"), error
+        else:
+            assert example.law in ("truthful", "roles", "role_vars", "repeatable", "values")
+    if example.law == "values":
+        assert "differs" in said.getvalue()
+
+
+@pytest.mark.slow
+def test_the_script_runs_by_itself(tmp_path):
+    script = tmp_path / "example.py"
+    script.write_text(found("subtraction_commutes").to_python())
+    ran = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}, cwd=tmp_path
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "differs" in ran.stdout
