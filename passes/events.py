@@ -26,7 +26,7 @@ class Observer:
         """Hear that `rewrite` has ended, and whether it says that it changed `program`; None if it does not say."""
 
     def fired(self, rule: Any, program: Program, matched: Sequence[Operator]) -> None:
-        """Hear that `rule` has replaced the operators `matched`, the last of which gives the result."""
+        """Hear that `rule` is going to replace the operators `matched`: what changes until the next event."""
 
     def copied(self, source: Program, copy: Program, why: str) -> None:
         """Hear that `copy`, or the part of it that a run needs, was made of `source` to be rewritten."""
@@ -87,7 +87,7 @@ def told(apply: Callable[[Any, Program], bool]) -> Callable[[Any, Program], bool
 
 
 def fired(rule: Any, program: Program, matched: Sequence[Operator]) -> None:
-    """Tell the observers that `rule` has replaced the operators `matched`."""
+    """Tell the observers that `rule` is going to replace the operators `matched`."""
     for each in observers:
         each.fired(rule, program, matched)
 

@@ -42,8 +42,8 @@ def test_every_section_on_differences_has_entries():
 
 @pytest.mark.parametrize(
     "page",
-    [*(f"docs/{name}.md" for name in ("architecture", "clipping", "differences", "write-a-pass")), "README.md",
-     "CONTRIBUTING.md"],
+    [*(f"docs/{name}.md" for name in ("architecture", "clipping", "differences", "rewrite", "write-a-pass")),
+     "README.md", "CONTRIBUTING.md"],
 )  # fmt: skip
 def test_every_file_that_is_named_exists(page):
     for name in NAMED_FILE.findall((ROOT / page).read_text()):
@@ -64,10 +64,11 @@ def test_the_programs_on_clipping_run(capsys):
     assert set(names["clips"]) == set(names["training"].strategies)
 
 
-def test_the_passes_of_the_page_on_passes_run(capsys, monkeypatch, tmp_path):
+@pytest.mark.parametrize(("name", "least"), [("write-a-pass", 15), ("rewrite", 5)])
+def test_the_code_of_the_pages_on_rewriting_runs(name, least, capsys, monkeypatch, tmp_path):
     """Each text below a block of code is what the code prints; all code is one file, whose lines errors name."""
     monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs/write-a-pass.md").read_text()
+    page = (ROOT / f"docs/{name}.md").read_text()
     blocks = re.findall(r"```(python|text)\n(.*?)```", page, flags=re.DOTALL)
     source = "\n".join(text for kind, text in blocks if kind == "python")
     Path("my_passes.py").write_text(source)
@@ -78,7 +79,7 @@ def test_the_passes_of_the_page_on_passes_run(capsys, monkeypatch, tmp_path):
             line += text.count("\n") + 1
         else:
             assert capsys.readouterr().out == text
-    assert len(blocks) > 15
+    assert len(blocks) > least
 
 
 def test_what_the_page_on_clipping_says_is_refused_is_refused():

@@ -75,8 +75,8 @@ def test_a_firing_is_a_step_inside_its_rule():
     class Halve(Pass):
         def apply(self, program):
             for op in program.global_block().ops.of_type("scale")[:2]:
-                op.set_attr("scale", 0.25)
                 events.fired(self, program, [op])
+                op.set_attr("scale", 0.25)
             return True
 
     main, _ = chain()

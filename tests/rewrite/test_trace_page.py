@@ -28,10 +28,10 @@ class ReplaceFirst(Pass):
     def apply(self, program):
         block = program.global_block()
         op = block.ops[0]
-        new = block.insert(op, "scale", op.inputs, op.outputs, {"scale": 0.5, "bias": 0.0})
-        block.remove(op)
         events.fired(self, program, [op])
-        return new is not None
+        block.insert(op, "scale", op.inputs, op.outputs, {"scale": 0.5, "bias": 0.25})
+        block.remove(op)
+        return True
 
 
 def rows_of(found, step):

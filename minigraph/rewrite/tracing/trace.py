@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from threading import get_ident
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.ir import Operator, Program
@@ -22,13 +23,19 @@ from minigraph.support.atomic_files import as_path, replacing
 from minigraph.support.public import public
 
 
-class _Frame(NamedTuple):
-    """A rewrite that has begun and not ended."""
+@dataclass
+class _Frame:
+    """A rewrite that has begun and not ended, or the firing of a rule."""
 
     rewrite: Any
     track: Track
-    steps: list[Step]
+    steps: list[Step] = field(default_factory=list)
     """Those that were recorded inside of it."""
+    matched: Sequence[Operator] = ()
+    """The operators that a rule has matched."""
+
+    def begins(self, rewrite: Any) -> bool:
+        return self.rewrite is rewrite and not self.matched
 
 
 class Trace(Record, AbstractContextManager["Trace"], events.Observer):
@@ -70,31 +77,31 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
             self._look(track, carefully=True)
 
     def begin(self, rewrite: Any, program: Program) -> None:
+        self._enter(program, rewrite)
+
+    def fired(self, rule: Any, program: Program, matched: Sequence[Operator]) -> None:
+        self._enter(program, rule, matched)
+
+    def _enter(self, program: Program, rewrite: Any, matched: Sequence[Operator] = ()) -> None:
+        """Ascribe changes to `rewrite` from now on."""
         track = self._track(program)
         if track is not None:
             self._look(track)
-            self._frames.append(_Frame(rewrite, track, []))
+            if self._frames and self._frames[-1].matched:  # a firing ends where the next event comes
+                self._frames.pop()
+            self._frames.append(_Frame(rewrite, track, [], matched))
             self._clock = perf_counter()
 
     def end(self, rewrite: Any, program: Program, changed: bool | None) -> None:
         track = self._track(program)
-        if track is None or not any(frame.rewrite is rewrite for frame in self._frames):
+        at = next((at for at, frame in reversed([*enumerate(self._frames)]) if frame.begins(rewrite)), None)
+        if track is None or at is None:
             return
-        while (frame := self._frames[-1]).rewrite is not rewrite:
-            self._frames.pop()
-        before, seconds = track.state, perf_counter() - self._clock
-        if track.look(carefully=changed is not False) is not before or not frame.steps:
-            self._record(track, rewrite, before, seconds)
-        self._frames.pop()
+        self._look(track, carefully=changed is not False)
+        if not self._frames[at].steps:
+            self._record(track, self._frames[at], track.state)
+        del self._frames[at:]
         self._clock = perf_counter()
-
-    def fired(self, rule: Any, program: Program, matched: Sequence[Operator]) -> None:
-        track = self._track(program)
-        if track is not None:
-            before, seconds = track.state, perf_counter() - self._clock
-            track.look(carefully=False)
-            self._record(track, rule, before, seconds, matched)
-            self._clock = perf_counter()
 
     def copied(self, source: Program, copy: Program, why: str) -> None:
         track = self._track(source)
@@ -116,29 +123,26 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
         track = self._by_serial[program.serial] = Track(program, _title(program, source, why, len(self.tracks)), source)
         self.tracks.append(track)
         # A clone is the program that it is of, a part of it is not.
-        self._record(track, why, None if source is None or why == "clone" else source.state, 0.0)
+        self._record(track, _Frame(why, track), None if source is None or why == "clone" else source.state)
         return track
 
     def _look(self, track: Track, carefully: bool = False) -> None:
-        """Record what has changed since the latest event, which is the work of the rewrite that is active."""
+        """Record what has changed since the latest event, which is the work of what is active."""
         before = track.state
         if track.look(carefully) is not before:
-            active = [frame.rewrite for frame in self._frames if frame.track is track]
-            if active:
-                self._record(track, active[-1], before, perf_counter() - self._clock)
-            else:
-                self._record(track, "edits", before, 0.0)
+            active = [frame for frame in self._frames if frame.track is track]
+            self._record(track, active[-1] if active else _Frame("edits", track), before)
 
-    def _record(
-        self, track: Track, rewrite: Any, before: Snapshot | None, seconds: float, matched: Sequence[Operator] = ()
-    ) -> None:
-        inside = [frame.rewrite for frame in self._frames if frame.track is track and frame.rewrite is not rewrite]
-        step = Step(self, track, rewrite, inside, before, seconds, matched)
+    def _record(self, track: Track, frame: _Frame, before: Snapshot | None) -> None:
+        """Record a step of the rewrite of `frame`, which has turned `before` into the state now."""
+        seconds = 0.0 if isinstance(frame.rewrite, str) else perf_counter() - self._clock
+        around = [each for each in self._frames if each.track is track]
+        inside = [each.rewrite for each in around if each.rewrite is not frame.rewrite]
+        step = Step(self, track, frame.rewrite, inside, before, seconds, frame.matched)
         self.steps.append(step)
         track.steps.append(step)
-        for frame in self._frames:
-            if frame.track is track:
-                frame.steps.append(step)
+        for each in around:
+            each.steps.append(step)
 
     # Questions
 
