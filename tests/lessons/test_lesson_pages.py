@@ -25,6 +25,12 @@ def test_a_page_names_its_lesson_and_its_commands(lesson):
     assert "## Your turn" in text
 
 
+def test_the_list_of_lessons_links_each_page():
+    text = (LESSONS[0].file("page.md").parents[1] / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"^\| (\d+) \| \[(.*)\]\((\w+)/page\.md\)", text, flags=re.MULTILINE)
+    assert links == [(str(lesson.number), lesson.title, lesson.name) for lesson in LESSONS]
+
+
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 def test_a_page_takes_ten_to_fifteen_minutes(lesson):
     """By its prose; the rest of the time is for the cells."""

@@ -7,6 +7,7 @@ import operators_page
 import pytest
 
 import minigraph as fluid
+from minigraph import unique_name
 from minigraph.cli.main import main
 from minigraph.errors import WrongTypeError
 
@@ -73,12 +74,13 @@ def test_the_code_of_the_pages_on_rewriting_runs(name, least, capsys, monkeypatc
     source = "\n".join(text for kind, text in blocks if kind == "python")
     Path("my_passes.py").write_text(source)
     names, line = {"__name__": "my_passes"}, 0
-    for kind, text in blocks:
-        if kind == "python":
-            exec(compile("\n" * line + text, "my_passes.py", "exec"), names)
-            line += text.count("\n") + 1
-        else:
-            assert capsys.readouterr().out == text
+    with unique_name.guard():
+        for kind, text in blocks:
+            if kind == "python":
+                exec(compile("\n" * line + text, "my_passes.py", "exec"), names)
+                line += text.count("\n") + 1
+            else:
+                assert capsys.readouterr().out == text
     assert len(blocks) > least
 
 
