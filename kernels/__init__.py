@@ -20,6 +20,7 @@ import minigraph.kernels.elementwise_losses
 import minigraph.kernels.embedding
 import minigraph.kernels.error_function
 import minigraph.kernels.fused
+import minigraph.kernels.image_layout
 import minigraph.kernels.indexing
 import minigraph.kernels.jit
 import minigraph.kernels.likelihood
@@ -38,6 +39,7 @@ import minigraph.kernels.random
 import minigraph.kernels.rectifier
 import minigraph.kernels.recurrent
 import minigraph.kernels.reduce
+import minigraph.kernels.resampling
 import minigraph.kernels.reshaping
 import minigraph.kernels.search
 import minigraph.kernels.selection

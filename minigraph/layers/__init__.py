@@ -10,6 +10,7 @@ from minigraph.layers.distributions import *
 from minigraph.layers.elementwise import *
 from minigraph.layers.if_else import *
 from minigraph.layers.image import *
+from minigraph.layers.image_layout import *
 from minigraph.layers.indexing import *
 from minigraph.layers.io import *
 from minigraph.layers.learning_rate_scheduler import *
@@ -24,6 +25,7 @@ from minigraph.layers.py_func import *
 from minigraph.layers.random import *
 from minigraph.layers.recurrent import *
 from minigraph.layers.reduce import *
+from minigraph.layers.resampling import *
 from minigraph.layers.reshaping import *
 from minigraph.layers.rnn import *
 from minigraph.layers.search import *

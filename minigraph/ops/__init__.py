@@ -15,6 +15,7 @@ import minigraph.ops.elementwise_losses
 import minigraph.ops.embedding
 import minigraph.ops.error_function
 import minigraph.ops.fused
+import minigraph.ops.image_layout
 import minigraph.ops.indexing
 import minigraph.ops.likelihood
 import minigraph.ops.loss
@@ -32,6 +33,7 @@ import minigraph.ops.random
 import minigraph.ops.rectifier
 import minigraph.ops.recurrent
 import minigraph.ops.reduce
+import minigraph.ops.resampling
 import minigraph.ops.reshaping
 import minigraph.ops.search
 import minigraph.ops.second_order

@@ -558,6 +558,49 @@ case(
 case("fc", lambda L, x: L.fc(x, 4, num_flatten_dims=2, act="tanh", param_attr=waves(L)), x="f 2,3,5")
 case("fc_several", lambda L, x, y: L.fc([x, y], 4, param_attr=waves(L), bias_attr=False), x="f 2,3", y="f 2,5")
 
+# Images in another layout or size
+
+case("pixel_shuffle", lambda L, x: L.pixel_shuffle(x, 3), x="f 2,18,3,2")
+case("space_to_depth", lambda L, x: L.space_to_depth(x, 2), x="f 2,8,4,6")
+case("shuffle_channel", lambda L, x: L.shuffle_channel(x, 3), x="f 2,6,3,2")
+for _ratio in (0.25, 0.4):
+    case("temporal_shift_%g" % _ratio, lambda L, x, _r=_ratio: L.temporal_shift(x, 3, _r), x="f 6,7,2,3")
+case("affine_channel", lambda L, x, s, b: L.affine_channel(x, s, b, act="tanh"), x="f 2,3,4,5", s="f 3", b="f 3")
+case("affine_channel_last", lambda L, x, s, b: L.affine_channel(x, s, b, "NHWC"), x="f 2,4,5,3", s="f 3", b="f 3")
+for _mode in ("constant", "reflect", "edge"):
+    for _format in ("NCHW", "NHWC"):
+        case(
+            "pad2d_" + _mode + "_" + _format,
+            lambda L, x, _m=_mode, _f=_format: L.pad2d(x, [1, 2, 0, 3], _m, 1.5, _f),
+            x="f 2,4,5,4",
+        )
+    case("pad2d_given_" + _mode, lambda L, x, p, _m=_mode: L.pad2d(x, p, _m), x="f 1,2,3,4",
+         p=np.array([2, 1, 3, 0], "int32"))
+case("pad_constant_like", lambda L, x, y: L.pad_constant_like(x, y, -2.0), x="f 3,4,5", y="f 2,4,3")
+for _resize in ("nearest", "bilinear", "trilinear"):
+    _sizes = [5, 3, 8] if _resize == "trilinear" else [5, 9]
+    for _i, _options in enumerate(
+        [
+            {"out_shape": _sizes},
+            {"out_shape": _sizes, "align_corners": False},
+            {"out_shape": _sizes, "align_corners": False, "align_mode": 0},
+            {"scale": 2.5},
+            {"scale": 0.5, "align_corners": False},
+            {"out_shape": [1] * len(_sizes)},
+            {"out_shape": _sizes, "data_format": "NDHWC" if _resize == "trilinear" else "NHWC"},
+        ]
+    ):
+        if not (_resize == "nearest" and "align_mode" in _options):
+            case(
+                "resize_" + _resize + "_%d" % _i,
+                lambda L, x, _r=_resize, _o=_options: getattr(L, "resize_" + _r)(x, **_o),
+                x="f 2,3,4,4,6" if _resize == "trilinear" else "f 2,3,4,6",
+            )
+case("resize_by_tensors", lambda L, x, h: L.resize_bilinear(x, [h, 7]), x="f 2,3,4,6", h=np.array([5], "int32"))
+case("resize_by_shape", lambda L, x, s: L.resize_nearest(x, s), x="f 2,3,4,6", s=np.array([5, 7], "int32"))
+case("resize_by_scale", lambda L, x, s: L.resize_bilinear(x, scale=s), x="f 2,3,4,6", s=np.array([1.5], "float32"))
+case("image_resize_short", lambda L, x: L.image_resize_short(x, 3), x="f 2,3,4,6")
+
 
 if __name__ == "__main__":
     import paddle.fluid

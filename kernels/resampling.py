@@ -1,0 +1,165 @@
+"""Images in other sizes, by the nearest element or by linear interpolation between neighbours.
+
+Each dimension is resized by itself, in time linear in the elements that come and go.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minigraph.kernels.indexing import added_rows
+from minigraph.kernels.registry import kernel
+from minigraph.kernels.tensor import number_in
+from minigraph.support.window_rules import CHANNELS_LAST
+
+
+class _Neighbours(NamedTuple):
+    """The elements that those of a resized dimension are made of, in ascending order."""
+
+    dim: int
+    size: int
+    """Number of elements before."""
+    low: Any
+    high: Any
+    """Numbers of two neighbours; the nearest element has one."""
+    weight: Any
+    """Share of the second, float32."""
+
+
+@kernel("nearest_interp")
+def nearest_interp(
+    xp, x, out_size, size_tensor, factor, *, data_layout, out_d, out_h, out_w, scale, align_corners, align_mode
+):
+    sizes = _sizes(x, out_size, size_tensor, factor, (out_h, out_w), scale, data_layout)
+    return _resized(xp, x, _nearest(xp, x.shape, sizes, align_corners))
+
+
+@kernel("nearest_interp_grad")
+def nearest_interp_grad(
+    xp, x, out_size, size_tensor, factor, d_out, *, data_layout, out_d, out_h, out_w, scale, align_corners, align_mode
+):
+    sizes = _sizes(x, out_size, size_tensor, factor, (out_h, out_w), scale, data_layout)
+    return _gathered(xp, d_out, _nearest(xp, x.shape, sizes, align_corners))
+
+
+@kernel("bilinear_interp")
+def bilinear_interp(
+    xp, x, out_size, size_tensor, factor, *, data_layout, out_d, out_h, out_w, scale, align_corners, align_mode
+):
+    sizes = _sizes(x, out_size, size_tensor, factor, (out_h, out_w), scale, data_layout)
+    return _resized(xp, x, _linear(xp, x.shape, sizes, align_corners, align_mode))
+
+
+@kernel("bilinear_interp_grad")
+def bilinear_interp_grad(
+    xp, x, out_size, size_tensor, factor, d_out, *, data_layout, out_d, out_h, out_w, scale, align_corners, align_mode
+):
+    sizes = _sizes(x, out_size, size_tensor, factor, (out_h, out_w), scale, data_layout)
+    return _gathered(xp, d_out, _linear(xp, x.shape, sizes, align_corners, align_mode))
+
+
+@kernel("trilinear_interp")
+def trilinear_interp(
+    xp, x, out_size, size_tensor, factor, *, data_layout, out_d, out_h, out_w, scale, align_corners, align_mode
+):
+    sizes = _sizes(x, out_size, size_tensor, factor, (out_d, out_h, out_w), scale, data_layout)
+    return _resized(xp, x, _linear(xp, x.shape, sizes, align_corners, align_mode))
+
+
+@kernel("trilinear_interp_grad")
+def trilinear_interp_grad(
+    xp, x, out_size, size_tensor, factor, d_out, *, data_layout, out_d, out_h, out_w, scale, align_corners, align_mode
+):
+    sizes = _sizes(x, out_size, size_tensor, factor, (out_d, out_h, out_w), scale, data_layout)
+    return _gathered(xp, d_out, _linear(xp, x.shape, sizes, align_corners, align_mode))
+
+
+def _sizes(x, out_size, size_tensor, factor, sizes, scale, data_layout) -> dict[int, int]:
+    """The new size of each dimension that is resized."""
+    first = 1 if data_layout == CHANNELS_LAST else 2
+    dims = range(first, first + len(sizes))
+    if size_tensor:
+        sizes = [number_in(part) for part in size_tensor]
+    elif out_size is not None:
+        sizes = out_size.tolist()
+    elif factor is not None or scale > 0:
+        scale = scale if factor is None else factor.item()
+        sizes = [int(x.shape[dim] * scale) for dim in dims]
+    return dict(zip(dims, map(int, sizes), strict=True))
+
+
+def _ratio(size, new, align_corners) -> Any:
+    """Elements before for one element now; in float32, as in fluid, because it decides which neighbours are taken."""
+    if new == 1:
+        return np.float32(0)
+    return np.float32(size - 1) / np.float32(new - 1) if align_corners else np.float32(size) / np.float32(new)
+
+
+def _nearest(xp, shape, sizes, align_corners) -> list[_Neighbours]:
+    found = []
+    for dim, new in sizes.items():
+        size = shape[dim]
+        places = xp.arange(new, dtype=np.float32) * _ratio(size, new, align_corners)
+        low = xp.minimum((places + np.float32(0.5 if align_corners else 0)).astype(np.int64), size - 1)
+        found.append(_Neighbours(dim, size, low, None, None))
+    return found
+
+
+def _linear(xp, shape, sizes, align_corners, align_mode) -> list[_Neighbours]:
+    found = []
+    for dim, new in sizes.items():
+        size = shape[dim]
+        places = xp.arange(new, dtype=np.float32)
+        ratio = _ratio(size, new, align_corners)
+        if align_mode == 0 and not align_corners:
+            half = np.float32(0.5)
+            places = xp.maximum((places + half) * ratio - half, np.float32(0))
+        else:
+            places = places * ratio
+        low = xp.minimum(places.astype(np.int64), size - 1)
+        weight = places - low.astype(np.float32)
+        found.append(_Neighbours(dim, size, low, xp.minimum(low + 1, size - 1), weight))
+    return found
+
+
+def _resized(xp, x, neighbours) -> Any:
+    for each in neighbours:
+        low = xp.take(x, each.low, axis=each.dim)
+        if each.high is not None:
+            weight = _along(each, x.ndim).astype(x.dtype)
+            low *= 1 - weight
+            low += xp.take(x, each.high, axis=each.dim) * weight
+        x = low
+    return x
+
+
+def _gathered(xp, d_out, neighbours) -> Any:
+    """The gradient of what was resized; the last dimension that was resized comes first."""
+    for each in reversed(neighbours):
+        if each.high is None:
+            d_out = _added(xp, d_out, each.low, each)
+        else:
+            weight = _along(each, d_out.ndim).astype(d_out.dtype)
+            d_low = _added(xp, d_out * (1 - weight), each.low, each)
+            d_out = d_low + _added(xp, d_out * weight, each.high, each)
+    return d_out
+
+
+def _along(each, rank) -> Any:
+    """The weights as an array that broadcasts along their dimension."""
+    return each.weight.reshape([-1 if dim == each.dim else 1 for dim in range(rank)])
+
+
+def _added(xp, parts, numbers, each) -> Any:
+    """Zeros with `each.size` elements along the dimension, with each of `parts` added to the one with its number."""
+    rows = xp.moveaxis(parts, each.dim, 0)
+    if xp is np and rows.size and rows.dtype != np.float16:
+        # Numbers ascend, so that the parts of one element are neighbours.
+        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
+        total = np.zeros((each.size, *rows.shape[1:]), rows.dtype)
+        total[numbers[starts]] = np.add.reduceat(rows, starts, axis=0)
+    else:
+        total = added_rows(xp, xp.empty((each.size, *rows.shape[1:]), rows.dtype), numbers, rows)
+    return xp.array(xp.moveaxis(total, 0, each.dim), order="C")
