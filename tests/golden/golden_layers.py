@@ -599,6 +599,13 @@ for _resize in ("nearest", "bilinear", "trilinear"):
 case("resize_by_tensors", lambda L, x, h: L.resize_bilinear(x, [h, 7]), x="f 2,3,4,6", h=np.array([5], "int32"))
 case("resize_by_shape", lambda L, x, s: L.resize_nearest(x, s), x="f 2,3,4,6", s=np.array([5, 7], "int32"))
 case("resize_by_scale", lambda L, x, s: L.resize_bilinear(x, scale=s), x="f 2,3,4,6", s=np.array([1.5], "float32"))
+for _resample in ("BILINEAR", "NEAREST"):
+    case(
+        "image_resize_" + _resample.lower(),
+        lambda L, x, _r=_resample: L.image_resize(x, [3, 7], resample=_r, align_corners=False),
+        x="f 2,3,4,6",
+    )
+case("interpolate", lambda L, x: L.interpolate(x, scale=2.0), x="f 2,3,4,6")
 case("image_resize_short", lambda L, x: L.image_resize_short(x, 3), x="f 2,3,4,6")
 
 
