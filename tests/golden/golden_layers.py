@@ -564,7 +564,7 @@ case("pixel_shuffle", lambda L, x: L.pixel_shuffle(x, 3), x="f 2,18,3,2")
 case("space_to_depth", lambda L, x: L.space_to_depth(x, 2), x="f 2,8,4,6")
 case("shuffle_channel", lambda L, x: L.shuffle_channel(x, 3), x="f 2,6,3,2")
 for _ratio in (0.25, 0.4):
-    case("temporal_shift_%g" % _ratio, lambda L, x, _r=_ratio: L.temporal_shift(x, 3, _r), x="f 6,7,2,3")
+    case(f"temporal_shift_{_ratio:g}", lambda L, x, _r=_ratio: L.temporal_shift(x, 3, _r), x="f 6,7,2,3")
 case("affine_channel", lambda L, x, s, b: L.affine_channel(x, s, b, act="tanh"), x="f 2,3,4,5", s="f 3", b="f 3")
 case("affine_channel_last", lambda L, x, s, b: L.affine_channel(x, s, b, "NHWC"), x="f 2,4,5,3", s="f 3", b="f 3")
 for _mode in ("constant", "reflect", "edge"):
@@ -574,8 +574,12 @@ for _mode in ("constant", "reflect", "edge"):
             lambda L, x, _m=_mode, _f=_format: L.pad2d(x, [1, 2, 0, 3], _m, 1.5, _f),
             x="f 2,4,5,4",
         )
-    case("pad2d_given_" + _mode, lambda L, x, p, _m=_mode: L.pad2d(x, p, _m), x="f 1,2,3,4",
-         p=np.array([2, 1, 3, 0], "int32"))
+    case(
+        "pad2d_given_" + _mode,
+        lambda L, x, p, _m=_mode: L.pad2d(x, p, _m),
+        x="f 1,2,3,4",
+        p=np.array([2, 1, 3, 0], "int32"),
+    )
 case("pad_constant_like", lambda L, x, y: L.pad_constant_like(x, y, -2.0), x="f 3,4,5", y="f 2,4,3")
 for _resize in ("nearest", "bilinear", "trilinear"):
     _sizes = [5, 3, 8] if _resize == "trilinear" else [5, 9]
@@ -592,7 +596,7 @@ for _resize in ("nearest", "bilinear", "trilinear"):
     ):
         if not (_resize == "nearest" and "align_mode" in _options):
             case(
-                "resize_" + _resize + "_%d" % _i,
+                f"resize_{_resize}_{_i}",
                 lambda L, x, _r=_resize, _o=_options: getattr(L, "resize_" + _r)(x, **_o),
                 x="f 2,3,4,4,6" if _resize == "trilinear" else "f 2,3,4,6",
             )
