@@ -10,6 +10,7 @@ from minigraph.passes.clean_up import CleanUp
 from minigraph.passes.common_subexpressions import ShareCommonSubexpressions
 from minigraph.passes.constant_folding import FoldConstants
 from minigraph.passes.dead_ops import RemoveDeadOps
+from minigraph.passes.find_cross_entropy import FindCrossEntropy
 from minigraph.passes.free_addends import FreeAddends
 from minigraph.passes.fuse_elementwise import FuseElementwise
 from minigraph.passes.fuse_global_norm import FuseGlobalNorm
@@ -35,9 +36,9 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 # Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
-    FuseGlobalNorm(), UnrollRecurrent(), MeanOfAll(), FoldConstants(), JoinSlices(), MatmulToMul(), CleanUp(),
-    ScaleIntoMatmul(), TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(),
-    MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(),
+    FuseGlobalNorm(), UnrollRecurrent(), MeanOfAll(), FindCrossEntropy(), FoldConstants(), JoinSlices(), MatmulToMul(),
+    CleanUp(), ScaleIntoMatmul(), TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(),
+    SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(),
     FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
@@ -55,6 +56,7 @@ __all__ = [
     "LOWERING",
     "CleanUp",
     "ClipGradients",
+    "FindCrossEntropy",
     "FoldConstants",
     "FreeAddends",
     "FuseElementwise",

@@ -1,0 +1,134 @@
+"""FindCrossEntropy names cross entropies that are written out, and keeps loss and gradient up to rounding."""
+
+import numpy as np
+import pytest
+from pass_laws import assert_linear, op_lines, pipeline
+
+import minigraph as fluid
+from minigraph import layers
+from minigraph.errors import ExecutionError
+from minigraph.executor.interpreter import Interpreter
+from minigraph.passes import FindCrossEntropy
+
+CLASSES = 5
+LOG_P = {
+    "log of softmax": lambda z: layers.log(layers.softmax(z)),
+    "log_softmax": fluid.nn.functional.log_softmax,
+    "by hand": lambda z: z - layers.log(layers.reduce_sum(layers.exp(z), dim=[-1], keep_dim=True)),
+}
+each_form = pytest.mark.parametrize("log_p", LOG_P.values(), ids=LOG_P)
+
+
+def picked(log_p, y, dim=-1, factor=-1.0, hot_first=False):
+    hot = layers.one_hot(y, CLASSES)
+    product = layers.elementwise_mul(hot, log_p) if hot_first else log_p * hot
+    return layers.scale(layers.reduce_sum(product, dim=dim, keep_dim=True), factor)
+
+
+def build(log_p, has_gradient=True, **options):
+    """The main program, and the names of loss and gradient."""
+    main = fluid.Program()
+    with fluid.program_guard(main), fluid.unique_name.guard():
+        x, y = fluid.data("x", [4, CLASSES]), fluid.data("y", [4, 1], "int64")
+        x.stop_gradient = False
+        loss = layers.mean(picked(log_p(x * 1.0), y, **options))
+        gradients = fluid.gradients(loss, x) if has_gradient else []
+    return main, [each.name for each in (loss, *gradients)]
+
+
+def run(executor, program, fetch, x, y=(0, 4, 2, 2)):
+    feed = {"x": np.asarray(x, "float32"), "y": np.array(y).reshape(4, 1)}
+    return executor.run(program, feed=feed, fetch_list=fetch, scope=fluid.Scope())
+
+
+def types(program, fetch):
+    return [line.split(" = ")[1].partition("(")[0] for line in op_lines(FindCrossEntropy(), str(program), fetch)]
+
+
+NUMBERS = np.random.default_rng(0).normal(size=(4, CLASSES)) * 3
+
+
+@each_form
+@pytest.mark.parametrize("options", [{}, {"dim": 1}, {"hot_first": True}], ids=str)
+@pytest.mark.parametrize("has_gradient", [True, False])
+def test_loss_and_gradient_are_those_of_the_single_operators(log_p, has_gradient, options):
+    program, fetch = build(log_p, has_gradient, **options)
+    expected = run(Interpreter(), program, fetch, NUMBERS)
+    executor = fluid.Executor(passes=pipeline(FindCrossEntropy()))
+    for found, value in zip(run(executor, program, fetch, NUMBERS), expected, strict=True):
+        np.testing.assert_allclose(found, value, rtol=1e-5, atol=1e-7)
+    assert "one_hot" not in types(program, fetch)
+
+
+@each_form
+def test_the_loss_is_one_operator_afterwards(log_p):
+    program, fetch = build(log_p)
+    executor = fluid.Executor()
+    run(executor, program, fetch, NUMBERS)
+    types = [step.op.type for step in executor.plans[-1].steps.steps]
+    assert "fused_mean_loss" in types
+    assert not {"exp", "log", "one_hot", "softmax", "reduce_sum", "elementwise_mul"} & set(types)
+
+
+def test_the_operators_are_named():
+    text = """
+        block 0
+          data x: float32[4, 3]
+          data y: int64[4, 1]
+          data d: float32[4, 1]
+          p: float32[4, 3] = softmax(X=x)
+          l: float32[4, 3] = log(X=p)
+          h: float32[4, 3] = one_hot(X=y) {depth=3}
+          m: float32[4, 3] = elementwise_mul(X=l, Y=h)
+          s: float32[4, 1] = reduce_sum(X=m) {dim=[1], keep_dim=True}
+          loss: float32[4, 1] = scale(X=s) {scale=-1.0}
+          s@GRAD: float32[4, 1] = scale(X=d) {scale=-1.0}
+          m@GRAD: float32[4, 3] = reduce_sum_grad(X=m, Out@GRAD=s@GRAD) {dim=[1], keep_dim=True}
+          X@GRAD=l@GRAD: float32[4, 3] = elementwise_mul_grad(X=l, Y=h, Out@GRAD=m@GRAD)
+          p@GRAD: float32[4, 3] = log_grad(X=p, Out@GRAD=l@GRAD)
+    """
+    ignored = "{ignore_index=-2147483648}"
+    with fluid.unique_name.guard():
+        lines = op_lines(FindCrossEntropy(), text, ["loss", "p@GRAD"])
+    assert lines == [
+        "p = softmax(X=x)",
+        f"Y=loss, XShape=cross_entropy2.tmp_0, MatchX=cross_entropy2.tmp_1 = cross_entropy2(X=p, Label=y) {ignored}",
+        "p@GRAD = cross_entropy_grad2(MatchX=cross_entropy2.tmp_1, Label=y, XShape=cross_entropy2.tmp_0, Y@GRAD=d) "
+        + ignored,
+    ]
+    # What else reads an intermediate value needs it.
+    for other in ("m", "h", "l@GRAD", "m@GRAD"):
+        assert "one_hot" in "".join(op_lines(FindCrossEntropy(), text, ["loss", "p@GRAD", other]))
+    for old, new in (
+        ("scale=-1.0", "scale=-2.0"), ("depth=3}", "depth=3, allow_out_of_range=True}"),
+        ("softmax(X=x)", "softmax(X=x) {axis=0}"), ("Y=h, Out@GRAD", "Y=l, Out@GRAD"),
+    ):  # fmt: skip
+        assert old in text
+        assert "one_hot" in "".join(op_lines(FindCrossEntropy(), text.replace(old, new), ["loss", "p@GRAD"]))
+
+
+def test_the_new_loss_is_right_where_exponentials_overflow():
+    program, fetch = build(LOG_P["by hand"])
+    loss, gradient = run(fluid.Executor(), program, fetch, [[200.0, 0, 0, 0, 100]] * 4, (0, 4, 0, 0))
+    assert loss == 25 and np.isfinite(gradient).all()
+
+
+@each_form
+def test_a_label_that_is_no_class_is_an_error_as_before(log_p):
+    program, fetch = build(log_p)
+    for executor in (Interpreter(), fluid.Executor()):
+        with pytest.raises(ExecutionError):
+            run(executor, program, fetch, NUMBERS, (0, -100, 1, 2))
+
+
+def test_the_time_is_linear():
+    def make(count):
+        program = fluid.Program()
+        with fluid.program_guard(program), fluid.unique_name.guard():
+            x, y = fluid.data("x", [4, CLASSES]), fluid.data("y", [4, 1], "int64")
+            for _ in range(count // 7):
+                x = x + picked(LOG_P["by hand"](x), y)
+        program.roots = (x.name,)
+        return program
+
+    assert_linear(FindCrossEntropy(), make)
