@@ -45,4 +45,5 @@ def test_a_class_is_no_pass():
 @pytest.mark.laws
 @pytest.mark.parametrize("each", IN_ORDER, ids=lambda p: p.name)
 def test_no_pass_of_the_project_breaks_a_program(each):
-    assert rewrite.check(each, programs=100) is None
+    example = rewrite.check(each, programs=100)
+    assert example is None, example
