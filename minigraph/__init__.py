@@ -18,8 +18,9 @@ import minigraph.support.blas
 import minigraph.support.linked_folders
 
 if TYPE_CHECKING:  # what a run of a program does not need is imported when it is asked for, see the end
-    from minigraph import contrib, dataset, io, metrics, nets, rewrite, wrapped_decorator
+    from minigraph import contrib, dataset, dygraph, io, metrics, nets, nn, rewrite, wrapped_decorator
     from minigraph.comparison import compare_gradients, compare_training
+    from minigraph.dygraph.layer import Layer
     from minigraph.io.programs import load, load_program_state, save, set_program_state
     from minigraph.io.state_dicts import load_dygraph, save_dygraph
 
@@ -32,12 +33,10 @@ from minigraph import (
     clip,
     compiler,
     core,
-    dygraph,
     errors,
     framework,
     initializer,
     layers,
-    nn,
     optimizer,
     passes,
     profiler,
@@ -56,6 +55,7 @@ from minigraph.eager.guard import (
     in_dynamic_mode,
     no_grad,
 )
+from minigraph.eager.guard import enabled as in_dygraph_mode
 from minigraph.eager.tensor import Tensor
 from minigraph.errors import MinigraphError
 from minigraph.executor import Executor
@@ -95,8 +95,6 @@ from minigraph.version import __version__
 # Paddle 2's names of the element types. Its function `clip` is only a method here: the name is fluid's module.
 float16, float32, float64 = DType.FP16, DType.FP32, DType.FP64
 bool, uint8, int8, int16, int32, int64 = DType.BOOL, DType.UINT8, DType.INT8, DType.INT16, DType.INT32, DType.INT64
-in_dygraph_mode = dygraph.enabled
-Layer = dygraph.Layer
 
 __all__ = [
     "Block", "BuildStrategy", "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "CompiledProgram", "DataFeeder",
@@ -115,12 +113,13 @@ __all__ = [
 ]  # fmt: skip
 __all__ += tensor.__all__
 
-_LATE = ("comparison", "contrib", "dataset", "io", "metrics", "nets", "rewrite", "wrapped_decorator")
+_LATE = ("comparison", "contrib", "dataset", "dygraph", "io", "metrics", "nets", "nn", "rewrite", "wrapped_decorator")
 
 open_paths()
 refuse_unknown_names(
     __name__,
     **{name: f"{__name__}.{name}" for name in _LATE},
+    Layer="minigraph.dygraph.layer",
     **dict.fromkeys(("compare_gradients", "compare_training"), "minigraph.comparison"),
     **dict.fromkeys(("load", "load_program_state", "save", "set_program_state"), "minigraph.io.programs"),
     **dict.fromkeys(("load_dygraph", "save_dygraph"), "minigraph.io.state_dicts"),

@@ -20,14 +20,16 @@ import time
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from minigraph.errors import MissingExtraError
 from minigraph.support.interrupts import deferred
+
+if TYPE_CHECKING:  # imported where a folder is looked for: it takes a hundredth of the time to import the package
+    from pathlib import Path
 
 SWITCH, CACHE = "MINIGRAPH_JIT", "MINIGRAPH_JIT_CACHE"
 
@@ -249,12 +251,14 @@ def _write_once(path: Path, text: str) -> None:
         os.utime(name, (0, 0))  # to numba, a source file with another date makes its cache stale
         os.replace(name, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        (path.parent / name).unlink(missing_ok=True)
         raise
 
 
 def _throw_away(source: str) -> None:
     """Remove numba's files for `source`, and the module."""
+    from pathlib import Path
+
     _modules.pop(source, None)
     name = _file_name(source)
     sys.modules.pop(name, None)
@@ -268,6 +272,8 @@ def _throw_away(source: str) -> None:
 
 def folder() -> Path:
     """The folder of compiled loops: in the user's caches, unless the environment names another."""
+    from pathlib import Path
+
     given = os.environ.get(CACHE)
     if given:
         return Path(given).expanduser()

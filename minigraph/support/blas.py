@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from ctypes import CDLL, PyDLL, c_char_p, c_int, c_void_p, cast
 from dataclasses import dataclass
 from operator import methodcaller
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -77,7 +76,8 @@ def read_processor() -> str:
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return ""
     try:
-        return Path("/proc/cpuinfo").read_text(errors="replace")
+        with open("/proc/cpuinfo", errors="replace") as file:
+            return file.read()
     except OSError:
         return ""
 
@@ -203,6 +203,8 @@ def address_of(name: str) -> tuple[int, int] | None:
 
 def libraries(kind: type[CDLL] = CDLL) -> list[CDLL]:
     """Each OpenBLAS in NumPy's wheel."""
+    from pathlib import Path
+
     import numpy as np
 
     package = Path(np.__file__).parent

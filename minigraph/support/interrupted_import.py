@@ -5,18 +5,18 @@ A program that imports minigraph keeps Python's own handler.
 
 from __future__ import annotations
 
+import os.path
 import signal
 import sys
 import threading
 from itertools import pairwise
-from pathlib import PurePath
 from typing import Any
 
 
 def is_the_command() -> bool:
     if sys.argv[:1] == ["-m"]:  # which it is only until the module has been found
         return ("-m", "minigraph") in pairwise(sys.orig_argv)
-    return PurePath(sys.argv[0] if sys.argv else "").stem == "minigraph"
+    return os.path.splitext(os.path.basename(sys.argv[0] if sys.argv else ""))[0] == "minigraph"
 
 
 def _replace_handler(old: Any, new: Any) -> None:

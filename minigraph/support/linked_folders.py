@@ -5,7 +5,7 @@ A zip of the project, or a checkout on Windows, may have text files in the place
 
 from __future__ import annotations
 
-from pathlib import Path
+import os.path
 
 from minigraph.support.interrupted_import import is_the_command
 
@@ -14,9 +14,10 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "minigraph.kernels":
         raise
+    checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     message = (
         "this copy of minigraph has no symbolic links, so that it runs only where it is installed: run "
-        f"`python -m pip install -e .` in {Path(__file__).parents[2]}, or, if you have installed it without -e, "
+        f"`python -m pip install -e .` in {checkout}, or, if you have installed it without -e, "
         "work in another folder"
     )
     raise (SystemExit(f"minigraph: error: {message}") if is_the_command() else ImportError(message)) from None

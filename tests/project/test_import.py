@@ -4,9 +4,9 @@ import subprocess
 import sys
 
 LATE = {
-    "minigraph.comparison", "minigraph.dataset", "minigraph.executor.checking", "minigraph.io", "minigraph.metrics",
-    "minigraph.nets", "minigraph.rewrite", "hashlib", "html", "importlib.resources", "json", "tempfile", "cupy",
-    "matplotlib", "networkx", "numba", "rich",
+    "minigraph.comparison", "minigraph.dataset", "minigraph.dygraph", "minigraph.executor.checking", "minigraph.io",
+    "minigraph.nets", "minigraph.nn", "minigraph.rewrite", "hashlib", "html", "importlib.resources", "json", "pathlib",
+    "tempfile", "cupy", "matplotlib", "networkx", "numba", "rich",
 }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import pytest
 import minigraph
 import minigraph.compat.tensorflow
 import minigraph.compat.torch
+import minigraph.nn
 from minigraph.support.public import _is_given_arguments, own_names, takes
 
 MODULES = [
