@@ -383,6 +383,9 @@ class _SharedVariable(ScopeVariable):
         self._own = value
         self._copied = self._tensor.value = None if value is None else value.copy()
 
+    def replace(self, value: Any, place: Place, keep_old: bool) -> None:
+        self.value, self.place = value, place  # the tensor's, too
+
 
 class _Unnoticed(Changes):
     """Changes that nothing counts: the count differs at each look, so that every run looks up the arrays."""

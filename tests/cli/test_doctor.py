@@ -59,11 +59,11 @@ def loaded_on(tmp_path, text, before="", **environment):
     (tmp_path / "numpy.py").write_text("import os\nseen = os.environ.get('OPENBLAS_CORETYPE')\n")
     (tmp_path / "cpuinfo").write_text(text)
     program = f"""
-import os, pathlib, platform, runpy, sys
+import builtins, os, platform, runpy, sys
 {before}
 sys.platform, platform.machine = "linux", lambda: "x86_64"
-read = pathlib.Path.read_text
-pathlib.Path.read_text = lambda path, **how: read(pathlib.Path({str(tmp_path / "cpuinfo")!r}), **how)
+places, opened = {{"/proc/cpuinfo": {str(tmp_path / "cpuinfo")!r}}}, open
+builtins.open = lambda path, *rest, **how: opened(places.get(path, path), *rest, **how)
 runpy.run_path({str(ROOT / "minigraph" / "support" / "blas.py")!r}, run_name="minigraph.support.blas")
 import numpy
 print(numpy.seen, os.environ.get("OPENBLAS_CORETYPE"))
