@@ -5,6 +5,8 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const [TEXT, TYPE, ROLE, READS, WRITES, SITE, DEPTH] = [0, 1, 2, 3, 4, 5, 6];
 const ROW = 24; // height of a row in pixels, as in page.css
 const LANE = 11; // distance of two lanes in pixels
+const LONGEST = 400; // most rows that a lane is long
+const NEAR = 12; // most rows to a near reader
 const MOST_DECLARATIONS = 8; // more are folded into one row
 const $ = (id) => document.getElementById(id);
 const view = { step: 0, chosen: null, unfolded: false, hits: [], found: new Set(), hit: -1 };
@@ -119,7 +121,7 @@ function folded(items) {
 
 // ---- lanes
 
-// Each value from the row that writes it to the last that reads it; short ones get the lanes next to the rows.
+// Each value, from the row that writes it to those that read it. `drawn` are the readers that its lane leads to.
 function valuesOf(items) {
   const values = [];
   const current = new Map();
@@ -130,7 +132,7 @@ function valuesOf(items) {
       if (value) value.readers.push(at);
     }
     for (const name of item.line[WRITES]) {
-      const value = { name, from: at, readers: [], role: item.line[ROLE], lane: -1 };
+      const value = { name, from: at, readers: [], drawn: [], role: item.line[ROLE], lane: -1 };
       current.set(name, value);
       values.push(value);
     }
@@ -138,20 +140,24 @@ function valuesOf(items) {
   return values;
 }
 
+// Gives lanes to values, those of short ones next to the rows. A value for which no lane is left leads to near readers only.
 function assignLanes(values, rows, most) {
   const taken = [];
-  const end = (value) => value.readers[value.readers.length - 1];
-  const drawn = values.filter((value) => value.readers.length && end(value) - value.from <= 400);
-  const isDeclared = (value) => Number(value.role === "declared");
-  drawn.sort((a, b) => isDeclared(a) - isDeclared(b) || end(a) - a.from - (end(b) - b.from) || a.from - b.from);
-  for (const value of drawn) {
-    for (let lane = 0; lane < most && value.lane < 0; lane++) {
-      taken[lane] = taken[lane] || new Uint8Array(rows);
-      let at = value.from;
-      while (at < end(value) && !taken[lane][at]) at++;
-      if (at < end(value)) continue;
-      taken[lane].fill(1, value.from, end(value));
-      value.lane = lane;
+  const length = ({ from, drawn }) => (drawn.length ? drawn[drawn.length - 1] - from : 0);
+  const isDeclared = ({ role }) => Number(role === "declared");
+  for (const far of [LONGEST, NEAR]) {
+    const open = values.filter((value) => value.lane < 0);
+    for (const value of open) value.drawn = value.readers.filter((at) => at - value.from <= far);
+    open.sort((a, b) => isDeclared(a) - isDeclared(b) || length(a) - length(b) || a.from - b.from);
+    for (const value of open) {
+      const end = value.from + length(value);
+      const isWhole = far === NEAR || value.drawn.length === value.readers.length;
+      for (let lane = 0; lane < most && value.lane < 0 && end > value.from && isWhole; lane++) {
+        taken[lane] = taken[lane] || new Uint8Array(rows);
+        if (taken[lane].subarray(value.from, end).includes(1)) continue;
+        taken[lane].fill(1, value.from, end);
+        value.lane = lane;
+      }
     }
   }
   return taken.length;
@@ -278,24 +284,26 @@ class Pane {
     const strong = new Set(view.chosen === null ? [] : [
       ...(this.reads.get(view.chosen) || []), ...(this.writes.get(view.chosen) || []),
     ]);
-    for (const value of this.values) {
-      const end = value.readers[value.readers.length - 1];
-      if (end === undefined || end < first || value.from > last) continue;
-      if (value.lane < 0 && !strong.has(value)) continue;
-      const x = value.lane < 0 ? 4 : dot - (value.lane + 1) * LANE;
+    const draw = (value, x, readers, look) => {
+      const end = readers[readers.length - 1];
+      if (end === undefined || end < first || value.from > last) return;
       const [top, bottom] = [Math.max(y(value.from) + 3, y(first - 4)), Math.min(y(end) - 3, y(last + 4))];
       let path = top > y(value.from) + 3 ? `M${x} ${top}` : `M${dot} ${top}H${x + 5}Q${x} ${top} ${x} ${top + 5}`;
       path += `V${bottom - 5}`;
       let heads = "";
-      for (const at of value.readers) {
+      for (const at of readers) {
         if (at < first - 4 || at > last + 4) continue;
         path += `M${x} ${y(at) - 8}Q${x} ${y(at) - 3} ${x + 5} ${y(at) - 3}H${dot - 6}`;
         heads += `M${dot - 8} ${y(at) - 6}l4.500 3l-4.500 3z`;
       }
       const kind = `lane role-${value.role.replace(" ", "-")}${strong.has(value) ? " strong" : ""}`;
-      const dash = value.lane < 0 ? ' stroke-dasharray="3 3"' : "";
-      drawn.push(`<path class="${kind}" style="stroke: var(--role)" d="${path}"${dash}/>`);
+      drawn.push(`<path class="${kind}" style="stroke: var(--role)" d="${path}"${look}/>`);
       drawn.push(`<path class="${kind}" style="fill: var(--role); stroke: none" d="${heads}"/>`);
+    };
+    for (const value of this.values) {
+      if (value.lane >= 0) draw(value, dot - (value.lane + 1) * LANE, value.drawn, "");
+      const others = strong.has(value) && (value.lane < 0 ? value.readers : value.readers.slice(value.drawn.length));
+      if (others) draw(value, 4, others, ' stroke-dasharray="3 3"');
     }
     for (let at = first; at < last; at++) {
       const { line, mark } = this.items[at];
@@ -376,7 +384,11 @@ function differing(old, text) {
   while (start < text.length && text[start] === old[start]) start++;
   const most = Math.min(text.length, old.length) - start;
   while (end < most && text.at(-1 - end) === old.at(-1 - end)) end++;
-  return [start, text.length - end];
+  const isWord = (at) => /[\w.@]/.test(text[at] || "");
+  while (start > 0 && isWord(start) && isWord(start - 1)) start--; // whole names and numbers
+  let stop = text.length - end;
+  while (stop < text.length && isWord(stop) && isWord(stop - 1)) stop++;
+  return [start, stop];
 }
 
 // ---- the page
@@ -504,9 +516,10 @@ function drawPanes(keepScroll) {
   }
   search(false);
   drawDetails();
+  for (const pane of panes) pane.list.scrollTop = panes.at(-1).list.scrollTop;
   if (!keepScroll) {
     const at = panes.at(-1).items.findIndex((item) => item.mark || item.gap);
-    if (at >= 0) panes.at(-1).reveal(at);
+    if (at >= 0) panes.forEach((pane) => pane.reveal(at));
   }
   clearTimeout(drawPanes.timer);
   drawPanes.timer = setTimeout(() => document.body.classList.remove("moving"), 300);

@@ -20,6 +20,7 @@ from minigraph.ir import Role, Variable
 from minigraph.ir.operator import slot_names
 from minigraph.ir.text.diff import matching_lines
 from minigraph.opdef import SUB_BLOCK
+from minigraph.passes.base import Rewrite
 from minigraph.rewrite.tracing.snapshots import Line, Snapshot
 from minigraph.rewrite.tracing.steps import Record, Step
 from minigraph.support.html import resource
@@ -40,7 +41,7 @@ _PACKAGE = "minigraph.rewrite.tracing"
 _DECLARED = "declared"
 
 _WRONG = 1e-4
-"""Difference, as a share of the largest element, above which the page warns: rounding stays below."""
+"""Minimum difference, as a share of the largest element, that the page calls wrong in a pass; rounding stays below."""
 
 Rows = list[tuple[int, int]]
 """For each row the numbers of its line and of its identity."""
@@ -128,7 +129,7 @@ class _Book:
             "bytes": step.bytes,
             "ms": round(1000 * step.seconds, 3),
             "difference": None if difference is None else str(difference),
-            "wrong": difference is not None and difference.relative > _WRONG,
+            "wrong": isinstance(step.rewrite, Rewrite) and difference is not None and difference.relative > _WRONG,
             "errors": step.errors,
         }
 

@@ -120,7 +120,10 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
         return track
 
     def _begin_track(self, program: Program, source: Track | None, why: str) -> Track:
-        track = self._by_serial[program.serial] = Track(program, _title(program, source, why, len(self.tracks)), source)
+        title = _title(program, source, why, len(self.tracks))
+        same = sum(track.title.startswith(title) for track in self.tracks)
+        track = Track(program, f"{title} ({same + 1})" if same else title, source)
+        self._by_serial[program.serial] = track
         self.tracks.append(track)
         # A clone is the program that it is of, a part of it is not.
         self._record(track, _Frame(why, track), None if source is None or why == "clone" else source.state)
