@@ -402,6 +402,8 @@ def test_tables_are_right_and_values_stay_after_every_edit(program, data):
     values = Values(program)
     assert_right(values)
     for _ in range(data.draw(st.integers(1, 12))):
+        if not values.writer:
+            break  # all operators are erased
         with contextlib.suppress(MinigraphError):
             edit(data.draw, values)
         assert_right(values)
