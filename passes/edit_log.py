@@ -100,7 +100,7 @@ def edits_of(rewrite: Any) -> Iterator[EditLog]:
     try:
         JOURNAL.set(log)
         yield log
-    except PassError:
+    except (PassError, MemoryError):
         raise
     except Exception as error:
         if (own := log.failed(error)) is not error:

@@ -7,14 +7,17 @@ from drawn_programs import overwriting_programs
 from growth import assert_grows
 from hypothesis import given
 from hypothesis import strategies as st
-from pass_laws import SPECIAL, assert_same_bits, run_once
+from pass_laws import SPECIAL, assert_same_bits, history, run_once
 
 import minigraph as fluid
 from minigraph.errors import MinigraphError, RewriteError, Site, WrongTypeError
 from minigraph.executor.interpreter import Interpreter
 from minigraph.ir import Program, Role
 from minigraph.ir.verifier import verify
+from minigraph.passes.rewriting import is_random
 from minigraph.rewrite import Use, Value, Values
+from minigraph.rewrite.random_programs.recipes import Clip, Training, build
+from minigraph.rewrite.strategies import recipes
 
 TWICE = """
 block 0
@@ -360,7 +363,8 @@ def assert_right(values):
         for name in op.output_arg_names:
             seen[name] = values.written(name, op)
     for value in writer:
-        is_kept = values._roots is None or value[0] in values._roots or values.block.var(value[0]).persistable
+        roots = values.block.program.roots
+        is_kept = roots is None or value[0] in roots or values.block.var(value[0]).persistable
         assert values.is_live_out(value) == (current[value[0]] == value and is_kept)
 
 
@@ -375,7 +379,7 @@ def edit(draw, values):
         copy = values.insert("assign", {"X": value}, **{draw(st.sampled_from(["before", "after"])): op})
         values.replace_all_uses(value, values.output(copy, "Out"))
     elif kind == "erase":
-        if op.type != "uniform_random":
+        if not is_random(op.type):
             values.erase(op)
     elif kind == "again":
         inputs = {slot: [values.read(name, op) for name in names] for slot, names in op.inputs.items()}
@@ -409,6 +413,29 @@ def test_tables_are_right_and_values_stay_after_every_edit(program, data):
         assert_right(values)
     verify(program)
     assert_same_bits(run_once(Interpreter(), program, fetch, SPECIAL), expected)
+
+
+# A chain of a global norm is fused by the interpreter, too, and must not be edited; a decay is summed in place.
+TRAININGS = st.builds(
+    Training, st.sampled_from(["SGD", "Momentum", "Adam"]), st.none() | st.just(Clip("norm", 0.1)), st.just(()),
+    st.sampled_from([None, "L2Decay"]),
+)  # fmt: skip
+
+
+@pytest.mark.laws
+@given(recipes(training=st.none() | TRAININGS), st.data())
+def test_trainings_branches_and_loops_keep_their_bits_under_edits(recipe, data):
+    built = build(recipe)
+    expected = history(Interpreter(), built, [built.loss.name])
+    built.main.roots = (built.loss.name,)
+    for _ in range(data.draw(st.integers(1, 4))):
+        values = Values(data.draw(st.sampled_from(built.main.blocks)))
+        for _ in range(data.draw(st.integers(1, 6))):
+            if values.writer:
+                with contextlib.suppress(MinigraphError):
+                    edit(data.draw, values)
+    verify(built.main)
+    assert_same_bits(history(Interpreter(), built, [built.loss.name]), expected)
 
 
 @pytest.mark.timing
