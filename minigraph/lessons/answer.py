@@ -165,7 +165,8 @@ def limit_memory(megabytes: int) -> bool:
 
 
 def serve(path: str, megabytes: int, requests: IO[str], replies: IO[str]) -> None:
-    """Answer requests, one line of JSON each, until there are no more; the first one loads the file."""
+    """Say that the process is ready, then answer requests, one line of JSON each; the first one loads the file."""
+    print("ready", file=replies, flush=True)
     answer: Answer | None = None
     for line in requests:
         request = json.loads(line)

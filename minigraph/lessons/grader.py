@@ -82,6 +82,8 @@ class Grade:
         lines += ["", *self.notes] if self.notes else []
         if self.printed:
             lines += ["", "Your file printed:", *(f"  {line}" for line in self.printed.splitlines())]
+        if any(finding.is_broken_law for finding in self.findings):
+            lines += ["", "What a program computes has to stay as it is, so nothing else counts yet."]
         return "\n".join([*lines, "", f"Grade: {self.score} of 100"])
 
 

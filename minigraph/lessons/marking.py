@@ -168,6 +168,10 @@ class Case:
     def program(self) -> Program:
         return parsed(self.text, self.roots)
 
+    def shown(self) -> str:
+        """Return the program with a heading."""
+        return f"The program, of which a run fetches {', '.join(self.roots) or 'nothing'}:\n{self.program()}"
+
 
 def parsed(text: str, roots: Iterable[str] = ()) -> Program:
     """The program of an indented text, of which `roots` are fetched."""
@@ -269,7 +273,7 @@ def kept_cases(cases: Iterable[Case], rewrite: Pass) -> Iterator[Finding]:
         except LessonError as error:
             message = str(error)
         breaks_any = breaks_any or bool(message)
-        yield Finding(case.title, f"{message}\n{case.hint}" if message else "")
+        yield Finding(case.title, f"{message}\n{case.hint}\n{case.shown()}" if message else "")
     if not breaks_any:
         found = check(rewrite, PROGRAMS)
         message = "" if found is None else str(found)

@@ -23,6 +23,9 @@ MEGABYTES = 2048
 SECONDS = 30.0
 """Maximum time of all calls of the student's code together."""
 
+LONGEST_START = 60.0
+"""Maximum seconds for the process to import minigraph."""
+
 LONGEST_REPLY = 16 << 20
 """Maximum characters of one reply."""
 
@@ -60,7 +63,10 @@ class StudentProcess(AbstractContextManager["StudentProcess"]):
         Thread(target=self._read, daemon=True).start()
 
     def start(self) -> None:
-        """Run the file."""
+        """Run the file, whose time counts from when the process has imported minigraph."""
+        with suppress(Empty):
+            if not self._replies.get(timeout=LONGEST_START):
+                raise self._ended()
         self.is_memory_limited = self._request({})
 
     def call(self, what: str, **arguments: Any) -> Any:

@@ -46,7 +46,7 @@ ENDED = {
     "reply": ("import os\nfor n in range(3, 20):\n    try: os.write(n, b'junk\\n')\n    except OSError: pass",
               "gave no proper reply"),
     "input": (PASS.format(body="return input()"), "EOFError"),
-    "memory": ("x = [0]\nwhile True: x += x", "the file needs more memory than allowed\n  at answer.py:2"),
+    "memory": ("x = 0\nx = bytearray(1 << 34)", "the file needs more memory than allowed\n  at answer.py:2"),
 }  # fmt: skip
 
 CHEATS = """

@@ -35,6 +35,16 @@ def test_the_reference_gets_100(lesson):
     assert found.score == 100, found
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("number", ["2", "3", "4", "5", "6", "10"])
+def test_the_reference_keeps_the_results_of_random_programs(number, monkeypatch):
+    monkeypatch.setattr(marking, "PROGRAMS", 100)
+    lesson = find_lesson(number)
+    found = graded(lesson, lesson.file("reference.py"))
+    assert found.score == 100, found
+    assert "ok  100 random programs keep their results" in str(found)
+
+
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 def test_the_empty_file_gets_0(lesson, tmp_path):
     assert graded(lesson, lesson.file("start.py")).score == 0
