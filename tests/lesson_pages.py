@@ -18,8 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from minigraph import unique_name
 from minigraph.lessons.catalogue import LESSONS, Lesson
-
-CELL = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+from minigraph.lessons.pages import CELL
 
 
 class Cell(NamedTuple):

@@ -18,6 +18,7 @@ def add_commands(commands: Any) -> None:
     lessons = _command(commands, "lessons", "list the lessons on rewriting, or copy one to work on", _lessons)
     lessons.add_argument("lesson", nargs="?", metavar="LESSON", help="number or name (default: list all)")
     lessons.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="where to copy it (default: here)")
+    lessons.add_argument("--notebook", action="store_true", help="copy the page as a notebook, too")
     lessons.add_argument("--solution", action="store_true", help="copy the reference solution, too")
 
     grading = _command(commands, "grade", "grade a solution of a lesson", _grade)
@@ -50,7 +51,7 @@ def _lessons(options: argparse.Namespace) -> int:
         for lesson in LESSONS:
             print(f"{lesson.number:3}  {lesson.name:18}  {lesson.title}")
         return 0
-    for path in find_lesson(options.lesson).copy_to(Path(options.folder), options.solution):
+    for path in find_lesson(options.lesson).copy_to(Path(options.folder), options.notebook, options.solution):
         print(path)
     return 0
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minigraph.errors import NotFoundError, ProgramError, suggest
+from minigraph.lessons.pages import notebook
 from minigraph.support.atomic_files import write_files
 
 
@@ -30,14 +31,7 @@ class Lesson:
         """Return the path of one of the lesson's files."""
         return Path(__file__).parent / self.name / name
 
-    def copies(self, folder: Path, with_solution: bool = False) -> Iterator[tuple[Path, Path]]:
-        """Yield each file to copy for a student, and its path in `folder`."""
-        yield self.file("page.md"), folder / f"{self.name}.md"
-        yield self.file("start.py"), folder / f"{self.name}.py"
-        if with_solution:
-            yield self.file("reference.py"), folder / f"{self.name}_solution.py"
-
-    def copy_to(self, folder: Path, with_solution: bool = False) -> list[Path]:
+    def copy_to(self, folder: Path, with_notebook: bool = False, with_solution: bool = False) -> list[Path]:
         """Copy the files to work on; returns their paths.
 
         Raises
@@ -45,12 +39,23 @@ class Lesson:
         ProgramError
             If a file is there already and differs; nothing is copied then.
         """
-        files = {target: source.read_bytes() for source, target in self.copies(folder, with_solution)}
-        for target, content in files.items():
-            if target.exists() and target.read_bytes() != content:
-                raise ProgramError(f"{target} is there already", hint="Choose another folder, or rename the file.")
-        write_files({target: [content] for target, content in files.items()})
-        return list(files)
+        files = dict(self._copies(with_notebook, with_solution))
+        for name, content in files.items():
+            path = folder / name
+            if path.exists() and path.read_bytes() != content:
+                raise ProgramError(f"{path} is there already", hint="Choose another folder, or rename the file.")
+        write_files({folder / name: [content] for name, content in files.items()})
+        return [folder / name for name in files]
+
+    def _copies(self, with_notebook: bool, with_solution: bool) -> Iterator[tuple[str, bytes]]:
+        """Yield the name and the content of each file for a student."""
+        page = self.file("page.md").read_bytes()
+        yield f"{self.name}.md", page
+        if with_notebook:
+            yield f"{self.name}.ipynb", notebook(page.decode()).encode()
+        yield f"{self.name}.py", self.file("start.py").read_bytes()
+        if with_solution:
+            yield f"{self.name}_solution.py", self.file("reference.py").read_bytes()
 
 
 LESSONS = (

@@ -25,6 +25,17 @@ def test_a_lesson_is_copied_once(capsys, tmp_path):
     assert (tmp_path / "read_a_program.py").read_text() == "my work"
 
 
+def test_a_page_is_copied_as_a_notebook(tmp_path):
+    assert main(["lessons", "3", str(tmp_path), "--notebook"]) == 0
+    content = json.loads((tmp_path / "first_rule.ipynb").read_text(encoding="utf-8"))
+    kinds = [cell["cell_type"] for cell in content["cells"]]
+    assert (content["nbformat"], kinds[:2], kinds[-1]) == (4, ["markdown", "code"], "markdown")
+    codes = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
+    assert codes[0]["source"].startswith("import math")
+    assert codes[1]["outputs"][0]["text"].startswith("[<Match of scale_of_scale")
+    assert "```python" not in str(content)
+
+
 @pytest.mark.parametrize("command", [["lessons", "11"], ["grade", "read_program", "x.py"], ["grade", "1", "absent.py"]])
 def test_an_unknown_lesson_or_file_is_refused(command, capsys):
     assert main(command) == 1
