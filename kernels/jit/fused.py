@@ -19,7 +19,7 @@ from minigraph.kernels.fused import RESULTS, ArrayType, Layout, delivered
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops, compiled
 from minigraph.kernels.jit.offers import numba_name, or_kernel
-from minigraph.kernels.jit.threads import LEAST, pieces, run_together
+from minigraph.kernels.jit.threads import least_of, pieces, run_together
 from minigraph.kernels.registry import specialize
 from minigraph.support.fused_calls import FusedCall, parse_calls
 
@@ -43,6 +43,15 @@ _LONG = re.compile(r"\b(exp|expm1|log|log1p|tanh)\(")
 """Functions of many dependent instructions."""
 
 
+_LONG_EFFORT = 32
+"""Elements that are read in the time of one of the functions in `_LONG`."""
+
+
+def _effort(source: str) -> int:
+    """Elements that are read in the time of one pass through a loop: its assignments, some of them long."""
+    return source.count(" = ") + _LONG_EFFORT * len(_LONG.findall(source))
+
+
 @specialize("fused_elementwise", jit=True)
 def fused_elementwise(xp, xs, *, steps):
     return _group(xs, steps, _WORK * offers.LEAST)
@@ -61,6 +70,7 @@ def _group(xs: Sequence[Any], steps: Sequence[str], least: int) -> Callable[...,
     nest = _Nest(layout)
     loop = compiled(_FUNCTIONS[kind].import_line + nest.source, "fused", nest.signature(kind))
     length, row = layout.flat[0], prod(layout.flat[1:])
+    least = least_of(layout.dtype.itemsize * _effort(nest.source))
     is_there = [f"y{i}" in nest.results for i in range(RESULTS)]
 
     def run(xs, out=None):
@@ -68,7 +78,7 @@ def _group(xs: Sequence[Any], steps: Sequence[str], least: int) -> Callable[...,
             raise TypeError("not contiguous")
         made = layout.results(xs, is_there, out)
         arrays = nest.arrays(xs, made)
-        parts = [(0, length)] if length * row < 2 * LEAST else pieces(length, -(-LEAST // row), 64 if row == 1 else 1)
+        parts = [(0, length)] if length * row < 2 * least else pieces(length, -(-least // row), 64 if row == 1 else 1)
         if len(parts) == 1:
             loop(*arrays)
         else:
@@ -76,7 +86,7 @@ def _group(xs: Sequence[Any], steps: Sequence[str], least: int) -> Callable[...,
         return delivered(np, made, out)
 
     careful = or_kernel(run, "fused_elementwise", {"steps": steps})
-    return careful if length * row >= 2 * LEAST else nest.quick(loop, [x.shape for x in xs], careful)
+    return careful if length * row >= 2 * least else nest.quick(loop, [x.shape for x in xs], careful)
 
 
 def _offer_one(type: str) -> Callable[..., Any]:

@@ -22,7 +22,7 @@ from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import numba_name, offer, vectors
 from minigraph.kernels.jit.recording import STATUS, UnsupportedError, native_loop
-from minigraph.kernels.jit.threads import LEAST, pieces, run_together, shares
+from minigraph.kernels.jit.threads import least_of, pieces, run_together, shares
 from minigraph.kernels.norm import norm, short_joined
 from minigraph.kernels.registry import specialize
 from minigraph.kernels.sums import add_exactly
@@ -50,13 +50,15 @@ class _Norm:
         self._kind, self._size, self._is_wide = kind, size, kind == "float64"
         self._parts = _LOOPS.compiled("parts_of_squares", f"UniTuple(float64, 2)({kind}[::1])")
 
-    def _shares(self, xs: Sequence[Any]) -> list[list[tuple[int, int, int]]]:
-        """Parts for the threads; none if there is only one thread, or if the arrays are short on average.
+    def _shares(self, xs: Sequence[Any], arrays: int = 1) -> list[list[tuple[int, int, int]]]:
+        """Parts for the threads of a loop over as many arrays like each of `xs`.
 
-        Between two calls a thread needs the interpreter's lock, and threads with short calls would wait for each other.
+        None if there is only one thread, or if the arrays are short on average: between two calls a thread needs the
+        interpreter's lock, and threads with short calls would wait for each other.
         """
-        is_worth_it = self._size >= _WORTH_A_THREAD * len(xs) and len(pieces(self._size)) > 1
-        found = shares([x.size for x in xs]) if is_worth_it else []
+        least = least_of(arrays * np.dtype(self._kind).itemsize)
+        is_worth_it = self._size >= _WORTH_A_THREAD * len(xs) and len(pieces(self._size, least)) > 1
+        found = shares([x.size for x in xs], least) if is_worth_it else []
         return found if len(found) > 1 else []
 
     def sum_of_squares(self, xs: Sequence[Any]) -> float:
@@ -81,7 +83,7 @@ class _Norm:
 
     def multiply(self, xs: Sequence[Any], number: Any, outs: Sequence[Any], times: Any = np.multiply) -> list[Any]:
         """Every array times a number of its type; ``times(x, number, out)`` multiplies vectors."""
-        parts = self._shares(xs)
+        parts = self._shares(xs, 2)
         if not parts and times is np.multiply:
             return [np.multiply(x, number, out=out) for x, out in zip(xs, outs, strict=True)]
         results = [np.empty(x.shape, x.dtype) if out is None else out for x, out in zip(xs, outs, strict=True)]
@@ -168,8 +170,8 @@ def _power() -> int | None:
 @native_loop("clip_factor")
 def record_clip_factor(recording, xs, clip_norm, *, p):
     """The norm of one vector, and of less than a thread's share."""
-    power = _power()
-    if p != 2 or len(xs) > 1 or xs[0].size >= 2 * LEAST or power is None or clip_norm.dtype != xs[0].dtype:
+    power, is_shared = _power(), xs[0].size >= 2 * least_of(xs[0].dtype.itemsize)
+    if p != 2 or len(xs) > 1 or is_shared or power is None or clip_norm.dtype != xs[0].dtype:
         raise UnsupportedError("another norm")
     kind, ratio, factor = xs[0].dtype.name, recording.new((1,), np.float64), recording.new((3,), np.float64)
     total = recording.new((1,), clip_norm.dtype)

@@ -25,6 +25,9 @@ from minigraph.support.interrupts import deferred
 LEAST = 65_536
 """Minimum elements per thread."""
 
+_LEAST_BYTES = 2**23
+"""Minimum bytes that a thread reads and writes: that takes as long as to wake a thread and to be woken by it."""
+
 
 @cache
 def _wanted() -> int:
@@ -48,6 +51,11 @@ def thread_count() -> int:
     return count if asked is None or count == 1 else max(1, min(count, asked()))
 
 
+def least_of(bytes_each: int) -> int:
+    """Minimum elements per thread of a loop that reads and writes so many bytes for each, and computes little else."""
+    return max(LEAST, _LEAST_BYTES // bytes_each)
+
+
 def pieces(size: int, least: int = LEAST, line: int = 64) -> list[tuple[int, int]]:
     """Begin and end of equal pieces of `size` elements: one for each thread, but none shorter than `least`.
 
@@ -66,10 +74,13 @@ def row_pieces(count: int, width: int) -> list[tuple[int, int]]:
     return [(start // width, end // width) for start, end in pieces(count * width, line=width)]
 
 
-def shares(sizes: Sequence[int]) -> list[list[tuple[int, int, int]]]:
-    """Divide arrays of these sizes among the threads: for each thread, numbers of arrays and ends of their parts."""
+def shares(sizes: Sequence[int], least: int = LEAST) -> list[list[tuple[int, int, int]]]:
+    """Divide arrays of these sizes among the threads: for each thread, numbers of arrays and ends of their parts.
+
+    No thread gets fewer than `least` elements.
+    """
     total, found, number, start = sum(sizes), list[list[tuple[int, int, int]]](), 0, 0
-    for first, last in pieces(total):
+    for first, last in pieces(total, least):
         left: int = last - first
         found.append([])
         while left and number < len(sizes):
@@ -177,9 +188,9 @@ def run_together(calls: Sequence[Callable[[], Any]]) -> None:
             call()
 
 
-def over_pieces(loop: Callable[..., Any], vectors: Sequence[Any], numbers: Sequence[Any]) -> None:
-    """Call ``loop(*vectors, *numbers)`` piece by piece of the vectors, which are of one length."""
-    found = pieces(vectors[0].size)
+def over_pieces(loop: Callable[..., Any], vectors: Sequence[Any], numbers: Sequence[Any], least: int = LEAST) -> None:
+    """Call ``loop(*vectors, *numbers)`` piece by piece of the vectors, which are of one length, at least `least`."""
+    found = pieces(vectors[0].size, least)
     if len(found) == 1:
         loop(*vectors, *numbers)
         return

@@ -19,7 +19,7 @@ from minigraph.kernels.clip import Times
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import elementwise_loop, offer, vectors
 from minigraph.kernels.jit.recording import Recording, Symbol, UnsupportedError, native_loop
-from minigraph.kernels.jit.threads import LEAST, over_pieces
+from minigraph.kernels.jit.threads import least_of, over_pieces
 from minigraph.kernels.merged_updates import Merged
 from minigraph.kernels.registry import specialize
 from minigraph.kernels.update_kernels import buffers_for, is_skipped, kept, one_or_all, owned
@@ -100,6 +100,11 @@ def _element(rule: Rule, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> tup
     return element, numbers_of(element, dtype, attrs)
 
 
+def _least(element: Element, dtype: Any) -> int:
+    """Minimum elements per thread."""
+    return least_of((len(element.reads) + len(element.writes)) * dtype.itemsize)
+
+
 def update_loop(type: str, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> Callable[..., Any] | None:
     """A function like the kernel of an update rule, with `shrink`, for arrays of these types; None if there is none.
 
@@ -121,7 +126,7 @@ def update_loop(type: str, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> C
     replaced, skip = [at.get(name) for name in rule.outputs], at.get("skip")
     count, powers = len(rule.arrays), [dtype.type(factor) for _, factor in element.powers]
     places = [(name in rule.arrays, rule.arrays.index(name) if name in rule.arrays else at[name]) for name in names]
-    ones = [at[name] for name in element.singles]
+    ones, least = [at[name] for name in element.singles], _least(element, dtype)
 
     def update(*arrays: Any, shrink: Any = one, out: Any = None) -> Any:
         buffers = buffers_for(out, len(replaced))
@@ -132,7 +137,7 @@ def update_loop(type: str, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> C
             _like(arrays[0], y) if x is None else owned(np, x, y) for x, y in zip(old[:count], buffers, strict=False)
         ]
         taken = [new[i] if is_new else arrays[i] for is_new, i in places]
-        over_pieces(loop, vectors(*taken), [*[arrays[i] for i in ones], shrink, *numbers])
+        over_pieces(loop, vectors(*taken), [*[arrays[i] for i in ones], shrink, *numbers], least)
         new += [np.multiply(x, y, out=z) for x, y, z in zip(old[count:], powers, buffers[count:], strict=True)]
         return one_or_all(new)
 
@@ -196,7 +201,7 @@ def record_update(
     found = _element(rule, arrays, attrs)
     given = dict(zip(rule.inputs, arrays, strict=True))
     param = given["param"]
-    if found is None or given.get("skip") is not None or param.size >= 2 * LEAST:
+    if found is None or given.get("skip") is not None or param.size >= 2 * _least(found[0], param.dtype):
         raise UnsupportedError("another way")
     element, numbers = found
     names = _vectors(element)

@@ -239,6 +239,13 @@ def test_pieces_cover_everything_once(monkeypatch):
             assert len(found) == (max(1, min(count, size // threads.LEAST)) if size >= 2 * threads.LEAST else 1)
 
 
+def test_loops_that_only_move_numbers_take_longer_pieces(monkeypatch):
+    monkeypatch.setattr(threads, "thread_count", lambda: 2)
+    least = threads.least_of(8)
+    assert least > threads.LEAST == threads.least_of(1024)
+    assert len(threads.pieces(2 * least - 1, least)) == 1 and len(threads.pieces(2 * least, least)) == 2
+
+
 @pytest.mark.slow
 def test_the_number_of_threads_follows_the_environment():
     program = "from minigraph.kernels.jit.threads import _wanted; print(_wanted())"
