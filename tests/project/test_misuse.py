@@ -135,11 +135,12 @@ def test_an_unknown_name_of_a_module_suggests(module, name, hint):
     assert not hasattr(module, name)
 
 
-def test_an_attribute_at_its_default_is_told_apart_from_none():
+def test_an_attribute_that_was_not_set_has_its_default():
     op = layers.scale(data(), 2.0).block.ops[-1]
-    assert (op.attrs["scale"], op.attrs.get("bias"), op.attr("bias")) == (2.0, None, 0.0)
-    with pytest.raises(KeyError, match=r"(?s)'bias' is at its default.*op.attr\('bias'\)"):
-        op.attrs["bias"]
+    assert (op.attrs["scale"], op.attrs["bias"], op.attr("bias")) == (2.0, 0.0, 0.0)
+    assert "bias" not in op.attrs and op.attrs.get("bias") is None, "the mapping holds what was set"
+    with pytest.raises(KeyError, match=r"(?s)no attribute 'biass'.*Did you mean bias"):
+        op.attrs["biass"]
 
 
 # All or nothing

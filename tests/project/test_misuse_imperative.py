@@ -37,7 +37,7 @@ def test_everything_that_takes_arguments_is_misused():
     assert untried == {
         "nn.functional",  # a module
         "metrics.MetricBase", "LearningRateDecay", "Tensor", "EagerParameter", "TracedLayer",  # not made by users
-        "BackwardStrategy", "enabled", "disable_dygraph",  # without arguments
+        "BackwardStrategy", "enabled", "disable_dygraph", "Env", "ParallelEnv",  # without arguments
         "disable_imperative", "enable_imperative",  # other names
     }  # fmt: skip
 
