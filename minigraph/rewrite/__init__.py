@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from minigraph.errors import PassError, RewriteError, RuleError
 from minigraph.passes.base import Pass, Pipeline
 from minigraph.passes.rules import Match, Rule, Rules, WhyNot, attr, marked, op, rule, value
-from minigraph.passes.values import Use, Value, Values
+from minigraph.passes.values import Use, Value
 from minigraph.rewrite.tracing import Step, Trace, trace
+from minigraph.rewrite.values import Values
 from minigraph.support.public import refuse_unknown_names
 
 if TYPE_CHECKING:
