@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from minigraph.cli.checking import add_command as add_check
 from minigraph.cli.comparisons import add_commands, fail, message_of
 from minigraph.cli.doctor import add_command as add_doctor
 from minigraph.cli.lessons import add_commands as add_lessons
@@ -74,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     add_doctor(commands)
     add_operators(commands)
     add_trace(commands)
+    add_check(commands)
     add_lessons(commands)
     for command in commands.choices.values():
         command.set_defaults(parser=command)

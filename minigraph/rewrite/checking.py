@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,11 +12,13 @@ from minigraph.rewrite.cases import Case
 from minigraph.rewrite.counter_examples import CounterExample
 from minigraph.rewrite.hints import hints_of
 from minigraph.rewrite.laws import Broken, Subject, broken_law, other_values, rewritten, runs_to_finite_numbers
-from minigraph.rewrite.random_programs.drawing import Drawn, Hints, arrays_for, draw
+from minigraph.rewrite.random_programs.drawing import Drawn, Hints, Pick, arrays_for, draw
 from minigraph.rewrite.reducing import reduced, runs_completely
 from minigraph.support.public import public
 
 Array = np.ndarray[Any, Any]
+
+Plant: TypeAlias = Callable[[Pick], Any]
 
 _FINITE_TRIES = 3
 """Maximum draws of arrays of each kind until all results are finite."""
@@ -24,7 +26,7 @@ _FINITE_TRIES = 3
 
 @public
 def check(
-    rewrite: Any, programs: int = 500, seed: int = 0, *, plant: Sequence[Callable[..., Any]] = (), reduce: bool = True
+    rewrite: Any, programs: int = 500, seed: int = 0, *, plant: Sequence[Plant] = (), reduce: bool = True
 ) -> CounterExample | None:
     """Apply a pass to random programs, and look for one that it breaks.
 
@@ -37,8 +39,9 @@ def check(
     seed : int
         The same seed gives the same programs and so the same answer.
     plant : sequence of callable
-        Fragments that some of the programs should hold. Each is given a function ``pick``, which returns a variable of
-        the program, appends operators to the default program, and returns what these compute.
+        Fragments that many of the programs shall hold, besides the patterns of rules. Each is given ``pick``, a call of
+        which returns a variable of the program, appends operators to the default program, and returns what these
+        compute: ``lambda pick: layers.relu(layers.relu(pick()))``.
     reduce : bool
         Make the program that is found as small as possible.
 
@@ -112,7 +115,7 @@ def _reduced(subject: Subject, case: Case, broken: Broken) -> CounterExample:
 
     def fails(candidate: Case) -> bool:
         found = broken_law(subject, candidate)
-        same_law = found is not None and found.law == broken.law
+        same_law = found is not None and (found.law, found.kind) == (broken.law, broken.kind)
         return same_law and (broken.law != "raises" or runs_completely(candidate))
 
     small = reduced(case, fails)

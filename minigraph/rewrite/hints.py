@@ -10,7 +10,9 @@ from typing import Any
 from minigraph import layers
 from minigraph.opdef import all_definitions
 from minigraph.passes.base import Pipeline, Rewrite
-from minigraph.rewrite.random_programs.drawing import Hints
+from minigraph.passes.rules.rule import Rule
+from minigraph.rewrite.planting import plants_of
+from minigraph.rewrite.random_programs.drawing import Hints, Pick
 
 _LARGEST = 100.0
 """Maximum size of a number that is taken for the value of an attribute."""
@@ -19,8 +21,9 @@ _OF_TRAINING = frozenset({"BACKWARD", "OPTIMIZE", "CLIP", "REGULARIZE", "role_va
 """Words in the code of a pass that is about programs that train."""
 
 
-def hints_of(rewrite: Any, plants: Iterable[Callable[..., Any]] = ()) -> Hints:
+def hints_of(rewrite: Any, plants: Iterable[Callable[[Pick], Any]] = ()) -> Hints:
     """Read which operators a pass names in its code, in functions of its module, and in its fields."""
+    # What a rule is about stands in its pattern; the code that all rules share would name a lot besides.
     types = {each.type for each in all_definitions()}
     found: set[Any] = set()
     seen: set[int] = set()
@@ -28,7 +31,7 @@ def hints_of(rewrite: Any, plants: Iterable[Callable[..., Any]] = ()) -> Hints:
         found.update(_words(each, seen))
     words = sorted(word for word in found if isinstance(word, str) and word in types)
     numbers = sorted({float(word) for word in found if isinstance(word, int | float) and abs(word) <= _LARGEST})
-    return Hints(tuple(words), tuple(numbers), bool(found & _OF_TRAINING), tuple(plants))
+    return Hints(tuple(words), tuple(numbers), bool(found & _OF_TRAINING), (*plants, *plants_of(rewrite)))
 
 
 def _words(value: Any, seen: set[int]) -> Iterator[Any]:
@@ -56,13 +59,14 @@ def _words(value: Any, seen: set[int]) -> Iterator[Any]:
     elif inspect.isclass(value):
         yield from _of_class(value, seen)
     elif isinstance(value, Rewrite) or type(value).__module__ == getattr(value, "__module__", ""):
-        yield from _words(getattr(value, "__dict__", None) or (), seen)
+        fields: dict[str, Any] = getattr(value, "__dict__", {})
+        yield from _words([field for name, field in fields.items() if name != "site"], seen)
         yield from _words(type(value), seen)
 
 
 def _of_class(kind: type, seen: set[int]) -> Iterator[Any]:
     for each in kind.__mro__:
-        if each.__module__ not in ("builtins", Rewrite.__module__):
+        if each.__module__ not in ("builtins", Rewrite.__module__, Rule.__module__):
             yield from _words([part for name, part in vars(each).items() if name != "__doc__"], seen)
 
 

@@ -30,6 +30,8 @@ class Broken:
     """``raises``, ``valid``, ``truthful``, ``repeatable``, ``roles``, ``role_vars``, ``runs`` or ``values``."""
     text: str
     """What happened, with the values."""
+    kind: str = ""
+    """Which error, where one was raised."""
     rewritten: Program | None = None
     """What the pass made of the program; None if it raised."""
 
@@ -55,12 +57,11 @@ class Subject:
     @property
     def file(self) -> str | None:
         """The file that defines the pass."""
-        source = self.rewrite if inspect.isfunction(self.rewrite) else type(self.rewrite)
         site = getattr(self.rewrite, "site", None)
-        try:
-            return site.filename if isinstance(site, Site) else inspect.getsourcefile(source)
-        except TypeError:  # defined where there is no file
-            return None
+        if isinstance(site, Site):
+            return site.filename
+        code = getattr(inspect.unwrap(getattr(self._apply, "__func__", self._apply)), "__code__", None)
+        return None if code is None or code.co_filename.startswith("<") else str(code.co_filename)
 
     def apply(self, program: Program, prefix: str = "new_") -> bool:
         """Change the program; names that the pass makes begin with `prefix`, so that they are those of each run."""
@@ -89,23 +90,26 @@ def rewritten(subject: Subject, program: Program) -> tuple[Program | None, Broke
     try:
         changed = subject.apply(twin)
     except Exception as error:
-        text = f"{subject.name} raises {type(error).__name__}: {error}\n  at {subject.line_of(error)}"
-        return None, Broken("raises", text)
+        line = subject.line_of(error)
+        text = f"{subject.name} raises {type(error).__name__}: {error}\n  at {line}"
+        return None, Broken("raises", text, f"{type(error).__name__} {line}")
     if program.equals(twin):
         if not changed:
             return None, None
-        return twin, Broken("truthful", f"{subject.name} says that it changed the program, and did not", twin)
+        return twin, Broken("truthful", f"{subject.name} says that it changed the program, and did not", rewritten=twin)
     if not changed:
-        return twin, Broken("truthful", f"{subject.name} changed the program and says that it did not", twin)
+        return twin, Broken("truthful", f"{subject.name} changed the program and says that it did not", rewritten=twin)
     text = _invalid(program)
     if text:
         return None, None
     text = _invalid(twin)
     if text:
-        return twin, Broken("valid", f"{subject.name} leaves a program that breaks an invariant\n{text}", twin)
+        return twin, Broken(
+            "valid", f"{subject.name} leaves a program that breaks an invariant\n{text}", rewritten=twin
+        )
     text = _second_time(subject, twin)
     if text:
-        return twin, Broken("repeatable", text, twin)
+        return twin, Broken("repeatable", text, rewritten=twin)
     return twin, lost_roles(program, twin) if subject.keeps_roles else None
 
 
@@ -145,12 +149,12 @@ def lost_roles(before: Program, after: Program) -> Broken | None:
         var = block.find_var(name)
         if name in (before.roots or ()) or (var is not None and var.persistable):
             text = f"{name} was written with the role {op.role!r}, now with {new.role!r}"
-            return Broken("roles", f"{text}\n  {new}", after)
+            return Broken("roles", f"{text}\n  {new}", rewritten=after)
     for name, op in _updates(block.ops).items():
         update = _updates(new_block.ops).get(name)
         if update is not None and name in op.role_vars and name not in update.role_vars:
             text = f"the update of {name} has lost its role_vars {list(op.role_vars)}"
-            return Broken("role_vars", f"{text}\n  {update}", after)
+            return Broken("role_vars", f"{text}\n  {update}", rewritten=after)
     return None
 
 
@@ -194,11 +198,11 @@ def _compared(subject: Subject, case: Case, twin: Program, where: str) -> Broken
     try:
         found = case.run(twin)
     except Exception as error:
-        return Broken("runs", f"{where}the rewritten program does not run\n{error}", twin)
+        return Broken("runs", f"{where}the rewritten program does not run\n{error}", rewritten=twin)
     name = _differing(subject, case, expected, found)
     if name is None or not _differs_literally(subject, case, twin):
         return None
-    return Broken("values", f"{where}{_told(name, expected, found)}", twin)
+    return Broken("values", f"{where}{_told(name, expected, found)}", rewritten=twin)
 
 
 def _differing(subject: Subject, case: Case, expected: Results, found: Results) -> str | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minigraph import passes, rewrite
+from minigraph import layers, passes, rewrite
 from minigraph.errors import WrongTypeError
 from minigraph.passes import IN_ORDER
 
@@ -40,6 +40,43 @@ def test_a_seed_gives_one_answer():
 def test_a_class_is_no_pass():
     with pytest.raises(WrongTypeError, match="has a method apply"):
         rewrite.check(passes.CleanUp)
+
+
+@rewrite.rule
+def scale_of_scale(x, a=rewrite.attr("scale"), b=rewrite.attr("scale")):
+    return layers.scale(layers.scale(x, scale=a), scale=b)
+
+
+@scale_of_scale.to
+def _(x, a, b):
+    return layers.scale(x, scale=a * b)
+
+
+def test_the_pattern_of_a_rule_is_planted():
+    found = rewrite.check(scale_of_scale, programs=100)
+    assert found is not None and found.law == "values"  # the product is rounded once
+    assert [op.type for op in found.program.global_block().ops] == ["scale", "scale"]
+
+
+def test_a_fragment_can_be_planted():
+    def drops_the_second(program):
+        """Drop relu of relu, with the values that others read."""
+        pairs = [op for op in program.global_block().ops[:] if op.type == "relu"]
+        for op in pairs[1:2]:
+            op.block.remove(op)
+        return len(pairs) > 1
+
+    found = rewrite.check(drops_the_second, programs=30, plant=[lambda pick: layers.relu(layers.relu(pick()))])
+    assert found is not None
+
+
+def test_an_error_names_the_line_of_the_pass():
+    def fails(program):
+        raise KeyError("Y")  # this line
+
+    found = rewrite.check(fails, programs=3)
+    assert found.law == "raises"
+    assert "test_check.py" in found.difference and "# this line" in found.difference
 
 
 @pytest.mark.laws

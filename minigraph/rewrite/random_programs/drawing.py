@@ -21,7 +21,7 @@ from minigraph.errors import MinigraphError
 from minigraph.ir import Block, Program, Variable, VarKind
 from minigraph.ir.default_programs import program_guard
 from minigraph.layers.io import fluid_data as data
-from minigraph.opdef import SUB_BLOCK, definition_of
+from minigraph.opdef import REQUIRED, SUB_BLOCK, OpDef, definition_of
 from minigraph.opdef.gradient_rules import FusedGrad
 from minigraph.rewrite.random_programs.free_steps import CLASSES, FREE, Sources, like
 from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Training, train
@@ -42,6 +42,36 @@ _MOST_TRIES = 6
 """Maximum choices of inputs for an operator before those of a sample are taken."""
 
 
+class Pick:
+    """Choices for a fragment that is planted: a call gives a variable of the program, mostly a late one."""
+
+    def __init__(self, drawing: _Drawing) -> None:
+        self._drawing = drawing
+        self.choose = drawing.choose
+        """The generator of the program."""
+
+    def __call__(self) -> Variable:
+        return self._drawing._pick()
+
+    def number(self) -> float:
+        """A number for an attribute."""
+        return self._drawing._number()
+
+    def definition(self, type: str) -> OpDef:
+        return definition_of(type)
+
+    def attr(self, type: str, name: str) -> Any:
+        """A value of an attribute of operators of a type."""
+        attr = definition_of(type).attrs[name]
+        if attr.type == "float":
+            return self.number()
+        if attr.type == "bool":
+            return self.choose.random() < 0.5
+        known = [sample.attrs[name] for sample in _by_type().get(type, ()) if name in sample.attrs]
+        known += [] if attr.default is REQUIRED else [attr.default]
+        return self.choose.choice(known)
+
+
 @dataclass(frozen=True)
 class Hints:
     """What to draw more often than the rest.
@@ -55,13 +85,13 @@ class Hints:
     trains : bool
         Most programs shall have gradients and updates.
     plants : tuple of callable
-        Fragments: functions of variables that append operators and return what these compute.
+        Fragments: each is given a `Pick`, appends operators, and returns what these compute.
     """
 
     types: tuple[str, ...] = ()
     numbers: tuple[float, ...] = ()
     trains: bool = False
-    plants: tuple[Callable[..., Any], ...] = ()
+    plants: tuple[Callable[[Pick], Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -187,8 +217,8 @@ class _Drawing:
             return self.pool[-1]
         return self.choose.choice(self.pool)
 
-    def _planted(self, plant: Callable[..., Any]) -> list[Variable]:
-        made = plant(self._pick)
+    def _planted(self, plant: Callable[[Pick], Any]) -> list[Variable]:
+        made = plant(Pick(self))
         return [made] if isinstance(made, Variable) else list(made)
 
     # Single operators

@@ -1,0 +1,60 @@
+"""The subcommand ``minigraph check``."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from minigraph.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+PASSES = """
+from dataclasses import dataclass
+
+from minigraph.passes import Pass
+
+
+@dataclass(frozen=True)
+class Wrong(Pass):
+    limit: float = 2.0
+
+    def apply(self, program):
+        ops = [op for op in program.global_block().ops[:] if op.type == "scale" and op.attr("scale") == self.limit]
+        for op in ops:
+            op.set_attr("scale", 1.0)
+        return bool(ops)
+
+
+def nothing(program):
+    return False
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "passes.py"
+    file.write_text(PASSES)
+    return file
+
+
+def test_a_wrong_pass_is_shown_with_a_script_that_runs(file, capsys):
+    assert main(["check", f"{file}:Wrong"]) == 1
+    assert "differs" in capsys.readouterr().out
+    ran = subprocess.run(
+        [sys.executable, "counterexample.py"], capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "differs" in ran.stdout
+
+
+def test_a_pass_without_faults_is_reported(file, capsys):
+    assert main(["check", f"{file}:nothing", "--programs", "20", "--seed", "3"]) == 0
+    assert capsys.readouterr().out == "nothing: 20 programs, none of them broken\n"
+
+
+@pytest.mark.parametrize("name", ["passes.py:Wrogn", "missing.py:Wrong", "passes.py"])
+def test_what_is_not_there_is_an_error(file, capsys, name):
+    assert main(["check", name]) == 1
+    assert "minigraph: error" in capsys.readouterr().err

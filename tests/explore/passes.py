@@ -1,0 +1,17 @@
+"""Random programs: `minigraph.rewrite.check` finds nothing wrong with any pass of the project."""
+
+from __future__ import annotations
+
+from minigraph import rewrite
+from minigraph.passes import EXACT, IN_ORDER, LOWERING, Pass, Pipeline
+
+PASSES: tuple[Pass | Pipeline, ...] = (*IN_ORDER, EXACT, LOWERING)
+"""Passes that keep every value; those that insert clips or recompute values have laws of their own."""
+
+
+def case(seed: int) -> None:
+    """Apply one of the passes to one program."""
+    each = PASSES[seed % len(PASSES)]
+    example = rewrite.check(each, programs=1, seed=seed)
+    if example is not None:
+        raise AssertionError(f"{example}\n\n{example.to_python()}")
