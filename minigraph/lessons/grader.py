@@ -19,7 +19,9 @@ from typing import Any
 from minigraph.errors import LessonError, MissingFileError
 from minigraph.lessons.answer import limit_memory
 from minigraph.lessons.catalogue import Lesson, find_lesson
-from minigraph.lessons.marking import Call, Finding, Timing
+from minigraph.lessons.findings import Finding
+from minigraph.lessons.savings import Timing
+from minigraph.lessons.student_pass import Call
 from minigraph.lessons.student_process import StudentProcess, environment
 
 JUDGE_SECONDS = 150

@@ -88,7 +88,7 @@ TRAINING_ORDER = [
           ("            update.replace_input(grad, total)\n", "")),
     wrong("training_order", "The updates read gradients without decay",
           ("            update.replace_input(grad, total)\n", "")),
-    wrong("training_order", "w[", ("scale=self.coeff", "scale=-self.coeff")),
+    wrong("training_order", "w is", ("scale=self.coeff", "scale=-self.coeff")),
     wrong("training_order", "apply returned None", ("return bool(plain)", "return")),
 ]  # fmt: skip
 
@@ -124,7 +124,7 @@ PASS_BY_HAND = [
     wrong("pass_by_hand", "old is persistable, so the next run reads it", (LIVE_OUT, "")),
     wrong("pass_by_hand", "w means the new value",
           ("except RewriteError", "except KeyError")),
-    wrong("pass_by_hand", "y[0] is",
+    wrong("pass_by_hand", "y differs",
           (TRY, '            for other in program.global_block().ops:\n'
                 '                other.replace_input(op.outputs["Out"][0], op.inputs["X"][0])\n'),
           ("values.erase(op)", "program.global_block().remove(op)")),
@@ -133,10 +133,10 @@ PASS_BY_HAND = [
                 '                if use.slot:\n'
                 '                    values.replace_use(use, values.input(op, "X"))\n'),
           ("values.erase(op)", "program.global_block().remove(op)")),
-    wrong("pass_by_hand", "apply returned False, although the program was changed", ("changed = True", "pass")),
-    wrong("pass_by_hand", "apply returned True, although the program was not changed",
+    wrong("pass_by_hand", "changed the program and says that it did not", ("changed = True", "pass")),
+    wrong("pass_by_hand", "says that it changed the program, and did not",
           ("return changed", "return True")),
-    wrong("pass_by_hand", "the second time nothing changes".capitalize(), ("            values.erase(op)\n", "")),
+    wrong("pass_by_hand", "changes a program a second time", ("            values.erase(op)\n", "")),
     wrong("pass_by_hand", "The reference saves more",
           (LIVE_OUT, LIVE_OUT + ' or not values.is_used_once(values.output(op, "Out"))')),
 ]  # fmt: skip
@@ -155,9 +155,9 @@ DEAD_CODE = [
     wrong("dead_code", "alive if any of its results is wanted",
           ("wanted.intersection(written)", "wanted.intersection(written[:1])")),
     wrong("dead_code", "The reference saves more", ("            wanted.difference_update(written)\n", "")),
-    wrong("dead_code", "Applied a second time, the pass changes the program again",
+    wrong("dead_code", "changes a program a second time",
           ("                dead.append(op)\n                continue\n", "                dead.append(op)\n")),
-    wrong("dead_code", "apply returned True, although the program was not changed", ("bool(dead)", "True")),
+    wrong("dead_code", "says that it changed the program, and did not", ("bool(dead)", "True")),
     wrong("dead_code", "Nothing is saved", ("for op in dead:", "for op in dead[:0]:"), ("bool(dead)", "False")),
 ]  # fmt: skip
 
@@ -174,12 +174,12 @@ OVERWRITTEN_NAMES = [
     wrong("overwritten_names", "b is fetched, so its operator stays", (" or values.is_live_out(result)", "")),
     wrong("overwritten_names", "The reference saves more",
           ("is_random(op.type) or", "is_random(op.type) or len(op.input_arg_names) > 1 or")),
-    wrong("overwritten_names", "Applied a second time, the pass changes the program again",
+    wrong("overwritten_names", "changes a program a second time",
           ("values, changed = Values(program), False",
            "values, changed = Values(program), False\n"
            "        keys = {op: _key(op, values) for op in program.global_block().ops}"),
           ("_key(op, values), op)", "keys[op], op)")),
-    wrong("overwritten_names", "apply returned False, although the program was changed", ("changed = True", "pass")),
+    wrong("overwritten_names", "changed the program and says that it did not", ("changed = True", "pass")),
     wrong("overwritten_names", "AttributeError", ("values.erase(op)", "values.remove(op)")),
 ]  # fmt: skip
 

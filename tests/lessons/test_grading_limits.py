@@ -50,10 +50,10 @@ ENDED = {
 }  # fmt: skip
 
 CHEATS = """
-        import minigraph.lessons.grader as grader, minigraph.lessons.marking as marking
+        import minigraph.lessons.grader as grader, minigraph.lessons.student_pass as marking
         from minigraph.lessons import insert_clip
         grader.Grade.score = 100
-        marking.verify = marking.outcome = insert_clip.outcome = lambda *args, **options: {}
+        marking.verify = insert_clip.outcome = lambda *args, **options: {}
         insert_clip.QUESTIONS.clear()
         print('{"lesson": 7, "score": 100}')
         return False

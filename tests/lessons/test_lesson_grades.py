@@ -8,17 +8,17 @@ import pytest
 from wrong_answers import ANSWERS, Wrong
 
 from minigraph.errors import LessonError
-from minigraph.lessons import marking
+from minigraph.lessons import cases
 from minigraph.lessons.answer import Answer
 from minigraph.lessons.catalogue import LESSONS, Lesson, find_lesson
+from minigraph.lessons.findings import Finding
 from minigraph.lessons.grader import Grade, judge
-from minigraph.lessons.marking import Finding
 
 
 @pytest.fixture(autouse=True)
 def few_random_programs(monkeypatch):
     """Random programs are drawn in numbers where the grader runs as a command."""
-    monkeypatch.setattr(marking, "PROGRAMS", 5)
+    monkeypatch.setattr(cases, "PROGRAMS", 5)
 
 
 def graded(lesson: Lesson, path) -> Grade:
@@ -38,7 +38,7 @@ def test_the_reference_gets_100(lesson):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", ["2", "3", "4", "5", "6", "10"])
 def test_the_reference_keeps_the_results_of_random_programs(number, monkeypatch):
-    monkeypatch.setattr(marking, "PROGRAMS", 100)
+    monkeypatch.setattr(cases, "PROGRAMS", 100)
     lesson = find_lesson(number)
     found = graded(lesson, lesson.file("reference.py"))
     assert found.score == 100, found

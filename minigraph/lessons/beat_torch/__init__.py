@@ -12,21 +12,12 @@ from minigraph import optimizer
 from minigraph.clip import GradientClipByGlobalNorm
 from minigraph.ir import Program
 from minigraph.ir.default_programs import program_guard
+from minigraph.lessons.arrays import numbers
 from minigraph.lessons.beat_torch.reference import reassociate
-from minigraph.lessons.marking import (
-    ROUNDS,
-    Call,
-    Case,
-    Finding,
-    RoundingStudentPass,
-    Timing,
-    figures,
-    kept_cases,
-    numbers,
-    parsed,
-    saved,
-    sound,
-)
+from minigraph.lessons.cases import Case, kept_cases, parsed
+from minigraph.lessons.findings import Finding
+from minigraph.lessons.savings import ROUNDS, Timing, figures, saved
+from minigraph.lessons.student_pass import Call, RoundingStudentPass, sound
 from minigraph.passes import LOWERING
 
 CASES = (

@@ -10,7 +10,9 @@ import numpy as np
 from minigraph.errors import LessonError
 from minigraph.executor.interpreter import Interpreter
 from minigraph.ir import Program
-from minigraph.lessons.marking import Call, Finding, asked, parsed
+from minigraph.lessons.cases import parsed
+from minigraph.lessons.findings import Finding, asked
+from minigraph.lessons.student_pass import Call
 
 STEP = 1e-6
 """Step of the central differences, in float64."""

@@ -11,7 +11,9 @@ from minigraph import optimizer as optimizers
 from minigraph.ir import Program, Role
 from minigraph.ir.default_programs import program_guard
 from minigraph.layers.io import fluid_data
-from minigraph.lessons.marking import Call, Finding, StudentPass, again, asked, inserted, outcome, sound, updates
+from minigraph.lessons.arrays import outcome
+from minigraph.lessons.findings import Finding, asked
+from minigraph.lessons.student_pass import Call, StudentPass, again, inserted, sound, updates
 
 MAX_NORM = 2.0
 UNDONE = "The updates read the raw gradients: nothing is clipped yet."

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from minigraph.lessons.marking import Call, Case, Finding, StudentPass, Timing, kept_cases, parsed, saved
+from minigraph.lessons.cases import Case, kept_cases, parsed
+from minigraph.lessons.findings import Finding
 from minigraph.lessons.pass_by_hand.reference import RemoveScaleByOne
+from minigraph.lessons.savings import Timing, saved
+from minigraph.lessons.student_pass import Call, StudentPass
 
 CASES = (
     Case(

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 from minigraph.autodiff.backward import append_backward
 from minigraph.ir import Program
-from minigraph.lessons.marking import Call, Case, Finding, RoundingStudentPass, Timing, kept_cases, parsed, saved
+from minigraph.lessons.cases import Case, kept_cases, parsed
+from minigraph.lessons.findings import Finding
+from minigraph.lessons.savings import Timing, saved
 from minigraph.lessons.softmax_loss.reference import softmax_loss
+from minigraph.lessons.student_pass import Call, RoundingStudentPass
 
 CASES = (
     Case(
