@@ -38,6 +38,7 @@ class Key:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
+        # Mostly the same object: the comparison of parts would look at each shape.
         return self is other or (isinstance(other, Key) and self._hash == other._hash and self._parts == other._parts)
 
 

@@ -88,6 +88,7 @@ class _Strategy:
     _defaults: ClassVar[Mapping[str, Any]]
 
     def __init__(self) -> None:
+        # Past `__setattr__`, which checks; copies, because some defaults are mutable.
         self.__dict__.update({name: copy(value) for name, value in self._defaults.items()})
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -197,6 +198,7 @@ class BuildStrategy(_Strategy):
 
     def _wants(self, each: Pass) -> bool:
         is_on: bool = getattr(self, _field_of(each))
+        # `exact` wins over the field of a pass.
         if each.changes_rounding:
             return not self.exact and (is_on or self.enable_auto_fusion)
         return is_on
@@ -288,6 +290,7 @@ class CompiledProgram:
 
     def _use(self, strategy: BuildStrategy) -> None:
         self.passes = strategy.pipeline()
+        # Compiled sums add in another order.
         self.jit = strategy.jit and not strategy.exact
         self.cuda_graph = strategy.cuda_graph
 
@@ -349,6 +352,7 @@ class CompiledProgram:
     def _check_loss(self, name: str | None) -> None:
         block = self.program.global_block()
         if name is None:
+            # Fluid asks for it, because it scales the gradient of the loss by the number of devices.
             if any(op.role & Role.BACKWARD for op in block.ops):
                 raise ProgramError(
                     "the program has gradients, so with_data_parallel needs the name of its loss",
@@ -377,6 +381,7 @@ class CompiledProgram:
             if self._shared._scope is None:
                 raise ProgramError("the program given as share_vars_from did not run yet", hint="Run that one first.")
             scope = self._shared._scope
+        # For programs that share variables with this one.
         self._scope = scope
         return scope
 

@@ -103,6 +103,7 @@ class Executor(Runner):
         self._calls = CallCache(cache_size)
         self.check = _is_checking() if check is None else bool(check)
         self.cuda_graph = cuda_graph and self.place.kind == "cuda" and not self.check
+        # One executor for each set of options of compiled programs, so that their plans do not push out one another's.
         self._others: dict[tuple[Pipeline, bool, bool], Executor] = {}
         self._blocks = Blocks(self.place)
         self._graphs: WeakKeyDictionary[Plan, GraphRuns] = WeakKeyDictionary()
@@ -137,6 +138,7 @@ class Executor(Runner):
         if not self.cuda_graph:
             feeds = {name: self.place.to_device(array) for name, array in fed.items()}
             return self._run_plan(plan, feeds, program, scope, then=then)
+        # From pinned memory: the copy runs beside the kernels of the step before.
         feeds, used = self._staging.send(fed)
         try:
             return self._run_plan(plan, feeds, program, scope, fed=fed, then=then)
@@ -257,6 +259,7 @@ class Executor(Runner):
                     if then is not None:
                         then()
                     return values
+        # A run that fails must not change what the next run draws.
         drawn = self._draws_so_far() if plan.draws else None
         saved: Saved = []
         was_held, is_done = is_held(), False
@@ -323,6 +326,7 @@ class Executor(Runner):
                 spares = plan.binding.spares(scope)
                 if not layout.places:
                     return plan.compiled.run(feeds.values(), state, self._rng, spares, saved)
+                # Borrowed, because another thread may run the same plan at the same time.
                 block = self._blocks.borrow(layout)
                 try:
                     return plan.compiled.run(feeds.values(), state, self._rng, [*block.arrays(layout), *spares], saved)
@@ -338,6 +342,7 @@ class Executor(Runner):
 
     def _subject(self, program: Program, names: tuple[str, ...]) -> tuple[Hashable, ...]:
         """Everything that a plan depends on but the names, dtypes and shapes of the feed."""
+        # Not the program itself: a plan must not keep it alive, and an `id` is used again.
         return program.serial, program.version, names, profiler.is_active(self.place)
 
     def _plan(self, program: Program, feeds: dict[str, Any], names: tuple[str, ...]) -> Plan:

@@ -29,6 +29,7 @@ def prepare_feed(program: Program, feed: Any, place: Place) -> dict[str, Any]:
     """
     if feed is None:
         return {}
+    # Fluid's form for several places: a dictionary for each.
     if isinstance(feed, list | tuple) and len(feed) == 1:
         feed = feed[0]
     if not isinstance(feed, Mapping):
@@ -69,6 +70,7 @@ def _as_array(var: Variable, value: Any, place: Place) -> Any:
         array = np.asarray(value)
     else:
         array = _from_python(var, value)
+    # Kernels, compiled ones above all, know the processor's byte order only.
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype != var.dtype.numpy:
@@ -107,6 +109,7 @@ def _from_python(var: Variable, value: Any) -> np.ndarray[Any, Any]:
             f"{var.name}: cannot be fed from {type(value).__name__}: {value!r:.80}",
             hint=f"Feed an array of {var.dtype}, or a list of numbers.",
         )  # fmt: skip
+    # Python's fractions are float64 for want of another type; an integer variable refuses them below.
     if array.dtype.kind == "f":
         return array.astype(var.dtype.numpy) if var.dtype.is_floating else array
     converted = _unchanged(array, var.dtype.numpy)
@@ -116,6 +119,7 @@ def _from_python(var: Variable, value: Any) -> np.ndarray[Any, Any]:
 def _convert(var: Variable, array: Any) -> Any:
     """`array` in the declared dtype, if that changes no value and the variable does not insist on its dtype."""
     expected = var.dtype.numpy
+    # `layers.data` is lenient in fluid, and `fluid.data` is not.
     if not var.need_check_feed and (np.can_cast(array.dtype, expected, "same_kind") or array.dtype.kind in "biu"):
         converted = _unchanged(array, expected)
         if converted is not None:

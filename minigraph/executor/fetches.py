@@ -30,6 +30,7 @@ def fetch_names(program: Program, fetch_list: Any) -> tuple[str, ...]:
     """
     if fetch_list is None:
         return ()
+    # Fluid takes a single variable, too.
     entries = fetch_list if isinstance(fetch_list, list | tuple) else [fetch_list]
     names = []
     variables = program.global_block().vars
@@ -59,6 +60,7 @@ def unshared_results(
     for value, copy in zip(fetched, must_copy, strict=True):
         if copy and isinstance(value, list):
             value = [None if each is None else each.copy() for each in value]
+        # A kernel may have returned new memory where the plan allowed a view: then there is nothing to copy.
         elif copy and value is not None and (is_rows(value) or value.base is not None or id(value) in shared):
             value = value.copy()
         shared.add(_owner(value))

@@ -71,6 +71,7 @@ class Interpreter(Runner):
                 holder = scope.find_var(name) if block.vars[name].persistable else None
                 if holder is None or holder.value is None:
                     raise ExecutionError(f"{name} is neither fed nor computed nor in the scope")
+                # A kernel may write over its input: the scope is changed only when all has succeeded.
                 values[name] = holder.value.copy()
             return values[name]
 
@@ -83,6 +84,7 @@ class Interpreter(Runner):
                     raise
                 raise blame(error, op) from error
             written.update(op.output_arg_names)
+        # Copies, because kernels may return views.
         results = [None if (value := read(name)) is None else value.copy() for name in names]
         kept = [name for name, var in block.vars.items() if name in written and var.persistable]
         return results, {name: values[name].copy() for name in kept}

@@ -68,6 +68,7 @@ class ParallelExecutor:
             if given is not None and not isinstance(given, wanted):
                 raise WrongTypeError(f"{what} must be a {wanted.__name__}, got {given!r:.60}")
         strategy = build_strategy or BuildStrategy()
+        # Set through the strategy, which refuses several trainers.
         if num_trainers != 1:
             strategy.num_trainers = num_trainers
         if trainer_id != 0:

@@ -217,7 +217,7 @@ def profiler(
     sorted_key : {'calls', 'total', 'max', 'min', 'ave'}, optional
         What the rows are sorted by, largest first. Default: in the order of the program.
     profile_path : path, optional
-        Where to write the Chrome trace. Default: nowhere.
+        File that the Chrome trace is written to. Default: none.
     tracer_option : {'Default', 'OpDetail', 'AllOpDetail'}
         Checked and otherwise without effect: all operators are told apart anyway.
 

@@ -173,6 +173,7 @@ class GraphRuns:
             if not self._was_run:  # compiling kernels and loading libraries cannot be recorded
                 self._was_run = True
                 return None
+            # A graph knows addresses: other arrays of state need another recording.
             if self._recording is None or self._recording.state is not state:
                 self._recording = self._record(plan, feeds, state, find)
             if self._recording is None:
@@ -180,6 +181,7 @@ class GraphRuns:
             for name, array in self._recording.inputs.items():
                 array[...] = feeds[name]
             self._recording.graph.launch()
+            # The next launch writes over the fetched arrays.
             return [value.copy() for value in self._recording.fetched]
 
     def _on_processor(self, array: Any) -> Any:
@@ -193,6 +195,7 @@ class GraphRuns:
             self._give_up("the scope is given other arrays from run to run")
             return None
         cuda = self._place.xp.cuda
+        # A pool of its own: the graph writes to the same addresses at each launch, which nobody else may be given.
         pool, stream, beside = cuda.MemoryPool(), cuda.Stream(non_blocking=True), cuda.Stream(non_blocking=True)
         targets = [find(name) for name in plan.compiled.replaces]
         with cuda.using_allocator(pool.malloc):

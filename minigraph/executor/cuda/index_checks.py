@@ -56,6 +56,7 @@ class Numbers:
 def numbers_of(op: Operator) -> Numbers | None:
     """The range that the kernel of an operator of known shapes checks; None if it checks nothing."""
     kind = _KINDS.get(op.type)
+    # Soft labels are probabilities, which select nothing.
     if kind is None or ("soft_label" in op.definition.attrs and op.attr("soft_label")):
         return None
     slot, source = kind
@@ -64,6 +65,7 @@ def numbers_of(op: Operator) -> Numbers | None:
     shape = known.shape
     if slot == "Ids":
         padding = op.attr("padding_idx")
+        # -1 is fluid's word for no padding; any other number may be looked up.
         return Numbers(slot, shape[0], None if padding == -1 else padding)
     axis = op.attr("axis") if "axis" in op.definition.attrs else -1
     return Numbers(slot, shape[axis], op.attr("ignore_index"))
