@@ -84,6 +84,7 @@ def _unit_axes(rank: int) -> list[int]:
 
 def _final_layer(params: list[Parameter]) -> set[str]:
     """Return the names of the weight created last and of the parameters created after it."""
+    # A layer creates its weight before its bias.
     weights = [param.creation for param in params if len(param.shape or ()) > 1]
     return {param.name for param in params if weights and param.creation >= max(weights)}
 

@@ -61,6 +61,7 @@ class GradientClipBase(Strategy):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        # The nearest class that defines a way to clip decides: a subclass of either kind may define the other.
         if "emit" in cls.__dict__:
             cls._has_hooks = False
         elif "_static_clip" in cls.__dict__ or "_create_operators" in cls.__dict__:
@@ -90,8 +91,10 @@ class GradientClipBase(Strategy):
         `emit_options` are passed on to `emit`.
         """
         if isinstance(block, EagerBlock):
+            # It computes at once: the operators go to a program, once for each group, and the program is run.
             return block.emit_group(self, partial(self.insert, **emit_options), pairs)
         guarded = guard(block, pairs, self.nonfinite)
+        # `role_vars` name the gradients of the backward pass, not the guarded ones.
         raw = {new.name: old.name for (_, new), (_, old) in zip(guarded, pairs, strict=True) if new is not old}
         emit = self._emit_by_hooks if self._has_hooks else self.emit
         with block.program.standing_for(raw), labelled(self):
@@ -136,6 +139,7 @@ class GradientClipBase(Strategy):
                 )
 
     def _measure(self, block: Block, pairs: ParamsGrads, clipped: list[Variable]) -> None:
+        # Strategies without an order of their own, such as those by value, are measured by the L2 norm.
         p = getattr(self, "p", 2.0)
         if self.is_joint:
             measure(block, "global_clip", pairs, clipped, p)
@@ -168,6 +172,7 @@ class GradientClipBase(Strategy):
                 "nonfinite='skip' concerns updates, which a call in the imperative mode does not see",
                 hint="Give the strategy to the optimizer, as grad_clip=.",
             )
+        # A strategy written for fluid may compute with tensors of the imperative mode by itself.
         if type(self)._dygraph_clip is not GradientClipBase._dygraph_clip and any(is_eager(g) for _, g in pairs):
             return self._dygraph_clip(pairs)
         return clip_pairs(pairs, lambda param: self if self.wants(param) else None)
@@ -204,8 +209,10 @@ class GradientClipBase(Strategy):
 
     def _emit_by_hooks(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
         """Do what `emit` does by fluid's methods; `threshold_first` asks for those that take one parameter."""
+        # In fluid `append_gradient_clip_ops` calls the methods that take one parameter, and optimizers that for all.
         has_static = type(self)._static_clip is not GradientClipBase._static_clip
         has_single = type(self)._create_operators is not GradientClipBase._create_operators
+        # Fluid's methods call layers, which append to the default program.
         with program_guard(block.program, default_startup_program()):
             if has_single and (threshold_first or not has_static):
                 context: dict[Any, Any] = {}
@@ -244,6 +251,7 @@ class GroupClip(GradientClipBase):
         """Raise if `other` has other options than this strategy."""
         for field in fields(self):
             ours, theirs = getattr(self, field.name), getattr(other, field.name)
+            # `need_clip` picks parameters and does not change how these are clipped.
             if field.name != "need_clip" and ours != theirs:
                 raise ClipError(
                     f"group {self.group_name!r} has two values of {field.name}",
@@ -261,6 +269,7 @@ def emit_for(block: Block, pair: tuple[Parameter, Variable], op_type: str, **slo
 
 def fits_attribute(value: float) -> bool:
     """Whether a float32, as attributes are, can hold `value` without turning it into 0 or infinity."""
+    # A threshold of 1e-50 would become 0 and clip everything away; one of 1e50 would clip nothing.
     rounded = ctypes.c_float(value).value
     return math.isfinite(rounded) == math.isfinite(value) and (rounded == 0) == (value == 0)
 
@@ -268,6 +277,7 @@ def fits_attribute(value: float) -> bool:
 def emit_constant(block: Block, value: float, pair: tuple[Parameter, Variable], dtype: DType = DType.FP64) -> Variable:
     """Append the operator that makes a threshold of shape [1]; its ``role_vars`` name the pair."""
     with block.program.role_guard(block.program.current_role, pair):
+        # `str_value` keeps the digits that `value`, a float32 attribute, loses.
         return block.emit(
             "fill_constant", stop_gradient=True, shape=[1], dtype=int(dtype), value=value, str_value=str(value)
         )
@@ -290,6 +300,7 @@ def check_number(value: Any, what: str) -> float:
         number = float(value)
     except (TypeError, ValueError):
         raise WrongTypeError(f"{what} must be a number, got {value!r:.60}") from None
+    # No element is above NaN: such a clip would do nothing, silently.
     if math.isnan(number):
         raise ClipError(f"{what} must not be NaN")
     return number

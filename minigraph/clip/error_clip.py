@@ -69,6 +69,7 @@ def error_clip_callback(block: Block, context: dict[str, Any]) -> None:
     """
     op: Operator = context["__current_op_desc__"]
     for grad_name in op.output_arg_names:
+        # The backward pass maps the name of each gradient to that of its variable.
         name = context.get(grad_name)
         var = block.find_var(name) if isinstance(name, str) and grad_name.endswith(GRAD_SUFFIX) else None
         error_clip = getattr(var, "error_clip", None)
@@ -78,4 +79,5 @@ def error_clip_callback(block: Block, context: dict[str, Any]) -> None:
             raise WrongTypeError(
                 f"error_clip of {name} must be an ErrorClipByValue, got {error_clip!r:.60}", site=op.site
             )
+        # By fluid's name, under which subclasses written for fluid define it.
         error_clip._append_clip_op(block, grad_name)

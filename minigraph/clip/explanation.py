@@ -121,9 +121,11 @@ def explain(program: Program) -> Explanation:
     producers: dict[str, Operator] = {}
     for op in block.ops:
         if op.role & Role.BACKWARD:
+            # The backward pass says in `role_vars` which gradients it completes.
             for pair in zip(op.role_vars[::2], op.role_vars[1::2], strict=True):
                 raw[pair] = values[pair[1]] = _Grad(pair[1])
         elif "Param" in op.inputs and "Grad" in op.inputs:
+            # An update: of several clipped values, the one that it reads counts.
             value = values.get(op.inputs["Grad"][0])
             if value is not None:
                 read[value.raw] = value
@@ -133,6 +135,7 @@ def explain(program: Program) -> Explanation:
                 _note_pairs(op, block, raw, values)
             made = list(_made_of_gradients(op, block, values, producers))
             values.update({value.name: value for value in made})
+            # Telemetry reads gradients and changes none. Norms and factors have another shape than the gradient.
             if is_clip and op.type != STATISTICS:
                 fit = (each for each in made if _shape(block, each.name) == _shape(block, each.raw.name))
                 clipped.update({each.raw: each for each in fit})
@@ -194,6 +197,7 @@ def _made_of_gradients(
     read = [name for name in op.input_arg_names if name in values]
     if not read:
         return
+    # A joint clip computes its n-th output from its n-th input.
     lists = op.inputs.get("X", ()), op.outputs.get("Out", ())
     same_place = dict(zip(lists[1], lists[0], strict=True)) if len(lists[0]) == len(lists[1]) else {}
     what = _what(op, producers)
@@ -231,6 +235,7 @@ def _fused_global_norm(op: Operator, producers: Producers) -> str:
 
 def _global_norm(op: Operator, producers: Producers) -> str:
     """Describe a product with fluid's factor, ``threshold / max(threshold, norm)``."""
+    # From the product back: factor = threshold / max(threshold, sqrt(sum of squares)).
     chain = [op]
     for type, slot in (("elementwise_div", "Y"), ("elementwise_max", "Y"), ("sqrt", "X"), ("sum", "X")):
         made = producers.get(chain[-1].inputs["X" if chain[-1].type == "sqrt" else "Y"][0])
@@ -257,6 +262,7 @@ def _threshold(name: str, producers: Producers) -> str:
     if op is None:
         return name
     if op.type == "fill_constant":
+        # The attribute `value` is rounded to float32.
         return f"{float(op.attr('str_value') or op.attr('value')):g}"
     if op.type == "autoclip_threshold":
         return f"their percentile {op.attr('percentile'):g} so far"

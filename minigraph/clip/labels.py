@@ -22,6 +22,7 @@ def label_of(op: Operator) -> str:
 def labelled(strategy: Any) -> AbstractContextManager[None]:
     """Label the operators made inside with the name and the description of a user's own strategy."""
     named: Any = strategy if isinstance(strategy, FunctionType) else type(strategy)
+    # `explain` describes the project's own strategies by the types of their operators.
     if named.__module__.partition(".")[0] == "minigraph":
         return nullcontext()
     describe = getattr(strategy, "describe", None)

@@ -151,6 +151,7 @@ class GradientClipByAxisNorm(GradientClipBase):
     _checks: ClassVar = {"clip_norm": check_threshold, "p": _order, "axes": _axes}
 
     def emit(self, block: Block, pairs: ParamsGrads, threshold_first: bool = False) -> list[Variable]:
+        # A tensor: as an attribute the threshold would be rounded to float32.
         threshold = emit_constant(block, self.clip_norm, pairs[0])
         return [
             emit_for(block, pair, "clip_by_axis_norm", MaxNorm=threshold, axes=self._axes_of(pair[1]), p=self.p)
@@ -199,9 +200,11 @@ class GradientClipByBlockRMS(GradientClipBase):
         clipped = []
         for param, grad in pairs:
             size = product(param.shape or ())
+            # Without elements there is no mean.
             if not size:
                 clipped.append(grad)
                 continue
+            # A root mean square of t is an L2 norm of t * sqrt(n).
             threshold = emit_constant(block, self.threshold * math.sqrt(size), (param, grad))
             clipped += emit_clipped(block, [(param, grad)], threshold, 2.0)
         return clipped

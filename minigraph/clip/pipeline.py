@@ -64,10 +64,12 @@ class ClipPipeline(GradientClipBase):
             chosen = [i for i, (param, _) in enumerate(current) if strategy.wants(param)]
             if not chosen:
                 continue
+            # For a later strategy, too, `role_vars` name the gradients of the backward pass.
             raw = {
                 now.name: first.name for (_, now), (_, first) in zip(current, pairs, strict=True) if now is not first
             }
             with block.program.standing_for(raw):
+                # Not `emit`: each strategy has its own guard against nonfinite values and its own telemetry.
                 clipped = strategy.insert(block, [current[i] for i in chosen], threshold_first=threshold_first)
             for i, grad in zip(chosen, clipped, strict=True):
                 current[i] = (current[i][0], grad)

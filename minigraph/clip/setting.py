@@ -61,12 +61,14 @@ def set_gradient_clip(
 
 def _not_updated(program: Program, params: list[Parameter], is_default: bool) -> list[Parameter]:
     """The parameters without those that an optimizer, such as that of another loss, updates already."""
+    # Fluid gives clips the role of updates, so the role alone does not tell an update.
     updates = {
         op.outputs["ParamOut"][0]: op
         for op in program.global_block().ops
         if op.role & Role.OPTIMIZE and not op.role & Role.CLIP and "ParamOut" in op.outputs
     }
     late = [param for param in params if param.name in updates]
+    # The clip would never be inserted: the update reads its gradient already.
     if late and (not is_default or len(late) == len(params)):
         op = updates[late[0].name]
         raise ClipError(

@@ -65,6 +65,7 @@ class GradientClipByValue(GradientClipBase):
         assert self.min is not None
         if fits_attribute(self.min) and fits_attribute(self.max):
             return [emit_for(block, pair, "clip", min=self.min, max=self.max) for pair in pairs]
+        # Attributes are float32; where a bound does not fit, tensors of the gradient's dtype override both.
         clipped = []
         for pair in pairs:
             low, high = (emit_constant(block, bound, pair, pair[1].dtype) for bound in (self.min, self.max))
@@ -107,6 +108,7 @@ class GradientClipByNorm(GradientClipBase):
         return [
             clipped
             for pair in pairs
+            # Of one gradient the joint norm is its own, and the joint clip reads its threshold from a float64 tensor.
             for clipped in emit_clipped(block, [pair], emit_constant(block, self.clip_norm, pair), 2.0)
         ]
 
@@ -148,6 +150,7 @@ class GradientClipByGlobalNorm(GroupClip):
             with program.role_guard(role, pair):
                 square = block.emit("square", X=_elements(block, pair[1]))
                 squares.append(block.emit("reduce_sum", X=square, dim=[0], reduce_all=True))
+        # What serves all pairs has the `role_vars` of one of them, as fluid records it.
         with program.role_guard(role, pairs[0 if threshold_first else -1]):
             norm = block.emit("sqrt", X=block.emit("sum", X=squares))
             if threshold is None:

@@ -55,6 +55,7 @@ class Sequential(_Layers):
 
     def _name(self, name: int | str) -> str:
         names = list(self._sublayers)
+        # A layer that is called "1" wins over the one at place 1.
         if isinstance(name, int) and str(name) not in names:
             return names[int(_place(name, len(names), "Sequential"))]
         if str(name) not in names:
@@ -93,6 +94,7 @@ class LayerList(_Layers):
     def __setitem__(self, index: int, sublayer: Layer) -> None:
         self.add_sublayer(_place(index, len(self), "LayerList"), sublayer)
 
+    # Members are found by their place, so those behind a deleted one are named anew.
     def __delitem__(self, index: int | slice) -> None:
         layers = list(self)
         del layers[index if isinstance(index, slice) else int(_place(index, len(self), "LayerList"))]

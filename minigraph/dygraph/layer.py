@@ -34,7 +34,7 @@ class Layer:
     Parameters
     ----------
     name_scope : str, optional
-        What names of parameters begin with. Default: the class name, such as ``my_layer``.
+        Prefix of the names of parameters. Default: the class name, such as ``my_layer``.
     dtype : str
         Default element type of parameters.
 
@@ -65,6 +65,7 @@ class Layer:
     training: bool
 
     def __init__(self, name_scope: str | None = None, dtype: Any = "float32") -> None:
+        # `__setattr__` looks for these, so they are set past it.
         for members in ("_parameters", "_sublayers", "_buffers"):
             object.__setattr__(self, members, {})
         self.training = True
@@ -93,6 +94,7 @@ class Layer:
                 hint="Call super().__init__() first.",
             )  # fmt: skip
         home = self._home(name, value)
+        # A name is a member of one kind: a parameter that is replaced by None or by a number is a parameter no more.
         for place in (*self._members(), self.__dict__):
             if place is not home:
                 place.pop(name, None)
@@ -180,6 +182,7 @@ class Layer:
         """
         if tensor is not None and not isinstance(tensor, Tensor):
             raise WrongTypeError(f"buffer {name} must be a Tensor, got {tensor!r:.60}")
+        # A buffer in the place of a parameter would take it away from the optimizer.
         if name in self.__dict__ or any(name in m for m in self._members() if m is not self._buffers):
             raise ProgramError(f"{type(self).__name__} has an attribute {name} already")
         (self._passing_buffers.discard if persistable else self._passing_buffers.add)(name)
@@ -236,6 +239,7 @@ class Layer:
         return [tensor for _, tensor in self.named_buffers(include_sublayers=include_sublayers)]
 
     def _named(self, kind: str, prefix: str, include_sublayers: bool) -> Iterator[tuple[str, Any]]:
+        # Layers may share a parameter, which an optimizer must update once.
         seen: set[int] = set()
         for layer_name, layer in self.named_sublayers(prefix, include_sublayers, include_self=True):
             for name, tensor in layer.__dict__[kind].items():
@@ -280,7 +284,7 @@ class Layer:
         Parameters
         ----------
         destination : dict, optional
-            Where to put them.
+            Gets the entries. Default: a new dictionary.
         structured_name_prefix : str
             What every name begins with, as it stands.
         """
@@ -314,10 +318,12 @@ class Layer:
         """
         state = self.state_dict(include_sublayers=include_sublayers)
         wanted = {name if use_structured_name else tensor.name: tensor for name, tensor in state.items()}
+        # All entries are checked before the first one is set.
         arrays = {name: _fitting(name, tensor, stat_dict) for name, tensor in wanted.items()}
         unused = [name for name in stat_dict if name not in wanted]
         if unused:
             warnings.warn(f"the layer has nothing for {', '.join(map(str, unused))}", stacklevel=2)
+        # Ctrl-C waits, so that no layer is left half old and half new.
         with deferred():
             for name, tensor in wanted.items():
                 tensor.set_value(arrays[name])
@@ -366,12 +372,15 @@ class Layer:
 
     def _remembering(self) -> AbstractContextManager[None]:
         """Whether what is computed is remembered for ``backward``; the outermost layer decides."""
+        # Inside of `guard` nothing is remembered for a layer in eval mode. Outside, where Paddle 2's programs run, it
+        # is.
         accumulates = getattr(eager_block().program, "accumulates", True)
         if self.training or accumulates or not _OUTERMOST.get():
             return nullcontext()
         return recording(False)
 
     def _called(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # A copy: a hook may remove itself.
         for hook in list(self._pre_hooks.values()):
             replaced = hook(self, inputs)
             if replaced is not None:
@@ -424,6 +433,7 @@ def _snake_case(name: str) -> str:
     >>> _snake_case("BatchNorm"), _snake_case("Conv2D"), _snake_case("HTTPNet2D")
     ('batch_norm', 'conv2d', 'http_net2d')
     """
+    # First between any letter and a word, then between a small letter and an acronym.
     words = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", words).lower()
 

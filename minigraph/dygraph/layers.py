@@ -77,7 +77,7 @@ class Conv2D(Layer):
     padding : int, str or sequence
         As for `minigraph.layers.conv2d`.
     groups : int, optional
-        Into how many groups channels and filters are split. Default: 1.
+        Number of groups that channels and filters are split into. Default: 1.
     param_attr, bias_attr : ParamAttr, str, Initializer, bool, optional
     use_cudnn : bool
         With False, and as many groups as channels, the operator is called ``depthwise_conv2d``.
@@ -149,7 +149,7 @@ class Embedding(Layer):
     Parameters
     ----------
     size : sequence of int
-        How many rows there are, and how many elements in each.
+        Number of rows, and of elements in each row.
     is_sparse : bool
         Whether the gradient of the table is selected rows, those that were looked up, so that an update need not look
         at the others.
@@ -216,6 +216,7 @@ class LayerNorm(Layer):
     def forward(self, input: Variable) -> Variable:
         x = check_floating(input, "LayerNorm: input")
         assert x.shape is not None
+        # The operator counts dimensions from the front, the layer from the end.
         begin = len(x.shape) - len(self._shape)
         if tuple(x.shape[max(begin, 0) :]) != self._shape:
             raise ProgramError(f"LayerNorm: the last dimensions of the input must be {list(self._shape)}, got {x}")
@@ -235,7 +236,7 @@ class BatchNorm(Layer):
     is_test : bool
         Use the running mean and variance even in training mode.
     momentum : float
-        How much of the running mean and variance a step keeps.
+        Share of the running mean and variance that a step keeps.
     data_layout : {'NCHW', 'NHWC'}
     in_place : bool
         Accepted because fluid has it; the result never takes the place of the input.
@@ -271,6 +272,7 @@ class BatchNorm(Layer):
         use_global_stats: bool = False,
         trainable_statistics: bool = False,
     ) -> None:
+        # For float16 inputs, scale, shift and statistics are float32.
         super().__init__(dtype=statistics_dtype(as_dtype(dtype)))
         self._act, self._is_test = act, is_test
         self._attrs = {
@@ -282,6 +284,7 @@ class BatchNorm(Layer):
         self.bias = self._required(shape, bias_attr, is_bias=True)
         self._mean = self.create_parameter(shape, running_statistic(moving_mean_name, 0.0, averaged))
         self._variance = self.create_parameter(shape, running_statistic(moving_variance_name, 1.0, averaged))
+        # Parameters, so that `state_dict` saves them; the operator writes them, and no optimizer may.
         self._mean.stop_gradient = self._variance.stop_gradient = True
 
     def forward(self, input: Variable) -> Variable:

@@ -76,7 +76,7 @@ class NLLLoss(_Loss):
     Parameters
     ----------
     weight : Variable, float[classes], optional
-        How much each class counts.
+        Weight of each class.
     ignore_index : int
         Samples with this label do not count.
     """
@@ -91,6 +91,7 @@ class NLLLoss(_Loss):
         """The loss of `input`, float[samples, classes, ...], for `label`, int64[samples, ...]."""
         x, labels = check_floating(input, "NLLLoss: input"), check_variable(label, "NLLLoss: label")
         shape = x.shape or ()
+        # The operator takes samples and classes, with two further dimensions or none.
         folded = len(shape) not in (2, 4)
         if folded:
             x, labels = reshape(x, [0, 0, 1, -1]), reshape(labels, [0, 1, -1])

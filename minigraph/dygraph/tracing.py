@@ -102,9 +102,12 @@ class TracedLayer:
             raise WrongTypeError(f"trace needs a Layer, got {type(layer).__name__}")
         given = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
         sources = _tensors(given, "an input")
+        # The program would have two feeds for one variable.
         if len({id(tensor) for tensor in sources}) < len(sources):
             raise ProgramError("an input is given twice", hint="Give a copy of it.")
         block = _TracingBlock(eager_block())
+        # `recording` and `as_parts`: gradients of the program must not depend on the mode in which the layer was
+        # traced.
         with program_guard(block.program, block.program), recording(True), as_parts():
             outputs = layer(*given)
         results = _tensors(outputs, "an output")
@@ -223,6 +226,7 @@ class _TracingBlock(EagerBlock):
         reads, writes = self._by_slot(inputs or {}), self._by_slot(outputs or {})
         sources = [tensor for tensors in reads.values() for tensor in tensors]
         results = [tensor for tensors in writes.values() for tensor in tensors]
+        # Before the operator runs, which may write over what it reads.
         values_read = {id(t): t.value for t in sources}
         made_constant = [t.stop_gradient or not is_recording() for t in results]
         op = super().insert(before, type, inputs, outputs, attrs)
@@ -241,6 +245,7 @@ class _Translation:
         self.inputs, self.outputs, self.entries = inputs, outputs, entries
         self.members: list[AnyTensor] = [*layer.parameters(), *layer.buffers()]
         every = [t for e in entries for t in _all_of(e.reads) + _all_of(e.writes)] + self.members
+        # Parameters keep their names, which numbered variables must not take.
         self.reserved = {t.name for t in every if isinstance(t, Parameter)}
 
     def traced(self) -> TracedLayer:
@@ -288,11 +293,13 @@ class _Translation:
     def _read(self, tensor: AnyTensor, value: Any) -> str:
         """The name of `tensor` in the program."""
         if id(tensor) not in self.names:
+            # `detach` gives the same value to another tensor, without an operator.
             original = self.holders.get(id(value))
             if original is None or original is tensor:
                 self._keep(tensor, value)
             else:
                 self._alias(tensor, original)
+        # Such a change is in no operator, so the program would compute with the old value.
         if self.values[id(tensor)] is not value:
             raise ProgramError(
                 f"{tensor.name} changed while the layer was called, but no operator wrote it",
@@ -326,6 +333,7 @@ class _Translation:
 
     def _write(self, tensor: AnyTensor, entry: _Entry) -> str:
         if id(tensor) not in self.names:
+            # A running statistic, which the layer holds: its operator writes over it.
             if tensor.persistable:
                 self._keep(tensor, None)
             else:

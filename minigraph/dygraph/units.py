@@ -95,7 +95,7 @@ class GroupNorm(Layer):
     ----------
     channels : int
     groups : int
-        Into how many groups of equal size the channels are split.
+        Number of groups of equal size that the channels are split into.
     param_attr, bias_attr : ParamAttr, str, Initializer, bool, optional
         False means no scale, or no shift. Fluid's layer learns none for None either.
 
@@ -125,6 +125,7 @@ class GroupNorm(Layer):
 
     def forward(self, input: Variable) -> Variable:
         x, scale = check_floating(input, "GroupNorm: input"), self.weight
+        # The operator needs a scale, and one of ones changes no bit.
         scale = constant_ones(self._helper, [self._channels], x.dtype) if scale is None else scale
         inputs = {"X": x, "Scale": scale, "Bias": self.bias}
         out = append_norm(self._helper, "group_norm", inputs, "Mean Variance", self._attrs)
@@ -139,7 +140,7 @@ class PRelu(Layer):
     mode : {'all', 'channel', 'element'}
         One slope, one for each channel, or one for each element of a sample.
     channel : int, optional
-        How many channels there are, for 'channel'.
+        Number of channels, for 'channel'.
     input_shape : sequence of int, optional
         The shape of the input, for 'element'; the first dimension does not count.
     """
@@ -157,6 +158,7 @@ class PRelu(Layer):
         if mode == "all":
             shape = [1]
         elif mode == "channel" and channel is not None:
+            # One slope for each channel of NCHW.
             shape = [1, channel, 1, 1]
         elif mode == "element" and input_shape is not None:
             shape = [1, *input_shape[1:]]

@@ -130,6 +130,7 @@ class EagerBlock(Block):
         for tensor, value, tensor_type in zip(results, values, call.output_types, strict=True):
             tensor.value = np.asarray(value) if isinstance(value, np.generic) else value
             tensor.tensor_type = tensor_type if tensor_type.is_static else type_of(value)
+            # A parameter keeps its flag: an operator that is not recorded may write one, and training goes on.
             if not recorded and not isinstance(tensor, Parameter):
                 tensor.stop_gradient = True
             tensor._origin = None
@@ -196,6 +197,7 @@ class EagerBlock(Block):
         return call
 
     def _linked(self, op: Operator) -> Operator:
+        # Without being inserted: errors look up its variables there.
         op._block = self
         return op
 
@@ -231,6 +233,7 @@ class EagerBlock(Block):
             known = _remember(self._programs, key, (program, names, state))
         program, names, state = known
         feed = {f"grad_{i}": grad._held() for i, (_, grad) in enumerate(pairs)}
+        # Parameters are in a scope of their own below the state, which `drop_kids` empties when the run has ended.
         scope = state.new_scope()
         for i, (param, _) in enumerate(pairs):
             scope.var(f"param_{i}").value = param._held()
@@ -244,6 +247,7 @@ class EagerBlock(Block):
 
 def _remember(table: dict[Any, Any], key: Any, value: Any) -> Any:
     if len(table) >= _KEPT:
+        # All at once: a program whose shapes change with each step fills the table with entries that never come back.
         table.clear()
     table[key] = value
     return value
@@ -273,6 +277,7 @@ def _program_for(emit: Any, pairs: Any) -> tuple[Program, Program, list[str]]:
     mirrored = []
     for i, (param, grad) in enumerate(pairs):
         twin = block.create_parameter(f"param_{i}", param.shape, param.dtype)
+        # Strategies look at the order of creation.
         twin.creation = param.creation
         data = block.create_var(name=f"grad_{i}", shape=grad.shape, dtype=grad.dtype, type=grad.kind, is_data=True)
         mirrored.append((twin, data))

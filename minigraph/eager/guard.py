@@ -39,6 +39,7 @@ def eager_block() -> EagerBlock:
     program = default_main_program()
     if not isinstance(program, EagerProgram):
         if not _DEFAULT:
+            # Paddle 2, which has no guards, adds gradients up; fluid's guard replaces them.
             _DEFAULT.append(EagerProgram(CPUPlace(), accumulates=True))
         program = _DEFAULT[0]
     block = program.blocks[0]
@@ -66,6 +67,7 @@ def in_dynamic_mode() -> bool:
 def enable_dygraph(place: Place | None = None) -> None:
     """Compute operators as they are written from now on, as inside a `guard`; until `disable_dygraph`."""
     if not enabled():
+        # An open guard, which `disable_dygraph` closes.
         _SWITCHED_ON.enter_context(guard(place))
 
 
@@ -108,9 +110,11 @@ def to_variable(value: Any, name: str | None = None, zero_copy: bool | None = No
     if isinstance(value, Tensor):
         return value
     array = np.array(value)
+    # Such as an array of objects, which `np.array` makes of ragged lists.
     if array.dtype.kind not in "biuf":
         raise WrongTypeError(f"a tensor cannot be made from {type(value).__name__}: {value!r:.60}")
     block = eager_block()
+    # Fluid's tensors have at least one dimension.
     return block.tensor(block.place.xp.array(array.reshape(1) if array.ndim == 0 else array), name=name)
 
 

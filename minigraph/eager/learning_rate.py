@@ -407,7 +407,7 @@ class ReduceLROnPlateau(LearningRateDecay):
     verbose : bool
         Print when the rate changes.
     threshold : float
-        How much better is better: relative to the best loss, or absolute, as `threshold_mode` says.
+        Minimum improvement that counts: a share of the best loss, or absolute, as `threshold_mode` says.
     threshold_mode : {'rel', 'abs'}
     cooldown : int
         Epochs after a change that do not count.

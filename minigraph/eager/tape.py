@@ -71,6 +71,7 @@ class OpCall:
     def __init__(
         self, op: Operator, input_types: Sequence[TensorType], output_types: Sequence[TensorType], kernel: Any
     ) -> None:
+        # A call is kept: with the names of tensors, equal calls on other tensors would differ.
         self.op = Operator(op.definition, _by_position(op.inputs, "i"), _by_position(op.outputs, "o"), op.attrs)
         self.op.site = op.site
         self.input_types, self.output_types = tuple(input_types), tuple(output_types)
@@ -95,6 +96,7 @@ class OpCall:
         arguments = [
             arrays[at] if type(at) is int else None if at is None else [arrays[i] for i in at] for at in self._arguments
         ]
+        # Two branches, because each operator of the imperative mode comes by here.
         if self._kernel.takes_rng:
             return results_of(self.op, self._function(xp, *arguments, **self._keywords, rng=rng))
         return results_of(self.op, self._function(xp, *arguments, **self._keywords))
@@ -131,6 +133,7 @@ class Step:
     ) -> None:
         self.call, self.site = call, site
         self.inputs = tuple(inputs)
+        # Weak, so that an intermediate tensor dies with its last user; the step keeps its value for the backward pass.
         self.outputs = tuple([(t.value, t.tensor_type, t.stop_gradient, weakref.ref(t)) for t in outputs])
         self.serial = next(_SERIALS)
 
@@ -191,6 +194,7 @@ class GradientPlans:
         plan = self.plan(tape, targets, inputs, constants)
         feed = {name: tape.values[i] if i >= 0 else seeds[-1 - i] for name, i in plan.feed.items()}
         names = [name for name in plan.fetch if name is not None]
+        # A new scope each time: nothing of a backward pass outlives it.
         arrays = dict(zip(names, self._executor.compute(plan.program, feed, names, Scope()), strict=True))
         return [None if name is None else arrays[name] for name in plan.fetch]
 
@@ -227,6 +231,7 @@ class Tape:
         )
         first = len(self.values)
         for i, (value, tensor_type, constant, reference) in enumerate(step.outputs):
+            # The tensor may have died, or have been written by a later step: its gradient is then of no use to anyone.
             tensor = reference()
             has_it_still = tensor is not None and tensor._origin == (step, i)
             number = self._declare((step, i), value, tensor_type, constant, tensor if has_it_still else None)

@@ -173,6 +173,7 @@ class Eager:
         tensor: Any = self
         if not isinstance(factor, Eager):
             factor = self.block.tensor(self.block.place.xp.full(1, _as_float(factor), tensor.dtype.numpy))
+        # PyTorch forbids such a change of what is recorded; here it is like `set_value`.
         with recording(False):
             if factor.value.size == 1:
                 # An elementwise product would give a tensor without dimensions the factor's shape, [1].
@@ -267,6 +268,7 @@ class Eager:
         for tensor, grad in zip(sources, tape.gradients(self.block.gradient_plans, sources, [seed]), strict=True):
             if grad is not None:
                 tensor._receive(grad, adds_up=self.block.program.accumulates)
+                # Where the search for the origin of a NaN begins, if an update finds one in the gradient.
                 tensor._grad._target = weakref.ref(self)
 
     def _seed(self, grad_tensor: Any) -> Any:

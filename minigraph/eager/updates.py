@@ -85,6 +85,7 @@ class EagerUpdates:
         """Replace all state; see `minigraph.optimizer.Optimizer.set_state_dict`."""
         executor = self._prepare_all(params)
         arrays = {name: np.asarray(value) for name, value in state.items()}
+        # All names and types are checked before the first value is set.
         for name in [*self._state, *arrays]:
             if name not in arrays or name not in self._state:
                 raise NotFoundError(
@@ -107,6 +108,7 @@ class EagerUpdates:
         """Use another learning rate from now on; one of updates yet to be prepared is the optimizer's."""
         if self._rate_name is not None:
             old = self.scope.var(self._rate_name).value
+            # Computed from the old array, so that it stays on its device.
             self._set(self._rate_name, old * 0 + old.dtype.type(value))
 
     def _set(self, name: str, array: Any) -> None:
@@ -141,12 +143,14 @@ class EagerUpdates:
                 hint="Give them names with ParamAttr(name=...).",
             )  # fmt: skip
         main, startup = Program(), Program()
+        # Numbered from the start, so that state has the names that it has in the static mode.
         with program_guard(main, startup), unique_name.guard():
             rate = self._append_updates([_mirrored(main.global_block(), p, g) for p, g in pairs])
         self._rate_name = rate.name
         fresh = Scope()
         executor.run(startup, scope=fresh)
         with deferred():
+            # Programs for other sets of parameters share what state there is; only new state is initialized.
             for name in fresh.local_var_names():
                 if name not in self._state:
                     value = fresh.var(name).value

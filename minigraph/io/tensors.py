@@ -48,7 +48,7 @@ def read_tensors(data: bytes, source: str, count: int | None = None) -> list[NDA
     source : str
         The name of the file, for errors.
     count : int, optional
-        How many there must be.
+        Number of elements that there must be.
 
     Raises
     ------

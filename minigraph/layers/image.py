@@ -124,7 +124,7 @@ def conv2d(
     padding : int, str or sequence
         One number, (height, width), (top, bottom, left, right), a pair for each dimension, 'SAME' or 'VALID'.
     groups : int, optional
-        Into how many groups channels and filters are split. Default: 1.
+        Number of groups that channels and filters are split into. Default: 1.
     param_attr, bias_attr : ParamAttr, str, Initializer, bool, optional
         The filters start normal with variance ``2 / (channels * height * width)`` of the window.
     use_cudnn : bool
@@ -366,7 +366,7 @@ def adaptive_pool2d(
     ----------
     input : Variable, float[batch, channels, height, width]
     pool_size : int or sequence of int
-        How many windows along height and width.
+        Number of windows along height and width.
     pool_type : {'max', 'avg'}
     require_index : bool
         Also return where in its image each greatest element stands, int32, counted row by row.

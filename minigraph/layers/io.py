@@ -65,7 +65,7 @@ def py_reader(
     Parameters
     ----------
     capacity : int
-        How many batches are read ahead.
+        Number of batches that are read ahead.
     shapes, dtypes : sequence
         Of the variables.
     lod_levels : sequence of int, optional

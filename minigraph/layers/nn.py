@@ -157,7 +157,7 @@ def embedding(
     ----------
     input : Variable, int[..., 1]
     size : sequence of int
-        How many rows there are, and how many elements in each.
+        Number of rows, and of elements in each row.
     is_sparse : bool
         Whether the gradient of the table is selected rows, those that were looked up, so that an update need not look
         at the others.

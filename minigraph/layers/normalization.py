@@ -57,7 +57,7 @@ def batch_norm(
     is_test : bool
         Use the running mean and variance, which training keeps.
     momentum : float or Variable
-        How much of the running mean and variance a step keeps.
+        Share of the running mean and variance that a step keeps.
     in_place : bool
         Write the result over `input`. A gradient that needs `input` is then refused.
     moving_mean_name, moving_variance_name : str, optional
@@ -203,7 +203,7 @@ def group_norm(
     input : Variable, float[batch, channels, ...]
         With the channels last if `data_layout` is NHWC.
     groups : int
-        Into how many groups of equal size the channels are split.
+        Number of groups of equal size that the channels are split into.
     param_attr, bias_attr : ParamAttr, str, Initializer, bool, optional
         False means no scale, or no shift. Fluid's function learns none for None either, against its documentation.
 

@@ -32,7 +32,7 @@ def Print(
     message : str, optional
         What stands in front.
     summarize : int
-        How many elements to print; -1 for all.
+        Maximum number of elements to print; -1 for all.
     print_tensor_name, print_tensor_type, print_tensor_shape : bool
         What else to print.
     print_tensor_lod : bool

@@ -78,7 +78,7 @@ def split(
     Parameters
     ----------
     num_or_sections : int or sequence of int
-        Into how many equal pieces, or the length of each; one of these may be -1, for what is left over.
+        Number of equal pieces, or the length of each; one length may be -1, for what is left over.
 
     Raises
     ------

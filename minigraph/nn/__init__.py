@@ -82,7 +82,7 @@ class Linear(dygraph.Linear):
     weight_attr, bias_attr : ParamAttr, str, Initializer, bool, optional
         ``bias_attr=False``: no bias.
     name : str, optional
-        What the names of the parameters begin with.
+        Accepted because Paddle 2 has it.
 
     Examples
     --------

@@ -106,6 +106,7 @@ def cross_entropy(
         return _reduced(loss, reduction)
     # 1 where the label counts, 0 where it is the one to ignore.
     counts = layers.sign(layers.square(layers.cast(target, "float64") - float(ignore_index)))
+    # If all labels are to be ignored, the mean is 0 rather than NaN.
     count = layers.elementwise_max(layers.reduce_sum(counts), layers.fill_constant([1], "float64", 1.0))
     return layers.reduce_sum(loss) / layers.cast(count, loss.dtype)
 

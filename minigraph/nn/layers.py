@@ -29,7 +29,7 @@ class Conv2D(dygraph.Conv2D):
     padding : int, str or sequence
         As for `minigraph.layers.conv2d`.
     groups : int
-        Into how many groups channels and filters are split.
+        Number of groups that channels and filters are split into.
     padding_mode : {'zeros'}
     weight_attr, bias_attr : ParamAttr, str, Initializer, bool, optional
         ``bias_attr=False``: no bias.
@@ -116,7 +116,7 @@ class Embedding(dygraph.Embedding):
     Parameters
     ----------
     num_embeddings, embedding_dim : int
-        How many rows there are, and how many elements in each.
+        Number of rows, and of elements in each row.
     padding_idx : int, optional
         An id that stands for a row of zeros that is not learned. A negative one counts from the end.
     sparse : bool
@@ -168,10 +168,13 @@ class _BatchNorm(dygraph.BatchNorm):
                 f"{type(self).__name__}: data_format must be {first} or {last}, got {data_format!r:.60}"
             )
         super().__init__(
+            # Paddle 2's False for `use_global_stats` asks for the batch's statistics even in `eval` mode; None does
+            # not.
             num_features, momentum=momentum, epsilon=epsilon, param_attr=_or_none(weight_attr),
             bias_attr=_or_none(bias_attr), data_layout="NHWC" if data_format == last else "NCHW",
             use_global_stats=bool(use_global_stats), trainable_statistics=use_global_stats is False,
         )  # fmt: skip
+        # The operator reads scale and shift in any case: they stay 1 and 0.
         for attr, parameter in ((weight_attr, self.weight), (bias_attr, self.bias)):
             if attr is False:
                 parameter.trainable, parameter.stop_gradient = False, True
@@ -197,7 +200,7 @@ class BatchNorm1D(_BatchNorm):
     ----------
     num_features : int
     momentum : float
-        How much of the running mean and variance a step keeps.
+        Share of the running mean and variance that a step keeps.
     weight_attr, bias_attr : ParamAttr, str, Initializer, bool, optional
         False: 1 and 0, not learned.
     data_format : {'NCL', 'NLC'}

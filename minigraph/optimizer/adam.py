@@ -75,6 +75,7 @@ class AdamOptimizer(Optimizer):
         self._add_accumulator("moment1", param)
         self._add_accumulator("moment2", param)
         for name, default in (("beta1", 0.9), ("beta2", 0.999)):
+            # The variable of a share is not known here; fluid starts its power from the default.
             self._add_accumulator(f"{name}_pow_acc", param, fill_value=self._op_attrs.get(name, default), shape=[1])
 
     def _inputs_besides(self) -> dict[str, Variable]:
@@ -195,6 +196,7 @@ class LambOptimizer(AdamOptimizer):
             parameters=parameters, weight_decay=weight_decay,
         )  # fmt: skip
         self._weight_decay, self._is_excluded = lamb_weight_decay, exclude_from_weight_decay_fn
+        # The operator lamb has no such attribute.
         del self._op_attrs["lazy_mode"]
 
     def _attrs_for(self, param: Parameter) -> dict[str, Any]:
@@ -255,6 +257,7 @@ class AdamaxOptimizer(Optimizer):
         self._add_accumulator("beta1_pow_acc", param, fill_value=self._op_attrs["beta1"], shape=[1])
 
     def _finish_update(self, block: Block, parameters_and_grads: ParamsGrads) -> None:
+        # The operator adamax only reads the power, unlike adam, which writes it, too.
         for param, grad in parameters_and_grads:
             with block.program.role_guard(Role.OPTIMIZE, (param, grad)), name_scope("adamx"):
                 power = self._get_accumulator("beta1_pow_acc", param)

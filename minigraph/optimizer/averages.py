@@ -64,12 +64,14 @@ class _Averages:
         need_restore : bool
             Put the parameters back in the end; otherwise `restore` does.
         """
+        # An interrupt before the averages are stored must not restore what was not backed up.
         is_applied: list[bool] = []
         try:
             executor.compute(self.apply_program, {}, (), global_scope(), then=lambda: is_applied.append(True))
             yield
         finally:
             if need_restore and is_applied:
+                # A second Ctrl-C waits until all parameters are back.
                 with deferred():
                     self.restore(executor)
 

@@ -156,6 +156,7 @@ class Optimizer:
         wanted = parameter_list if parameter_list is not None else self._parameter_list
         cut = _with_fixed_parameters(loss, no_grad_set)
         pairs = append_backward(loss, wanted, cut, [error_clip_callback, *(callbacks or ())])
+        # Learning rates are made with the dtype of the loss.
         self._dtype = loss.dtype
         return pairs
 
@@ -171,6 +172,7 @@ class Optimizer:
 
         Pairs without a gradient are left out.
         """
+        # By name, as in fluid, because the order of pairs is that of all operators that follow.
         pairs = sorted(((p, g) for p, g in params_grads if g is not None), key=lambda pair: pair[0].name)
         if not pairs:
             return []
@@ -213,12 +215,14 @@ class Optimizer:
         block = program.current_block()
         self._warn_of_updates(block, pairs)
         first = len(block.ops)
+        # In fluid's order, because variables are numbered as they are created.
         self._create_accumulators(block, [param for param, _ in pairs])
         self._create_global_learning_rate()
         for pair in pairs:
             with program.role_guard(Role.OPTIMIZE, pair), name_scope("optimizer"):
                 self._append_optimize_op(block, pair)
         self._finish_update(block, pairs)
+        # Clips with the policy ``skip`` stand before the updates, and could not know them.
         skip_updates(block, [op for op in block.ops[first:] if "ParamOut" in op.outputs])
         return block.ops[first:]
 
@@ -426,16 +430,19 @@ class Optimizer:
         else:
             rate = create_global_var([1], rate, self._dtype, persistable=True, name=generate("learning_rate"))
         self._rates[program.serial] = rate
+        # If the call fails, its variables are removed from the program, and must be forgotten here as well.
         note(self._rates.pop, program.serial)
 
     def _rate_for(self, param: Parameter) -> Variable:
         """The learning rate times the parameter's own factor."""
         program = default_main_program()
         rate, factor = self._rates[program.serial], param.optimize_attr["learning_rate"]
+        # As in fluid, a variable takes the place of the learning rate; a number is a factor.
         if isinstance(factor, Variable):
             return factor
         if factor == 1.0:
             return rate
+        # Fluid gives the product both roles.
         with program.role_guard(Role.OPTIMIZE | Role.LR_SCHED), name_scope("scale_with_param_lr"):
             return rate * float(factor)
 
@@ -484,6 +491,7 @@ class Optimizer:
         NotFoundError
             If there is none.
         """
+        # State is filed under the program that was the default one, which is not always that of the parameter.
         for program in (param.block.program, default_main_program()):
             found = self._accumulators.get((program.serial, name, param.name))
             if found is not None:

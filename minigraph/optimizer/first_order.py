@@ -72,7 +72,7 @@ class LarsMomentumOptimizer(Optimizer):
         As in `Optimizer`.
     momentum : float
     lars_coeff : float
-        How far a step may go, as a share of the parameter's length.
+        Maximum length of a step, as a share of the parameter's length.
     lars_weight_decay : float
 
     References
@@ -121,7 +121,7 @@ class DpsgdOptimizer(Optimizer):
     clip : float
         Largest L2 norm of a parameter's gradient.
     batch_size : float
-        How many examples the gradient is the mean of.
+        Number of examples that the gradient is the mean of.
     sigma : float
 
     Notes

@@ -69,6 +69,7 @@ class GradientMergeOptimizer(WrappedOptimizer):
             sums = [(param, self._append_sum(param, grad)) for param, grad in pairs]
             with ConditionalBlock([self._append_schedule()], is_scalar_condition=True).block():
                 merged = [(param, scale(total, 1 / self.k_steps if self.avg else 1.0)) for param, total in sums]
+                # Inside the block, so that clips and decay see the merged gradient, once.
                 ops = self.inner_optimizer.apply_gradients(merged)
                 for _, total in sums:
                     zeros_like(total, out=total)
@@ -79,6 +80,7 @@ class GradientMergeOptimizer(WrappedOptimizer):
         k = fill_constant([1], "int32", self.k_steps)
         step = create_global_var([1], 0, "int32", persistable=True, name=generate("gradient_merge_step"))
         increment(step)
+        # Below k, so that it never overflows.
         assign(elementwise_mod(step, k), step)
         return equal(step, fill_constant([1], "int32", 0))
 

@@ -77,6 +77,7 @@ class LookaheadOptimizer:
         k = create_global_var([1], self.k, "int32", persistable=True, name="lookahead_k")
         step = create_global_var([1], 0, "int32", persistable=True, name="lookahead_step")
         increment(step)
+        # Integers are divided without a rest, so this is step mod k.
         rest = elementwise_sub(step, elementwise_mul(step / k, k))
         return 1.0 - sign(cast(rest, "float32"))
 
@@ -85,10 +86,12 @@ class LookaheadOptimizer:
         block, start = param.block, startup.global_block()
         slow = block.create_var(name=name, shape=param.shape, dtype=param.dtype, persistable=True)
         start.create_var(name=name, shape=param.shape, dtype=param.dtype, persistable=True)
+        # Appended behind the initializer of the parameter, so that both start from the same values.
         start.append_op("assign", {"X": param.name}, {"Out": name})
         if alpha.dtype is not param.dtype:
             alpha = cast(alpha, param.dtype)
         pulled = elementwise_add(elementwise_mul(param, alpha), elementwise_mul(slow, 1.0 - alpha))
+        # `where` takes a condition of the shape of its values.
         threshold = fill_constant(param.shape, "float32", 0.5)
         condition = emit("less_than", X=threshold, Y=is_due)
         for var in (slow, param):
