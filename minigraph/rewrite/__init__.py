@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from minigraph.rewrite.checking import check
     from minigraph.rewrite.counter_examples import CounterExample
     from minigraph.rewrite.reducing import reduce
+    from minigraph.rewrite.scoring import Score, score
 
 __all__ = [
     "CounterExample",
@@ -28,6 +29,7 @@ __all__ = [
     "Rule",
     "RuleError",
     "Rules",
+    "Score",
     "Step",
     "Trace",
     "Use",
@@ -40,6 +42,7 @@ __all__ = [
     "op",
     "reduce",
     "rule",
+    "score",
     "trace",
     "value",
 ]
@@ -49,4 +52,5 @@ refuse_unknown_names(  # those that draw programs are imported when they are ask
     CounterExample=f"{__name__}.counter_examples",
     check=f"{__name__}.checking",
     reduce=f"{__name__}.reducing",
+    **dict.fromkeys(("Score", "score"), f"{__name__}.scoring"),
 )

@@ -1,0 +1,48 @@
+"""`rewrite.score`: figures of a program before and after a pass."""
+
+import numpy as np
+import pytest
+
+import minigraph as fluid
+from minigraph import layers, rewrite
+from minigraph.passes import CleanUp, RemoveDeadOps
+
+
+@pytest.fixture
+def program(new_program):
+    x = fluid.data("x", [None, 8])
+    y = layers.scale(layers.fc(x, 4), scale=1.0)
+    layers.assign(layers.relu(y))
+    return fluid.default_main_program()
+
+
+def test_a_score_counts_operators_bytes_and_arithmetic(program):
+    found = rewrite.score(CleanUp(), program, feed={"x": np.ones((32, 8), "float32")})
+    assert (found.before.operators, found.after.operators) == (5, 4)
+    assert found.after.bytes < found.before.bytes
+    assert 0 < found.after.seconds < 1
+    assert found.saved["operators"] == pytest.approx(0.2)
+    assert len(program.global_block().ops) == 5
+
+
+def test_a_score_prints_as_a_table(program):
+    text = str(rewrite.score(CleanUp(), program))
+    assert "CleanUp" in text and "operators" in text and "20%" in text
+
+
+def test_a_score_draws_itself_in_a_notebook(program):
+    assert "What CleanUp saves" in rewrite.score(CleanUp(), program)._repr_html_()
+
+
+def test_what_is_fetched_may_be_named(program):
+    relu = next(op for op in program.global_block().ops if op.type == "relu").output("Out")[0]
+    assert rewrite.score(RemoveDeadOps(), program, fetch_list=[relu]).after.operators == 4
+
+
+def test_state_comes_from_a_scope_that_keeps_its_values(program):
+    scope = fluid.Scope()
+    fluid.Executor().run(fluid.default_startup_program(), scope=scope)
+    before = {name: np.array(scope.find_var(name).get_tensor()) for name in scope.local_var_names()}
+    rewrite.score(CleanUp(), program, scope=scope)
+    for name, value in before.items():
+        assert np.array_equal(value, np.array(scope.find_var(name).get_tensor()))
