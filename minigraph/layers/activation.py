@@ -213,6 +213,7 @@ def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
 @layer
 def softshrink(x: Variable, alpha: float | None = None) -> Variable:
     """`x` moved toward 0 by `alpha` (None: 0.5), and 0 where it is no farther from 0 than that."""
+    # `lambda` is a word of Python's.
     return _activation("softshrink", x, None, **{"lambda": alpha})
 
 

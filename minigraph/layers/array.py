@@ -94,6 +94,7 @@ def array_read(array: Variable | list[Any], i: Variable) -> Variable:
     if is_imperative():
         found: Variable = _checked_list(array, "array_read")[_number(i, "array_read")]
         return found
+    # The type of the result is that of the elements, which the first write tells.
     if not _check_array(array, "array_read").shape:
         raise OpError(
             f"array_read: nothing has written to the array {array} by then", site=caller_site(),
@@ -140,6 +141,7 @@ def _join_list(elements: list[Any], axis: int, use_stack: bool) -> tuple[Variabl
 
 def _write_to_list(x: Variable, i: Variable, array: Any) -> list[Any]:
     elements, at = _checked_list(array, "array_write"), _number(i, "array_write")
+    # As in fluid's imperative mode; a program fills the places in between.
     if not 0 <= at <= len(elements):
         raise ProgramError(f"array_write: {at} is beyond the end of a list of {len(elements)} elements")
     elements[at : at + 1] = [x]

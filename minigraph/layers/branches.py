@@ -52,6 +52,7 @@ class ConditionalBlock:
             yield
 
     def _append(self, inside: Block) -> None:
+        # Only now, when the block is complete, is it known which outer variables it reads and writes.
         touched, written = outer_names(inside)
         outer = self.helper.block
         scope = outer.create_var(type=VarKind.STEP_SCOPES)
@@ -104,6 +105,7 @@ def cond(
         return chosen() if chosen is not None else None
     check_condition(pred, "cond: pred")
     LayerHelper("cond", name)  # takes a name, as fluid does
+    # Two blocks under opposite conditions, as in fluid, whose operator has one block.
     true_result = _branch(pred, true_fn) if true_fn is not None else None
     false_result = _branch(logical_not(pred), false_fn) if false_fn is not None else None
     if true_result is None and false_result is None:
@@ -137,6 +139,7 @@ def _copy_outside(var: Variable) -> Variable:
     check_variable(var, "cond: what a branch returns")
     outer = default_main_program().current_block().parent_block
     assert outer is not None
+    # What is made in the block is gone when it has run.
     copied = outer.create_var(shape=var.shape, dtype=var.dtype, type=var.kind)
     assign(var, copied)
     return copied
@@ -161,6 +164,7 @@ def _check_alternatives(true_var: Variable, false_var: Variable) -> None:
 def _select(false: Variable, true: Variable, index: Variable) -> Variable:
     helper = LayerHelper("select_input")
     result = helper.block.create_var(type=false.kind, dtype=false.dtype)
+    # Inferred anew by the operator, which knows both branches: they may differ in a dimension.
     result.tensor_type = None
     helper.append("select_input", {"X": [false, true], "Mask": index}, {"Out": result})
     return result
@@ -225,10 +229,12 @@ def switch_case(
     if branch_index.dtype not in (DType.UINT8, DType.INT32, DType.INT64):
         raise WrongTypeError(f"switch_case: branch_index must be uint8, int32 or int64, got {branch_index}")
     if default is None:
+        # The function with the largest number is the default.
         functions = dict(sorted(functions.items()))
         default = functions.popitem()[1]
     else:
         check_callable(default, "switch_case: default")
+    # Both sides of a comparison have one element type.
     index = branch_index if branch_index.dtype is DType.INT64 else cast(branch_index, "int64")
     pairs = []
     for number, function in functions.items():
@@ -327,6 +333,7 @@ class Switch:
     @contextmanager
     def _case(self, condition: Variable) -> Iterator[None]:
         with all_or_nothing():
+            # If building the case fails, the next case must not wait for its condition to be false.
             note(setattr, self, "_none_before", self._none_before)
             if self._none_before is None:
                 chosen = ConditionalBlock([condition], is_scalar_condition=True)

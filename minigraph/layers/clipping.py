@@ -50,5 +50,6 @@ def clamp(
     check_floating(input, "clamp: input")
     if min is None and max is None:
         raise ProgramError("clamp: at least one of min and max must be given")
+    # The operator has both bounds; an infinite one limits nothing.
     low, high = -math.inf if min is None else min, math.inf if max is None else max
     return LayerHelper("clamp", name).emit("clip", X=input, into=output, min=low, max=high)

@@ -29,6 +29,7 @@ Parameter = float | Sequence[Any] | np.ndarray[Any, Any] | Variable
 def _as_variable(value: Parameter) -> Variable:
     if isinstance(value, Variable):
         return value
+    # float32, as in fluid, whatever the array is.
     return assign(np.atleast_1d(np.asarray(value, "float32")))
 
 
@@ -83,6 +84,7 @@ class Uniform(_LocatedDistribution):
 
     def log_prob(self, value: Variable) -> Variable:
         """The logarithm of the density at `value`; -inf outside."""
+        # The logarithm of the product is 0 inside and -inf outside.
         above = cast(less_than(self.low, value), value.dtype)
         below = cast(less_than(value, self.high), value.dtype)
         return log(above * below) - log(self.high - self.low)
@@ -156,6 +158,7 @@ class Categorical:
 
     def _shares(self) -> tuple[Variable, Variable, Variable]:
         """Logits with 0 as the largest, their exponentials, and the sum of these."""
+        # So that no exponential overflows.
         logits = self.logits - reduce_max(self.logits, dim=-1, keep_dim=True)
         exponentials = exp(logits)
         return logits, exponentials, reduce_sum(exponentials, dim=-1, keep_dim=True)

@@ -90,6 +90,7 @@ class IfElse:
     def _block(self, status: int) -> Iterator[None]:
         if self.status != IfElse.OUT_IF_ELSE_BLOCKS:
             raise ProgramError("a branch of an IfElse cannot stand in one")
+        # Tensors as condition: the block runs unless one of them is empty, so that a branch without rows is left out.
         with ConditionalBlock([self.cond]).block():
             self.status = status
             try:
@@ -107,6 +108,7 @@ class IfElse:
         for out in outs:
             check_variable(out, "IfElse.output")
             name = unique_name.generate(f"{self.helper.name}_output")
+            # What is made in the block is gone when it has run.
             copied = outside.create_var(name=name, shape=out.shape, dtype=out.dtype)
             assign(out, copied)
             self._outputs[branch].append(copied)

@@ -53,6 +53,7 @@ def padding_attrs(padding: Padding, data_format: str, what: str) -> dict[str, An
         return {"paddings": [0, 0], "padding_algorithm": padding.upper()}
     if isinstance(padding, list | tuple) and len(padding) == 4:
         numbers = _around(padding, data_format, what)
+        # As fluid writes it: two numbers where both sides are alike.
         if numbers[0] == numbers[1] and numbers[2] == numbers[3]:
             numbers = [numbers[0], numbers[2]]
     else:
@@ -87,11 +88,13 @@ def filter_shape(channels: int, filters: int, size: list[int], groups: int | Non
 
 def filter_initializer(channels: int, size: list[int]) -> Normal:
     """Start values of filters that keep the scale of activations about equal."""
+    # He's rule, for rectifiers.
     return Normal(0.0, math.sqrt(2.0 / max(math.prod(size) * channels, 1)))
 
 
 def convolution_type(channels: int, filters: int, groups: int | None, use_cudnn: bool) -> str:
     """The operator that fluid takes."""
+    # With cuDNN fluid has one operator for both.
     is_depthwise = groups is not None and channels == groups and filters % channels == 0 and not use_cudnn
     return "depthwise_conv2d" if is_depthwise else "conv2d"
 
@@ -250,6 +253,7 @@ def convolve(
 def _size_for(x: Variable, attrs: dict[str, Any]) -> list[int]:
     """Height and width of the filters that make images of ``attrs["output_size"]``."""
     assert x.shape is not None
+    # The formula of the output size, solved for the filter.
     lengths = [x.shape[i] for i in spatial_dims(attrs["data_format"])]
     if not attrs["output_size"] or -1 in lengths:
         raise ProgramError(f"conv2d_transpose: without filter_size, output_size and the size of {x} must be known")

@@ -34,6 +34,7 @@ def data(
     What is fed may have another dtype if the conversion changes no value.
     """
     dims = _dims(shape)
+    # In fluid a shape with an unknown size has its batch dimension already.
     if append_batch_size and -1 not in dims:
         dims = [-1, *dims]
     return _data(name, dims, dtype=dtype, lod_level=lod_level, stop_gradient=stop_gradient)

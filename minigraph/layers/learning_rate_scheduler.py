@@ -58,9 +58,11 @@ def autoincreased_step_counter(counter_name: str | None = None, begin: int = 1, 
     LayerHelper("global_step_counter")  # takes a name, as fluid does
     name = counter_name or "@STEP_COUNTER@"
     block = default_main_program().global_block()
+    # One increment for each run, however many schedules read the counter.
     if block.has_var(name):
         return block.var(name)
     counter = create_state(name, [1], "int64", begin - 1, force_cpu=True, stop_gradient=True)
+    # In front of all that reads it; so it begins one below.
     block.prepend_op("increment", {"X": counter}, {"Out": counter}, {"step": float(step)})
     return counter
 
@@ -135,6 +137,7 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Decay
     imperative.check_pieces(boundaries, values)
     with _scheduling():
         step = _step()
+        # Made outside of the cases, each of which writes it.
         rate = create_global_var([1], 0.0, "float32", persistable=True, name="learning_rate")
         if not boundaries:
             assign(fill_constant([1], "float32", float(values[0])), rate)
@@ -183,6 +186,7 @@ def linear_lr_warmup(
         return imperative.LinearLrWarmup(learning_rate, warmup_steps, start_lr, end_lr)  # type: ignore[arg-type]
     dtype = learning_rate.dtype if isinstance(learning_rate, Variable) else "float32"
     with _scheduling():
+        # As above: written by both cases.
         rate = create_global_var([1], 0.0, dtype, persistable=True, name="learning_rate_warmup")
         step = _step()
         with Switch() as switch:
@@ -238,6 +242,7 @@ class _Layers:
         """The number of cycles of `length` steps that have begun, at least 1."""
         count = _Layers.ceil(step / length)
         zero, one = fill_constant([1], "float32", 0.0), fill_constant([1], "float32", 1.0)
+        # In the first step no cycle has begun, but the rate is that of the first one.
         with Switch() as switch, switch.case(equal(step, zero)):
             assign(one, count)
         return count

@@ -159,6 +159,8 @@ def while_loop(
         different = difference(list(loop_vars), results)
         if different:
             raise ProgramError(f"while_loop: body must return what it takes, but they differ: {different}")
+        # Before the variables are written: the condition is computed from the new values, of which some may be old
+        # variables.
         again = cond(*results)
         _assign_all(flatten(results), flatten(loop_vars))
         assign(again, condition)

@@ -30,6 +30,7 @@ def cross_entropy(input: Variable, label: Variable, soft_label: bool = False, ig
     check_floating(input, "cross_entropy: input")
     if soft_label:
         return emit("cross_entropy", X=input, Label=label, soft_label=True, ignore_index=ignore_index)
+    # Fluid's operator for hard labels.
     return emit("cross_entropy2", X=input, Label=label, ignore_index=ignore_index)
 
 

@@ -53,6 +53,7 @@ def fc(
         _times_weight(helper, check_floating(x, "fc: input"), size, num_flatten_dims, attr)
         for x, attr in zip(inputs, _attr_for_each(param_attr, len(inputs)), strict=True)
     ]
+    # As fluid writes it: one product for each input and their sum, rather than a product of joined inputs.
     total = products[0] if len(products) == 1 else helper.emit("sum", X=products)
     assert total.shape is not None
     dim_start = num_flatten_dims if num_flatten_dims != -1 else len(total.shape) - 1
@@ -63,6 +64,7 @@ def _times_weight(helper: LayerHelper, x: Variable, size: int, num_flatten_dims:
     assert x.shape is not None
     columns = num_flatten_dims if num_flatten_dims != -1 else len(x.shape) - 1
     features = product(x.shape[columns:])
+    # The shape of a parameter must be known when the program is built.
     if features < 0:
         raise ProgramError(
             f"fc: the number of features of {x} is not known",
@@ -241,6 +243,7 @@ def embedding_attrs(
     rows = size[0]
     if padding_idx is not None and not -rows <= padding_idx < rows:
         raise ProgramError(f"embedding: padding_idx must be in [{-rows}, {rows}), got {padding_idx}")
+    # The operator counts rows from the front, and takes -1 for no padding.
     padding = -1 if padding_idx is None else padding_idx % rows
     return {
         "is_sparse": is_sparse, "is_distributed": is_distributed, "padding_idx": padding,

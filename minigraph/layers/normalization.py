@@ -88,6 +88,7 @@ def batch_norm(
     averaged = do_model_average_for_mean_and_var
     mean = helper.required(running_statistic(moving_mean_name, 0.0, averaged), shape, dtype)
     variance = helper.required(running_statistic(moving_variance_name, 1.0, averaged), shape, dtype)
+    # The operator writes them; gradients and optimizers leave them alone.
     mean.stop_gradient = variance.stop_gradient = True
     attrs: dict[str, Any] = {
         "epsilon": epsilon, "is_test": is_test, "data_layout": data_layout, "use_global_stats": use_global_stats
@@ -263,6 +264,7 @@ def l2_normalize(x: Variable, axis: int | None, epsilon: float = 1e-12, name: st
     """``x / sqrt(sum(x ** 2) + epsilon)`` along `axis` (None: 1; for a vector always 0)."""
     check_floating(x, "l2_normalize: x")
     helper = LayerHelper("l2_normalize", name)
+    # Fluid's rule: for a vector `axis` does not count.
     at = 0 if len(x.shape or ()) == 1 else 1 if axis is None else axis
     out, norm = helper.temporary(), helper.temporary()
     helper.append("norm", {"X": x}, {"Out": out, "Norm": norm}, {"axis": at, "epsilon": epsilon})

@@ -71,6 +71,7 @@ def randint(
     helper = LayerHelper("randint", name)
     low, high = (0, low) if high is None else (low, high)
     given = shape_given([1] if shape is None else shape, numbers=numbers_of(helper, "int64"))
+    # As in fluid, the name is that of the result, not of a layer.
     if out is None and name is not None:
         out = helper.block.create_var(name=name)
     given |= {"low": low, "high": high, "dtype": int(as_dtype(dtype or "int64")), "seed": seed}

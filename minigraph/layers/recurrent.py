@@ -71,6 +71,7 @@ def gru_unit(
 
 def gru_attrs(activation: str, gate_activation: str, origin_mode: bool, what: str) -> dict[str, Any]:
     """The attributes of a ``gru_unit``."""
+    # The operator knows activations by numbers.
     numbers = (activation_number(name, what) for name in (activation, gate_activation))
     return dict(zip(("activation", "gate_activation", "origin_mode"), (*numbers, origin_mode), strict=True))
 

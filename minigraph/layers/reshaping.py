@@ -39,6 +39,7 @@ def numbers_given(helper: LayerHelper, numbers: Any, attr: str, whole: str, part
         )
     if not any(isinstance(n, Variable) for n in numbers):
         return {attr: list(numbers)}
+    # Shape inference reads the attribute; a run reads the variables.
     known = [-1 if isinstance(n, Variable) else n for n in numbers]
     make = numbers_of(helper, "int32")
     return {parts: [n if isinstance(n, Variable) else make(n) for n in numbers], attr: known}
@@ -87,6 +88,7 @@ def split(
     """
     helper = LayerHelper("split", name)
     check_variable(input, "split: input")
+    # The operator counts dimensions from the front.
     axis = dim if isinstance(dim, Variable) or dim >= 0 else dim + len(input.shape or ())
     given = input_or_attr(axis, "AxisTensor", "axis")
     if isinstance(num_or_sections, int):

@@ -74,6 +74,7 @@ class RNNCell:
         shapes = self.state_shape if shape is None else shape
         dtypes = flatten(self.state_dtype if dtype is None else dtype)
         leaves = _shapes(shapes)
+        # One element type for all states.
         if len(dtypes) == 1:
             dtypes = dtypes * len(leaves)
         states = [
@@ -132,6 +133,7 @@ class _LearnedCell(RNNCell):
     def _parameter(self, shape: Sequence[int], suffix: str = "", is_bias: bool = False) -> Variable:
         """A weight or bias; where the attribute has a name, `suffix` tells those of one cell apart."""
         attr = as_param_attr(self._bias_attr if is_bias else self._param_attr)
+        # Without a suffix weight and bias of gates and candidate would be one parameter.
         if attr is not None and attr.name is not None and suffix:
             name, attr = attr.name + suffix, deepcopy(attr)
             attr.name = name
@@ -236,6 +238,7 @@ class LSTMCell(_LearnedCell):
         name: str = "LSTMCell",
     ) -> None:
         self._take("BasicLSTMUnit", name, hidden_size, param_attr, bias_attr, dtype, gate_activation, activation)
+        # A variable of the program, as in fluid.
         self._forget_bias = fill_constant([1], dtype, forget_bias)
         self._forget_bias.stop_gradient = False
 
@@ -318,7 +321,9 @@ def rnn(
     for state in flatten(initial_states):
         given = check_variable(state, "rnn: initial_states")
         note(setattr, given, "stop_gradient", given.stop_gradient)
+        # As in fluid: first states of zeros are constants, but the states that follow them are not.
         given.stop_gradient = False
+    # The operator runs along the first dimension.
     if not time_major:
         inputs = map_structure(_swap_batch_and_time, inputs)
     mask = None
@@ -354,12 +359,14 @@ def _run_steps(
             new_states = map_structure(lambda old, new: _kept_where_over(old, new, present), states, new_states)
         map_structure(network.update_memory, states, new_states)
         map_structure(network.step_output, outputs)
+        # All states are collected, because the operator has no output for the last one alone.
         map_structure(network.step_output, new_states)
     return outputs, new_states, list(network.outputs)
 
 
 def _kept_where_over(old: Variable, new: Variable, present: Variable) -> Variable:
     """`new` for the sequences that are not over, `old` for the others."""
+    # `present` is 1 or 0 for each sequence, so one of the two terms is 0.
     return elementwise_mul(new, present, axis=0) - elementwise_mul(old, present - 1, axis=0)
 
 

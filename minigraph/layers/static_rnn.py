@@ -94,6 +94,7 @@ class StaticRNN:
         if not check_variable(x, "StaticRNN.step_input: x").shape:
             raise ProgramError(f"StaticRNN.step_input: x must be a sequence, got {x}")
         assert x.shape is not None
+        # A sequence that is asked for twice is one input of the operator.
         given = next((entry for entry in self.inputs if entry.name == x.name), None)
         if given is not None:
             return given
@@ -104,6 +105,7 @@ class StaticRNN:
             raise ProgramError(
                 f"StaticRNN.step_input: {x} has {x.shape[0]} entries, the sequences before {self.seq_len}"
             )
+        # Inside of the step the name of a sequence means its entry, as in fluid.
         entry = inside.create_var(name=x.name, shape=x.shape[1:], dtype=x.dtype)
         self.inputs.append(entry)
         note(self.inputs.pop)
@@ -191,6 +193,7 @@ class StaticRNN:
         self._inside("step_output")
         result = self._noted(check_variable(o, "StaticRNN.step_output: o"))
         shape = [-1 if self.seq_len is None else self.seq_len, *(result.shape or ())]
+        # The operator joins the values that a name has in the steps to a sequence of that name.
         self.outputs.append(self._outside().create_var(name=result.name, shape=shape, dtype=result.dtype))
         note(self.outputs.pop)
 
@@ -232,6 +235,7 @@ class StaticRNN:
         scopes = outside.create_var(type=VarKind.STEP_SCOPES)
         memories = list(self.memories.values())
         touched, written = outer_names(inside)
+        # What goes from step to step is a memory: the gradient of the operator knows no other way.
         if written:
             raise ProgramError(
                 f"the step of a StaticRNN writes {', '.join(written)}, made outside of it",

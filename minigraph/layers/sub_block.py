@@ -29,6 +29,7 @@ def building_sub_block(complete: Callable[[Block], None]) -> Iterator[None]:
     with all_or_nothing():
         inside = program.create_block()
         yield
+        # Back to the outer block, to which `complete` appends.
         program.rollback()
         complete(inside)
 
@@ -52,6 +53,7 @@ def check_condition(condition: Any, what: str) -> Variable:
         Otherwise; `what` names the layer and the argument.
     """
     check_variable(condition, what)
+    # -1: a size that only a run knows.
     if condition.dtype is not DType.BOOL or product(condition.shape or (1,)) not in (1, -1):
         raise WrongTypeError(
             f"{what} must be one boolean, bool[1], got {condition}",

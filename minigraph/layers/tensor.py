@@ -48,6 +48,7 @@ def assign(input: Variable | np.ndarray[Any, Any], output: Variable | None = Non
     helper = LayerHelper("assign")
     if isinstance(input, np.ndarray):
         result = helper.temporary() if output is None else output
+        # For its type only: the initializer asks a variable for shape and dtype, and `result` has none yet.
         var = Variable(helper.block, result.name, None)
         var.tensor_type = TensorType(as_dtype(input.dtype), input.shape)
         op_type, attrs = NumpyArrayInitializer(input).op_for(var, helper.block)
@@ -212,6 +213,7 @@ def shape_given(
         return {whole: shape if numbers else _as_int32(shape)}
     if not isinstance(shape, list | tuple):
         raise WrongTypeError(f"shape must be a list or a Variable, got {shape!r:.80}")
+    # A known shape as an attribute: passes and kernels need no value of a run for it.
     if not any(isinstance(dim, Variable) for dim in shape):
         return {"shape": shape}
     convert, make = (lambda dim: dim, numbers) if numbers else (_as_int32, lambda dim: fill_constant([1], "int32", dim))
@@ -220,11 +222,13 @@ def shape_given(
 
 
 def _as_int32(x: Variable) -> Variable:
+    # The operators read shapes as int32.
     return cast(x, "int32") if x.dtype is DType.INT64 else x
 
 
 def numbers_of(helper: LayerHelper, dtype: str) -> Callable[[int], Variable]:
     """Return a function that makes a number a temporary of the layer."""
+    # On the processor, which computes the shape.
     return lambda number: fill_constant([1], dtype, number, force_cpu=True, out=helper.temporary())
 
 
