@@ -6,7 +6,7 @@ another is told between the `begin` and the `end` of that one. Events come in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import wraps
 from typing import Any, TypeVar
@@ -31,6 +31,9 @@ class Observer:
     def copied(self, source: Program, copy: Program, why: str) -> None:
         """Hear that `copy`, or the part of it that a run needs, was made of `source` to be rewritten."""
 
+    def runs(self, program: Program, feed: Mapping[str, Any], scope: Any) -> None:
+        """Hear that `program` is going to run on `feed`; not told of runs like one before."""
+
 
 observers: tuple[Observer, ...] = ()
 """Those that are told now. Ask whether there are any before making up an event."""
@@ -45,6 +48,17 @@ def observed_by(observer: Observer) -> Iterator[None]:
         yield
     finally:
         observers = tuple([each for each in observers if each is not observer])
+
+
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """Inside, tell nobody: an observer rewrites programs of its own."""
+    global observers
+    before, observers = observers, ()
+    try:
+        yield
+    finally:
+        observers = before
 
 
 _UNOBSERVED: AbstractContextManager[None] = nullcontext()
@@ -97,3 +111,9 @@ def copied(source: Program, copy: P, why: str) -> P:
     for each in observers:
         each.copied(source, copy, why)
     return copy
+
+
+def runs(program: Program, feed: Mapping[str, Any], scope: Any) -> None:
+    """Tell the observers that `program` is going to run on `feed`."""
+    for each in observers:
+        each.runs(program, feed, scope)

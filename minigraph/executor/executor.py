@@ -24,7 +24,7 @@ from minigraph.ir.type_inference import blame, explain
 from minigraph.kernels.jit import is_available as is_jit_available
 from minigraph.kernels.jit import require as require_jit
 from minigraph.lowering.buffer_pool import Blocks
-from minigraph.passes import LOWERING
+from minigraph.passes import LOWERING, events
 from minigraph.passes.base import Pipeline
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Scope, type_of
@@ -235,6 +235,7 @@ class Executor(Runner):
         scope: Scope,
         then: Callable[[], None] | None = None,
     ) -> list[Any]:
+        events.runs(program, feeds, scope)
         return self._run_plan(self._plan(program, feeds, names), feeds, program, scope, then=then)
 
     def _run_plan(

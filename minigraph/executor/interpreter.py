@@ -12,7 +12,7 @@ from minigraph.executor.runner import Runner
 from minigraph.ir import Operator, Program
 from minigraph.ir.type_inference import blame
 from minigraph.lowering.prune import prune
-from minigraph.passes import LEGALIZE
+from minigraph.passes import LEGALIZE, events
 from minigraph.runtime.evaluate import evaluate
 from minigraph.runtime.scope import Scope
 from minigraph.support.interrupts import deferred, is_interrupt
@@ -60,8 +60,10 @@ class Interpreter(Runner):
         self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope
     ) -> tuple[list[Any], dict[str, Any]]:
         """Return the fetches and the new values of persistable variables."""
+        events.runs(program, feeds, scope)
         private = prune(program, list(feeds), names)
-        self._legalize(private)
+        with events.unobserved():  # what a program means is no step of its rewriting
+            self._legalize(private)
         block = private.global_block()
         values = dict(feeds)
         written: set[str] = set()

@@ -227,6 +227,35 @@ def test_numbers_follow_a_run_into_its_private_copy(new_scope):
     assert t.first_wrong() is None
 
 
+def test_without_a_feed_the_first_run_gives_one(new_scope):
+    main, value = chain()
+    wrong = main.clone()
+    with rewrite.trace() as t:
+        fluid.Interpreter().run(main, feed={"x": X}, fetch_list=[value])
+        fluid.Executor().run(wrong, feed={"x": X}, fetch_list=[value])
+        Doubled().apply(wrong)
+    assert t.first_wrong(value).name == "Doubled"
+    assert t.first_wrong(value).difference.name == "scale_0.tmp_0"
+
+
+def test_a_dead_write_that_goes_is_no_difference():
+    main, value = chain()
+    with fluid.program_guard(main):
+        layers.assign(fluid.layers.scale(value, 7.0), output=main.global_block().var("scale_0.tmp_0"))
+    with rewrite.trace(main, feed={"x": X}) as t:
+        RemoveDeadOps().apply(main)
+    assert t[1].operators == 3
+    assert t[1].difference.largest == 0
+
+
+def test_questions_inside_of_a_trace_are_no_steps():
+    main, _ = chain()
+    with rewrite.trace(feed={"x": X}) as t:
+        RemoveDeadOps().apply(main)
+        assert t[1].difference.largest == 0
+    assert len(t.tracks) == 1
+
+
 def test_a_question_for_numbers_needs_a_feed():
     main, value = chain()
     with rewrite.trace(main) as t:

@@ -6,7 +6,7 @@ from, so a state costs no more than the operators that differ from those of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -16,7 +16,7 @@ from minigraph.errors import MinigraphError
 from minigraph.ir import Operator, Variable
 from minigraph.kernels.sparse_rows import dense
 from minigraph.opdef import EMPTY
-from minigraph.passes import FuseGlobalNorm
+from minigraph.passes import FuseGlobalNorm, events
 from minigraph.passes.rewriting import is_random
 from minigraph.rewrite.tracing.snapshots import Snapshot
 from minigraph.runtime.evaluate import evaluate
@@ -24,9 +24,6 @@ from minigraph.runtime.place import CPUPlace
 from minigraph.runtime.scope import Scope, is_rows
 from minigraph.support.interrupts import is_interrupt
 from minigraph.types import VarKind
-
-Key = tuple[str, int]
-"""A name, and how often it has been written until then."""
 
 
 class ValueDifference(NamedTuple):
@@ -55,15 +52,15 @@ class Computed(NamedTuple):
 
     Attributes
     ----------
-    values : dict
-        Every value that is written, by name and number of writes.
+    written : dict
+        The values of each name, in order, each with the operator that writes it.
     latest : dict
         The last value of each name.
     errors : tuple of str
         Of the operators that could not be computed.
     """
 
-    values: dict[Key, Any]
+    written: dict[str, list[tuple[Operator, Any]]]
     latest: dict[str, Any]
     errors: tuple[str, ...]
 
@@ -90,6 +87,11 @@ class Numbers:
         self._seeds: dict[Any, int] = {}
         """Of a random operator, by itself and by the names that it writes: what a pass keeps draws the same again."""
 
+    @property
+    def batch(self) -> int:
+        """Number of rows that are fed."""
+        return max([len(value) for value in self._feed.values() if getattr(value, "shape", None)], default=1)
+
     def of(self, state: Snapshot) -> Computed:
         """Return the values of a state."""
         if state not in self._states:
@@ -99,21 +101,12 @@ class Numbers:
     def difference(self, before: Snapshot, after: Snapshot) -> ValueDifference | None:
         """Find the value that differs most among those that both states compute; None if there is none."""
         old, new = self.of(before), self.of(after)
-        counts = [{name: number for name, number in each.values} for each in (old, new)]
-        found: ValueDifference | None = None
-        for (name, number), value in new.values.items():
-            if name not in counts[0]:
-                continue
-            if counts[0][name] == counts[1][name]:
-                other = old.values[name, number]
-            elif number == counts[1][name]:  # values in between have no partner where their numbers differ
-                other = old.latest[name]
-            else:
-                continue
-            if found is None or other is not value:
-                each = compare(name, other, value)
-                found = each if found is None or each.largest > found.largest else found
-        return found
+        found = [
+            compare(name, a, b)
+            for name in new.written if name in old.written
+            for a, b in _survivors(old.written[name], new.written[name])
+        ]  # fmt: skip
+        return max(found, key=lambda each: each.largest, default=None)
 
     def computes(self, state: Snapshot, names: Sequence[str]) -> bool:
         """Whether a state computes all of `names`, of which there are some."""
@@ -145,11 +138,11 @@ class Numbers:
 
     def _compute(self, state: Snapshot) -> Computed:
         program, originals = state.restored()
-        FuseGlobalNorm().apply(program)  # part of what a program means, see `Interpreter`
+        with events.unobserved():
+            FuseGlobalNorm().apply(program)  # part of what a program means, see `Interpreter`
         block = program.global_block()
         latest: dict[str, Any] = {}
-        values: dict[Key, Any] = {}
-        writes: dict[str, int] = {}
+        written: dict[str, list[tuple[Operator, Any]]] = {}
         errors: list[str] = []
 
         def read(name: str) -> Any:
@@ -158,7 +151,8 @@ class Numbers:
             return latest[name]
 
         for op in block.ops:
-            results = self._evaluate(op, originals.get(op, op), read)
+            original = originals.get(op, op)
+            results = self._evaluate(op, original, read)
             if isinstance(results, str):
                 errors += [results] if results else []
                 for name in op.output_arg_names:
@@ -168,9 +162,8 @@ class Numbers:
                 latest[name] = value
                 # A branch that was not taken has written None.
                 if value is not None and block.vars[name].kind is not VarKind.STEP_SCOPES:
-                    writes[name] = writes.get(name, 0) + 1
-                    values[name, writes[name]] = value
-        return Computed(values, {name: value for name, value in latest.items() if name in writes}, tuple(errors))
+                    written.setdefault(name, []).append((original, value))
+        return Computed(written, {name: value for name, value in latest.items() if name in written}, tuple(errors))
 
     def _evaluate(self, op: Operator, original: Operator, read: Callable[[str], Any]) -> dict[str, Any] | str:
         """The results of an operator by name; an error, or nothing where an input is missing."""
@@ -221,6 +214,18 @@ class Numbers:
                     value = drawn.astype(var.dtype.numpy)
             self._start[var.name] = value.copy()
         return self._start[var.name]
+
+
+def _survivors(old: Sequence[tuple[Operator, Any]], new: Sequence[tuple[Operator, Any]]) -> Iterator[tuple[Any, Any]]:
+    """Pairs of values of a name that are the same value in two states.
+
+    If the name is written as often as before, all are, in order. Else those are that the same operator writes.
+    """
+    if len(old) == len(new):
+        yield from zip([value for _, value in old], [value for _, value in new], strict=True)
+        return
+    before = dict(old)
+    yield from ((before[op], value) for op, value in new if op in before)
 
 
 def compare(name: str, old: Any, new: Any) -> ValueDifference:

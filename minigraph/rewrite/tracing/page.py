@@ -107,7 +107,6 @@ class _Book:
             "lines": self._lines,
             "names": list(self._names),
             "sites": list(map(str, self._sites)),
-            "fed": self._record.numbers is not None,
         }
 
     def _step(self, step: Step) -> dict[str, Any]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from minigraph.errors import Site
 from minigraph.ir import Operator, Program
 from minigraph.ir.text.diff import Difference, diff_lines
 from minigraph.rewrite.tracing.numbers import Numbers, ValueDifference
 from minigraph.rewrite.tracing.rewrites import label, site_of
 from minigraph.rewrite.tracing.snapshots import Snapshot, Texts
-from minigraph.runtime.scope import Scope, global_scope
+from minigraph.runtime.scope import Scope
 
 
 class Track:
@@ -26,15 +28,27 @@ class Track:
         The first is the program as it was when the trace first saw it.
     """
 
-    def __init__(self, program: Program, title: str, source: Track | None) -> None:
+    def __init__(self, program: Program, title: str, source: Track | None, numbers: Numbers | None = None) -> None:
         self.program = program
         self.title = title
         self.source = source
+        self._numbers = numbers
         self.origin: Snapshot | None = None if source is None else source.state
         """State of the source when it was copied."""
         self.steps: list[Step] = []
         self.state: Snapshot = Snapshot(program)
         self.version = program.version
+
+    @property
+    def numbers(self) -> Numbers | None:
+        """Values for the feed that was given; else for that of the first run; None without either."""
+        return self.source.numbers if self._numbers is None and self.source is not None else self._numbers
+
+    def runs(self, feed: Mapping[str, Any], scope: Scope) -> None:
+        """Take over the feed of a run if none is known."""
+        if self.numbers is None:
+            arrays = {name: value.copy() for name, value in feed.items() if isinstance(value, np.ndarray)}
+            self._numbers = Numbers(arrays, scope)
 
     def look(self, carefully: bool) -> Snapshot:
         """Return the state of the program now: the object of before if nothing has changed.
@@ -135,12 +149,13 @@ class Step:
     @property
     def bytes(self) -> int:
         """Estimate of the bytes that the operators behind the step read and write."""
-        return self.after.bytes_moved(self._record.batch)
+        numbers = self.track.numbers
+        return self.after.bytes_moved(1 if numbers is None else numbers.batch)
 
     @property
     def difference(self) -> ValueDifference | None:
         """The value that the step changed most among those that survive it; None without a feed."""
-        numbers = self._record.numbers
+        numbers = self.track.numbers
         if numbers is None or self.before is None:
             return None
         return numbers.difference(self.before, self.after)
@@ -148,7 +163,7 @@ class Step:
     @property
     def errors(self) -> tuple[str, ...]:
         """Errors of operators behind the step that cannot be computed with the feed."""
-        numbers = self._record.numbers
+        numbers = self.track.numbers
         return () if numbers is None else numbers.of(self.after).errors
 
     def __str__(self) -> str:
@@ -170,15 +185,9 @@ class Record:
     tracks : list of Track
         The programs that were rewritten.
     texts : Texts
-    numbers : Numbers or None
-        None without a feed.
-    batch : int
-        What an unknown dimension counts as.
     """
 
-    def __init__(self, feed: Mapping[str, Any] | None, scope: Scope | None) -> None:
+    def __init__(self) -> None:
         self.steps: list[Step] = []
         self.tracks: list[Track] = []
         self.texts = Texts()
-        self.numbers = None if feed is None else Numbers(feed, scope or global_scope())
-        self.batch = max([len(value) for value in (feed or {}).values() if getattr(value, "shape", None)], default=1)

@@ -15,10 +15,11 @@ from minigraph.ir import Operator, Program
 from minigraph.ir.default_programs import default_main_program, default_startup_program
 from minigraph.ir.variable import name_of
 from minigraph.passes import events
+from minigraph.rewrite.tracing.numbers import Numbers
 from minigraph.rewrite.tracing.page import in_a_cell, page
 from minigraph.rewrite.tracing.snapshots import Snapshot
 from minigraph.rewrite.tracing.steps import Record, Step, Track
-from minigraph.runtime.scope import Scope
+from minigraph.runtime.scope import Scope, global_scope
 from minigraph.support.atomic_files import as_path, replacing
 from minigraph.support.public import public
 
@@ -50,7 +51,8 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
     """
 
     def __init__(self, programs: Sequence[Program], feed: Mapping[str, Any] | None, scope: Scope | None) -> None:
-        super().__init__(feed, scope)
+        super().__init__()
+        self._numbers = None if feed is None else Numbers(feed, scope or global_scope())
         self._programs = programs
         self._by_serial: dict[int, Track] = {}
         self._frames: list[_Frame] = []
@@ -110,6 +112,11 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
             self._begin_track(copy, track, why)
             self._clock = perf_counter()
 
+    def runs(self, program: Program, feed: Mapping[str, Any], scope: Scope) -> None:
+        track = self._track(program)
+        if track is not None:
+            track.runs(feed, scope)
+
     def _track(self, program: Program) -> Track | None:
         """The track of a program; None if the program or what happens in this thread is not traced."""
         if self._thread != get_ident() or program.computes_at_once:
@@ -122,7 +129,7 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
     def _begin_track(self, program: Program, source: Track | None, why: str) -> Track:
         title = _title(program, source, why, len(self.tracks))
         same = sum(track.title.startswith(title) for track in self.tracks)
-        track = Track(program, f"{title} ({same + 1})" if same else title, source)
+        track = Track(program, f"{title} ({same + 1})" if same else title, source, self._numbers)
         self._by_serial[program.serial] = track
         self.tracks.append(track)
         # A clone is the program that it is of, a part of it is not.
@@ -179,7 +186,7 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
         ProgramError
             If the trace was made without a feed, or no program computes what is fetched.
         """
-        if self.numbers is None:
+        if all(track.numbers is None for track in self.tracks):
             raise ProgramError(
                 "a trace without a feed has no numbers", hint="Trace with rewrite.trace(program, feed=batch)."
             )
@@ -189,13 +196,16 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
             names = [name_of(each) for each in (fetch if isinstance(fetch, list | tuple) else [fetch])]
         is_known = False
         for track in self.tracks:
+            numbers = track.numbers
+            if numbers is None:
+                continue
             states = list(dict.fromkeys(track.states()))
-            wanted = self.numbers.kept(states[-1]) if names is None else names
-            first = next((at for at, state in enumerate(states) if self.numbers.computes(state, wanted)), None)
+            wanted = numbers.kept(states[-1]) if names is None else names
+            first = next((at for at, state in enumerate(states) if numbers.computes(state, wanted)), None)
             if first is None:
                 continue
             is_known = True
-            wrong = self.numbers.first_wrong(states[first:], wanted, tolerance)
+            wrong = numbers.first_wrong(states[first:], wanted, tolerance)
             if wrong is not None:
                 return next(step for step in track.steps if step.after is states[first + wrong])
         if not is_known:
@@ -268,6 +278,7 @@ def trace(*programs: Program, feed: Mapping[str, Any] | None = None, scope: Scop
         programs that are rewritten.
     feed : dict, optional
         Variable name to array: the steps then know which values they change. Nothing is computed before somebody asks.
+        Default: what a program is fed in its first run inside.
     scope : Scope, optional
         Has the values of persistable variables. Default: the global scope.
 
