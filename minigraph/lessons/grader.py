@@ -12,11 +12,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from minigraph.errors import LessonError, MissingFileError
+from minigraph.errors import LessonError, MinigraphError, MissingFileError
 from minigraph.lessons.answer import limit_memory
 from minigraph.lessons.catalogue import Lesson, find_lesson
 from minigraph.lessons.findings import Finding
@@ -127,7 +128,7 @@ def judge(lesson: Lesson, call: Call) -> tuple[tuple[Finding, ...], tuple[Timing
     try:
         for each in importlib.import_module(f"minigraph.lessons.{lesson.name}").judge(call):
             found.append(each)
-    except LessonError as error:
+    except MinigraphError as error:
         found.append(Finding("the file runs", str(error)))
     return (
         tuple(each for each in found if isinstance(each, Finding)),
@@ -140,14 +141,14 @@ def main() -> None:
     lesson, path = find_lesson(sys.argv[1]), sys.argv[2]
     limit_memory(JUDGE_MEGABYTES)
     notes = []
-    with StudentProcess(path) as student:
+    # Programs may print, too, and stdout is for the grade.
+    with redirect_stdout(sys.stderr), StudentProcess(path) as student:
         try:
             student.start()
             findings, timings = judge(lesson, student.call)
             notes += [timing.text() for timing in timings]
-            notes += (
-                [] if student.is_memory_limited else ["This platform has no limit on memory; only time is limited."]
-            )
+            if not student.is_memory_limited:
+                notes.append("This platform has no limit on memory; only time is limited.")
         except LessonError as error:
             findings = (Finding("the file runs", str(error)),)
         printed = student.printed()

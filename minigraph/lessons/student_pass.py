@@ -78,7 +78,8 @@ def updates(program: Program) -> list[Operator]:
     return [op for op in program.global_block().ops if "Param" in op.inputs and "Grad" in op.inputs]
 
 
-def inserted(before: Program, after: Program) -> list[Operator]:
-    """Return the operators of `after` that `before` has not, without the updates."""
+def inserted(before: Program, after: Program, reading: str) -> list[Operator]:
+    """Return the operators of `after` that `before` has not, without the updates; none if none reads this name."""
     known = {str(op) for op in before.global_block().ops}
-    return [op for op in after.global_block().ops if str(op) not in known and op not in updates(after)]
+    found = [op for op in after.global_block().ops if str(op) not in known and op not in updates(after)]
+    return found if any(reading in op.input_arg_names for op in found) else []

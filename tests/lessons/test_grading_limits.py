@@ -126,6 +126,19 @@ def test_a_program_that_does_not_end_or_fit_does_no_harm(answer):
 
 
 @pytest.mark.slow
+def test_a_program_that_prints_does_not_disturb_the_grade(answer):
+    body = """
+        from minigraph import layers, program_guard
+        with program_guard(program):
+            layers.Print(program.global_block().var("x"))
+        return True
+    """
+    found = grade(find_lesson("insert_clip"), answer(PASS.format(body=body)))
+    assert found.score == 0
+    assert "nothing is clipped yet" in str(found)
+
+
+@pytest.mark.slow
 def test_processes_that_a_file_starts_end_with_it(answer, tmp_path):
     started = time.monotonic()
     source = (

@@ -8,7 +8,7 @@ import numpy as np
 
 from minigraph import layers, unique_name
 from minigraph import optimizer as optimizers
-from minigraph.ir import Program, Role
+from minigraph.ir import Operator, Program, Role
 from minigraph.ir.default_programs import program_guard
 from minigraph.layers.io import fluid_data
 from minigraph.lessons.arrays import outcome
@@ -60,7 +60,7 @@ def _long(clip: StudentPass) -> str:
 
 
 def _short(clip: StudentPass) -> str:
-    if not _inserts(clip, network()):
+    if not _clips(clip):
         return UNDONE
     for raw, read in gradients_read(clip, network(), 0.01):
         if raw.tobytes() != read.tobytes():
@@ -69,7 +69,7 @@ def _short(clip: StudentPass) -> str:
 
 
 def _raw(clip: StudentPass) -> str:
-    if not _inserts(clip, network()):
+    if not _clips(clip):
         return UNDONE
     names = [f"w_{number}@GRAD" for number in range(2)]
     feed = {"x": np.array([[10.0, -20.0, 20.0]], "float32")}
@@ -89,14 +89,14 @@ def _optimizers(clip: StudentPass) -> str:
 
 
 def _again(clip: StudentPass) -> str:
-    if not _inserts(clip, network()):
+    if not _clips(clip):
         return UNDONE
     message = again(clip, sound(clip, network()))
     return f"{message}\nLeave alone what a clip has written." if message else ""
 
 
 def _role(clip: StudentPass) -> str:
-    clips = inserted(network(), sound(clip, network()))
+    clips = _clips(clip)
     for op in clips:
         if not (op.role & Role.CLIP and op.role & Role.OPTIMIZE):
             return f"{op.type} has the role {op.role!r}. Give clips Role.OPTIMIZE | Role.CLIP."
@@ -105,8 +105,9 @@ def _role(clip: StudentPass) -> str:
     return "" if clips else UNDONE
 
 
-def _inserts(clip: StudentPass, program: Program) -> bool:
-    return bool(inserted(program, sound(clip, program)))
+def _clips(clip: StudentPass) -> list[Operator]:
+    """Return what the pass has inserted, if it reads a gradient."""
+    return inserted(network(), sound(clip, network()), "w_0@GRAD")
 
 
 QUESTIONS: dict[str, Callable[[StudentPass], str]] = {

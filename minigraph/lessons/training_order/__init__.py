@@ -72,14 +72,14 @@ def _every_optimizer(decay: StudentPass) -> str:
 def _gradients(decay: StudentPass) -> str:
     names = ["w@GRAD", "clip_by_norm_0.tmp_0"]
     before, after = (outcome(program, FEED, names) for program in (network(), sound(decay, network())))
-    if not inserted(network(), sound(decay, network())):
+    if not inserted(network(), sound(decay, network()), "w"):
         return UNDONE
     difference = first_difference({n: before[n] for n in names}, {n: after[n] for n in names})
     return f"{difference} Write the sum under a new name." if difference else ""
 
 
 def _roles(decay: StudentPass) -> str:
-    added = inserted(network(), sound(decay, network()))
+    added = inserted(network(), sound(decay, network()), "w")
     for op in added:
         if not (op.role & Role.REGULARIZE and op.role & Role.OPTIMIZE):
             return f"{op.type} has the role {op.role!r}. Give it Role.OPTIMIZE | Role.REGULARIZE."
@@ -90,7 +90,7 @@ def _roles(decay: StudentPass) -> str:
 
 def _again(decay: StudentPass) -> str:
     once = sound(decay, network())
-    if not inserted(network(), once):
+    if not inserted(network(), once, "w"):
         return UNDONE
     message = again(decay, once)
     return f"{message}\nLeave alone what has a decay: operators with Role.REGULARIZE wrote it." if message else ""
