@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from minigraph.executor import profiler
 from minigraph.executor.state_binding import Binding
 from minigraph.ir import Program
+from minigraph.ir.verifier import verify_rewritten
 from minigraph.lowering.buffer_pool import Blocks
 from minigraph.lowering.codegen import Compiled, generate
 from minigraph.lowering.flat_buffers import form_flat_buffers
@@ -16,7 +17,7 @@ from minigraph.lowering.output_buffers import plan_outputs
 from minigraph.lowering.prune import prune
 from minigraph.lowering.steps import Steps, concretize, to_steps
 from minigraph.passes import LOWERING, FuseGlobalNorm, events
-from minigraph.passes.base import Pipeline
+from minigraph.passes.base import Pass, Pipeline
 from minigraph.runtime.place import Place
 from minigraph.support.gc_pause import without_collector
 from minigraph.support.undo import unnoted
@@ -81,7 +82,7 @@ def lower(
     with events.step(concretize, private):
         concretize(private, feed_types)
     watch("concretize", private)
-    passes.apply(private)
+    _verifying(passes, private).apply(private)
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
     flat = form_flat_buffers(steps)
     buffers = plan_buffers(steps, flat, plan_outputs(steps, flat, place, jit))
@@ -92,6 +93,24 @@ def lower(
     written_over = tuple(name for name in steps.new_state if name not in steps.replaced_state)
     binding = Binding(steps, flat, compiled.state, buffers.outputs.to_scope, place)
     return Plan(private, steps, buffers, compiled, binding, *_copies(steps, buffers), written_over, _draws(steps))
+
+
+def _verifying(passes: Pipeline, program: Program) -> Pipeline:
+    """Return `passes` with a hook that verifies what passes of the user's have made of `program`."""
+    own = [type(each).__module__.startswith("minigraph.") for each in passes]
+    if all(own):
+        return passes
+    before = program.clone()
+
+    def hook(each: Pass, stage: Program, changed: bool) -> None:
+        nonlocal before
+        if not own.pop(0):
+            verify_rewritten(before, stage)
+        before = stage.clone()
+        if passes.hook is not None:
+            passes.hook(each, stage, changed)
+
+    return replace(passes, hook=hook)
 
 
 def _draws(steps: Steps) -> bool:

@@ -3,6 +3,7 @@
 import inspect
 import linecache
 
+import numpy as np
 import pytest
 
 import minigraph as fluid
@@ -127,6 +128,16 @@ def test_in_a_pipeline_the_error_names_the_pass(rewrite, source):
         with pytest.raises(PassError) as caught:
             passes(program())
         assert (caught.value.rewrite, line(caught.value.line)) == (rewrite, source)
+
+
+@pytest.mark.parametrize(("rewrite", "source"), [(case[0], case[4]) for case in CASES])
+def test_an_executor_names_a_pass_of_the_users(rewrite, source):
+    executor = fluid.Executor(passes=Pipeline((CleanUp(), rewrite, RemoveDeadOps())))
+    found = program()
+    found.roots = None
+    with pytest.raises(PassError) as caught:
+        executor.run(found, feed={"x": np.ones(2, "float32")}, fetch_list=["z"])
+    assert (caught.value.rewrite, line(caught.value.line)) == (rewrite, source)
 
 
 def test_an_update_without_its_gradient_is_refused(new_program):
