@@ -2,7 +2,7 @@
 
 Images have their channels before height and width; other layouts are views. float16 is computed in float32.
 
-There are two ways. Image by image, all windows are copied. For many images (`_has_long_rows`), the layout is [rows,
+There are two ways. Image by image, all windows are copied. For many images (`has_long_rows`), the layout is [rows,
 channels, columns, batch], with the batch innermost, so that copies and sums run over long pieces of memory. Each row is
 copied once for each column of a filter. Then the windows of one row of results are a matrix without another copy, since
 they overlap in memory with the windows of the next row.
@@ -173,11 +173,11 @@ kernel("depthwise_conv2d_transpose_grad")(conv2d_transpose_grad)
 def _convolve(xp, images, weights, bias, laid, groups, result) -> None:
     """Write to the images `result` the filters times the windows, and the bias."""
     each = len(weights) // groups
-    if _has_long_rows(xp, laid, len(images)):
+    if has_long_rows(xp, laid, len(images)):
         _convolve_rows(xp, images, weights, bias, laid, groups, _apart(result, 1, groups))
         return
-    if _has_few_places(xp, laid, len(images)):
-        product = gemm.matmul(xp, _by_group(weights, groups), _all_columns(xp, images, laid, groups))
+    if has_few_places(xp, laid, len(images)):
+        product = gemm.matmul(xp, by_group(weights, groups), _all_columns(xp, images, laid, groups))
         lying = product.reshape(groups, each, len(images), laid[0].count, laid[1].count).transpose(2, 0, 1, 3, 4)
         _write(xp, lying, None if bias is None else bias.reshape(groups, each, 1, 1), _apart(result, 1, groups))
         return
@@ -185,7 +185,7 @@ def _convolve(xp, images, weights, bias, laid, groups, result) -> None:
     is_direct = result.flags.c_contiguous and result.dtype == images.dtype
     buffer = result.reshape(len(images), groups, each, columns.shape[3]) if is_direct else None
     # Written directly to the result if that has the layout and type of the product.
-    product = gemm.matmul(xp, _by_group(weights, groups), columns, out=buffer)
+    product = gemm.matmul(xp, by_group(weights, groups), columns, out=buffer)
     if not is_direct or bias is not None:
         _write(xp, product.reshape(result.shape), None if bias is None else bias.reshape(-1, 1, 1), result)
 
@@ -203,11 +203,11 @@ def _spread(xp, d, weights, laid, groups, result) -> None:
     if _is_better_turned(xp, d, weights, laid, groups):
         _convolve(xp, d, _turned(weights, groups), None, [*map(_around, laid)], groups, result)
         return
-    if _has_long_rows(xp, laid, len(d)):
+    if has_long_rows(xp, laid, len(d)):
         source, target = _spread_rows(xp, d, weights, laid, groups, result.shape), _apart(result, 1, groups)
     else:
-        rows, size = _by_group(weights, groups).swapaxes(1, 2), math.prod(weights.shape[2:])
-        if _has_few_places(xp, laid, len(d)):
+        rows, size = by_group(weights, groups).swapaxes(1, 2), math.prod(weights.shape[2:])
+        if has_few_places(xp, laid, len(d)):
             d_columns = gemm.matmul(xp, rows, _folded(d, groups))
             d_columns = d_columns.reshape(result.shape[1], size, len(d), laid[0].count, laid[1].count)
             by_element = d_columns.transpose(2, 0, 1, 3, 4)
@@ -242,13 +242,13 @@ def _around(along) -> Windows:
 
 def _filter_gradient(xp, images, d, shape, laid, groups) -> Any:
     """The products of windows and gradients, added up over all windows of all images, in the `shape` of the filters."""
-    if _has_long_rows(xp, laid, len(images)):
+    if has_long_rows(xp, laid, len(images)):
         return _filter_gradient_of_rows(xp, images, d, shape, laid, groups)
     columns = _all_columns(xp, images, laid, groups)
     return gemm.matmul(xp, _folded(d, groups), columns.swapaxes(1, 2)).reshape(shape)
 
 
-def _has_long_rows(xp, laid, batch) -> bool:
+def has_long_rows(xp, laid, batch) -> bool:
     """Whether rows of windows, with the batch innermost, are faster than images one by one."""
     height, width = laid
     if xp is not np or height.size == width.size == 1:
@@ -256,7 +256,7 @@ def _has_long_rows(xp, laid, batch) -> bool:
     return width.count * batch >= _LONG_ROW and (width.stride == 1 or batch >= _MANY_IMAGES)
 
 
-def _has_few_places(xp, laid, batch) -> bool:
+def has_few_places(xp, laid, batch) -> bool:
     """Whether an image has too few windows for a product of its own."""
     return xp is np and batch > 1 and _count(laid) <= _FEW_PLACES
 
@@ -265,7 +265,7 @@ def _count(laid) -> int:
     return laid[0].count * laid[1].count
 
 
-def _by_group(weights, groups) -> Any:
+def by_group(weights, groups) -> Any:
     """The filters of each group as the rows of a matrix."""
     return weights.reshape(groups, len(weights) // groups, math.prod(weights.shape[1:]))
 
