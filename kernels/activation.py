@@ -311,6 +311,7 @@ def logsigmoid_grad(xp, x, d_out, *, out=None):
 @widened
 def softsign(xp, x, *, out=None):
     result = x / (1 + xp.absolute(x))
+    # inf / inf would be NaN.
     xp.copyto(result, xp.sign(x), where=xp.isinf(x))
     return deliver(xp, result, out)
 
@@ -344,6 +345,7 @@ def swish_grad(xp, x, d_out, *, beta, out=None):
 @kernel("elu")
 @widened
 def elu(xp, x, *, alpha, out=None):
+    # Only negative elements go through the exponential, so that none overflows; `expm1` is exact near 0.
     result = alpha * xp.expm1(xp.minimum(x, 0))
     xp.copyto(result, x, where=x > 0)
     return deliver(xp, result, out)

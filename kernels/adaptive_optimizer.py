@@ -37,6 +37,7 @@ def adamw(
     moment2 = moment2 * beta2 + grad * grad * (1 - beta2)
     own_rate = rate * lr_ratio
     root = sqrt(1 - beta2_pow)
+    # In the paper epsilon is added to the corrected mean; here the root of the correction is part of the rate instead.
     small = epsilon * root
     step = own_rate * root / (1 - beta1_pow)
     if with_decay:
@@ -145,6 +146,7 @@ def ftrl(xp, param, squared, linear, grad, rate, skip, *, l1, l2, lr_power, out=
     linear = xp.add(linear, grad)
     xp.subtract(linear, work, out=linear)
 
+    # Where the penalty wins, the parameter is exactly 0: that is what makes the solution sparse.
     is_zero = xp.absolute(linear, out=work) <= l1
     xp.sign(linear, out=work)
     xp.multiply(work, l1, out=work)
@@ -157,4 +159,5 @@ def ftrl(xp, param, squared, linear, grad, rate, skip, *, l1, l2, lr_power, out=
 
 
 def _root(xp, squared, lr_power) -> Any:
+    # A root is faster than a power, and rounds correctly.
     return xp.sqrt(squared) if lr_power == -0.5 else xp.power(squared, -lr_power)

@@ -39,6 +39,7 @@ def split_lod_tensor(xp, x, mask, *, level):
 def merge_lod_tensor(xp, x, mask, in_true, in_false, *, level):
     chosen = mask.reshape(-1)
     parts = ((chosen, in_true), (~chosen, in_false))
+    # A branch without rows has not run, and its result is None.
     given = next((part for _, part in parts if part is not None), None)
     if given is None:
         raise OpError("neither branch has run, because there are no rows")

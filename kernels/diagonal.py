@@ -18,6 +18,7 @@ def eye(xp, *, num_rows, num_columns, dtype):
 @kernel("diag")
 def diag(xp, diagonal):
     result = xp.zeros(diagonal.shape * 2, diagonal.dtype)
+    # `einsum` gives a view of the diagonal that can be written to.
     xp.einsum("ii->i", result)[...] = diagonal
     return result
 

@@ -30,6 +30,7 @@ def _offer_function(name: str, floating_only: bool = False) -> Any:
     """The array module's own function, with a reshape of y if the axis needs one."""
 
     def offer(xp, x, y, *, axis):
+        # Integers are divided toward zero, which no function of NumPy does.
         if floating_only and x.dtype.kind != "f":
             return None
         function = getattr(xp, name)
@@ -85,6 +86,7 @@ def elementwise_mod(xp, x, y, *, axis, out=None):
 
 
 def _check_divisor(y) -> None:
+    # NumPy would warn and give 0.
     if not y.all():
         raise ExecutionError("integer division by zero")
 
@@ -125,6 +127,7 @@ def _to_operand(xp, term: Term | None, d_out, shape, buffer) -> Any:
         full = d_out if term is None else term(None)
         return add_over(xp, full, axes, keepdims=True, out=shaped(buffer, padded))
     if term is None:
+        # `positive` copies, without a new array where there is a buffer.
         return xp.positive(d_out, out=shaped(buffer, d_out.shape))
     return term(shaped(buffer, d_out.shape))
 

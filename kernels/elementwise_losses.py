@@ -14,6 +14,7 @@ from minigraph.kernels.upcast import narrow, widen, widened
 @kernel("sigmoid_cross_entropy_with_logits")
 @widened
 def sigmoid_cross_entropy_with_logits(xp, x, label, *, normalize, ignore_index, out=None):
+    # log(1 + exp(x)) - x * label is the cross entropy of sigmoid(x), without a logarithm of 0.
     loss = log_of_one_plus_exp(xp, x)
     loss -= x * label
     return xp.multiply(loss, _shares(xp, label, normalize, ignore_index), out=out)
@@ -97,6 +98,7 @@ def log_loss_grad(xp, predicted, labels, d_loss, *, epsilon, out=None):
 def kldiv_loss(xp, x, target, *, reduction):
     wide, probability = widen(x), widen(target)
     positive = probability > 0
+    # A probability of 0 adds 0, where 0 * log(0) would be NaN.
     loss = probability * (xp.log(xp.where(positive, probability, 1)) - wide)
     xp.copyto(loss, 0, where=~positive)
     if reduction == "none":

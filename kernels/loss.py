@@ -66,6 +66,7 @@ def _sum(xp, x, axis) -> Any:
 
 def _largest(xp, x, axis) -> Any:
     if _has_short_rows(xp, x, axis):
+        # Transposed, so that NumPy takes the maximum of whole columns instead of each short row.
         columns = x.reshape(-1, x.shape[-1]).T.copy()
         return np.maximum.reduce(columns, 0).reshape((*x.shape[:-1], 1))
     return x.max(axis, keepdims=True)
@@ -135,6 +136,7 @@ def _checked(xp, label, classes, ignore_index) -> tuple[Any, Any]:
     ExecutionError
         If any other label is no class.
     """
+    # The common case takes one reduction: all labels are classes, and the ignored label is none.
     are_classes = _are_classes(label, classes)
     if are_classes and not 0 <= ignore_index < classes:
         return label, None
@@ -199,6 +201,7 @@ def _minus_log(xp, p, limit) -> Any:
     loss = xp.log(p)
     xp.negative(loss, out=loss)
     bound = loss.dtype.type(limit)
+    # A probability of 0 gives a large loss, as in fluid, and not infinity, which would spoil the mean of the batch.
     xp.minimum(loss, bound, out=loss)
     return xp.maximum(loss, -bound, out=loss)
 
@@ -285,6 +288,7 @@ def cross_entropy_grad(xp, x, label, d_loss, *, soft_label, ignore_index, out=No
     d_column = _in_column(d_loss, x)
     if soft_label:
         has_weight = label != 0
+        # Without a weight the slope is 0, also where the probability is 0.
         share = xp.where(has_weight, widen(label), 0) / xp.where(has_weight, widen(x), 1)
         return narrow(xp, xp.multiply(share, -widen(d_column)), x.dtype, out)
     index, ignored = _checked(xp, _in_column(label, x), x.shape[-1], ignore_index)
@@ -298,6 +302,7 @@ def cross_entropy_grad2(xp, match, label, x_shape, d_loss, *, ignore_index, out=
     label, ignored = label.reshape(match.shape), None
     if 0 <= ignore_index < shape[-1] or not _are_classes(label, shape[-1]):
         ignored = label == ignore_index
+        # A match of 1 avoids a division by 0 in rows that get no gradient.
         label, match = xp.where(ignored, 0, label), xp.where(ignored, match.dtype.type(1), match)
     d_match = -d_loss.reshape(match.shape) / match
     return _only_at(xp, label, d_match, ignored, shape, out)

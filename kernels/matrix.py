@@ -101,6 +101,7 @@ def _operands(x, y, transpose_x, transpose_y) -> tuple[Any, Any]:
     if transpose_y:
         b = b.swapaxes(-1, -2)
     if a.ndim > 2 and b.ndim > 2:
+        # Fluid's batches may be split into other dimensions, as long as they have as many matrices.
         b = b.reshape(a.shape[:-2] + b.shape[-2:])
     return a, b
 

@@ -23,6 +23,7 @@ def top_k(xp, x, size, *, k):
         if not 1 <= k <= columns:
             raise ExecutionError(f"K must be in [1, {columns}], the size of a row, got {k}")
     if k == 1:
+        # Without a sort; the first of equal elements, as in fluid.
         indices = xp.argmax(x, axis=-1, keepdims=True)
     else:
         backwards = xp.argsort(x[..., ::-1], axis=-1, kind="stable")
@@ -65,6 +66,7 @@ def auc(xp, predict, label, positives, negatives, *, num_thresholds, slide_steps
     score, is_positive = predict[:, -1], label.reshape(-1) > 0
     if not ((score >= 0) & (score <= 1)).all():
         raise ExecutionError("the probabilities in Predict must be in [0, 1]")
+    # In the type of the scores, as in fluid: a wider product would put some scores into another bucket.
     bucket = (score * score.dtype.type(num_thresholds)).astype(np.int64)
     counts = [
         xp.bincount(bucket[chosen], minlength=num_thresholds + 1).astype(np.int64)
@@ -76,6 +78,7 @@ def auc(xp, predict, label, positives, negatives, *, num_thresholds, slide_steps
         for total, new in zip(totals, counts, strict=True):
             total += new
         return _area(xp, *totals), *kept
+    # The counts of the last steps lie in a ring, and the last element counts all steps.
     step = int(positives.reshape(-1)[-1]) % slide_steps
     kept = [_next_step(old, new, step, slide_steps) for old, new in zip((positives, negatives), counts, strict=True)]
     totals = [each.reshape(-1)[:-1].reshape(slide_steps + 1, -1)[-1] for each in kept]

@@ -56,6 +56,7 @@ def lars_momentum(xp, param, grad, velocity, rate, skip, *, mu, lars_coeff, lars
         return kept(xp, (param, velocity), out)
     param_out, velocity_out = out or (None, None)
     param_norm, grad_norm = length(xp, param), length(xp, grad)
+    # The factor 0 makes the ratio undefined, and so 1, where there is no gradient.
     below = (grad_norm + lars_weight_decay * param_norm) * (grad_norm > 0)
     trust = ratio_of_lengths(xp, param_norm, below, lars_coeff)
     rate = (rate.reshape(1) * trust).astype(param.dtype)
@@ -75,7 +76,9 @@ def dpsgd(xp, param, grad, rate, skip, *, clip, batch_size, sigma, seed, rng=Non
     excess = xp.maximum(length(xp, grad) / clip, 1)
     step = xp.true_divide(grad, excess.astype(param.dtype))
     if sigma:
+        # A seed gives the same noise in each step; without one the executor's generator draws.
         generator = xp.random.default_rng(seed % 2**32) if seed else rng
+        # The generator has no float16.
         drawn = np.float64 if param.dtype == np.float64 else np.float32
         xp.add(step, generator.standard_normal(param.shape, dtype=drawn) * (sigma / batch_size), out=step)
     return stepped(xp, param, xp.multiply(step, rate.reshape(1)), out)

@@ -15,7 +15,7 @@ from minigraph.kernels.sums import add_over
 from minigraph.kernels.upcast import widen, widened
 
 _FIRST_OF_SIZE_3 = 9
-_LEAST_SQUARE = 1e-8
+_LEAST_SQUARE = 1e-8  # fluid's bound, below which vectors count as zero
 
 
 def _like(xp, total, x) -> Any:
@@ -117,6 +117,7 @@ def dist(xp, x, y, *, p, out=None):
     sizes = xp.absolute(widen(x) - widen(y)).reshape(-1)
     if p == 0:
         total = xp.count_nonzero(sizes)
+    # By scale and ratio, so that no power overflows.
     elif p > 0:
         scale, ratio = norms_over(xp, sizes, (0,), p)
         total = scale * ratio
@@ -178,5 +179,6 @@ def _vectors(xp, x) -> Any:
 
 def _turning(xp, vectors, slope, norm) -> Any:
     """Factor of the component along a vector, which the gradient must not have; zero where the norm is its bound."""
+    # Where the norm is its bound it is a constant, and turning the vector changes no length.
     squares = add_over(xp, vectors * vectors, (1,), keepdims=True)
     return xp.where(squares > _LEAST_SQUARE, slope / (norm * norm), 0)

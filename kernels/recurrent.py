@@ -67,6 +67,7 @@ def gru_unit_grad(
     d_gate = xp.empty_like(gate)
     d_gate[:, 2 * size :] = _ACTIVATIONS[activation][1](xp, candidate, d * ((1 - update) if origin_mode else update))
     d_kept = gemm.dot(xp, d_gate[:, 2 * size :], for_candidate.T)
+    # The gradients of both gates side by side, as the gates lie, for one product.
     d_gates = xp.concatenate([sign * d * (before - candidate), d_kept * before], 1)
     d_gate[:, : 2 * size] = _ACTIVATIONS[gate_activation][1](xp, gate[:, : 2 * size], d_gates)
     d_before += d_kept * reset + gemm.dot(xp, d_gate[:, : 2 * size], for_gates.T)

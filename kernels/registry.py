@@ -78,6 +78,7 @@ def kernel(
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         inputs, keywords = parameter_names(function)
         table = _ROWS_KERNELS if rows else _KERNELS
+        # Two kernels for one type would depend on the order of imports.
         if (type, place) in table:
             raise TypeError(f"kernel {type} for {place or 'every place'} is defined twice")
         table[type, place] = Kernel(

@@ -58,6 +58,7 @@ def split(xp, x, axis_tensor, sections_tensor_list, *, sections, num, axis):
     pieces: list[Any] = []
     start = 0
     for length in split_lengths(x.shape[at], num, numbers_from(sections_tensor_list, None, sections)):
+        # Copies: the kernel is registered to view nothing, and the memory of `x` may be used again.
         pieces.append(x[(slice(None),) * at + (slice(start, start + length),)].copy())
         start += length
     return pieces
@@ -124,6 +125,7 @@ def _repeated(xp, x, times) -> Any:
     """A new array that is written through a view in which each dimension has one for the repetitions before it."""
     result = xp.empty([n * dim for n, dim in zip(times, x.shape, strict=True)], x.dtype)
     apart = result.reshape([size for pair in zip(times, x.shape, strict=True) for size in pair])
+    # One assignment, by broadcasting, instead of a concatenation for each dimension.
     apart[...] = x.reshape([size for dim in x.shape for size in (1, dim)])
     return result
 

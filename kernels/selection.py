@@ -32,6 +32,7 @@ def index_sample(xp, x, index):
 @kernel("index_sample_grad")
 def index_sample_grad(xp, x, index, d_out):
     rows, columns = x.shape
+    # As indices into a vector, which `added_rows` adds at in the order of the elements.
     places = xp.arange(rows)[:, None] * columns + index
     return added_rows(xp, x.reshape(rows * columns), places.reshape(-1), d_out.reshape(-1)).reshape(x.shape)
 
@@ -64,6 +65,7 @@ def _rows(flags, x) -> Any:
 @kernel("scatter_nd_add")
 def scatter_nd_add(xp, x, index, updates):
     rows, numbers = flat_rows(xp, x, index)
+    # An index may occur several times: each update counts, where an assignment would keep the last one.
     return (rows + added_rows(xp, rows, numbers, updates.reshape(len(numbers), rows.shape[1]))).reshape(x.shape)
 
 
@@ -102,6 +104,7 @@ def _distinct(xp, x, dtype) -> tuple[Any, Any, Any]:
     """Distinct values in the order of their first occurrence; `unique` sorts them."""
     values, first, index, counts = xp.unique(x, return_index=True, return_inverse=True, return_counts=True)
     order = xp.argsort(first)
+    # The inverse permutation, from places among sorted values to places by first occurrence.
     rank = xp.empty(len(order), np.int64)
     rank[order] = xp.arange(len(order))
     element = as_dtype(dtype).numpy

@@ -19,6 +19,7 @@ def range_(xp, start, end, step):
     if by == 0 or (last - first) * by < 0:
         raise ExecutionError(f"Step {by} does not lead from {first} to {last}")
     count = -((first - last) // by) if start.dtype.kind in "iu" else math.ceil(abs((last - first) / by))
+    # A product for each element: adding the step again and again would add up its rounding.
     steps = xp.arange(count).astype(start.dtype)
     return start.reshape(()) + steps * step.reshape(())
 

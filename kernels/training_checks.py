@@ -20,6 +20,7 @@ def guard_nonfinite(xp, xs, skipped, *, policy, params, out=None):
         found = found | ~xp.all(finite)
         if policy == "raise" and not xp.all(finite):
             raise NonfiniteError(_what_is_wrong(xp, x, name), name)
+        # Passing the array itself costs nothing; on a GPU asking whether all are finite would wait for the device.
         is_kept = policy != "zero" or (xp is np and finite.all())
         passed.append(deliver(xp, x if is_kept else xp.where(finite, x, x.dtype.type(0)), each))
     count = None if skipped is None else deliver(xp, skipped + found, skipped_out)
@@ -45,6 +46,7 @@ def clip_statistics(xp, before, after, steps, clipped, *, p, out=None):
     first, last = (xp.asarray(scale * ratio) for scale, ratio in (norm(xp, before, p), norm(xp, after, p)))
     is_zero = first == 0
     factor = xp.where(is_zero, 1.0, last / xp.where(is_zero, 1.0, first))
+    # NaN differs from itself, but was not clipped.
     differs = (first != last) & ~xp.isnan(first)
     values = (first.reshape(1), last.reshape(1), factor.reshape(1), steps + 1, clipped + differs)
     return tuple(deliver(xp, value, each) for value, each in zip(values, outs, strict=True))

@@ -47,6 +47,7 @@ class Handle:
     def __init__(self, xp) -> None:
         self._library = _library(xp)
         self._handle = ctypes.c_void_p()
+        # The graph writes to the workspace at each launch, also when the recording is over.
         with lasting(xp):
             self._workspace = xp.empty(_WORKSPACE, np.uint8)
         self._call("cublasCreate_v2", ctypes.byref(self._handle))
@@ -127,6 +128,7 @@ def _library(xp) -> Any:
     """The cuBLAS that CuPy has loaded."""
     handle = xp.cuda.device.get_cublas_handle()
     major = xp.cuda.cublas.getVersion(handle) // 10_000
+    # By name: the system gives the library that CuPy has loaded, and no second one.
     for name in (f"libcublas.so.{major}", f"cublas64_{major}.dll"):
         try:
             return ctypes.CDLL(name)

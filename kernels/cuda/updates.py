@@ -146,6 +146,7 @@ class _Plan:
         named = dict(zip(update.names, given, strict=True))
         if factor is not None:
             factor = factor.astype(np.float64, copy=False)
+        # The attributes are numbers in the text of the kernel; reading a tensor for them would wait for the device.
         if any(named.get(name) is not None for name in TENSORS.values()):
             return None
         rate, skip = named.pop("rate", None), named.pop("skip", None) or []

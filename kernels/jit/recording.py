@@ -184,6 +184,7 @@ class Recording:
         result = self.new(first.shape, x.dtype)
         self.copy(first, result)
         function, own, _ = inner_loop(ufunc, x.dtype.char)
+        # An inner loop with a step of 0 for the result adds up in place, from its first element on.
         if x.ndim == 1:
             self.work += x.size
             self.emit(function, [result, x, result], [x.size], [0, x.value.layout.strides[0], 0, 0, 0, 0], own)
@@ -269,6 +270,7 @@ class Symbol(Traced):
 
     def reshape(self, *shape: Any) -> Symbol:
         layout = self.value.layout.reshape(*shape)
+        # A recording has layouts only: a copy would be memory that no call fills.
         if layout.size and not np.may_share_memory(layout, self.value.layout):
             raise UnsupportedError("a reshape that copies")
         return self.seen(layout)
