@@ -21,6 +21,7 @@ class Rewrite:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        # Wrapped once, in the class that defines it, so that a pass cannot forget to tell observers.
         if "apply" in vars(cls):
             cls.apply = events.told(cls.apply)  # type: ignore[assignment, method-assign]
 
@@ -97,6 +98,7 @@ class Pipeline(Rewrite):
 
 def _watched(rewrite: Pass, program: Program, hook: Hook) -> bool:
     """Apply a pass and call the hook."""
+    # Edits are noted only where a hook may find fault with them.
     with edits_of(rewrite) as edits:
         changed = rewrite.apply(program)
     try:

@@ -35,6 +35,7 @@ class Observer:
         """Hear that `program` is going to run on `feed`; not told of runs like one before."""
 
 
+# A tuple that is replaced, so that a walk over the observers is not disturbed by a new one.
 observers: tuple[Observer, ...] = ()
 """Those that are told now. Ask whether there are any before making up an event."""
 

@@ -63,6 +63,8 @@ class FuseElementwise(Pass):
             group = _Group(kind)
             group.add(op, values)
             group_of[op] = group
+            # Groups grow along values, from the operator to those that made its operands; independent chains stay
+            # apart.
             for before in _makers(op, values):
                 earlier = group_of.get(before)
                 if earlier is not None and earlier is not group and earlier.may_join(group, op, values):
@@ -76,6 +78,7 @@ class FuseElementwise(Pass):
         kind = variables[0].tensor_type if variables else None
         if kind is None or -1 in kind.shape or prod(kind.shape) < self.least or not kind.dtype.is_floating:
             return None
+        # Persistable variables outlive the run, and are written whole.
         if any(var.persistable or var.tensor_type != kind for var in variables):
             return None
         if kind.is_array or has_rows(op, block) or not _is_plain(op):
@@ -91,6 +94,7 @@ def _is_plain(op: Operator) -> bool:
     """Whether no attribute is given as a tensor, and each can be written as text."""
     if op.type in ("scale", "clip", "clip_grad") and any(op.inputs.get(s) for s in ("ScaleTensor", "Min", "Max")):
         return False
+    # NaN has no literal that would be read back.
     return not any(isinstance(value, float) and isnan(value) for value in op.attrs.values())
 
 

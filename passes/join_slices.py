@@ -90,6 +90,7 @@ def _may_be_one(cuts: Sequence[_Cut], values: Values) -> bool:
     """Whether the slices take all of the dimension, and nothing uses their names before the first of them."""
     is_whole = cuts[0].start == 0 and cuts[-1].stop == _length(cuts[0])
     is_whole = is_whole and all(a.stop == b.start for a, b in pairwise(cuts))
+    # All slices are taken where the first one stands: their names must not mean something else there.
     return is_whole and all(values.is_first(values.written(cut.name, cut.op)) for cut in cuts)
 
 
@@ -107,6 +108,7 @@ def _cut_once(cuts: Sequence[_Cut], first: Operator) -> None:
 def _join_gradients(total: Operator, values: Values) -> bool:
     """Replace the gradients of slices in a sum by one value; returns whether there are several."""
     for group in _groups(_gradients(total, values)):
+        # With more zeros than gradients the single operators write less.
         if 2 * sum(cut.stop - cut.start for cut in group) >= _length(group[0]):
             _join(total, group)
             return True  # others, of another dimension or form, stay
@@ -118,6 +120,7 @@ def _gradients(total: Operator, values: Values) -> Iterator[tuple[Value, _Cut]]:
     for name in total.inputs["X"]:
         part = values.read(name, total)
         grad = values.producer(part, "slice_grad")
+        # Who else reads the gradient of the slice needs it by itself.
         if grad is None or counts[name] > 1 or not values.is_used_once(part):
             continue
         incoming = values.input(grad, "Out@GRAD")

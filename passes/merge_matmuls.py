@@ -43,6 +43,7 @@ class MergeMatmuls(MergeSmall):
         groups: dict[Value, dict[str, Operator]] = {}
         for name, grad in parts_of(total, "mul_grad", values):
             if self._can_be_done_at(total, grad, values):
+                # By value, not by name: a weight that is written in between is another one.
                 groups.setdefault(values.input(grad, "Y"), {})[name] = grad
         return [group for group in groups.values() if len(group) >= self.least]
 
@@ -50,6 +51,7 @@ class MergeMatmuls(MergeSmall):
         """Whether `grad` reads small matrices, and a weight of any size, that are still there at `total`."""
         given = {slot: values.input(grad, slot) for slot in ("X", "Y", "Out@GRAD")}
         are_small = all(
+            # The weight is only read for its shape.
             is_matrix(values.block, name, inf if slot == "Y" else self.most_elements)
             for slot, (name, _) in given.items()
         )

@@ -53,9 +53,11 @@ def _key(op: Operator, values: Values | None) -> Any:
     """
     own = {slot: op.inputs[slot][0] for slot in _OWN[op.type] if op.inputs.get(slot)}
     variables = [op.block.vars[name] for name in own.values()]
+    # Selected rows have no place in a vector, nor do arrays of unknown size.
     if any(var.kind is not VarKind.LOD_TENSOR or -1 in (var.shape or (-1,)) for var in variables):
         return None
     common = tuple((slot, names) for slot, names in op.inputs.items() if slot not in own)
+    # One factor for all: `ShrinkInUpdate` may apply that of their clip to the whole vector.
     clip = None if values is None else values.producer(values.input(op, "Grad"), "clip_by_global_norm")
     dtypes = tuple(var.dtype for var in variables)
     return op.type, common, tuple(sorted(op.attrs.items())), dtypes, tuple(own), tuple(op.outputs), id(clip)

@@ -45,9 +45,11 @@ class Parts(Values):
             source = self.input(op, slot)
             outs = op.outputs.get("Out") or op.outputs["Y"]
             shapes = [self.block.vars[name].shape or (-1,) for name in (source[0], *outs)]
+            # Unknown sizes say nothing of offsets, and empty values have none.
             if any(size < 1 for shape in shapes for size in shape) or len(set(outs)) < len(outs):
                 continue
             starts = cut(op, shapes[0], shapes[1:])
+            # A part of a part is one of the whole, so that parts of one value are known whatever cuts lie between.
             whole = found.get(source) or Part(source, 0, prod(shapes[0]))
             for name, start, shape in zip(outs, starts, shapes[1:], strict=False):
                 found[self.written(name, op)] = Part(whole.whole, whole.start + start, prod(shape))
@@ -68,6 +70,7 @@ class Parts(Values):
             part = self._rows(value, op)
             assert part is not None
             last = runs[-1] if runs else None
+            # Neighbours make one piece: it needs no copy to join them.
             if last is not None and last.whole == part.whole and last.start + last.size == part.start:
                 runs[-1] = last._replace(size=last.size + part.size)
             else:
@@ -92,6 +95,7 @@ def _matrix_of(part: Part, columns: int, op: Operator) -> str:
     """Insert before `op` what takes `part` as a matrix with so many columns; returns the name of the matrix."""
     name, block = part.whole[0], op.block
     shape = block.vars[name].shape or ()
+    # A reshape moves nothing; it only lets the slice count rows of the wanted length.
     if shape[1:] != (columns,):
         rows, x_shape = (unique_name.generate(f"{name}@{what}") for what in ("ROWS", "SHAPE"))
         attrs = {"shape": [prod(shape) // columns, columns]}

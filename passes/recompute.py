@@ -94,6 +94,7 @@ def _with_seeds(block: Block, forward: Sequence[Operator]) -> list[Operator]:
         if op.type == "dropout" and not op.input("Seed"):
             with block.inserting_before(op, role=op.role):
                 seed = block.create_var(name=f"{generate('seed')}.tmp_0", dtype="int32", shape=[1])
+                # 0 draws another seed in each run; both copies of the dropout then read the same one.
                 attrs = {"seed": op.attr("seed") if op.attr("fix_seed") else 0}
                 result.append(block.append_op("seed", {}, {"Out": seed}, attrs))
             op.set_input("Seed", [seed])

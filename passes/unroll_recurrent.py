@@ -42,6 +42,7 @@ class UnrollRecurrent(Pass):
         values = Values(program)
         changed = False
         for op in loops:
+            # Whoever else reads the scopes needs the operator itself.
             grads = values.readers[values.output(op, "step_scopes")]
             if all(grad.type == "recurrent_grad" for grad in grads) and self._may_unroll(op, grads, values):
                 _unroll(op, grads)
@@ -135,6 +136,7 @@ def _insert_gradients(call: RecurrentGrad, order: Sequence[int], steps: Mapping[
     states = {name: f"{name}@{tag}" for name in call.ex_state_grads}
     for name, initial in zip(call.ex_state_grads, op.inputs.get("initial_states", ()), strict=True):
         insert_for(op, "fill_zeros_like", {"X": initial}, {"Out": states[name]}, {})
+    # What computes gradients that nobody asked for is not repeated in each step.
     needed = _needed(call)
     for step in reversed(order):
         names = {**steps[step], **_names(call.body, tag, step)}

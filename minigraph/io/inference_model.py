@@ -94,6 +94,7 @@ def save_inference_model(
     feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else list(feeded_var_names)
     program, fetches = _pruned(variables.checked_program(main_program), feeds, _checked_targets(target_vars))
     folder = Path(os.path.normpath(dirname))
+    # As in fluid, only the name counts: the file is in the folder.
     model = inside(folder, os.path.basename(model_filename or MODEL_FILENAME))
     files: dict[Path, Any] = {model: [encode(describe(program, feeds, fetches))]}
     if not program_only:
@@ -178,6 +179,7 @@ def _pruned(main_program: Program, feeds: Sequence[str], targets: Sequence[Varia
             raise NotFoundError(f"the program has no variable {name!r} to feed", hint=suggest(name, block.vars))
     fetches = [_append_scale(program, block.var(target.name), index) for index, target in enumerate(targets)]
     needed = _keep_needed(program, set(feeds), fetches)
+    # Now, not when the model is used where nobody can mend it.
     missing = [name for name in sorted(needed) if not block.var(name).persistable]
     if missing:
         raise ProgramError(
@@ -190,6 +192,7 @@ def _pruned(main_program: Program, feeds: Sequence[str], targets: Sequence[Varia
 def _append_scale(program: Program, target: Variable, index: int) -> str:
     """Append ``scale`` by 1 to a target; names the result like Paddle, with the next number that is free."""
     block, number = program.global_block(), 0
+    # A model that was loaded and is saved again has such a name already.
     while block.has_var(name := f"save_infer_model/scale_{index}.tmp_{number}"):
         number += 1
     out = block.create_var(name=name)
@@ -200,10 +203,12 @@ def _append_scale(program: Program, target: Variable, index: int) -> str:
 def _keep_needed(program: Program, feeds: set[str], fetches: Sequence[str]) -> set[str]:
     """Keep only the operators that compute `fetches` from `feeds`; return the other variables that need a value."""
     block, needed, required = program.global_block(), set(fetches), set(fetches)
+    # Backwards, so that readers are known before writers; a list, because operators are removed on the way.
     for op in list(reversed(block.ops)):
         if needed.isdisjoint(op.output_arg_names):
             block.remove(op)
             continue
+        # Written here, so that an earlier value of the name is of no use.
         needed.difference_update(op.output_arg_names)
         required.difference_update(op.output_arg_names)
         needed.update(name for name in op.input_arg_names if name not in feeds)

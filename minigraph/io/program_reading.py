@@ -96,6 +96,7 @@ def _refuse_unknown_operators(description: ProgramDesc, source: str) -> None:
 def _build(description: ProgramDesc, problems: list[str]) -> Program:
     program = Program()
     for index, block_desc in enumerate(description.blocks):
+        # Parents come before their blocks, so that a name can be looked up while reading.
         if block_desc.idx != index or not -1 <= block_desc.parent_idx < max(index, 1):
             problems.append(f"block {block_desc.idx} in block {block_desc.parent_idx} stands at place {index}")
             return program
@@ -107,6 +108,7 @@ def _build(description: ProgramDesc, problems: list[str]) -> Program:
         if index:
             block = Block(program, index, block_desc.parent_idx, forward)
             program.blocks.append(block)
+            # A file must not exhaust the stack of whoever walks its blocks.
             if block.depth > DEEPEST:
                 problems.append(f"block {index} is in more than {DEEPEST} blocks")
                 return program
@@ -178,6 +180,7 @@ def _add_operator(block: Block, op: OpDesc, place: str, problems: list[str]) -> 
     try:
         attrs = _read_attrs(definition_of(op.type), op.attrs)
         made = block._make_op(op.type, _read_slots(op.inputs), _read_slots(op.outputs), attrs, None)
+    # All problems of a file are collected, and told together.
     except MinigraphError as error:
         problems += [f"{place}, {error.message}", *error.details]
         return

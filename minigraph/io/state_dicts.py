@@ -62,8 +62,10 @@ def save_dygraph(state_dict: Mapping[str, Any], model_path: str | os.PathLike[st
     if path.suffix == SUFFIX:
         save_safetensors(state_dict, path)
         return
+    # As in fluid: the state of an optimizer has no parameters.
     is_layer = any(isinstance(value, Parameter) for value in state_dict.values())
     suffix = PARAMS_SUFFIX if is_layer else OPTIMIZER_SUFFIX
+    # Layer and optimizer are saved by two calls; their marks tell whether both are of one moment.
     partners = [with_suffix(path, each) for each in (PARAMS_SUFFIX, OPTIMIZER_SUFFIX) if each != suffix]
     mark = Mark(prefix_mark(path), moment(), partners)
     write_files({with_suffix(path, suffix): [pickles.dump(_with_name_table(state_dict))]}, mark)

@@ -329,6 +329,7 @@ def assign(variables: Iterable[Variable], arrays: Mapping[str, NDArray[Any]], pl
             "what was saved does not fit the program", details=problems,
             hint="Load it with the program that it was saved from.",
         )  # fmt: skip
+    # Ctrl-C waits, so that no part of a model is left without the rest.
     with deferred():
         for name in chosen:
             global_scope().var(name).get_tensor().set(arrays[name], place)

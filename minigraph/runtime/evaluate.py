@@ -49,6 +49,7 @@ def _takes_or_gives_rows(op: Operator, arguments: Sequence[Any]) -> bool:
     """Whether a value that `op` reads or writes is selected rows; variables may hold another kind of value later."""
     slots = op.definition.inputs
     given = [each if slot.duplicable else [each] for slot, each in zip(slots, arguments, strict=True)]
+    # Arguments tell more than declarations: a sum of selected rows may be dense or not.
     if any([is_rows(value) for values in given for value in values or ()]):
         return True
     if not has_rows(op, op.block):

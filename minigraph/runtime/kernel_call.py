@@ -42,6 +42,7 @@ def has_rows(op: Operator, block: Block) -> bool:
 
 def attrs_for_kernel(op: Operator, kernel: Kernel) -> dict[str, Any]:
     """The attributes that the kernel takes, with their values."""
+    # A parameter whose name is a word of Python's ends in an underscore.
     return {name: op.attr(name.removesuffix("_")) for name in kernel.attrs}
 
 

@@ -43,6 +43,7 @@ class LoDTensor:
         target = place or self._holder.place
         # A copy, because updates in place must not change the caller's array.
         value = target.xp.array(array)
+        # Such as an array of objects, which NumPy makes of ragged lists.
         if value.dtype.kind not in "biuf":
             raise WrongTypeError(
                 f"a tensor holds numbers or booleans, got {value.dtype}: {array!r:.80}",
@@ -336,6 +337,7 @@ class Scope:
         """The variable with this name, found here or in a parent, else made here."""
         if not isinstance(name, str):
             raise not_a_name(name)
+        # `setdefault` is atomic: two threads that ask at the same time get one variable.
         return self.find_var(name) or self._variables.setdefault(name, ScopeVariable(name, changes=self.changes))
 
     def find_var(self, name: str) -> ScopeVariable | None:
@@ -347,6 +349,7 @@ class Scope:
                 if found is not None:
                     return found
                 scope = scope._parent
+        # Names are not checked on the way: most look-ups find something.
         except TypeError:
             raise not_a_name(name) from None
         return None

@@ -89,6 +89,7 @@ class BlockCall(ABC):
 
     def _set_type(self, name: str, tensor_type: TensorType | None) -> None:
         var = self.op.block.find_var(name)
+        # A persistable variable keeps its declared type, which other programs of the scope rely on.
         if var is not None and tensor_type is not None and not var.persistable:
             var.tensor_type = tensor_type
 

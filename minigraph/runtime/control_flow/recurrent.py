@@ -127,6 +127,7 @@ class RecurrentGrad(BlockCall, type="recurrent_grad"):
         self.given = [*self.saved, *self.results, *self.state_grads, *self.outer]
         # The forward block does not compute the entries of sequences and the states that it began with.
         self.private = {name for each in forward.ops for name in each.output_arg_names}.intersection(self.saved)
+        # A state that the step does not read has no gradient for the step before.
         self.carried = [name for name in self.ex_state_grads if name in self.body.vars]
         self.taken = [*self.carried, *self.sequences, *self.parameters]
 
@@ -154,6 +155,7 @@ class RecurrentGrad(BlockCall, type="recurrent_grad"):
         by_name = dict(zip(self.ex_state_grads, states, strict=True))
         order = list(_order(len(scopes), self.op))
         outer = [found[name] for name in self.outer]
+        # The gradient of a state needs that of the step behind it.
         for step, scope in zip(reversed(order), reversed(scopes), strict=True):
             flowing = [self._flowing(name, found, step, xp) for name in self.incoming]
             results = list(body([*scope, *flowing, *(by_name[name] for name in self.ex_state_grads), *outer]))

@@ -28,6 +28,7 @@ class _Repeated(BlockCall):
         self.reads = unique(self.conditions, self._slot(self.given_slot), self.touched)
         (self.scope_name,) = op.outputs[self.scopes]
         self.writes = [*self.written, self.scope_name]
+        # Without a gradient nothing is kept.
         self.saved = Saved() if op.attrs.get("is_test") else saved_by(self.body)
         self.given = self.touched
         self.taken = [*self.written, *self.saved.local]
@@ -85,6 +86,7 @@ class Conditional(_Repeated, type="conditional_block"):
             (condition,) = self.conditions
             runs = _holds(found[condition], condition)
         else:
+            # Fluid's condition of an `IfElse`: a branch without rows does not run.
             runs = all(found[name].size for name in self._slot("Input"))
         scopes = [self._once(body, found)] if runs else []
         return [*(found[name] for name in self.written), scopes]
