@@ -9,6 +9,7 @@ from hypothesis import settings
 
 import minigraph as fluid
 from minigraph.errors import MissingExtraError, PlaceError
+from minigraph.rewrite.pytest_plugin import check_pass  # noqa: F401  # a fixture
 from minigraph.runtime.place import CUDAPlace
 
 # How long an example takes depends on what else the machine does. The examples are the same each time, so that what

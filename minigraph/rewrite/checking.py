@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from minigraph.ir import Program
 from minigraph.rewrite.cases import Case
 from minigraph.rewrite.counter_examples import CounterExample
 from minigraph.rewrite.hints import hints_of
@@ -26,7 +27,13 @@ _FINITE_TRIES = 3
 
 @public
 def check(
-    rewrite: Any, programs: int = 500, seed: int = 0, *, plant: Sequence[Plant] = (), reduce: bool = True
+    rewrite: Any,
+    programs: int = 500,
+    seed: int = 0,
+    *,
+    plant: Sequence[Plant] = (),
+    prepare: Callable[[Program], Any] | None = None,
+    reduce: bool = True,
 ) -> CounterExample | None:
     """Apply a pass to random programs, and look for one that it breaks.
 
@@ -42,6 +49,8 @@ def check(
         Fragments that many of the programs shall hold, besides the patterns of rules. Each is given ``pick``, a call of
         which returns a variable of the program, appends operators to the default program, and returns what these
         compute: ``lambda pick: layers.relu(layers.relu(pick()))``.
+    prepare : callable, optional
+        Changes each program before the pass does, such as ``LEGALIZE.apply``.
     reduce : bool
         Make the program that is found as small as possible.
 
@@ -57,30 +66,34 @@ def check(
     subject = Subject(rewrite)
     hints = hints_of(rewrite, plant)
     for number in range(programs):
-        found = check_one(subject, hints, f"{seed}/{number}")
+        found = _check_one(subject, hints, f"{seed}/{number}", prepare)
         if found is not None:
             return _reduced(subject, *found) if reduce else _counter_example(subject, *found)
     return None
 
 
-def check_one(subject: Subject, hints: Hints, seed: str) -> tuple[Case, Broken] | None:
+def _check_one(
+    subject: Subject, hints: Hints, seed: str, prepare: Callable[[Program], Any] | None
+) -> tuple[Case, Broken] | None:
     """Draw one program and apply the pass to it."""
     choose = Random(seed)
     drawn = draw(choose, hints)
+    if prepare is not None:
+        prepare(drawn.program)
     twin, broken = rewritten(subject, drawn.program)
     if broken is not None:
         case = _case(drawn, choose.randrange(2**32), "positive")
         return (case, broken) if broken.law != "raises" or runs_completely(case) else None
     if twin is None:
         return None
-    for case in _cases(drawn, choose, subject.changes_rounding):
+    for case in cases_of(drawn, choose, subject.changes_rounding):
         broken = other_values(subject, case, twin)
         if broken is not None:
             return case, broken
     return None
 
 
-def _cases(drawn: Drawn, choose: Random, only_ordinary: bool) -> Iterator[Case]:
+def cases_of(drawn: Drawn, choose: Random, only_ordinary: bool = False) -> Iterator[Case]:
     """The program on ordinary numbers and, unless rounding may change, on the edges of the arithmetic."""
     for kind in ("mixed", "positive"):
         case = next(filter(runs_to_finite_numbers, _draws(drawn, choose, kind)), None)

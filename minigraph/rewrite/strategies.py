@@ -1,25 +1,82 @@
-"""Strategies of hypothesis that draw programs."""
+"""Strategies of hypothesis that draw programs; they need the package hypothesis, which the extra ``test`` installs.
+
+Hypothesis makes what fails smaller by drawing simpler programs; `minigraph.rewrite.reduce` makes one program smaller.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import Random
+from typing import TYPE_CHECKING, Any
 
-from hypothesis import strategies as st
-
+from minigraph.errors import MissingExtraError
 from minigraph.ir import Program
+from minigraph.rewrite.cases import Case
+from minigraph.rewrite.checking import cases_of
+from minigraph.rewrite.hints import hints_of
+from minigraph.rewrite.random_programs.drawing import Drawn, Hints, draw
 from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Recipe, Step, Training, build
 
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
 
-def steps(kinds: Iterable[str] = STEPS) -> st.SearchStrategy[Step]:
+
+def _strategies() -> Any:
+    try:
+        from hypothesis import strategies
+    except ImportError:
+        raise MissingExtraError(
+            "strategies need the package hypothesis", hint="Install it: pip install 'minigraph[test]'"
+        ) from None
+    return strategies
+
+
+def programs(rewrite: Any = None) -> SearchStrategy[Program]:
+    """Programs as `minigraph.rewrite.check` draws them; ``program.roots`` is what is fetched.
+
+    Parameters
+    ----------
+    rewrite : Pass, Pipeline, rule or function, optional
+        Draw more often what this pass is about.
+    """
+    return _drawn(rewrite).map(lambda found: found[0].program)
+
+
+def cases(rewrite: Any = None) -> SearchStrategy[Case]:
+    """Programs with what they are run with: `Case.program`, `Case.feed`, `Case.state`; `Case.run` runs them.
+
+    Among the numbers are infinities and NaN.
+    """
+    st = _strategies()
+
+    def runs(found: tuple[Drawn, Random]) -> Any:
+        return st.sampled_from(list(cases_of(*found)))
+
+    return _drawn(rewrite).flatmap(runs)
+
+
+def _drawn(rewrite: Any) -> Any:
+    hints = Hints() if rewrite is None else hints_of(rewrite)
+    choices = _strategies().randoms(use_true_random=False)
+    return choices.map(lambda choose: (draw(choose, hints), choose))
+
+
+# Programs of layers that train
+
+
+def steps(kinds: Iterable[str] = STEPS) -> SearchStrategy[Step]:
+    st = _strategies()
     back, number = st.integers(0, 6), st.sampled_from([-1.5, -0.5, 0.5, 1.0, 2.0])
     return st.builds(Step, st.sampled_from(sorted(kinds)), back, back, number)
 
 
-def clips() -> st.SearchStrategy[Clip]:
+def clips() -> SearchStrategy[Clip]:
+    st = _strategies()
     return st.builds(Clip, st.sampled_from(["value", "norm", "global"]), st.sampled_from([1e-3, 0.1, 100.0]))
 
 
-def trainings() -> st.SearchStrategy[Training]:
+def trainings() -> SearchStrategy[Training]:
+    st = _strategies()
     return st.builds(
         Training,
         optimizer=st.sampled_from(["SGD", "Momentum", "Adam"]),
@@ -35,10 +92,11 @@ def recipes(
     kinds: Iterable[str] = STEPS,
     max_steps: int = 8,
     dtypes: tuple[str, ...] = ("float32", "float64"),
-    training: st.SearchStrategy[Training | None] | None = None,
+    training: SearchStrategy[Training | None] | None = None,
     may_stop: bool = True,
-) -> st.SearchStrategy[Recipe]:
+) -> SearchStrategy[Recipe]:
     """Recipes with these kinds of step and, unless told otherwise, now and then a training and a stopped gradient."""
+    st = _strategies()
     return st.builds(
         Recipe,
         seed=st.integers(0, 2**16),
@@ -51,6 +109,6 @@ def recipes(
     )
 
 
-def trained_programs() -> st.SearchStrategy[Program]:
+def trained_programs() -> SearchStrategy[Program]:
     """Programs with gradients and updates."""
     return recipes(training=trainings()).map(lambda recipe: build(recipe).main)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from one_type import one_type_for_each_name
+
 from minigraph import rewrite
 from minigraph.passes import EXACT, IN_ORDER, LOWERING, Pass, Pipeline
 
@@ -12,6 +14,6 @@ PASSES: tuple[Pass | Pipeline, ...] = (*IN_ORDER, EXACT, LOWERING)
 def case(seed: int) -> None:
     """Apply one of the passes to one program."""
     each = PASSES[seed % len(PASSES)]
-    example = rewrite.check(each, programs=1, seed=seed)
+    example = rewrite.check(each, programs=1, seed=seed, prepare=one_type_for_each_name)
     if example is not None:
         raise AssertionError(f"{example}\n\n{example.to_python()}")

@@ -1,10 +1,14 @@
 """`rewrite.check`: finds the program that a pass breaks, and none where there is none."""
 
 import pytest
+from hypothesis import given
+from one_type import one_type_for_each_name
 
 from minigraph import layers, passes, rewrite
-from minigraph.errors import WrongTypeError
+from minigraph.errors import MinigraphError, WrongTypeError
+from minigraph.ir.verifier import verify
 from minigraph.passes import IN_ORDER
+from minigraph.rewrite.strategies import cases, programs
 
 
 def drops_scales(program):
@@ -79,8 +83,28 @@ def test_an_error_names_the_line_of_the_pass():
     assert "test_check.py" in found.difference and "# this line" in found.difference
 
 
+def test_the_fixture_shows_the_program_and_the_script(check_pass):
+    with pytest.raises(AssertionError, match="drops_scales breaks this program") as caught:
+        check_pass(drops_scales)
+    assert "import minigraph as fluid" in str(caught.value)
+
+
+@given(programs(drops_scales))
+def test_a_strategy_draws_valid_programs(program):
+    verify(program)
+    assert program.roots
+
+
+@given(cases())
+def test_a_strategy_draws_programs_with_what_they_are_run_with(case):
+    try:
+        results = case.run()
+    except MinigraphError:  # such as an index that is too large
+        return
+    assert set(case.program.roots) <= results.keys()
+
+
 @pytest.mark.laws
 @pytest.mark.parametrize("each", IN_ORDER, ids=lambda p: p.name)
-def test_no_pass_of_the_project_breaks_a_program(each):
-    example = rewrite.check(each, programs=100)
-    assert example is None, example
+def test_no_pass_of_the_project_breaks_a_program(each, check_pass):
+    check_pass(each, programs=100, prepare=one_type_for_each_name)
