@@ -6,30 +6,22 @@ grade: what is measured by a clock is shown and never counts.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from minigraph.errors import LessonError, MinigraphError, MissingFileError
-from minigraph.lessons.answer import limit_memory
+from minigraph.errors import MissingFileError
 from minigraph.lessons.catalogue import Lesson, find_lesson
 from minigraph.lessons.findings import Finding
-from minigraph.lessons.savings import Timing
-from minigraph.lessons.student_pass import Call
-from minigraph.lessons.student_process import StudentProcess, environment
+from minigraph.lessons.student_process import environment
 
 JUDGE_SECONDS = 150
 """Maximum time of the whole judgement, in which the student's code has `StudentProcess`'s part."""
-
-JUDGE_MEGABYTES = 8192
-"""Maximum memory of the judge."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +99,7 @@ def grade(lesson: Lesson, path: str | os.PathLike[str]) -> Grade:
     """
     if not Path(path).is_file():
         raise MissingFileError(f"there is no file {os.fspath(path)}", hint="Give the path of your solution.")
-    command = [sys.executable, "-m", "minigraph.lessons.grader", lesson.name, os.path.abspath(path)]
+    command = [sys.executable, "-m", "minigraph.lessons.judge", lesson.name, os.path.abspath(path)]
     try:
         ended = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, env=environment(), timeout=JUDGE_SECONDS,
@@ -120,40 +112,3 @@ def grade(lesson: Lesson, path: str | os.PathLike[str]) -> Grade:
         last = (ended.stderr.splitlines() or ["no message"])[-1]
         message = f"The program that your pass leaves ended the judge: {last}"
     return Grade(lesson, (Finding("the grader can judge the file", message),))
-
-
-def judge(lesson: Lesson, call: Call) -> tuple[tuple[Finding, ...], tuple[Timing, ...]]:
-    """Judge an answer in this process: findings, and what may be measured; what the answer raises is a broken law."""
-    found: list[Finding | Timing] = []
-    try:
-        for each in importlib.import_module(f"minigraph.lessons.{lesson.name}").judge(call):
-            found.append(each)
-    except MinigraphError as error:
-        found.append(Finding("the file runs", str(error)))
-    return (
-        tuple(each for each in found if isinstance(each, Finding)),
-        tuple(each for each in found if isinstance(each, Timing)),
-    )
-
-
-def main() -> None:
-    """Judge the file of a lesson, both named by arguments, and print the grade as JSON."""
-    lesson, path = find_lesson(sys.argv[1]), sys.argv[2]
-    limit_memory(JUDGE_MEGABYTES)
-    notes = []
-    # Programs may print, too, and stdout is for the grade.
-    with redirect_stdout(sys.stderr), StudentProcess(path) as student:
-        try:
-            student.start()
-            findings, timings = judge(lesson, student.call)
-            notes += [timing.text() for timing in timings]
-            if not student.is_memory_limited:
-                notes.append("This platform has no limit on memory; only time is limited.")
-        except LessonError as error:
-            findings = (Finding("the file runs", str(error)),)
-        printed = student.printed()
-    json.dump(Grade(lesson, findings, printed, tuple(notes)).to_json(), sys.stdout)
-
-
-if __name__ == "__main__":
-    main()

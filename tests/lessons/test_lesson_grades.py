@@ -12,7 +12,8 @@ from minigraph.lessons import cases
 from minigraph.lessons.answer import Answer
 from minigraph.lessons.catalogue import LESSONS, Lesson, find_lesson
 from minigraph.lessons.findings import Finding
-from minigraph.lessons.grader import Grade, judge
+from minigraph.lessons.grader import Grade
+from minigraph.lessons.judge import judge
 
 
 @pytest.fixture(autouse=True)
