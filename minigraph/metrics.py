@@ -143,6 +143,83 @@ class Recall(_Counting):
 
 
 @public
+class ChunkEvaluator(_Counting):
+    """Precision, recall and F1 of chunks, such as named entities, from the counts of all batches.
+
+    Examples
+    --------
+    >>> metric = ChunkEvaluator()
+    >>> metric.update(num_infer_chunks=10, num_label_chunks=9, num_correct_chunks=8)
+    >>> [round(share, 3) for share in metric.eval()]
+    [0.8, 0.889, 0.842]
+    """
+
+    def reset(self) -> None:
+        self.num_infer_chunks = self.num_label_chunks = self.num_correct_chunks = 0
+
+    def update(  # type: ignore[override]  # fluid's
+        self, num_infer_chunks: Any, num_label_chunks: Any, num_correct_chunks: Any
+    ) -> None:
+        """Add a batch: how many chunks were found, how many there are, and how many were found rightly."""
+        found = _count(num_infer_chunks, "num_infer_chunks")
+        there = _count(num_label_chunks, "num_label_chunks")
+        self.num_correct_chunks += _count(num_correct_chunks, "num_correct_chunks")
+        self.num_infer_chunks += found
+        self.num_label_chunks += there
+
+    def eval(self) -> tuple[float, float, float]:
+        """Precision, recall and their harmonic mean; 0 where nothing was found."""
+        right = self.num_correct_chunks
+        precision = right / self.num_infer_chunks if self.num_infer_chunks else 0.0
+        recall = right / self.num_label_chunks if self.num_label_chunks else 0.0
+        return precision, recall, 2 * precision * recall / (precision + recall) if right else 0.0
+
+
+@public
+class EditDistance(_Counting):
+    """Mean edit distance of pairs of sequences, and the share of pairs that differ.
+
+    Examples
+    --------
+    >>> metric = EditDistance("distance")
+    >>> metric.update(np.array([[0.0], [2.0], [1.0], [0.0]]), seq_num=4)
+    >>> metric.eval()
+    (0.75, 0.5)
+    """
+
+    def reset(self) -> None:
+        self.total_distance, self.seq_num, self.instance_error = 0.0, 0, 0
+
+    def update(self, distances: np.ndarray[Any, Any], seq_num: int) -> None:
+        """Add a batch: the distances of its pairs, float[pairs, 1], and their number."""
+        array = np.asarray(distances)
+        if array.dtype.kind not in "fiu":
+            raise WrongTypeError(f"distances must be an array of numbers, got {distances!r:.60}")
+        pairs = _count(seq_num, "seq_num")
+        self.seq_num += pairs
+        self.instance_error += pairs - int(np.sum(array == 0))
+        self.total_distance += float(np.sum(array))
+
+    def eval(self) -> tuple[float, float]:
+        """The mean distance, and the share of pairs whose distance is not 0.
+
+        Raises
+        ------
+        MinigraphError
+            If there is no batch yet.
+        """
+        if not self.seq_num:
+            raise MinigraphError("no batch has been seen", site=caller_site(), hint="Call update first.")
+        return self.total_distance / self.seq_num, self.instance_error / self.seq_num
+
+
+def _count(value: Any, name: str) -> int:
+    """A count that is a number, or an array of one as it is fetched."""
+    array = np.asarray(value)
+    return int(number(array.reshape(()).item() if array.size == 1 else value, name, at_least=0))
+
+
+@public
 class Auc(MetricBase):
     """The area under the curve of true over false positives, as the layer `minigraph.layers.auc` computes it.
 

@@ -5,7 +5,7 @@ import pytest
 
 import minigraph as fluid
 from minigraph import layers, metrics
-from minigraph.errors import NotFoundError, ProgramError, WrongTypeError
+from minigraph.errors import MinigraphError, NotFoundError, ProgramError, WrongTypeError
 
 RNG = np.random.default_rng(5)
 
@@ -99,3 +99,31 @@ def test_a_weighted_average_is_that_of_all_values():
     for value, weight in (("3", 1), (None, 1), (1.0, "1"), (1.0, np.ones(2))):
         with pytest.raises(WrongTypeError, match="must be a number"):
             average.add(value, weight)
+
+
+def test_chunks_are_counted_over_batches():
+    """Counts come as numbers, or as they are fetched; the shares are those of Paddle 1.8.5."""
+    metric = metrics.ChunkEvaluator()
+    assert metric.eval() == (0, 0, 0)
+    metric.update(10, 9, 8)
+    assert metric.eval() == pytest.approx((0.8, 8 / 9, 2 * 0.8 * (8 / 9) / (0.8 + 8 / 9)))
+    metric.update(np.array([3]), np.array([3], "int64"), np.array([[3]]))
+    assert metric.eval() == pytest.approx((11 / 13, 11 / 12, 2 * (11 / 13) * (11 / 12) / (11 / 13 + 11 / 12)))
+    for wrong in ("3", None, np.ones(2), -1):
+        with pytest.raises((WrongTypeError, ProgramError), match="num_infer_chunks"):
+            metric.update(wrong, 1, 1)
+    assert metric.eval() == pytest.approx((11 / 13, 11 / 12, 2 * (11 / 13) * (11 / 12) / (11 / 13 + 11 / 12)))
+
+
+def test_distances_are_averaged_over_batches():
+    metric = metrics.EditDistance("distance")
+    with pytest.raises(MinigraphError, match="no batch"):
+        metric.eval()
+    metric.update(np.array([[0.0], [2.0]]), 2)
+    metric.update(np.array([[1.0], [0.0], [0.0]]), np.array([3]))
+    assert metric.eval() == (3 / 5, 2 / 5)
+    metric.reset()
+    metric.update(np.array([[4.0]]), 1)
+    assert metric.eval() == (4, 1)
+    with pytest.raises(WrongTypeError, match="distances must be an array"):
+        metric.update(["a"], 1)

@@ -438,12 +438,22 @@ CLIPS = {
 HOST = {
     **{
         f"metrics.{name}": lambda call, name=name: used_metric(call(getattr(fluid.metrics, name)))
-        for name in ("Accuracy", "Precision", "Recall", "Auc", "CompositeMetric")
+        for name in ("Accuracy", "Precision", "Recall", "Auc", "ChunkEvaluator", "EditDistance", "CompositeMetric")
     },
     "metrics.Accuracy.update": lambda call: (it := fluid.metrics.Accuracy(), call(it.update, 0.5, 1), it.eval()),
     "metrics.Precision.update": lambda call: (
         it := fluid.metrics.Precision(),
         call(it.update, np.ones(2), np.ones(2)),
+        it.eval(),
+    ),
+    "metrics.ChunkEvaluator.update": lambda call: (
+        it := fluid.metrics.ChunkEvaluator(),
+        call(it.update, 3, 3, 2),
+        it.eval(),
+    ),
+    "metrics.EditDistance.update": lambda call: (
+        it := fluid.metrics.EditDistance(),
+        call(it.update, np.ones((2, 1)), 2),
         it.eval(),
     ),
     "metrics.Recall.update": lambda call: (
@@ -479,10 +489,15 @@ HOST = {
 
 
 def used_metric(metric):
+    """Give a metric a batch, and ask it."""
     if isinstance(metric, fluid.metrics.Accuracy):
         metric.update(0.5, 1)
     elif isinstance(metric, fluid.metrics.Auc):
         metric.update(*auc())
+    elif isinstance(metric, fluid.metrics.ChunkEvaluator):
+        metric.update(3, 3, 2)
+    elif isinstance(metric, fluid.metrics.EditDistance):
+        metric.update(np.ones((2, 1)), 2)
     else:
         metric.update(np.ones(2), np.ones(2))
     str(metric), metric.eval(), metric.reset()
