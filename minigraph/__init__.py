@@ -18,11 +18,12 @@ import minigraph.support.blas
 import minigraph.support.linked_folders
 
 if TYPE_CHECKING:  # what a run of a program does not need is imported when it is asked for, see the end
-    from minigraph import contrib, dataset, dygraph, io, metrics, nets, nn, rewrite, wrapped_decorator
+    from minigraph import contrib, dataset, dygraph, io, metrics, nets, nn, rewrite, transpiler, wrapped_decorator
     from minigraph.comparison import compare_gradients, compare_training
     from minigraph.dygraph.layer import Layer
     from minigraph.io.programs import load, load_program_state, save, set_program_state
     from minigraph.io.state_dicts import load_dygraph, save_dygraph
+    from minigraph.transpiler import memory_optimize, release_memory
 
 # isort: split
 # For what importing them does: variables get their arithmetic and subscripts, operators and kernels are registered.
@@ -95,25 +96,117 @@ from minigraph.version import __version__
 # Paddle 2's names of the element types. Its function `clip` is only a method here: the name is fluid's module.
 float16, float32, float64 = DType.FP16, DType.FP32, DType.FP64
 bool, uint8, int8, int16, int32, int64 = DType.BOOL, DType.UINT8, DType.INT8, DType.INT16, DType.INT32, DType.INT64
+enable_imperative, disable_imperative = enable_dygraph, disable_dygraph  # fluid's older names
 
 __all__ = [
-    "Block", "BuildStrategy", "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "CompiledProgram", "DataFeeder",
-    "ExecutionStrategy", "Executor", "Interpreter", "Layer", "LoDTensor", "LoDTensorArray", "MinigraphError",
-    "Operator", "ParallelExecutor", "ParamAttr", "Parameter", "Program", "Scope", "Tensor", "Variable",
-    "WeightNormParamAttr", "__version__", "append_backward", "average", "backward", "batch", "bool", "clip",
-    "compare_gradients", "compare_training", "compiler", "contrib", "core", "cpu_places", "create_lod_tensor",
-    "create_random_int_lodtensor", "cuda_pinned_places", "cuda_places", "data", "dataset", "default_main_program",
-    "default_startup_program", "device_guard", "diff", "disable_dygraph", "disable_static", "dygraph", "embedding",
-    "enable_dygraph", "enable_static", "errors", "float16", "float32", "float64", "framework", "get_flags",
-    "global_scope", "grad", "gradients", "in_dygraph_mode", "in_dynamic_mode", "initializer", "int8", "int16", "int32",
-    "int64", "io", "is_compiled_with_cuda", "layers", "load", "load_dygraph", "load_program_state", "metrics",
-    "name_scope", "nets", "nn", "no_grad", "optimizer", "passes", "profiler", "program_guard", "reader", "regularizer",
-    "require_version", "rewrite", "save", "save_dygraph", "scope_guard", "set_flags", "set_program_state", "uint8",
-    "unique_name", "verify", "wrapped_decorator",
+    "Block",
+    "BuildStrategy",
+    "CPUPlace",
+    "CUDAPinnedPlace",
+    "CUDAPlace",
+    "CompiledProgram",
+    "DataFeeder",
+    "ExecutionStrategy",
+    "Executor",
+    "Interpreter",
+    "Layer",
+    "LoDTensor",
+    "LoDTensorArray",
+    "MinigraphError",
+    "Operator",
+    "ParallelExecutor",
+    "ParamAttr",
+    "Parameter",
+    "Program",
+    "Scope",
+    "Tensor",
+    "Variable",
+    "WeightNormParamAttr",
+    "__version__",
+    "append_backward",
+    "average",
+    "backward",
+    "batch",
+    "bool",
+    "clip",
+    "compare_gradients",
+    "compare_training",
+    "compiler",
+    "contrib",
+    "core",
+    "cpu_places",
+    "create_lod_tensor",
+    "create_random_int_lodtensor",
+    "cuda_pinned_places",
+    "cuda_places",
+    "data",
+    "dataset",
+    "default_main_program",
+    "default_startup_program",
+    "device_guard",
+    "diff",
+    "disable_dygraph",
+    "disable_imperative",
+    "disable_static",
+    "dygraph",
+    "embedding",
+    "enable_dygraph",
+    "enable_imperative",
+    "enable_static",
+    "errors",
+    "float16",
+    "float32",
+    "float64",
+    "framework",
+    "get_flags",
+    "global_scope",
+    "grad",
+    "gradients",
+    "in_dygraph_mode",
+    "in_dynamic_mode",
+    "initializer",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "io",
+    "is_compiled_with_cuda",
+    "layers",
+    "load",
+    "load_dygraph",
+    "load_program_state",
+    "memory_optimize",
+    "metrics",
+    "name_scope",
+    "nets",
+    "nn",
+    "no_grad",
+    "optimizer",
+    "passes",
+    "profiler",
+    "program_guard",
+    "reader",
+    "regularizer",
+    "release_memory",
+    "require_version",
+    "rewrite",
+    "save",
+    "save_dygraph",
+    "scope_guard",
+    "set_flags",
+    "set_program_state",
+    "transpiler",
+    "uint8",
+    "unique_name",
+    "verify",
+    "wrapped_decorator",
 ]  # fmt: skip
 __all__ += tensor.__all__
 
-_LATE = ("comparison", "contrib", "dataset", "dygraph", "io", "metrics", "nets", "nn", "rewrite", "wrapped_decorator")
+_LATE = (
+    "comparison", "contrib", "dataset", "dygraph", "io", "metrics", "nets", "nn", "rewrite", "transpiler",
+    "wrapped_decorator",
+)  # fmt: skip
 
 open_paths()
 refuse_unknown_names(
@@ -122,5 +215,6 @@ refuse_unknown_names(
     Layer="minigraph.dygraph.layer",
     **dict.fromkeys(("compare_gradients", "compare_training"), "minigraph.comparison"),
     **dict.fromkeys(("load", "load_program_state", "save", "set_program_state"), "minigraph.io.programs"),
+    **dict.fromkeys(("memory_optimize", "release_memory"), "minigraph.transpiler"),
     **dict.fromkeys(("load_dygraph", "save_dygraph"), "minigraph.io.state_dicts"),
 )

@@ -7,12 +7,15 @@ from minigraph.ir import Block, Operator, Parameter, Program, Variable
 from minigraph.ir.default_programs import default_main_program, default_startup_program, program_guard
 from minigraph.ir.name_scope import name_scope
 from minigraph.runtime.place import cpu_places, cuda_pinned_places, cuda_places, device_guard, is_compiled_with_cuda
+from minigraph.support.public import refuse_unknown_names
 
 __all__ = [
     "Block", "Operator", "Parameter", "Program", "Variable", "cpu_places", "cuda_pinned_places", "cuda_places",
     "default_main_program", "default_startup_program", "device_guard", "get_flags", "in_dygraph_mode",
     "is_compiled_with_cuda", "name_scope", "program_guard", "require_version", "set_flags",
 ]  # fmt: skip
+
+refuse_unknown_names(__name__)
 
 
 def _get_var(name: str, program: Program | None = None) -> Variable:

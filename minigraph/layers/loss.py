@@ -8,6 +8,7 @@ from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, constant, emit, layer
 from minigraph.layers.indexing import one_hot
 from minigraph.layers.reduce import reduce_mean, reduce_sum
+from minigraph.support.public import refuse_unknown_names
 
 __all__ = [
     "cross_entropy", "dice_loss", "huber_loss", "kldiv_loss", "label_smooth", "log_loss", "mse_loss",
@@ -189,3 +190,6 @@ def dice_loss(input: Variable, label: Variable, epsilon: float = 1e-05, name: st
     overlap = reduce_sum(input * hot, dim=dims)
     total = reduce_sum(input, dim=dims) + reduce_sum(hot, dim=dims)
     return reduce_mean(1 - overlap * 2 / (total + epsilon))
+
+
+refuse_unknown_names(__name__, others="minigraph.layers")

@@ -10,7 +10,8 @@ from minigraph.support.nest import difference, flatten, is_nested, map_structure
 from minigraph.support.public import public
 
 __all__ = [
-    "assert_same_structure", "convert_to_list", "flatten", "is_sequence", "map_structure", "pack_sequence_as",
+    "assert_same_structure", "convert_to_list", "copy_mutable_vars", "flatten", "hold_mutable_vars", "is_sequence",
+    "map_structure", "pack_sequence_as",
 ]  # fmt: skip
 
 is_sequence = is_nested
@@ -49,6 +50,16 @@ def pack_sequence_as(structure: Any, flat_sequence: Sequence[Any]) -> Any:
     if len(flatten(structure)) != len(flat_sequence):
         raise ProgramError(f"a structure of {len(flatten(structure))} cannot hold {len(flat_sequence)} elements")
     return pack(structure, flat_sequence)
+
+
+def hold_mutable_vars(structure: Any) -> bool:
+    """Whether a list or a dictionary is among the elements of `structure`."""
+    return any(is_nested(each) for each in structure)
+
+
+def copy_mutable_vars(structure: Any) -> Any:
+    """A copy of `structure` that holds the same variables in new lists and dictionaries."""
+    return map_structure(lambda each: each, structure)
 
 
 @public

@@ -18,7 +18,11 @@ _PACKAGES = {
     "minigraph.layers": "control_flow device metric_op ops sequence_lod",
 }
 HOMES = {f"{package}.{name}": package for package, names in _PACKAGES.items() for name in names.split()}
-HOMES |= {"minigraph.input": "minigraph", "minigraph.core_avx": "minigraph.core"}
+HOMES |= {
+    "minigraph.core_avx": "minigraph.core",
+    "minigraph.input": "minigraph",
+    "minigraph.learning_rate_decay": "minigraph.layers.learning_rate_scheduler",
+}
 """Path of each module, with the package whose names it offers."""
 
 
@@ -36,6 +40,7 @@ class _Finder:
         module.__doc__ = f"Fluid's path to names of `{home.__name__}`."
         vars(module).update({name: getattr(home, name) for name in home.__all__})
         vars(module)["__all__"] = home.__all__
+        vars(module)["__getattr__"] = lambda name: getattr(home, name)
 
 
 def open_paths() -> None:

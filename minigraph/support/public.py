@@ -32,6 +32,7 @@ from minigraph.errors import (
 )
 from minigraph.support import fluid_paths
 from minigraph.support.annotations import advice, misfits, shown
+from minigraph.support.fluid_absent import ABSENT
 from minigraph.support.undo import CURRENT, JOURNAL, undo
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -301,6 +302,11 @@ def _find(module: types.ModuleType, late: Mapping[str, str], others: str, name: 
     package = sys.modules.get(others)
     if package is not None and name in package.__all__:
         return getattr(package, name)
+    if name in ABSENT and not module.__name__.startswith("minigraph.compat"):
+        reason, hint = ABSENT[name]
+        raise UnknownNameError(
+            f"{module.__name__} has no {name!r}: fluid has it, but {reason}", site=caller_site(), hint=hint
+        )
     known = getattr(module, "__all__", None) or own_names(module)
     raise UnknownNameError(
         f"{module.__name__} has no {name!r}", site=caller_site(),

@@ -1,7 +1,10 @@
 """Fluid's paths to names, and small functions that programs reach by them; facts are those of Paddle 1.8.5."""
 
 import importlib
+import json
+import types
 from collections import namedtuple
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ import minigraph as fluid
 from minigraph import dygraph, layers
 from minigraph.errors import NotFoundError, ProgramError, UnknownNameError, WrongTypeError
 from minigraph.layers import utils
+from minigraph.support.fluid_absent import ABSENT
 from minigraph.support.fluid_paths import HOMES
 
 PATHS = {
@@ -132,6 +136,9 @@ def test_structures_are_flattened_and_packed():
     assert utils.pack_sequence_as(nest, "abcde") == {"b": ["c", ("d", "e")], "a": Pair("a", ["b"])}
     assert utils.map_structure(lambda x, y: x + y, [1, (2,)], [10, (20,)]) == [11, (22,)]
     assert utils.is_sequence(nest) and not utils.is_sequence("text")
+    copy = utils.copy_mutable_vars(nest)
+    assert copy == nest and copy["b"] is not nest["b"]
+    assert utils.hold_mutable_vars([1, [2]]) and not utils.hold_mutable_vars([1, 2])
     with pytest.raises(ProgramError, match="a structure of 2 cannot hold 3"):
         utils.pack_sequence_as([1, 2], [1, 2, 3])
 
@@ -200,3 +207,42 @@ def test_several_ranks_are_refused(monkeypatch):
     assert (env.nranks, env.local_rank, env.dev_id, env.trainer_endpoints) == (2, 0, 0, [""])
     with pytest.raises(ProgramError, match="one rank, not 2"):
         dygraph.prepare_context()
+
+
+# Names of fluid that are not here
+
+NAMES = json.loads((Path(__file__).parents[1] / "golden" / "fluid_names.json").read_text())
+"""Public names of the modules of fluid 1.8.5."""
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_every_public_name_of_fluid_is_here_or_says_why_not(module):
+    found = fluid
+    for part in filter(None, module.split(".")):
+        try:
+            found = getattr(found, part)
+        except UnknownNameError as error:
+            assert "fluid has it, but" in error.message and error.hint
+            return
+    if isinstance(found, types.ModuleType):  # `fluid.data` is a function
+        for name in NAMES[module]:
+            if not hasattr(found, name):
+                with pytest.raises(UnknownNameError, match=rf"has no '{name}': fluid has it, but ") as caught:
+                    getattr(found, name)
+                assert caught.value.hint
+                assert caught.value.site.filename == __file__
+
+
+def test_no_name_that_is_here_is_said_to_be_absent():
+    modules = (fluid, layers, dygraph, fluid.nets, fluid.metrics, fluid.optimizer, fluid.contrib)
+    assert not {name for module in modules for name in dir(module)} & (set(ABSENT) - {"load"})
+
+
+def test_what_fluid_no_longer_does_is_accepted():
+    main = fluid.Program()
+    before = str(main)
+    fluid.memory_optimize(main, print_log=True)
+    fluid.release_memory(main)
+    assert str(main) == before
+    with pytest.warns(UserWarning, match=r"cuda_profiler writes no out\.txt"), fluid.profiler.cuda_profiler("out.txt"):
+        pass

@@ -29,7 +29,7 @@ LAYERS = (
     (
         "average backward clip compiler contrib core data_feeder dataset dygraph framework initializer io layer_helper"
         " layers lod_tensor metrics nets nn optimizer parallel_executor param_attr profiler reader regularizer tensor"
-        " wrapped_decorator",
+        " transpiler wrapped_decorator",
         "Faces: fluid's names. The engine below never imports them.",
     ),
     (

@@ -1,0 +1,90 @@
+"""Public names of fluid 1.8 that are not here, each with the reason and what to use instead."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Absent(NamedTuple):
+    """Why names of fluid are not here."""
+
+    reason: str
+    hint: str
+
+
+_SEQUENCES = Absent(
+    "it works on sequences of different lengths in one tensor (LoD), which are not here yet",
+    "Pad the sequences to one length, feed their lengths, and mask what is padding with layers.sequence_mask.",
+)
+_RECURRENT = Absent(
+    "it works on sequences of different lengths in one tensor (LoD), which are not here yet",
+    "Pad the sequences to one length and use layers.rnn with LSTMCell or GRUCell and sequence_length.",
+)
+_DECODING = Absent("decoders are not here yet", "Unroll the steps of the decoder with layers.While or a Python loop.")
+_DETECTION = Absent("detection is out of scope", "Train and run detectors where they are at home.")
+_SERVERS = Absent(
+    "parameter servers and training on several machines are out of scope", "Run the script as one process."
+)
+_VOLUMES = Absent("volumes have no such operator here yet", "Treat the depth as part of the batch or of the channels.")
+_LOSSES = Absent("this loss is not here yet", "Write its formula with elementwise layers and layers.mean.")
+_IMAGES = Absent("this operator on images is not here yet", "Build it from layers.gather, layers.pad2d and arithmetic.")
+_TOOLS = Absent("this tool of Paddle's own is out of scope", "Leave the call out: the numbers do not depend on it.")
+_TRACING = Absent(
+    "Python code with branches is not translated to programs",
+    "Trace a layer with dygraph.TracedLayer, or write branches with layers.cond and layers.while_loop.",
+)
+_EVALUATORS = Absent("its classes add operators that are not here yet", "Use minigraph.metrics on what a run fetches.")
+_CODE = Absent("operators of compiled libraries cannot be loaded", "Write the operator with layers.py_func.")
+
+_NAMES = {
+    _SEQUENCES: """
+        sequence_concat sequence_conv sequence_conv_pool sequence_enumerate sequence_expand sequence_expand_as
+        sequence_first_step sequence_last_step sequence_pad sequence_pool sequence_reshape sequence_reverse
+        sequence_scatter sequence_slice sequence_softmax sequence_unpad lod_append lod_reset reorder_lod_tensor_by_rank
+        im2sequence row_conv linear_chain_crf crf_decoding chunk_eval ctc_greedy_decoder warpctc edit_distance hash
+        add_position_encoding sequence_topk_avg_pooling var_conv_2d match_matrix_tensor fused_embedding_seq_pool
+        search_pyramid_hash filter_by_instag
+    """,
+    _RECURRENT: """
+        DynamicRNN dynamic_gru dynamic_lstm dynamic_lstmp lstm basic_gru basic_lstm BasicGRUUnit BasicLSTMUnit
+    """,
+    _DECODING: """
+        Decoder BeamSearchDecoder BasicDecoder DecodeHelper GreedyEmbeddingHelper SampleEmbeddingHelper TrainingHelper
+        beam_search beam_search_decode dynamic_decode gather_tree InitState StateCell TrainingDecoder
+    """,
+    _DETECTION: """
+        anchor_generator bipartite_match box_clip box_coder box_decoder_and_assign collect_fpn_proposals
+        deformable_conv deformable_roi_pooling density_prior_box detection_output distribute_fpn_proposals
+        generate_mask_labels generate_proposal_labels generate_proposals iou_similarity locality_aware_nms matrix_nms
+        multi_box_head multiclass_nms multiclass_nms2 polygon_box_transform prior_box detection prroi_pool psroi_pool
+        retinanet_detection_output retinanet_target_assign roi_align roi_perspective_transform roi_pool
+        rpn_target_assign sigmoid_focal_loss ssd_loss target_assign yolo_box yolov3_loss DetectionMAP
+    """,
+    _SERVERS: """
+        DistributeTranspiler DistributeTranspilerConfig HashName RoundRobin TrainerDesc MultiTrainer DistMultiTrainer
+        PipelineTrainer DataFeedDesc DatasetFactory DGCMomentumOptimizer PipelineOptimizer HDFSClient multi_download
+        multi_upload load_persistables_for_increment load_persistables_for_inference convert_dist_to_sparse_program
+        ctr_metric_bundle continuous_value_model tdm_child tdm_sampler rank_attention incubate
+    """,
+    _VOLUMES: "conv3d conv3d_transpose pool3d adaptive_pool3d Conv3D Conv3DTranspose",
+    _LOSSES: """
+        bpr_loss center_loss hsigmoid margin_rank_loss nce npair_loss rank_loss sampled_softmax_with_cross_entropy
+        teacher_student_sigmoid_loss NCE
+    """,
+    _IMAGES: """
+        affine_grid crop crop_tensor fsp_matrix grid_sampler inplace_abn lrn mean_iou random_crop
+        similarity_focus unfold bilinear_tensor_product BilinearTensorProduct data_norm shard_index spectral_norm
+        SpectralNorm TreeConv tree_conv partial_concat partial_sum shuffle_batch fused_elemwise_activation
+    """,
+    _TOOLS: """
+        install_check run_check
+        Compressor QuantizeTranspiler op_freq_statistic mixed_precision extend_with_decoupled_weight_decay
+        ComplexVariable VarBase
+    """,
+    _TRACING: "ProgramTranslator declarative dygraph_to_static_func",
+    _EVALUATORS: "evaluator",
+    _CODE: "load_op_library load",
+}
+
+ABSENT = {name: absent for absent, names in _NAMES.items() for name in names.split()}
+"""What is said of each name."""
