@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from minigraph.errors import MinigraphError, VerifyError
+from collections import Counter
+
+from minigraph.errors import MinigraphError, OpError, VerifyError
 from minigraph.ir.block import Block
 from minigraph.ir.clip_order import check_clip_order
 from minigraph.ir.effects import body_of, outer_names
@@ -61,6 +63,7 @@ def verify(program: Program) -> None:
             _check_results(op, block)
             written.update(op.output_arg_names)
         _check_types(block)
+        _check_calls(block)
         check_clip_order(block)
 
 
@@ -128,6 +131,31 @@ def _check_call(op: Operator) -> None:
             raise VerifyError(
                 f"{op.type}: block {op.attrs[SUB_BLOCK]} uses {name}, which no slot names", law=_BLOCKS, op=op
             )
+
+
+def _check_calls(block: Block) -> None:
+    """Raise unless results of sub-blocks have the types that their operators give them."""
+    calls = [op for op in block.ops if SUB_BLOCK in op.attrs]
+    writes = Counter(name for op in (block.ops if calls else ()) for name in op.output_arg_names)
+    for op in calls:
+        used = [*op.input_arg_names, *op.output_arg_names]
+        # A name that is written again may be declared with the type of another value.
+        if any(writes[name] > 1 for name in used):
+            continue
+        declared = [(var, var.tensor_type) for name in used if (var := block.find_var(name)) is not None]
+        try:
+            op.definition.call(op).settle_types()
+            for var, old in declared:
+                new = var.tensor_type
+                if old is not None and new is not None and not old.fits(new):
+                    raise VerifyError(
+                        f"{op.type}: {var.name} is declared {old} but is {new}", law=_TYPES, op=op, names=[var.name]
+                    )
+        except OpError as error:
+            raise VerifyError(f"{op.type}: {error.message}", law=_TYPES, op=op, hint=error.hint) from error
+        finally:
+            for var, old in declared:
+                var.tensor_type = old
 
 
 def _check_served(op: Operator, block: Block) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import minigraph as fluid
 from minigraph.errors import VerifyError
 from minigraph.ir import Program
 from minigraph.ir.text.parser import parse
@@ -225,3 +226,38 @@ def test_the_error_shows_the_types_and_the_users_line():
         verify(program)
     assert caught.value.details == ("X = x: float32[-1, 7]", "Y = w: float32[4]")
     assert linecache.getline(caught.value.site.filename, caught.value.site.line).strip() == "program = parse(SOUND)"
+
+
+def a_network():
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        rnn = fluid.layers.StaticRNN()
+        x = fluid.data("x", [3, 2, 4])
+        with rnn.step():
+            word = rnn.step_input(x)
+            state = rnn.memory(shape=[-1, 4], batch_ref=word)
+            after = fluid.layers.elementwise_add(word, state)
+            rnn.update_memory(state, after)
+            rnn.step_output(after)
+        found = rnn()
+    return main, found.name, after.name
+
+
+def test_the_result_of_a_sub_block_has_its_type():
+    main, result, _ = a_network()
+    verify(main)
+    main.global_block().var(result).tensor_type = TensorType(DType.FP32, (3, 2, 5))
+    with pytest.raises(VerifyError, match=r"is declared float32\[3, 2, 5\] but is float32\[3, 2, 4\]") as caught:
+        verify(main)
+    assert (caught.value.op.type, caught.value.names) == ("recurrent", (result,))
+
+
+def test_a_state_keeps_its_type():
+    main, _, result = a_network()
+    body = main.block(1)
+    body.create_var(name="state", dtype="float64", shape=[2, 4])
+    body.append_op("cast", {"X": result}, {"Out": "state"}, {"in_dtype": 5, "out_dtype": 6})
+    (network,) = main.global_block().ops.of_type("recurrent")
+    network.set_attr("states", ["state"])
+    with pytest.raises(VerifyError, match=r"a state starts as float32\[2, 4\] and is updated to float64\[2, 4\]"):
+        verify(main)
