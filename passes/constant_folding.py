@@ -69,10 +69,12 @@ class _Constants:
 
     def note(self, op: Operator) -> None:
         """Note the output of `op`, which reads nothing, as a constant; it is computed on demand."""
+        # Most constants are read by operators that are not folded, and never computed here.
         self._sources[self.values.output(op, "Out")] = op
 
     def is_constant(self, op: Operator) -> bool:
         """Whether the results of `op` are known before the run, and are few enough."""
+        # What its sub-block reads is not known here.
         if op.definition.has_hidden_names:
             return False
         names = op.input_arg_names
@@ -122,6 +124,7 @@ class _Constants:
         try:
             with np.errstate(all="ignore"):
                 return evaluate(op, read, CPUPlace(), None)
+        # The run reports it, with the user's line.
         except (MinigraphError, ArithmeticError, ValueError, LookupError):
             return {}
 
@@ -131,6 +134,7 @@ def _constant(array: Any) -> tuple[str, dict[str, Any]] | None:
     if array is None:
         return None
     element = as_dtype(array.dtype)
+    # Attributes hold elements row by row; a result in another order would round sums differently.
     if not array.ndim or not array.flags.c_contiguous or (element.is_floating and np.isnan(array).any()):
         return None
     attrs = {"shape": list(array.shape), "dtype": int(element)}

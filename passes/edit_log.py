@@ -70,6 +70,7 @@ class EditLog(list[Any]):
         """Return the line of the last edit of the operator, or of what makes a value that it reads or writes."""
         op = error.op
         names = {*error.names, *(() if op is None else (*op.input_arg_names, *op.output_arg_names))}
+        # The last edit of what is broken broke it: earlier ones left a program that the pass went on with.
         for (undone, args), line in zip(self[::-1], self._lines[::-1], strict=True):
             edited, made = _edited(getattr(undone, "__self__", None), args)
             if (edited is op and op is not None) or not names.isdisjoint(made):
@@ -100,6 +101,7 @@ def edits_of(rewrite: Any) -> Iterator[EditLog]:
     try:
         JOURNAL.set(log)
         yield log
+    # An inner pass has been named already, and a full memory is no fault of a pass.
     except (PassError, MemoryError):
         raise
     except Exception as error:
@@ -127,6 +129,7 @@ def _line_of(frames: Iterable[FrameType]) -> _Line:
         seen.append(frame)
         if frame.f_code.co_name in _RUNS:
             rewrite = frame.f_locals.get("self")
+            # A pass or a rule, and no other object with a method of that name.
             if hasattr(rewrite, "changes_rounding"):
                 return _Line(rewrite, users or _own_line(rewrite, seen))
     return _Line(None, users)

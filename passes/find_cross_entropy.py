@@ -89,6 +89,7 @@ class _Loss(NamedTuple):
 
 def _loss(hot: Operator, values: Values) -> _Loss | None:
     """Return the loss that picks its terms by the ``one_hot`` operator `hot`."""
+    # There, labels that are no class are rows of zeros; a cross entropy would refuse them.
     if hot.attr("allow_out_of_range") or any(hot.inputs.get("depth_tensor", ())):
         return None
     picks = [op for op in _readers(values, hot) if op.type == "elementwise_mul"]
@@ -147,6 +148,7 @@ def _backward(pick: Operator, slot: str, values: Values) -> _Backward | None:
         (grad,) = grads
         if any(values.input(grad, each) != values.input(pick, each) for each in "XY"):
             continue
+        # A gradient of the picks is used for something else, and needs the product by itself.
         if grad.outputs.get(f"{slot}@GRAD") and not grad.outputs.get(f"{'YX'['XY'.index(slot)]}@GRAD"):
             readers = _readers(values, grad, f"{slot}@GRAD")
             if len(readers) == 1:
@@ -181,6 +183,7 @@ def _by_hand(sub: Operator, values: Values, loss: _Loss) -> _Loss | None:
     exp = total and values.producer(values.input(total, "X"), "exp")
     if log is None or total is None or exp is None or values.input(exp, "X") != x or not _is_last_axis(total, rank):
         return None
+    # Without the dimension of the classes the sum would be laid over another one.
     if len(_shape(values, values.input(sub, "Y"))) != rank:
         return None
     loss = loss._replace(x=x, ops=(exp, total, log, sub, *loss.ops))

@@ -112,6 +112,7 @@ class _Uses:
     def sole_writer(self, name: str, type: str) -> int | None:
         """The only operator that writes `name`, if it is of this type."""
         writers = self.writers[name]
+        # A name that is written twice is two values, of which one may be another's.
         return writers[0] if len(writers) == 1 and self.ops[writers[0]].type == type else None
 
     def reader(self, name: str, type: str, slot: str) -> int | None:
@@ -139,6 +140,7 @@ def _find_clip(root: int, uses: _Uses) -> _Clip | None:
         return None
     threshold = ops[maximum].inputs["X"][0]
     divide = uses.reader(ops[maximum].outputs["Out"][0], "elementwise_div", "Y")
+    # The same threshold above and below: else the quotient is no factor of a clip.
     if divide is None or ops[divide].inputs["X"][0] != threshold:
         return None
     products = _products_with(ops[divide].outputs["Out"][0], squares, uses)

@@ -28,6 +28,7 @@ class FuseMeanLoss(Pass):
     keeps_roles: ClassVar[bool] = False
 
     def apply(self, program: Program) -> bool:
+        # Most programs end here, before values are numbered.
         if not any(program.global_block().ops.of_type(type) for type in _LAST):
             return False
         values = Values(program)
@@ -103,6 +104,7 @@ def _chain_before(last: Operator, values: Values) -> _Chain | None:
         return None
     seed = values.producer(values.input(mean_grad, "Out@GRAD"), "fill_constant")
     means = [op for op in values.readers[values.output(loss, each)] if op is not mean_grad]
+    # Who else reads the losses of rows needs them as a value.
     if seed is None or len(means) != 1 or means[0].type != "mean":
         return None
     return _Chain(softmax, loss, means[0], seed, mean_grad, loss_grad, last)
@@ -157,6 +159,7 @@ def _fuse(chain: _Chain, values: Values) -> None:
     p = values.output(chain.softmax, slots.p)
     is_wanted = values.is_live_out(p) or any(op not in chain for op in values.readers[p])
     outputs = {"Loss": chain.mean.outputs["Out"], "Gradient": chain.softmax_grad.outputs[f"{slots.x}@GRAD"]}
+    # Without a reader the probabilities need no memory.
     if is_wanted:
         outputs["Out"] = chain.softmax.outputs[slots.p]
     inputs = {"X": chain.softmax.inputs[slots.x], "Label": loss.inputs["Label"]}

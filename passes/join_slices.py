@@ -131,6 +131,7 @@ def _gradients(total: Operator, values: Values) -> Iterator[tuple[Value, _Cut]]:
 
 def _join(total: Operator, cuts: Sequence[_Cut]) -> None:
     """Replace the gradients of `cuts` in a sum by the incoming gradients side by side."""
+    # Between the slices lie elements that none of them takes, whose gradient is 0.
     names, at = list[str](), 0
     for cut in cuts:
         names += [*_zeros(total, cuts[0], cut.start - at), cut.name]

@@ -51,6 +51,7 @@ class MergeProducts(MergeSmall):
 def _can_be_done_at(first: Operator, op: Operator, values: Parts) -> bool:
     """Whether the inputs of `op` are known at `first`, and nothing uses the name of its result before `op`."""
     is_known = values.can_join(values.input(op, "X"), first) and values.is_there(values.input(op, "Y"), first)
+    # The result comes earlier than before: its name must not mean something else there.
     return is_known and values.is_first(values.output(op, "Out"))
 
 

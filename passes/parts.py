@@ -132,6 +132,7 @@ def slice_starts(op: Operator, shape: Shape, outs: Sequence[Shape] = ()) -> Sequ
     for axis, first, last in zip(op.attr("axes"), op.attr("starts"), op.attr("ends"), strict=True):
         taken = span(shape[axis], first, last)
         spans[axis % len(shape)] = taken.start, taken.stop
+    # Dimensions that are taken whole keep their elements side by side.
     cut = [i for i, (first, last) in spans.items() if last - first < shape[i]]
     if any(spans[i][1] - spans[i][0] > 1 for i in range(max(cut, default=0))):
         return ()

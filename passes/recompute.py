@@ -139,6 +139,7 @@ class _Plan:
             return [(0, end)] if end > 1 else []
         found = []
         for here, there in pairwise(checkpoints):
+            # A segment is what lies between the first reader of a checkpoint and the last writer of the next one.
             begin, last = min(self.readers.get(here, [len(self.forward)])), self._last_write(there)
             if begin < last:
                 found.append((begin, last + 1))

@@ -43,6 +43,7 @@ def _updates(clip: Operator, values: Values) -> list[Operator]:
     updates: dict[Operator, None] = {}
     for name, source in sources.items():
         clipped = values.written(name, clip)
+        # A second reader needs the clipped gradient itself.
         if not values.is_used_once(clipped):
             return []
         (reader,) = values.readers[clipped]

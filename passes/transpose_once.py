@@ -37,6 +37,7 @@ class TransposeOnce(MergeSmall):
         return bool(several)
 
     def _fits(self, op: Operator, values: Values) -> bool:
+        # The gradient of W wants X as well, which a plain product does not have.
         wants_x_only = op.outputs.get("Y@GRAD", (EMPTY,)) == (EMPTY,) and op.outputs.get("X@GRAD", (EMPTY,)) != (EMPTY,)
         return wants_x_only and all(
             is_matrix(values.block, op.inputs[slot][0], self.most_elements) for slot in ("X", "Y", "Out@GRAD")
