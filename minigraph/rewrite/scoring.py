@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from minigraph.executor import Executor
-from minigraph.ir import Program, Variable
+from minigraph.ir import Program, Variable, VarKind
 from minigraph.ir.verifier import verify
 from minigraph.lowering.prune import prune
 from minigraph.passes.base import Pipeline
@@ -153,7 +153,8 @@ def _unread(program: Program) -> list[str]:
     block = program.global_block()
     read = {name for op in block.ops for name in op.input_arg_names}
     written = dict.fromkeys(name for op in block.ops for name in op.output_arg_names)
-    return [name for name in written if name not in read and name in block.vars and not block.vars[name].persistable]
+    unread = [block.vars[name] for name in written if name not in read and name in block.vars]
+    return [var.name for var in unread if not var.persistable and var.kind is not VarKind.STEP_SCOPES]
 
 
 def _arrays(program: Program, feed: Mapping[str, Any], scope: Scope | None) -> dict[str, Array]:

@@ -73,6 +73,13 @@ def forgets_scales(program):
 
 rewrite.check(forgets_scales, programs=200)
 """,
+    "trace": """
+from minigraph.passes import CleanUp
+with rewrite.trace(main) as trace:
+    CleanUp().apply(main.clone())
+trace
+""",
+    "score": "rewrite.score(CleanUp(), before, feed=feed)",
     "progress": """
 bar = ProgressBar(4, shown=True)
 bar.advance()

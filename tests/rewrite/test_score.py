@@ -46,3 +46,14 @@ def test_state_comes_from_a_scope_that_keeps_its_values(program):
     rewrite.score(CleanUp(), program, scope=scope)
     for name, value in before.items():
         assert np.array_equal(value, np.array(scope.find_var(name).get_tensor()))
+
+
+@pytest.mark.usefixtures("new_program")
+def test_what_a_loop_keeps_for_its_gradient_is_not_fetched():
+    i, n = layers.fill_constant([1], "int64", 0), layers.fill_constant([1], "int64", 3)
+    condition = layers.less_than(i, n)
+    with layers.While(condition).block():
+        layers.increment(i)
+        layers.less_than(i, n, cond=condition)
+    layers.cast(i, "float32")
+    assert rewrite.score(CleanUp(), fluid.default_main_program()).before.operators == 7
