@@ -16,6 +16,7 @@ import minigraph.kernels.jit.native
 import minigraph.kernels.jit.normalization
 import minigraph.kernels.jit.norms
 import minigraph.kernels.jit.rows
+import minigraph.kernels.jit.small_products
 import minigraph.kernels.jit.sums
 import minigraph.kernels.jit.updates  # noqa: F401
 from minigraph.kernels.jit.compiling import is_available, require
