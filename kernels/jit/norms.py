@@ -21,9 +21,18 @@ from minigraph.kernels.clip_to_keep import ClipToKeep
 from minigraph.kernels.jit import offers
 from minigraph.kernels.jit.compiling import Loops
 from minigraph.kernels.jit.offers import numba_name, offer, vectors
-from minigraph.kernels.jit.recording import STATUS, UnsupportedError, native_loop
+from minigraph.kernels.jit.products import square
+from minigraph.kernels.jit.recording import (
+    STATUS,
+    Recording,
+    Symbol,
+    UnsupportedError,
+    address_of,
+    native,
+    native_loop,
+)
 from minigraph.kernels.jit.threads import least_of, pieces, run_together, shares
-from minigraph.kernels.norm import norm, short_joined
+from minigraph.kernels.norm import SHORT, norm, short_joined
 from minigraph.kernels.registry import specialize
 from minigraph.kernels.sums import add_exactly
 
@@ -118,41 +127,19 @@ def clip_factor(xp, xs, clip_norm, *, p):
 
 _TEXT = """
 
-def root(operands, sizes, like):
+def squares(operands, sizes, like):
     total, rest = parts_of_squares(vector(operands, 0, load(sizes), like))
-    power = vector(operands, 1, 1, np.float64(0))
-    power[0] = call_blas(load(sizes + 8), (total + rest, 0.5), power[0])
+    store_as(load(operands + 8), total + rest)
     return total + rest
 
 
-def root_float32(operands, sizes, strides, own):
-    root(operands, sizes, np.float32(0))
+def squares_float32(operands, sizes, strides, own):
+    squares(operands, sizes, np.float32(0))
 
 
-def root_float64(operands, sizes, strides, status):
-    if not 1e-280 < root(operands, sizes, np.float64(0)) < 1e300:
+def squares_float64(operands, sizes, strides, status):
+    if not 1e-280 < squares(operands, sizes, np.float64(0)) < 1e300:
         store(status, 1)
-
-
-def factor(operands, like):
-    numbers = vector(operands, 2, 3, np.float64(0))
-    numbers[0], numbers[1], numbers[2] = vector(operands, 0, 1, like)[0], 1.0, vector(operands, 1, 1, 0.0)[0]
-
-
-def factor_float32(operands, sizes, strides, own):
-    factor(operands, np.float32(0))
-
-
-def factor_float64(operands, sizes, strides, own):
-    factor(operands, np.float64(0))
-
-
-def rounded_float32(operands, sizes, strides, own):
-    vector(operands, 1, 1, np.float32(0))[0] = vector(operands, 0, 1, 0.0)[0]
-
-
-def rounded_float64(operands, sizes, strides, own):
-    vector(operands, 1, 1, np.float64(0))[0] = vector(operands, 0, 1, 0.0)[0]
 """
 
 _IN_TABLES = Loops("norms", "layout", "table", text=_TEXT)
@@ -167,19 +154,63 @@ def _power() -> int | None:
         return None
 
 
+def _record_norm(recording: Recording, x: Symbol) -> Symbol:
+    """Record the norm of one vector of less than a thread's share, by the loop."""
+    if numba_name(x.dtype) is None or x.is_transposed or x.size >= 2 * least_of(x.dtype.itemsize):
+        raise UnsupportedError("another norm")
+    total, kind = recording.new((1,), np.float64), x.dtype.name
+    status = STATUS if kind == "float64" else 0
+    recording.emit(_IN_TABLES.address(f"squares_{kind}"), [x, total], [x.size], [], status)
+    return _root(recording, total)
+
+
+def _root(recording: Recording, total: Symbol) -> Symbol:
+    power, ratio = _power(), recording.new((1,), np.float64)
+    if power is None:
+        raise UnsupportedError("no root")
+    recording.emit(address_of("root"), [total, ratio], [], [], power)
+    return ratio
+
+
+def _factor(recording: Recording, threshold: Symbol, ratio: Symbol) -> Symbol:
+    """Record the three numbers of `minigraph.kernels.clip.factor_for`."""
+    factor = recording.new((3,), np.float64)
+    recording.emit(address_of(f"factor_{threshold.dtype.name}"), [threshold, ratio, factor], [], [])
+    return factor
+
+
 @native_loop("clip_factor")
 def record_clip_factor(recording, xs, clip_norm, *, p):
-    """The norm of one vector, and of less than a thread's share."""
-    power, is_shared = _power(), xs[0].size >= 2 * least_of(xs[0].dtype.itemsize)
-    if p != 2 or len(xs) > 1 or is_shared or power is None or clip_norm.dtype != xs[0].dtype:
+    if p != 2 or len(xs) > 1 or clip_norm.dtype != xs[0].dtype:
         raise UnsupportedError("another norm")
-    kind, ratio, factor = xs[0].dtype.name, recording.new((1,), np.float64), recording.new((3,), np.float64)
-    total = recording.new((1,), clip_norm.dtype)
-    status = STATUS if kind == "float64" else 0
-    recording.emit(_IN_TABLES.address(f"root_{kind}"), [xs[0], ratio], [xs[0].size, power], [], status)
-    recording.emit(_IN_TABLES.address(f"factor_{kind}"), [clip_norm, ratio, factor], [], [])
-    recording.emit(_IN_TABLES.address(f"rounded_{kind}"), [ratio, total], [], [])
-    return factor, total
+    ratio, total = _record_norm(recording, xs[0]), recording.new((1,), clip_norm.dtype)
+    recording.emit(address_of(f"rounded_{clip_norm.dtype.name}"), [ratio, total], [], [])
+    return _factor(recording, clip_norm, ratio), total
+
+
+@native_loop("clip_by_global_norm")
+def record_clip_by_global_norm(recording, xs, clip_norm, *, p, strict):
+    if strict:
+        raise UnsupportedError("errors")
+    factor, total = record_clip_factor(recording, xs, clip_norm, p=p)
+    return [np.multiply(xs[0], recording.shrink(factor, xs[0].dtype))], total
+
+
+@native_loop("clip_by_norm")
+def record_clip_by_norm(recording, x, *, max_norm):
+    factor = _factor(recording, recording.constant([max_norm], np.float64), _record_norm(recording, x))
+    return np.multiply(x, recording.shrink(factor, x.dtype))
+
+
+@native("clip_by_norm", replaces_loops=False)
+def record_quicker_clip_by_norm(recording, x, *, max_norm):
+    if x.dtype != np.float32 or x.is_transposed or not 0 < x.size <= SHORT:
+        raise UnsupportedError("another norm")
+    wide = recording.new((x.size,), np.float64)
+    recording.each(address_of("widen"), 0, [x.reshape(-1), wide])
+    ratio = _root(recording, square(recording, wide))
+    factor = _factor(recording, recording.constant([max_norm], np.float64), ratio)
+    return np.multiply(x, recording.shrink(factor, x.dtype))
 
 
 @offer("global_norm")

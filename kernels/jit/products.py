@@ -58,6 +58,14 @@ def dots(recording: Recording, x: Symbol, vector: Symbol) -> Symbol:
     return result
 
 
+def square(recording: Recording, vector: Symbol) -> Symbol:
+    """The product of a vector with itself, in an array of one."""
+    result = recording.new((1,), vector.dtype)
+    recording.work += vector.size
+    _emit(recording, "dot", [vector, vector, result], [vector.size], [1, 1])
+    return result
+
+
 def matmul(recording: Recording, a: Symbol, b: Symbol) -> Symbol:
     """The products of batches of matrices, by NumPy's loop for `numpy.matmul`."""
     if a.dtype != b.dtype or a.dtype.name not in ("float32", "float64") or not (a.size and b.size):

@@ -389,16 +389,20 @@ Offer = Callable[..., Any]
 _OFFERS: dict[str, Offer] = {}
 _OF_LOOPS: dict[str, Offer] = {}
 _MOST_COLUMNS: dict[str, int] = {}
+_BESIDE_LOOPS: set[str] = set()
 
 
-def native(*types: str, most_columns: int | None = None) -> Callable[[Offer], Offer]:
+def native(*types: str, most_columns: int | None = None, replaces_loops: bool = True) -> Callable[[Offer], Offer]:
     """Register how operators are recorded: ``f(recording, *inputs, **attrs)`` returns the symbols of the results.
 
-    It raises `UnsupportedError` for what it cannot, such as a first input with more than `most_columns`.
+    It raises `UnsupportedError` for what it cannot, such as a first input with more than `most_columns`. Small arrays
+    then take the shared kernel and no compiled loop, unless the recording does not replace loops.
     """
 
     def decorate(function: Offer) -> Offer:
         _OFFERS.update(dict.fromkeys(types, function))
+        if not replaces_loops:
+            _BESIDE_LOOPS.update(types)
         if most_columns is not None:
             _MOST_COLUMNS.update(dict.fromkeys(types, most_columns))
         return function
@@ -421,7 +425,7 @@ def native_loop(*types: str) -> Callable[[Offer], Offer]:
 
 def is_small(type: str, shapes: Sequence[Sequence[int]]) -> bool:
     """Whether an operator on arrays of these shapes is recorded, if it can be, and not given a loop of its own."""
-    if type not in _OFFERS or any([prod(shape) > MOST_ELEMENTS for shape in shapes]):
+    if type not in _OFFERS or type in _BESIDE_LOOPS or any([prod(shape) > MOST_ELEMENTS for shape in shapes]):
         return False
     return type not in _MOST_COLUMNS or shapes[0][-1] <= _MOST_COLUMNS[type]
 

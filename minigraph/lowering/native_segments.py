@@ -100,7 +100,7 @@ class _Former:
             # The ordinary calls behind a label that is no class start with the segment, and read what it has read.
             if is_native and not (_may_end_early(known[number]) and any(map(_writes_to_given, rows))):
                 continue
-            if sum(map(_work, rows)) >= _LEAST_STEPS:
+            if sum(map(_work, rows, known[start:number])) >= _LEAST_STEPS:
                 segment = Segment(start, number)
                 found.append(_Binder(self, segment).bound(rows, known[start:number]))
             start = number if is_native else number + 1
@@ -170,11 +170,12 @@ def _writes_to_given(row: Instruction) -> bool:
     return bool(row.copies) or "out" in (row.keywords or ())
 
 
-def _work(row: Instruction) -> int:
-    """Number of calls of one function that an instruction takes about as long as; a function for a loop has several."""
-    if row.function is None:
+def _work(row: Instruction, recorded: Recorded | None) -> int:
+    """Number of steps that an instruction counts for: each function of C that it calls saves a call from Python."""
+    if row.function is None or recorded is None:
         return len(row.copies)
-    return len(row.copies) + (_LEAST_STEPS if row.function.kind == LOOP else 1)
+    functions = {call.function for call in recorded[0].calls}
+    return len(row.copies) + max(len(functions), _LEAST_STEPS if row.function.kind == LOOP else 1)
 
 
 def _recorded(type: str, kind: str, types: Sequence[Any], attrs: dict[str, Any]) -> Recorded | None:

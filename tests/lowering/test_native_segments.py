@@ -180,6 +180,36 @@ def test_an_update_in_a_table_keeps_powers_that_differ_apart(monkeypatch):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shapes", [[(40, 50)], [(7,)], [(40, 50), (3,), (1, 4)]])
+@pytest.mark.parametrize("together", [True, False])
+def test_a_clip_in_a_table_has_the_bits_of_its_function(together, shapes, dtype, monkeypatch):
+    block = fluid.default_main_program().global_block()
+    names = [f"g{i}" for i in range(len(shapes))]
+    for name, shape in zip(names, shapes, strict=True):
+        block.create_var(name, list(shape), dtype, persistable=True)
+        if not together:
+            block.append_op("clip_by_norm", {"X": name}, {"Out": name}, {"max_norm": 1.5})
+    if together:
+        bound = layers.fill_constant([1], dtype, 1.5)
+        norm = block.create_var("norm", [1], dtype)
+        block.append_op("clip_by_global_norm", {"X": names, "ClipNorm": bound}, {"Out": names, "Norm": norm})
+    rng = np.random.default_rng(0)
+    values = [rng.standard_normal(shape) for shape in shapes]
+    found = []
+    for runs in (0, 1):
+        monkeypatch.setattr(codegen, "RUNS_BEFORE_NATIVE", runs)
+        executor, scope = fluid.Executor(jit=True), fluid.Scope()
+        for size in (1, 1, 1e-3, 1e4, 1e20, 1e-30, 0, np.inf, np.nan):
+            for name, value in zip(names, values, strict=True):
+                scope.var(name).get_tensor().set((value * size).astype(dtype), fluid.CPUPlace())
+            run(executor, [], scope)
+            found.append(bits(np.array(scope.find_var(name).get_tensor()) for name in names))
+        text = executor.plan_for(fluid.default_main_program(), {}, []).compiled.source
+        assert ("native" in text) == (runs > 0) or shapes == [(7,)]
+    assert found[: len(found) // 2] == found[len(found) // 2 :]
+
+
 # Arrays from outside
 
 

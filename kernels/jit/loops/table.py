@@ -10,7 +10,7 @@ import numpy as np
 
 from minigraph.kernels.jit.loops.layout import HEAD, WORDS_OF_ARRAY, WORDS_OF_CALL, WORDS_OF_MOVE
 
-INTRINSICS = ("load", "store", "load_as", "store_as", "pointer", "call", "call_blas")
+INTRINSICS = ("load", "store", "load_as", "store_as", "pointer", "call", "call_c")
 
 try:
     from numba import carray
@@ -87,8 +87,8 @@ def call(context, function, operands, sizes, strides, own):
     return types.void(*[types.int64] * 5), generate
 
 
-def call_blas(context, function, arguments, like):
-    """Call a function of BLAS with a tuple of numbers of the types that it takes; its result has the type of `like`."""
+def call_c(context, function, arguments, like):
+    """Call a function of C with a tuple of numbers of the types that it takes; its result has the type of `like`."""
     from llvmlite import ir
     from numba.core import types
 
@@ -245,6 +245,40 @@ def check_same_int64(operands, sizes, strides, own):
     check_same(operands, sizes, own, np.int64(0))
 
 
+def widen(operands, sizes, strides, own):
+    """Write each float32 as float64."""
+    x, y = load(operands), load(operands + 8)
+    for i in range(load(sizes)):
+        store_as(y + i * load(strides + 8), np.float64(load_as(x + i * load(strides), np.float32(0))))
+
+
+def root(operands, sizes, strides, power):
+    """Write a number to the power of a half."""
+    store_as(load(operands + 8), call_c(power, (load_as(load(operands), 0.0), 0.5), 0.0))
+
+
+def rounded_float32(operands, sizes, strides, own):
+    store_as(load(operands + 8), np.float32(load_as(load(operands), 0.0)))
+
+
+def rounded_float64(operands, sizes, strides, own):
+    store_as(load(operands + 8), load_as(load(operands), 0.0))
+
+
+def factor(operands, like):
+    """Write threshold, scale and ratio as numbers of float64, from the first and the last of them."""
+    numbers = vector(operands, 2, 3, np.float64(0))
+    numbers[0], numbers[1], numbers[2] = load_as(load(operands), like), 1.0, load_as(load(operands + 8), 0.0)
+
+
+def factor_float32(operands, sizes, strides, own):
+    factor(operands, np.float32(0))
+
+
+def factor_float64(operands, sizes, strides, own):
+    factor(operands, np.float64(0))
+
+
 def shrink(operands, status, one):
     """Write the factor that the threshold, scale and ratio of a `clip_factor` stand for, if no digit of it is lost."""
     factor = vector(operands, 0, 3, np.float64(0))
@@ -303,7 +337,7 @@ def matmul(operands, sizes, strides, loop):
 def gemm(operands, sizes, strides, blas, one, like):
     """``c = a @ b``; the sizes are m, n and k, and the strides the forms and the rows' lengths as BLAS takes them."""
     I = type(like)
-    call_blas(blas, (
+    call_c(blas, (
         np.int32(ROW_MAJOR), np.int32(load(strides)), np.int32(load(strides + 8)),
         I(load(sizes)), I(load(sizes + 8)), I(load(sizes + 16)), one,
         load(operands), I(load(strides + 16)), load(operands + 8), I(load(strides + 24)), one - one,
@@ -317,7 +351,7 @@ def gemv(operands, sizes, strides, blas, one, like):
     The strides are the order of the matrix, the length of its rows or columns, its form, and the step of the vector.
     """
     I = type(like)
-    call_blas(blas, (
+    call_c(blas, (
         np.int32(load(strides)), np.int32(load(strides + 16)), I(load(sizes)), I(load(sizes + 8)), one,
         load(operands), I(load(strides + 8)), load(operands + 8), I(load(strides + 24)),
         one - one, load(operands + 16), I(1),
@@ -327,7 +361,7 @@ def gemv(operands, sizes, strides, blas, one, like):
 def dot(operands, sizes, strides, blas, one, like):
     """``z = x @ y`` for two vectors."""
     I = type(like)
-    total = call_blas(blas, (
+    total = call_c(blas, (
         I(load(sizes)), load(operands), I(load(strides)), load(operands + 8), I(load(strides + 8)),
     ), one)  # fmt: skip
     store_as(load(operands + 16), total + (one - one))
@@ -340,7 +374,7 @@ def axpy(operands, sizes, strides, blas, one, like):
     for i in range(size):
         y[i] = one - one
     a = load_as(load(operands), one)
-    call_blas(blas, (I(size), a, load(operands + 8), I(load(strides)), load(operands + 16), I(1)), None)
+    call_c(blas, (I(size), a, load(operands + 8), I(load(strides)), load(operands + 16), I(1)), None)
 
 
 def gemm_float32_int32(operands, sizes, strides, blas):
