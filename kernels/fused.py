@@ -85,6 +85,7 @@ def _offer(xp, xs, *, steps):
     if prod(types[_first(calls[0])].shape) < LARGE:
         return whole
     layout = Layout(calls, types)
+    # There is nothing to cut along.
     if layout.flat[0] == 1:
         return whole
     pieces = _pieces(calls, layout)
@@ -141,6 +142,7 @@ def _whole(calls: Sequence[FusedCall], types: Mapping[str, ArrayType]) -> Callab
         namespace[f"f{number}"] = _quickest(call, known)
         known.update(dict.fromkeys(call.writes, known[_first(call)]))
         out = _out(call)
+        # A kernel that takes no buffer makes its result in new memory, and is copied at the end.
         copied += [] if out else [name for name in call.writes if name.startswith("y")]
         lines.append(f"    {', '.join(name or '_' for name in call.outputs)} = f{number}({_text(call)}{out})")
         # Intermediate values are deleted after their last read, so that NumPy reuses the memory.

@@ -106,6 +106,7 @@ def softmax_with_cross_entropy(xp, logits, label, *, soft_label, ignore_index, a
 
     def rows(logits, label, out=None):
         y_out, loss_out = out or (None, None)
+        # The loss is computed from the logits after the softmax is written.
         if y_out is logits:
             raise TypeError("the logits are read again")
         y, loss = _made(y_out, logits.shape, logits.dtype), _made(loss_out, label.shape, logits.dtype)
@@ -187,6 +188,7 @@ def fused_mean_loss(xp, x, label, *, ignore_index, slope, from_logits, wanted):
         loss = empty(1, dtype) if loss is None else loss
         d_x = empty(shape, dtype) if d_x is None else d_x
         y = empty(shape_of_y, dtype) if y is None else y
+        # An error before anything is written: the shared kernel then does all of it.
         if not (x.flags.c_contiguous and label.flags.c_contiguous and y.flags.c_contiguous and d_x.flags.c_contiguous):
             raise TypeError("not contiguous")
         matrices = [array.reshape(rows) for array in (x, y, d_x)]

@@ -121,6 +121,7 @@ def matmul_grad(recording, x, y, d_out, *, transpose_X, transpose_Y, alpha, want
 
 
 def _operand_gradient(recording: Recording, left: Symbol, right: Symbol, operand: Symbol, transposed: bool) -> Any:
+    # The kernel moves axes for one long product, which a recording of layouts cannot.
     if left.ndim > 2 and operand.ndim <= 2:
         raise UnsupportedError("a sum over the batch")
     if transposed:
@@ -133,6 +134,7 @@ def assign(recording, x):
     """A copy row by row; the kernel keeps the order of another one."""
     if not isinstance(x, Symbol):
         raise UnsupportedError("arrays of tensors")
+    # `positive` copies into the order of rows; `copy` moves bytes, in the order in which they lie.
     if x.is_transposed and x.dtype in _FLOATS:
         return np.positive(x)
     result = recording.new(x.shape, x.dtype)
@@ -153,6 +155,7 @@ def transpose2(recording, x, *, axis):
 def _sum_of_rows(recording: Recording, x: Symbol) -> Symbol:
     """Sum of the rows of a matrix, as `minigraph.kernels.sums` makes it."""
     rows = x.shape[0]
+    # The kernel adds many rows in another way, and the bits must be the same.
     if rows >= MANY_ROWS or x.dtype not in _FLOATS:
         raise UnsupportedError("many rows")
     return dot(recording, recording.constant(np.ones(rows), x.dtype), x)
@@ -297,6 +300,7 @@ def fused_mean_loss(recording, x, label, *, ignore_index, slope, from_logits, wa
     _check_rows(x, label, ignore_index)
     if from_logits:
         return _mean_loss_of_logits(recording, x, label, ignore_index, slope, wanted)
+    # Here, as in `softmax`, the kernel chooses another way, with other bits.
     if not slope or not goes_by_columns(x.shape):
         raise UnsupportedError("another way")
     dtype, columns = x.dtype, _columns(x)

@@ -78,6 +78,7 @@ def body(rule: Rule, element: Element, place: str, shrink: str = "") -> Iterator
     fading = [name for name, _ in element.own if name in rule.fades]
     for name, value in element.own:
         yield f"{name} = {value}"
+        # After the last of them, because one may be computed from another.
         if fading and name == fading[-1]:
             yield from (f"{each} = {each} if not abs({each}) < tiny else T(0)" for each in fading)
     for name in element.writes:
@@ -94,6 +95,7 @@ def _element(rule: Rule, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> tup
     """What a loop does to one element, and the numbers behind `shrink`; None if there is no loop for such arrays."""
     given = dict(zip(rule.inputs, arrays, strict=True))
     is_missing = any(given.get(name, True) is None for name in ("grad", *rule.outputs))
+    # A loop takes attributes as numbers, and reads no tensors in their place.
     if is_missing or any(given.get(name) is not None for name in TENSORS.values()):
         return None
     element, dtype = rule.element(attrs), given["param"].dtype

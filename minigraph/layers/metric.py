@@ -67,10 +67,12 @@ def auc(
     helper = LayerHelper("auc")
     inputs = {"Predict": check_floating(input, "auc: input"), "Label": check_variable(label, "auc: label")}
     buckets = num_thresholds + 1
+    # A ring of the counts of single steps, their sum, and the number of steps so far.
     recent_shape = [(1 + slide_steps) * buckets + 1] if slide_steps else [1, buckets]
     shapes = [recent_shape] * 2 + [[1, buckets]] * 2
     counts = [create_global_var(shape, 0, "int64", persistable=True) for shape in shapes]
     total, recent = helper.temporary(), helper.temporary()
+    # Two operators with counts of their own: one forgets, the other does not.
     for area, (positives, negatives), steps in ((recent, counts[:2], slide_steps), (total, counts[2:], 0)):
         helper.append(
             "auc",

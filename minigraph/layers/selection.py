@@ -64,10 +64,12 @@ def roll(input: Variable, shifts: int | Sequence[int], dims: int | Sequence[int]
     """
     shape = check_variable(input, "roll: input").shape or ()
     by = [shifts] if isinstance(shifts, int) else list(shifts)
+    # As one column: the operator moves along a dimension, and needs one to move along.
     x = reshape(input, [-1, 1]) if dims is None else input
     along = [0] if dims is None else [dims] if isinstance(dims, int) else list(dims)
     if len(by) != len(along):
         raise ProgramError(f"roll: there are {len(by)} shifts for {len(along)} dims")
+    # In place: the result of the operator has no other reader.
     return reshape(emit("roll", X=x, shifts=by, dims=along), shape, inplace=True)
 
 
