@@ -22,6 +22,7 @@ class ShareCommonSubexpressions(Pass):
     """
 
     def apply(self, program: Program) -> bool:
+        # Values are numbered only where two operators might be equal.
         if not _has_twins(program):
             return False
         values, same = Values(program), dict[Value, Value]()

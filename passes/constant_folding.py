@@ -38,6 +38,7 @@ class FoldConstants(Pass):
     max_elements: int = 1024
 
     def apply(self, program: Program) -> bool:
+        # Numbering the values takes longer than this look at names.
         if not _may_fold(program):
             return False
         constants = _Constants(program, self.max_elements)

@@ -156,6 +156,7 @@ class _Plan:
                     yield from op.output_arg_names
 
     def _is_repeatable(self, op: Operator) -> bool:
+        # Repeated, it would draw other numbers; a dropout reads its seed, which is kept.
         if op.type == "seed" or (is_random(op.type) and op.type != "dropout") or op.definition.has_hidden_names:
             return False
         in_place = set(op.input_arg_names) & set(op.output_arg_names)

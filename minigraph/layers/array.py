@@ -134,6 +134,7 @@ def tensor_array_to_tensor(
 
 def _join_list(elements: list[Any], axis: int, use_stack: bool) -> tuple[Variable, Variable]:
     joined = stack(elements, axis) if use_stack else concat(elements, axis)
+    # Of a new dimension each element takes 1.
     at = axis % (len(elements[0].shape) + use_stack)
     lengths = [each.shape[at] if at < len(each.shape) else 1 for each in elements]
     return joined, to_variable(np.array(lengths, "int32"))

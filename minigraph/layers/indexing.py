@@ -37,6 +37,7 @@ def strided_slice(input: Variable, axes: Sequence[int], starts: Numbers, ends: N
 
 def _sliced(op_type: str, x: Variable, axes: Sequence[int], bounds: dict[str, Any]) -> Variable:
     helper = LayerHelper(op_type)
+    # 1: the bounds of the dimension are known when the program is built; -1: only a run knows them.
     flags, given = [1] * len(axes), dict[str, Any]()
     for name, numbers in bounds.items():
         slot = f"{name.capitalize()}Tensor"

@@ -166,6 +166,7 @@ def layer_norm(
     assert x.shape is not None
     helper = LayerHelper("layer_norm", name)
     features = product(x.shape[begin_norm_axis:])
+    # Without scale and shift the operator needs no parameter, and so no number.
     if features < 0 and (scale or shift):
         raise ProgramError(f"layer_norm: the number of features of {x} is not known")
     inputs: dict[str, Variable] = {"X": x}

@@ -94,6 +94,7 @@ def py_func(
             raise NotFoundError(
                 f"py_func: {var.name}, which is to be skipped, is neither in x nor in out", site=caller_site()
             )
+    # An attribute cannot hold a function; it holds the number under which the process keeps it.
     numbers = [callables.register(function, _on_tensors(function)) for function in functions.values()]
     LayerHelper("py_func").append(
         "py_func",
@@ -104,6 +105,7 @@ def py_func(
             "backward_callable_id": numbers[1] if len(numbers) > 1 else -1,
             "backward_skip_vars": list(dict.fromkeys(var.name for var in skipped)),
             "functions": [callables.function_name(function) for function in functions.values()],
+            # Inference cannot look into a function.
             "out_types": [str(var.tensor_type) for var in outputs],
         },
     )

@@ -80,6 +80,7 @@ class StaticRNN:
             self.status = StaticRNN.IN_RNN_BLOCK
             yield
             self.status = StaticRNN.AFTER_RNN_BLOCK
+            # Still inside: what is kept of a state is an operator of the step.
             states += self._complete()
 
     def step_input(self, x: Variable) -> Variable:
