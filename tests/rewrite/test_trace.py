@@ -87,6 +87,27 @@ def test_a_firing_is_a_step_inside_its_rule():
     check_replay(t)
 
 
+def test_each_firing_of_rules_is_a_program():
+    @rewrite.rule
+    def scale_of_scale(x, a=rewrite.attr("scale"), b=rewrite.attr("scale")):
+        return layers.scale(layers.scale(x, scale=a), scale=b)
+
+    @scale_of_scale.to
+    def _(x, a, b):
+        return layers.scale(x, scale=a * b)
+
+    main, value = chain(40)
+    with rewrite.trace(main, feed={"x": X}) as t:
+        rewrite.Rules(scale_of_scale).apply(main)
+        RemoveDeadOps().apply(main)
+    firings = [step for step in t.steps if step.name == "scale_of_scale"]
+    assert [step.operators for step in firings] == list(range(40, 1, -1))
+    assert t[-1].program.equals(main)
+    assert all(step.inside == ("Rules",) and len(step.matched) == 2 for step in firings)
+    assert t.first_wrong(value) is None
+    check_replay(t)
+
+
 def test_building_and_running_are_traced():
     with rewrite.trace() as t:
         network = Network("adam", "global norm")
@@ -294,7 +315,8 @@ def test_a_trace_prints_what_changed():
 def test_every_state_of_a_random_program_is_a_program(recipe):
     with rewrite.trace() as t:
         built = build(recipe)
-        LOWERING(built.main)
+        fluid.Executor().run(built.startup, scope=(scope := fluid.Scope()))
+        fluid.Executor().run(built.main, feed=built.feed(0), fetch_list=[built.loss], scope=scope)
     check_replay(t)
 
 

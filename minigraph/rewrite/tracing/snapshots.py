@@ -7,7 +7,7 @@ the states of one program share what did not change between them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 from operator import attrgetter
@@ -20,6 +20,7 @@ from minigraph.ir.operator import Attrs, slot_names
 from minigraph.ir.text.notation import PROGRAM_DEFAULTS, braces, fields_text
 from minigraph.lowering.costs import VIEWS
 from minigraph.opdef import OpDef
+from minigraph.support.undo import Journal
 from minigraph.types import TensorType
 
 
@@ -74,7 +75,7 @@ class _BlockState:
     def of(cls, block: Block, before: _BlockState | None) -> _BlockState:
         variables = list(block.vars.values())
         sizes: dict[str, int] = {}
-        fields = [(_parameter_fields if type(var) is Parameter else _variable_fields)(var) for var in variables]
+        fields = list(map(_fields_of, variables))
         if before is not None and fields == before.var_fields and all(map(_is, variables, before.vars)):
             variables, fields, sizes = before.vars, before.var_fields, before.sizes
         ops = block.ops[:]
@@ -90,12 +91,85 @@ class _BlockState:
         )
 
 
+def _fields_of(var: Variable) -> Fields:
+    fields: Fields = (_parameter_fields if type(var) is Parameter else _variable_fields)(var)
+    return fields
+
+
 def _bytes(type: TensorType, batch: int) -> int:
     return prod([batch if size < 0 else size for size in type.shape]) * type.dtype.numpy.itemsize
 
 
 def _is(a: object, b: object) -> bool:
     return a is b
+
+
+@dataclass(frozen=True, eq=False)
+class _Patch:
+    """What has changed in a program since an earlier state.
+
+    Attributes
+    ----------
+    ops : list
+        Operators that were inserted, removed or changed: block (-1 if in none), operator, the one before it, fields.
+    variables : list
+        Those that were made, removed or changed: block, name, variable (None if it is gone), fields.
+    """
+
+    ops: list[tuple[int, Operator, Operator | None, Fields]]
+    variables: list[tuple[int, str, Variable | None, Fields]]
+
+
+class _Draft:
+    """A state of a block to which patches are applied, each in time that grows with its own size."""
+
+    def __init__(self, state: _BlockState) -> None:
+        self.start = state
+        self.ops: dict[Operator, Fields] = dict(zip(state.ops, state.op_fields, strict=True))
+        self.next: dict[Operator | None, Operator | None] = dict(
+            zip([None, *state.ops], [*state.ops, None], strict=True)
+        )
+        self.previous = {op: before for before, op in self.next.items()}
+        self.vars = {
+            fields[_NAME]: (var, fields) for var, fields in zip(state.vars, state.var_fields, strict=True)
+        }  # fmt: skip
+        self.has_new_vars = False
+
+    def apply(self, patch: _Patch) -> None:
+        own = self.start.indices[0]
+        for _, op, _, _ in patch.ops:
+            if op in self.ops:
+                del self.ops[op]
+                before, after = self.previous.pop(op), self.next.pop(op)
+                self.next[before], self.previous[after] = after, before
+        waiting = {before: (op, fields) for index, op, before, fields in patch.ops if index == own}
+        while waiting:  # those before come first
+            before = next(each for each in waiting if each is None or each in self.ops)
+            op, fields = waiting.pop(before)
+            self.ops[op] = fields
+            after = self.next[before]
+            self.next[before], self.next[op], self.previous[op], self.previous[after] = op, after, before, op
+        for index, name, var, fields in patch.variables:
+            if index == own:
+                self.has_new_vars = True
+                if var is None:
+                    self.vars.pop(name, None)
+                else:
+                    self.vars[name] = var, fields
+
+    def state(self) -> _BlockState:
+        ops: list[Operator] = []
+        at = self.next[None]
+        while at is not None:
+            ops.append(at)
+            at = self.next[at]
+        found = replace(self.start, ops=ops, op_fields=[self.ops[op] for op in ops])
+        if not self.has_new_vars:
+            return found
+        variables = list(self.vars.values())
+        return replace(
+            found, vars=[var for var, _ in variables], var_fields=[fields for _, fields in variables], sizes={}
+        )  # fmt: skip
 
 
 class Snapshot:
@@ -105,12 +179,33 @@ class Snapshot:
     ----------
     before : Snapshot, optional
         An earlier state of the same program, with which this one shares what is equal.
+    edits : Edits, optional
+        All that has changed since `before`; then only that is looked at.
     """
 
-    def __init__(self, program: Program, before: Snapshot | None = None) -> None:
+    def __init__(self, program: Program, before: Snapshot | None = None, edits: Edits | None = None) -> None:
         self._fields = program._random_seed, program.backward_passes, program.roots
-        known = {} if before is None else {each.indices[0]: each for each in before.blocks}
-        self.blocks: list[_BlockState] = [_BlockState.of(block, known.get(block.idx)) for block in program.blocks]
+        self._blocks: list[_BlockState] | None = None
+        self._patch = None if before is None or edits is None else (before, edits.patch(program))
+        if self._patch is None:
+            known = {} if before is None else {each.indices[0]: each for each in before.blocks}
+            self._blocks = [_BlockState.of(block, known.get(block.idx)) for block in program.blocks]
+
+    @property
+    def blocks(self) -> list[_BlockState]:
+        """The blocks; those of a patched state are made when somebody asks first."""
+        if self._blocks is None:
+            at, patches = self, []
+            while at._patch is not None and at._blocks is None:
+                patches.append(at._patch[1])
+                at = at._patch[0]
+            assert at._blocks is not None
+            drafts = [_Draft(state) for state in at._blocks]
+            for draft in drafts:
+                for patch in reversed(patches):
+                    draft.apply(patch)
+            self._blocks, self._patch = [draft.state() for draft in drafts], None
+        return self._blocks
 
     def holds(self, other: Snapshot) -> bool:
         """Whether `other`, which shares with this one, is the same state."""
@@ -164,6 +259,54 @@ class Snapshot:
             block.ops.extend(twins)
             originals.update(zip(twins, state.ops, strict=True))
         return program, originals
+
+
+class Edits:
+    """What the undo journal of a call says has changed; see `minigraph.support.undo`.
+
+    Attributes
+    ----------
+    ops : dict of Operator
+        Inserted, removed or changed.
+    names : dict of (Block, str)
+        Variables that were made, removed or changed.
+    """
+
+    def __init__(self) -> None:
+        self.ops: dict[Operator, None] = {}
+        self.names: dict[tuple[Block, str], None] = {}
+
+    @classmethod
+    def of(cls, program: Program, journal: Journal) -> Edits | None:
+        """Read the part of a journal that is about `program`; None if it says too little."""
+        found = cls()
+        blocks = {id(block.vars): block for block in program.blocks}
+        for undo, args in journal:
+            owner = args[0] if undo is setattr else getattr(undo, "__self__", None)
+            if isinstance(owner, Operator):
+                found.ops[owner] = None
+            elif isinstance(owner, Block):
+                found.ops.update(
+                    (each, None) for each in args if isinstance(each, Operator) and owner.program is program
+                )
+            elif isinstance(owner, Variable) and owner.block.program is program:
+                found.names[owner.block, owner.name] = None
+            elif isinstance(owner, dict) and id(owner) in blocks:
+                found.names[blocks[id(owner)], args[0]] = None
+            elif owner is program:
+                return None
+        return found
+
+    def patch(self, program: Program) -> _Patch:
+        """Return them with what they are now."""
+        found = _Patch([], [])
+        for op in self.ops:
+            block = op._block if op._block is not None and op._block.program is program else None
+            found.ops.append((-1 if block is None else block.idx, op, op._prev, _op_fields(op)))
+        for block, name in self.names:
+            var = block.vars.get(name)
+            found.variables.append((block.idx, name, var, () if var is None else _fields_of(var)))
+        return found
 
 
 def _variable(var: Variable, fields: Fields) -> Variable:

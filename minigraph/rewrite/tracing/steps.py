@@ -12,8 +12,9 @@ from minigraph.ir import Operator, Program
 from minigraph.ir.text.diff import Difference, diff_lines
 from minigraph.rewrite.tracing.numbers import Numbers, ValueDifference
 from minigraph.rewrite.tracing.rewrites import label, site_of
-from minigraph.rewrite.tracing.snapshots import Snapshot, Texts
+from minigraph.rewrite.tracing.snapshots import Edits, Snapshot, Texts
 from minigraph.runtime.scope import Scope
+from minigraph.support.undo import JOURNAL, Journal
 
 
 class Track:
@@ -36,8 +37,12 @@ class Track:
         self.origin: Snapshot | None = None if source is None else source.state
         """State of the source when it was copied."""
         self.steps: list[Step] = []
+        self._journal: Journal | None = None
+        self._read = 0
+        """Number of entries of the journal that have been looked at."""
         self.state: Snapshot = Snapshot(program)
         self.version = program.version
+        self.mark()
 
     @property
     def numbers(self) -> Numbers | None:
@@ -53,14 +58,28 @@ class Track:
     def look(self, carefully: bool) -> Snapshot:
         """Return the state of the program now: the object of before if nothing has changed.
 
-        Not every field of a variable counts up the version of its program: `carefully` compares all.
+        `carefully` compares all: passes may write to fields of variables and operators, which counts up no version and
+        stands in no journal. Otherwise only what the undo journal names is looked at, if there is one.
         """
         if carefully or self.program.version != self.version:
-            found = Snapshot(self.program, self.state)
-            if not found.holds(self.state):
+            edits = None if carefully else self._edits()
+            found = Snapshot(self.program, self.state, edits)
+            if edits is not None or not found.holds(self.state):
                 self.state = found
             self.version = self.program.version
+        self.mark()
         return self.state
+
+    def mark(self) -> None:
+        """Look at later entries of the journal only from now on."""
+        self._journal = JOURNAL.get()
+        self._read = 0 if self._journal is None else len(self._journal)
+
+    def _edits(self) -> Edits | None:
+        journal = JOURNAL.get()
+        if journal is None or journal is not self._journal or len(journal) < self._read:
+            return None
+        return Edits.of(self.program, journal[self._read :])
 
     def states(self) -> Iterator[Snapshot]:
         """The states in order, the first of which may be that of the source."""

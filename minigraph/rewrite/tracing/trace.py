@@ -22,6 +22,7 @@ from minigraph.rewrite.tracing.steps import Record, Step, Track
 from minigraph.runtime.scope import Scope, global_scope
 from minigraph.support.atomic_files import as_path, replacing
 from minigraph.support.public import public
+from minigraph.support.undo import JOURNAL
 
 
 @dataclass
@@ -34,6 +35,8 @@ class _Frame:
     """Those that were recorded inside of it."""
     matched: Sequence[Operator] = ()
     """The operators that a rule has matched."""
+    keeps_journal: bool = False
+    """Whether the trace keeps an undo journal for the time of this rewrite, to see what it changes."""
 
     def begins(self, rewrite: Any) -> bool:
         return self.rewrite is rewrite and not self.matched
@@ -74,7 +77,7 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
 
     def __exit__(self, *exception: Any) -> None:
         self._observing.__exit__(*exception)
-        del self._frames[:]
+        self._leave(0)
         for track in self.tracks:
             self._look(track, carefully=True)
 
@@ -90,8 +93,12 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
         if track is not None:
             self._look(track)
             if self._frames and self._frames[-1].matched:  # a firing ends where the next event comes
-                self._frames.pop()
-            self._frames.append(_Frame(rewrite, track, [], matched))
+                self._leave(len(self._frames) - 1)
+            keeps_journal = JOURNAL.get() is None
+            if keeps_journal:
+                JOURNAL.set([])
+                track.mark()
+            self._frames.append(_Frame(rewrite, track, [], matched, keeps_journal))
             self._clock = perf_counter()
 
     def end(self, rewrite: Any, program: Program, changed: bool | None) -> None:
@@ -102,8 +109,14 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
         self._look(track, carefully=changed is not False)
         if not self._frames[at].steps:
             self._record(track, self._frames[at], track.state)
-        del self._frames[at:]
+        self._leave(at)
         self._clock = perf_counter()
+
+    def _leave(self, at: int) -> None:
+        """Drop the frames from `at` on."""
+        if any(frame.keeps_journal for frame in self._frames[at:]):
+            JOURNAL.set(None)
+        del self._frames[at:]
 
     def copied(self, source: Program, copy: Program, why: str) -> None:
         track = self._track(source)
