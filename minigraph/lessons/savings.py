@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import inf, prod
-from time import perf_counter
-from typing import Any
+from math import prod
 
 from minigraph.executor import Executor
 from minigraph.ir import Program, Variable
 from minigraph.lessons.arrays import feed_of, state_of
 from minigraph.lessons.cases import broken
 from minigraph.lessons.findings import Finding
-from minigraph.lessons.student_pass import sound
+from minigraph.lessons.student_pass import become, sound
 from minigraph.passes import Pass, Pipeline
+from minigraph.rewrite import score
 from minigraph.runtime.scope import Scope
-
-ROUNDS = 30
-"""Number of runs of which the shortest is shown."""
 
 
 def saved(
@@ -41,7 +37,7 @@ def saved(
         title = f"{what}: {most:,} before, {after[what]:,} now, {best[what]:,} by the reference"
         message = "" if share == 1 else "Nothing is saved." if share == 0 else "The reference saves more."
         yield Finding(title, message, share, 1.0)
-    yield Timing(programs)
+    yield Timing(programs[0], programs[1])
 
 
 def figures(program: Program) -> dict[str, int]:
@@ -58,39 +54,36 @@ def figures(program: Program) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Timing:
-    """Programs to measure: as given, by the student's pass, by the reference. Times are shown and never count.
+    """A program before and after a student's pass, to be measured. Times are shown and never count.
 
     Attributes
     ----------
     passes : tuple of Pass
         What the executor applies besides.
     peer : callable, optional
-        Returns a line on what another system needs; empty if it is not installed.
+        Returns a line on what another system needs.
     """
 
-    programs: Sequence[Program]
+    before: Program
+    after: Program
     passes: tuple[Pass, ...] = ()
     peer: Callable[[], str] | None = None
 
     def text(self) -> str:
-        """Measure, by turns, and say the shortest times."""
-        runs = [_run_of(each, Pipeline(self.passes)) for each in self.programs]
-        best = [inf] * len(runs)
-        for _ in range(ROUNDS):
-            for at, run in enumerate(runs):
-                started = perf_counter()
-                run()
-                best[at] = min(best[at], perf_counter() - started)
-        before, after, reference = (f"{1e6 * each:,.0f} us" for each in best)
-        line = f"Time of a run, which does not count: {before} before, {after} now, {reference} by the reference."
-        return "\n".join(filter(None, [line, self.peer() if self.peer is not None else ""]))
+        """Measure both programs by turns, and say the shortest times."""
+        scope = Scope()
+        for name, value in state_of(self.before).items():
+            scope.var(name).get_tensor().set(value)
+        found = score(self._exchange, self.before, feed_of(self.before), scope=scope, passes=Pipeline(self.passes))
+        line = (
+            f"Time of a run, which does not count: {1e6 * found.before.seconds:,.0f} us before, "
+            f"{1e6 * found.after.seconds:,.0f} us now; {found.saved['seconds']:.0%} saved."
+        )
+        return f"{line}\n{self.peer()}" if self.peer is not None else line
 
-
-def _run_of(program: Program, passes: Pipeline) -> Callable[[], Any]:
-    executor, scope, feed = Executor(passes=passes), Scope(), feed_of(program)
-    for name, value in state_of(program).items():
-        scope.var(name).get_tensor().set(value)
-    return lambda: executor.run(program, feed, list(program.roots or ()), scope=scope)
+    def _exchange(self, program: Program) -> bool:
+        become(program, self.after.clone())
+        return True
 
 
 def _size(var: Variable) -> int:

@@ -31,7 +31,7 @@ class StudentPass(Pass):
         text = str(program)
         reply = self.call("rewrite", name=self.pass_name, program=text, roots=program.roots)
         if reply["program"] != text:
-            _become(program, Program.parse(reply["program"]))
+            become(program, Program.parse(reply["program"]))
         return bool(reply["changed"])
 
 
@@ -42,7 +42,7 @@ class RoundingStudentPass(StudentPass):
     changes_rounding: ClassVar[bool] = True
 
 
-def _become(program: Program, other: Program) -> None:
+def become(program: Program, other: Program) -> None:
     """Give `program` the blocks of `other`."""
     for block in other.blocks:
         block.program = program

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from time import perf_counter
 from typing import Any
 
-from minigraph import optimizer
+from minigraph import optimizer, unique_name
 from minigraph.clip import GradientClipByGlobalNorm
 from minigraph.ir import Program
 from minigraph.ir.default_programs import program_guard
@@ -16,9 +16,12 @@ from minigraph.lessons.arrays import numbers
 from minigraph.lessons.beat_torch.reference import reassociate
 from minigraph.lessons.cases import Case, kept_cases, parsed
 from minigraph.lessons.findings import Finding
-from minigraph.lessons.savings import ROUNDS, Timing, figures, saved
+from minigraph.lessons.savings import Timing, figures, saved
 from minigraph.lessons.student_pass import Call, RoundingStudentPass, sound
 from minigraph.passes import LOWERING
+
+ROUNDS = 30
+"""Number of steps of torch of which the shortest is shown."""
 
 CASES = (
     Case(
@@ -122,7 +125,7 @@ def judge(call: Call) -> Iterator[Finding | Timing]:
     yield from kept_cases(CASES, answer)
     yield Finding("no program needs more arithmetic than before", _dearer(answer))
     for each in saved(answer, reassociate, parsed(NETWORK, ["loss"]), training):
-        yield Timing(each.programs, LOWERING.passes, torch_time) if isinstance(each, Timing) else each
+        yield Timing(each.before, each.after, LOWERING.passes, torch_time) if isinstance(each, Timing) else each
 
 
 def _dearer(answer: RoundingStudentPass) -> str:
@@ -136,7 +139,7 @@ def _dearer(answer: RoundingStudentPass) -> str:
 
 def training(program: Program) -> Program:
     """Append the gradients, a clip by the global norm and the updates."""
-    with program_guard(program, Program()):
+    with program_guard(program, Program()), unique_name.guard():
         loss = program.global_block().var("loss")
         optimizer.SGD(1e-6, grad_clip=GradientClipByGlobalNorm(1.0)).minimize(loss)
     return program

@@ -78,14 +78,14 @@ CASES = (
 
 NETWORK = """
     block 0
-      data x: float32[128, 10]
+      data x: float32[128, 100]
       data label: int64[128, 1]
-      param w: float32[10, 10]
-      h: float32[128, 10] = mul(X=x, Y=w)
-      p: float32[128, 10] = softmax(X=h)
-      Y=a: float32[128, 1], XShape=s_1: float32[128, 10, 0], MatchX=m_1: float32[128, 1] = cross_entropy2(X=p, Label=label)
-      q: float32[128, 10] = softmax(X=x)
-      Y=b: float32[128, 1], XShape=s_2: float32[128, 10, 0], MatchX=m_2: float32[128, 1] = cross_entropy2(X=q, Label=label) {ignore_index=0}
+      param w: float32[100, 100]
+      h: float32[128, 100] = mul(X=x, Y=w)
+      p: float32[128, 100] = softmax(X=h)
+      Y=a: float32[128, 1], XShape=s_1: float32[128, 100, 0], MatchX=m_1: float32[128, 1] = cross_entropy2(X=p, Label=label)
+      q: float32[128, 100] = softmax(X=x)
+      Y=b: float32[128, 1], XShape=s_2: float32[128, 100, 0], MatchX=m_2: float32[128, 1] = cross_entropy2(X=q, Label=label) {ignore_index=0}
       Out=top: float32[128, 1], Indices=at: int64[128, 1] = top_k(X=p) {k=1}
       both: float32[128, 1] = elementwise_add(X=a, Y=b)
       loss: float32[1] = mean(X=both)
