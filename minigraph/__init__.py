@@ -4,6 +4,7 @@
 written for Paddle 2's imperative mode, as far as the operators go.
 """
 
+import sys
 from typing import TYPE_CHECKING
 
 # Before all that takes time to import.
@@ -97,6 +98,7 @@ from minigraph.version import __version__
 float16, float32, float64 = DType.FP16, DType.FP32, DType.FP64
 bool, uint8, int8, int16, int32, int64 = DType.BOOL, DType.UINT8, DType.INT8, DType.INT16, DType.INT32, DType.INT64
 enable_imperative, disable_imperative = enable_dygraph, disable_dygraph  # fluid's older names
+fluid = sys.modules[__name__]  # `import minigraph as paddle` gives `paddle.fluid`
 
 __all__ = [
     "Block",

@@ -13,6 +13,7 @@ from minigraph.cli.comparisons import add_commands, fail, message_of
 from minigraph.cli.doctor import add_command as add_doctor
 from minigraph.cli.lessons import add_commands as add_lessons
 from minigraph.cli.operator_reference import add_command as add_operators
+from minigraph.cli.porting import add_command as add_port
 from minigraph.cli.tracing import add_command as add_trace
 from minigraph.errors import MinigraphError, suggest
 from minigraph.support.interrupted_import import raise_again
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     add_trace(commands)
     add_check(commands)
     add_lessons(commands)
+    add_port(commands)
     for command in commands.choices.values():
         command.set_defaults(parser=command)
     return parser

@@ -1,0 +1,210 @@
+"""``minigraph port``: what a script for fluid uses that is not here, and the script with its imports changed."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from minigraph.errors import DataError, UnknownNameError
+from minigraph.support.atomic_files import read_file, write_files
+
+
+class Missing(NamedTuple):
+    """A name that a script uses and that is not here."""
+
+    line: int
+    name: str
+    """The path in Paddle, such as ``paddle.fluid.layers.sequence_pool``."""
+    reason: str
+    """What minigraph says of it."""
+
+
+@dataclass(frozen=True)
+class Ported:
+    """A script with its imports changed, and the names that it lacks here."""
+
+    source: str
+    changed: int
+    """Number of import statements that were changed."""
+    missing: tuple[Missing, ...]
+
+
+def port(source: str, filename: str = "<script>") -> Ported:
+    r"""Change the imports of Paddle in a script to those of minigraph, and look for the names that it uses.
+
+    Raises
+    ------
+    DataError
+        If the script is no Python 3.
+
+    Examples
+    --------
+    >>> ported = port("import paddle.fluid as fluid\npool = fluid.layers.sequence_pool\n")
+    >>> print(ported.source)
+    import minigraph as fluid
+    pool = fluid.layers.sequence_pool
+    <BLANKLINE>
+    >>> [(each.line, each.name) for each in ported.missing]
+    [(2, 'paddle.fluid.layers.sequence_pool')]
+    """
+    try:
+        tree = ast.parse(source, filename)
+    except SyntaxError as error:
+        raise DataError(
+            f"{filename} is no Python 3: line {error.lineno}: {error.msg}", hint="Convert it with 2to3 first."
+        ) from None
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom) and _is_paddles(node)]
+    lines = source.splitlines(keepends=True)
+    for node in sorted(imports, key=lambda each: each.lineno, reverse=True):
+        _replace(lines, node)
+    used = sorted({*_imported(imports), *_reached(tree, _aliases(imports))})
+    missing = tuple(Missing(line, name, reason) for line, name in used if (reason := why_missing(name)) is not None)
+    return Ported("".join(lines), len(imports), missing)
+
+
+def why_missing(name: str) -> str | None:
+    """What minigraph says of a name of Paddle that it lacks; None if it has the name."""
+    found: Any = importlib.import_module("minigraph")  # names are looked up as a script reaches them
+    for part in _home(name).split(".")[1:]:
+        if part == "*":
+            return None
+        try:
+            found = getattr(found, part)
+        except UnknownNameError as error:
+            return f"{error.message}. {error.hint}"
+        except AttributeError:
+            try:
+                found = importlib.import_module(f"{found.__name__}.{part}")
+            except (ImportError, AttributeError):
+                return f"{getattr(found, '__name__', found)} has no {part!r}"
+    return None
+
+
+def _home(name: str) -> str:
+    """The path here of a path in Paddle."""
+    for package in ("paddle.fluid", "paddle"):
+        if name == package or name.startswith(f"{package}."):
+            return "minigraph" + name[len(package) :]
+    return name
+
+
+def _is_paddles(node: ast.Import | ast.ImportFrom) -> bool:
+    modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+    is_relative = isinstance(node, ast.ImportFrom) and node.level > 0
+    return not is_relative and any(module == "paddle" or module.startswith("paddle.") for module in modules)
+
+
+# Imports
+
+
+def _replace(lines: list[str], node: ast.Import | ast.ImportFrom) -> None:
+    """Write the statement of an import anew; what stands around it stays."""
+    first, last = lines[node.lineno - 1], lines[(node.end_lineno or node.lineno) - 1]
+    # The offsets count bytes of UTF-8.
+    before = first.encode()[: node.col_offset].decode()
+    after = last.encode()[node.end_col_offset :].decode()
+    lines[node.lineno - 1 : node.end_lineno] = [before + _rewritten(node) + after]
+
+
+def _rewritten(node: ast.Import | ast.ImportFrom) -> str:
+    if isinstance(node, ast.ImportFrom):
+        module, names = node.module or "", list(node.names)
+        if module == "paddle" and any(alias.name == "fluid" for alias in names):
+            fluid = next(alias for alias in names if alias.name == "fluid")
+            rest = [alias for alias in names if alias is not fluid]
+            others = [f"from minigraph import {_names(rest)}"] if rest else []
+            return "; ".join([f"import minigraph as {fluid.asname or 'fluid'}", *others])
+        return f"from {_home(module)} import {_names(names)}"
+    parts: dict[str, None] = {}
+    for alias in node.names:
+        if not (alias.name == "paddle" or alias.name.startswith("paddle.")):
+            parts[_names([alias])] = None
+        elif alias.asname:
+            parts[f"{_home(alias.name)} as {alias.asname}"] = None
+        else:  # binds the name `paddle`, through which the submodule is reached
+            parts["minigraph as paddle"] = None
+    return f"import {', '.join(parts)}"
+
+
+def _names(aliases: list[ast.alias]) -> str:
+    return ", ".join(alias.name + (f" as {alias.asname}" if alias.asname else "") for alias in aliases)
+
+
+# Names in use
+
+
+def _imported(imports: list[ast.Import | ast.ImportFrom]) -> Iterator[tuple[int, str]]:
+    """Names that the import statements themselves need, with their lines."""
+    for node in imports:
+        for alias in node.names:
+            module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            if (module + alias.name).startswith("paddle"):
+                yield node.lineno, module + alias.name
+
+
+def _aliases(imports: list[ast.Import | ast.ImportFrom]) -> dict[str, str]:
+    """Names that the imports bind, with their paths in Paddle."""
+    found = {}
+    for node in imports:
+        for alias in node.names:
+            if isinstance(node, ast.ImportFrom):
+                found[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+            elif alias.asname:
+                found[alias.asname] = alias.name
+            else:
+                found[alias.name.partition(".")[0]] = alias.name.partition(".")[0]
+    return found
+
+
+def _reached(tree: ast.AST, aliases: dict[str, str]) -> Iterator[tuple[int, str]]:
+    """Names that are reached through what was imported, such as ``fluid.layers.fc``, with their lines."""
+    inner: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute) or node in inner:
+            continue
+        parts: list[str] = []
+        each: ast.AST = node
+        while isinstance(each, ast.Attribute):
+            inner.add(each)
+            parts.append(each.attr)
+            each = each.value
+        if isinstance(each, ast.Name) and aliases.get(each.id, "").startswith("paddle"):
+            yield node.lineno, ".".join([aliases[each.id], *reversed(parts)])
+
+
+# The command
+
+
+def add_command(commands: Any) -> None:
+    """Add ``port`` to the subcommands."""
+    command = commands.add_parser(
+        "port",
+        help="list what scripts for fluid use that is missing, and write them with their imports changed",
+        description="List what scripts for Paddle fluid 1.x use that minigraph lacks, with the lines and what to use "
+        "instead, and write each script with its imports changed.",
+    )
+    command.add_argument("scripts", nargs="+", metavar="SCRIPT", type=Path)
+    command.add_argument(
+        "-o", "--output", metavar="FOLDER", type=Path, help="write the changed scripts there; without it only list"
+    )
+    command.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    lacking = 0
+    for script in options.scripts:
+        ported = port(read_file(script, "the script").decode("utf-8"), str(script))
+        for line, name, reason in ported.missing:
+            print(f"{script}:{line}: {name}: {reason}")
+        lacking += len(ported.missing)
+        if options.output is not None:
+            write_files({options.output / script.name: [ported.source.encode("utf-8")]})
+        told = f"{len(ported.missing)} names are missing" if ported.missing else "every name is here"
+        print(f"{script}: {ported.changed} imports of Paddle changed, {told}", file=sys.stderr)
+    return 1 if lacking else 0

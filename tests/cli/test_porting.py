@@ -1,0 +1,94 @@
+"""Scripts for fluid: their imports are changed, and what is missing is listed with lines."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from minigraph.cli.main import main
+from minigraph.cli.porting import port, why_missing
+from minigraph.errors import DataError
+
+IMPORTS = {
+    "import paddle": "import minigraph as paddle",
+    "import paddle as pd": "import minigraph as pd",
+    "import paddle.fluid": "import minigraph as paddle",
+    "import paddle.fluid as fluid": "import minigraph as fluid",
+    "import paddle.fluid.layers as L, numpy as np": "import minigraph.layers as L, numpy as np",
+    "import paddle, paddle.fluid, os": "import minigraph as paddle, os",
+    "from paddle import fluid": "import minigraph as fluid",
+    "from paddle import fluid as F, batch": "import minigraph as F; from minigraph import batch",
+    "from paddle.fluid import layers as L, Executor": "from minigraph import layers as L, Executor",
+    "from paddle.fluid.dygraph.nn import (Linear,\n    Conv2D)": "from minigraph.dygraph.nn import Linear, Conv2D",
+    "from paddle.fluid.layers.control_flow import StaticRNN": "from minigraph.layers.control_flow import StaticRNN",
+    "import paddle.dataset.mnist as mnist": "import minigraph.dataset.mnist as mnist",
+    "from paddle.fluid.layers import *": "from minigraph.layers import *",
+}
+
+
+@pytest.mark.parametrize("before", IMPORTS)
+def test_an_import_is_changed_and_runs(before):
+    ported = port(f"x = 'ä'; {before}  # why\ny = 1\n")
+    assert ported.source == f"x = 'ä'; {IMPORTS[before]}  # why\ny = 1\n"
+    assert (ported.changed, ported.missing) == (1, ())
+    exec(compile(ported.source, "ported", "exec"), {})
+
+
+@pytest.mark.parametrize("other", ["import numpy as np", "from .paddle import x", "import paddlex", "paddle = 1"])
+def test_other_statements_stay(other):
+    assert port(other).source == other
+
+
+def test_imports_inside_functions_are_changed():
+    source = "def train():\n    if True:\n        import paddle.fluid as fluid\n        return fluid.Program()\n"
+    assert port(source).source == source.replace("paddle.fluid", "minigraph")
+
+
+def test_missing_names_are_listed_with_lines():
+    source = """import paddle
+import paddle.fluid as fluid
+from paddle.fluid.layers import fc, sequence_conv
+x = fluid.layers.data("x", [4])
+y = fluid.layers.sequence_pool(fc(x, 2), "max")
+z = paddle.fluid.layers.reduce_meen(y).shape
+optimizer = fluid.optimizer.Adam(1e-3)
+"""
+    missing = port(source).missing
+    assert [(each.line, each.name) for each in missing] == [
+        (3, "paddle.fluid.layers.sequence_conv"),
+        (5, "paddle.fluid.layers.sequence_pool"),
+        (6, "paddle.fluid.layers.reduce_meen"),
+    ]
+    assert "fluid has it, but it works on sequences of different lengths" in missing[0].reason
+    assert "Did you mean reduce_mean" in missing[2].reason
+    assert why_missing("paddle.fluid.layers.fc") is None
+
+
+def test_what_is_no_python_is_an_error():
+    with pytest.raises(DataError, match=r"old\.py is no Python 3: line 1"):
+        port("print 'loss'\n", "old.py")
+
+
+def test_the_command_writes_scripts_that_run(tmp_path, capsys):
+    script = tmp_path / "train.py"
+    script.write_text("import paddle.fluid as fluid\nprint(fluid.layers.data('x', [2]).shape)\n")
+    assert main(["port", str(script), "-o", str(tmp_path / "ported")]) == 0
+    assert "1 imports of Paddle changed, every name is here" in capsys.readouterr().err
+    assert "paddle" in script.read_text(), "the script itself stays"
+    run = subprocess.run(
+        [sys.executable, tmp_path / "ported" / "train.py"], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )  # fmt: skip
+    assert run.stdout == "(-1, 2)\n"
+
+
+def test_the_command_fails_when_names_are_missing(tmp_path, capsys):
+    script = tmp_path / "train.py"
+    script.write_text("import paddle.fluid as fluid\nfluid.layers.yolo_box\n")
+    assert main(["port", str(script)]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith(f"{script}:2: paddle.fluid.layers.yolo_box: minigraph.layers has no 'yolo_box'")
+    assert "detection is out of scope" in out
+    assert main(["port", str(tmp_path / "nothing.py")]) == 1
