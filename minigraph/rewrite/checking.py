@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from minigraph.errors import MinigraphError
 from minigraph.ir import Program
 from minigraph.rewrite.cases import Case
 from minigraph.rewrite.counter_examples import CounterExample
@@ -50,7 +51,8 @@ def check(
         which returns a variable of the program, appends operators to the default program, and returns what these
         compute: ``lambda pick: layers.relu(layers.relu(pick()))``.
     prepare : callable, optional
-        Changes each program before the pass does, such as ``LEGALIZE.apply``.
+        Changes each program before the pass does, such as ``LEGALIZE.apply``. A program for which it raises an error of
+        minigraph is left out.
     reduce : bool
         Make the program that is found as small as possible.
 
@@ -78,8 +80,11 @@ def _check_one(
     """Draw one program and apply the pass to it."""
     choose = Random(seed)
     drawn = draw(choose, hints)
-    if prepare is not None:
-        prepare(drawn.program)
+    try:
+        if prepare is not None:
+            prepare(drawn.program)
+    except MinigraphError:
+        return None
     twin, broken = rewritten(subject, drawn.program)
     if broken is not None:
         case = _case(drawn, choose.randrange(2**32), "positive")

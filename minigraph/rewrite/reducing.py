@@ -64,7 +64,7 @@ def reduce(program: Program, fails: Callable[[Program], bool]) -> Program:
     >>> program = fluid.default_main_program()
     >>> print(reduce(program, lambda each: any(op.type == "mean" for op in each.global_block().ops)))
     block 0
-      data fc_0.tmp_1: float32[-1, 3] {stop_gradient=False}
+      data fc_0.tmp_1: float32[-1, 3]
       mean_0.tmp_0: float32[1] = mean(X=fc_0.tmp_1)
     """
     if not fails(program.clone()):
@@ -212,7 +212,8 @@ def _tidied(case: Case) -> Case:
     used = written | {name for each in program.blocks for op in each.ops for name in op.input_arg_names}
     if program.roots is not None:
         kept = tuple(name for name in program.roots if name in written)
-        program.roots = kept or program.roots
+        read = {name for op in block.ops for name in op.input_arg_names}
+        program.roots = kept or tuple(sorted(name for name in written - read if name in block.vars)) or program.roots
         used.update(program.roots)
     for name in [name for name in block.vars if name not in used]:
         del block.vars[name]
@@ -369,7 +370,7 @@ def _plain_fields(case: Case) -> Iterator[Case]:
         program.backward_passes = 0
         yield candidate
     for var in case.program.global_block().vars.values():
-        for field, default in (("need_check_feed", False), ("stop_gradient", False), ("gradient_clip", None)):
+        for field, default in (("need_check_feed", False), ("stop_gradient", var.is_data), ("gradient_clip", None)):
             if getattr(var, field, default) != default:
                 candidate, program = _edited(case)
                 setattr(program.global_block().vars[var.name], field, default)

@@ -7,4 +7,5 @@ from minigraph.ir.versions import separate, types_in_order
 def one_type_for_each_name(program: Program) -> None:
     """Give a value of another type than the last one of its name a variable of its own."""
     for block in program.blocks:
-        separate({(op, name): old for op, others in types_in_order(block) for name, old in others.items()})
+        changes = {(op, name): old for op, others in types_in_order(block) for name, old in others.items()}
+        separate({(op, name): old for (op, name), old in changes.items() if name in block.vars})
