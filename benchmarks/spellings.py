@@ -518,6 +518,32 @@ CONVOLUTION = Task(
     },
 )
 
+# A sum of several products
+
+TERMS = 4
+
+
+def summed(add):
+    def loss(x, y):
+        terms = [layers.mul(x, parameter(f"term{i}", HIDDEN, HIDDEN)) for i in range(TERMS)]
+        return classified(layers.tanh(add(*terms)), y)
+
+    return loss
+
+
+SUM = Task(
+    lambda: {"x": numbers(BATCH, HIDDEN), "y": labels(BATCH)},
+    {
+        "operators": summed(lambda a, b, c, d: a + b + c + d),
+        "operators, right to left": summed(lambda a, b, c, d: a + (b + (c + d))),
+        "elementwise_add in a tree": summed(
+            lambda a, b, c, d: layers.elementwise_add(layers.elementwise_add(a, b), layers.elementwise_add(c, d))
+        ),
+        "sums": summed(lambda *terms: layers.sums(list(terms))),
+        "sum of sums": summed(lambda a, b, c, d: layers.sums([layers.sums([a, b]), layers.sums([c, d])])),
+    },
+)
+
 # Updates with L2 decay and a clip
 
 
@@ -565,6 +591,7 @@ TASKS = {
     "attention": ATTENTION,
     "convolution": CONVOLUTION,
     "loss": LOSS,
+    "sum": SUM,
     "Adam": updates(lambda **options: fluid.optimizer.Adam(0.01, **options)),
     "Momentum": updates(lambda **options: fluid.optimizer.Momentum(0.01, 0.9, **options)),
 }
