@@ -76,14 +76,6 @@ def only_views_differ(task, spelling):
     return work(plan(task, spelling)) == work(plan(task, next(iter(task.spellings))))
 
 
-def joins_weights(task, spelling):
-    main, _, _ = build(task, spelling)
-    variables = main.global_block().vars
-    return any(
-        all(variables[name].persistable for name in op.inputs["X"]) for op in main.global_block().ops.of_type("concat")
-    )
-
-
 def has_more_state(task, spelling):
     counts = [
         sum(var.persistable for var in build(task, name)[0].list_vars())
@@ -470,9 +462,6 @@ ATTENTION = Task(
         "scaled scores": lambda x, y: _attention_by_three(x, y, _scores_scaled),
         "keys transposed before": lambda x, y: _attention_by_three(x, y, _scores_transposed),
         "one projection": _attention_by_one,
-    },
-    apart={
-        "one projection": Apart("the weights, which are separate parameters, are joined in each run", joins_weights)
     },
 )
 

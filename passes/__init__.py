@@ -28,6 +28,7 @@ from minigraph.passes.recompute import Recompute
 from minigraph.passes.scale_into_matmul import ScaleIntoMatmul
 from minigraph.passes.shrink_in_update import ShrinkInUpdate
 from minigraph.passes.skip_joins import SkipJoins
+from minigraph.passes.split_products import SplitProducts
 from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
 from minigraph.passes.transpose_once import TransposeOnce
 from minigraph.passes.unroll_recurrent import UnrollRecurrent
@@ -37,9 +38,10 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
     FuseGlobalNorm(), UnrollRecurrent(), MeanOfAll(), FindCrossEntropy(), FoldConstants(), JoinSlices(), MatmulToMul(),
-    CleanUp(), ScaleIntoMatmul(), TransposeIntoMatmul(), ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(),
-    SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(),
-    FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(), FuseElementwise(),
+    SplitProducts(), CleanUp(), ScaleIntoMatmul(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
+    FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(),
+    MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(),
+    FuseElementwise(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 
@@ -78,6 +80,7 @@ __all__ = [
     "ShareCommonSubexpressions",
     "ShrinkInUpdate",
     "SkipJoins",
+    "SplitProducts",
     "TransposeIntoMatmul",
     "TransposeOnce",
     "UnrollRecurrent",
