@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -61,8 +62,14 @@ class Answer:
 
     def call(self, what: str, **arguments: Any) -> Any:
         """Answer a request of the grader: a method of this class by name, with plain data."""
-        calls: dict[str, Callable[..., Any]] = {"value": self.value, "rewrite": self.rewrite, "build": self.build}
+        calls: dict[str, Callable[..., Any]] = {
+            "value": self.value, "rewrite": self.rewrite, "build": self.build, "words": self.words,
+        }  # fmt: skip
         return calls[what](**arguments)
+
+    def words(self) -> list[str]:
+        """Return the words of the file, among which are the operators that it is about."""
+        return sorted(set(re.findall(r"\w+", Path(self.path).read_text(encoding="utf-8"))))
 
     def value(self, name: str) -> Any:
         """Return a variable of the file as plain data."""

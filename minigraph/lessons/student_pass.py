@@ -21,7 +21,9 @@ class StudentPass(Pass):
     call: Call = field(repr=False)
     pass_name: str
     reference: Pass | None = None
-    """The reference solution, whose code tells `check` which operators the random programs should have."""
+    """The reference solution; `check` draws the operators that its code names."""
+    words: tuple[str, ...] = field(default=(), repr=False)
+    """Words of the student's file; `check` draws the operators among them."""
 
     @property
     def name(self) -> str:

@@ -46,6 +46,18 @@ def test_the_reference_keeps_the_results_of_random_programs(number, monkeypatch)
     assert "ok  100 random programs keep their results" in str(found)
 
 
+@pytest.mark.slow
+def test_a_mistake_that_no_case_foresees_is_found_by_random_programs(monkeypatch, tmp_path):
+    monkeypatch.setattr(cases, "PROGRAMS", 100)
+    lesson, path = find_lesson("2"), tmp_path / "answer.py"
+    source = lesson.file("reference.py").read_text(encoding="utf-8")
+    path.write_text(source.replace('op.type == "scale"', 'op.type == "relu" or op.type == "scale"'), encoding="utf-8")
+    found = graded(lesson, path)
+    assert found.score == 0
+    assert "RemoveScaleByOne breaks this program, of which" in str(found)
+    assert "= relu(" in str(found)
+
+
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 def test_the_empty_file_gets_0(lesson, tmp_path):
     assert graded(lesson, lesson.file("start.py")).score == 0
