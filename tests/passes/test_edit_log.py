@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph import layers
+from minigraph import layers, rewrite
 from minigraph.errors import NotFoundError, OpError, PassError
 from minigraph.ir import Program
 from minigraph.ir.verifier import verify
@@ -189,3 +189,19 @@ def test_what_a_failing_pass_has_done_is_undone_with_the_call_around_it():
     with pytest.raises(PassError), all_or_nothing():
         passes.apply(found)
     assert str(found) == text
+
+
+def test_the_error_names_the_rule_and_its_line():
+    @rewrite.rule
+    def relu_of_scale(x, a=rewrite.attr("scale")):
+        return layers.relu(layers.scale(x, scale=a))
+
+    @relu_of_scale.edit
+    def _(match):
+        match.ops[0].block.remove(match.ops[0])  # its result is read
+        return True
+
+    for each in (relu_of_scale, rewrite.Rules(relu_of_scale)):
+        with pytest.raises(PassError, match="relu_of_scale breaks the program: relu reads h") as caught:
+            each(program())
+        assert line(caught.value.line).endswith("# its result is read")
