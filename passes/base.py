@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from minigraph.errors import VerifyError, WrongTypeError
+from minigraph.errors import PassError, VerifyError, WrongTypeError
 from minigraph.ir import Program
 from minigraph.ir.verifier import verify_rewritten
 from minigraph.passes import events
-from minigraph.passes.edit_log import edits_of
+from minigraph.passes.edit_log import edits_of, named
 
 
 class Rewrite:
@@ -49,13 +49,24 @@ class Rewrite:
                 hint="Give it fluid.default_main_program(), or another program.",
             )  # fmt: skip
         twin = events.copied(program, program.clone(), "clone")
-        with edits_of(self) as edits:
+        with named(self):
             self.apply(twin)
         try:
             verify_rewritten(program, twin)
         except VerifyError as error:
-            raise edits.blamed(error) from error
+            raise self._blamed(program, error) from error
         return twin
+
+    def _blamed(self, program: Program, error: VerifyError) -> PassError:
+        """Repeat a rewrite that has failed, because noting the lines of edits takes time; return its error."""
+        twin = program.clone()
+        with events.unobserved(), edits_of(self) as edits:
+            self.apply(twin)
+        try:
+            verify_rewritten(program, twin)
+        except VerifyError as again:
+            return edits.blamed(again)
+        return edits.blamed(error)
 
 
 @dataclass(frozen=True)

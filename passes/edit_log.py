@@ -1,6 +1,7 @@
 """Errors of passes: which pass made the edit that breaks a program, and in which of its lines.
 
-A pass runs with a journal (`minigraph.support.undo`), in which each edit notes how to undo it, and so what it changed.
+A pass that has broken a program is repeated with a journal (`minigraph.support.undo`), in which each edit notes how to
+undo it, and so what it changed.
 """
 
 from __future__ import annotations
@@ -77,37 +78,46 @@ class EditLog(list[Any]):
                 return line
         return _Line(None, None)
 
-    def failed(self, error: Exception) -> Exception:
-        """Return the error to raise for one that a pass raised: of the same type if it is minigraph's own."""
-        trace, frames = error.__traceback__, list[FrameType]()
-        while trace is not None:
-            frames.append(trace.tb_frame)
-            trace = trace.tb_next
-        rewrite, site = _line_of(reversed(frames))
-        rewrite = rewrite or self.rewrite
-        if isinstance(error, MinigraphError):
-            error.details = (*error.details, f"raised by the pass {rewrite.name}" + (f" at {site}" if site else ""))
-            return error
-        return PassError(
-            f"{rewrite.name} fails with {type(error).__name__}: {error}", rewrite=rewrite, line=site, site=site,
-            hint="Mend the pass.",
-        )  # fmt: skip
-
 
 @contextmanager
-def edits_of(rewrite: Any) -> Iterator[EditLog]:
-    """Inside, note the edits of `rewrite`; an error from inside names it."""
-    outer, log = JOURNAL.get(), EditLog(rewrite)
+def named(rewrite: Any) -> Iterator[None]:
+    """Inside, an error names the pass that raises it: the innermost one that runs, or else `rewrite`."""
     try:
-        JOURNAL.set(log)
-        yield log
+        yield
     # An inner pass has been named already, and a full memory is no fault of a pass.
     except (PassError, MemoryError):
         raise
     except Exception as error:
-        if (own := log.failed(error)) is not error:
+        if (own := _failed(rewrite, error)) is not error:
             raise own from error
         raise
+
+
+def _failed(rewrite: Any, error: Exception) -> Exception:
+    """Return the error to raise for one that a pass raised: of the same type if it is minigraph's own."""
+    trace, frames = error.__traceback__, list[FrameType]()
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    inner, site = _line_of(reversed(frames))
+    rewrite = inner or rewrite
+    if isinstance(error, MinigraphError):
+        error.details = (*error.details, f"raised by the pass {rewrite.name}" + (f" at {site}" if site else ""))
+        return error
+    return PassError(
+        f"{rewrite.name} fails with {type(error).__name__}: {error}", rewrite=rewrite, line=site, site=site,
+        hint="Mend the pass.",
+    )  # fmt: skip
+
+
+@contextmanager
+def edits_of(rewrite: Any) -> Iterator[EditLog]:
+    """Inside, note the edits of `rewrite`, and let errors name it."""
+    outer, log = JOURNAL.get(), EditLog(rewrite)
+    try:
+        JOURNAL.set(log)
+        with named(rewrite):
+            yield log
     finally:
         JOURNAL.set(outer)
         if outer is not None:

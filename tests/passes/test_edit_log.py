@@ -64,7 +64,8 @@ class LoseAFetch(Pass):
 class ChangeAType(Pass):
     def apply(self, program):
         values = Values(program)
-        op = values.insert("cast", {"X": "x"}, attrs={"in_dtype": 5, "out_dtype": 3}, before=first(program))
+        attrs = {"in_dtype": 5, "out_dtype": 3}
+        op = values.insert("cast", {"X": "x"}, {"Out": "whole"}, attrs, before=first(program))
         third = program.global_block().ops[2]
         third.replace_input("h", op.output("Out")[0])
         return True
@@ -94,7 +95,7 @@ CASES = [
      "what is read or fetched goes on being made", "program.global_block().remove(1)  # by an index"),
     (LoseAFetch(), "z is fetched, but nobody makes it any more", None,
      "what is read or fetched goes on being made", "block.remove(block.ops[2])"),
-    (ChangeAType(), "relu: X must be floating point, got int64", "y: float32[2] = relu(X=cast_0.tmp_0)",
+    (ChangeAType(), "relu: X must be floating point, got int64", "y: float32[2] = relu(X=whole)",
      "inference run again gives the declared types", 'third.replace_input("h", op.output("Out")[0])'),
     (ForgetAnInput(), "scale: input X is missing", "h: float32[2] = scale() {scale=2.0}",
      "slots and attributes fit the definition of the operator", "def apply(self, program):"),
