@@ -16,8 +16,7 @@ from string import Template
 from typing import Any
 
 from minigraph.errors import Site
-from minigraph.ir import Role, Variable
-from minigraph.ir.operator import slot_names
+from minigraph.ir import Role
 from minigraph.ir.text.diff import matching_lines
 from minigraph.opdef import SUB_BLOCK
 from minigraph.passes.base import Rewrite
@@ -146,9 +145,9 @@ class _Book:
         """
         blocks: dict[int, list[Line]] = {}
         lines = self._record.texts.lines(state)
-        read = {name for line in lines if line.op is not None for name in slot_names(line.op.inputs)}
+        read = set(chain.from_iterable([line.reads for line in lines]))
         for line in lines:
-            is_left = isinstance(line.key, Variable) and line.text.startswith("  var ") and line.key.name not in read
+            is_left = line.text.startswith("  var ") and line.op is None and line.writes[0] not in read
             if line.key is not None and not is_left:
                 blocks.setdefault(line.block, []).append(line)
 
@@ -175,10 +174,9 @@ class _Book:
         """Text, type, role, names read and written, and source line."""
         text, op = line.text.strip(), line.op
         if op is None:
-            assert isinstance(line.key, Variable)
-            return text, text.partition(" ")[0], _DECLARED, (), (self._names[line.key.name],), -1
+            return text, text.partition(" ")[0], _DECLARED, (), (self._names[line.writes[0]],), -1
         reads, writes = (
-            tuple([self._names[name] for name in dict.fromkeys(slot_names(slots))]) for slots in (op.inputs, op.outputs)
+            tuple([self._names[name] for name in dict.fromkeys(names)]) for names in (line.reads, line.writes)
         )
         return text, op.definition.type, _role(op.role), reads, writes, -1 if op.site is None else self._sites[op.site]
 

@@ -6,7 +6,7 @@ the states of one program share what did not change between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
@@ -44,7 +44,9 @@ class Line(NamedTuple):
     """The operator or variable that it shows, which is the same object when the line is another; None for a heading."""
     text: str
     block: int
-    op: OpState | None
+    op: OpState | None = None
+    reads: Sequence[str] = ()
+    writes: Sequence[str] = ()
 
 
 Fields = tuple[Any, ...]
@@ -53,6 +55,7 @@ _VARIABLE = tuple(name for name in Variable.__slots__ if name != "block")
 _PARAMETER = (*_VARIABLE, *Parameter.__slots__)
 _NAMES: dict[type, tuple[str, ...]] = {Variable: _VARIABLE, Parameter: _PARAMETER}
 _NAME, _TYPE, _PERSISTABLE, _IS_DATA = map(_VARIABLE.index, ("name", "tensor_type", "_persistable", "is_data"))
+_INPUTS, _OUTPUTS = map(OpState._fields.index, ("inputs", "outputs"))
 _op_fields = attrgetter(*OpState._fields)
 _variable_fields = attrgetter(*_VARIABLE)
 _parameter_fields = attrgetter(*_PARAMETER)
@@ -241,10 +244,10 @@ class Snapshot:
 
     def program(self) -> Program:
         """Make a program in this state, whose operators have their source lines."""
-        return self.restored()[0]
+        return self.restored()[0].clone()
 
     def restored(self) -> tuple[Program, dict[Operator, Operator]]:
-        """Make a program in this state; returns also which operator each of its operators is a copy of."""
+        """Make a program in this state to be read only; returns also which operator each of its operators is."""
         program = Program()
         program._random_seed, program.backward_passes, program.roots = self._fields
         program.blocks[1:] = [Block(program, *state.indices[:2]) for state in self.blocks[1:]]
@@ -252,10 +255,12 @@ class Snapshot:
         for block, state in zip(program.blocks, self.blocks, strict=True):
             block.forward_block_idx = state.indices[2]
             for var, fields in zip(state.vars, state.var_fields, strict=True):
-                twin = _variable(var, fields)._copy_to(block)
-                block.vars[twin.name] = twin
+                twin = block.vars[fields[_NAME]] = _variable(var, fields)
+                twin.block = block
             block.first_names.update(state.first_names)
-            twins = [Operator(*fields)._copy(block) for fields in state.op_fields]
+            twins = [Operator(*fields) for fields in state.op_fields]
+            for op in twins:
+                op._block = block
             block.ops.extend(twins)
             originals.update(zip(twins, state.ops, strict=True))
         return program, originals
@@ -321,9 +326,9 @@ class Texts:
     """The lines of states; what a state shares with those before is not printed again."""
 
     def __init__(self) -> None:
-        self._ops: dict[Operator, tuple[Fields, dict[str, Fields], str]] = {}
-        """For each operator its latest line, with the fields and the declared variables that it was made of."""
-        self._vars: dict[int, tuple[Variable, Fields, str]] = {}
+        self._ops: dict[Operator, tuple[Fields, Line, list[Fields]]] = {}
+        """For each operator its fields, its latest line, and the fields of the variables that are declared there."""
+        self._vars: dict[int, tuple[Fields, Line]] = {}
         self._latest: tuple[Snapshot | None, list[Line]] = None, []
 
     def text(self, state: Snapshot) -> str:
@@ -339,7 +344,7 @@ class Texts:
     def _print(self, state: Snapshot) -> list[Line]:
         seed, passes, _ = state._fields
         header = braces(fields_text(SimpleNamespace(random_seed=seed, backward_passes=passes), PROGRAM_DEFAULTS))
-        first = [Line(None, f"program{header}", 0, None)] if header else []
+        first = [Line(None, f"program{header}", 0)] if header else []
         return first + list(chain.from_iterable(map(self._block, state.blocks)))
 
     def _block(self, state: _BlockState) -> Iterator[Line]:
@@ -347,31 +352,35 @@ class Texts:
         heading = f"block {index}"
         heading += f" parent {parent}" if parent >= 0 else ""
         heading += f" forward {forward}" if forward >= 0 else ""
-        yield Line(None, heading, index, None)
-        ops = [OpState._make(fields) for fields in state.op_fields]
-        written = {name for op in ops for name in slot_names(op.outputs)}
+        yield Line(None, heading, index)
+        latest = [self._ops.get(op) for op in state.ops]
+        # States share the fields of operators that did not change.
+        writes = [
+            known[1].writes if known is not None and known[0] is fields else slot_names(fields[_OUTPUTS])
+            for known, fields in zip(latest, state.op_fields, strict=True)
+        ]
+        written = set(chain.from_iterable(writes))
         pending: dict[str, tuple[Variable, Fields]] = {}
         for var, fields in zip(state.vars, state.var_fields, strict=True):
             is_plain = type(var) is Variable and not fields[_PERSISTABLE] and not fields[_IS_DATA]
             if is_plain and fields[_NAME] in written:
                 pending[fields[_NAME]] = var, fields
             else:
-                yield Line(var, self._declaration(var, fields), index, None)
-        for op, now in zip(state.ops, ops, strict=True):
-            yield Line(op, self._line(op, now, pending), index, now)
+                yield self._declaration(var, fields, index)
+        for op, fields, names, known in zip(state.ops, state.op_fields, writes, latest, strict=True):
+            declared = {name: pending.pop(name) for name in names if name in pending}
+            types = [fields for _, fields in declared.values()]
+            if known is None or known[0] != fields or known[1].block != index or known[2] != types:
+                twins = {name: _variable(var, fields) for name, (var, fields) in declared.items()}
+                text = f"  {Operator(*fields).line(twins)}"
+                line = Line(op, text, index, OpState._make(fields), slot_names(fields[_INPUTS]), names)
+                known = self._ops[op] = fields, line, types
+            yield known[1]
 
-    def _declaration(self, var: Variable, fields: Fields) -> str:
+    def _declaration(self, var: Variable, fields: Fields, block: int) -> Line:
         known = self._vars.get(id(var))
-        if known is None or known[1] != fields:
+        if known is None or known[0] != fields:
             twin = _variable(var, fields)
-            known = self._vars[id(var)] = var, fields, f"  {twin.keyword} {twin.declaration()}"
-        return known[2]
-
-    def _line(self, op: Operator, now: OpState, pending: dict[str, tuple[Variable, Fields]]) -> str:
-        declared = {name: pending.pop(name) for name in slot_names(now.outputs) if name in pending}
-        types = {name: fields for name, (_, fields) in declared.items()}
-        known = self._ops.get(op)
-        if known is None or known[0] != now or known[1] != types:
-            twins = {name: _variable(var, fields) for name, (var, fields) in declared.items()}
-            known = self._ops[op] = now, types, f"  {Operator(*now).line(twins)}"
-        return known[2]
+            line = Line(var, f"  {twin.keyword} {twin.declaration()}", block, None, (), (twin.name,))
+            known = self._vars[id(var)] = fields, line
+        return known[1]
