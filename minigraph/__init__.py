@@ -19,11 +19,25 @@ import minigraph.support.blas
 import minigraph.support.linked_folders
 
 if TYPE_CHECKING:  # what a run of a program does not need is imported when it is asked for, see the end
-    from minigraph import contrib, dataset, dygraph, io, metrics, nets, nn, rewrite, transpiler, wrapped_decorator
+    from minigraph import (
+        contrib,
+        dataset,
+        dygraph,
+        io,
+        metrics,
+        nets,
+        nn,
+        reader,
+        rewrite,
+        transpiler,
+        wrapped_decorator,
+    )  # fmt: skip
     from minigraph.comparison import compare_gradients, compare_training
     from minigraph.dygraph.layer import Layer
     from minigraph.io.programs import load, load_program_state, save, set_program_state
     from minigraph.io.state_dicts import load_dygraph, save_dygraph
+    from minigraph.reader import batch
+    from minigraph.reader.feeder import DataFeeder
     from minigraph.transpiler import memory_optimize, release_memory
 
 # isort: split
@@ -42,7 +56,6 @@ from minigraph import (
     optimizer,
     passes,
     profiler,
-    reader,
     regularizer,
     tensor,
     unique_name,
@@ -75,8 +88,6 @@ from minigraph.layers.io import fluid_data as data
 from minigraph.layers.nn import fluid_embedding as embedding
 from minigraph.lod_tensor import LoDTensorArray, create_lod_tensor, create_random_int_lodtensor
 from minigraph.param_attr import ParamAttr, WeightNormParamAttr
-from minigraph.reader import batch
-from minigraph.reader.feeder import DataFeeder
 from minigraph.runtime.place import (
     CPUPlace,
     CUDAPinnedPlace,
@@ -206,15 +217,17 @@ __all__ = [
 __all__ += tensor.__all__
 
 _LATE = (
-    "comparison", "contrib", "dataset", "dygraph", "io", "metrics", "nets", "nn", "rewrite", "transpiler",
-    "wrapped_decorator",
+    "comparison", "contrib", "dataset", "dygraph", "io", "metrics", "nets", "nn", "reader", "rewrite",
+    "transpiler", "wrapped_decorator",
 )  # fmt: skip
 
 open_paths()
 refuse_unknown_names(
     __name__,
     **{name: f"{__name__}.{name}" for name in _LATE},
+    DataFeeder="minigraph.reader.feeder",
     Layer="minigraph.dygraph.layer",
+    batch="minigraph.reader",
     **dict.fromkeys(("compare_gradients", "compare_training"), "minigraph.comparison"),
     **dict.fromkeys(("load", "load_program_state", "save", "set_program_state"), "minigraph.io.programs"),
     **dict.fromkeys(("memory_optimize", "release_memory"), "minigraph.transpiler"),

@@ -7,7 +7,6 @@ do. Each type also derives from the built-in exception that a Python programmer 
 
 from __future__ import annotations
 
-import difflib
 import functools
 import linecache
 import os
@@ -323,6 +322,8 @@ def suggest(name: Any, known: Iterable[str]) -> str:
     >>> suggest("rellu", ["relu", "tanh"])
     'Did you mean relu?'
     """
+    import difflib
+
     words = [each for each in known if isinstance(each, str)]
     near = difflib.get_close_matches(name, words, n=3, cutoff=0.6) if isinstance(name, str) else ()
     return f"Did you mean {' or '.join(near)}?" if near else ""

@@ -8,10 +8,11 @@ For all magnitudes, norms neither overflow nor underflow, zero stays zero, and a
 threshold keeps its bits.
 """
 
+from typing import TYPE_CHECKING
+
 from minigraph.clip.adaptive import *
 from minigraph.clip.base import *
 from minigraph.clip.error_clip import *
-from minigraph.clip.explanation import *
 from minigraph.clip.nonfinite import *
 from minigraph.clip.norms import *
 from minigraph.clip.pipeline import *
@@ -20,11 +21,14 @@ from minigraph.clip.standard import *
 from minigraph.clip.statistics import *
 from minigraph.support.public import offered, refuse_unknown_names
 
+if TYPE_CHECKING:  # imported when it is asked for, see the end
+    from minigraph.clip.explanation import explain as explain
+
 # Fluid's later names.
 ClipByValue = GradientClipByValue
 ClipByNorm = GradientClipByNorm
 ClipByGlobalNorm = GradientClipByGlobalNorm
 
-__all__ = offered(vars())
+__all__ = sorted([*offered(vars()), "explain"])
 
-refuse_unknown_names(__name__)
+refuse_unknown_names(__name__, explain="minigraph.clip.explanation")

@@ -5,8 +5,8 @@ import sys
 
 LATE = {
     "minigraph.comparison", "minigraph.dataset", "minigraph.dygraph", "minigraph.executor.checking", "minigraph.io",
-    "minigraph.nets", "minigraph.nn", "minigraph.rewrite", "hashlib", "html", "importlib.resources", "json", "pathlib",
-    "tempfile", "cupy", "matplotlib", "networkx", "numba", "rich",
+    "minigraph.nets", "minigraph.nn", "minigraph.reader", "minigraph.rewrite", "difflib", "hashlib", "html",
+    "importlib.resources", "json", "pathlib", "tempfile", "cupy", "matplotlib", "networkx", "numba", "rich",
 }  # fmt: skip
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from difflib import SequenceMatcher
 
 from minigraph.errors import WrongTypeError
 from minigraph.ir.program import Program
@@ -167,5 +166,7 @@ def _anchors(old: Lines, a: int, a_end: int, new: Lines, b: int, b_end: int) -> 
 
 
 def _by_difflib(old: Lines, a: int, a_end: int, new: Lines, b: int, b_end: int) -> Iterator[Pair]:
+    from difflib import SequenceMatcher
+
     blocks = SequenceMatcher(None, old[a:a_end], new[b:b_end]).get_matching_blocks()
     return ((a + i + k, b + j + k) for i, j, size in blocks for k in range(size))
