@@ -10,12 +10,16 @@ import numpy as np
 
 from minigraph.executor.interpreter import Interpreter
 from minigraph.ir import Operator, Program
+from minigraph.runtime.evaluate import bounded_loops
 from minigraph.runtime.scope import Scope, SelectedRows
 
 Array = np.ndarray[Any, Any]
 Results = dict[str, list[Array]]
 """By name, what is fetched and, under ``new <name>``, what is persistable behind the run; an array of tensors has
 several."""
+
+MOST_LOOPS = 100
+"""Maximum runs of the body of a loop; a pass, or what makes a program smaller, may break its condition."""
 
 _NOISE = 4
 """Size of the random errors of a noisy run, in units of the last place."""
@@ -46,7 +50,8 @@ class Case:
         for name, value in self.state.items():
             scope.var(name).get_tensor().set(value.copy())
         names = list(self.program.roots or ())
-        fetched = runner.run(program, feed=dict(self.feed), fetch_list=names, scope=scope)
+        with bounded_loops(MOST_LOOPS):
+            fetched = runner.run(program, feed=dict(self.feed), fetch_list=names, scope=scope)
         found = {name: _arrays(value) for name, value in zip(names, fetched, strict=True)}
         for name in scope.local_var_names():
             found[f"new {name}"] = _arrays(scope.var(name).get_tensor())

@@ -67,10 +67,11 @@ def check(
     """
     subject = Subject(rewrite)
     hints = hints_of(rewrite, plant)
-    for number in range(programs):
-        found = _check_one(subject, hints, f"{seed}/{number}", prepare)
-        if found is not None:
-            return _reduced(subject, *found) if reduce else _counter_example(subject, *found)
+    with np.errstate(all="ignore"):
+        for number in range(programs):
+            found = _check_one(subject, hints, f"{seed}/{number}", prepare)
+            if found is not None:
+                return _reduced(subject, *found) if reduce else _counter_example(subject, *found)
     return None
 
 

@@ -22,8 +22,8 @@ from minigraph.ir import Block, Operator, Program, Role
 from minigraph.ir.type_inference import infer_outputs
 from minigraph.ir.verifier import verify
 from minigraph.opdef import REQUIRED, SUB_BLOCK
-from minigraph.rewrite.cases import Array, Case
-from minigraph.runtime.evaluate import evaluate
+from minigraph.rewrite.cases import MOST_LOOPS, Array, Case
+from minigraph.runtime.evaluate import bounded_loops, evaluate
 from minigraph.runtime.place import CPUPlace
 from minigraph.support.public import public
 from minigraph.types import TensorType, VarKind
@@ -190,7 +190,7 @@ def _recorded(case: Case) -> list[dict[str, Any]]:
     random, found = np.random.default_rng(case.seed), []
     for op in case.program.global_block().ops:
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), bounded_loops(MOST_LOOPS):
                 results = evaluate(op, values.__getitem__, CPUPlace(), random)
         except Exception:
             break

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import inf
 from typing import Any
 
 from minigraph.errors import ExecutionError
@@ -15,6 +18,18 @@ from minigraph.runtime.kernel_call import arguments_of, has_rows, kernel_of, key
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import is_rows, type_of
 from minigraph.support.interrupts import is_interrupt
+
+_MOST_RUNS: ContextVar[float] = ContextVar("most_runs", default=inf)
+
+
+@contextmanager
+def bounded_loops(most_runs: int) -> Iterator[None]:
+    """Let `evaluate` end loops that run longer with an error, for programs that may have none."""
+    token = _MOST_RUNS.set(most_runs)
+    try:
+        yield
+    finally:
+        _MOST_RUNS.reset(token)
 
 
 def evaluate(op: Operator, read: Callable[[str], Any], place: Place, rng: Any) -> dict[str, Any]:
@@ -64,8 +79,13 @@ def _takes_or_gives_rows(op: Operator, arguments: Sequence[Any]) -> bool:
 
 def _evaluate_call(call: BlockCall, read: Callable[[str], Any], place: Place, rng: Any) -> dict[str, Any]:
     """An operator of control flow, whose sub-block is computed operator by operator too."""
+    runs, most_runs = 0, _MOST_RUNS.get()
 
     def body(given: Sequence[Any]) -> list[Any]:
+        nonlocal runs
+        runs += 1
+        if runs > most_runs:
+            raise ExecutionError(f"a block has run {most_runs:,} times, and its operator does not end")
         values = dict(zip(call.given, given, strict=True))
         for op in call.body.ops:
             try:

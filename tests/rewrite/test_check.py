@@ -108,3 +108,16 @@ def test_a_strategy_draws_programs_with_what_they_are_run_with(case):
 @pytest.mark.parametrize("each", IN_ORDER, ids=lambda p: p.name)
 def test_no_pass_of_the_project_breaks_a_program(each, check_pass):
     check_pass(each, programs=100, prepare=one_type_for_each_name)
+
+
+def test_a_loop_without_an_end_is_an_error():
+    def goes_on(program):
+        """Let loops keep their first condition."""
+        inner = [block for block in program.blocks[1:] if any(op.type == "less_than" for op in block.ops)]
+        for block in inner:
+            for op in [op for op in block.ops if op.type == "less_than"]:
+                block.remove(op)
+        return bool(inner)
+
+    found = rewrite.check(goes_on, programs=400)
+    assert found is not None and found.law in ("runs", "valid")

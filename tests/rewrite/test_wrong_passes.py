@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @cache
 def found(name):
-    return rewrite.check(WRONG[name], programs=6000)
+    return rewrite.check(WRONG[name], programs=3000)
 
 
 def size(example):

@@ -184,12 +184,14 @@ def scales_are_multiplied_without_bias(program):
 
 
 @wrong
-def square_root_by_power(program):
-    """In float16, ``x ** 0.5`` is infinite for minus infinity, and the root NaN."""
-    found = [op for op in ops_of(program, "pow") if op.attr("factor") == 0.5 and not op.input("FactorTensor")]
-    for op in found:
-        swap_in(op, "sqrt", {"X": op.input("X")}, keeping(op))
-    return bool(found)
+def exponential_undoes_the_logarithm(program):
+    """Not for negative numbers, and elsewhere only up to rounding."""
+    changed = False
+    for first, op in is_plain_pair(program, "exp", "log"):
+        swap_in(op, "assign", {"X": first.input("X")}, keeping(op))
+        first.block.remove(first)
+        changed = True
+    return changed
 
 
 @wrong

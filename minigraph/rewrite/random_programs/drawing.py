@@ -176,7 +176,7 @@ class _Drawing:
         for _ in range(self.choose.choice((1, 2, 2, 3, 3, 4, 5, 6, 8, 12))):
             try:
                 self._step()
-            except MinigraphError:  # the values do not suit the operator
+            except (MinigraphError, ArithmeticError, LookupError, TypeError, ValueError):  # values do not suit a step
                 continue
         if self.trains:
             self._train()
