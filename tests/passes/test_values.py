@@ -16,7 +16,7 @@ from minigraph.ir import Program, Role
 from minigraph.ir.verifier import verify
 from minigraph.passes.rewriting import is_random
 from minigraph.rewrite import Use, Value, Values
-from minigraph.rewrite.random_programs.recipes import Clip, Training, build
+from minigraph.rewrite.random_programs.recipes import STEPS, Clip, Training, build
 from minigraph.rewrite.strategies import recipes
 
 TWICE = """
@@ -423,13 +423,13 @@ TRAININGS = st.builds(
 
 
 @pytest.mark.laws
-@given(recipes(training=st.none() | TRAININGS), st.data())
+@given(recipes(kinds=(*STEPS, "branch", "loop", "recurrent"), training=st.none() | TRAININGS), st.data())
 def test_trainings_branches_and_loops_keep_their_bits_under_edits(recipe, data):
     built = build(recipe)
     expected = history(Interpreter(), built, [built.loss.name])
     built.main.roots = (built.loss.name,)
     for _ in range(data.draw(st.integers(1, 4))):
-        values = Values(data.draw(st.sampled_from(built.main.blocks)))
+        values = Values(data.draw(st.sampled_from([*built.main.blocks, *built.main.blocks[1:]])))
         for _ in range(data.draw(st.integers(1, 6))):
             if values.writer:
                 with contextlib.suppress(MinigraphError):
