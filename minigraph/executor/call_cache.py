@@ -95,8 +95,10 @@ class CallCache:
             return None
         feeds = call.feeds(feed)
         if feeds is not None:
-            with suppress(KeyError):  # another thread's run may have made room
+            try:  # noqa: SIM105 - `suppress` takes 0.4 us, in each run
                 self._calls.move_to_end(call.key)
+            except KeyError:  # another thread's run may have made room
+                pass
             return call.plan, feeds
         if type(feed) is not dict or set(map(type, feed)) != _NAME or set(map(type, feed.values())) != _ARRAY:
             return None

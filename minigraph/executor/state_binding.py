@@ -103,12 +103,12 @@ class Binding:
 
         The arrays of a first run's variables are not kept: a startup program leaves no spare arrays behind.
         """
-        before, variables = scope.changes.count, self._replaced.get(scope) if self._keeps else None
+        before, variables = scope.changes.count, self._replaced.get(scope)
+        keep_old = variables is not None and self._keeps
+        if variables is None:
+            variables = self._replaced[scope] = {name: scope.var(name) for name in given}
         for name, value in given.items():
-            variable = scope.var(name) if variables is None else variables[name]
-            variable.replace(value, self._place, keep_old=variables is not None)
-        if self._keeps and variables is None:
-            self._replaced[scope] = {name: scope.var(name) for name in given}
+            variables[name].replace(value, self._place, keep_old)
         self._follow(scope, before, given)
 
     def _follow(self, scope: Scope, before: int, given: Mapping[str, Any]) -> None:
@@ -119,14 +119,14 @@ class Binding:
         bound = self._bound.get(scope)
         if bound is None or bound.changes != before or scope.changes.count != before + len(given):
             return  # another thread or the user has changed the scope, too
-        if self._in_flat.isdisjoint(given) and all(
-            _is_alike(bound.arrays[self._at[name]], value) for name, value in given.items() if name in self._at
-        ):
-            arrays = list(bound.arrays)  # another run may still have the old ones
-            for name, value in given.items():
-                if name in self._at:
-                    arrays[self._at[name]] = value
-            self._bound[scope] = _Bound(arrays, before + len(given))
+        taken = [(at, value) for name, value in given.items() if (at := self._at.get(name)) is not None]
+        if self._in_flat.isdisjoint(given) and all([_is_alike(bound.arrays[at], value) for at, value in taken]):
+            if taken:
+                arrays = list(bound.arrays)  # another run may still have the old ones
+                for at, value in taken:
+                    arrays[at] = value
+                bound.arrays = arrays
+            bound.changes += len(given)  # last, because another thread may look meanwhile
 
     def _find(self, scope: Scope) -> list[Any]:
         holders = {v: _checked(scope.find_var(v.name), v, self._steps, self._place) for v in self._steps.state}
