@@ -31,6 +31,7 @@ from minigraph.passes.skip_joins import SkipJoins
 from minigraph.passes.split_products import SplitProducts
 from minigraph.passes.transpose_into_matmul import TransposeIntoMatmul
 from minigraph.passes.transpose_once import TransposeOnce
+from minigraph.passes.turn_transposes import TurnTransposes
 from minigraph.passes.unroll_recurrent import UnrollRecurrent
 from minigraph.passes.write_where_assigned import WriteWhereAssigned
 
@@ -38,7 +39,7 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
     FuseGlobalNorm(), UnrollRecurrent(), MeanOfAll(), FindCrossEntropy(), FoldConstants(), JoinSlices(), MatmulToMul(),
-    SplitProducts(), CleanUp(), ScaleIntoMatmul(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
+    SplitProducts(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
     FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(),
     MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(),
     FuseElementwise(),
@@ -83,6 +84,7 @@ __all__ = [
     "SplitProducts",
     "TransposeIntoMatmul",
     "TransposeOnce",
+    "TurnTransposes",
     "UnrollRecurrent",
     "WriteWhereAssigned",
 ]

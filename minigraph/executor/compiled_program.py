@@ -117,12 +117,12 @@ class BuildStrategy(_Strategy):
         keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
-    mean_of_all, find_cross_entropy, join_slices, split_products, scale_into_matmul, skip_joins : bool
+    mean_of_all, find_cross_entropy, join_slices, split_products, scale_into_matmul, turn_transposes, skip_joins : bool
     merge_matmuls, merge_column_sums, merge_products, transpose_once : bool
-        Run `MeanOfAll`, `FindCrossEntropy`, `JoinSlices`, `SplitProducts`, `ScaleIntoMatmul` and `SkipJoins`, which
-        find what can be written more simply, and `MergeMatmuls`, `MergeColumnSums`, `MergeProducts`, `TransposeOnce`,
-        for weights that are used many times; True by default. They change the rounding, by as much as each of them
-        says.
+        Run `MeanOfAll`, `FindCrossEntropy`, `JoinSlices`, `SplitProducts`, `ScaleIntoMatmul`, `TurnTransposes` and
+        `SkipJoins`, which find what can be written more simply, and `MergeMatmuls`, `MergeColumnSums`, `MergeProducts`,
+        `TransposeOnce`, for weights that are used many times; True by default. They change the rounding, by as much as
+        each of them says.
     fuse_softmax_cross_entropy : bool
         Run `FuseSoftmaxCrossEntropy`, which changes the rounding, too; False by default.
     enable_auto_fusion : bool
@@ -156,9 +156,10 @@ class BuildStrategy(_Strategy):
     >>> strategy.fold_constants = False
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
     ['FuseGlobalNorm', 'UnrollRecurrent', 'MeanOfAll', 'FindCrossEntropy', 'JoinSlices', 'MatmulToMul',
-     'SplitProducts', 'CleanUp', 'ScaleIntoMatmul', 'ShareCommonSubexpressions', 'FuseSoftmaxCrossEntropy',
-     'SkipJoins', 'MergeMatmuls', 'MergeColumnSums', 'MergeProducts', 'TransposeOnce', 'MergeUpdates',
-     'ShrinkInUpdate', 'FuseMeanLoss', 'FreeAddends', 'RemoveDeadOps', 'WriteWhereAssigned', 'FuseElementwise']
+     'SplitProducts', 'CleanUp', 'ScaleIntoMatmul', 'TurnTransposes', 'ShareCommonSubexpressions',
+     'FuseSoftmaxCrossEntropy', 'SkipJoins', 'MergeMatmuls', 'MergeColumnSums', 'MergeProducts', 'TransposeOnce',
+     'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss', 'FreeAddends', 'RemoveDeadOps', 'WriteWhereAssigned',
+     'FuseElementwise']
     """
 
     enable_auto_fusion: bool
