@@ -297,6 +297,20 @@ def test_search_finds_lines_and_goes_through_them(opened):
     assert opened.text_content("#hits") == ""
 
 
+def test_a_trace_of_nothing_says_so(browser, tmp_path):
+    with rewrite.trace() as t:
+        pass
+    t.save(tmp_path / "steps.html")
+    errors = []
+    window = browser.new_page()
+    window.on("pageerror", lambda error: errors.append(str(error)))
+    window.goto((tmp_path / "steps.html").as_uri())
+    window.keyboard.press("ArrowRight")
+    assert window.text_content("#step") == "No program was rewritten."
+    assert errors == []
+    window.close()
+
+
 def test_the_page_fits_a_telephone(browser, saved):
     window = browser.new_page(viewport={"width": 390, "height": 844})
     window.goto(saved[1].as_uri())

@@ -7,6 +7,7 @@ const ROW = 24; // height of a row in pixels, as in page.css
 const LANE = 11; // distance of two lanes in pixels
 const LONGEST = 400; // most rows that a lane is long
 const NEAR = 12; // most rows to a near reader
+const LATE = 60; // most characters before the type of an operator; behind more it is written first
 const MOST_DECLARATIONS = 8; // more are folded into one row
 const $ = (id) => document.getElementById(id);
 const view = { step: 0, chosen: null, unfolded: false, hits: [], found: new Set(), hit: -1 };
@@ -174,6 +175,7 @@ class Pane {
     this.list.tabIndex = 0;
     this.list.setAttribute("role", "listbox");
     this.rows = make("div", "rows");
+    this.rows.setAttribute("role", "presentation");
     this.map = make("div", "map");
     this.svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     this.svg.setAttribute("aria-hidden", "true");
@@ -270,7 +272,7 @@ class Pane {
     const sign = { added: "+", removed: "\u2212", changed: "~", moved: "\u2195" }[item.mark] || "";
     mark.append(make("span", "", sign));
     const said = item.mark ? `${item.mark}: ` : "";
-    const text = make("span", "text");
+    const text = make("span", item.line[TEXT].indexOf(`${item.line[TYPE]}(`) > LATE ? "text late" : "text");
     text.title = `${said}${item.line[ROLE]}`;
     text.style.setProperty("--depth", item.line[DEPTH]);
     text.append(...tokens(item.line, item.mark === "changed" ? item.old : null));
@@ -403,17 +405,18 @@ function places() {
     step.track === track && (idle || step.changed || at === first || at === view.step) ? [at] : []);
 }
 
-const counted = new Map();
+const counted = (number, what) => `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
+const counts = new Map();
 
 function countsOf(at) {
-  if (!counted.has(at)) {
+  if (!counts.has(at)) {
     const found = { added: 0, removed: 0, changed: 0, moved: 0 };
     const { base, changed, rows } = data.steps[at];
     if (changed && base >= 0 && rows.length)
       for (const { mark } of merged(rowsOf(base), rowsOf(at))) if (mark) found[mark]++;
-    counted.set(at, found);
+    counts.set(at, found);
   }
-  return counted.get(at);
+  return counts.get(at);
 }
 
 function sizes(at) {
@@ -480,8 +483,8 @@ function drawStep() {
   if (step.changed && !countsOf(view.step).added && !step.rows.length) parts.push(make("span", "muted", "no line changed"));
   if (!step.changed && step.name !== "start") parts.push(make("span", "muted", "changed nothing"));
   if (step.matched.length) parts.push(make("span", "", `\u25ce ${step.matched.length} matched`));
-  parts.push(make("span", "", `${step.operators.toLocaleString("en")} operators${change("operators")}`));
-  parts.push(make("span", "", `${step.bytes.toLocaleString("en")} bytes moved${change("bytes")}`));
+  parts.push(make("span", "", `${counted(step.operators, "operator")}${change("operators")}`));
+  parts.push(make("span", "", `${counted(step.bytes, "byte")} moved${change("bytes")}`));
   if (step.ms) parts.push(make("span", "", `${step.ms.toLocaleString("en", { maximumSignificantDigits: 3 })} ms`));
   if (step.difference !== null)
     parts.push(make("span", step.wrong ? "bad" : "muted", step.difference === "none"
@@ -646,7 +649,7 @@ function openTrack(track) {
 }
 
 document.addEventListener("keydown", (event) => {
-  if (event.altKey || event.ctrlKey || event.metaKey) return;
+  if (event.altKey || event.ctrlKey || event.metaKey || !data.steps.length) return;
   const isSearch = event.target === $("search");
   if (event.key === "Escape") {
     if (isSearch) $("search").value = "", search(true), $("search").blur();
@@ -686,7 +689,7 @@ $("search").addEventListener("input", () => search(true));
 $("hit-before").addEventListener("click", () => nextHit(-1));
 $("hit-after").addEventListener("click", () => nextHit(1));
 new ResizeObserver(() => panes.length && drawPanes(true)).observe($("panes"));
-new ResizeObserver(() => drawControls()).observe($("course"));
+new ResizeObserver(() => panes.length && drawControls()).observe($("course"));
 
 data.tracks.forEach((title, track) => $("track").append(new Option(title, track)));
 $("other").append(new Option("nothing: marks in one list", ""), new Option("the step before", "before"));
@@ -702,5 +705,8 @@ data.tracks.forEach((title, track) => {
 const roles = new Set(data.lines.map((line) => line[ROLE]));
 $("legend").append(...[...roles].map((role) => make("li", `role-${role.replace(" ", "-")}`, role)));
 const asked = Number(location.hash.slice(1));
-if (location.hash && data.steps[asked]) go(asked);
-else if (data.tracks.length) openTrack(0);
+if (!data.steps.length) {
+  $("step").textContent = "No program was rewritten.";
+  for (const each of document.querySelectorAll("button, input, select")) each.disabled = true;
+} else if (location.hash && data.steps[asked]) go(asked);
+else openTrack(0);
