@@ -94,8 +94,13 @@ def _with_all_state(block: Block, updates: Sequence[Operator]) -> Iterator[Opera
 
 
 def clipped_gradients(block: Block) -> set[str]:
-    """Return the names that clip operators of the block write."""
-    return {name for op in block.ops if op.role & Role.CLIP for name in op.output_arg_names}
+    """Return the names that clip operators of the block write, and what a decay makes of those."""
+    found: set[str] = set()
+    for op in block.ops:
+        # The decay of selected rows has another name than the clipped gradient.
+        if op.role & Role.CLIP or (op.role & Role.REGULARIZE and not found.isdisjoint(op.input_arg_names)):
+            found.update(op.output_arg_names)
+    return found
 
 
 class ClipGradients(Pass):

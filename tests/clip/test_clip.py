@@ -478,3 +478,12 @@ def test_a_threshold_may_be_one_that_only_float64_holds(strategy, expected):
 def test_a_group_has_a_name():
     with pytest.raises(WrongTypeError, match="group_name must be a str"):
         GradientClipByGlobalNorm(1.0, ["a"])
+
+
+def test_a_clipped_gradient_of_rows_is_not_clipped_again_behind_its_decay(new_program):
+    ids = fluid.data("ids", [None, 1], "int64")
+    rows = fluid.embedding(ids, [4, 3], is_sparse=True)
+    fluid.clip.set_gradient_clip(fluid.clip.GradientClipByGlobalNorm(1.0))
+    sgd = fluid.optimizer.SGD(0.1, regularization=fluid.regularizer.L2Decay(0.1))
+    sgd.minimize(fluid.layers.mean(rows))
+    assert not ClipGradients().apply(fluid.default_main_program())
