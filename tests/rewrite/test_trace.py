@@ -1,6 +1,7 @@
 """What a trace records of the rewriting of programs."""
 
 import threading
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from minigraph.passes import LOWERING, CleanUp, FuseElementwise, RemoveDeadOps, 
 from minigraph.passes.base import Pass
 from minigraph.rewrite.random_programs.recipes import build
 from minigraph.rewrite.strategies import recipes, trainings
+from minigraph.rewrite.tracing import Track
 
 
 def check_replay(trace):
@@ -134,6 +136,26 @@ def test_a_given_program_is_followed_into_its_copies_only():
         "program 0", "clone of program 0", "private copy of program 0, fetching scale_2.tmp_0",
     ]  # fmt: skip
     check_replay(t)
+
+
+def test_the_time_of_a_step_is_without_that_of_the_recording(monkeypatch):
+    class Slow(Pass):
+        def apply(self, program):
+            program.global_block().ops[0].set_attr("scale", 0.75)
+            time.sleep(0.01)
+            return True
+
+    main, _ = chain()
+    look = Track.look
+
+    def slowly(self, carefully):
+        time.sleep(0.2)
+        return look(self, carefully)
+
+    monkeypatch.setattr(Track, "look", slowly)
+    with rewrite.trace(main) as t:
+        Slow().apply(main)
+    assert 0.01 <= t[1].seconds < 0.2
 
 
 def test_other_threads_are_not_recorded():

@@ -63,6 +63,8 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
         self._thread = 0
         self._clock = 0.0
         """When the latest event was recorded."""
+        self._elapsed = 0.0
+        """Seconds between the latest event and the one before, without those of the recording."""
 
     # Recording
 
@@ -151,14 +153,14 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
 
     def _look(self, track: Track, carefully: bool = False) -> None:
         """Record what has changed since the latest event, which is the work of what is active."""
-        before = track.state
+        before, self._elapsed = track.state, perf_counter() - self._clock
         if track.look(carefully) is not before:
             active = [frame for frame in self._frames if frame.track is track]
             self._record(track, active[-1] if active else _Frame("edits", track), before)
 
     def _record(self, track: Track, frame: _Frame, before: Snapshot | None) -> None:
         """Record a step of the rewrite of `frame`, which has turned `before` into the state now."""
-        seconds = 0.0 if isinstance(frame.rewrite, str) else perf_counter() - self._clock
+        seconds = 0.0 if isinstance(frame.rewrite, str) else self._elapsed
         around = [each for each in self._frames if each.track is track]
         inside = [each.rewrite for each in around if each.rewrite is not frame.rewrite]
         step = Step(self, track, frame.rewrite, inside, before, seconds, frame.matched)
