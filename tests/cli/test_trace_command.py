@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from minigraph.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,6 +56,7 @@ def test_a_script_that_fails_leaves_the_steps_until_then(tmp_path):
     assert "append_backward" in steps_of(tmp_path / "steps.html")
 
 
+@pytest.mark.slow
 def test_the_exit_status_is_that_of_the_script(tmp_path):
     assert run(tmp_path, "raise SystemExit(7)").returncode == 7
     done = run(tmp_path, "raise SystemExit('no')")

@@ -10,7 +10,7 @@ from kernel_calls import array_type
 from minigraph.errors import OpError
 from minigraph.kernels import find_kernel, find_specializer
 
-pytestmark = [pytest.mark.numbers, needs_numba, pytest.mark.usefixtures("always_compiled")]
+pytestmark = [pytest.mark.slow, pytest.mark.numbers, needs_numba, pytest.mark.usefixtures("always_compiled")]
 
 
 def assert_close(found, expected, size):

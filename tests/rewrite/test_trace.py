@@ -332,6 +332,7 @@ def test_a_trace_prints_what_changed():
 # Laws
 
 
+@pytest.mark.laws
 @settings(max_examples=25)
 @given(recipes(training=trainings()))
 def test_every_state_of_a_random_program_is_a_program(recipe):

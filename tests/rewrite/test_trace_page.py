@@ -162,6 +162,7 @@ def test_a_notebook_shows_the_page_in_a_frame():
     assert html.escape(page(t), quote=True) in frame
 
 
+@pytest.mark.slow
 def test_a_large_trace_fits_into_two_megabytes():
     with rewrite.trace(feed={"x": np.ones((4, 8), "float32")}) as t:
         build_and_run(72)
@@ -169,6 +170,7 @@ def test_a_large_trace_fits_into_two_megabytes():
     assert len(page(t).encode()) <= 2_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.timing
 def test_tracing_takes_at_most_twice_the_time():
     times = {"plain": [], "traced": []}
@@ -331,6 +333,8 @@ def test_the_colours_follow_the_reader(browser, saved):
     assert len(seen) == 2
 
 
+@pytest.mark.slow
+@pytest.mark.timing
 def test_a_large_page_opens_within_a_second(browser, tmp_path):
     with rewrite.trace() as t:
         build_and_run(72)
