@@ -161,8 +161,21 @@ def _bare_dot(xp) -> Any:
 
 @specialize("mul")
 def _quicker_mul(xp, x, y, *, x_num_col_dims, y_num_col_dims):
-    """The array module's own product, if both are matrices."""
-    return _bare_dot(xp) if len(x.shape) == len(y.shape) == 2 and x.dtype != np.float16 else None
+    """The array module's own product, if Y is a matrix."""
+    if len(y.shape) != 2 or x.dtype == np.float16:
+        return None
+    dot = _bare_dot(xp)
+    if len(x.shape) == 2:
+        return dot
+    rows, shape = (-1, y.shape[0]), (*x.shape[:x_num_col_dims], y.shape[1])
+
+    def multiply(x, y, out=None):
+        if out is None:
+            return dot(x.reshape(rows), y).reshape(shape)
+        dot(x.reshape(rows), y, out.reshape(-1, shape[-1]))
+        return out
+
+    return None if 0 in (*x.shape, *shape) else multiply
 
 
 @specialize("matmul")
@@ -177,7 +190,7 @@ def _quicker_matmul(xp, x, y, *, transpose_X, transpose_Y, alpha):
 
 @specialize("mul_grad")
 def _quicker_mul_grad(xp, x, y, d_out, *, x_num_col_dims, y_num_col_dims, wanted):
-    if not len(x.shape) == len(y.shape) == 2 or x.dtype == np.float16:
+    if len(y.shape) != 2 or x.dtype == np.float16:
         return None
     dot, (wants_x, wants_y) = _bare_dot(xp), wanted
 
@@ -185,4 +198,13 @@ def _quicker_mul_grad(xp, x, y, d_out, *, x_num_col_dims, y_num_col_dims, wanted
         d_y = dot(x.T, d_out, out[1]) if wants_y else None
         return (dot(d_out, y.T, out[0]) if wants_x else None), d_y
 
-    return grad
+    if len(x.shape) == 2:
+        return grad
+    rows, columns, shape = (-1, y.shape[0]), (-1, y.shape[1]), x.shape
+
+    def grad_of_rows(x, y, d_out, out=(None, None)):
+        place = None if out[0] is None else out[0].reshape(rows)
+        d_x, d_y = grad(x.reshape(rows), y, d_out.reshape(columns), (place, out[1]))
+        return (d_x if d_x is None else d_x.reshape(shape) if place is None else out[0]), d_y
+
+    return None if 0 in (*x.shape, *y.shape) else grad_of_rows
