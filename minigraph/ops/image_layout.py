@@ -178,7 +178,7 @@ def check_paddings(sizes: Sequence[int], paddings: Sequence[int], mode: str) -> 
         require(size == -1 or size >= least, f"{size} elements cannot be padded with {most} by {mode}")
 
 
-@op("pad_constant_like", inputs="X Y", outputs="Out", grad=fused("Y", to="Y", linear={"pad_value": 0.0}))
+@op("pad_constant_like", inputs="X Y", outputs="Out", grad=fused("Y", to="Y"))
 def pad_constant_like(x: TensorType, y: TensorType, *, pad_value: float = 0.0) -> TensorType:
     """``Out`` is Y with `pad_value` behind it in each dimension, up to the shape of X."""
     require_number(y, "Y")

@@ -38,6 +38,27 @@ def _parameter_gradient(g: Rewriting, slot: str, parts: Variable, over: Sequence
     return g.cast(g.like(total, g[slot].shape or (), g[slot]), g[slot].dtype)
 
 
+@rewritten_as("affine_channel_grad")
+def _affine_channel(g: Rewriting) -> Mapping[str, Any]:
+    x, d = g["X"], g["Out@GRAD"]
+    rank = len(x.shape or ())
+    place = rank - 1 if g.attr("data_layout") == CHANNELS_LAST else 1
+    over = [-1 if axis == place else 1 for axis in range(rank)]
+    return {
+        "X@GRAD": g.mul(d, g.like(g["Scale"], over)),
+        "Scale@GRAD": _parameter_gradient(g, "Scale", g.mul(d, x), over),
+        "Bias@GRAD": _bias_of_channels(g, d, over),
+    }
+
+
+def _bias_of_channels(g: Rewriting, d: Variable, over: Sequence[int]) -> Variable | None:
+    """The gradient of Bias, which is not read and lies over `d` in the shape `over`."""
+    if not g.wants("Bias@GRAD"):
+        return None
+    axes = [axis for axis, size in enumerate(over) if size == 1]
+    return g.like(g.sum(d, axes, keep=True), g["Scale"].shape or (), g["Scale"])
+
+
 @rewritten_as("batch_norm_grad")
 def _batch_norm(g: Rewriting) -> Mapping[str, Any]:
     x, scale, d = g["X"], g["Scale"], _wide(g, g["Y@GRAD"])

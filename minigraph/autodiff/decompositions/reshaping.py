@@ -23,6 +23,17 @@ def _transpose(g: Rewriting) -> Mapping[str, Any]:
     return {"X@GRAD": g.transpose(g["Out@GRAD"], [axis.index(i) for i in range(len(axis))])}
 
 
+@rewritten_as("pad_constant_like_grad")
+def _pad_constant_like(g: Rewriting) -> Mapping[str, Any]:
+    shape = g["Y"].shape or ()
+    if 0 in shape:  # slices are not empty
+        return {"Y@GRAD": g.zeros(g["Y"])}
+    attrs: dict[str, Any] = {"axes": list(range(len(shape))), "starts": [0] * len(shape), "ends": list(shape)}
+    if -1 in shape:
+        attrs |= {"EndsTensor": g.emit("shape", Input=g["Y"]), "infer_flags": [-1] * len(shape)}
+    return {"Y@GRAD": g.emit("slice", Input=g["Out@GRAD"], **attrs)}
+
+
 @rewritten_as("stack_grad")
 def _stack(g: Rewriting) -> Mapping[str, Any]:
     d_y, count = g["Y@GRAD"], len(g.op.outputs["X@GRAD"])
