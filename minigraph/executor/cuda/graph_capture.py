@@ -40,11 +40,17 @@ _LOOKS_AT_VALUES = frozenset({
 
 _LOOKED_AT = frozenset({
     "AxesTensor", "AxesTensorList", "AxisTensor", "Beta1Tensor", "Beta2Tensor", "EndsTensor", "EndsTensorList",
-    "ExpandTimes", "K", "Max", "MaxLenTensor", "MaxNorm", "Min", "SectionsTensorList", "Shape", "ShapeTensor",
-    "ShapeTensorList", "SkipUpdate", "StartsTensor", "StartsTensorList", "StridesTensor", "StridesTensorList",
-    "depth_tensor", "expand_times_tensor",
+    "ExpandTimes", "K", "Max", "MaxLenTensor", "MaxNorm", "Min", "OutSize", "Paddings", "SectionsTensorList", "Shape",
+    "ShapeTensor", "ShapeTensorList", "SizeTensor", "SkipUpdate", "StartsTensor", "StartsTensorList", "StridesTensor",
+    "StridesTensorList", "depth_tensor", "expand_times_tensor",
 })  # fmt: skip
 """Inputs that replace attributes, or that decide whether a kernel works: if one is given, the processor reads it."""
+
+_RESIZED = frozenset({
+    "bilinear_interp", "bilinear_interp_grad", "nearest_interp", "nearest_interp_grad", "trilinear_interp",
+    "trilinear_interp_grad",
+})  # fmt: skip
+"""Operators whose Scale is a factor of sizes, and not of values as that of a normalization."""
 
 _LOOKS_IF: Mapping[tuple[str, Any], str] = {
     ("pooling_type", "avg"): "divisors are sent",
@@ -62,7 +68,8 @@ def what_prevents(op: Operator) -> str | None:
     """The reason why a kernel cannot be recorded; None if it can, provided that `numbers_of` are checked before."""
     if op.type in _LOOKS_AT_VALUES:
         return "its kernel reads values on the processor, or sends some"
-    given = [slot for slot in op.inputs if op.inputs[slot] and slot in _LOOKED_AT]
+    looked_at = _LOOKED_AT | {"Scale"} if op.type in _RESIZED else _LOOKED_AT
+    given = [slot for slot in op.inputs if op.inputs[slot] and slot in looked_at]
     if given:
         return f"{given[0]} is read on the processor"
     for (attr, value), reason in _LOOKS_IF.items():
