@@ -224,6 +224,8 @@ def reduce_mean_grad(recording, x, d_out, **attrs):
 
 
 def _spread(d: Any, x: Symbol) -> Any:
+    if not x.shape:
+        raise UnsupportedError("no dimensions")
     return np.positive(d.seen(np.broadcast_to(d.value.layout, x.shape)))
 
 

@@ -112,6 +112,15 @@ def test_products_of_all_forms_are_made_in_a_table_with_the_same_bits(sizes, tra
     assert bits(run(executor, fetch, **feed)) == bits(run(fluid.Executor(jit=False), fetch, **feed))
 
 
+def test_the_gradient_of_a_value_without_dimensions_is_found():
+    x = fluid.data("x", [1, 1])
+    x.stop_gradient = False
+    loss = layers.mean(layers.squeeze(layers.tanh(x), [0, 1]))
+    fetch, feed = [loss, *fluid.gradients([loss], [x])], {"x": np.full((1, 1), 0.5, "float32")}
+    source(executor := fluid.Executor(jit=True), fetch, **feed)
+    assert bits(run(executor, fetch, **feed)) == bits(run(fluid.Executor(jit=False), fetch, **feed))
+
+
 def test_an_update_that_reads_what_it_writes_over_is_right():
     w = layers.create_parameter([2, 2], "float32", name="w")
     layers.assign(layers.mul(w, w), output=w)
