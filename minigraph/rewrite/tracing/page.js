@@ -255,7 +255,7 @@ class Pane {
   classes(item, at) {
     if (item.gap) return "gap";
     if (item.fold) return "fold";
-    const names = [`role-${item.line[ROLE].replace(" ", "-")}`, item.mark || ""];
+    const names = [`role-${item.line[ROLE]}`, item.mark || ""];
     if (item.line[DEPTH]) names.push("inner");
     if (this.near && this.near.has(at)) names.push("near");
     if (view.found.has(at)) names.push("found");
@@ -298,7 +298,7 @@ class Pane {
         path += `M${x} ${y(at) - 8}Q${x} ${y(at) - 3} ${x + 5} ${y(at) - 3}H${dot - 6}`;
         heads += `M${dot - 8} ${y(at) - 6}l4.500 3l-4.500 3z`;
       }
-      const kind = `lane role-${value.role.replace(" ", "-")}${strong.has(value) ? " strong" : ""}`;
+      const kind = `lane role-${value.role}${strong.has(value) ? " strong" : ""}`;
       drawn.push(`<path class="${kind}" style="stroke: var(--role)" d="${path}"${look}/>`);
       drawn.push(`<path class="${kind}" style="fill: var(--role); stroke: none" d="${heads}"/>`);
     };
@@ -310,7 +310,7 @@ class Pane {
     for (let at = first; at < last; at++) {
       const { line, mark } = this.items[at];
       if (!line) continue;
-      const kind = `dot role-${line[ROLE].replace(" ", "-")}`;
+      const kind = `dot role-${line[ROLE]}`;
       const look = mark === "removed" ? "fill: var(--page); stroke: var(--role)" : "fill: var(--role)";
       drawn.push(`<circle class="${kind}" style="${look}" cx="${dot}" cy="${y(at)}" r="${line[ROLE] === "declared" ? 2.5 : 4}"/>`);
     }
@@ -569,7 +569,7 @@ function drawDetails() {
   const item = (panes.at(-1).items[at].line ? panes.at(-1) : pane).items[at];
   const shown = item.line && panes.at(-1).items[at] === item ? panes.at(-1) : pane;
   const { line } = item;
-  const head = make("div", `head role-${line[ROLE].replace(" ", "-")}`);
+  const head = make("div", `head role-${line[ROLE]}`);
   head.append(make("strong", "", line[TYPE]), make("span", "muted", line[ROLE]));
   if (item.mark) head.append(make("span", "muted", item.mark));
   if (line[SITE] >= 0) head.append(make("span", "muted", `from ${data.sites[line[SITE]]}`));
@@ -703,7 +703,7 @@ data.tracks.forEach((title, track) => {
   $("other").append(group);
 });
 const roles = new Set(data.lines.map((line) => line[ROLE]));
-$("legend").append(...[...roles].map((role) => make("li", `role-${role.replace(" ", "-")}`, role)));
+$("legend").append(...[...roles].map((role) => make("li", `role-${role}`, role)));
 const asked = Number(location.hash.slice(1));
 if (!data.steps.length) {
   $("step").textContent = "No program was rewritten.";

@@ -16,7 +16,7 @@ from string import Template
 from typing import Any
 
 from minigraph.errors import Site
-from minigraph.ir import Role
+from minigraph.ir.role import purpose
 from minigraph.ir.text.diff import matching_lines
 from minigraph.opdef import SUB_BLOCK
 from minigraph.passes.base import Rewrite
@@ -24,17 +24,6 @@ from minigraph.rewrite.tracing.snapshots import Line, Snapshot
 from minigraph.rewrite.tracing.steps import Record, Step
 from minigraph.support.html import resource
 from minigraph.version import __version__
-
-_ROLES = (
-    (Role.CLIP, "clip"),
-    (Role.REGULARIZE, "decay"),
-    (Role.LR_SCHED, "learning rate"),
-    (Role.OPTIMIZE, "update"),
-    (Role.RECOMPUTE, "recomputed"),
-    (Role.BACKWARD, "backward"),
-    (Role.LOSS, "loss"),
-)
-"""What an operator is shown as: the first that it has, else ``forward``."""
 
 _PACKAGE = "minigraph.rewrite.tracing"
 _DECLARED = "declared"
@@ -178,7 +167,14 @@ class _Book:
         reads, writes = (
             tuple([self._names[name] for name in dict.fromkeys(names)]) for names in (line.reads, line.writes)
         )
-        return text, op.definition.type, _role(op.role), reads, writes, -1 if op.site is None else self._sites[op.site]
+        return (
+            text,
+            op.definition.type,
+            purpose(op.role),
+            reads,
+            writes,
+            -1 if op.site is None else self._sites[op.site],
+        )
 
     def _identify(self, shown: Sequence[tuple[object, int]], old: Rows) -> None:
         """Give an identity to each operator and variable, shown by its line, that has none.
@@ -205,10 +201,6 @@ class _Book:
         """What a line is, a declaration or an operator, and the names that it writes."""
         _, _, role, _, writes, *_ = self._lines[line]
         return (role == _DECLARED, writes) if writes else -1
-
-
-def _role(role: Role) -> str:
-    return next((name for each, name in _ROLES if role & each), "forward")
 
 
 def _splices(old: Rows, new: Rows) -> list[list[int]]:
