@@ -1,7 +1,8 @@
 """Rewrite programs: each pass states the law that it keeps.
 
 `LEGALIZE` says what programs mean. Executors apply `LOWERING` to their private copy. Its part `EXACT` changes no bit of
-a result; the other passes change the rounding where a weight is used many times, as each of them says.
+a result; the other passes change the rounding where a weight is used many times, as each of them says. In the copy a
+variable has values of one type (`minigraph.lowering.steps.concretize`); several of these passes rely on it.
 `minigraph.executor.compiled_program.BuildStrategy` turns passes of `IN_ORDER` on and off, except those of `LEGALIZE`.
 """
 

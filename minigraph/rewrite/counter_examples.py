@@ -85,6 +85,8 @@ import numpy as np
 from minigraph.runtime.evaluate import bounded_loops
 from numpy import inf, nan
 
+np.set_printoptions(floatmode="unique")
+
 program = fluid.Program.parse({program})
 program.roots = {roots!r}  # what is fetched
 feed = {feed}
