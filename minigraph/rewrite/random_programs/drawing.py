@@ -36,7 +36,18 @@ NUMBERS = (-1.5, -1.0, -0.5, 0.0, 0.3, 0.5, 1.0, 2.0)
 """Values of attributes and of the numbers that steps take."""
 
 _FREE, _LAYERS = sorted(FREE), sorted(STEPS)
-_CONTROL_FLOW = ("branch", "loop", "recurrent")
+
+
+def _through_an_array(k: Sources, x: Variable, y: Variable, c: float) -> list[Any]:
+    """Values written to an array of tensors, and read back or joined."""
+    first, second = (layers.fill_constant([1], "int64", number) for number in (0, 1))
+    array = layers.array_write(x, first)
+    layers.array_write(like(x, y), second, array=array)
+    joined = list(layers.tensor_array_to_tensor(array)) if c > 0 and x.shape else []
+    return [layers.array_length(array), layers.array_read(array, second), *joined]
+
+
+_CONTROL_FLOW = {"array": _through_an_array, **{name: FREE[name] for name in ("branch", "loop", "recurrent")}}
 
 _MOST_TRIES = 6
 """Maximum choices of inputs for an operator before those of a sample are taken."""
@@ -195,7 +206,9 @@ class _Drawing:
         elif chance < 0.78:
             self._add(self._operator(self.choose.choice(_all_types())))
         elif chance < 0.9:
-            step = FREE[self.choose.choice(_CONTROL_FLOW if self.choose.random() < 0.25 else _FREE)]
+            step = _CONTROL_FLOW[self.choose.choice(sorted(_CONTROL_FLOW))]
+            if self.choose.random() < 0.75:
+                step = FREE[self.choose.choice(_FREE)]
             made = step(self.sources, self._pick(), self._pick(), self._number())
             self._add([made] if isinstance(made, Variable) else list(made))
         else:
