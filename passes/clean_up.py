@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias
@@ -10,7 +11,7 @@ from minigraph.ir import Block, Operator, Program, infer_outputs
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import redirect
-from minigraph.passes.values import Values
+from minigraph.passes.values import Value, Values
 from minigraph.types import DType
 
 _MAKE_ROWS = frozenset({
@@ -93,10 +94,25 @@ class _CurrentValues:
         self._scattered: set[str] = set()
         """Names whose values may not lie row by row in memory."""
         self._rearranged: dict[Operator, _Written] = {}
+        written = Counter(name for op in program.global_block().ops for name in op.output_arg_names)
+        self._rewritten = {name for name, count in written.items() if count > 1}
 
     @cached_property
     def values(self) -> Values:
         return Values(self.program)
+
+    def shape_read(self, name: str, op: Operator) -> tuple[int, ...] | None:
+        """Return the static shape of the value that `op` reads by a name; None if it is unknown."""
+        return self._static_shape(name, self.values.read(name, op) if name in self._rewritten else None)
+
+    def shape_written(self, name: str, op: Operator) -> tuple[int, ...] | None:
+        """Return the static shape of the value that `op` writes by a name; None if it is unknown."""
+        return self._static_shape(name, self.values.written(name, op) if name in self._rewritten else None)
+
+    def _static_shape(self, name: str, value: Value | None) -> tuple[int, ...] | None:
+        # A name is declared with the type of its last value; the others may have another one.
+        known = self.program.global_block().vars[name].tensor_type if value is None else self.values.type_of(value)
+        return None if known is None or -1 in known.shape else known.shape
 
     def value(self, name: str) -> _Written:
         return name, self._writer.get(name)
@@ -158,9 +174,10 @@ def _copied(op: Operator, current: _CurrentValues) -> _Written | None:
     if op.type in _TRANSPOSES:
         return _before_transposes(op, current)
     if op.type in _RESHAPES:
-        shape = _shape(op, "in", current.block)
-        is_same = shape is not None and shape == _shape(op, "out", current.block)
-        return current.value(op.inputs[_slot(op)][0]) if is_same else None
+        source = op.inputs[_slot(op)][0]
+        shape = current.shape_read(source, op)
+        is_same = shape is not None and shape == current.shape_written(op.output_arg_names[0], op)
+        return current.value(source) if is_same else None
     if op.type in _PASS_THROUGH:
         return current.value(op.inputs[_PASS_THROUGH[op.type]][0])
     if not _COPIES[op.type](op):
@@ -175,12 +192,12 @@ def _copied(op: Operator, current: _CurrentValues) -> _Written | None:
 
 def _passed_on(op: Operator, current: _CurrentValues) -> dict[str, _Written]:
     """Map gradients that are copies to the incoming gradient."""
-    source, variables = op.inputs["Out@GRAD"][0], current.block.vars
-    shape = variables[source].shape
-    if shape is None or -1 in shape or not current.lies_in_rows(source):
+    source = op.inputs["Out@GRAD"][0]
+    shape = current.shape_read(source, op)
+    if shape is None or not current.lies_in_rows(source):
         return {}
     grads = [name for slot in _PASS_ON[op.type] for name in op.outputs.get(f"{slot}@GRAD", ()) if name != EMPTY]
-    return {name: current.value(source) for name in grads if variables[name].shape == shape}
+    return {name: current.value(source) for name in grads if current.shape_written(name, op) == shape}
 
 
 def _may_go(op: Operator, block: Block) -> bool:
@@ -194,13 +211,6 @@ def _may_go(op: Operator, block: Block) -> bool:
 def _slot(op: Operator) -> str:
     """Return the slot of the tensor that a reshape or transpose, forward or backward, rearranges."""
     return "X" if "X" in op.inputs else "Out@GRAD"
-
-
-def _shape(op: Operator, side: str, block: Block) -> tuple[int, ...] | None:
-    """Return the static shape of the input or of the result of a rearrangement; None if it is unknown."""
-    name = op.inputs[_slot(op)][0] if side == "in" else op.output_arg_names[0]
-    shape = block.vars[name].shape
-    return None if shape is None or -1 in shape else shape
 
 
 def _permutation(op: Operator) -> Sequence[int]:
@@ -230,7 +240,7 @@ def _makes_first(op: Operator, name: str) -> bool:
 
 def _skip_reshape(op: Operator, current: _CurrentValues) -> bool:
     """Let a reshape read what the reshape before it reads, unless its gradient needs the shape in between."""
-    middle, wanted = op.inputs[_slot(op)][0], _shape(op, "out", current.block)
+    middle, wanted = op.inputs[_slot(op)][0], current.shape_written(op.output_arg_names[0], op)
     before = current.defining_op(middle, *_RESHAPES)
     if before is None or not _makes_first(before, middle) or wanted is None or len(op.inputs) > 2:
         return False

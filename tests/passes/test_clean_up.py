@@ -5,6 +5,8 @@ import pytest
 from pass_laws import assert_linear, keeps_the_bits, op_lines
 
 import minigraph as fluid
+from minigraph import layers
+from minigraph.executor.interpreter import Interpreter
 from minigraph.passes import CleanUp
 
 test_training, test_overwriting = keeps_the_bits(CleanUp())
@@ -155,3 +157,21 @@ def test_time_is_linear():
         return program
 
     assert_linear(CleanUp(), make)
+
+
+def test_a_value_that_had_another_shape_is_no_copy():
+    """`y` is declared with the shape of its last value; the reshape between makes no copy of the one before."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        d = fluid.data("d", [2, 3])
+        y = layers.scale(d, 2.0)
+        layers.reshape(y, [6], inplace=True)
+        flat = layers.relu(y)
+        z = layers.reshape(y, [2, 3])
+        main.global_block().append_op("elementwise_mul", {"X": z, "Y": d}, {"Out": y})
+        out = layers.elementwise_add(y, z)
+    main.roots = (out.name, flat.name)
+    feed = {"d": np.arange(6, dtype="float32").reshape(2, 3) - 2}
+    runs = [Interpreter().run(each, feed, [out, flat], scope=fluid.Scope()) for each in (main, CleanUp()(main))]
+    for expected, found in zip(*runs, strict=True):
+        np.testing.assert_array_equal(found, expected, strict=True)
