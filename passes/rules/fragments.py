@@ -143,6 +143,7 @@ class Node:
     commutes: bool = False
     role: Role | None = None
     namescope: str | None = None
+    is_place: bool = False
 
 
 class Fragment(Block):
@@ -328,8 +329,9 @@ def slot_named(key: str) -> str:
 
 
 def marked(
-    result: V, *, shared: bool = False, commutes: bool = False, role: Role | None = None, namescope: str | None = None
-) -> V:
+    result: V, *, shared: bool = False, commutes: bool = False, role: Role | None = None, namescope: str | None = None,
+    place: bool = False,
+) -> V:  # fmt: skip
     """Say more about the operator of a pattern that makes `result`; returns `result`.
 
     Parameters
@@ -342,10 +344,13 @@ def marked(
         Role that the operator has.
     namescope : str, optional
         Name scope that the operator is in, or one inside of that.
+    place : bool
+        The replacement stands here, with the role and the line of this operator. By default it stands where the first
+        result can be computed, and has roles and lines of those that made the results.
     """
     found = _current().meaning.get(each_of(result)[0].name)
     if not isinstance(found, Result):
         raise RuleError("rewrite.marked is given the result of an operator", site=caller_site())
     node = _current().nodes[found.node]
-    node.shared, node.commutes, node.role, node.namescope = shared, commutes, role, namescope
+    node.shared, node.commutes, node.role, node.namescope, node.is_place = shared, commutes, role, namescope, place
     return result

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from minigraph.errors import RuleError
 from minigraph.ir.role import Role
 from minigraph.passes.rules.fragments import Attr, Hole, Node, Operand, Result, site_of, traced
 from minigraph.support.signatures import parameter_names
+
+_RESERVED = frozenset({"gone", "kept", "m", "named", "ops", "pattern", "place", "results", "value", "values"})
 
 
 class Slot(NamedTuple):
@@ -36,6 +39,7 @@ class PatternOp(NamedTuple):
     commutes: bool
     role: Role | None
     namescope: str | None
+    is_place: bool
 
     def __str__(self) -> str:
         return " or ".join(self.types)
@@ -75,6 +79,7 @@ class Pattern:
         self._numbers: dict[Operand, int] = {hole: number for number, hole in enumerate(self.holes)}
         captures = {each: name for name, each in given.items() if isinstance(each, Attr)}
         self._require_nodes(block.nodes, captures)
+        self._name_others(block.nodes, captures)
         for node in block.nodes:
             for slot, names in node.outputs.items():
                 for index in range(len(names)):
@@ -88,6 +93,7 @@ class Pattern:
         self.maker = {place: op for op in self.ops for slot in op.outputs for place in slot.places}
         """Operators by the values that they make."""
         self.anchor = max((self.maker[each] for each in self.returned), key=lambda op: op.number)
+        self.place = next((op.number for op in self.ops if op.is_place), None)
         self.steps = tuple(self._plan())
 
     def readers(self, value: int) -> Iterator[PatternOp]:
@@ -118,6 +124,18 @@ class Pattern:
                     "Take parameters of the model as placeholders, and use layers that make none.",
                 )
 
+    def _name_others(self, nodes: list[Node], captures: dict[Attr, str]) -> None:
+        """Name captured attributes that are no parameters as the operator does: ``axis``, the next one ``axis_2``."""
+        for node in nodes:
+            for attr, each in node.captured.items():
+                if each not in captures:
+                    taken = {*captures.values(), *(hole.name for hole in self.holes)}
+                    numbered = (f"{attr}_{number}" for number in count(2))
+                    captures[each] = next(name for name in chain([attr], numbered) if name not in taken)
+        for name in (*captures.values(), *(hole.name for hole in self.holes)):
+            if name in _RESERVED:
+                raise self._error(f"calls something {name}, as matches call something else", "Choose another name.")
+
     def _compiled(self, node: Node, captures: dict[Attr, str]) -> PatternOp:
         inputs = []
         for slot, operands in node.inputs.items():
@@ -132,10 +150,10 @@ class Pattern:
             Slot(slot, tuple(self._numbers[Result(node.index, slot, i)] for i in range(len(names))), None, False)
             for slot, names in node.outputs.items()
         ]
-        captured = tuple((name, captures.get(each) or each.name or name) for name, each in node.captured.items())
+        captured = tuple((name, captures[each]) for name, each in node.captured.items())
         return PatternOp(
             node.index, node.types, node.attrs, captured, tuple(inputs), tuple(outputs),
-            node.shared, node.commutes, node.role, node.namescope,
+            node.shared, node.commutes, node.role, node.namescope, node.is_place,
         )  # fmt: skip
 
     def edges(self, op: PatternOp) -> Iterator[Step]:

@@ -58,7 +58,7 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
         if value is None:
             names.setdefault(name, EMPTY)
             continue
-        owner[value.name] = makers[number]
+        owner[value.name] = makers[number] if match.pattern.place is None else place
         is_made = isinstance(fragment.meaning.get(name), Result)
         if is_made and name not in names:
             names[name] = value.name
@@ -94,7 +94,8 @@ def _new_op(
                 name = place.block.free_name(f"{unique_name.generate(type)}.tmp")
             names[each] = name
             given.append(name)
-        outputs[slot] = tuple(given)
+        if any(each != EMPTY for each in given):
+            outputs[slot] = tuple(given)
     inputs = {slot: tuple([names.get(each, each) for each in read]) for slot, read in node.reads.items()}
     served = next((owner[each] for given in outputs.values() for each in given if each in owner), None)
     if served is None:

@@ -295,7 +295,7 @@ def _operator(program: Program, given: Operator | Variable | str | int) -> Opera
 
 def _may_match(rule: Rule, block: Block) -> bool:
     types = block.ops.by_type
-    return all([any([type in types for type in op.types]) for op in rule.pattern.ops])
+    return all([not types.keys().isdisjoint(op.types) for op in rule.pattern.ops])
 
 
 def run(passes: Sequence[Pass], program: Program) -> bool:

@@ -105,6 +105,8 @@ def _find_place(match: Match, needed: tuple[str, ...], recorder: Recorder | None
                 roots[-1], "outputs", "results with names of their own", "one that overwrites another value"
             )
         return False
+    if pattern.place is not None:
+        roots = [match.ops[pattern.place]]
     for place in roots:
         moved = [(value, op) for value, op in ends if op is not place]
         if all([values.is_there(each, place) for each in inputs]) and all(
