@@ -66,14 +66,16 @@ class _Averages:
         """
         # An interrupt before the averages are stored must not restore what was not backed up.
         is_applied: list[bool] = []
+        # An interrupt on the way into the block ends this after the guard of the scope has ended.
+        scope = global_scope()
         try:
-            executor.compute(self.apply_program, {}, (), global_scope(), then=lambda: is_applied.append(True))
+            executor.compute(self.apply_program, {}, (), scope, then=lambda: is_applied.append(True))
             yield
         finally:
             if need_restore and is_applied:
                 # A second Ctrl-C waits until all parameters are back.
                 with deferred():
-                    self.restore(executor)
+                    executor.run(self.restore_program, scope=scope)
 
     def restore(self, executor: Executor) -> None:
         """Put the parameters back that `apply` has replaced."""
