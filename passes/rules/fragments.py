@@ -18,6 +18,7 @@ from minigraph.ir.block_arguments import Names, bind_slots, each_of
 from minigraph.ir.default_programs import default_main_program, program_guard
 from minigraph.ir.role import Role
 from minigraph.opdef import REQUIRED, OpDef, definition_of
+from minigraph.support.public import public
 from minigraph.types import TensorType, as_dtype, dense_type
 
 V = TypeVar("V", Variable, Any)
@@ -89,6 +90,7 @@ class Attr:
         return value is self or (type(value) in (int, float) and value in (float(self), int(self)))
 
 
+@public
 def attr(name: str | None = None) -> Any:
     """Capture an attribute of an operator of the pattern.
 
@@ -101,6 +103,7 @@ def attr(name: str | None = None) -> Any:
     return Attr(name)
 
 
+@public
 def value(
     shape: Sequence[int] | None = None, dtype: Any = None, *, several: bool = False, optional: bool = False
 ) -> Any:
@@ -287,6 +290,7 @@ def _current() -> Fragment:
     return block
 
 
+@public
 def op(type: str | Sequence[str], /, *, outputs: Any = None, **slots_and_attrs: Any) -> Any:
     """Append an operator to a fragment by its type; returns its result.
 
@@ -328,6 +332,7 @@ def slot_named(key: str) -> str:
     return f"{key.removesuffix('_GRAD')}@GRAD" if key.endswith("_GRAD") else key
 
 
+@public
 def marked(
     result: V, *, shared: bool = False, commutes: bool = False, role: Role | None = None, namescope: str | None = None,
     place: bool = False,

@@ -18,6 +18,7 @@ from minigraph.passes.rules.pattern import Pattern
 from minigraph.passes.rules.reasons import WhyNot, nearest
 from minigraph.passes.rules.replacing import replace
 from minigraph.passes.rules.safety import may_replace
+from minigraph.support.public import public
 from minigraph.support.signatures import parameter_names
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,11 +63,13 @@ class Rule(Pass):
 
     # Definition
 
+    @public
     def where(self, conditions: F) -> F:
         """Decorate a generator that is given a match and yields conditions, each with the text that says it."""
         self._conditions.append(conditions)
         return conditions
 
+    @public
     def to(self, replacement: F) -> F:
         """Decorate the fragment that takes the place of the pattern and returns as many values.
 
@@ -75,6 +78,7 @@ class Rule(Pass):
         self._replacement = replacement
         return replacement
 
+    @public
     def edit(self, edit: F) -> F:
         """Decorate a function that is given a match, changes the program by ``m.values`` and says whether it did.
 
@@ -89,6 +93,7 @@ class Rule(Pass):
         """Fire until the rule matches nowhere; returns whether it fired."""
         return run((self,), program)
 
+    @public
     def find(self, program: Program) -> list[Match]:
         """Return the matches, of which some may share operators; nothing is changed."""
         found = []
@@ -98,6 +103,7 @@ class Rule(Pass):
             found += [each for each in matches if each is not None]
         return found
 
+    @public
     def why_not(self, program: Program, op: Operator | Variable | str | int | None = None) -> WhyNot:
         """Say why the rule does not match: the nearest partial match, and what differs.
 
@@ -217,6 +223,7 @@ class Rules(Pass):
 def rule(pattern: Callable[..., Any], /) -> Rule: ...
 @overload
 def rule(*, changes_rounding: bool = ...) -> Callable[[Callable[..., Any]], Rule]: ...
+@public
 def rule(pattern: Callable[..., Any] | None = None, /, *, changes_rounding: bool = False) -> Any:
     """Make a rule of a fragment, which is the pattern.
 

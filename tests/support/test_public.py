@@ -9,6 +9,7 @@ import minigraph
 import minigraph.compat.tensorflow
 import minigraph.compat.torch
 import minigraph.nn
+import minigraph.rewrite
 from minigraph.support.public import _is_given_arguments, own_names, takes
 
 MODULES = [
@@ -23,6 +24,15 @@ LEFT = {
     "Initializer.__call__", "GradientClipBase.wants", "profiler.is_active", "profiler.note",
 }  # fmt: skip
 """What runs for each operator, parameter or step, and checks its arguments itself."""
+LEFT |= {
+    "Pass", "Pipeline", "Rules", "Rewrite.__call__", "Rewrite.apply",
+    *(f"Rule.{name}" for name in ("__init__", "apply", "fire", "holds", "match")),
+    *(f"Trace.{name}" for name in ("__init__", "begin", "copied", "end", "fired", "runs")),
+    *(f"Observer.{name}" for name in ("begin", "copied", "end", "fired", "runs")),
+}  # fmt: skip
+"""What a pass is, which users derive from; and what passes tell those who watch."""
+LEFT |= {"CounterExample", "Match", "Score", "Step", "Use", "WhyNot"}
+"""Records that the library makes."""
 CALLED_BY_US = {"forward", "op_for"}
 """Methods that users write and the library calls."""
 
@@ -45,8 +55,11 @@ def undecorated(module):
 
 
 def undecorated_methods(cls):
+    seen = set()
     for each in cls.__mro__:
-        for name, method in vars(each).items():
+        own = {name: method for name, method in vars(each).items() if name not in seen}
+        seen |= own.keys()
+        for name, method in own.items():
             if not each.__module__.startswith("minigraph.") or not _is_given_arguments(name, method):
                 continue
             full_name = f"{each.__name__}.{name}"

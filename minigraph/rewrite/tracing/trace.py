@@ -174,6 +174,7 @@ class Trace(Record, AbstractContextManager["Trace"], events.Observer):
     def __len__(self) -> int:
         return len(self.steps)
 
+    @public
     def __getitem__(self, index: int) -> Step:
         return self.steps[index]
 
