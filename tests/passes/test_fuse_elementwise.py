@@ -299,7 +299,7 @@ def test_compiled_groups_agree(case, threads, always_compiled, monkeypatch):
     """On several threads, on one, and as small groups are called."""
     if threads:
         monkeypatch.setattr("minigraph.kernels.jit.threads.thread_count", lambda: threads)
-        monkeypatch.setattr("minigraph.kernels.jit.fused.LEAST", 20)
+        monkeypatch.setattr("minigraph.kernels.jit.fused.least_of", lambda bytes_each: 20)
     shapes, steps = CASES[case]
     for dtype in ("float32", "float64"):
         xs = operands(shapes, dtype)

@@ -31,7 +31,7 @@ LEFT |= {
     *(f"Observer.{name}" for name in ("begin", "copied", "end", "fired", "runs")),
 }  # fmt: skip
 """What a pass is, which users derive from; and what passes tell those who watch."""
-LEFT |= {"CounterExample", "Match", "Score", "Step", "Use", "WhyNot"}
+LEFT |= {"CounterExample", "Match", "Score", "Step", "Use", "ValueTable.__init__", "WhyNot"}
 """Records that the library makes."""
 CALLED_BY_US = {"forward", "op_for"}
 """Methods that users write and the library calls."""
