@@ -60,8 +60,9 @@ def reduce(program: Program, fails: Callable[[Program], bool]) -> Program:
     --------
     >>> import minigraph as fluid
     >>> from minigraph import layers
-    >>> loss = layers.mean(layers.fc(layers.relu(fluid.data("x", [None, 4])), size=3))
-    >>> program = fluid.default_main_program()
+    >>> program = fluid.Program()
+    >>> with fluid.program_guard(program, fluid.Program()), fluid.unique_name.guard():
+    ...     loss = layers.mean(layers.fc(layers.relu(fluid.data("x", [None, 4])), size=3))
     >>> print(reduce(program, lambda each: any(op.type == "mean" for op in each.global_block().ops)))
     block 0
       data fc_0.tmp_1: float32[-1, 3]
