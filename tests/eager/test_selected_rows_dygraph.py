@@ -66,6 +66,7 @@ def test_adam_does_the_same_in_the_imperative_mode_and_in_a_program(lazy_mode):
     assert np.array(scope.find_var("table").get_tensor()).tobytes() == found.tobytes()
 
 
+@pytest.mark.slow
 def test_imperative_gradients_add_up_and_are_cleared():
     layer = fluid.nn.Embedding(5, 2, sparse=True)
     ids = fluid.to_tensor(np.array([4, 0, 4]))

@@ -56,6 +56,7 @@ def test_training_agrees_with_the_processor(optimizer, clip, dtype, host_cuda):
     assert all(isinstance(array, host_cuda.ndarray) for array in plan.binding.arrays(start))
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_a_step_of_training_is_few_launches(optimizer, host_cuda_fused):

@@ -26,6 +26,7 @@ def training(network, executor, number):
 WITH_AND_WITHOUT_JIT = pytest.mark.parametrize("jit", [False, pytest.param(True, marks=needs_numba)])
 
 
+@pytest.mark.slow
 @WITH_AND_WITHOUT_JIT
 def test_one_executor_trains_in_several_threads(jit):
     network, executor = Network(), fluid.Executor(jit=jit)

@@ -374,6 +374,7 @@ def test_losses_agree_where_values_are_not_finite_and_in_place(type, dtype):
             assert np.allclose(value, other, rtol=8 * eps, atol=8 * eps, equal_nan=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [1, 4, 7, 37])
 @pytest.mark.parametrize("value", [50.0, np.inf, np.nan])
 def test_the_greatest_may_be_at_every_place_of_a_row(value, classes):
@@ -405,6 +406,7 @@ def test_a_label_that_is_no_class_is_the_error_that_it_always_is(type):
         function(*arrays)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("wants_y", [True, False])
 @pytest.mark.parametrize("ignore_index", [-100, 3])

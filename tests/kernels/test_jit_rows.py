@@ -62,6 +62,7 @@ def assert_same(found, expected):
         assert (x.dtype, x.shape, x.tobytes()) == (y.dtype, y.shape, y.tobytes())
 
 
+@pytest.mark.slow
 @each_list
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("is_in_place", [True, False])

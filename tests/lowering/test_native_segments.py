@@ -143,6 +143,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("max_norm", [None, 1.0])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

@@ -65,6 +65,7 @@ def test_the_programs_on_clipping_run(capsys):
     assert set(names["clips"]) == set(names["training"].strategies)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "least"), [("write-a-pass", 15), ("rewrite", 5)])
 def test_the_code_of_the_pages_on_rewriting_runs(name, least, capsys, monkeypatch, tmp_path):
     """Each text below a block of code is what the code prints; all code is one file, whose lines errors name."""

@@ -19,6 +19,8 @@ from minigraph.passes import RemoveDeadOps, events
 from minigraph.passes.base import Pass
 from minigraph.rewrite.tracing.page import data, page
 
+pytestmark = pytest.mark.slow  # each test opens a browser
+
 TEXT, TYPE, ROLE, READS, WRITES, SITE, DEPTH = range(7)
 
 
