@@ -146,7 +146,7 @@ def ftrl(xp, param, squared, linear, grad, rate, skip, *, l1, l2, lr_power, out=
     linear = xp.add(linear, grad)
     xp.subtract(linear, work, out=linear)
 
-    # Where the penalty wins, the parameter is exactly 0: that is what makes the solution sparse.
+    # The parameter is exactly 0 where the penalty is larger, so that the solution is sparse.
     is_zero = xp.absolute(linear, out=work) <= l1
     xp.sign(linear, out=work)
     xp.multiply(work, l1, out=work)

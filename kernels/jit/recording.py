@@ -208,7 +208,7 @@ class Recording:
         self.emit(address_of(f"check_same_int{8 * numbers.dtype.itemsize}"), [numbers], [numbers.size], [], STATUS)
 
     def shrink(self, factor: Symbol, dtype: Any) -> Symbol:
-        """What gradients are multiplied with by `minigraph.kernels.clip.shrinker`; else the walk ends early."""
+        """Factor of the gradients, as `minigraph.kernels.clip.shrinker` gives it; without one the walk ends early."""
         result = self.new((1,), dtype)
         least = self.constant([LEAST_FACTOR[np.dtype(dtype)]], np.float64)
         self.emit(address_of(f"shrink_{np.dtype(dtype).name}"), [factor, least, result], [], [], STATUS)

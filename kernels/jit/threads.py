@@ -52,7 +52,7 @@ def thread_count() -> int:
 
 
 def least_of(bytes_each: int) -> int:
-    """Minimum elements per thread of a loop that reads and writes so many bytes for each, and computes little else."""
+    """Minimum elements per thread of a loop that moves `bytes_each` bytes for each element and computes little."""
     return max(LEAST, _LEAST_BYTES // bytes_each)
 
 

@@ -92,7 +92,7 @@ def numbers_of(element: Element, dtype: Any, attrs: Mapping[str, Any]) -> list[A
 
 
 def _element(rule: Rule, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> tuple[Element, list[Any]] | None:
-    """What a loop does to one element, and the numbers behind `shrink`; None if there is no loop for such arrays."""
+    """Return the code for one element and the arguments after `shrink`; None if no loop takes such arrays."""
     given = dict(zip(rule.inputs, arrays, strict=True))
     is_missing = any(given.get(name, True) is None for name in ("grad", *rule.outputs))
     # A loop takes attributes as numbers, and reads no tensors in their place.
