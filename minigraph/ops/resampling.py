@@ -5,13 +5,8 @@ from __future__ import annotations
 from minigraph.opdef import op
 from minigraph.opdef.gradient_rules import FusedGrad
 from minigraph.ops.tensor import require_integers, require_one_element, require_one_integer
-from minigraph.support.window_rules import CHANNELS_LAST
+from minigraph.support.window_rules import CHANNELS_LAST, resized_dims
 from minigraph.types import TensorType, require, require_floating, require_number, same_dim
-
-
-def resized_dims(rank: int, data_layout: str) -> range:
-    """The dimensions that are resized: all but the batch and the channels."""
-    return range(1, rank - 1) if data_layout == CHANNELS_LAST else range(2, rank)
 
 
 def scaled(size: int, scale: float) -> int:

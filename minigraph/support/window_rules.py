@@ -39,6 +39,11 @@ def spatial_dims(data_format: str) -> tuple[int, int]:
     return (1, 2) if data_format == CHANNELS_LAST else (2, 3)
 
 
+def resized_dims(rank: int, data_layout: str) -> range:
+    """The dimensions of images or volumes that resizing changes: all but the batch and the channels."""
+    return range(1, rank - 1) if data_layout == CHANNELS_LAST else range(2, rank)
+
+
 def require_layout(layout: str, name: str = "data_format") -> None:
     """Raise unless `layout` is one that images can have; ``AnyLayout`` means NCHW."""
     require(layout in _LAYOUTS, f"{name} must be NCHW or NHWC, got {layout!r}")
