@@ -29,13 +29,19 @@ def _through(g: Rewriting, d: Variable, normalized: Variable, inverse: Variable,
     return g.mul(inverse, g.sub(g.sub(d, g.mean(d, axes)), along))
 
 
-def _parameter_gradient(g: Rewriting, slot: str, parts: Variable, over: Sequence[int]) -> Variable | None:
-    """The gradient of Scale or Bias, which lies over `parts` in the shape `over`."""
+def _parameter_gradient(
+    g: Rewriting, slot: str, parts: Variable, over: Sequence[int], like: str = ""
+) -> Variable | None:
+    """The gradient of Scale or Bias, which lies over `parts` in the shape `over`.
+
+    It has the type of the input `like`, by default that of the parameter itself, where the gradient reads that.
+    """
     if not g.wants(f"{slot}@GRAD"):
         return None
+    parameter = g[like or slot]
     axes = [axis for axis, size in enumerate(over) if size == 1]
     total = g.sum(parts, axes, keep=True) if axes else parts
-    return g.cast(g.like(total, g[slot].shape or (), g[slot]), g[slot].dtype)
+    return g.cast(g.like(total, parameter.shape or (), parameter), parameter.dtype)
 
 
 @rewritten_as("affine_channel_grad")
@@ -47,16 +53,8 @@ def _affine_channel(g: Rewriting) -> Mapping[str, Any]:
     return {
         "X@GRAD": g.mul(d, g.like(g["Scale"], over)),
         "Scale@GRAD": _parameter_gradient(g, "Scale", g.mul(d, x), over),
-        "Bias@GRAD": _bias_of_channels(g, d, over),
+        "Bias@GRAD": _parameter_gradient(g, "Bias", d, over, like="Scale"),
     }
-
-
-def _bias_of_channels(g: Rewriting, d: Variable, over: Sequence[int]) -> Variable | None:
-    """The gradient of Bias, which is not read and lies over `d` in the shape `over`."""
-    if not g.wants("Bias@GRAD"):
-        return None
-    axes = [axis for axis, size in enumerate(over) if size == 1]
-    return g.like(g.sum(d, axes, keep=True), g["Scale"].shape or (), g["Scale"])
 
 
 @rewritten_as("batch_norm_grad")
