@@ -86,11 +86,20 @@ def why_missing(name: str) -> str | None:
     return None
 
 
+_HOMES = {
+    "paddle.fluid": "minigraph",
+    "paddle.dataset": "minigraph.dataset",
+    "paddle.reader": "minigraph.reader",
+    "paddle": "minigraph.compat.paddle",
+}
+"""Packages of Paddle with their places here; the first that fits counts."""
+
+
 def _home(name: str) -> str:
     """The path here of a path in Paddle."""
-    for package in ("paddle.fluid", "paddle"):
+    for package, home in _HOMES.items():
         if name == package or name.startswith(f"{package}."):
-            return "minigraph" + name[len(package) :]
+            return home + name[len(package) :]
     return name
 
 
@@ -118,7 +127,7 @@ def _rewritten(node: ast.Import | ast.ImportFrom) -> str:
         if module == "paddle" and any(alias.name == "fluid" for alias in names):
             fluid = next(alias for alias in names if alias.name == "fluid")
             rest = [alias for alias in names if alias is not fluid]
-            others = [f"from minigraph import {_names(rest)}"] if rest else []
+            others = [f"from {_home(module)} import {_names(rest)}"] if rest else []
             return "; ".join([f"import minigraph as {fluid.asname or 'fluid'}", *others])
         return f"from {_home(module)} import {_names(names)}"
     parts: dict[str, None] = {}
@@ -128,7 +137,7 @@ def _rewritten(node: ast.Import | ast.ImportFrom) -> str:
         elif alias.asname:
             parts[f"{_home(alias.name)} as {alias.asname}"] = None
         else:  # binds the name `paddle`, through which the submodule is reached
-            parts["minigraph as paddle"] = None
+            parts[f"{_home('paddle')} as paddle"] = None
     return f"import {', '.join(parts)}"
 
 

@@ -12,14 +12,14 @@ from minigraph.cli.porting import port, why_missing
 from minigraph.errors import DataError
 
 IMPORTS = {
-    "import paddle": "import minigraph as paddle",
-    "import paddle as pd": "import minigraph as pd",
-    "import paddle.fluid": "import minigraph as paddle",
+    "import paddle": "import minigraph.compat.paddle as paddle",
+    "import paddle as pd": "import minigraph.compat.paddle as pd",
+    "import paddle.fluid": "import minigraph.compat.paddle as paddle",
     "import paddle.fluid as fluid": "import minigraph as fluid",
     "import paddle.fluid.layers as L, numpy as np": "import minigraph.layers as L, numpy as np",
-    "import paddle, paddle.fluid, os": "import minigraph as paddle, os",
+    "import paddle, paddle.fluid, os": "import minigraph.compat.paddle as paddle, os",
     "from paddle import fluid": "import minigraph as fluid",
-    "from paddle import fluid as F, batch": "import minigraph as F; from minigraph import batch",
+    "from paddle import fluid as F, batch": "import minigraph as F; from minigraph.compat.paddle import batch",
     "from paddle.fluid import layers as L, Executor": "from minigraph import layers as L, Executor",
     "from paddle.fluid.dygraph.nn import (Linear,\n    Conv2D)": "from minigraph.dygraph.nn import Linear, Conv2D",
     "from paddle.fluid.layers.control_flow import StaticRNN": "from minigraph.layers.control_flow import StaticRNN",

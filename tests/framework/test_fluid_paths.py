@@ -160,6 +160,20 @@ def test_numbers_become_lists():
             utils.convert_to_list(value, 2, "stride")
 
 
+# The top module
+
+
+def test_the_top_module_has_fluids_version():
+    paddle = importlib.import_module("minigraph.compat.paddle")
+    assert paddle.__version__ >= "1.8" and paddle.__version__ == paddle.version.full_version == "1.8.5"
+    assert (paddle.version.major, paddle.version.minor, paddle.version.patch) == ("1", "8", "5")
+    assert len(paddle.version.commit) == 40 and paddle.version.mkl() == "OFF"
+    assert paddle.fluid is fluid and paddle.batch is fluid.batch and paddle.dataset.imdb is fluid.dataset.imdb
+    assert paddle.to_tensor is fluid.to_tensor
+    with pytest.raises(UnknownNameError, match="minigraph has no 'to_tensr'"):
+        _ = paddle.to_tensr
+
+
 # contrib
 
 
