@@ -1,9 +1,29 @@
-"""Data sets, as readers of ``(image, label)`` pairs.
+"""Public data sets as readers, by fluid's names, and `digits`, which comes with the package.
 
-An image is a flat float32 vector with values in [-1, 1], -1 being background; a label is a Python int from 0 to 9.
-`digits` comes with the package; `mnist` reads files, downloads them, or says loudly that it serves `digits` instead.
+`mnist` reads its files, downloads them, or says loudly that it serves `digits` instead. The others read files in the
+folder of Paddle, see `common`.
 """
 
-from minigraph.dataset import digits, mnist
+from minigraph.dataset import (
+    cifar,
+    common,
+    conll05,
+    digits,
+    flowers,
+    image,
+    imdb,
+    imikolov,
+    mnist,
+    movielens,
+    uci_housing,
+    wmt14,
+    wmt16,
+)
+from minigraph.support.public import refuse_unknown_names
 
-__all__ = ["digits", "mnist"]
+__all__ = [
+    "cifar", "common", "conll05", "digits", "flowers", "image", "imdb", "imikolov", "mnist", "movielens",
+    "uci_housing", "wmt14", "wmt16",
+]  # fmt: skip
+
+refuse_unknown_names(__name__)

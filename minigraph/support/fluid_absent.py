@@ -34,6 +34,10 @@ _TRACING = Absent(
     "Trace a layer with dygraph.TracedLayer, or write branches with layers.cond and layers.while_loop.",
 )
 _EVALUATORS = Absent("its classes add operators that are not here yet", "Use minigraph.metrics on what a run fetches.")
+_DATA_SETS = Absent(
+    "its files need a library that minigraph does not use",
+    "Read the files with that library, and give minigraph a reader.",
+)
 _CODE = Absent("operators of compiled libraries cannot be loaded", "Write the operator with layers.py_func.")
 
 _NAMES = {
@@ -83,6 +87,7 @@ _NAMES = {
     """,
     _TRACING: "ProgramTranslator declarative dygraph_to_static_func",
     _EVALUATORS: "evaluator",
+    _DATA_SETS: "mq2007 sentiment voc2012",
     _CODE: "load_op_library load",
 }
 
