@@ -10,6 +10,7 @@ import minigraph.kernels.array
 import minigraph.kernels.averaging
 import minigraph.kernels.clip
 import minigraph.kernels.clip_to_keep
+import minigraph.kernels.collective
 import minigraph.kernels.compare
 import minigraph.kernels.control_flow
 import minigraph.kernels.conv

@@ -234,6 +234,10 @@ class ExecutionError(MinigraphError, RuntimeError):
     """A program failed while it ran."""
 
 
+class CommunicationError(ExecutionError):
+    """Ranks that run one program make different exchanges, or one of them has failed."""
+
+
 class MemoryUseError(ExecutionError):
     """A checked run found memory used as the plan does not allow, see `minigraph.executor.checking`."""
 

@@ -95,6 +95,8 @@ class VarKind(enum.Enum):
     """A list of dense arrays, which grows as it is written; the type is that of each element."""
     STEP_SCOPES = "step_scopes"
     """Values that an operator of control flow keeps of each run of its sub-block, for the gradient."""
+    RAW = "raw"
+    """What only operators of one family understand, such as the name of a group of ranks."""
 
     __hash__ = object.__hash__  # there is one of each; Enum would hash the name, in Python, for each type looked up
 
@@ -159,6 +161,10 @@ class TensorType(NamedTuple):
     def with_dtype(self, dtype: DType) -> TensorType:
         """A dense tensor of this shape and another element type."""
         return TensorType(dtype, self.shape)
+
+
+RAW = TensorType(DType.UINT8, (128,), VarKind.RAW)
+"""The type of a name of a group of ranks, as long as NCCL's."""
 
 
 def parse_type(text: str) -> TensorType:

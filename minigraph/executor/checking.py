@@ -303,7 +303,7 @@ class _Run:
                 yield value, self._place_of(value)
             return
         slots = step.op.definition.outputs
-        for slot, values, given in zip(slots, step.outputs, result if len(slots) > 1 else (result,), strict=True):
+        for slot, values, given in zip(slots, step.outputs, result if len(slots) != 1 else (result,), strict=True):
             several = given if slot.duplicable and values else [given]
             yield from ((value, array) for value, array in zip(values, several, strict=False) if value is not None)
 

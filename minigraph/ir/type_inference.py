@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from minigraph.errors import (
+    CommunicationError,
     ExecutionError,
     MemoryUseError,
     MinigraphError,
@@ -156,6 +157,8 @@ def blame(error: Exception, op: Operator | None) -> MinigraphError:
         hint = hint or "Assign a value before any branch or loop that writes one of these: it did not run."
     if isinstance(error, NonfiniteError):
         found: ExecutionError = NonfiniteError(message, error.param, details=error.details, hint=hint)
+    elif isinstance(error, CommunicationError):
+        found = CommunicationError(message, details=error.details, hint=hint)
     else:
         found = ExecutionError(message, hint=hint)
     return explain(found, op, op.block) if op is not None else found

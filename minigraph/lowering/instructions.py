@@ -328,13 +328,15 @@ class _Assembler:
             return NOTHING
         return self._operands(storage) if step.op.definition.outputs[slot].duplicable else self._operand(storage[0])
 
-    def _target(self, step: Step) -> Operand:
+    def _target(self, step: Step) -> Operand | None:
         slots: list[Operand] = []
         for slot, values in zip(step.op.definition.outputs, step.outputs, strict=True):
             if slot.duplicable and values:
                 slots.append([DROPPED if value is None else self._operand(value) for value in values])
             else:
                 slots.append(self._operand(values[0]) if values and values[0] is not None else DROPPED)
+        if not slots:
+            return None
         return tuple(slots) if len(slots) > 1 else slots[0]
 
     # Functions

@@ -6,6 +6,7 @@ import minigraph.ops.adaptive_optimizer
 import minigraph.ops.array
 import minigraph.ops.averaging
 import minigraph.ops.clip
+import minigraph.ops.collective
 import minigraph.ops.compare
 import minigraph.ops.control_flow
 import minigraph.ops.conv

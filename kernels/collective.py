@@ -1,0 +1,75 @@
+"""Exchange of arrays with the other ranks, by the current communicator."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minigraph.errors import ExecutionError
+from minigraph.kernels.registry import kernel
+from minigraph.support.communicator import REDUCTIONS, Call, check_size, current
+
+
+def _call(type, names, ring_id, x):
+    return Call(type, names[0], ring_id, str(x.dtype), x.shape)
+
+
+def _all_reduce(reduction):
+    type = f"c_allreduce_{reduction}"
+
+    @kernel(type)
+    def reduce(xp, x, *, ring_id, op_input_names):
+        return current().all_reduce(x, reduction, _call(type, op_input_names, ring_id, x))
+
+
+for _reduction in REDUCTIONS:
+    _all_reduce(_reduction)
+
+
+@kernel("c_broadcast")
+def c_broadcast(xp, x, *, ring_id, root, op_input_names):
+    ranks = current().size
+    if root >= ranks:
+        raise ExecutionError(f"root is {root}, but the ranks are 0 to {ranks - 1}", hint="Give one of them as root.")
+    return current().broadcast(x, root, _call("c_broadcast", op_input_names, ring_id, x))
+
+
+@kernel("c_allgather")
+def c_allgather(xp, x, *, ring_id, nranks, op_input_names):
+    check_size(nranks)
+    return current().all_gather(x, _call("c_allgather", op_input_names, ring_id, x))
+
+
+@kernel("c_reducescatter")
+def c_reducescatter(xp, x, *, ring_id, nranks, op_input_names):
+    check_size(nranks)
+    return current().reduce_scatter(x, _call("c_reducescatter", op_input_names, ring_id, x))
+
+
+@kernel("c_sync_calc_stream", view="x")
+def c_sync_calc_stream(xp, x):
+    return x
+
+
+@kernel("c_sync_comm_stream", view="x")
+def c_sync_comm_stream(xp, x):
+    return x
+
+
+@kernel("c_gen_nccl_id")
+def c_gen_nccl_id(xp, *, endpoint, other_endpoints):
+    name = "\n".join(sorted([endpoint, *other_endpoints])).encode()
+    return xp.asarray(np.random.default_rng([*name]).integers(0, 256, 128, np.uint8))
+
+
+@kernel("c_comm_init")
+def c_comm_init(xp, x, *, nranks, rank):
+    check_size(nranks)
+    found = current().rank
+    if found != rank:
+        raise ExecutionError(f"the program is for rank {rank}, but this is rank {found}")
+    return ()
+
+
+@kernel("c_comm_init_all")
+def c_comm_init_all(xp):
+    return ()

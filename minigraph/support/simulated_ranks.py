@@ -1,0 +1,112 @@
+"""Ranks that are threads of one process, for tests, lessons, and programs that are given several places."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+import numpy as np
+
+from minigraph.errors import CommunicationError
+from minigraph.support.communicator import Call, Communicator, check_same, communicating
+
+T = TypeVar("T")
+
+_END = Call("the end of the run", "", 0, "", ())
+
+
+class _Meeting:
+    """The memory in which the ranks of one run exchange arrays."""
+
+    def __init__(self, size: int) -> None:
+        self.barrier = threading.Barrier(size)
+        # Two rounds in turn: a rank that is ahead does not write where a slower one still reads.
+        self.rounds: list[list[Any]] = [[None] * size, [None] * size]
+        self.histories: list[list[Call]] = [[] for _ in range(size)]
+        self.failed: tuple[int, BaseException] | None = None
+        self._lock = threading.Lock()
+
+    def fail(self, rank: int, error: BaseException) -> None:
+        """Let every rank that waits, or will, end with an error."""
+        with self._lock:
+            self.failed = self.failed or (rank, error)
+        self.barrier.abort()
+
+
+class SimulatedRank(Communicator):
+    """One of several ranks that share a process."""
+
+    def __init__(self, rank: int, meeting: _Meeting) -> None:
+        self.rank, self.size = rank, meeting.barrier.parties
+        self._meeting = meeting
+
+    def gather(self, array: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
+        # A copy, because this rank may write over the array while others still read it.
+        return self._exchange(array.copy(), call)
+
+    def scatter(self, parts: Sequence[np.ndarray[Any, Any]], call: Call) -> Sequence[np.ndarray[Any, Any]]:
+        given = self._exchange([part.copy() for part in parts], call)
+        return [each[self.rank] for each in given]
+
+    def end(self) -> None:
+        """Raise if others still exchange what this rank does not."""
+        self._exchange(None, _END)
+
+    def _exchange(self, given: Any, call: Call) -> list[Any]:
+        meeting = self._meeting
+        calls = meeting.histories[self.rank]
+        here = meeting.rounds[len(calls) % 2]
+        calls.append(call)
+        here[self.rank] = given
+        try:
+            meeting.barrier.wait()
+        except threading.BrokenBarrierError:
+            rank, error = meeting.failed or (self.rank, None)
+            raise CommunicationError(f"rank {rank} failed: {error}") from None
+        check_same([history[: len(calls)] for history in meeting.histories])
+        return list(here)
+
+
+def run_ranks(functions: Sequence[Callable[[], T]]) -> list[T]:
+    """Call each function in a thread of its own as one rank; return their results in order.
+
+    Raises
+    ------
+    CommunicationError
+        If the ranks make different exchanges.
+    Exception
+        What a function raised; of several, the first one's that is not about the failure of another.
+    """
+    meeting = _Meeting(len(functions))
+    results: list[Any] = [None] * len(functions)
+    errors: list[BaseException | None] = [None] * len(functions)
+
+    def work(rank: int) -> None:
+        communicator = SimulatedRank(rank, meeting)
+        try:
+            with communicating(communicator):
+                results[rank] = functions[rank]()
+                communicator.end()
+        except BaseException as error:
+            errors[rank] = error
+            meeting.fail(rank, error)
+
+    threads = [
+        threading.Thread(target=copy_context().run, args=(work, rank), name=f"rank {rank}", daemon=True)
+        for rank in range(len(functions))
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException as error:  # such as Ctrl-C
+        meeting.fail(0, error)
+        for thread in threads:
+            thread.join()
+        raise
+    if meeting.failed is not None:
+        raise meeting.failed[1]
+    return results
