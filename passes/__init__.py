@@ -8,6 +8,7 @@ variable has values of one type (`minigraph.lowering.steps.concretize`); several
 
 from minigraph.passes.base import Pass, Pipeline
 from minigraph.passes.clean_up import CleanUp
+from minigraph.passes.collective import GradAllReduce, LocalSGD
 from minigraph.passes.common_subexpressions import ShareCommonSubexpressions
 from minigraph.passes.constant_folding import FoldConstants
 from minigraph.passes.dead_ops import RemoveDeadOps
@@ -67,7 +68,9 @@ __all__ = [
     "FuseGlobalNorm",
     "FuseMeanLoss",
     "FuseSoftmaxCrossEntropy",
+    "GradAllReduce",
     "JoinSlices",
+    "LocalSGD",
     "MatmulToMul",
     "MeanOfAll",
     "MergeColumnSums",

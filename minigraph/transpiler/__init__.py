@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from minigraph.ir import Program, Variable
 from minigraph.support.public import public, refuse_unknown_names
+from minigraph.transpiler import collective
 
-__all__ = ["memory_optimize", "release_memory"]
+__all__ = ["collective", "memory_optimize", "release_memory"]
 
 
 @public
