@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what a run of a program does not need is imported when it i
         contrib,
         dataset,
         dygraph,
+        incubate,
         io,
         metrics,
         nets,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:  # what a run of a program does not need is imported when it i
     from minigraph.io.state_dicts import load_dygraph, save_dygraph
     from minigraph.reader import batch
     from minigraph.reader.feeder import DataFeeder
+    from minigraph.reader.slot_files import DatasetFactory
     from minigraph.transpiler import memory_optimize, release_memory
 
 # isort: split
@@ -119,6 +121,7 @@ __all__ = [
     "CUDAPlace",
     "CompiledProgram",
     "DataFeeder",
+    "DatasetFactory",
     "ExecutionStrategy",
     "Executor",
     "Interpreter",
@@ -177,6 +180,7 @@ __all__ = [
     "gradients",
     "in_dygraph_mode",
     "in_dynamic_mode",
+    "incubate",
     "initializer",
     "int8",
     "int16",
@@ -217,7 +221,7 @@ __all__ = [
 __all__ += tensor.__all__
 
 _LATE = (
-    "comparison", "contrib", "dataset", "dygraph", "io", "metrics", "nets", "nn", "reader", "rewrite",
+    "comparison", "contrib", "dataset", "dygraph", "incubate", "io", "metrics", "nets", "nn", "reader", "rewrite",
     "transpiler", "wrapped_decorator",
 )  # fmt: skip
 
@@ -226,6 +230,7 @@ refuse_unknown_names(
     __name__,
     **{name: f"{__name__}.{name}" for name in _LATE},
     DataFeeder="minigraph.reader.feeder",
+    DatasetFactory="minigraph.reader.slot_files",
     Layer="minigraph.dygraph.layer",
     batch="minigraph.reader",
     **dict.fromkeys(("compare_gradients", "compare_training"), "minigraph.comparison"),

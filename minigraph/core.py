@@ -5,15 +5,23 @@ from typing import Any
 from minigraph.errors import EOFException
 from minigraph.errors import MinigraphError as EnforceNotMet
 from minigraph.ir import Role
+from minigraph.layer_helper.core_ops import ops
 from minigraph.lod_tensor import LoDTensorArray
-from minigraph.runtime.place import CPUPlace, CUDAPinnedPlace, CUDAPlace, get_cuda_device_count, is_compiled_with_cuda
+from minigraph.runtime.place import (
+    CPUPlace,
+    CUDAPinnedPlace,
+    CUDAPlace,
+    Place,
+    get_cuda_device_count,
+    is_compiled_with_cuda,
+)
 from minigraph.runtime.scope import LoDTensor, Scope, SelectedRows
 from minigraph.types import DType, VarKind
 
 __all__ = [
     "CPUPlace", "CUDAPinnedPlace", "CUDAPlace", "DType", "EOFException", "EnforceNotMet", "LoDTensor", "LoDTensorArray",
-    "Scope", "SelectedRows", "VarDesc", "VarKind", "get_cuda_device_count", "is_compiled_with_cuda",
-    "op_proto_and_checker_maker",
+    "Place", "Scope", "SelectedRows", "VarDesc", "VarKind", "get_cuda_device_count", "is_compiled_with_cuda",
+    "op_proto_and_checker_maker", "ops",
 ]  # fmt: skip
 
 

@@ -26,4 +26,7 @@ __all__ = [
     "uci_housing", "wmt14", "wmt16",
 ]  # fmt: skip
 
-refuse_unknown_names(__name__)
+# Fluid's module of the same name has the data sets of slot files.
+refuse_unknown_names(
+    __name__, **dict.fromkeys(("DatasetFactory", "InMemoryDataset", "QueueDataset"), "minigraph.reader.slot_files")
+)

@@ -114,6 +114,57 @@ class Runner(ABC):
                 go_on()
             raise
 
+    @public
+    def train_from_dataset(
+        self,
+        program: Program | CompiledProgram | None = None,
+        dataset: Any = None,
+        scope: Scope | None = None,
+        thread: int = 0,
+        debug: bool = False,
+        fetch_list: Sequence[Any] | None = None,
+        fetch_info: Sequence[str] | None = None,
+        print_period: int = 100,
+        fetch_handler: Any = None,
+    ) -> None:
+        """Run a program once for each batch of a data set of `minigraph.reader.slot_files`.
+
+        Parameters
+        ----------
+        program, scope
+            As for `run`.
+        dataset : QueueDataset or InMemoryDataset
+        thread, debug
+            Accepted because fluid has them; batches run one after the other.
+        fetch_list, fetch_info : sequence, optional
+            Variables to print every `print_period` batches, and what to call them. Default: their names.
+        print_period : int
+        fetch_handler : object, optional
+            Its method ``handler`` is given what is printed, as a dict by name.
+
+        Raises
+        ------
+        WrongTypeError
+            If `dataset` is none.
+        DataError
+            If a file does not fit the variables.
+        """
+        if not hasattr(dataset, "batches"):
+            raise WrongTypeError(
+                f"train_from_dataset needs a dataset, got {dataset!r:.60}",
+                hint="Make one: fluid.DatasetFactory().create_dataset().",
+            )  # fmt: skip
+        names = fetch_info or [getattr(each, "name", each) for each in fetch_list or ()]
+        for number, feed in enumerate(dataset.batches()):
+            values = self.run(program, feed, fetch_list, scope=scope)
+            if values and number % max(print_period, 1) == 0:
+                found = dict(zip(names, values, strict=True))
+                print(f"batch {number}: " + ", ".join(f"{name} {value}" for name, value in found.items()))
+                if fetch_handler is not None:
+                    fetch_handler.handler(found)
+
+    infer_from_dataset = train_from_dataset
+
     def _run_fed(
         self,
         program: Program,

@@ -10,7 +10,13 @@ from minigraph.optimizer.adagrad import (
 from minigraph.optimizer.adam import AdamaxOptimizer, AdamOptimizer, AdamW, LambOptimizer
 from minigraph.optimizer.averages import ExponentialMovingAverage, ModelAverage
 from minigraph.optimizer.base import Optimizer
-from minigraph.optimizer.first_order import DpsgdOptimizer, LarsMomentumOptimizer, MomentumOptimizer, SGDOptimizer
+from minigraph.optimizer.first_order import (
+    DGCMomentumOptimizer,
+    DpsgdOptimizer,
+    LarsMomentumOptimizer,
+    MomentumOptimizer,
+    SGDOptimizer,
+)
 from minigraph.optimizer.gradient_merge import GradientMergeOptimizer
 from minigraph.optimizer.lookahead import LookaheadOptimizer
 from minigraph.optimizer.recompute import RecomputeOptimizer
@@ -32,7 +38,7 @@ Ftrl = FtrlOptimizer
 
 __all__ = [
     "SGD", "Adadelta", "AdadeltaOptimizer", "Adagrad", "AdagradOptimizer", "Adam", "AdamOptimizer", "AdamW", "Adamax",
-    "AdamaxOptimizer", "DecayedAdagrad", "DecayedAdagradOptimizer", "Dpsgd", "DpsgdOptimizer",
+    "AdamaxOptimizer", "DGCMomentumOptimizer", "DecayedAdagrad", "DecayedAdagradOptimizer", "Dpsgd", "DpsgdOptimizer",
     "ExponentialMovingAverage", "Ftrl", "FtrlOptimizer", "GradientMergeOptimizer", "Lamb", "LambOptimizer",
     "LarsMomentum", "LarsMomentumOptimizer", "LookaheadOptimizer", "ModelAverage", "Momentum", "MomentumOptimizer",
     "Optimizer", "RMSProp", "RMSPropOptimizer", "RecomputeOptimizer", "SGDOptimizer",

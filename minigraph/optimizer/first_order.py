@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from minigraph.clip import GradientClipBase
+from minigraph.errors import ProgramError, warn
 from minigraph.optimizer.base import LearningRate, Optimizer, Parameters
 from minigraph.regularizer import WeightDecayRegularizer
 from minigraph.support.arguments import number
@@ -56,6 +58,50 @@ class MomentumOptimizer(Optimizer):
             weight_decay=weight_decay,
         )  # fmt: skip
         self._op_attrs = {"mu": number(momentum, "momentum"), "use_nesterov": bool(use_nesterov)}
+
+
+@public
+class DGCMomentumOptimizer(MomentumOptimizer):
+    """Momentum for ranks that exchange compressed gradients; here there is one rank, and nothing to exchange.
+
+    Before step `rampup_begin_step` fluid exchanges them as they are. Later it sends only the largest of them, which it
+    refuses to do for a single rank.
+
+    Parameters
+    ----------
+    learning_rate, momentum, use_nesterov, parameter_list, regularization, grad_clip, name
+        As in `MomentumOptimizer`.
+    rampup_begin_step, rampup_step : int
+        Step in which compression begins, and number of steps until it is complete.
+    sparsity : list of float
+        Share of each gradient that is not sent.
+    num_trainers : int, optional
+        Number of ranks.
+
+    Warns
+    -----
+    UserWarning
+        That gradients are not compressed.
+    """
+
+    def __init__(
+        self,
+        learning_rate: LearningRate,
+        momentum: float,
+        rampup_begin_step: int,
+        rampup_step: int = 1,
+        sparsity: Sequence[float] = (0.999,),
+        parameter_list: Parameters = None,
+        use_nesterov: bool = False,
+        num_trainers: int | None = None,
+        regularization: WeightDecayRegularizer | None = None,
+        grad_clip: GradientClipBase | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(learning_rate, momentum, parameter_list, use_nesterov, regularization, grad_clip, name)
+        if num_trainers not in (None, 1):
+            raise ProgramError(f"DGCMomentumOptimizer runs on one rank, not {num_trainers!r:.40}")
+        warn("DGCMomentumOptimizer compresses no gradients: one rank has nothing to send, its updates are Momentum's")
 
 
 @public

@@ -38,6 +38,7 @@ _DATA_SETS = Absent(
     "its files need a library that minigraph does not use",
     "Read the files with that library, and give minigraph a reader.",
 )
+_OLDER = Absent("only before 1.8", "Use dygraph.Linear(input_dim, output_dim) and flatten the input before.")
 _CODE = Absent("operators of compiled libraries cannot be loaded", "Write the operator with layers.py_func.")
 
 _NAMES = {
@@ -66,9 +67,9 @@ _NAMES = {
     """,
     _SERVERS: """
         DistributeTranspiler DistributeTranspilerConfig HashName RoundRobin TrainerDesc MultiTrainer DistMultiTrainer
-        PipelineTrainer DataFeedDesc DatasetFactory DGCMomentumOptimizer PipelineOptimizer HDFSClient multi_download
+        PipelineTrainer DataFeedDesc  PipelineOptimizer HDFSClient multi_download
         multi_upload load_persistables_for_increment load_persistables_for_inference convert_dist_to_sparse_program
-        ctr_metric_bundle continuous_value_model tdm_child tdm_sampler rank_attention incubate
+        ctr_metric_bundle continuous_value_model tdm_child tdm_sampler rank_attention parameter_server
     """,
     _VOLUMES: "conv3d conv3d_transpose pool3d adaptive_pool3d Conv3D Conv3DTranspose",
     _LOSSES: """
@@ -88,6 +89,7 @@ _NAMES = {
     _TRACING: "ProgramTranslator declarative dygraph_to_static_func",
     _EVALUATORS: "evaluator",
     _DATA_SETS: "mq2007 sentiment voc2012",
+    _OLDER: "FC",
     _CODE: "load_op_library load",
 }
 

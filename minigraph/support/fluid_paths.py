@@ -19,6 +19,7 @@ _PACKAGES = {
 }
 HOMES = {f"{package}.{name}": package for package, names in _PACKAGES.items() for name in names.split()}
 HOMES |= {
+    "minigraph.dygraph_utils": "minigraph.dygraph.dygraph_utils",
     "minigraph.core_avx": "minigraph.core",
     "minigraph.input": "minigraph",
     "minigraph.learning_rate_decay": "minigraph.layers.learning_rate_scheduler",

@@ -174,6 +174,47 @@ def test_the_top_module_has_fluids_version():
         _ = paddle.to_tensr
 
 
+# Operators by name
+
+
+def test_operators_compute_tensors_by_name():
+    with dygraph.guard():
+        x = dygraph.to_variable(np.arange(6, dtype="float32").reshape(1, 1, 2, 3))
+        x.stop_gradient = False
+        kernel = dygraph.to_variable(np.ones((1, 1, 2, 2), "float32"))
+        result = fluid.core.ops.conv2d(x, kernel, "strides", [1, 1], "paddings", [0, 0], "use_cudnn", False)
+        np.testing.assert_array_equal(result.numpy(), [[[[8, 12]]]])
+        layers.reduce_sum(result).backward()
+        np.testing.assert_array_equal(x.gradient(), [[[[1, 2, 1], [1, 2, 1]]]])
+        values, indices = fluid.core.ops.top_k(x, "k", 1)
+        assert values.numpy().ravel().tolist() == [2, 5] and indices.numpy().ravel().tolist() == [2, 2]
+        assert fluid.core.ops.sum([x, x]).shape == (1, 1, 2, 3)
+        with pytest.raises(WrongTypeError, match="takes X, then names and values of attributes, got 2 values"):
+            fluid.core.ops.relu(x, x)
+        bias = dygraph.to_variable(np.full(1, -3, "float32"))
+        act = fluid.dygraph_utils._append_activation_in_dygraph(
+            fluid.dygraph_utils._append_bias_in_dygraph(x, bias), "relu"
+        )
+        assert act.numpy().ravel().tolist() == [0, 0, 0, 0, 1, 2]
+    with pytest.raises(NotFoundError, match="conv2d"):
+        fluid.core.ops.conv2dd(x)
+
+
+def test_operators_describe_themselves():
+    proto = fluid.framework.OpProtoHolder.instance().get_op_proto("scale")
+    assert proto.type == "scale" and [slot.name for slot in proto.outputs] == ["Out"]
+    assert fluid.framework.OpProtoHolder.instance().op_proto_map["scale"] == proto
+    assert isinstance(fluid.CPUPlace(), fluid.core.Place)
+
+
+def test_compressed_momentum_is_momentum_on_one_rank():
+    with pytest.warns(UserWarning, match="one rank has nothing to send"):
+        optimizer = fluid.optimizer.DGCMomentumOptimizer(0.1, 0.9, rampup_begin_step=10)
+    assert isinstance(optimizer, fluid.optimizer.Momentum)
+    with pytest.raises(ProgramError, match="one rank, not 4"):
+        fluid.optimizer.DGCMomentumOptimizer(0.1, 0.9, 10, num_trainers=4)
+
+
 # contrib
 
 

@@ -1,0 +1,8 @@
+"""Fleet's interface: roles and optimizers of scripts that a launcher starts once for each rank; here there is one."""
+
+from minigraph.incubate.fleet import base, collective
+from minigraph.support.public import refuse_unknown_names
+
+__all__ = ["base", "collective"]
+
+refuse_unknown_names(__name__)

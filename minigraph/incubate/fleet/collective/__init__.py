@@ -1,0 +1,206 @@
+"""Fleet's collective mode: each rank runs the same program; here there is one rank.
+
+``fleet.init``, ``fleet.distributed_optimizer(optimizer, strategy).minimize(loss)``, then runs of
+``fleet.main_program``: the program compiled with the strategy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from minigraph import io
+from minigraph.errors import ProgramError, WrongTypeError, warn
+from minigraph.executor import Executor
+from minigraph.executor.compiled_program import BuildStrategy, CompiledProgram, ExecutionStrategy
+from minigraph.incubate.fleet.base.role_maker import RoleMakerBase
+from minigraph.ir import Operator, Program, Variable
+from minigraph.ir.default_programs import default_startup_program
+from minigraph.optimizer import RecomputeOptimizer
+from minigraph.optimizer.base import Parameters
+from minigraph.support.public import public, refuse_unknown_names
+
+__all__ = ["Collective", "CollectiveOptimizer", "DistributedStrategy", "fleet"]
+
+
+_FIELDS: dict[str, Any] = {
+    **BuildStrategy._defaults, "amp_loss_scaling": 2**15, "collective_mode": None, "dist_fc_config": None,
+    "exec_strategy": ExecutionStrategy(), "forward_recompute": False, "mode": "nccl2", "recompute_checkpoints": [],
+    "use_amp": False, "use_dist_fc": False, "use_local_sgd": False,
+}  # fmt: skip
+
+
+class DistributedStrategy(BuildStrategy):
+    """A `BuildStrategy` with fleet's fields.
+
+    Attributes
+    ----------
+    forward_recompute : bool
+        Recompute what lies between `recompute_checkpoints`.
+    recompute_checkpoints : list of Variable or str
+    exec_strategy : ExecutionStrategy
+    use_local_sgd, use_dist_fc, dist_fc_config, mode, collective_mode, use_amp, amp_loss_scaling
+        How ranks exchange gradients, and float16; with one rank they keep their defaults.
+    """
+
+    _defaults = _FIELDS
+    _FREE = ("amp_loss_scaling", "collective_mode", "exec_strategy", "mode", "recompute_checkpoints")
+
+    def _check(self, name: str, value: Any) -> None:
+        if name in self._FREE or (name == "forward_recompute" and isinstance(value, bool)):
+            return
+        if name in BuildStrategy._defaults:
+            super()._check(name, value)
+        elif value != self._defaults[name]:
+            raise ProgramError(
+                f"DistributedStrategy.{name} = {value!r:.60} asks for what one rank does not have",
+                hint=f"Leave it at {self._defaults[name]!r}.",
+            )
+
+
+@public
+class Collective:
+    """The only rank, and the programs of the optimizer that it has made.
+
+    Attributes
+    ----------
+    main_program : CompiledProgram
+        The program of the loss that was minimized last, to be run.
+    startup_program : Program
+    """
+
+    def __init__(self) -> None:
+        self.main_program: CompiledProgram | None = None
+        self.startup_program: Program | None = None
+        self._origin_program: Program | None = None
+        self._role_maker = RoleMakerBase()
+
+    def init(self, role_maker: RoleMakerBase | None = None) -> None:
+        """Say which rank this is.
+
+        Raises
+        ------
+        ProgramError
+            For one of several ranks.
+        """
+        if role_maker is not None and not isinstance(role_maker, RoleMakerBase):
+            raise WrongTypeError(f"fleet.init takes a role maker, got {role_maker!r:.60}")
+        self._role_maker = role_maker or RoleMakerBase()
+        self._role_maker.generate_role()
+        if self._role_maker.worker_num() != 1:
+            raise ProgramError(
+                f"fleet runs one rank, not {self._role_maker.worker_num()}",
+                hint="Start the script once, without a launcher.",
+            )
+
+    def is_worker(self) -> bool:
+        return self._role_maker.is_worker()
+
+    def is_server(self) -> bool:
+        return self._role_maker.is_server()
+
+    def is_first_worker(self) -> bool:
+        return self._role_maker.is_first_worker()
+
+    def worker_index(self) -> int:
+        return self._role_maker.worker_index()
+
+    def worker_num(self) -> int:
+        return self._role_maker.worker_num()
+
+    def worker_endpoints(self, to_string: bool = False) -> Any:
+        """Addresses of the ranks, as a list or joined by commas."""
+        found = self._role_maker.get_trainer_endpoints()
+        return ",".join(found) if to_string else found
+
+    def split_files(self, files: Sequence[str]) -> list[str]:
+        """The files of this rank: all of them."""
+        return list(files)
+
+    def barrier_worker(self) -> None:
+        """Wait for the other ranks; there are none."""
+
+    def init_worker(self) -> None:
+        """Warn: a collective script has no parameter servers, as do the methods `init_server` to `stop_worker`."""
+        warn("fleet's collective mode has no servers: init_worker, init_server, run_server and stop_worker do nothing")
+
+    run_worker = run_server = stop_worker = init_worker
+
+    def init_server(self, model_dir: str | None = None) -> None:
+        """Warn, as `init_worker`."""
+        self.init_worker()
+
+    def distributed_optimizer(self, optimizer: Any, strategy: DistributedStrategy | None = None) -> CollectiveOptimizer:
+        """The optimizer, whose `minimize` also sets `main_program`."""
+        return CollectiveOptimizer(optimizer, strategy, self)
+
+    def save_inference_model(
+        self,
+        executor: Executor,
+        dirname: str,
+        feeded_var_names: Sequence[str] | None = None,
+        target_vars: Sequence[Variable] | None = None,
+        main_program: Program | None = None,
+        export_for_deployment: bool = True,
+    ) -> None:
+        """`io.save_inference_model` of the program that was minimized."""
+        io.save_inference_model(
+            dirname, list(feeded_var_names or ()), list(target_vars or ()), executor, main_program or self._origin(),
+            export_for_deployment=export_for_deployment,
+        )  # fmt: skip
+
+    def save_persistables(
+        self, executor: Executor, dirname: str, main_program: Program | None = None, filename: str | None = None
+    ) -> None:
+        """`io.save_persistables` of the program that was minimized."""
+        io.save_persistables(executor, dirname, main_program or self._origin(), filename=filename)
+
+    def _origin(self) -> Program:
+        if self._origin_program is None:
+            raise ProgramError(
+                "fleet has minimized no loss yet", hint="Call distributed_optimizer(...).minimize(loss)."
+            )
+        return self._origin_program
+
+
+@public
+class CollectiveOptimizer:
+    """An optimizer for each rank; with one rank the updates are the optimizer's own."""
+
+    def __init__(
+        self, optimizer: Any, strategy: DistributedStrategy | None = None, of: Collective | None = None
+    ) -> None:
+        if strategy is not None and not isinstance(strategy, DistributedStrategy):
+            raise WrongTypeError(f"strategy must be a DistributedStrategy, got {strategy!r:.60}")
+        self._optimizer, self._strategy, self._fleet = optimizer, strategy or DistributedStrategy(), of or fleet
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._optimizer, name)  # `backward` and `apply_gradients` among them
+
+    def minimize(
+        self,
+        loss: Variable,
+        startup_program: Program | None = None,
+        parameter_list: Parameters = None,
+        no_grad_set: Iterable[Variable | str] | None = None,
+    ) -> tuple[list[Operator], list[tuple[Any, Any]]]:
+        """`Optimizer.minimize`; `Collective.main_program` becomes the program of the loss, compiled."""
+        optimizer, strategy = self._optimizer, vars(self._strategy)
+        if strategy["forward_recompute"]:
+            optimizer = RecomputeOptimizer(optimizer)
+            optimizer._set_checkpoints(strategy["recompute_checkpoints"])
+        found: tuple[list[Operator], list[tuple[Any, Any]]] = optimizer.minimize(
+            loss, startup_program, parameter_list, no_grad_set
+        )
+        program = loss.block.program
+        self._fleet.startup_program = startup_program or default_startup_program()
+        self._fleet._origin_program = program.clone()
+        self._fleet.main_program = CompiledProgram(program).with_data_parallel(
+            loss_name=loss.name, build_strategy=self._strategy, exec_strategy=strategy["exec_strategy"]
+        )
+        return found
+
+
+fleet = Collective()
+
+refuse_unknown_names(__name__)

@@ -1,0 +1,225 @@
+"""Data sets of slot files, made by ``fluid.DatasetFactory`` and read by ``Executor.train_from_dataset``.
+
+A line of a file is a sample: for each variable in use the number of its values and the values. Each file goes through
+a command first, such as a `minigraph.incubate.data_generator`. Batches come in the order of the files.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from minigraph.errors import DataError, NotFoundError, ProgramError, WrongTypeError, suggest
+from minigraph.ir import Variable
+from minigraph.lod_tensor import create_lod_tensor
+from minigraph.reader import count
+from minigraph.support.public import public
+from minigraph.types import DType, product
+
+__all__ = ["DatasetFactory", "InMemoryDataset", "QueueDataset"]
+
+Sample: TypeAlias = list[list[str]]
+"""The values of each variable, as they stand in the line."""
+
+
+@public
+class SlotFiles:
+    """Base of data sets: where samples come from, and how many make a batch."""
+
+    def __init__(self) -> None:
+        self.pipe_command = "cat"
+        self.batch_size = 1
+        self.thread_num = 1
+        self.filelist: list[str] = []
+        self.variables: list[Variable] = []
+
+    def set_pipe_command(self, pipe_command: str) -> None:
+        """Set the shell command that each file is piped through; ``cat`` by default."""
+        self.pipe_command = pipe_command
+
+    def set_batch_size(self, batch_size: int) -> None:
+        """Set the number of samples in a batch."""
+        self.batch_size = count("batch_size", batch_size)
+
+    def set_thread(self, thread_num: int) -> None:
+        """Set the number of threads, which changes nothing: the batches are trained one after the other."""
+        self.thread_num = count("thread_num", thread_num)
+
+    def set_filelist(self, filelist: Sequence[str]) -> None:
+        """Set the files to read."""
+        self.filelist = list(filelist)
+
+    def set_use_var(self, var_list: Sequence[Variable]) -> None:
+        """Set the variables to feed, in the order of the slots.
+
+        Raises
+        ------
+        WrongTypeError
+            If one is neither float32 nor int64.
+        """
+        for var in var_list:
+            if not isinstance(var, Variable) or var.dtype not in (DType.FP32, DType.INT64):
+                raise WrongTypeError(f"set_use_var takes variables of float32 and int64, got {var!r:.80}")
+        self.variables = list(var_list)
+
+    def set_hdfs_config(self, fs_name: str, fs_ugi: str) -> None:
+        """Refuse remote files."""
+        raise ProgramError("files of HDFS cannot be read", hint="Copy the files here and call set_filelist.")
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Feeds, one for each batch; the last one may be smaller."""
+        if not self.variables:
+            raise ProgramError("a data set must know its variables", hint="Call set_use_var([...]) first.")
+        samples = iter(self._samples())
+        while batch := list(islice(samples, self.batch_size)):
+            slots = zip(self.variables, zip(*batch, strict=True), strict=True)
+            yield {var.name: _fed(var, list(values)) for var, values in slots}
+
+    def _samples(self) -> Iterable[Sample]:
+        return self._read()
+
+    def _read(self) -> Iterator[Sample]:
+        for path in self.filelist:
+            with open(path, "rb") as file, subprocess.Popen(
+                self.pipe_command, shell=True, stdin=file, stdout=subprocess.PIPE, text=True
+            ) as process:  # fmt: skip
+                assert process.stdout is not None
+                for number, line in enumerate(process.stdout, 1):
+                    yield self._parsed(line.split(), f"{path}, line {number}")
+            if process.returncode:
+                raise DataError(
+                    f"the command {self.pipe_command!r} failed on {path} with status {process.returncode}",
+                    hint=f"Try it in a shell: {self.pipe_command} < {path}",
+                )  # fmt: skip
+
+    def _parsed(self, words: list[str], where: str) -> Sample:
+        sample, at = [], 0
+        for var in self.variables:
+            size = int(words[at]) if at < len(words) and words[at].isdigit() else -1
+            values = words[at + 1 : at + 1 + size]
+            if size < 1 or len(values) < size:
+                raise DataError(
+                    f"{where}: there must be the number of values of {var.name} and as many values",
+                    details=[f"found: {' '.join(words[at : at + 8])!r:.80}"],
+                    hint="Write a line as '2 7 12 1 0.5': for each slot the number of values and the values.",
+                )  # fmt: skip
+            sample.append(values)
+            at += 1 + size
+        if at != len(words):
+            raise DataError(f"{where}: {len(words) - at} words are left after the {len(sample)} slots")
+        return sample
+
+
+def _fed(var: Variable, samples: list[list[str]]) -> Any:
+    """The values of a variable in a batch: rows of its shape, or sequences if it has a `lod_level`."""
+    assert var.shape is not None
+    dtype = np.float32 if var.dtype == DType.FP32 else np.int64
+    try:
+        numbers = np.array([value for sample in samples for value in sample], dtype)
+        if var.lod_level:
+            return create_lod_tensor(numbers.reshape(-1, 1), [[len(sample) for sample in samples]], None)
+        return numbers.reshape(len(samples), *var.shape[1:])
+    except ValueError as error:
+        size = product(var.shape[1:])
+        lengths = sorted({len(sample) for sample in samples})
+        raise DataError(
+            f"slot {var.name} does not fit: {error}", details=[f"numbers of values: {lengths}, for {size}"]
+        ) from None
+
+
+@public
+class QueueDataset(SlotFiles):
+    """A data set that reads its files anew in each epoch."""
+
+    def local_shuffle(self) -> None:
+        """Refuse to shuffle, because the samples are not in memory."""
+        raise ProgramError("a QueueDataset cannot be shuffled", hint="Make an 'InMemoryDataset'.")
+
+    def global_shuffle(self, fleet: Any = None) -> None:
+        """Refuse to shuffle; see `local_shuffle`."""
+        self.local_shuffle()
+
+
+@public
+class InMemoryDataset(SlotFiles):
+    """A data set whose samples are read once, and can be shuffled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._memory: list[Sample] | None = None
+
+    def load_into_memory(self) -> None:
+        """Read all samples."""
+        self._memory = list(self._read())
+
+    def preload_into_memory(self, thread_num: int | None = None) -> None:
+        """Read all samples; as `load_into_memory`."""
+        self.load_into_memory()
+
+    def wait_preload_done(self) -> None:
+        """Wait for `preload_into_memory`, which has waited already."""
+
+    def local_shuffle(self) -> None:
+        """Put the samples in random order, drawn by Python's generator."""
+        random.shuffle(self._loaded())
+
+    def global_shuffle(self, fleet: Any = None, thread_num: int = 12) -> None:
+        """Put the samples of all ranks in random order; there is one rank."""
+        self.local_shuffle()
+
+    def release_memory(self) -> None:
+        """Forget the samples."""
+        self._memory = None
+
+    def get_memory_data_size(self, fleet: Any = None) -> int:
+        """Number of samples in memory."""
+        return len(self._memory or ())
+
+    def get_shuffle_data_size(self, fleet: Any = None) -> int:
+        """Number of samples after shuffling."""
+        return self.get_memory_data_size()
+
+    def set_queue_num(self, queue_num: int) -> None:
+        """Set the number of queues between threads; there are none."""
+
+    def _samples(self) -> list[Sample]:
+        return self._loaded()
+
+    def _loaded(self) -> list[Sample]:
+        if self._memory is None:
+            raise ProgramError("the samples are not in memory", hint="Call load_into_memory() first.")
+        return self._memory
+
+
+_KINDS = {"QueueDataset": QueueDataset, "InMemoryDataset": InMemoryDataset}
+
+
+@public
+class DatasetFactory:
+    """Maker of data sets of slot files.
+
+    Examples
+    --------
+    >>> DatasetFactory().create_dataset("InMemoryDataset").get_memory_data_size()
+    0
+    """
+
+    def create_dataset(self, datafeed_class: str = "QueueDataset") -> SlotFiles:
+        """A ``"QueueDataset"`` or an ``"InMemoryDataset"``.
+
+        Raises
+        ------
+        NotFoundError
+            For another name.
+        """
+        if datafeed_class not in _KINDS:
+            raise NotFoundError(
+                f"there is no data set {datafeed_class!r:.40}",
+                hint=suggest(datafeed_class, _KINDS) or f"Take one of {', '.join(_KINDS)}.",
+            )  # fmt: skip
+        return _KINDS[datafeed_class]()

@@ -1,0 +1,179 @@
+"""Slot files: written by a generator, read by a data set, trained with; texts are those of Paddle 1.8.5."""
+
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minigraph as fluid
+from minigraph.errors import DataError, NotFoundError, ProgramError, WrongTypeError
+from minigraph.incubate import data_generator
+
+WORDS = """
+import sys
+sys.path.insert(0, {root!r})
+from minigraph.incubate.data_generator import MultiSlotDataGenerator
+
+
+class Words(MultiSlotDataGenerator):
+    def generate_sample(self, line):
+        numbers = [float(word) for word in line.split()]
+        return lambda: iter([[("x", numbers[:2]), ("y", [int(numbers[2])])]])
+
+
+Words().run_from_stdin()
+"""
+
+
+class Padded(data_generator.MultiSlotDataGenerator):
+    def generate_sample(self, line):
+        words = [int(word) for word in line.split()]
+        return lambda: iter([None if not words else (("words", words), ("label", [words[0] * 0.5]))])
+
+    def generate_batch(self, samples):
+        longest = max(len(words) for (_, words), _ in samples)
+
+        def pad():
+            for (name, words), label in samples:
+                yield [(name, words + [0] * (longest - len(words))), label]
+
+        return pad
+
+
+def test_a_generator_writes_what_the_original_writes(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("3 4 5\n7\n\n1 2\n9\n"))
+    generator = Padded()
+    generator.set_batch(2)
+    generator.run_from_stdin()
+    assert capsys.readouterr().out == "3 3 4 5 1 1.5\n3 7 0 0 1 3.5\n2 1 2 1 0.5\n2 9 0 1 4.5\n"
+    assert generator._proto_info == [("words", "uint64"), ("label", "float")]
+
+
+@pytest.mark.parametrize(
+    ("second", "error", "message"),
+    [
+        ([("a", [1])], DataError, "1 slots, the first one had 2"),
+        ([("b", [1]), ("a", [1])], DataError, "slot 0 is 'b'"),
+        ([("a", []), ("b", [1])], DataError, "'a' has no values"),
+        ([("a", ["1"]), ("b", [1])], WrongTypeError, "must hold numbers"),
+        ([("a", 1), ("b", [1])], WrongTypeError, "a name and a list"),
+        ("text", WrongTypeError, "must be a list of"),
+    ],
+)
+def test_samples_that_do_not_fit_are_refused(second, error, message):
+    generator = data_generator.MultiSlotDataGenerator()
+    generator._gen_str([("a", [1]), ("b", [1])])
+    with pytest.raises(error, match=message):
+        generator._gen_str(second)
+    with pytest.raises(ProgramError, match="Define it in your class"):
+        generator.generate_sample("")
+
+
+# Data sets
+
+
+@pytest.fixture
+def program():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        yield fluid.data("x", [None, 2]), fluid.data("y", [None, 1], "int64")
+
+
+def dataset_of(kind, variables, folder, texts, batch=2):
+    files = []
+    for number, text in enumerate(texts):
+        files.append(str(folder / f"part-{number}"))
+        Path(files[-1]).write_text(text)
+    dataset = fluid.DatasetFactory().create_dataset(kind)
+    dataset.set_use_var(variables)
+    dataset.set_batch_size(batch)
+    dataset.set_thread(4)
+    dataset.set_filelist(files)
+    return dataset
+
+
+TEXTS = "2 1.0 2.0 1 3\n2 4.0 5.0 1 6\n", "2 7.0 8.0 1 9\n"
+
+
+def test_a_data_set_trains_a_program(program, tmp_path, capsys):
+    x, y = program
+    total = fluid.layers.create_global_var([1], 0.0, "float32", persistable=True)
+    fluid.layers.assign(
+        total + fluid.layers.reduce_sum(x) + fluid.layers.cast(fluid.layers.reduce_sum(y), "float32"), total
+    )
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    dataset = dataset_of("QueueDataset", [x, y], tmp_path, TEXTS)
+    executor.train_from_dataset(
+        fluid.default_main_program(), dataset, fetch_list=[total], fetch_info=["sum"], print_period=1
+    )
+    assert capsys.readouterr().out == "batch 0: sum [21.]\nbatch 1: sum [45.]\n"
+    executor.infer_from_dataset(fluid.default_main_program(), dataset)
+    assert fluid.global_scope().find_var(total.name).value.tolist() == [90.0]
+
+
+def test_files_go_through_the_command(program, tmp_path):
+    script = tmp_path / "words.py"
+    script.write_text(WORDS.format(root=str(Path(__file__).parents[2])))
+    dataset = dataset_of("QueueDataset", program, tmp_path, ["1 2 3\n4 5 6\n"])
+    dataset.set_pipe_command(f"{sys.executable} {script}")
+    (feed,) = dataset.batches()
+    np.testing.assert_array_equal(feed["x"], np.array([[1, 2], [4, 5]], "float32"))
+    np.testing.assert_array_equal(feed["y"], np.array([[3], [6]]))
+    dataset.set_pipe_command("exit 3; true")
+    with pytest.raises(DataError, match=r"'exit 3; true' failed on .*part-0 with status 3"):
+        list(dataset.batches())
+
+
+def test_samples_in_memory_are_shuffled_and_forgotten(program, tmp_path):
+    dataset = dataset_of("InMemoryDataset", program, tmp_path, ["".join(f"2 {n} {n} 1 {n}\n" for n in range(20))], 5)
+    with pytest.raises(ProgramError, match="load_into_memory"):
+        dataset.local_shuffle()
+    dataset.load_into_memory()
+    before = [number for feed in dataset.batches() for number in feed["y"].ravel().tolist()]
+    dataset.global_shuffle()
+    after = [number for feed in dataset.batches() for number in feed["y"].ravel().tolist()]
+    assert before == list(range(20)) == sorted(after) != after
+    assert dataset.get_memory_data_size() == dataset.get_shuffle_data_size() == 20
+    dataset.release_memory()
+    assert dataset.get_memory_data_size() == 0
+
+
+def test_sequences_keep_their_lengths(tmp_path, monkeypatch):
+    with fluid.program_guard(fluid.Program()):
+        words = fluid.default_main_program().global_block().create_var(name="words", shape=[-1, 1], dtype="int64")
+    monkeypatch.setattr(fluid.Variable, "lod_level", property(lambda self: 1))
+    dataset = dataset_of("QueueDataset", [words], tmp_path, ["3 1 2 3\n1 4\n"])
+    (feed,) = dataset.batches()
+    assert feed["words"].recursive_sequence_lengths() == [[3, 1]]
+    assert np.asarray(feed["words"]).ravel().tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("2 1.0\n", "part-0, line 1: there must be the number of values of x"),
+        ("2 1 2 1 3 4\n", "1 words are left after the 2 slots"),
+        ("0 1 3\n", "number of values of x"),
+        ("3 1 2 3 1 4\n", "slot x does not fit"),
+        ("2 a b 1 4\n", "slot x does not fit"),
+    ],
+)
+def test_lines_that_do_not_fit_are_errors(program, tmp_path, text, message):
+    with pytest.raises(DataError, match=message):
+        list(dataset_of("QueueDataset", program, tmp_path, [text]).batches())
+
+
+def test_wrong_arguments_say_what_to_do(program):
+    with pytest.raises(NotFoundError, match="Did you mean QueueDataset"):
+        fluid.DatasetFactory().create_dataset("QueueDatset")
+    dataset = fluid.DatasetFactory().create_dataset()
+    with pytest.raises(ProgramError, match="set_use_var"):
+        list(dataset.batches())
+    with pytest.raises(ProgramError, match="InMemoryDataset"):
+        dataset.local_shuffle()
+    with pytest.raises(WrongTypeError, match="float32 and int64"):
+        dataset.set_use_var([fluid.data("z", [2], "float64")])
+    with pytest.raises(WrongTypeError, match=r"DatasetFactory\(\)"):
+        fluid.Executor().train_from_dataset(fluid.default_main_program())
