@@ -12,6 +12,7 @@ from minigraph.cli.checking import add_command as add_check
 from minigraph.cli.comparisons import add_commands, fail, message_of
 from minigraph.cli.doctor import add_command as add_doctor
 from minigraph.cli.lessons import add_commands as add_lessons
+from minigraph.cli.models import add_commands as add_models
 from minigraph.cli.operator_reference import add_command as add_operators
 from minigraph.cli.porting import add_command as add_port
 from minigraph.cli.tracing import add_command as add_trace
@@ -79,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     add_check(commands)
     add_lessons(commands)
     add_port(commands)
+    add_models(commands)
     for command in commands.choices.values():
         command.set_defaults(parser=command)
     return parser
