@@ -48,7 +48,8 @@ import minigraph.kernels.series
 import minigraph.kernels.sparse_gradients
 import minigraph.kernels.sparse_updates
 import minigraph.kernels.tensor
-import minigraph.kernels.training_checks  # noqa: F401
+import minigraph.kernels.training_checks
+import minigraph.kernels.volumes  # noqa: F401
 from minigraph.kernels.registry import Kernel, find_kernel, find_specializer, kernel, specialize
 
 __all__ = ["Kernel", "find_kernel", "find_specializer", "kernel", "specialize"]

@@ -67,7 +67,7 @@ def conv2d(
     result = buffer
     if result is None:
         result = empty_images(xp, (len(images), len(filter), laid[0].count, laid[1].count), x.dtype, data_format)
-    _convolve(xp, images, weights, bias, laid, groups, channels_first(result, data_format))
+    convolve(xp, images, weights, bias, laid, groups, channels_first(result, data_format))
     return deliver(xp, result, out)
 
 
@@ -82,9 +82,9 @@ def conv2d_grad(
     d_x = d_filter = d_bias = None
     if wanted[0]:
         d_x = empty_images(xp, images.shape, x.dtype, data_format)
-        _spread(xp, d, weights, laid, groups, channels_first(d_x, data_format))
+        spread(xp, d, weights, laid, groups, channels_first(d_x, data_format))
     if wanted[1]:
-        d_filter = _filter_gradient(xp, images, d, filter.shape, laid, groups).astype(x.dtype, copy=False)
+        d_filter = filter_gradient(xp, images, d, filter.shape, laid, groups).astype(x.dtype, copy=False)
     if bias is not None and wanted[2]:
         d_bias = add_over(xp, d, (0, 2, 3)).astype(x.dtype, copy=False)
     return d_x, d_filter, d_bias
@@ -132,7 +132,7 @@ def conv2d_transpose(
     shape = (len(small), filter.shape[1] * groups, laid[0].length, laid[1].length)
     result = empty_images(xp, shape, x.dtype if bias is None else small.dtype, data_format)
     images = channels_first(result, data_format)
-    _spread(xp, small, weights, laid, groups, images)
+    spread(xp, small, weights, laid, groups, images)
     if bias is not None:
         images += bias.reshape(-1, 1, 1)
     return result.astype(x.dtype, copy=False)
@@ -152,9 +152,9 @@ def conv2d_transpose_grad(
     d_x = d_filter = d_bias = None
     if wanted[0]:
         d_x = empty_images(xp, small.shape, x.dtype, data_format)
-        _convolve(xp, d, weights, None, laid, groups, channels_first(d_x, data_format))
+        convolve(xp, d, weights, None, laid, groups, channels_first(d_x, data_format))
     if wanted[1]:
-        d_filter = _filter_gradient(xp, d, small, filter.shape, laid, groups).astype(x.dtype, copy=False)
+        d_filter = filter_gradient(xp, d, small, filter.shape, laid, groups).astype(x.dtype, copy=False)
     if bias is not None and wanted[2]:
         d_bias = add_over(xp, d, (0, 2, 3)).astype(x.dtype, copy=False)
     return d_x, d_filter, d_bias
@@ -170,7 +170,7 @@ kernel("depthwise_conv2d_transpose_grad")(conv2d_transpose_grad)
 # The three products: of filters and windows, of filters and gradients, of windows and gradients
 
 
-def _convolve(xp, images, weights, bias, laid, groups, result) -> None:
+def convolve(xp, images, weights, bias, laid, groups, result) -> None:
     """Write to the images `result` the filters times the windows, and the bias."""
     each = len(weights) // groups
     if has_long_rows(xp, laid, len(images)):
@@ -198,10 +198,10 @@ def _write(xp, source, bias, result) -> None:
         xp.add(source, bias, out=result, casting="same_kind")
 
 
-def _spread(xp, d, weights, laid, groups, result) -> None:
+def spread(xp, d, weights, laid, groups, result) -> None:
     """Write to the images `result` the sum of ``Filter' @ d`` at the positions of the windows."""
     if _is_better_turned(xp, d, weights, laid, groups):
-        _convolve(xp, d, _turned(weights, groups), None, [*map(_around, laid)], groups, result)
+        convolve(xp, d, _turned(weights, groups), None, [*map(_around, laid)], groups, result)
         return
     if has_long_rows(xp, laid, len(d)):
         source, target = _spread_rows(xp, d, weights, laid, groups, result.shape), _apart(result, 1, groups)
@@ -240,7 +240,7 @@ def _around(along) -> Windows:
     return replace(along, length=along.count, count=along.length, before=before, after=after)
 
 
-def _filter_gradient(xp, images, d, shape, laid, groups) -> Any:
+def filter_gradient(xp, images, d, shape, laid, groups) -> Any:
     """The products of windows and gradients, added up over all windows of all images, in the `shape` of the filters."""
     if has_long_rows(xp, laid, len(images)):
         return _filter_gradient_of_rows(xp, images, d, shape, laid, groups)

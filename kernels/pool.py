@@ -1,7 +1,12 @@
-"""Pooling: element by element of the window over all windows, or window by window where those differ in size."""
+"""Pooling of images and volumes: element by element of the window over all windows.
+
+Where windows differ in size: window by window.
+"""
 
 from __future__ import annotations
 
+from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -29,16 +34,19 @@ def pool2d(
     padding_algorithm, out=None,
 ):  # fmt: skip
     images = channels_first(x, data_format)
-    laid = _laid(images.shape[2:], pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode,
-                 padding_algorithm)  # fmt: skip
+    laid = _laid(
+        images.shape[2:], pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode,
+        padding_algorithm,
+    )  # fmt: skip
     if laid is not None and pooling_type == "max":
         result = unshared(xp, out, x)
         if result is None:
-            result = empty_images(xp, (*images.shape[:2], laid[0].count, laid[1].count), x.dtype, data_format)
+            counts = (along.count for along in laid)
+            result = empty_images(xp, (*images.shape[:2], *counts), x.dtype, data_format)
         _greatest(xp, images, laid, channels_first(result, data_format))
         return deliver(xp, result, out)
     if laid is None:
-        result = _pooled_regions(xp, images, (1, 1) if global_pooling else ksize, pooling_type)
+        result = _pooled_regions(xp, images, [1] * (x.ndim - 2) if global_pooling else ksize, pooling_type)
     else:
         result = _average(xp, images, laid, exclusive)
     return deliver(xp, channels_restored(xp, result, data_format), out)
@@ -50,8 +58,10 @@ def pool2d_grad(
     data_format, padding_algorithm,
 ):  # fmt: skip
     images, pooled, d = (channels_first(array, data_format) for array in (x, result, d_out))
-    laid = _laid(images.shape[2:], pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode,
-                 padding_algorithm)  # fmt: skip
+    laid = _laid(
+        images.shape[2:], pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode,
+        padding_algorithm,
+    )  # fmt: skip
     if laid is None:
         d_images = _regions_gradient(xp, images, pooled, d, pooling_type)
     elif pooling_type == "max":
@@ -69,13 +79,15 @@ def pool2d_grad_grad(
 ):  # fmt: skip
     """Select from each window the element of `dd_x` at the position of the maximum."""
     images, pooled, dd = (channels_first(array, data_format) for array in (x, result, dd_x))
-    laid = _laid(images.shape[2:], pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode,
-                 padding_algorithm)  # fmt: skip
+    laid = _laid(
+        images.shape[2:], pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode,
+        padding_algorithm,
+    )  # fmt: skip
     picked = xp.zeros(pooled.shape, x.dtype)
     if laid is None:
         for place, region in _regions(images.shape[2:], pooled.shape[2:]):
             chosen = _first_equal(xp, images[region], pooled[place])
-            picked[place] = xp.where(chosen, dd[region], dd.dtype.type(0)).sum(axis=(2, 3))
+            picked[place] = xp.where(chosen, dd[region], dd.dtype.type(0)).sum(axis=tuple(range(2, x.ndim)))
         return channels_restored(xp, picked, data_format)
     source, values = padded(xp, images, laid, np.nan), padded(xp, dd, laid, 0)
     is_open = xp.ones(pooled.shape, bool)
@@ -89,7 +101,7 @@ def pool2d_grad_grad(
 def _laid(
     lengths, pooling_type, ksize, global_pooling, strides, paddings, adaptive, ceil_mode, padding_algorithm
 ) -> Any:
-    """The windows along height and width; None if they differ in size or there is only one."""
+    """The windows along each dimension; None if they differ in size or there is only one."""
     if adaptive and pooling_type == "max":
         return lay_square(lengths, ksize, strides)
     if adaptive or global_pooling:
@@ -102,13 +114,18 @@ def _laid(
 
 def _greatest(xp, images, laid, result) -> None:
     """Write the maximum of each window: first over its height, a maximum of whole rows, then over its width."""
-    height, width = laid
+    scratch = Scratch(xp)
     # As in fluid, where the maximum of a window begins with the lowest number, not with -inf.
     source = padded(xp, images, laid, np.finfo(images.dtype).min)
-    tall = [source[..., every(i, height), :] for i in range(height.size)]
-    if len(tall) > 1:
-        tall = [_maximum(xp, tall, Scratch(xp).empty(tall[0].shape, images.dtype))]
-    _maximum(xp, [tall[0][..., every(j, width)] for j in range(width.size)], result)
+    for i, along in enumerate(laid):
+        behind = [slice(None)] * (len(laid) - 1 - i)
+        tall = [source[(..., every(j, along), *behind)] for j in range(along.size)]
+        if not behind:
+            _maximum(xp, tall, result)
+        elif len(tall) > 1:
+            source = _maximum(xp, tall, scratch.empty(tall[0].shape, images.dtype))
+        else:
+            source = tall[0]
 
 
 def _maximum(xp, arrays, out) -> Any:
@@ -131,9 +148,9 @@ def _average(xp, images, laid, exclusive) -> Any:
 def _divisor(xp, laid, exclusive, dtype) -> Any:
     """Number of elements that each window is averaged over."""
     if not exclusive:
-        return np.asarray(laid[0].size * laid[1].size, dtype)[()]
-    height, width = (_inside_counts(along) for along in laid)
-    return xp.asarray(np.outer(height, width).astype(dtype))
+        return np.asarray(prod(along.size for along in laid), dtype)[()]
+    counts = np.ix_(*(_inside_counts(along) for along in laid))
+    return xp.asarray(prod(counts[1:], start=counts[0]).astype(dtype))
 
 
 def _share(divisor) -> Any:
@@ -180,39 +197,40 @@ def _gradient_of_greatest(xp, images, pooled, d, laid) -> Any:
 
 def _regions(lengths, counts) -> Any:
     """Place of each result, and index of its window."""
-    rows, columns = (_even(length, count) for length, count in zip(lengths, counts, strict=True))
-    for i, row in enumerate(rows):
-        for j, column in enumerate(columns):
-            yield (..., i, j), (..., row, column)
+    along = [enumerate(_even(length, count)) for length, count in zip(lengths, counts, strict=True)]
+    for chosen in product(*along):
+        place, region = zip(*chosen, strict=True)
+        yield (..., *place), (..., *region)
 
 
 def _pooled_regions(xp, images, counts, pooling_type) -> Any:
-    result = xp.empty((*images.shape[:2], *counts), images.dtype)
+    result, axes = xp.empty((*images.shape[:2], *counts), images.dtype), tuple(range(2, images.ndim))
     for place, region in _regions(images.shape[2:], counts):
         window = images[region]
         if pooling_type == "max":
-            result[place] = window.max(axis=(2, 3))
+            result[place] = window.max(axis=axes)
         else:
-            result[place] = add_over(xp, window, (2, 3), divisor=window.shape[2] * window.shape[3])
+            result[place] = add_over(xp, window, axes, divisor=prod(window.shape[2:]))
     return result
 
 
 def _regions_gradient(xp, images, pooled, d, pooling_type) -> Any:
     d_images = xp.zeros(images.shape, images.dtype)
+    over_window = (..., *[None] * (images.ndim - 2))
     for place, region in _regions(images.shape[2:], pooled.shape[2:]):
         window = images[region]
         if pooling_type == "avg":
-            size = images.dtype.type(window.shape[2] * window.shape[3])
-            d_images[region] += (d[place] * _share(size))[:, :, None, None]
+            size = images.dtype.type(prod(window.shape[2:]))
+            d_images[region] += (d[place] * _share(size))[over_window]
             continue
         chosen = _first_equal(xp, window, pooled[place])
-        d_images[region] += xp.where(chosen, d[place][:, :, None, None], d.dtype.type(0))
+        d_images[region] += xp.where(chosen, d[place][over_window], d.dtype.type(0))
     return d_images
 
 
 def _first_equal(xp, window, greatest) -> Any:
     """Mask of the first element of each window that equals the greatest; empty for NaN, which equals nothing."""
-    flat = window.reshape(*window.shape[:2], window.shape[2] * window.shape[3])
+    flat = window.reshape(*window.shape[:2], prod(window.shape[2:]))
     hits = flat == greatest[:, :, None]
     chosen = xp.arange(flat.shape[2]) == hits.argmax(axis=2)[:, :, None]
     chosen &= hits
@@ -226,29 +244,30 @@ def _first_equal(xp, window, greatest) -> Any:
 def max_pool2d_with_index(xp, x, *, ksize, global_pooling, adaptive, strides, paddings):
     lengths = x.shape[2:]
     if adaptive or global_pooling:
-        windows = [_even(length, count) for length, count in zip(lengths, ksize if adaptive else (1, 1), strict=True)]
+        counts = ksize if adaptive else [1] * len(lengths)
+        windows = [_even(length, count) for length, count in zip(lengths, counts, strict=True)]
     else:
         windows = [_inside(along) for along in lay_windows(lengths, ksize, strides, paddings, "EXPLICIT")]
-    rows, columns = windows
-    result = xp.empty((*x.shape[:2], len(rows), len(columns)), x.dtype)
+    result = xp.empty((*x.shape[:2], *map(len, windows)), x.dtype)
     places = xp.empty(result.shape, np.int32)
-    for i, row in enumerate(rows):
-        for j, column in enumerate(columns):
-            window = x[:, :, row, column]
-            width = window.shape[3]
-            flat = window.reshape(*x.shape[:2], window.shape[2] * width)
-            first = flat.argmax(axis=2)
-            result[:, :, i, j] = xp.take_along_axis(flat, first[:, :, None], axis=2)[:, :, 0]
-            places[:, :, i, j] = (first // width + row.start) * lengths[1] + first % width + column.start
+    for chosen in product(*map(enumerate, windows)):
+        place, region = zip(*chosen, strict=True)
+        window = x[(..., *region)]
+        flat = window.reshape(*x.shape[:2], prod(window.shape[2:]))
+        first = flat.argmax(axis=2)
+        result[(..., *place)] = xp.take_along_axis(flat, first[:, :, None], axis=2)[:, :, 0]
+        inside = xp.unravel_index(first, window.shape[2:])
+        at = [index + along.start for index, along in zip(inside, region, strict=True)]
+        places[(..., *place)] = xp.ravel_multi_index(at, lengths)
     return result, places
 
 
 @kernel("max_pool2d_with_index_grad")
 def max_pool2d_with_index_grad(xp, x, mask, d_out):
-    images, size = x.shape[0] * x.shape[1], x.shape[2] * x.shape[3]
+    images, size = x.shape[0] * x.shape[1], prod(x.shape[2:])
     wide = np.float32 if x.dtype == np.float16 else x.dtype
     d_x = xp.zeros(images * size, wide)
-    places = xp.arange(images)[:, None] * size + mask.reshape(images, mask.shape[2] * mask.shape[3])
+    places = xp.arange(images)[:, None] * size + mask.reshape(images, prod(mask.shape[2:]))
     xp.add.at(d_x, places.reshape(-1), d_out.reshape(-1).astype(wide, copy=False))
     return d_x.reshape(x.shape).astype(x.dtype, copy=False)
 
@@ -262,3 +281,11 @@ def _inside(along) -> list[slice]:
     """The part of each window inside the image."""
     begins = [i * along.stride - along.before for i in range(along.count)]
     return [slice(max(begin, 0), min(begin + along.size, along.length)) for begin in begins]
+
+
+# The kernels above serve any number of dimensions.
+for _name, _function in {
+    "pool3d": pool2d, "pool3d_grad": pool2d_grad, "pool3d_grad_grad": pool2d_grad_grad,
+    "max_pool3d_with_index": max_pool2d_with_index, "max_pool3d_with_index_grad": max_pool2d_with_index_grad,
+}.items():  # fmt: skip
+    kernel(_name)(_function)

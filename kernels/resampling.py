@@ -12,7 +12,7 @@ import numpy as np
 from minigraph.kernels.indexing import added_rows
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.tensor import number_in
-from minigraph.support.window_rules import resized_dims
+from minigraph.support.window_rules import spatial_dims
 
 
 class _Neighbours(NamedTuple):
@@ -78,7 +78,7 @@ def trilinear_interp_grad(
 
 def _sizes(x, out_size, size_tensor, factor, sizes, scale, data_layout) -> dict[int, int]:
     """The new size of each dimension that is resized."""
-    dims = resized_dims(x.ndim, data_layout)
+    dims = spatial_dims(data_layout, x.ndim)
     if size_tensor:
         sizes = [number_in(part) for part in size_tensor]
     elif out_size is not None:

@@ -1,29 +1,30 @@
-"""Sliding windows of images as views, and their gradients, for convolutions and pooling.
+"""Sliding windows of images and volumes as views, and their gradients, for convolutions and pooling.
 
-Images are arrays [batch, channels, height, width]; `laid` is a pair of `minigraph.support.window_rules.Windows`,
-along height and along width.
+Images are arrays [batch, channels, height, width], volumes have a depth before the height; `laid` has a
+`minigraph.support.window_rules.Windows` for each of these dimensions.
 """
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
-from minigraph.support.window_rules import CHANNELS_LAST
+from minigraph.support.window_rules import is_channels_last
 
 
 def channels_first(x, data_format) -> Any:
-    """`x` as [batch, channels, height, width], a view."""
-    return x.transpose(0, 3, 1, 2) if data_format == CHANNELS_LAST else x
+    """`x` as [batch, channels, height, width], or with a depth, a view."""
+    return x.transpose(0, x.ndim - 1, *range(1, x.ndim - 1)) if is_channels_last(data_format) else x
 
 
 def channels_restored(xp, x, data_format) -> Any:
-    """An array [batch, channels, height, width] in the layout `data_format`."""
-    return xp.ascontiguousarray(x.transpose(0, 2, 3, 1)) if data_format == CHANNELS_LAST else x
+    """The opposite of `channels_first`, a new array if the layout differs."""
+    return xp.ascontiguousarray(x.transpose(0, *range(2, x.ndim), 1)) if is_channels_last(data_format) else x
 
 
 def empty_images(xp, shape, dtype, data_format) -> Any:
     """A new array in the layout `data_format` for images of `shape`, [batch, channels, height, width]."""
-    if data_format == CHANNELS_LAST:
+    if is_channels_last(data_format):
         shape = (shape[0], *shape[2:], shape[1])
     return xp.empty(shape, dtype)
 
@@ -50,21 +51,15 @@ def padded(xp, x, laid, fill) -> Any:
 
 def windows_of(xp, x, laid) -> Any:
     """A view [batch, channels, window height, window width, rows of windows, columns of windows] of padded images."""
-    height, width = laid
-    batch, channels, row, column = x.strides
-    shape = (*x.shape[:2], height.size, width.size, height.count, width.count)
-    strides = (
-        batch, channels, row * height.dilation, column * width.dilation, row * height.stride, column * width.stride,
-    )  # fmt: skip
-    return xp.lib.stride_tricks.as_strided(x, shape, strides)
+    steps = list(zip(x.strides[2:], laid, strict=True))
+    shape = (*x.shape[:2], *(along.size for along in laid), *(along.count for along in laid))
+    inside, between = ([step * getattr(along, name) for step, along in steps] for name in ("dilation", "stride"))
+    return xp.lib.stride_tricks.as_strided(x, shape, (*x.strides[:2], *inside, *between))
 
 
 def elements(laid) -> list[tuple[Any, ...]]:
     """Index of each element of a window, row by row, in all windows of padded images."""
-    height, width = laid
-    return [
-        (..., every(i, height), every(j, width)) for i in range(height.size) for j in range(width.size)
-    ]  # fmt: skip
+    return [(..., *places) for places in product(*([every(i, along) for i in range(along.size)] for along in laid))]
 
 
 def every(i, along) -> slice:

@@ -75,7 +75,7 @@ def _frame(x: Any, filter: Any, attrs: dict[str, Any]) -> _Frame | None:
     )
 
 
-def _lay(x: Any, filter: Any, attrs: dict[str, Any]) -> tuple[Windows, Windows]:
+def _lay(x: Any, filter: Any, attrs: dict[str, Any]) -> tuple[Windows, ...]:
     names = ("strides", "paddings", "padding_algorithm", "dilations")
     return lay_windows(x.shape[2:], filter.shape[2:], *[attrs[name] for name in names])
 

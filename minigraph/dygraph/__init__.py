@@ -9,6 +9,7 @@ from minigraph.dygraph.losses import BCELoss, L1Loss, MSELoss, NLLLoss
 from minigraph.dygraph.parallel import DataParallel, Env, ParallelEnv, prepare_context
 from minigraph.dygraph.tracing import TracedLayer
 from minigraph.dygraph.units import Conv2DTranspose, GroupNorm, GRUUnit, InstanceNorm, PRelu
+from minigraph.dygraph.volumes import Conv3D, Conv3DTranspose
 from minigraph.eager.guard import disable_dygraph, enable_dygraph, enabled, grad, guard, no_grad, to_variable
 from minigraph.eager.learning_rate import (
     CosineDecay,
@@ -35,7 +36,8 @@ if TYPE_CHECKING:  # imported when asked for, see the end
 enable_imperative, disable_imperative = enable_dygraph, disable_dygraph
 
 __all__ = [
-    "BCELoss", "BackwardStrategy", "BatchNorm", "Conv2D", "Conv2DTranspose", "CosineDecay", "DataParallel", "Dropout",
+    "BCELoss", "BackwardStrategy", "BatchNorm", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose",
+    "CosineDecay", "DataParallel", "Dropout",
     "EagerParameter", "Embedding", "Env", "ExponentialDecay", "GRUUnit", "GroupNorm", "InstanceNorm",
     "InverseTimeDecay", "L1Loss", "LambdaDecay", "Layer", "LayerList", "LayerNorm", "LearningRateDecay", "Linear",
     "LinearLrWarmup", "MSELoss", "MultiStepDecay", "NLLLoss", "NaturalExpDecay", "NoamDecay", "PRelu", "ParallelEnv",

@@ -34,6 +34,7 @@ from minigraph.layers.selection import *
 from minigraph.layers.series import *
 from minigraph.layers.static_rnn import *
 from minigraph.layers.tensor import *
+from minigraph.layers.volumes import *
 from minigraph.support.public import offered, refuse_unknown_names
 
 __all__ = offered(vars())

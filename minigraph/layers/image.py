@@ -10,31 +10,34 @@ from minigraph.errors import ProgramError, WrongTypeError, on_one_line
 from minigraph.initializer import Normal
 from minigraph.ir import Variable
 from minigraph.layer_helper import LayerHelper, check_floating, emit, layer
-from minigraph.support.window_rules import CHANNELS_LAST, spatial_dims
+from minigraph.support.window_rules import CHANNELS_LAST, is_channels_last, spatial_dims
 
 __all__ = ["adaptive_pool2d", "conv2d", "conv2d_transpose", "pool2d"]
 
 Size = int | Sequence[int]
-"""One number for both dimensions, or (height, width)."""
+"""One number for all dimensions, or (height, width), or (depth, height, width)."""
 Padding = Size | Sequence[Sequence[int]] | str
-"""Padding: one number, two, (top, bottom, left, right), a pair for each of four dimensions, 'SAME' or 'VALID'."""
+"""Padding: one number, one for each of `Size`, two for each of these, a pair for each dimension, 'SAME' or 'VALID'."""
+LAYOUTS = {2: ("NCHW", CHANNELS_LAST), 3: ("NCDHW", "NDHWC")}
+"""Layouts of images and of volumes, by the number of dimensions of a window."""
 
 
-def pair(size: Size, what: str) -> list[int]:
-    """`size` as [height, width].
+def pair(size: Size, what: str, dims: int = 2) -> list[int]:
+    """`size` as [height, width], or for `dims` of 3 as [depth, height, width].
 
     Raises
     ------
     WrongTypeError
-        If it is neither one integer nor two; `what` names it.
+        If it is neither one integer nor `dims` of them; `what` names it.
     """
-    numbers = [size, size] if isinstance(size, int) else list(size) if isinstance(size, list | tuple) else []
-    if len(numbers) != 2 or not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
-        raise WrongTypeError(f"{what} must be an integer or two of them, got {size!r:.60}")
+    numbers = [size] * dims if isinstance(size, int) else list(size) if isinstance(size, list | tuple) else []
+    if len(numbers) != dims or not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
+        count = "two" if dims == 2 else "three"
+        raise WrongTypeError(f"{what} must be an integer or {count} of them, got {size!r:.60}")
     return numbers
 
 
-def padding_attrs(padding: Padding, data_format: str, what: str) -> dict[str, Any]:
+def padding_attrs(padding: Padding, data_format: str, what: str, dims: int = 2) -> dict[str, Any]:
     """The attributes ``paddings`` and ``padding_algorithm`` that a layer's argument stands for.
 
     Raises
@@ -50,27 +53,29 @@ def padding_attrs(padding: Padding, data_format: str, what: str) -> dict[str, An
     if isinstance(padding, str):
         if padding.upper() not in ("SAME", "VALID"):
             raise WrongTypeError(f"{what} must be 'SAME', 'VALID' or numbers, got {padding!r:.60}")
-        return {"paddings": [0, 0], "padding_algorithm": padding.upper()}
-    if isinstance(padding, list | tuple) and len(padding) == 4:
-        numbers = _around(padding, data_format, what)
-        # As fluid writes it: two numbers where both sides are alike.
-        if numbers[0] == numbers[1] and numbers[2] == numbers[3]:
-            numbers = [numbers[0], numbers[2]]
+        return {"paddings": [0] * dims, "padding_algorithm": padding.upper()}
+    if isinstance(padding, list | tuple) and len(padding) > dims:
+        numbers = _around(padding, data_format, what, dims)
+        # As fluid writes it: one number for each dimension where both sides are alike.
+        if numbers[::2] == numbers[1::2]:
+            numbers = numbers[::2]
     else:
-        numbers = pair(padding, what)  # type: ignore[arg-type]
+        numbers = pair(padding, what, dims)  # type: ignore[arg-type]
     return {"paddings": numbers, "padding_algorithm": "EXPLICIT"}
 
 
-def _around(padding: Sequence[Any], data_format: str, what: str) -> list[int]:
-    """(top, bottom, left, right) from four numbers or four pairs."""
+def _around(padding: Sequence[Any], data_format: str, what: str, dims: int) -> list[int]:
+    """Two numbers for each dimension of a window, from these, or from a pair for each dimension."""
     if not isinstance(padding[0], list | tuple):
-        return [*pair(list(padding[:2]), what), *pair(list(padding[2:]), what)]
+        if len(padding) != 2 * dims:
+            raise WrongTypeError(f"{what} must be an integer, {dims} or {2 * dims} of them, got {padding!r:.80}")
+        return [n for i in range(dims) for n in pair(list(padding[2 * i : 2 * i + 2]), what)]
     pairs = [pair(each, what) for each in padding]
-    first = 1 if data_format == CHANNELS_LAST else 2
-    image, others = pairs[first : first + 2], pairs[:first] + pairs[first + 2 :]
-    if any(n != 0 for each in others for n in each):
+    inside = spatial_dims(data_format, dims + 2)
+    others = [each for i, each in enumerate(pairs) if i not in inside]
+    if len(pairs) != dims + 2 or any(n != 0 for each in others for n in each):
         raise WrongTypeError(f"{what} cannot pad the batch or the channels, got {padding!r:.80}")
-    return [*image[0], *image[1]]
+    return [n for i in inside for n in pairs[i]]
 
 
 def filter_shape(channels: int, filters: int, size: list[int], groups: int | None, what: str) -> list[int]:
@@ -142,15 +147,27 @@ def conv2d(
     ProgramError
         If the number of channels is not known, or not divisible by `groups`, or `param_attr` is False.
     """
-    x = check_floating(input, "conv2d: input")
-    _check_format(data_format, "conv2d")
-    channels = _channels(x, data_format)
-    size = pair(filter_size, "conv2d: filter_size")
-    type_ = convolution_type(channels, num_filters, groups, use_cudnn)
+    return append_convolution(
+        "conv2d", 2, input, num_filters, filter_size, stride, padding, dilation, groups, param_attr, bias_attr,
+        use_cudnn, act, name, data_format,
+    )  # fmt: skip
+
+
+def append_convolution(
+    what: str, dims: int, input: Variable, num_filters: int, filter_size: Size, stride: Size, padding: Padding,
+    dilation: Size, groups: int | None, param_attr: Any, bias_attr: Any, use_cudnn: bool, act: str | None,
+    name: str | None, data_format: str,
+) -> Variable:  # fmt: skip
+    """Append the convolution `what` of images or volumes."""
+    x = check_floating(input, f"{what}: input")
+    _check_format(data_format, what, dims)
+    channels = _channels(x, data_format, what, dims)
+    size = pair(filter_size, f"{what}: filter_size", dims)
+    type_ = convolution_type(channels, num_filters, groups, use_cudnn) if dims == 2 else what
     helper = LayerHelper(type_, name)
-    attrs = convolution_attrs("conv2d", stride, padding, dilation, groups, data_format)
-    shape, start = filter_shape(channels, num_filters, size, groups, "conv2d"), filter_initializer(channels, size)
-    filters = helper.required(param_attr, shape, x.dtype, "conv2d", default_initializer=start)
+    attrs = convolution_attrs(what, stride, padding, dilation, groups, data_format, dims)
+    shape, start = filter_shape(channels, num_filters, size, groups, what), filter_initializer(channels, size)
+    filters = helper.required(param_attr, shape, x.dtype, what, default_initializer=start)
     bias = helper.parameter(bias_attr, [num_filters], x.dtype, is_bias=True)
     return convolve(helper, type_, x, filters, bias, attrs, act)
 
@@ -202,31 +219,45 @@ def conv2d_transpose(
     ----------
     M. D. Zeiler et al., Deconvolutional networks, CVPR 2010.
     """
-    what = "conv2d_transpose"
+    return append_transposed(
+        "conv2d_transpose", 2, input, num_filters, output_size, filter_size, padding, stride, dilation, groups,
+        param_attr, bias_attr, use_cudnn, act, name, data_format,
+    )  # fmt: skip
+
+
+def append_transposed(
+    what: str, dims: int, input: Variable, num_filters: int, output_size: Size | None, filter_size: Size | None,
+    padding: Padding, stride: Size, dilation: Size, groups: int | None, param_attr: Any, bias_attr: Any,
+    use_cudnn: bool, act: str | None, name: str | None, data_format: str,
+) -> Variable:  # fmt: skip
+    """Append the transposed convolution `what` of images or volumes."""
     x = check_floating(input, f"{what}: input")
-    _check_format(data_format, what)
-    channels = _channels(x, data_format)
-    type_ = transposed_type(channels, num_filters, groups, use_cudnn, what)
+    _check_format(data_format, what, dims)
+    channels = _channels(x, data_format, what, dims)
+    type_ = transposed_type(channels, num_filters, groups, use_cudnn, what, dims)
     helper = LayerHelper(type_, name)
-    attrs = convolution_attrs(what, stride, padding, dilation, groups, data_format)
-    attrs["output_size"] = [] if output_size is None else pair(output_size, f"{what}: output_size")
-    size = _size_for(x, attrs) if filter_size is None else pair(filter_size, f"{what}: filter_size")
+    attrs = convolution_attrs(what, stride, padding, dilation, groups, data_format, dims)
+    attrs["output_size"] = [] if output_size is None else pair(output_size, f"{what}: output_size", dims)
+    # As fluid writes it: the names of images for volumes, too.
+    attrs["data_format"] = CHANNELS_LAST if is_channels_last(data_format) else "NCHW"
+    size = _size_for(x, attrs, what) if filter_size is None else pair(filter_size, f"{what}: filter_size", dims)
     filters = helper.required(param_attr, [channels, num_filters // attrs["groups"], *size], x.dtype, what)
     bias = helper.parameter(bias_attr, [num_filters], x.dtype, is_bias=True)
     return convolve(helper, type_, x, filters, bias, attrs, act)
 
 
 def convolution_attrs(
-    what: str, stride: Size, padding: Padding, dilation: Size, groups: int | None, data_format: str
+    what: str, stride: Size, padding: Padding, dilation: Size, groups: int | None, data_format: str, dims: int = 2
 ) -> dict[str, Any]:
     """The attributes that a convolution and a transposed one share."""
     return {
-        "strides": pair(stride, f"{what}: stride"), **padding_attrs(padding, data_format, f"{what}: padding"),
-        "dilations": pair(dilation, f"{what}: dilation"), "groups": groups or 1, "data_format": data_format,
+        "strides": pair(stride, f"{what}: stride", dims),
+        **padding_attrs(padding, data_format, f"{what}: padding", dims),
+        "dilations": pair(dilation, f"{what}: dilation", dims), "groups": groups or 1, "data_format": data_format,
     }  # fmt: skip
 
 
-def transposed_type(channels: int, filters: int, groups: int | None, use_cudnn: bool, what: str) -> str:
+def transposed_type(channels: int, filters: int, groups: int | None, use_cudnn: bool, what: str, dims: int = 2) -> str:
     """The operator that fluid takes for a transposed convolution.
 
     Raises
@@ -236,8 +267,8 @@ def transposed_type(channels: int, filters: int, groups: int | None, use_cudnn: 
     """
     if filters % (groups or 1):
         raise ProgramError(f"{what}: {filters} filters cannot be split into {groups} groups")
-    is_depthwise = channels == groups == filters and not use_cudnn
-    return "depthwise_conv2d_transpose" if is_depthwise else "conv2d_transpose"
+    is_depthwise = dims == 2 and channels == groups == filters and not use_cudnn
+    return "depthwise_conv2d_transpose" if is_depthwise else f"conv{dims}d_transpose"
 
 
 def convolve(
@@ -246,36 +277,39 @@ def convolve(
 ) -> Variable:  # fmt: skip
     """Append a convolution, with its bias and activation."""
     result = helper.emit(op_type, Input=x, Filter=filters, **attrs)
-    axis = 3 if attrs["data_format"] == CHANNELS_LAST else 1
+    assert result.shape is not None
+    axis = len(result.shape) - 1 if is_channels_last(attrs["data_format"]) else 1
     return helper.activation(helper.plus(result, bias, axis), act)
 
 
-def _size_for(x: Variable, attrs: dict[str, Any]) -> list[int]:
-    """Height and width of the filters that make images of ``attrs["output_size"]``."""
+def _size_for(x: Variable, attrs: dict[str, Any], what: str) -> list[int]:
+    """Sizes of the filters that make images or volumes of ``attrs["output_size"]``."""
     assert x.shape is not None
     # The formula of the output size, solved for the filter.
-    lengths = [x.shape[i] for i in spatial_dims(attrs["data_format"])]
+    lengths = [x.shape[i] for i in spatial_dims(attrs["data_format"], len(x.shape))]
     if not attrs["output_size"] or -1 in lengths:
-        raise ProgramError(f"conv2d_transpose: without filter_size, output_size and the size of {x} must be known")
-    pads = attrs["paddings"]
-    both = [pads[0] + pads[1], pads[2] + pads[3]] if len(pads) == 4 else [2 * pads[0], 2 * pads[1]]
+        raise ProgramError(f"{what}: without filter_size, output_size and the size of {x} must be known")
+    pads, dims = attrs["paddings"], len(lengths)
+    pairs = zip(pads, pads, strict=True) if len(pads) == dims else zip(pads[::2], pads[1::2], strict=True)
+    both = [before + after for before, after in pairs]
     numbers = zip(attrs["output_size"], lengths, attrs["strides"], both, attrs["dilations"], strict=True)
     return [(out - (count - 1) * step + pad - 1) // gap + 1 for out, count, step, pad, gap in numbers]
 
 
-def _channels(x: Variable, data_format: str) -> int:
+def _channels(x: Variable, data_format: str, what: str, dims: int) -> int:
     assert x.shape is not None
-    if len(x.shape) != 4:
-        raise ProgramError(f"conv2d: input must have 4 dimensions, got {x}")
-    channels = x.shape[3 if data_format == CHANNELS_LAST else 1]
+    if len(x.shape) != dims + 2:
+        raise ProgramError(f"{what}: input must have {dims + 2} dimensions, got {x}")
+    channels = x.shape[-1 if is_channels_last(data_format) else 1]
     if channels < 0:
-        raise ProgramError(f"conv2d: the number of channels of {x} is not known")
+        raise ProgramError(f"{what}: the number of channels of {x} is not known")
     return channels
 
 
-def _check_format(data_format: str, what: str) -> None:
-    if data_format not in ("NCHW", CHANNELS_LAST):
-        raise WrongTypeError(f"{what}: data_format must be NCHW or NHWC, got {data_format!r:.60}")
+def _check_format(data_format: str, what: str, dims: int) -> None:
+    if data_format not in LAYOUTS[dims]:
+        first, last = LAYOUTS[dims]
+        raise WrongTypeError(f"{what}: data_format must be {first} or {last}, got {data_format!r:.60}")
 
 
 @layer
@@ -318,7 +352,6 @@ def pool2d(
         If there is neither `pool_size` nor `global_pooling`, or `ceil_mode` with VALID.
     """
     x = check_floating(input, "pool2d: input")
-    _check_format(data_format, "pool2d")
     attrs = pool_attrs(
         pool_size, pool_type, pool_stride, pool_padding, global_pooling, ceil_mode, exclusive, data_format
     )
@@ -334,25 +367,28 @@ def pool_attrs(
     ceil_mode: bool,
     exclusive: bool,
     data_format: str = "NCHW",
+    what: str = "pool2d",
+    dims: int = 2,
 ) -> dict[str, Any]:
-    """The attributes of a ``pool2d``.
+    """The attributes of a ``pool2d`` or ``pool3d``.
 
     Raises
     ------
     ProgramError
         If there is neither `size` nor `global_pooling`, or `ceil_mode` with VALID.
     """
+    _check_format(data_format, what, dims)
     if size == -1 and not global_pooling:
-        raise ProgramError("pool2d: pool_size is missing", hint="Give pool_size, or set global_pooling=True.")
-    paddings = padding_attrs(padding, data_format, "pool2d: pool_padding")
+        raise ProgramError(f"{what}: pool_size is missing", hint="Give pool_size, or set global_pooling=True.")
+    paddings = padding_attrs(padding, data_format, f"{what}: pool_padding", dims)
     if paddings["padding_algorithm"] == "VALID" and ceil_mode:
-        raise ProgramError("pool2d: ceil_mode and VALID padding exclude each other")
+        raise ProgramError(f"{what}: ceil_mode and VALID padding exclude each other")
     if type not in ("max", "avg"):
-        raise WrongTypeError(f"pool2d: pool_type must be max or avg, got {type!r:.60}")
+        raise WrongTypeError(f"{what}: pool_type must be max or avg, got {type!r:.60}")
     return {
-        "pooling_type": type, "ksize": pair(size, "pool2d: pool_size"), "global_pooling": global_pooling,
-        "strides": pair(stride, "pool2d: pool_stride"), **paddings, "ceil_mode": ceil_mode, "exclusive": exclusive,
-        "data_format": data_format,
+        "pooling_type": type, "ksize": pair(size, f"{what}: pool_size", dims), "global_pooling": global_pooling,
+        "strides": pair(stride, f"{what}: pool_stride", dims), **paddings, "ceil_mode": ceil_mode,
+        "exclusive": exclusive, "data_format": data_format,
     }  # fmt: skip
 
 
@@ -380,14 +416,21 @@ def adaptive_pool2d(
     ProgramError
         If `pool_type` is another word, or averages are asked where they stand.
     """
-    check_floating(input, "adaptive_pool2d: input")
+    return append_adaptive("adaptive_pool2d", 2, input, pool_size, pool_type, require_index, name)
+
+
+def append_adaptive(
+    what: str, dims: int, input: Variable, pool_size: Size, pool_type: str, require_index: bool, name: str | None
+) -> Variable | tuple[Variable, Variable]:
+    """Append the pooling `what` of images or volumes by windows that cover them evenly."""
+    check_floating(input, f"{what}: input")
     if pool_type not in ("max", "avg"):
-        raise ProgramError(f"adaptive_pool2d: pool_type must be max or avg, got {pool_type!r:.60}")
+        raise ProgramError(f"{what}: pool_type must be max or avg, got {pool_type!r:.60}")
     if require_index and pool_type == "avg":
-        raise ProgramError("adaptive_pool2d: an average stands nowhere; require_index goes with max")
-    counts = pair(pool_size, "adaptive_pool2d: pool_size")
+        raise ProgramError(f"{what}: an average stands nowhere; require_index goes with max")
+    counts = pair(pool_size, f"{what}: pool_size", dims)
     if pool_type == "avg":
-        return emit("pool2d", name, X=input, pooling_type="avg", ksize=counts, adaptive=True)
-    op_type = "max_pool2d_with_index"
+        return emit(f"pool{dims}d", name, X=input, pooling_type="avg", ksize=counts, adaptive=True)
+    op_type = f"max_pool{dims}d_with_index"
     out, mask = LayerHelper(op_type, name).emit_all(op_type, X=input, ksize=counts, adaptive=True)
     return (out, mask) if require_index else out

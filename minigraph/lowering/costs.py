@@ -124,6 +124,8 @@ FLOPS: dict[str, Estimate] = {
     "conv2d_grad": _conv,
     "depthwise_conv2d": _conv,
     "depthwise_conv2d_grad": _conv,
+    "conv3d": _conv,
+    "conv3d_grad": _conv,
     # The maximum, a difference, an exponential, a sum and a quotient.
     "softmax": _per_output(5),
     "softmax_with_cross_entropy": _per_element("Logits", 5),

@@ -1,4 +1,4 @@
-"""Convolutions of images."""
+"""Convolutions of images and volumes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Any
 from minigraph.opdef import op
 from minigraph.opdef.gradient_context import GradContext, OpSpec
 from minigraph.opdef.gradient_rules import DoubleGrad, fused
-from minigraph.support.window_rules import CHANNELS_LAST, lay_transposed, lay_windows, require_layout, spatial_dims
+from minigraph.support.window_rules import (
+    is_channels_last,
+    lay_transposed,
+    lay_windows,
+    require_layout,
+    spatial_dims,
+)
 from minigraph.types import TensorType, product, require, require_floating, require_same_dtype, same_dim
 
 _BACKEND_ATTRS: dict[str, Any] = {
@@ -16,6 +22,7 @@ _BACKEND_ATTRS: dict[str, Any] = {
     "use_quantizer": False,
 }  # fmt: skip
 _GRAD_SLOTS = ("Input", "Filter", "Bias")
+_NO_RESIDUAL = "ResidualData serves a backend that minigraph does not have"
 
 
 def _gradient_of_gradient(ctx: GradContext) -> Iterator[OpSpec]:
@@ -33,10 +40,15 @@ def _gradient_of_gradient(ctx: GradContext) -> Iterator[OpSpec]:
             yield OpSpec(type, factors, {"Output": to_d_out}, ctx.op.attrs)
             inputs = {**factors, "Output@GRAD": d_out}
             yield OpSpec(grad_type, inputs, {f"{other}@GRAD": ctx.d_input(other)}, ctx.op.attrs)
+
+
+def _second_with_bias(ctx: GradContext) -> Iterator[OpSpec]:
+    yield from _gradient_of_gradient(ctx)
+    d_out, to_d_out = ctx.input("Output@GRAD"), ctx.d_input("Output@GRAD")
     flowing = ctx.d_output("Bias@GRAD")
     if flowing:
         zeros = [ctx.temporary()]
-        axis = 3 if ctx.attr("data_format") == CHANNELS_LAST else 1
+        axis = 3 if is_channels_last(ctx.attr("data_format")) else 1
         yield OpSpec("fill_zeros_like", {"X": d_out}, {"Out": zeros}, {})
         yield OpSpec("elementwise_add", {"X": zeros, "Y": flowing}, {"Out": to_d_out}, {"axis": axis})
 
@@ -46,7 +58,7 @@ _double = DoubleGrad({"DInput": "DDFilter", "DFilter": "DDInput"})
 
 def _gradient_of_conv2d_grad(ctx: GradContext) -> Iterator[OpSpec]:
     """One operator; that of fluid, which knows of no Bias."""
-    yield from _gradient_of_gradient(ctx) if ctx.input("Bias") else _double(ctx)
+    yield from _second_with_bias(ctx) if ctx.input("Bias") else _double(ctx)
 
 
 @op(
@@ -81,24 +93,20 @@ def conv2d(
     -----
     Fluid's kernel for the CPU ignores Bias.
     """
-    channel_dim = _check_images(x, filter, bias, groups, data_format)
-    require(residual is None, "ResidualData serves a backend that minigraph does not have", hint="Use elementwise_add.")
-    _check_channels(x.shape[channel_dim], filter, bias, groups)
-    lengths = [x.shape[i] for i in spatial_dims(data_format)]
-    windows = lay_windows(lengths, filter.shape[2:], strides, paddings, padding_algorithm, dilations)
-    return _images(x, filter.shape[0], [along.count for along in windows], data_format)
+    require(residual is None, _NO_RESIDUAL, hint="Use elementwise_add.")
+    return _convolved(x, filter, bias, 4, strides, paddings, padding_algorithm, groups, dilations, data_format)
 
 
 op(
     "depthwise_conv2d", inputs="Input Filter Bias ResidualData", outputs="Output",
-    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_second_with_bias), backend_attrs=_BACKEND_ATTRS,
     doc="``conv2d``, by fluid's name for as many groups as channels.",
 )(conv2d)  # fmt: skip
 
 
 @op(
     "conv2d_transpose", inputs="Input Filter Bias", outputs="Output",
-    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_second_with_bias), backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
 def conv2d_transpose(
     x: TensorType,
@@ -126,7 +134,84 @@ def conv2d_transpose(
     SAME takes off what a convolution of Input would add, as in fluid, so that the result is not `strides` times as
     large as Input. Fluid's kernel for the CPU ignores Bias.
     """
-    channel_dim = _check_images(x, filter, bias, groups, data_format)
+    return _spread(
+        x, filter, bias, 4, output_size, groups, dilations, strides, paddings, data_format, padding_algorithm
+    )
+
+
+op(
+    "depthwise_conv2d_transpose", inputs="Input Filter Bias", outputs="Output",
+    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_second_with_bias), backend_attrs=_BACKEND_ATTRS,
+    doc="``conv2d_transpose``, by fluid's name for as many groups as channels.",
+)(conv2d_transpose)  # fmt: skip
+
+
+@op(
+    "conv3d", inputs="Input Filter ResidualData", outputs="Output",
+    grad=fused("Input", "Filter", to="Input Filter", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
+)  # fmt: skip
+def conv3d(
+    x: TensorType,
+    filter: TensorType,
+    residual: TensorType | None,
+    *,
+    strides: list[int] = (1, 1, 1),  # type: ignore[assignment]
+    paddings: list[int] = (0, 0, 0),  # type: ignore[assignment]
+    padding_algorithm: str = "EXPLICIT",
+    groups: int = 1,
+    dilations: list[int] = (1, 1, 1),  # type: ignore[assignment]
+    data_format: str = "NCDHW",
+    is_test: bool = False,
+) -> TensorType:
+    """``conv2d`` of volumes: each element of Output is the sum of a window of Input times a filter.
+
+    Input is ``[batch, channels, depth, height, width]``, or with the channels last if `data_format` is NDHWC, Filter
+    ``[filters, channels / groups, depth, height, width]``. `paddings` are three numbers (depth, height, width) or six
+    (front, back, top, bottom, left, right).
+    """
+    require(residual is None, _NO_RESIDUAL, hint="Use elementwise_add.")
+    return _convolved(x, filter, None, 5, strides, paddings, padding_algorithm, groups, dilations, data_format)
+
+
+@op(
+    "conv3d_transpose", inputs="Input Filter", outputs="Output",
+    grad=fused("Input", "Filter", to="Input Filter", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
+)  # fmt: skip
+def conv3d_transpose(
+    x: TensorType,
+    filter: TensorType,
+    *,
+    output_size: list[int] = (),  # type: ignore[assignment]
+    dilations: list[int] = (1, 1, 1),  # type: ignore[assignment]
+    strides: list[int] = (1, 1, 1),  # type: ignore[assignment]
+    paddings: list[int] = (0, 0, 0),  # type: ignore[assignment]
+    groups: int = 1,
+    data_format: str = "NCHW",
+    padding_algorithm: str = "EXPLICIT",
+) -> TensorType:
+    """``conv2d_transpose`` of volumes: the gradient of ``conv3d`` with respect to its input, as an operator."""
+    return _spread(
+        x, filter, None, 5, output_size, groups, dilations, strides, paddings, data_format, padding_algorithm
+    )
+
+
+def _convolved(
+    x: TensorType, filter: TensorType, bias: TensorType | None, rank: int, strides: Sequence[int],
+    paddings: Sequence[int], padding_algorithm: str, groups: int, dilations: Sequence[int], data_format: str,
+) -> TensorType:  # fmt: skip
+    channel_dim = _check_images(x, filter, bias, rank, groups, data_format)
+    _check_channels(x.shape[channel_dim], filter, bias, groups)
+    lengths = [x.shape[i] for i in spatial_dims(data_format, rank)]
+    windows = lay_windows(lengths, filter.shape[2:], strides, paddings, padding_algorithm, dilations)
+    return _images(x, filter.shape[0], [along.count for along in windows], data_format)
+
+
+def _spread(
+    x: TensorType, filter: TensorType, bias: TensorType | None, rank: int, output_size: Sequence[int], groups: int,
+    dilations: Sequence[int], strides: Sequence[int], paddings: Sequence[int], data_format: str,
+    padding_algorithm: str,
+) -> TensorType:  # fmt: skip
+    channel_dim = _check_images(x, filter, bias, rank, groups, data_format)
     channels, per_group = filter.shape[:2]
     require(
         same_dim(x.shape[channel_dim], channels),
@@ -136,16 +221,9 @@ def conv2d_transpose(
     require(channels == -1 or channels % groups == 0, f"{channels} channels cannot be split into {groups} groups")
     filters = product((per_group, groups))
     _check_bias(bias, filters)
-    lengths = [x.shape[i] for i in spatial_dims(data_format)]
+    lengths = [x.shape[i] for i in spatial_dims(data_format, rank)]
     windows = lay_transposed(lengths, filter.shape[2:], strides, paddings, padding_algorithm, dilations, output_size)
     return _images(x, filters, [along.length for along in windows], data_format)
-
-
-op(
-    "depthwise_conv2d_transpose", inputs="Input Filter Bias", outputs="Output",
-    grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
-    doc="``conv2d_transpose``, by fluid's name for as many groups as channels.",
-)(conv2d_transpose)  # fmt: skip
 
 
 def _check_channels(channels: int, filter: TensorType, bias: TensorType | None, groups: int) -> None:
@@ -159,14 +237,17 @@ def _check_channels(channels: int, filter: TensorType, bias: TensorType | None, 
     _check_bias(bias, filters)
 
 
-def _check_images(x: TensorType, filter: TensorType, bias: TensorType | None, groups: int, data_format: str) -> int:
+def _check_images(
+    x: TensorType, filter: TensorType, bias: TensorType | None, rank: int, groups: int, data_format: str
+) -> int:
     """Check what all convolutions ask for; returns the dimension of the channels."""
     require_floating(x, "Input")
     require_same_dtype("Input, Filter and Bias", x, filter, *([bias] if bias else []))
-    require(x.rank == 4 and filter.rank == 4, f"Input and Filter must have 4 dimensions, got {x} and {filter}")
-    require_layout(data_format)
+    fits = x.rank == filter.rank == rank
+    require(fits, f"Input and Filter must have {rank} dimensions, got {x} and {filter}")
+    require_layout(data_format, rank=rank)
     require(groups >= 1, f"groups must be at least 1, got {groups}")
-    return 3 if data_format == CHANNELS_LAST else 1
+    return rank - 1 if is_channels_last(data_format) else 1
 
 
 def _check_bias(bias: TensorType | None, filters: int) -> None:
@@ -177,5 +258,5 @@ def _check_bias(bias: TensorType | None, filters: int) -> None:
 def _images(x: TensorType, channels: int, sizes: Sequence[int], data_format: str) -> TensorType:
     """Images like `x` with other channels and another height and width."""
     return x.with_shape(
-        (x.shape[0], *sizes, channels) if data_format == CHANNELS_LAST else (x.shape[0], channels, *sizes)
+        (x.shape[0], *sizes, channels) if is_channels_last(data_format) else (x.shape[0], channels, *sizes)
     )

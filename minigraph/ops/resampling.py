@@ -5,7 +5,7 @@ from __future__ import annotations
 from minigraph.opdef import op
 from minigraph.opdef.gradient_rules import FusedGrad
 from minigraph.ops.tensor import require_integers, require_one_element, require_one_integer
-from minigraph.support.window_rules import CHANNELS_LAST, resized_dims
+from minigraph.support.window_rules import CHANNELS_LAST, spatial_dims
 from minigraph.types import TensorType, require, require_floating, require_number, same_dim
 
 
@@ -25,7 +25,7 @@ def _resized(
     _check_given(*given, len(sizes))
     out_size, parts, factor = given
     shape = list(x.shape)
-    for dim, size in zip(resized_dims(x.rank, data_layout), sizes, strict=True):
+    for dim, size in zip(spatial_dims(data_layout, x.rank), sizes, strict=True):
         if parts:
             shape[dim] = size if size > 0 else -1
         elif out_size is not None or factor is not None:

@@ -1,4 +1,7 @@
-"""Window geometry of convolutions and poolings: paddings and output sizes, for inference and kernels alike."""
+"""Window geometry of convolutions and poolings of images and volumes: paddings and output sizes.
+
+Inference and kernels use it alike.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from dataclasses import dataclass
 from minigraph.types import require
 
 CHANNELS_LAST = "NHWC"
-_LAYOUTS = ("NCHW", CHANNELS_LAST, "AnyLayout")
+_LAYOUTS = {4: ("NCHW", CHANNELS_LAST, "AnyLayout"), 5: ("NCDHW", "NDHWC", "NCHW", CHANNELS_LAST, "AnyLayout")}
+"""Layouts of images and of volumes, by rank; fluid has names of images for volumes, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +38,20 @@ class Windows:
         return (self.count - 1) * self.stride + self.dilation * (self.size - 1) + 1
 
 
-def spatial_dims(data_format: str) -> tuple[int, int]:
-    """The places of height and width among the dimensions of an image."""
-    return (1, 2) if data_format == CHANNELS_LAST else (2, 3)
+def is_channels_last(data_format: str) -> bool:
+    """Whether the channels are the last dimension of images or volumes."""
+    return data_format in (CHANNELS_LAST, "NDHWC")
 
 
-def resized_dims(rank: int, data_layout: str) -> range:
-    """The dimensions of images or volumes that resizing changes: all but the batch and the channels."""
-    return range(1, rank - 1) if data_layout == CHANNELS_LAST else range(2, rank)
+def spatial_dims(data_format: str, rank: int = 4) -> range:
+    """The dimensions of images or volumes that are neither the batch nor the channels."""
+    return range(1, rank - 1) if is_channels_last(data_format) else range(2, rank)
 
 
-def require_layout(layout: str, name: str = "data_format") -> None:
-    """Raise unless `layout` is one that images can have; ``AnyLayout`` means NCHW."""
-    require(layout in _LAYOUTS, f"{name} must be NCHW or NHWC, got {layout!r}")
+def require_layout(layout: str, name: str = "data_format", rank: int = 4) -> None:
+    """Raise unless `layout` is one that images, or volumes, can have; ``AnyLayout`` means channels first."""
+    first, last = _LAYOUTS[rank][:2]
+    require(layout in _LAYOUTS[rank], f"{name} must be {first} or {last}, got {layout!r}")
 
 
 def lay_windows(
@@ -55,15 +60,17 @@ def lay_windows(
     strides: Sequence[int],
     paddings: Sequence[int],
     padding_algorithm: str,
-    dilations: Sequence[int] = (1, 1),
+    dilations: Sequence[int] | None = None,
     ceil_mode: bool = False,
-) -> tuple[Windows, Windows]:
-    """The windows along height and width; lengths and sizes may be -1, unknown.
+) -> tuple[Windows, ...]:
+    """The windows along each of `lengths`, as height and width; lengths and sizes may be -1, unknown.
 
     Parameters
     ----------
     paddings : sequence of int
-        (height, width), or (top, bottom, left, right).
+        One for each dimension, as (height, width), or two, as (top, bottom, left, right).
+    dilations : sequence of int
+        Default: 1 along each dimension.
     padding_algorithm : {'EXPLICIT', 'VALID', 'SAME'}
         VALID: no padding; SAME: as many windows as strides fit in the length, rounded up, and dilations of 1.
     ceil_mode : bool
@@ -80,18 +87,17 @@ def lay_windows(
     >>> height.before, height.after, height.count, width.before, width.after, width.count
     (1, 1, 3, 0, 1, 3)
     """
-    both = _checked_paddings(sizes, strides, paddings, padding_algorithm, dilations)
-    height, width = (
+    dilations = [1] * len(lengths) if dilations is None else dilations
+    both = _checked_paddings(len(lengths), sizes, strides, paddings, padding_algorithm, dilations)
+    return tuple(
         _along(*each, padding_algorithm, ceil_mode)
         for each in zip(lengths, sizes, strides, dilations, both, strict=True)
     )
-    return height, width
 
 
-def lay_square(lengths: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> tuple[Windows, Windows]:
+def lay_square(lengths: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> tuple[Windows, ...]:
     """Lay as many windows along each dimension as a window has elements, without padding: fluid's adaptive maximum."""
-    height, width = (Windows(n, k, s, 1, 0, 0, k) for n, k, s in zip(lengths, sizes, strides, strict=True))
-    return height, width
+    return tuple(Windows(n, k, s, 1, 0, 0, k) for n, k, s in zip(lengths, sizes, strides, strict=True))
 
 
 def lay_transposed(
@@ -100,10 +106,10 @@ def lay_transposed(
     strides: Sequence[int],
     paddings: Sequence[int],
     padding_algorithm: str,
-    dilations: Sequence[int] = (1, 1),
+    dilations: Sequence[int],
     output_size: Sequence[int] = (),
-) -> tuple[Windows, Windows]:
-    """The windows of a transposed convolution along height and width: as many as `lengths`, in a larger result.
+) -> tuple[Windows, ...]:
+    """The windows of a transposed convolution along each dimension: as many as `lengths`, in a larger result.
 
     Parameters
     ----------
@@ -119,19 +125,21 @@ def lay_transposed(
 
     Examples
     --------
-    >>> height, width = lay_transposed((3, 3), (3, 3), (2, 2), (1, 0), "EXPLICIT", output_size=(6, 7))
+    >>> height, width = lay_transposed((3, 3), (3, 3), (2, 2), (1, 0), "EXPLICIT", (1, 1), output_size=(6, 7))
     >>> height.length, height.count, width.length, width.count
     (6, 3, 7, 3)
     """
-    require(len(output_size) in (0, 2), f"output_size must be two numbers or none, got {list(output_size)}")
-    both = _checked_paddings(sizes, strides, paddings, padding_algorithm, dilations)
-    height, width = (
+    rank = len(lengths)
+    require(
+        len(output_size) in (0, rank), f"output_size must be {_COUNTS[rank]} numbers or none, got {list(output_size)}"
+    )
+    both = _checked_paddings(rank, sizes, strides, paddings, padding_algorithm, dilations)
+    return tuple(
         _transposed_along(count, size, stride, dilation, padding, wanted, padding_algorithm)
         for count, size, stride, dilation, padding, wanted in zip(
-            lengths, sizes, strides, dilations, both, output_size or (-1, -1), strict=True
+            lengths, sizes, strides, dilations, both, output_size or [-1] * rank, strict=True
         )
     )
-    return height, width
 
 
 def _transposed_along(
@@ -159,22 +167,36 @@ def _same_padding(length: int, size: int, stride: int) -> tuple[int, int]:
     return missing // 2, missing - missing // 2
 
 
+_COUNTS = {2: "two", 3: "three"}
+_PADDINGS = {
+    2: "(height, width) or (top, bottom, left, right)",
+    3: "(depth, height, width) or (front, back, top, bottom, left, right)",
+}
+
+
 def _checked_paddings(
-    sizes: Sequence[int], strides: Sequence[int], paddings: Sequence[int], algorithm: str, dilations: Sequence[int]
+    rank: int,
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    paddings: Sequence[int],
+    algorithm: str,
+    dilations: Sequence[int],
 ) -> list[tuple[int, int]]:
     """The padding on both sides of each dimension; raise if an attribute is out of its range."""
     for name, numbers in (("ksize", sizes), ("strides", strides), ("dilations", dilations)):
         at_least = all(n >= 1 or (n == -1 and numbers is sizes) for n in numbers)
-        require(len(numbers) == 2 and at_least, f"{name} must be two numbers of at least 1, got {list(numbers)}")
+        fits = len(numbers) == rank and at_least
+        require(fits, f"{name} must be {_COUNTS[rank]} numbers of at least 1, got {list(numbers)}")
     require(
-        len(paddings) in (2, 4) and min(paddings, default=0) >= 0,
-        f"paddings must be (height, width) or (top, bottom, left, right), not negative, got {list(paddings)}",
+        len(paddings) in (rank, 2 * rank) and min(paddings) >= 0,
+        f"paddings must be {_PADDINGS[rank]}, not negative, got {list(paddings)}",
     )
     require(
         algorithm in ("EXPLICIT", "VALID", "SAME"),
         f"padding_algorithm must be EXPLICIT, VALID or SAME, got {algorithm!r}",
     )
-    return list(zip(paddings[::2], paddings[1::2], strict=True)) if len(paddings) == 4 else [(p, p) for p in paddings]
+    is_symmetric = len(paddings) == rank
+    return [(p, p) for p in paddings] if is_symmetric else list(zip(paddings[::2], paddings[1::2], strict=True))
 
 
 def _along(

@@ -33,6 +33,10 @@ def image(channels=3):
     return T(np.ones((2, channels, 4, 4), "float32"))
 
 
+def volume(channels=3):
+    return T(np.ones((2, channels, 4, 4, 4), "float32"))
+
+
 def ids():
     return T(np.array([0, 1]))
 
@@ -67,6 +71,8 @@ LAYERS = {
     "Linear": lambda call: used(call(D.Linear, 3, 2), matrix()),
     "Conv2D": lambda call: used(call(D.Conv2D, 3, 4, 3), image()),
     "Conv2DTranspose": lambda call: used(call(D.Conv2DTranspose, 3, 4, 3), image()),
+    "Conv3D": lambda call: used(call(D.Conv3D, 3, 4, 3), volume()),
+    "Conv3DTranspose": lambda call: used(call(D.Conv3DTranspose, 3, 4, 3), volume()),
     "Pool2D": lambda call: used(call(D.Pool2D, 2), image()),
     "Embedding": lambda call: used(call(D.Embedding, [5, 2]), ids()),
     "LayerNorm": lambda call: used(call(D.LayerNorm, 3), matrix()),
@@ -111,6 +117,8 @@ APPLIED = {
     "Linear": (lambda: D.Linear(3, 2), matrix),
     "Conv2D": (lambda: D.Conv2D(3, 4, 3), image),
     "Conv2DTranspose": (lambda: D.Conv2DTranspose(3, 4, 3), image),
+    "Conv3D": (lambda: D.Conv3D(3, 4, 3), volume),
+    "Conv3DTranspose": (lambda: D.Conv3DTranspose(3, 4, 3), volume),
     "Pool2D": (lambda: D.Pool2D(2), image),
     "Embedding": (lambda: D.Embedding([5, 2]), ids),
     "LayerNorm": (lambda: D.LayerNorm(3), matrix),

@@ -14,6 +14,11 @@ CASES = {
         ["2,4,5,4"],
     ),
     "transposed_to_size": (lambda d, a: d.Conv2DTranspose(2, 3, [3, 2], [10, 7], stride=2, **a(2)), ["1,2,4,3"]),
+    "volumes": (lambda d, a: d.Conv3D(2, 4, [2, 3, 2], 2, 1, groups=2, act="tanh", **a(2)), ["2,2,3,4,5"]),
+    "volumes_transposed": (
+        lambda d, a: d.Conv3DTranspose(2, 3, [2, 3, 2], stride=[1, 2, 2], padding=1, **a(2)),
+        ["1,2,3,2,3"],
+    ),
     "instance_norm": (lambda d, a: d.InstanceNorm(3, 1e-3, **a(2)), ["2,3,4,4"]),
     "group_norm": (lambda d, a: d.GroupNorm(4, 2, **a(2)), ["2,4,3,3"]),
     "prelu_all": (lambda d, a: d.PRelu("all", **a(1)), ["2,3,4"]),

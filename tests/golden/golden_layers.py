@@ -105,6 +105,11 @@ def waves(layers):
     return Waves()
 
 
+def constant(layers, value):
+    """A start value for parameters of any type: Paddle has arrays for float32 only."""
+    return sys.modules[layers.__name__.rpartition(".")[0]].initializer.Constant(value)
+
+
 # Functions of one element
 
 for _name in [
@@ -611,6 +616,69 @@ for _resample in ("BILINEAR", "NEAREST"):
     )
 case("interpolate", lambda L, x: L.interpolate(x, scale=2.0), x="f 2,3,4,6")
 case("image_resize_short", lambda L, x: L.image_resize_short(x, 3), x="f 2,3,4,6")
+
+# Volumes
+
+for _i, _options in enumerate(
+    [
+        {},
+        {"stride": 2, "padding": 1},
+        {"padding": "SAME", "stride": [2, 1, 3]},
+        {"padding": "VALID", "dilation": [2, 1, 2]},
+        {"groups": 2, "bias_attr": False},
+        {"padding": [1, 0, 2, 1, 0, 1], "stride": [2, 1, 1]},
+        {"padding": [[0, 0], [0, 0], [1, 2], [0, 1], [1, 1]], "act": "relu"},
+        {"filter_size": [1, 3, 2]},
+        {"data_format": "NDHWC", "padding": "SAME", "stride": 2},
+    ]
+):
+    case(
+        f"conv3d_{_i}",
+        lambda L, x, _o=_options: L.conv3d(x, 4, **dict({"filter_size": [3, 2, 3]}, **_o), param_attr=waves(L)),
+        x="f 2,5,4,5,2" if "data_format" in _options else "f 2,2,5,4,5",
+    )
+case("conv3d_double", lambda L, x: L.conv3d(x, 3, 2, padding=1, param_attr=constant(L, 0.3)), x="f 1,2,3,3,3 float64")
+for _i, _options in enumerate(
+    [
+        {},
+        {"stride": 2, "padding": 1},
+        {"output_size": [6, 7, 8], "stride": 2, "filter_size": None},
+        {"groups": 2},
+        {"padding": "SAME", "stride": 2},
+        {"dilation": [2, 1, 3]},
+        {"padding": [1, 0, 0, 1, 1, 1], "bias_attr": False},
+        {"data_format": "NDHWC", "stride": [1, 2, 2]},
+    ]
+):
+    case(
+        f"conv3d_transpose_{_i}",
+        lambda L, x, _o=_options: L.conv3d_transpose(
+            x, 4, **dict({"filter_size": [2, 3, 3]}, **_o), param_attr=waves(L)
+        ),
+        x="f 1,2,3,3,2" if "data_format" in _options else "f 1,2,2,3,3",
+    )
+for _type in ("max", "avg"):
+    for _i, _options in enumerate(
+        [
+            {},
+            {"pool_stride": 2},
+            {"pool_padding": 1, "pool_stride": 2},
+            {"ceil_mode": True, "pool_stride": 2},
+            {"global_pooling": True},
+            {"pool_padding": "SAME", "pool_stride": 2},
+            {"pool_padding": "VALID"},
+            {"exclusive": False, "pool_padding": 1},
+            {"pool_padding": [1, 0, 1, 0, 0, 1]},
+            {"data_format": "NDHWC", "pool_stride": [2, 1, 2]},
+        ]
+    ):
+        case(
+            f"pool3d_{_type}_{_i}",
+            lambda L, x, _t=_type, _o=_options: L.pool3d(x, **dict({"pool_size": [3, 2, 2], "pool_type": _t}, **_o)),
+            x="f 1,4,5,3,2" if "data_format" in _options else "f 1,2,4,5,3",
+        )
+    case("adaptive_pool3d_" + _type, lambda L, x, _t=_type: L.adaptive_pool3d(x, [2, 3, 1], _t), x="f 2,2,3,5,4")
+case("adaptive_pool3d_index", lambda L, x: L.adaptive_pool3d(x, 2, "max", require_index=True), x="f 1,2,3,5,4")
 
 
 if __name__ == "__main__":
