@@ -6,6 +6,7 @@ import numpy as np
 
 from minigraph.errors import ExecutionError
 from minigraph.kernels.registry import kernel
+from minigraph.kernels.sparse_rows import SparseRows
 from minigraph.support.communicator import REDUCTIONS, Call, check_size, current
 
 
@@ -23,6 +24,14 @@ def _all_reduce(reduction):
 
 for _reduction in REDUCTIONS:
     _all_reduce(_reduction)
+
+
+@kernel("c_allreduce_sum", rows=True)
+def all_reduce_rows(xp, x, *, ring_id, op_input_names):
+    """The rows of all ranks one after the other, as the sum of selected rows is."""
+    call = _call("c_allreduce_sum", op_input_names, ring_id, x)._replace(shape=(-1, *x.shape[1:]))
+    rows = current().all_gather(x.rows, call._replace(dtype=str(x.rows.dtype)))
+    return SparseRows(rows, current().all_gather(x.value, call), x.height)
 
 
 @kernel("c_broadcast")
@@ -45,11 +54,13 @@ def c_reducescatter(xp, x, *, ring_id, nranks, op_input_names):
     return current().reduce_scatter(x, _call("c_reducescatter", op_input_names, ring_id, x))
 
 
+@kernel("c_sync_calc_stream", view="x", rows=True)
 @kernel("c_sync_calc_stream", view="x")
 def c_sync_calc_stream(xp, x):
     return x
 
 
+@kernel("c_sync_comm_stream", view="x", rows=True)
 @kernel("c_sync_comm_stream", view="x")
 def c_sync_comm_stream(xp, x):
     return x

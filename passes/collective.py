@@ -49,6 +49,11 @@ class GradAllReduce(Collective):
     Law: where the loss is a mean over its samples and every rank has as many of them, each rank's updates are those of
     one rank with all samples, but for rounding.
 
+    Attributes
+    ----------
+    scales_loss : bool
+        Whether to divide; otherwise the sum of the ranks' losses is minimized.
+
     Raises
     ------
     ProgramError
@@ -58,6 +63,8 @@ class GradAllReduce(Collective):
     ----------
     ``fluid.transpiler.collective.GradAllReduce`` of Paddle 1.8.5, whose operators, order and rings these are.
     """
+
+    scales_loss: bool = True
 
     def apply(self, program: Program) -> bool:
         block = program.global_block()
@@ -69,7 +76,8 @@ class GradAllReduce(Collective):
                 f"{self.name}: the program has no backward pass",
                 hint="Call minimize or append_backward on its loss first.",
             )
-        self._scale(backward)
+        if self.scales_loss:
+            self._scale(backward)
         reduced = self._reduce(backward)
         update = next((op for op in block.ops if op.role & Role.OPTIMIZE), None)
         if reduced is not None and update is not None:

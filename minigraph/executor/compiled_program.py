@@ -9,9 +9,10 @@ from copy import copy
 from typing import Any, ClassVar
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, suggest, warn
+from minigraph.executor.replicas import Replicas
 from minigraph.ir import Program, Role
 from minigraph.passes import IN_ORDER, LEGALIZE, LOWERING, Pass, Pipeline
-from minigraph.runtime.place import Place, as_places
+from minigraph.runtime.place import Place, as_places, cpu_places
 from minigraph.runtime.scope import Scope
 from minigraph.support.public import public
 
@@ -167,6 +168,7 @@ class BuildStrategy(_Strategy):
     fuse_elementwise: bool
     jit: bool
     cuda_graph: bool
+    gradient_scale_strategy: GradientScaleStrategy
 
     _defaults = _FIELDS
 
@@ -179,7 +181,7 @@ class BuildStrategy(_Strategy):
                 raise WrongTypeError(f"{name} must be True or False, got {value!r:.80}")
         elif name in _WITHOUT_EFFECT:
             if value != _WITHOUT_EFFECT[name]:
-                warn(f"BuildStrategy.{name} = {value!r:.80} has no effect: minigraph runs on one device and "
+                warn(f"BuildStrategy.{name} = {value!r:.80} has no effect: minigraph "
                      "manages memory and scheduling itself")  # fmt: skip
         elif name == "gradient_scale_strategy":
             # On one device the coefficient of the number of devices is one, too.
@@ -287,11 +289,13 @@ class CompiledProgram:
         self.is_data_parallel = False
         self.places: list[Place] = []
         """The one to run on, if it was given."""
+        self._replicas: Replicas | None = None
         self._shared: CompiledProgram | None = None
         self._scope: Scope | None = None
 
     def _use(self, strategy: BuildStrategy) -> None:
         self.passes = strategy.pipeline()
+        self._scales_loss = strategy.gradient_scale_strategy is GradientScaleStrategy.CoeffNumDevice
         # Compiled sums add in another order.
         self.jit = strategy.jit and not strategy.exact
         self.cuda_graph = strategy.cuda_graph
@@ -304,7 +308,9 @@ class CompiledProgram:
         share_vars_from: CompiledProgram | None = None,
         places: Any = None,
     ) -> CompiledProgram:
-        """Run on every place of `places`, of which there is one here; fetches are what the program computes.
+        """Run on every place of `places`: each place has its part of what is fed, and gradients are summed.
+
+        What is fed is divided along the first dimension; what is fetched is joined along it, see `Executor.run`.
 
         Parameters
         ----------
@@ -316,8 +322,8 @@ class CompiledProgram:
             Changes no result.
         share_vars_from : CompiledProgram, optional
             Program whose scope is used, whatever scope a run is given. It must have run already.
-        places : Place or sequence of one, optional
-            Default: the place of the executor; the environment variable ``CPU_NUM`` is not read.
+        places : Place or sequence of Place, optional
+            Several must be CPU places. Default: as many as the environment variable ``CPU_NUM`` says, or one.
 
         Returns
         -------
@@ -327,7 +333,8 @@ class CompiledProgram:
         Raises
         ------
         ProgramError
-            If there are several places, on a second call, or if the program has gradients and there is no `loss_name`.
+            If several places are not of the processor, on a second call, or if the program has gradients and there is
+            no `loss_name`.
         NotFoundError
             If the program has no variable `loss_name`.
         WrongTypeError
@@ -339,11 +346,11 @@ class CompiledProgram:
         _check_type("exec_strategy", exec_strategy, ExecutionStrategy)
         _check_type("share_vars_from", share_vars_from, CompiledProgram)
         given = as_places(places)
-        if len(given) > 1:
+        if len(given) > 1 and any(place.kind != "cpu" for place in given):
             raise ProgramError(
-                f"with_data_parallel got {len(given)} places, but minigraph runs a program on one device",
+                f"with_data_parallel got {len(given)} places that are not all CPU places",
                 details=[", ".join(map(repr, given))],
-                hint="Give one place: the mean gradient of a batch equals the mean over its parts on several places.",
+                hint="Give one GPU; several take a process each.",
             )
         self._check_loss(loss_name)
         if build_strategy is not None:
@@ -366,6 +373,14 @@ class CompiledProgram:
                 hint=suggest(name, block.vars),
             )
 
+    def replicas_on(self, place: Place) -> Replicas | None:
+        """The program on all its places, for an executor on `place`; None if there is one place."""
+        if self._replicas is None and self.is_data_parallel:
+            places = self.places or (cpu_places() if place.kind == "cpu" else [place])
+            if len(places) > 1:
+                self._replicas = Replicas(self.program, places, self._scales_loss)
+        return self._replicas
+
     def scope_for(self, place: Place, scope: Scope) -> Scope:
         """The scope of a run on `place` that was given `scope`.
 
@@ -374,7 +389,7 @@ class CompiledProgram:
         ProgramError
             If the program is for another place, or shares the scope of a program that has not run yet.
         """
-        if self.places and self.places != [place]:
+        if self.places and set(self.places) != {place}:
             raise ProgramError(
                 f"the program was compiled for {self.places[0]}, the executor runs on {place}",
                 hint="Give both the same place.",

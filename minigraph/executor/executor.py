@@ -145,6 +145,10 @@ class Executor(Runner):
         finally:
             self._staging.done(used)
 
+    def twin(self) -> Executor:
+        """Another executor with the same options and a generator of random numbers of its own."""
+        return Executor(self.place, self.passes, self.cache_size, self.jit, self.cuda_graph, self.check)
+
     def _for_compiled(self, program: CompiledProgram) -> Executor:
         """Return the executor that runs with the rewrites of `program` on the same place, with the same generator."""
         jit, cuda_graph = self.jit and program.jit, self.cuda_graph and program.cuda_graph

@@ -1,4 +1,4 @@
-"""Fluid's older executor for several places; minigraph has one place."""
+"""Fluid's older executor for several places."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from minigraph.executor.compiled_program import BuildStrategy, CompiledProgram, 
 from minigraph.executor.executor import Executor
 from minigraph.ir import Program
 from minigraph.ir.default_programs import default_main_program
-from minigraph.runtime.place import CPUPlace, CUDAPlace
+from minigraph.runtime.place import CPUPlace, CUDAPlace, Place, cpu_places
 from minigraph.runtime.scope import Scope, global_scope
 from minigraph.support.public import public
 
@@ -23,7 +23,8 @@ class ParallelExecutor:
     Parameters
     ----------
     use_cuda : bool
-        Run on ``CUDAPlace(0)``; else on the processor.
+        Run on ``CUDAPlace(0)``; else on as many places of the processor as the environment variable ``CPU_NUM`` says,
+        or one.
     loss_name, build_strategy, exec_strategy
         As in `CompiledProgram.with_data_parallel`.
     main_program : Program, optional
@@ -74,8 +75,9 @@ class ParallelExecutor:
         if trainer_id != 0:
             strategy.trainer_id = trainer_id
         place = CUDAPlace(0) if use_cuda else CPUPlace()
+        self._places: list[Place] = [place] if use_cuda else list(cpu_places())
         self._compiled = CompiledProgram(main_program or default_main_program()).with_data_parallel(
-            loss_name, strategy, exec_strategy, places=place
+            loss_name, strategy, exec_strategy, places=self._places
         )
         self._scope: Scope = share_vars_from._scope if share_vars_from is not None else scope or global_scope()
         self._executor = Executor(place)
@@ -87,7 +89,8 @@ class ParallelExecutor:
 
     @property
     def device_count(self) -> int:
-        return 1
+        """Number of places."""
+        return len(self._places)
 
     def drop_local_exe_scopes(self) -> None:
         """Accepted because fluid has it; temporaries do not outlive a run."""

@@ -10,6 +10,7 @@ from minigraph.errors import ProgramError, WrongTypeError
 from minigraph.executor.compiled_program import CompiledProgram
 from minigraph.executor.feeds import prepare_feed
 from minigraph.executor.fetches import fetch_names, results_of
+from minigraph.executor.replicas import merged
 from minigraph.ir import Program
 from minigraph.ir.default_programs import default_main_program
 from minigraph.runtime.place import CPUPlace, Place
@@ -61,7 +62,8 @@ class Runner(ABC):
         return_numpy : bool
             Return NumPy arrays; otherwise `LoDTensor`. Selected rows are returned as `SelectedRows` in any case.
         return_merged : bool
-            For a program compiled `with_data_parallel`: False returns a list by place for each entry.
+            For a program compiled `with_data_parallel`: join what the places fetch along the first dimension. False
+            returns a list by place for each entry.
 
         Returns
         -------
@@ -91,6 +93,10 @@ class Runner(ABC):
         if isinstance(program, CompiledProgram):
             scope = program.scope_for(self.place, scope or global_scope())
             runner = self._for_compiled(program)
+            replicas = program.replicas_on(self.place)
+            if replicas is not None:
+                apart = zip(*replicas.run(runner, feed, fetch_list, scope, return_numpy), strict=True)
+                return [merged(values) if return_merged else list(values) for values in apart]
             values = runner.run(program.program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
             return [[value] for value in values] if program.is_data_parallel and not return_merged else values
         program = check_program(program)
@@ -191,6 +197,10 @@ class Runner(ABC):
 
         `then` is called when the scope changes.
         """
+
+    def twin(self) -> Runner:
+        """Another runner with the same options and a generator of random numbers of its own."""
+        return type(self)(self.place)
 
     def _for_compiled(self, program: CompiledProgram) -> Runner:
         """Return the runner for the options of a compiled program."""

@@ -32,6 +32,7 @@ for _reduction, _result in (
         f"c_allreduce_{_reduction}",
         inputs="X",
         outputs="Out",
+        rows="X" if _reduction == "sum" else "",
         # The sum's gradient on each rank is the sum of what flows into the results of all; the original has no others.
         grad=_grad_by("c_allreduce_sum") if _reduction == "sum" else None,
         has_effect=True,
@@ -63,13 +64,13 @@ def c_reducescatter(x: TensorType, *, ring_id: int = 0, nranks: int, use_calc_st
     return x.with_shape((x.shape[0] // nranks if x.shape[0] >= 0 else -1, *x.shape[1:]))
 
 
-@op("c_sync_calc_stream", inputs="X", outputs="Out", grad=None)
+@op("c_sync_calc_stream", inputs="X", outputs="Out", rows="X", grad=None)
 def c_sync_calc_stream(x: TensorType) -> TensorType:
     """X. On a GPU the original waits for its computation here; an executor's runs are in order anyway."""
     return x
 
 
-@op("c_sync_comm_stream", inputs="X", outputs="Out", grad=None)
+@op("c_sync_comm_stream", inputs="X", outputs="Out", rows="X", grad=None)
 def c_sync_comm_stream(x: TensorType, *, ring_id: int = 0) -> TensorType:
     """X. On a GPU the original waits for the exchange here; an executor's runs are in order anyway."""
     return x

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from minigraph.errors import DataError, ProgramError, WrongTypeError
 from minigraph.ir import Program, Variable
 from minigraph.ir.default_programs import default_main_program
 from minigraph.reader import Reader
+from minigraph.runtime.place import cpu_places
 from minigraph.support.public import public
 from minigraph.types import TensorType, same_shape
 
@@ -98,14 +100,14 @@ class DataFeeder:
         ----------
         iterable : iterable of mini-batches
         num_places : int, optional
-            Default: 1, the one place that a program runs on.
+            Default: that of `cpu_places`.
 
         Raises
         ------
         DataError
             If there are not as many mini-batches as places.
         """
-        places, batches = num_places or 1, list(iterable)
+        places, batches = num_places or len(cpu_places()), list(iterable)
         if len(batches) != places:
             raise DataError(f"feed_parallel: got {len(batches)} mini-batches for {places} places")
         yield from map(self.feed, batches)
@@ -123,19 +125,28 @@ class DataFeeder:
         ----------
         reader : callable
         multi_devices : bool
-            Must be False: a program runs on one device.
-        num_places, drop_last
-            Accepted because fluid has them, for several devices.
+            Whether the reader gives a list with a feed for each place.
+        num_places : int, optional
+            Default: that of `cpu_places`.
+        drop_last : bool
+            Whether to leave out the last mini-batches if there are fewer than places; otherwise they are an error.
 
         Raises
         ------
-        ValueError
-            If `multi_devices` is true.
+        DataError
+            While reading, if mini-batches are left over and `drop_last` is false.
         """
-        if multi_devices:
-            raise ValueError("decorate_reader: multi_devices=True is out of scope, a program runs on one device")
+        if not multi_devices:
+            return lambda: map(self.feed, reader())
+        places = num_places or len(cpu_places())
 
-        return lambda: map(self.feed, reader())
+        def feeds() -> Iterator[list[dict[str, NDArray[Any]]]]:
+            batches = iter(reader())
+            while group := list(islice(batches, places)):
+                if len(group) == places or not drop_last:
+                    yield list(self.feed_parallel(group, places))
+
+        return feeds  # type: ignore[return-value]
 
     def _check_width(self, index: int, row: Any) -> None:
         try:

@@ -7,6 +7,7 @@ where its batch would have been taken.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,7 @@ class DataLoader:
         capacity: int | None,
         iterable: bool = True,
         return_list: bool = False,
+        drop_last: bool = True,
     ) -> None:
         what = type(self).__name__
         if capacity is None or capacity < 1:
@@ -82,6 +84,9 @@ class DataLoader:
         self._capacity = capacity
         self._iterable = iterable or self._is_eager
         self._return_list = return_list or self._is_eager
+        self._drop_last = drop_last
+        self._places = 1
+        """Number of places that get a batch each at a time."""
         self._reader: Reader[Batch] | None = None
         self._run: Any = None
         if not self._iterable:
@@ -109,11 +114,13 @@ class DataLoader:
             Whether to loop over the loader; else it feeds the default main program.
         return_list : bool
             Whether an iteration gives ``[[tensor, ...]]``, else ``[{name: tensor, ...}]``: a list with one entry for
-            the one place. In the imperative mode it gives the tensors, ``[tensor, ...]``.
-        use_double_buffer, use_multiprocess, drop_last : bool
-            Accepted because fluid has them. A thread always reads ahead, and with one place no batch is left over.
+            each place. In the imperative mode it gives the tensors, ``[tensor, ...]``.
+        use_double_buffer, use_multiprocess : bool
+            Accepted because fluid has them. A thread always reads ahead.
+        drop_last : bool
+            Whether to leave out the last batches if there are fewer than places.
         """
-        return DataLoader(feed_list, capacity, iterable, return_list)
+        return DataLoader(feed_list, capacity, iterable, return_list, drop_last)
 
     @property
     def iterable(self) -> bool:
@@ -133,8 +140,9 @@ class DataLoader:
         batch_size : int
         drop_last : bool
             Whether to leave out a last batch that is not full.
-        places : Place or sequence of one
-            Required for an iterable loader, as in fluid; the executor moves batches to its own place.
+        places : Place or sequence of Place
+            Required for an iterable loader, as in fluid: each iteration gives a batch for each. The executor moves them
+            to its own place.
         """
         return self.set_sample_list_generator(batch(reader, batch_size, drop_last), places)
 
@@ -147,7 +155,7 @@ class DataLoader:
 
     def set_batch_generator(self, reader: Reader[Sequence[Any]], places: Any = None) -> DataLoader:
         """Read batches, an array or `LoDTensor` for each variable; see `set_sample_generator`."""
-        _check_places(places, self._iterable and not self._is_eager)
+        self._places = _number_of(places, self._iterable and not self._is_eager)
         self._reader = buffered(lambda: map(self._checked, reader()), self._capacity)
         return self
 
@@ -175,8 +183,22 @@ class DataLoader:
 
     def __iter__(self) -> Iterator[Any]:
         self._must_be(True, "loop over")
-        run = self._run = map(self._given_out, self._begin())
+        run = self._run = self._items(self._begin())
         return run
+
+    def _items(self, batches: Iterator[Batch]) -> Iterator[Any]:
+        """What iterations give: the tensors of the imperative mode, or a list with an entry for each place."""
+        if self._is_eager:
+            return map(_tensors, batches)
+        # After an interrupt a generator would have ended, so that one place, the usual number, has none.
+        if self._places == 1:
+            return map(lambda arrays: [self._given_out(arrays)], batches)
+        return self._groups(batches)
+
+    def _groups(self, batches: Iterator[Batch]) -> Iterator[list[Any]]:
+        while group := list(islice(batches, self._places)):
+            if len(group) == self._places or not self._drop_last:
+                yield list(map(self._given_out, group))
 
     def __next__(self) -> Any:
         self._must_be(True, "take from")
@@ -189,10 +211,8 @@ class DataLoader:
         return next(self)
 
     def _given_out(self, arrays: Batch) -> Any:
-        if self._is_eager:
-            return [to_variable(array) for array in arrays]
         tensors = [LoDTensor(ScopeVariable("the tensor", array)) for array in arrays]
-        return [tensors if self._return_list else dict(zip(self._names, tensors, strict=True))]
+        return tensors if self._return_list else dict(zip(self._names, tensors, strict=True))
 
     # Feeding a program
 
@@ -337,14 +357,19 @@ def default_collate_fn(batch: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
     return [np.stack(column) for column in _columns(batch)]
 
 
+def _tensors(arrays: Batch) -> list[Any]:
+    return [to_variable(array) for array in arrays]
+
+
 def _columns(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _check_places(places: Any, needed: bool) -> None:
+def _number_of(places: Any, needed: bool) -> int:
+    """Number of places that a loader gives batches to."""
     given = as_places(places)
-    if len(given) > 1 or (needed and not given):
+    if needed and not given:
         raise ProgramError(
-            f"a DataLoader gives batches to one place, got {len(given)} places",
-            hint="Write places=fluid.CPUPlace(); a program runs on one device.",
+            "an iterable DataLoader needs the places that it gives batches to", hint="Write places=fluid.CPUPlace()."
         )
+    return max(1, len(given))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -195,14 +196,17 @@ def as_places(places: Any) -> list[Place]:
 
 @public
 def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
-    """`device_count` (default 1) CPU places."""
+    """`device_count` CPU places; by default as many as the environment variable ``CPU_NUM`` says, or one."""
     return [CPUPlace() for _ in range(_count(device_count))]
 
 
 def _count(given: int | None) -> int:
-    """Check a number of places, by default one."""
+    """Check a number of places, by default that of the environment."""
     if given is None:
-        return 1
+        text = os.environ.get("CPU_NUM", "1")
+        if not text.isdecimal() or not 1 <= int(text) < 1 << 16:
+            raise WrongTypeError(f"CPU_NUM must be a number of places, got {text!r}", hint="Unset it for one place.")
+        return int(text)
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 1 << 16:
         raise WrongTypeError(
             f"device_count must be an int of at most {(1 << 16) - 1}, got {given!r:.80}",

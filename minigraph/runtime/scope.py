@@ -332,6 +332,8 @@ class Scope:
         self.changes: Changes = parent.changes if parent is not None else Changes()
         self._variables: dict[str, ScopeVariable] = {}
         self._kids: list[Scope] = []
+        self.written = 0
+        """Number of times that arrays of this scope were written over."""
 
     def var(self, name: str) -> ScopeVariable:
         """The variable with this name, found here or in a parent, else made here."""
@@ -356,6 +358,7 @@ class Scope:
 
     def note_written(self, names: Sequence[str]) -> None:
         """Called when the arrays of these variables were written over."""
+        self.written += 1
 
     def local_var_names(self) -> list[str]:
         return list(self._variables)

@@ -34,6 +34,7 @@ class Call(NamedTuple):
     ring: int
     dtype: str
     shape: tuple[int, ...]
+    """Its first number is -1 where ranks may give different numbers of rows."""
 
     def __str__(self) -> str:
         if not self.name:
@@ -59,7 +60,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def gather(self, array: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
-        """The arrays that all ranks give, which have one shape, in the order of ranks; not to be written to.
+        """The arrays that all ranks give, in the order of ranks; not to be written to.
 
         Raises
         ------

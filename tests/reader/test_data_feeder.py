@@ -271,8 +271,3 @@ def test_a_decorated_reader_yields_one_feed_per_batch_and_can_be_run_again():
     feeds = feeder("x", "label").decorate_reader(rows, multi_devices=False)
     for _ in range(2):
         assert [fed["label"].ravel().tolist() for fed in feeds()] == [[0, 1], [2, 3], [4]]
-
-
-def test_several_devices_are_out_of_scope():
-    with pytest.raises(ValueError, match="out of scope"):
-        feeder("x").decorate_reader(lambda: [], multi_devices=True)

@@ -154,8 +154,7 @@ def test_what_a_loader_was_not_made_for_is_refused(variables):
         (lambda: next(iterable), "was not iterated over yet"),
         (lambda: fluid.io.DataLoader.from_generator(variables), "capacity must be how many"),
         (lambda: fluid.io.DataLoader.from_generator(capacity=2), "feed_list must name"),
-        (lambda: iterable.set_batch_generator(batches), "one place, got 0 places"),
-        (lambda: iterable.set_batch_generator(batches, [CPU, CPU]), "one place, got 2 places"),
+        (lambda: iterable.set_batch_generator(batches), "needs the places"),
         (lambda: iterable.set_sample_generator(samples, 0, places=CPU), "batch_size"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -1,0 +1,153 @@
+"""Runs on several places: what the recorded trainings of test_golden_places.py do not show."""
+
+import numpy as np
+import pytest
+
+import minigraph as fluid
+from minigraph.errors import ExecutionError, FeedError, ProgramError, WrongTypeError
+
+PLACES = fluid.cpu_places(2)
+BATCH = {"x": np.arange(8, dtype="float32").reshape(4, 2), "y": np.ones((4, 1), "float32")}
+
+
+@pytest.fixture
+def regression():
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        x, y = fluid.data("x", [None, 2]), fluid.data("y", [None, 1])
+        start = fluid.initializer.Constant(0.5)
+        predicted = fluid.layers.fc(x, 1, param_attr=fluid.ParamAttr("w", initializer=start), bias_attr=False)
+        loss = fluid.layers.mean(fluid.layers.square_error_cost(predicted, y))
+        fluid.optimizer.SGD(0.001).minimize(loss)
+        yield fluid.default_main_program(), loss
+
+
+def on_places(program, loss, **options):
+    return fluid.CompiledProgram(program).with_data_parallel(loss.name, places=PLACES, **options)
+
+
+def weight():
+    return np.array(fluid.global_scope().find_var("w").get_tensor())
+
+
+@pytest.mark.parametrize("runner", [fluid.Executor, fluid.Interpreter])
+def test_places_together_train_as_one(regression, runner):
+    main, loss = regression
+    found = []
+    for program in (main, on_places(main, loss)):
+        executor = runner()
+        executor.run(fluid.default_startup_program())
+        for _ in range(5):
+            executor.run(program, BATCH, [loss])
+        found.append(weight())
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
+
+
+def test_what_the_scope_is_given_between_runs_reaches_every_place(regression):
+    main, loss = regression
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    compiled = on_places(main, loss)
+    executor.run(compiled, BATCH, [loss])
+    # By the user, and by a run of another program in place.
+    fluid.global_scope().find_var("w").get_tensor().set(np.full((2, 1), 2.0, "float32"), fluid.CPUPlace())
+    assert np.array_equal(executor.run(compiled, BATCH, ["w"], return_merged=False)[0][1], weight())
+    executor.run(main, BATCH, [loss])
+    before = weight()
+    losses = executor.run(compiled, BATCH, [loss])[0]
+    expected = ((BATCH["x"] @ before - 1) ** 2).reshape(2, -1).mean(1)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+
+
+def test_places_draw_other_random_numbers():
+    main = fluid.Program()
+    with fluid.program_guard(main):
+        mask = fluid.layers.dropout(fluid.data("x", [None, 64]), 0.5)
+    compiled = fluid.CompiledProgram(main).with_data_parallel(places=PLACES)
+    ((first, second),) = fluid.Executor().run(compiled, {"x": np.ones((2, 64), "float32")}, [mask], return_merged=False)
+    assert not np.array_equal(first, second)
+
+
+def test_a_step_that_fails_on_one_place_fails_and_the_next_one_is_right(regression):
+    main, loss = regression
+    fails = []
+
+    def check(x):
+        if fails and np.array(x)[0, 0] == 4.0:  # of the second place
+            raise ZeroDivisionError("on purpose")
+        return x
+
+    with fluid.program_guard(main):
+        out = main.global_block().create_var(name="out", shape=[-1, 2], dtype="float32")
+        fluid.layers.py_func(check, main.global_block().var("x"), out)
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    compiled = on_places(main, loss)
+    executor.run(compiled, BATCH, [loss])
+    fails.append(True)
+    with pytest.raises(ExecutionError, match="on purpose"):
+        executor.run(compiled, BATCH, [loss, out])
+    fails.clear()
+    before = weight()
+    losses, rows = executor.run(compiled, BATCH, [loss, out])
+    expected = ((BATCH["x"] @ before - 1) ** 2).reshape(2, -1).mean(1)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    assert np.array_equal(rows, BATCH["x"])
+
+
+def test_feeds_that_places_cannot_share_are_refused(regression):
+    main, loss = regression
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    compiled = on_places(main, loss)
+    with pytest.raises(FeedError, match="x has 1 rows, which 2 places divide into 1 parts"):
+        executor.run(compiled, {name: array[:1] for name, array in BATCH.items()}, [loss])
+    with pytest.raises(FeedError, match="a list of 3 feeds is given for 2 places"):
+        executor.run(compiled, [BATCH] * 3, [loss])
+
+
+def test_the_environment_says_how_many_places_there_are(regression, monkeypatch):
+    main, loss = regression
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    monkeypatch.setenv("CPU_NUM", "4")
+    assert len(fluid.cpu_places()) == 4
+    compiled = fluid.CompiledProgram(main).with_data_parallel(loss.name)
+    assert executor.run(compiled, BATCH, [loss])[0].shape == (4,)
+    assert fluid.ParallelExecutor(False, loss.name, main).device_count == 4
+    monkeypatch.setenv("CPU_NUM", "many")
+    with pytest.raises(WrongTypeError, match="CPU_NUM must be a number of places, got 'many'"):
+        fluid.cpu_places()
+
+
+def test_several_places_of_a_gpu_are_refused(regression):
+    main, loss = regression
+    with pytest.raises(ProgramError, match="2 places that are not all CPU places"):
+        fluid.CompiledProgram(main).with_data_parallel(loss.name, places=[fluid.CPUPlace(), fluid.CUDAPlace(0)])
+
+
+def test_a_loader_gives_each_place_a_batch(regression):
+    main, loss = regression
+    variables = [main.global_block().var(name) for name in ("x", "y")]
+    batches = [(BATCH["x"] + i, BATCH["y"]) for i in range(5)]
+    for drop_last, groups in ((True, 2), (False, 3)):
+        loader = fluid.io.DataLoader.from_generator(variables, capacity=2, drop_last=drop_last)
+        items = list(loader.set_batch_generator(lambda: iter(batches), PLACES))
+        assert len(items) == groups
+        assert [len(item) for item in items[:2]] == [2, 2]
+    executor = fluid.Executor()
+    executor.run(fluid.default_startup_program())
+    apart = executor.run(on_places(main, loss), items[1], [loss], return_merged=False)[0]
+    assert [each.shape for each in apart] == [(1,), (1,)]
+    assert np.array_equal(np.array(items[1][1]["x"]), batches[3][0])
+
+
+def test_a_feeder_makes_a_feed_for_each_place(regression):
+    main, _ = regression
+    feeder = fluid.DataFeeder([main.global_block().var("x")], fluid.CPUPlace())
+    batches = [[([float(i), 0.0],)] for i in range(3)]
+    feeds = list(feeder.decorate_reader(lambda: iter(batches), multi_devices=True, num_places=2)())
+    assert [[feed["x"].tolist() for feed in group] for group in feeds] == [[[[0.0, 0.0]], [[1.0, 0.0]]]]
+    left_over = feeder.decorate_reader(lambda: iter(batches), multi_devices=True, num_places=2, drop_last=False)()
+    next(left_over)
+    with pytest.raises(ValueError, match="got 1 mini-batches for 2 places"):
+        next(left_over)
