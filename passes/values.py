@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from minigraph import unique_name
-from minigraph.errors import RewriteError, WrongTypeError
+from minigraph.errors import MinigraphError, RewriteError, WrongTypeError
 from minigraph.ir import Operator, Variable
 from minigraph.ir.block_arguments import each_of
 from minigraph.ir.dataflow import is_persistable
@@ -26,6 +26,18 @@ __all__ = ["Use", "Value", "Values", "require_same_types"]
 Given: TypeAlias = "Value | Variable | str"
 """A value, or a name, which means the value that it has at the place of the edit."""
 Slots: TypeAlias = "Mapping[str, Given | Sequence[Given]]"
+
+
+class NewOp(NamedTuple):
+    """An operator that is going to be inserted."""
+
+    type: str
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    attrs: Mapping[str, Any]
+    served: Operator
+    """The operator whose role, name scope and source line it has."""
+    role_vars: tuple[str, ...] = ()
 
 
 class Values(ValueTable):
@@ -102,7 +114,8 @@ class Values(ValueTable):
         names = self._names_at(place, type, inputs)
         for name in _each_name(given):
             self._require_free(name, place, type)
-        return self._link(anchor, place, type, names, given, attrs or {}, ())
+        (made,) = self._exchange((), place, [NewOp(type, names, given, attrs or {}, anchor)])
+        return made
 
     def replace_op(
         self,
@@ -135,7 +148,13 @@ class Values(ValueTable):
                 self._require_unused(name, op)
         for name in kept - own:
             self._require_free(name, op, type)
-        return self._link(op, op, type, names, given, attrs or {}, own, replaced=op)
+        results = [self.written(name, op) for name in own]
+        try:
+            (made,) = self._exchange([op], op, [NewOp(type, names, given, attrs or {}, op, op.role_vars)], results)
+        except MinigraphError:
+            self.writer.update(dict.fromkeys(results, op))  # the operator is there again
+            raise
+        return made
 
     def replace_use(self, use: Use, value: Value) -> None:
         """Let an operator read `value` in one place.
@@ -281,35 +300,45 @@ class Values(ValueTable):
 
     # Changes of the program and of the tables
 
+    def _exchange(
+        self, old: Sequence[Operator], place: Operator | None, new: Iterable[NewOp], results: Iterable[Value] = ()
+    ) -> list[Operator]:
+        """Insert `new` operators before `place`, in whose stead `old` ones go.
+
+        They write the `results` of the old ones by the same names, and those that read these go on reading them. The
+        caller has made sure that nothing else reads what `old` operators write, and that `new` ones find what they read.
+        """
+        written = {value.name: value for value in results}
+        types = {name: self.type_of(value) for name, value in written.items()}
+        while place in old:
+            place = place._next  # type: ignore[union-attr]
+        with all_or_nothing():
+            # Readers first, because what an operator reads is found by who has written it.
+            for op in sorted(old, key=self.position.__getitem__, reverse=True):
+                self._forget(op)
+                self.block.remove(op)
+            made = [self._link(each, place, written, types) for each in new]
+        self._version = self.block.program.version
+        return made
+
     def _link(
-        self, anchor: Operator, place: Operator | None, type: str, inputs: Any, outputs: Any,
-        attrs: Mapping[str, Any], own: Iterable[str], replaced: Operator | None = None,
-    ) -> Operator:  # fmt: skip
-        """Link an operator in, before `place`; it writes the `own` values of the operator that it replaces."""
-        fields = {"op_role": anchor.role, "op_namescope": anchor.namescope}
-        fields["op_role_var"] = () if replaced is None else replaced.role_vars
-        numbers = {name: self.written(name, replaced).number for name in own} if replaced is not None else {}
+        self, new: NewOp, place: Operator | None, written: Mapping[str, Value], types: Mapping[str, TensorType | None]
+    ) -> Operator:
+        """Link an operator in before `place`; the values that are `written` keep their numbers and `types`."""
+        type, inputs, outputs, attrs, served, role_vars = new
+        fields = {"op_role": served.role, "op_namescope": served.namescope, "op_role_var": role_vars}
         results = {
-            name: self.type_of(Value(name, numbers[name])) if name in numbers else self._declared_type(name)
-            for name in _each_name(outputs)
+            name: types[name] if name in types else self._declared_type(name) for name in _each_name(outputs)
         }
         read = {name: self.type_of(self._reaching(name, self._place(place))) for name in _each_name(inputs)}
-        with all_or_nothing(), self._declared({**results, **read}):
-            op = self.block.insert(place, type, inputs, outputs, {**fields, **attrs})
-            op.site = anchor.site
+        with self._declared({**results, **read}):
+            op = self.block.insert(place, type, inputs, outputs, {**attrs, **fields})
             require_same_types(op, results)
-            if replaced is not None:
-                self.block.remove(replaced)
-        if replaced is None:
-            position = self._make_room(op)
-        else:
-            position = self.position[replaced]
-            self._forget(replaced)
-        self.position[op] = position
+        op.site = served.site
+        self.position[op] = self._make_room(op)
         for name in op.output_arg_names:
-            self._note_write(op, name, numbers.get(name) or next(self._fresh))
+            self._note_write(op, name, written[name].number if name in written else next(self._fresh))
         self._note_reads(op)
-        self._version = self.block.program.version
         return op
 
     @contextmanager

@@ -1,65 +1,29 @@
-"""Exchange some operators of a block for others."""
+"""What an exchange of operators keeps: readers of a result that is another value now, and the order of random draws."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
+from minigraph.errors import RewriteError, RuleError
 from minigraph.ir import Operator
-from minigraph.ir.operator import slot_names
-from minigraph.passes.values import Value, Values, require_same_types
+from minigraph.passes.rewriting import is_random
+from minigraph.passes.values import NewOp, Value, Values
 
 
-class NewOp(NamedTuple):
-    """An operator that takes the place of others."""
+def read_instead(old: Value, new: Value, values: Values) -> bool:
+    """Let all that read `old` read `new`; False if some cannot, or if `old` is read outside of the block."""
+    if values.is_live_out(old):
+        return False
+    try:
+        values.replace_all_uses(old, new)
+    except RewriteError:
+        return False
+    return True
 
-    type: str
-    inputs: dict[str, tuple[str, ...]]
-    outputs: dict[str, tuple[str, ...]]
-    attrs: Mapping[str, Any]
-    served: Operator
-    """The replaced operator whose role, name scope and source line it has."""
-    role_vars: tuple[str, ...]
 
-
-class BlockValues(Values):
-    """`Values` that exchange several operators at once."""
-
-    def refresh(self) -> None:
-        """Look at the block anew if it was changed by others."""
-        self._refresh()
-
-    def exchange(
-        self, old: Sequence[Operator], place: Operator, new: Sequence[NewOp], results: Sequence[Value]
-    ) -> list[Operator]:
-        """Put `new` operators where `place` is, one of the `old` ones, which go.
-
-        They write the `results` by the same names, and those that read these go on reading them. The caller has made
-        sure that nothing else reads what `old` operators write, and that `new` ones find what they read.
-        """
-        written = {value.name: value for value in results}
-        types = {name: self.type_of(value) for name, value in written.items()}
-        gone = set(old)
-        behind = place._next
-        while behind in gone:
-            behind = behind._next
-        # Readers first, because what an operator reads is found by who has written it.
-        for op in sorted(old, key=self.position.__getitem__, reverse=True):
-            self._forget(op)
-            self.block.remove(op)
-        made = []
-        for type, inputs, outputs, attrs, served, role_vars in new:
-            fields = {"op_role": served.role, "op_namescope": served.namescope, "op_role_var": role_vars}
-            kept = {name: types[name] for name in slot_names(outputs) if name in types}
-            read = {name: self.type_of(self._reaching(name, self._place(behind))) for name in slot_names(inputs)}
-            with self._declared({**kept, **read}):
-                op = self.block.insert(behind, type, inputs, outputs, {**attrs, **fields})
-                require_same_types(op, kept)
-            op.site = served.site
-            self.position[op] = self._make_room(op)
-            for name in op.output_arg_names:
-                self._note_write(op, name, written[name].number if name in written else next(self._fresh))
-            self._note_reads(op)
-            made.append(op)
-        self._version = self.block.program.version
-        return made
+def require_same_draws(old: Sequence[Operator], new: Sequence[NewOp]) -> None:
+    """Raise if random numbers would no longer be drawn, or others: operators behind would draw other ones."""
+    before = sorted(op.type for op in old if is_random(op.type))
+    after = sorted(op.type for op in new if is_random(op.type))
+    if before != after:
+        raise RuleError(f"it draws random numbers by {after or 'no operator'} in place of {before or 'none'}")

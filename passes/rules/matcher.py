@@ -12,9 +12,8 @@ from typing import Any, Protocol
 from minigraph.ir import Operator, Variable
 from minigraph.ir.role import Role
 from minigraph.opdef import EMPTY
-from minigraph.passes.rules.exchange import BlockValues
 from minigraph.passes.rules.pattern import Pattern, PatternOp, Slot
-from minigraph.passes.values import Value
+from minigraph.passes.values import Value, Values
 
 
 class Recorder(Protocol):
@@ -51,7 +50,7 @@ class Match:
         Operator in whose place the replacement can be computed; None if nothing is to be replaced.
     """
 
-    def __init__(self, pattern: Pattern, values: BlockValues, ops: tuple[Operator, ...], found: Sequence[Any]) -> None:
+    def __init__(self, pattern: Pattern, values: Values, ops: tuple[Operator, ...], found: Sequence[Any]) -> None:
         self.pattern = pattern
         self.values = values
         self.ops = ops
@@ -107,7 +106,7 @@ class Match:
 class Matcher:
     """Looks for a pattern in the operators of a block."""
 
-    def __init__(self, pattern: Pattern, values: BlockValues, recorder: Recorder | None = None) -> None:
+    def __init__(self, pattern: Pattern, values: Values, recorder: Recorder | None = None) -> None:
         self.pattern = pattern
         self.values = values
         self.recorder = recorder

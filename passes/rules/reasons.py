@@ -8,10 +8,9 @@ from typing import Any, NamedTuple, Protocol
 
 from minigraph.errors import Site
 from minigraph.ir import Operator
-from minigraph.passes.rules.exchange import BlockValues
 from minigraph.passes.rules.matcher import Match, Matcher, Recorder
 from minigraph.passes.rules.pattern import Pattern, PatternOp, Step
-from minigraph.passes.values import Value
+from minigraph.passes.values import Value, Values
 
 
 class Difference(NamedTuple):
@@ -98,7 +97,7 @@ def nearest(rule: Asked, ops: Sequence[Operator]) -> WhyNot:
     """Return the largest partial match that one of the operators of a block takes part in."""
     if not ops:
         return WhyNot(rule.name, len(rule.pattern.ops))
-    search = _Search(rule, BlockValues(ops[0].block))
+    search = _Search(rule, Values(ops[0].block))
     for op in ops:
         search.around(op)
     if len(ops) == 1 and not search.matched:
@@ -109,7 +108,7 @@ def nearest(rule: Asked, ops: Sequence[Operator]) -> WhyNot:
 class _Search:
     """Looks for partial matches; hears from the matcher what differs."""
 
-    def __init__(self, rule: Asked, values: BlockValues) -> None:
+    def __init__(self, rule: Asked, values: Values) -> None:
         self.rule = rule
         self.values = values
         self.matcher = Matcher(rule.pattern, values, self)

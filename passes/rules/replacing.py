@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from minigraph import unique_name
-from minigraph.errors import MinigraphError, RewriteError, RuleError
+from minigraph.errors import MinigraphError, RuleError
 from minigraph.ir import Operator
 from minigraph.opdef import EMPTY
-from minigraph.passes.rewriting import is_random
-from minigraph.passes.rules.exchange import NewOp
+from minigraph.passes.rules.exchange import read_instead, require_same_draws
 from minigraph.passes.rules.fragments import Fragment, Node, Result
 from minigraph.passes.rules.matcher import Match
-from minigraph.passes.values import Value
+from minigraph.passes.values import NewOp
 from minigraph.support.undo import all_or_nothing
 
 
@@ -62,7 +61,7 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
         is_made = isinstance(fragment.meaning.get(name), Result)
         if is_made and name not in names:
             names[name] = value.name
-        elif is_made or not _read_instead(value, values.read(name, place), match):
+        elif is_made or not read_instead(value, values.read(name, place), values):
             copies.append((name, value.name))
     new = [_new_op(node, names, owner, place, old) for node in fragment.nodes]
     for source, target in copies:
@@ -76,8 +75,8 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
         raise RuleError(
             "it is what it replaces", hint="Add a condition with where, so that the replacement does not match again."
         )
-    _require_same_draws(old, new)
-    return values.exchange(old, place, new, [each for each in match.results if each is not None])
+    require_same_draws(old, new)
+    return values._exchange(old, place, new, [each for each in match.results if each is not None])
 
 
 def _new_op(
@@ -101,23 +100,3 @@ def _new_op(
     if served is None:
         return NewOp(type, inputs, outputs, node.attrs, place, ())
     return NewOp(type, inputs, outputs, node.attrs, served, served.role_vars)
-
-
-def _read_instead(old: Value, new: Value, match: Match) -> bool:
-    """Let all that read `old` read `new`; False if some cannot, or if `old` is read outside of the block."""
-    values = match.values
-    if values.is_live_out(old):
-        return False
-    try:
-        values.replace_all_uses(old, new)
-    except RewriteError:
-        return False
-    return True
-
-
-def _require_same_draws(old: list[Operator], new: list[NewOp]) -> None:
-    """Raise if random numbers would no longer be drawn, or others: operators behind would draw other ones."""
-    before = sorted(op.type for op in old if is_random(op.type))
-    after = sorted(op.type for op in new if is_random(op.type))
-    if before != after:
-        raise RuleError(f"it draws random numbers by {after or 'no operator'} in place of {before or 'none'}")

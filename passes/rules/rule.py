@@ -11,13 +11,13 @@ from minigraph.errors import NotFoundError, RuleError, Site, WrongTypeError, cal
 from minigraph.ir import Block, Operator, Program, Variable
 from minigraph.passes import events
 from minigraph.passes.base import Pass
-from minigraph.passes.rules.exchange import BlockValues
 from minigraph.passes.rules.fragments import site_of, traced
 from minigraph.passes.rules.matcher import Match, Matcher, Recorder, fits
 from minigraph.passes.rules.pattern import Pattern
 from minigraph.passes.rules.reasons import WhyNot, nearest
 from minigraph.passes.rules.replacing import replace
 from minigraph.passes.rules.safety import may_replace
+from minigraph.passes.values import Values
 from minigraph.support.public import public
 from minigraph.support.signatures import parameter_names
 
@@ -98,7 +98,7 @@ class Rule(Pass):
         """Return the matches, of which some may share operators; nothing is changed."""
         found = []
         for block in _blocks(self, program):
-            values = BlockValues(block)
+            values = Values(block)
             matches = [self.match(op, values) for op in block.ops if op.type in self.pattern.anchor.types]
             found += [each for each in matches if each is not None]
         return found
@@ -118,7 +118,7 @@ class Rule(Pass):
         answers = [nearest(self, block.ops[:]) for block in program.blocks]
         return max(answers, key=lambda each: (len(each.matched), each.op is None))
 
-    def match(self, op: Operator, values: BlockValues, recorder: Recorder | None = None) -> Match | None:
+    def match(self, op: Operator, values: Values, recorder: Recorder | None = None) -> Match | None:
         """Return the match whose last operator is `op`; None if there is none."""
         for found in Matcher(self.pattern, values, recorder).matches(op):
             if self.holds(found, recorder):
@@ -183,7 +183,7 @@ class Rule(Pass):
                 f"{self.name} {did} the program and says that it {said}", details=[str(op) for op in match.ops],
                 site=self.site, hint="Return True from the edit if it changed anything, else False.",
             )  # fmt: skip
-        match.values.refresh()
+        match.values._refresh()
         return [op for op in match.ops if op in match.values.position] if says else None
 
 
@@ -331,7 +331,7 @@ def _applied(each: Pass, program: Program) -> bool:
 
 def _run_in(block: Block, rules: Sequence[Rule]) -> bool:
     """Run rules in a block; returns whether any fired."""
-    values: BlockValues | None = None
+    values: Values | None = None
     size, firings = len(block.ops), 0
     limit = _LEAST_FIRINGS + _FIRINGS_PER_OP * size
     while True:
@@ -343,7 +343,7 @@ def _run_in(block: Block, rules: Sequence[Rule]) -> bool:
             for each in by_type.get(op.type, ()) if op._block is block else ():
                 if not fits(each.pattern.anchor, op):
                     continue
-                values = values or BlockValues(block)
+                values = values or Values(block)
                 match = each.match(op, values)
                 made = None if match is None else each.fire(match)
                 if made is None:
@@ -366,7 +366,7 @@ def _by_anchor(rules: Sequence[Rule]) -> dict[str, list[Rule]]:
     return found
 
 
-def _readers(op: Operator, values: BlockValues) -> Iterator[Operator]:
+def _readers(op: Operator, values: Values) -> Iterator[Operator]:
     for name in op.output_arg_names:
         yield from values.readers.get(values.written(name, op), ())
 
