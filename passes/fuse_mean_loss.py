@@ -48,12 +48,18 @@ def _(m: Match) -> Iterator[tuple[bool, str]]:
     yield as_dtype(m.dtype) is dtype, "the incoming gradient must have the dtype of x"
 
 
+def _fused(x: Any, label: Any, **attrs: Any) -> Any:
+    return op("fused_mean_loss", X=x, Label=label, **attrs, outputs=["Out", "Loss", "Gradient"])
+
+
 @_of_probabilities.to
+def _(x: Any, label: Any, ignore_index: int, slope: float) -> Any:
+    return _fused(x, label, ignore_index=ignore_index, slope=slope)
+
+
 @_of_logits.to
-def _(m: Match) -> Any:
-    given = {"X": m.x, "Label": m.label, "ignore_index": m.ignore_index, "slope": m.slope}
-    from_logits = m.ops[0].type != "softmax"
-    return op("fused_mean_loss", **given, from_logits=from_logits, outputs=["Out", "Loss", "Gradient"])
+def _(x: Any, label: Any, ignore_index: int, slope: float) -> Any:
+    return _fused(x, label, ignore_index=ignore_index, slope=slope, from_logits=True)
 
 
 class FuseMeanLoss(Rules):

@@ -45,6 +45,11 @@ class Hole:
     several: bool = False
     optional: bool = False
 
+    @property
+    def varies(self) -> bool:
+        """Whether it stands for different numbers of variables."""
+        return self.several or self.optional
+
 
 @dataclass(frozen=True)
 class Result:
@@ -88,6 +93,27 @@ class Attr:
     def stands_in(self, value: Any) -> bool:
         """Whether `value` is this attribute, or the number that a layer made of it."""
         return value is self or (type(value) in (int, float) and value in (float(self), int(self)))
+
+
+class Given(Attr):
+    """An attribute of which each match has another value: nothing can be computed with it or asked about it."""
+
+    def __init__(self, parameter: str) -> None:
+        self.name = None
+        self.parameter = parameter
+
+    def _refuse(self, *_: Any) -> Any:
+        raise RuleError(f"the replacement computes with {self.parameter}")
+
+    __bool__ = __float__ = __int__ = __index__ = __eq__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
+class _Untyped(Variable):
+    """A variable of which each match has another type: it has a name and no other field."""
+
+    def __init__(self, block: Block, name: str, *_: Any, **__: Any) -> None:
+        self.name = name
 
 
 @public
@@ -140,7 +166,8 @@ class Node:
     """Names of the results."""
     attrs: dict[str, Any]
     """Those that differ from their defaults, but for captured ones."""
-    captured: dict[str, Attr]
+    captured: dict[str, Any]
+    """By attribute: `Attr` in a pattern, `Given` in a replacement."""
     site: Site | None
     shared: bool = False
     commutes: bool = False
@@ -150,10 +177,19 @@ class Node:
 
 
 class Fragment(Block):
-    """The block of a fragment: operators are recorded, and types inferred where those of the inputs are known."""
+    """The block of a fragment: operators are recorded, and types inferred where those of the inputs are known.
 
-    def __init__(self, program: Program, attrs: Iterable[Attr] = ()) -> None:
+    Parameters
+    ----------
+    attrs : iterable of Attr
+        Captured attributes, for which layers may have put numbers.
+    is_general : bool
+        Whether variables have no types, because those of each match are others.
+    """
+
+    def __init__(self, program: Program, attrs: Iterable[Attr] = (), is_general: bool = False) -> None:
         super().__init__(program, 0)
+        self.variable_type = _Untyped if is_general else Variable
         self.nodes: list[Node] = []
         self.captures = list(attrs)
         self.meaning: dict[str, Operand] = {}
@@ -173,7 +209,7 @@ class Fragment(Block):
         """What a fragment is given for a parameter; variables of a program keep their names."""
         if isinstance(given, Hole):
             self.meaning[name] = given
-            self.vars[name] = Variable(self, name, given.type)
+            self.vars[name] = self.variable_type(self, name, given.type)
             return self.vars[name]
         for each in given if isinstance(given, tuple) else (given,):
             if isinstance(each, Variable):
@@ -197,14 +233,15 @@ class Fragment(Block):
         node = Node(len(self.nodes), types, definition, meant, given, made, literal, captured, caller_site())
         self.nodes.append(node)
         op = Operator(definition, given, made, literal, site=node.site)
-        self._infer(op)
+        if self.variable_type is Variable:
+            self._infer(op)
         for slot, names in made.items():
             self.meaning.update({name: Result(node.index, slot, index) for index, name in enumerate(names)})
         return op
 
-    def _sorted_out(self, definition: OpDef, attrs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Attr]]:
+    def _sorted_out(self, definition: OpDef, attrs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         literal: dict[str, Any] = {}
-        captured: dict[str, Attr] = {}
+        captured: dict[str, Any] = {}
         for name, given in attrs.items():
             found = given if isinstance(given, Attr) else next((a for a in self.captures if a.stands_in(given)), None)
             if found is None:
@@ -233,7 +270,9 @@ class Fragment(Block):
 _STAND_INS = {"int": 0, "float": 1.0, "bool": False, "str": ""}
 
 
-def traced(function: Callable[..., Any], given: Mapping[str, Any], what: str) -> tuple[Fragment, list[str]]:
+def traced(
+    function: Callable[..., Any], given: Mapping[str, Any], what: str, is_general: bool = False
+) -> tuple[Fragment, list[str]]:
     """Run a fragment; returns the block in which its operators are, and the names of the variables that it returns.
 
     Parameters
@@ -242,9 +281,11 @@ def traced(function: Callable[..., Any], given: Mapping[str, Any], what: str) ->
         Parameter to a placeholder, a variable of a program, a tuple of such variables, or anything else.
     what : str
         The fragment, for messages.
+    is_general : bool
+        Whether the fragment is for matches of all types, with `Given` attributes: one that asks for types is an error.
     """
     program = Program()
-    block = Fragment(program, [each for each in given.values() if isinstance(each, Attr)])
+    block = Fragment(program, [each for each in given.values() if type(each) is Attr], is_general)
     program.blocks[0] = block
     arguments = {name: block.placeholder(name, each) for name, each in given.items()}
     known = set(block.vars)

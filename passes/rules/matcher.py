@@ -58,7 +58,6 @@ class Match:
         self.kept: frozenset[Operator] = frozenset()
         """Matched operators that stay, because others read their results."""
         self._found = list(found)
-        self._named: dict[str, Any] = {}
         self.results: tuple[Value | None, ...] = tuple([found[each] for each in pattern.returned])
 
     @property
@@ -68,18 +67,7 @@ class Match:
 
     def value(self, name: str) -> Any:
         """The value that a placeholder stands for: a `Value`, a tuple of several, None if it is left out."""
-        return self._found[next(i for i, hole in enumerate(self.pattern.holes) if hole.name == name)]
-
-    @property
-    def named(self) -> dict[str, Any]:
-        """Placeholders and captured attributes by name."""
-        if not self._named:
-            for hole, found in zip(self.pattern.holes, self._found, strict=False):
-                is_one = found is None or isinstance(found, Value)
-                self._named[hole.name] = self._variable(found) if is_one else tuple(map(self._variable, found))
-            for op, matched in zip(self.pattern.ops, self.ops, strict=True):
-                self._named.update({name: matched.attr(attr) for attr, name in op.captured})
-        return self._named
+        return self._found[self.pattern.numbers[name]]
 
     def _variable(self, value: Value | None) -> Variable | None:
         if value is None:
@@ -92,12 +80,19 @@ class Match:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        try:
-            return self.named[name]
-        except KeyError:
-            raise AttributeError(
-                f"the match of {self.pattern.name} has no {name!r}; it has {', '.join(self.named) or 'no names'}"
-            ) from None
+        pattern = self.pattern
+        if name in pattern.numbers:
+            value = self.value(name)
+            is_one = value is None or isinstance(value, Value)
+            found: Any = self._variable(value) if is_one else tuple(map(self._variable, value))
+        elif name in pattern.captured:
+            number, attr = pattern.captured[name]
+            found = self.ops[number].attrs[attr]
+        else:
+            known = ", ".join([*pattern.numbers, *pattern.captured])
+            raise AttributeError(f"the match of {pattern.name} has no {name!r}; it has {known or 'no names'}")
+        setattr(self, name, found)
+        return found
 
     def __repr__(self) -> str:
         return f"<Match of {self.pattern.name}: {'; '.join(map(str, self.ops))}>"

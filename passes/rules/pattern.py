@@ -11,7 +11,7 @@ from minigraph.ir.role import Role
 from minigraph.passes.rules.fragments import Attr, Hole, Node, Operand, Result, site_of, traced
 from minigraph.support.signatures import parameter_names
 
-_RESERVED = frozenset({"gone", "kept", "m", "named", "ops", "pattern", "place", "results", "value", "values"})
+_RESERVED = frozenset({"gone", "kept", "m", "ops", "pattern", "place", "results", "value", "values"})
 
 
 class Slot(NamedTuple):
@@ -90,6 +90,10 @@ class Pattern:
             raise self._error("returns a placeholder as it is", "Return the result of an operator.")
         self.returned = tuple(self._numbers[each] for each in returned)
         self.size = len(self._numbers)
+        self.numbers = {hole.name: number for number, hole in enumerate(self.holes)}
+        """Placeholders by name."""
+        self.captured = {name: (op.number, attr) for op in reversed(self.ops) for attr, name in op.captured}
+        """Captured attributes by name: the operator, and what they are called there."""
         self.maker = {place: op for op in self.ops for slot in op.outputs for place in slot.places}
         """Operators by the values that they make."""
         self.anchor = max((self.maker[each] for each in self.returned), key=lambda op: op.number)

@@ -7,7 +7,7 @@ from minigraph.errors import MinigraphError, RuleError
 from minigraph.ir import Operator
 from minigraph.opdef import EMPTY
 from minigraph.passes.rules.exchange import read_instead, require_same_draws
-from minigraph.passes.rules.fragments import Fragment, Node, Result
+from minigraph.passes.rules.fragments import Fragment, Hole, Node, Result
 from minigraph.passes.rules.matcher import Match
 from minigraph.passes.values import NewOp
 from minigraph.support.undo import all_or_nothing
@@ -50,7 +50,7 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
     values, place = match.values, match.place
     assert place is not None
     makers = {number: match.ops[op.number] for number, op in match.pattern.maker.items()}
-    names: dict[str, str] = {}
+    names = {each.name: match.value(each.name).name for each in fragment.meaning.values() if isinstance(each, Hole)}
     owner: dict[str, Operator] = {}
     copies: list[tuple[str, str]] = []
     for name, number, value in zip(returned, match.pattern.returned, match.results, strict=True):
@@ -61,9 +61,9 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
         is_made = isinstance(fragment.meaning.get(name), Result)
         if is_made and name not in names:
             names[name] = value.name
-        elif is_made or not read_instead(value, values.read(name, place), values):
+        elif is_made or not read_instead(value, values.read(names.get(name, name), place), values):
             copies.append((name, value.name))
-    new = [_new_op(node, names, owner, place, old) for node in fragment.nodes]
+    new = [_new_op(node, names, owner, place, match) for node in fragment.nodes]
     for source, target in copies:
         role_vars = owner[target].role_vars
         new.append(
@@ -80,7 +80,7 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
 
 
 def _new_op(
-    node: Node, names: dict[str, str], owner: dict[str, Operator], place: Operator, old: list[Operator]
+    node: Node, names: dict[str, str], owner: dict[str, Operator], place: Operator, match: Match
 ) -> NewOp:
     """The operator of a node, with the names that it reads and writes in the program."""
     type, slots = node.types[0], node.definition.output_slots
@@ -96,7 +96,11 @@ def _new_op(
         if any(each != EMPTY for each in given):
             outputs[slot] = tuple(given)
     inputs = {slot: tuple([names.get(each, each) for each in read]) for slot, read in node.reads.items()}
+    attrs = node.attrs
+    if node.captured:
+        captured = {name: getattr(match, each.parameter) for name, each in node.captured.items()}
+        attrs = node.definition.convert_attrs({**attrs, **captured})
     served = next((owner[each] for given in outputs.values() for each in given if each in owner), None)
     if served is None:
-        return NewOp(type, inputs, outputs, node.attrs, place, ())
-    return NewOp(type, inputs, outputs, node.attrs, served, served.role_vars)
+        return NewOp(type, inputs, outputs, attrs, place)
+    return NewOp(type, inputs, outputs, attrs, served, served.role_vars)

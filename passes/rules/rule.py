@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeVar, overload
 
 from minigraph.errors import NotFoundError, RuleError, Site, WrongTypeError, caller_site
 from minigraph.ir import Block, Operator, Program, Variable
 from minigraph.passes import events
 from minigraph.passes.base import Pass
-from minigraph.passes.rules.fragments import site_of, traced
+from minigraph.passes.rules.fragments import Fragment, Given, site_of, traced
 from minigraph.passes.rules.matcher import Match, Matcher, Recorder, fits
 from minigraph.passes.rules.pattern import Pattern
 from minigraph.passes.rules.reasons import WhyNot, nearest
@@ -133,8 +134,8 @@ class Rule(Pass):
             for holds, text in conditions(match):
                 if not holds:
                     if recorder is not None:
-                        captured = {name for op in self.pattern.ops for _, name in op.captured}
-                        values = ", ".join(f"{name} = {match.named[name]}" for name in sorted(captured))
+                        captured = self.pattern.captured
+                        values = ", ".join(f"{name} = {getattr(match, name)}" for name in sorted(captured))
                         recorder.differs(match.ops[-1], "condition", text, values or "it does not hold")
                     return False
         return True
@@ -145,8 +146,8 @@ class Rule(Pass):
         if self._replacement is None:
             return None
         names = [hole.name for hole in self.pattern.holes]
-        known = {*names, *(name for op in self.pattern.ops for _, name in op.captured), "m"}
-        wanted = [name for names in parameter_names(self._replacement) for name in names]
+        known = {*names, *self.pattern.captured, "m"}
+        wanted = self._wanted
         unknown = [name for name in wanted if name not in known]
         if unknown:
             raise RuleError(
@@ -164,12 +165,32 @@ class Rule(Pass):
             raise RuleError(
                 f"{self.name} has no replacement", site=self.site, hint=f"Decorate one with @{self.name}.to."
             )
-        wanted = [name for names in parameter_names(self._replacement) for name in names]
-        given = {name: match if name == "m" else match.named[name] for name in wanted}
-        fragment, returned = traced(self._replacement, given, f"the replacement of {self.name}")
+        fragment, returned = self._template or self._traced(self._replacement, match)
         if events.observers:
             events.fired(self, program, match.ops)
         return replace(match, fragment, returned, self.name)
+
+    @cached_property
+    def _wanted(self) -> list[str]:
+        """The parameters of the replacement."""
+        return [] if self._replacement is None else list(chain(*parameter_names(self._replacement)))
+
+    @cached_property
+    def _template(self) -> tuple[Fragment, list[str]] | None:
+        """The replacement for all matches; None if it depends on what only a match knows, such as types."""
+        holes = {hole.name: hole for hole in self.pattern.holes}
+        found = [holes.get(name) for name in self._wanted]
+        if self._replacement is None or "m" in self._wanted or any(hole and hole.varies for hole in found):
+            return None
+        given = {name: holes.get(name) or Given(name) for name in self._wanted}
+        try:
+            return traced(self._replacement, given, "", is_general=True)
+        except RuleError:  # it is run for each match, which says what is wrong with it
+            return None
+
+    def _traced(self, replacement: Callable[..., Any], match: Match) -> tuple[Fragment, list[str]]:
+        given = {name: match if name == "m" else getattr(match, name) for name in self._wanted}
+        return traced(replacement, given, f"the replacement of {self.name}")
 
     def _fire_edit(self, edit: Callable[[Match], Any], match: Match) -> Sequence[Operator] | None:
         program = match.values.block.program
