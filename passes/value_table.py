@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -64,9 +64,15 @@ _GAP = 1 << 20
 
 
 class ValueTable:
-    """Who writes and who reads the values of a block."""
+    """Who writes and who reads the values of a block.
 
-    def __init__(self, block: Program | Block) -> None:
+    Parameters
+    ----------
+    types : iterable of str, optional
+        Look only at names that operators of these types use until somebody asks for another one.
+    """
+
+    def __init__(self, block: Program | Block, types: Iterable[str] | None = None) -> None:
         if not isinstance(block, Program | Block):
             raise WrongTypeError(
                 f"Values are those of a Program or a Block, got {block!r:.60}",
@@ -75,9 +81,9 @@ class ValueTable:
         self.block = block if isinstance(block, Block) else block.global_block()
         self._fresh = itertools.count(_GAP)
         """Numbers of values that edits make."""
-        self._build()
+        self._build(types)
 
-    def _build(self) -> None:
+    def _build(self, types: Iterable[str] | None = None) -> None:
         """Look at all operators."""
         self._roots: tuple[str, ...] | None = None
         self._fetched: frozenset[str] = frozenset()
@@ -87,8 +93,6 @@ class ValueTable:
         self._types: dict[Value, TensorType | None] = {}
         """Types that were asked for; edits keep them."""
         self._version = self.block.program.version
-        self.position: dict[Operator, int] = {}
-        """Positions of operators, which say who comes first."""
         self.readers: defaultdict[Value, list[Operator]] = defaultdict(list)
         """Operators that read a value, in order, each once."""
         self.writer: dict[Value, Operator] = {}
@@ -96,16 +100,28 @@ class ValueTable:
         """Positions of the operators that write a name, in order."""
         self._numbers: dict[str, list[int]] = {}
         """Numbers of these values, where edits have made others than 1, 2, ..."""
+        ops = self.block.ops[:]
+        self.position = dict(zip(ops, range(0, len(ops) * _GAP, _GAP), strict=True))
+        """Positions of operators, which say who comes first."""
+        self._known: set[str] | None = None
+        """Names that the tables are about; None if they are about all."""
+        if types is not None:
+            mine = [op for type in types for op in self.block.ops.of_type(type)]
+            self._known = known = {name for op in mine for name in (*op.input_arg_names, *op.output_arg_names)}
+            ops = [op for op in ops if not _is_apart(op, known)]
         key: Any  # a tuple equals a `Value`, and is made faster
-        for index, op in enumerate(self.block.ops[:]):
-            self.position[op] = position = index * _GAP
-            for name in op.input_arg_names:
+        for op in ops:
+            position = self.position[op]
+            reads, writes = op.input_arg_names, op.output_arg_names
+            if self._known is not None:
+                reads, writes = [name for name in reads if name in known], [name for name in writes if name in known]
+            for name in reads:
                 positions = self._writes.get(name)
                 key = name, len(positions) if positions else 0
                 readers = self.readers[key]
                 if not readers or readers[-1] is not op:  # once, even if it reads the value in two slots
                     readers.append(op)
-            for name in op.output_arg_names:
+            for name in writes:
                 positions = self._writes.setdefault(name, [])
                 positions.append(position)
                 key = name, len(positions)
@@ -113,8 +129,10 @@ class ValueTable:
 
     def _refresh(self) -> None:
         """Look at the operators again if others have changed the program; values that are still there stay the same."""
-        if self._version == self.block.program.version:
-            return
+        if self._version != self.block.program.version:
+            self._look_again()
+
+    def _look_again(self) -> None:
         known = {(op, name): number for (name, number), op in self.writer.items()}
         self._build()
         for (name, _), op in self.writer.items():  # the values of a name in order
@@ -150,9 +168,17 @@ class ValueTable:
 
     def _reaching(self, name: str, position: float) -> Value:
         """Return the value that a name has at a position."""
-        positions = self._writes.get(name)
+        positions = self._written_at(name)
         count = bisect_left(positions, position) if positions else 0
         return self._numbered(name, count)
+
+    def _written_at(self, name: str) -> Sequence[int]:
+        """Return the positions of the operators that write a name."""
+        positions = self._writes.get(name, ())
+        if not positions and self._known is not None and name not in self._known:
+            self._look_again()
+            positions = self._writes.get(name, ())
+        return positions
 
     def _numbered(self, name: str, count: int) -> Value:
         """Return the value that a name has after so many writes."""
@@ -161,7 +187,7 @@ class ValueTable:
 
     def written(self, name: str, op: Operator) -> Value:
         """Return the value that `op` writes under this name."""
-        return self._numbered(name, bisect_right(self._writes.get(name, ()), self.position[op]))
+        return self._numbered(name, bisect_right(self._written_at(name), self.position[op]))
 
     def producer(self, value: Value, *types: str) -> Operator | None:
         """Return the operator that writes `value`, if it is of one of these types; None for a value from outside."""
@@ -183,9 +209,8 @@ class ValueTable:
         and what gradients read.
         """
         name = value[0]
-        if value != self._reaching(name, inf):
-            return False
-        return is_persistable(self.block.find_var(name)) or self._is_taken(name)
+        is_read = self._is_taken(name) or is_persistable(self.block.find_var(name))
+        return is_read and value == self._reaching(name, inf)
 
     def _is_taken(self, name: str) -> bool:
         """Whether the last value of a name is fetched, or taken from a sub-block."""
@@ -283,6 +308,8 @@ class ValueTable:
 
     def _note_write(self, op: Operator, name: str, number: int) -> None:
         position = self.position[op]
+        if self._known is not None:
+            self._known.add(name)  # nothing else uses a new name
         positions = self._writes.setdefault(name, [])
         numbers = self._numbers.setdefault(name, list(range(1, len(positions) + 1)))
         index = bisect_right(positions, position)
@@ -297,7 +324,8 @@ class ValueTable:
     def _forget_reads(self, op: Operator) -> None:
         for name in dict.fromkeys(op.input_arg_names):
             readers = self.readers[self.read(name, op)]
-            del readers[bisect_left(readers, self.position[op], key=self.position.__getitem__)]
+            # Most values have one reader.
+            del readers[bisect_left(readers, self.position[op], key=self.position.__getitem__) if readers[1:] else 0]
 
     def _forget(self, op: Operator) -> None:
         """Take an operator out of the tables."""
@@ -311,6 +339,14 @@ class ValueTable:
             if not positions:
                 del self._writes[name]
         del self.position[op]
+
+
+def _is_apart(op: Operator, names: set[str]) -> bool:
+    """Whether an operator reads and writes none of these names."""
+    if op.definition.has_hidden_names:
+        return names.isdisjoint(op.input_arg_names) and names.isdisjoint(op.output_arg_names)
+    is_apart = names.isdisjoint
+    return all(map(is_apart, op.inputs.values())) and all(map(is_apart, op.outputs.values()))
 
 
 def _uses(op: Operator, name: str) -> Iterator[Use]:

@@ -73,7 +73,7 @@ class Match:
         if value is None:
             return None
         var, tensor_type = self.values.block.find_var(value.name), self.values.type_of(value)
-        if var is None or var.tensor_type == tensor_type:
+        if var is None or var.tensor_type is tensor_type or var.tensor_type == tensor_type:
             return var
         return Variable(self.values.block, value.name, tensor_type)
 
@@ -153,40 +153,48 @@ class Matcher:
         finally:
             self.ops[op.number], self.found[:], self._captured = None, before, captured
 
-    def _bind(self, op: PatternOp, candidate: Operator, arrangement: dict[str, tuple[str, ...]]) -> bool:
-        values = self.values
+    def _bind(self, op: PatternOp, candidate: Operator, inputs: dict[str, tuple[str, ...]]) -> bool:
+        read, written, bound = self.values.read, self.values.written, self._set
         for slot in op.inputs:
-            names = arrangement.get(slot.name, ())
-            parts = _parts(slot, names)
-            if parts is None:
-                return self._differs(candidate, slot.name, _count(slot), f"{len(names)} variables")
-            for place, part in zip(slot.places, parts, strict=True):
-                found = tuple([values.read(name, candidate) for name in part])
-                if not self._set(place, found, candidate, slot, places_several=slot.rest is not None):
+            names, places = inputs.get(slot.name, ()), slot.places
+            if slot.rest is not None or len(names) != len(places):
+                if not self._bind_several(slot, candidate, names):
+                    return False
+                continue
+            for place, name in zip(places, names, strict=True):
+                if not bound(place, read(name, candidate), candidate, slot):
                     return False
         for slot in op.outputs:
-            names = candidate.outputs.get(slot.name, ())
-            if len(names) > len(slot.places):
+            names, places = candidate.outputs.get(slot.name, ()), slot.places
+            if len(names) > len(places):
                 return self._differs(candidate, slot.name, _count(slot), f"{len(names)} variables")
-            for i, place in enumerate(slot.places):
+            for i, place in enumerate(places):
                 is_made = i < len(names) and names[i] != EMPTY
-                made = (values.written(names[i], candidate),) if is_made else ()
-                if not self._set(place, made, candidate, slot):
+                if not bound(place, written(names[i], candidate) if is_made else None, candidate, slot):
                     return False
-        return self._capture(op, candidate)
+        return not op.captured or self._capture(op, candidate)
 
-    def _set(
-        self, place: int, found: tuple[Value, ...], op: Operator, slot: Slot, places_several: bool = False
-    ) -> bool:
+    def _bind_several(self, slot: Slot, candidate: Operator, names: tuple[str, ...]) -> bool:
+        """Bind the values of a slot that may be left out, or that takes several."""
+        values = tuple([self.values.read(name, candidate) for name in names])
+        found: list[Any]
+        if slot.rest is None:
+            found = [None] * len(slot.places) if slot.is_optional and not names else []
+        else:
+            end = len(names) - (len(slot.places) - slot.rest - 1)
+            found = [*values[: slot.rest], values[slot.rest : end], *values[end:]] if end >= slot.rest else []
+        if len(found) != len(slot.places):
+            return self._differs(candidate, slot.name, _count(slot), f"{len(names)} variables")
+        return all([self._set(place, each, candidate, slot) for place, each in zip(slot.places, found, strict=True)])
+
+    def _set(self, place: int, value: Any, op: Operator, slot: Slot) -> bool:
         """Bind a value of the pattern; False if it is bound to another one or does not have its type."""
-        is_hole = place < len(self.pattern.holes)
-        several = is_hole and self.pattern.holes[place].several
-        value: Any = found if several else found[0] if found else None
         known = self.found[place]
         if known is not UNSET:
             return known == value or self._differs(op, slot.name, self.named(known), self.named(value))
-        if is_hole and (wanted := self.pattern.holes[place].type) is not None:
-            for each in found:
+        wanted = self.pattern.types.get(place)
+        if wanted is not None:
+            for each in (value,) if isinstance(value, Value) else value or ():
                 actual = self.values.type_of(each)
                 if actual is None or not wanted.fits(actual):
                     return self._differs(op, slot.name, wanted, f"{each.name}: {actual}")
@@ -194,8 +202,6 @@ class Matcher:
         return True
 
     def _capture(self, op: PatternOp, candidate: Operator) -> bool:
-        if not op.captured:
-            return True
         captured = dict(self._captured)
         for attr, name in op.captured:
             value = candidate.attr(attr)
@@ -223,10 +229,9 @@ def fits(op: PatternOp, candidate: Operator, recorder: Recorder | None = None) -
         if recorder is not None:
             recorder.differs(candidate, "type", op, candidate.type)
         return False
-    attrs = candidate.attrs
-    if op.captured and attrs:
-        names = [name for name, _ in op.captured]
-        attrs = {name: value for name, value in attrs.items() if name not in names}  # type: ignore[assignment]
+    attrs: dict[str, Any] = candidate.attrs
+    if attrs and op.free:
+        attrs = {name: value for name, value in attrs.items() if name not in op.free}
     if attrs != op.attrs:
         if recorder is not None:
             _tell_attrs(op, candidate, attrs, recorder)
@@ -279,27 +284,17 @@ def _count(slot: Slot) -> str:
     return "1 variable" if len(slot.places) == 1 else f"{len(slot.places)} variables"
 
 
-def _parts(slot: Slot, names: tuple[str, ...]) -> list[tuple[str, ...]] | None:
-    """Names for each place of a slot; None if there are too many or too few."""
-    if slot.rest is None:
-        if slot.is_optional and not names:
-            return [()] * len(slot.places)
-        return [(name,) for name in names] if len(names) == len(slot.places) else None
-    behind = len(slot.places) - slot.rest - 1
-    if len(names) < slot.rest + behind:
-        return None
-    end = len(names) - behind
-    return [*[(name,) for name in names[: slot.rest]], names[slot.rest : end], *[(name,) for name in names[end:]]]
-
-
-def _arrangements(op: PatternOp, candidate: Operator) -> Iterator[dict[str, tuple[str, ...]]]:
-    """Yield the inputs in each order in which they mean the same; without names that stand for nothing."""
+def _arrangements(op: PatternOp, candidate: Operator) -> Sequence[dict[str, tuple[str, ...]]]:
+    """Return the inputs in each order in which they mean the same; without names that stand for nothing."""
     inputs = candidate.inputs
     if any([EMPTY in names for names in inputs.values()]):
         inputs = {slot: tuple([name for name in names if name != EMPTY]) for slot, names in inputs.items()}
-    yield inputs
-    if not op.commutes:
-        return
+    return [inputs, *_other_orders(op, candidate, inputs)] if op.commutes else (inputs,)
+
+
+def _other_orders(
+    op: PatternOp, candidate: Operator, inputs: dict[str, tuple[str, ...]]
+) -> Iterator[dict[str, tuple[str, ...]]]:
     if set(inputs) == {"X", "Y"}:
         variables = [candidate.block.find_var(inputs[slot][0]) for slot in "XY"]
         # An operand of another shape would be broadcast the other way round.

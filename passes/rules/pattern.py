@@ -33,6 +33,8 @@ class PatternOp(NamedTuple):
     """Attributes that differ from their defaults; those that no pattern names have these."""
     captured: tuple[tuple[str, str], ...]
     """Attributes that are captured, with the names that conditions know them by."""
+    free: frozenset[str]
+    """Captured attributes."""
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     shared: bool
@@ -92,6 +94,8 @@ class Pattern:
         self.size = len(self._numbers)
         self.numbers = {hole.name: number for number, hole in enumerate(self.holes)}
         """Placeholders by name."""
+        self.types = {number: hole.type for number, hole in enumerate(self.holes) if hole.type is not None}
+        """Types of placeholders, where the pattern wants one."""
         self.captured = {name: (op.number, attr) for op in reversed(self.ops) for attr, name in op.captured}
         """Captured attributes by name: the operator, and what they are called there."""
         self.maker = {place: op for op in self.ops for slot in op.outputs for place in slot.places}
@@ -156,7 +160,7 @@ class Pattern:
         ]
         captured = tuple((name, captures[each]) for name, each in node.captured.items())
         return PatternOp(
-            node.index, node.types, node.attrs, captured, tuple(inputs), tuple(outputs),
+            node.index, node.types, node.attrs, captured, frozenset(node.captured), tuple(inputs), tuple(outputs),
             node.shared, node.commutes, node.role, node.namescope, node.is_place,
         )  # fmt: skip
 

@@ -357,14 +357,15 @@ def _run_in(block: Block, rules: Sequence[Rule]) -> bool:
     limit = _LEAST_FIRINGS + _FIRINGS_PER_OP * size
     while True:
         before = firings
-        by_type = _by_anchor([each for each in rules if _may_match(each, block)])
+        active = [each for each in rules if _may_match(each, block)]
+        by_type = _by_anchor(active)
         pending = deque([op for type in by_type for op in block.ops.of_type(type)])
         while pending:
             op = pending.popleft()
             for each in by_type.get(op.type, ()) if op._block is block else ():
                 if not fits(each.pattern.anchor, op):
                     continue
-                values = values or Values(block)
+                values = values or Values(block, {type for rule in active for op in rule.pattern.ops for type in op.types})
                 match = each.match(op, values)
                 made = None if match is None else each.fire(match)
                 if made is None:

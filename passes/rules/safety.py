@@ -28,27 +28,24 @@ def _may_go(match: Match, recorder: Recorder | None) -> bool:
     """Whether no other operator, no fetch and no later run reads what is only computed in between."""
     values, returned = match.values, {each for each in match.results if each is not None}
     mine, kept = set(match.ops), set[Operator]()
-    last_first = sorted(
-        zip(match.pattern.ops, match.ops, strict=True), key=lambda pair: values.position[pair[1]], reverse=True
-    )
-    for node, op in last_first:
-        made = [
-            (slot, values.written(name, op)) for slot, names in op.outputs.items() for name in names if name != EMPTY
-        ]
-        for slot, value in made:
-            if value in returned:
-                continue
-            readers = values.readers.get(value, ())
-            others = [each for each in readers if each not in mine]
-            reason = _who_reads(others) if others else _who_takes(value, slot, op, values)
-            if not reason and kept.isdisjoint(readers):
-                continue
-            stays = node.shared or reason in ("", _MAY_BE_FETCHED)
-            if not stays or any([each in returned for _, each in made]):
-                if recorder is not None:
-                    recorder.differs(op, slot, "a result that nothing else reads", f"{value.name}, {reason}")
-                return False
-            kept.add(op)
+    # Operators of a pattern stand behind those that they read.
+    for node, op in zip(reversed(match.pattern.ops), reversed(match.ops), strict=True):
+        for slot, names in op.outputs.items():
+            for name in names:
+                value = values.written(name, op)
+                if name == EMPTY or value in returned:
+                    continue
+                readers = values.readers.get(value, ())
+                others = [each for each in readers if each not in mine]
+                reason = _who_reads(others) if others else _who_takes(value, slot, op, values)
+                if not reason and kept.isdisjoint(readers):
+                    continue
+                stays = node.shared or reason in ("", _MAY_BE_FETCHED)
+                if not stays or any([values.written(each, op) in returned for each in op.output_arg_names]):
+                    if recorder is not None:
+                        recorder.differs(op, slot, "a result that nothing else reads", f"{value.name}, {reason}")
+                    return False
+                kept.add(op)
     match.kept = frozenset(kept)
     if len(match.results) > 1:
         wanted = [value if value and _is_wanted(value, mine - kept, values) else None for value in match.results]
