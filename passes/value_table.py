@@ -58,6 +58,17 @@ class Use:
     index: int
 
 
+class Edit(NamedTuple):
+    """Operators that took the place of others."""
+
+    old: Sequence[Operator]
+    place: Operator | None
+    """The operator before which the new ones stand; None is the end of the block."""
+    new: Sequence[Operator]
+    numbers: dict[str, int]
+    """Names that the new ones write, with the numbers of the values that the old ones wrote."""
+
+
 _value = partial(tuple.__new__, Value)
 _GAP = 1 << 20
 """Distance between the positions of neighbours, so that operators may be inserted between them."""
@@ -85,6 +96,8 @@ class ValueTable:
 
     def _build(self, types: Iterable[str] | None = None) -> None:
         """Look at all operators."""
+        self._edit: Edit | None = None
+        """The last edit, as long as the tables do not show it."""
         self._roots: tuple[str, ...] | None = None
         self._fetched: frozenset[str] = frozenset()
         """The names in `_roots`, which are those of the program when they were last asked for."""
@@ -106,7 +119,7 @@ class ValueTable:
         self._known: set[str] | None = None
         """Names that the tables are about; None if they are about all."""
         if types is not None:
-            mine = [op for type in types for op in self.block.ops.of_type(type)]
+            mine = [op for type in dict.fromkeys(types) for op in self.block.ops.of_type(type)]
             self._known = known = {name for op in mine for name in (*op.input_arg_names, *op.output_arg_names)}
             ops = [op for op in ops if not _is_apart(op, known)]
         key: Any  # a tuple equals a `Value`, and is made faster
@@ -129,6 +142,9 @@ class ValueTable:
 
     def _refresh(self) -> None:
         """Look at the operators again if others have changed the program; values that are still there stay the same."""
+        if self._edit is not None and self._version == self.block.program.version:
+            self._follow(self._edit)
+        self._edit = None
         if self._version != self.block.program.version:
             self._look_again()
 
@@ -292,19 +308,31 @@ class ValueTable:
 
     # Changes, by which the table stays right
 
-    def _make_room(self, op: Operator) -> int:
-        """Return a position for an operator that has been linked in."""
-        before, after = op._prev, op._next
+    def _follow(self, edit: Edit) -> None:
+        """Bring the tables up to date."""
+        # Readers first, because what an operator reads is found by who has written it.
+        for op in sorted(edit.old, key=self.position.__getitem__, reverse=True):
+            self._forget(op)
+        for op in edit.new:
+            self.position[op] = self._make_room(op, edit.place)
+            for name in op.output_arg_names:
+                self._note_write(op, name, edit.numbers.get(name) or next(self._fresh))
+            self._note_reads(op)
+
+    def _make_room(self, op: Operator, after: Operator | None) -> int:
+        """Return a position for an operator that has been linked in before `after`."""
+        before = op._prev
         if after is None:
             return _GAP if before is None else self.position[before] + _GAP
         start = -2 * _GAP if before is None else self.position[before]
         position = (start + self.position[after]) // 2
         if position > start:
             return position
-        moved = {self.position[each]: i * _GAP for i, each in enumerate(self.block.ops[:]) if each is not op}
+        known = [each for each in self.block.ops[:] if each in self.position]
+        moved = {self.position[each]: i * _GAP for i, each in enumerate(known)}
         self.position = {each: moved[old] for each, old in self.position.items()}
         self._writes = {name: [moved[old] for old in positions] for name, positions in self._writes.items()}
-        return self._make_room(op)
+        return self._make_room(op, after)
 
     def _note_write(self, op: Operator, name: str, number: int) -> None:
         position = self.position[op]

@@ -6,18 +6,18 @@ An edit under which a name would mean another value than before is refused.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple, TypeAlias
 
 from minigraph import unique_name
-from minigraph.errors import MinigraphError, RewriteError, WrongTypeError
+from minigraph.errors import RewriteError, WrongTypeError
 from minigraph.ir import Operator, Variable
 from minigraph.ir.block_arguments import each_of
 from minigraph.ir.dataflow import is_persistable
 from minigraph.ir.operator import slot_names
 from minigraph.ir.variable import name_of
 from minigraph.opdef import EMPTY, SUB_BLOCK, definition_of
-from minigraph.passes.value_table import Use, Value, ValueTable
+from minigraph.passes.value_table import Edit, Use, Value, ValueTable
 from minigraph.support.undo import all_or_nothing
 from minigraph.types import TensorType
 
@@ -115,6 +115,7 @@ class Values(ValueTable):
         for name in _each_name(given):
             self._require_free(name, place, type)
         (made,) = self._exchange((), place, [NewOp(type, names, given, attrs or {}, anchor)])
+        self._refresh()
         return made
 
     def replace_op(
@@ -149,11 +150,8 @@ class Values(ValueTable):
         for name in kept - own:
             self._require_free(name, op, type)
         results = [self.written(name, op) for name in own]
-        try:
-            (made,) = self._exchange([op], op, [NewOp(type, names, given, attrs or {}, op, op.role_vars)], results)
-        except MinigraphError:
-            self.writer.update(dict.fromkeys(results, op))  # the operator is there again
-            raise
+        (made,) = self._exchange([op], op, [NewOp(type, names, given, attrs or {}, op, op.role_vars)], results)
+        self._refresh()
         return made
 
     def replace_use(self, use: Use, value: Value) -> None:
@@ -303,42 +301,43 @@ class Values(ValueTable):
     def _exchange(
         self, old: Sequence[Operator], place: Operator | None, new: Iterable[NewOp], results: Iterable[Value] = ()
     ) -> list[Operator]:
-        """Insert `new` operators before `place`, in whose stead `old` ones go.
+        """Insert `new` operators before `place`, in whose stead `old` ones go; the tables learn of it in `_refresh`.
 
-        They write the `results` of the old ones by the same names, and those that read these go on reading them. The
-        caller has made sure that nothing else reads what `old` operators write, and that `new` ones find what they read.
+        They write the `results` of the old ones by the same names, for the same readers. The caller has made sure that
+        nothing else reads what `old` operators write, and that `new` ones find what they read.
         """
-        written = {value.name: value for value in results}
-        types = {name: self.type_of(value) for name, value in written.items()}
+        self._refresh()
+        types = {value.name: self.type_of(value) for value in results}
         while place in old:
             place = place._next  # type: ignore[union-attr]
         with all_or_nothing():
-            # Readers first, because what an operator reads is found by who has written it.
-            for op in sorted(old, key=self.position.__getitem__, reverse=True):
-                self._forget(op)
+            for op in old:
                 self.block.remove(op)
-            made = [self._link(each, place, written, types) for each in new]
+            made = list[Operator]()
+            for each in new:
+                made.append(self._link(each, place, types, made))
+        self._edit = Edit(old, place, made, {value.name: value.number for value in results})
         self._version = self.block.program.version
         return made
 
     def _link(
-        self, new: NewOp, place: Operator | None, written: Mapping[str, Value], types: Mapping[str, TensorType | None]
+        self, new: NewOp, place: Operator | None, kept: Mapping[str, TensorType | None], made: Sequence[Operator]
     ) -> Operator:
-        """Link an operator in before `place`; the values that are `written` keep their numbers and `types`."""
+        """Link an operator in before `place`, behind those `made` before; names that are `kept` have these types."""
         type, inputs, outputs, attrs, served, role_vars = new
         fields = {"op_role": served.role, "op_namescope": served.namescope, "op_role_var": role_vars}
-        results = {
-            name: types[name] if name in types else self._declared_type(name) for name in _each_name(outputs)
-        }
-        read = {name: self.type_of(self._reaching(name, self._place(place))) for name in _each_name(inputs)}
-        with self._declared({**results, **read}):
+        results = {name: kept[name] if name in kept else self._declared_type(name) for name in _each_name(outputs)}
+        # A name that is written once is declared with the only type that it has.
+        known = [name for name in _each_name(inputs) if not any([name in each.output_arg_names for each in made])]
+        types = {
+            name: self.type_of(self._reaching(name, self._place(place)))
+            for name in known if len(self._written_at(name)) > 1
+        }  # fmt: skip
+        types |= {name: wanted for name, wanted in results.items() if wanted is not self._declared_type(name)}
+        with self._declared(types) if types else nullcontext():
             op = self.block.insert(place, type, inputs, outputs, {**attrs, **fields})
             require_same_types(op, results)
         op.site = served.site
-        self.position[op] = self._make_room(op)
-        for name in op.output_arg_names:
-            self._note_write(op, name, written[name].number if name in written else next(self._fresh))
-        self._note_reads(op)
         return op
 
     @contextmanager

@@ -49,7 +49,6 @@ def replace(match: Match, fragment: Fragment, returned: list[str], rule: str) ->
 def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[Operator]) -> list[Operator] | None:
     values, place = match.values, match.place
     assert place is not None
-    makers = {number: match.ops[op.number] for number, op in match.pattern.maker.items()}
     names = {each.name: match.value(each.name).name for each in fragment.meaning.values() if isinstance(each, Hole)}
     owner: dict[str, Operator] = {}
     copies: list[tuple[str, str]] = []
@@ -57,7 +56,7 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
         if value is None:
             names.setdefault(name, EMPTY)
             continue
-        owner[value.name] = makers[number] if match.pattern.place is None else place
+        owner[value.name] = match.ops[match.pattern.maker[number].number] if match.pattern.place is None else place
         is_made = isinstance(fragment.meaning.get(name), Result)
         if is_made and name not in names:
             names[name] = value.name
@@ -79,9 +78,7 @@ def _exchange(match: Match, fragment: Fragment, returned: list[str], old: list[O
     return values._exchange(old, place, new, [each for each in match.results if each is not None])
 
 
-def _new_op(
-    node: Node, names: dict[str, str], owner: dict[str, Operator], place: Operator, match: Match
-) -> NewOp:
+def _new_op(node: Node, names: dict[str, str], owner: dict[str, Operator], place: Operator, match: Match) -> NewOp:
     """The operator of a node, with the names that it reads and writes in the program."""
     type, slots = node.types[0], node.definition.output_slots
     outputs: dict[str, tuple[str, ...]] = {}

@@ -323,7 +323,8 @@ def _operator(program: Program, given: Operator | Variable | str | int) -> Opera
 
 def _may_match(rule: Rule, block: Block) -> bool:
     types = block.ops.by_type
-    return all([not types.keys().isdisjoint(op.types) for op in rule.pattern.ops])
+    # The last operators are the rarest.
+    return all(not types.keys().isdisjoint(op.types) for op in reversed(rule.pattern.ops))
 
 
 def run(passes: Sequence[Pass], program: Program) -> bool:
@@ -365,7 +366,8 @@ def _run_in(block: Block, rules: Sequence[Rule]) -> bool:
             for each in by_type.get(op.type, ()) if op._block is block else ():
                 if not fits(each.pattern.anchor, op):
                     continue
-                values = values or Values(block, {type for rule in active for op in rule.pattern.ops for type in op.types})
+                values = values or Values(block, chain(*[op.types for rule in active for op in rule.pattern.ops]))
+                values._refresh()
                 match = each.match(op, values)
                 made = None if match is None else each.fire(match)
                 if made is None:
@@ -373,7 +375,7 @@ def _run_in(block: Block, rules: Sequence[Rule]) -> bool:
                 firings += 1
                 if firings > limit:
                     raise _endless(each.name, firings, block, size)
-                pending.extend(dict.fromkeys([*made, *[reader for new in made for reader in _readers(new, values)]]))
+                pending.extend(made)
                 break
         if firings == before:
             return firings > 0
@@ -386,11 +388,6 @@ def _by_anchor(rules: Sequence[Rule]) -> dict[str, list[Rule]]:
         for type in each.pattern.anchor.types:
             found.setdefault(type, []).append(each)
     return found
-
-
-def _readers(op: Operator, values: Values) -> Iterator[Operator]:
-    for name in op.output_arg_names:
-        yield from values.readers.get(values.written(name, op), ())
 
 
 def _endless(name: str, firings: int, block: Block, size: int) -> RuleError:
