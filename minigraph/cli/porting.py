@@ -1,13 +1,16 @@
-"""``minigraph port``: what a script for fluid uses that is not here, and the script with its imports changed."""
+"""``minigraph port``: what a script for fluid uses that is missing or differs, and the script with new imports."""
 
 from __future__ import annotations
 
 import argparse
 import ast
 import importlib
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,14 +28,26 @@ class Missing(NamedTuple):
     """What minigraph says of it."""
 
 
+class Differing(NamedTuple):
+    """A name that a script uses and that does something else here, in the case that is described."""
+
+    line: int
+    name: str
+    fluid: str
+    """What fluid 1.8.5 does."""
+    here: str
+    """What minigraph does instead."""
+
+
 @dataclass(frozen=True)
 class Ported:
-    """A script with its imports changed, and the names that it lacks here."""
+    """A script with its imports changed, and the names that it lacks here or that differ."""
 
     source: str
     changed: int
     """Number of import statements that were changed."""
     missing: tuple[Missing, ...]
+    differing: tuple[Differing, ...] = ()
 
 
 def port(source: str, filename: str = "<script>") -> Ported:
@@ -64,14 +79,31 @@ def port(source: str, filename: str = "<script>") -> Ported:
     for node in sorted(imports, key=lambda each: each.lineno, reverse=True):
         _replace(lines, node)
     used = sorted({*_imported(imports), *_reached(tree, _aliases(imports))})
-    missing = tuple(Missing(line, name, reason) for line, name in used if (reason := why_missing(name)) is not None)
-    return Ported("".join(lines), len(imports), missing)
+    reasons = {name: why_missing(name) for _, name in used}
+    missing = tuple(Missing(line, name, reason) for line, name in used if (reason := reasons[name]) is not None)
+    differing = tuple(
+        Differing(line, name, *texts)
+        for line, name in used
+        if reasons[name] is None
+        for texts in _differences().get(name.rpartition(".")[2], ())
+    )
+    return Ported("".join(lines), len(imports), missing, differing)
+
+
+@cache
+def _differences() -> dict[str, list[list[str]]]:
+    """By name of fluid, what fluid does and what minigraph does; tests/fluid_names_page.py writes the file."""
+    found: dict[str, list[list[str]]] = json.loads(
+        resources.files("minigraph.cli").joinpath("differences.json").read_text("utf-8")
+    )
+    return found
 
 
 def why_missing(name: str) -> str | None:
     """What minigraph says of a name of Paddle that it lacks; None if it has the name."""
-    found: Any = importlib.import_module("minigraph")  # names are looked up as a script reaches them
-    for part in _home(name).split(".")[1:]:
+    package, rest = _placed(name)
+    found: Any = importlib.import_module(package)  # names are looked up as a script reaches them
+    for part in filter(None, rest.split(".")):
         if part == "*":
             return None
         try:
@@ -95,12 +127,15 @@ _HOMES = {
 """Packages of Paddle with their places here; the first that fits counts."""
 
 
+def _placed(name: str) -> tuple[str, str]:
+    """The package here for a path in Paddle, and the rest of the path."""
+    home = next((each for each in _HOMES if name == each or name.startswith(f"{each}.")), "")
+    return _HOMES.get(home, ""), name[len(home) :]
+
+
 def _home(name: str) -> str:
-    """The path here of a path in Paddle."""
-    for package, home in _HOMES.items():
-        if name == package or name.startswith(f"{package}."):
-            return home + name[len(package) :]
-    return name
+    """The path here of a path in Paddle; that of another package stays."""
+    return "".join(_placed(name))
 
 
 def _is_paddles(node: ast.Import | ast.ImportFrom) -> bool:
@@ -194,9 +229,10 @@ def add_command(commands: Any) -> None:
     """Add ``port`` to the subcommands."""
     command = commands.add_parser(
         "port",
-        help="list what scripts for fluid use that is missing, and write them with their imports changed",
+        help="list what scripts for fluid use that is missing or differs, and write them with their imports changed",
         description="List what scripts for Paddle fluid 1.x use that minigraph lacks, with the lines and what to use "
-        "instead, and write each script with its imports changed.",
+        "instead, and what does something else here in some case, and write each script with its imports changed. The "
+        "exit status is 1 if something is missing.",
     )
     command.add_argument("scripts", nargs="+", metavar="SCRIPT", type=Path)
     command.add_argument(
@@ -211,9 +247,20 @@ def _run(options: argparse.Namespace) -> int:
         ported = port(read_file(script, "the script").decode("utf-8"), str(script))
         for line, name, reason in ported.missing:
             print(f"{script}:{line}: {name}: {reason}")
+        for name, lines, fluid, here in _by_name(ported.differing):
+            print(f"{script}:{lines}: {name} differs. Fluid: {fluid} Minigraph: {here}")
         lacking += len(ported.missing)
         if options.output is not None:
             write_files({options.output / script.name: [ported.source.encode("utf-8")]})
         told = f"{len(ported.missing)} names are missing" if ported.missing else "every name is here"
         print(f"{script}: {ported.changed} imports of Paddle changed, {told}", file=sys.stderr)
     return 1 if lacking else 0
+
+
+def _by_name(differing: tuple[Differing, ...]) -> Iterator[tuple[str, str, str, str]]:
+    """Each difference once, with all lines that it concerns."""
+    lines: dict[tuple[str, str, str], list[str]] = {}
+    for line, *what in differing:
+        lines.setdefault((what[0], what[1], what[2]), []).append(str(line))
+    for (name, fluid, here), places in lines.items():
+        yield name, ",".join(dict.fromkeys(places)), fluid, here

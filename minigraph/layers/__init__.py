@@ -39,4 +39,4 @@ from minigraph.support.public import offered, refuse_unknown_names
 
 __all__ = offered(vars())
 
-refuse_unknown_names(__name__)
+refuse_unknown_names(__name__, utils="minigraph.layers.utils")

@@ -66,6 +66,16 @@ optimizer = fluid.optimizer.Adam(1e-3)
     assert why_missing("paddle.fluid.layers.fc") is None
 
 
+def test_names_that_differ_are_listed_with_what_differs():
+    source = "from paddle.fluid import layers\na = layers.allclose(layers.rank(x), y)\nb = layers.fc(a, 2)\n"
+    found = port(source).differing
+    assert [(each.line, each.name) for each in found] == [
+        (2, "paddle.fluid.layers.allclose"),
+        (2, "paddle.fluid.layers.rank"),
+    ]
+    assert found[0].fluid == "Equal infinities are not `allclose`."
+
+
 def test_what_is_no_python_is_an_error():
     with pytest.raises(DataError, match=r"old\.py is no Python 3: line 1"):
         port("print 'loss'\n", "old.py")
@@ -82,6 +92,15 @@ def test_the_command_writes_scripts_that_run(tmp_path, capsys):
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     assert run.stdout == "(-1, 2)\n"
+
+
+def test_the_command_names_each_difference_once(tmp_path, capsys):
+    script = tmp_path / "train.py"
+    script.write_text("import paddle.fluid as fluid\n" + "fluid.layers.rank(x)\n" * 2)
+    assert main(["port", str(script)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"{script}:2,3: paddle.fluid.layers.rank differs. Fluid: `layers.rank` has no dimensions.")
+    assert out.count("\n") == 1
 
 
 def test_the_command_fails_when_names_are_missing(tmp_path, capsys):

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import fluid_names_page
 import operators_page
 import pytest
 
@@ -113,6 +114,12 @@ def test_every_strategy_is_on_the_page_on_clipping():
     }
     assert len(strategies) > 8
     assert all(f"`{name}(" in page for name in strategies - {"GradientClipBase"})
+
+
+def test_the_page_of_fluids_names_is_up_to_date():
+    """After a change of names or of docs/differences.md: python tests/fluid_names_page.py."""
+    assert fluid_names_page.PAGE.read_text() == fluid_names_page.text()
+    assert fluid_names_page.TABLE.read_text() == fluid_names_page.table()
 
 
 def test_the_page_on_operators_is_what_the_definitions_say():
