@@ -37,6 +37,7 @@ import minigraph.kernels.printing
 import minigraph.kernels.products
 import minigraph.kernels.py_func
 import minigraph.kernels.random
+import minigraph.kernels.ranking
 import minigraph.kernels.rectifier
 import minigraph.kernels.recurrent
 import minigraph.kernels.reduce

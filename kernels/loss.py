@@ -128,7 +128,7 @@ def log_softmax(xp, x, *, axis, out=None):
     return narrow(xp, result, x.dtype, out)
 
 
-def _checked(xp, label, classes, ignore_index) -> tuple[Any, Any]:
+def checked_labels(xp, label, classes, ignore_index) -> tuple[Any, Any]:
     """`label` with ignored labels replaced by 0, and the mask of these; None if there are none.
 
     Raises
@@ -232,7 +232,7 @@ def cross_entropy2(xp, x, label, *, ignore_index, out=None):
 
 def _hard_loss(xp, x, label, ignore_index) -> tuple[Any, Any]:
     """The loss in the shape of `label`, and the probabilities of the labels."""
-    index, ignored = _checked(xp, _in_column(label, x), x.shape[-1], ignore_index)
+    index, ignored = checked_labels(xp, _in_column(label, x), x.shape[-1], ignore_index)
     elements, places = _elements(xp, x, index, -1)
     match = elements[places]
     loss = _minus_log(xp, widen(match), _limit(x.dtype)).astype(x.dtype, copy=False)
@@ -247,7 +247,7 @@ def softmax_with_cross_entropy(xp, logits, label, *, soft_label, ignore_index, a
         # Not into the memory of the labels, which are read after the softmax.
         probabilities, loss = _soft_loss(xp, widen(logits), widen(label), axis, unshared(xp, softmax_out, label))
     else:
-        index, ignored = _checked(xp, label, logits.shape[axis], ignore_index)
+        index, ignored = checked_labels(xp, label, logits.shape[axis], ignore_index)
         shifted = _shifted(xp, widen(logits), axis, _buffer(logits, softmax_out))
         elements, places = _elements(xp, shifted, index, axis)
         at_label = elements[places]
@@ -291,7 +291,7 @@ def cross_entropy_grad(xp, x, label, d_loss, *, soft_label, ignore_index, out=No
         # Without a weight the slope is 0, also where the probability is 0.
         share = xp.where(has_weight, widen(label), 0) / xp.where(has_weight, widen(x), 1)
         return narrow(xp, xp.multiply(share, -widen(d_column)), x.dtype, out)
-    index, ignored = _checked(xp, _in_column(label, x), x.shape[-1], ignore_index)
+    index, ignored = checked_labels(xp, _in_column(label, x), x.shape[-1], ignore_index)
     elements, places = _elements(xp, x, index, -1)
     return _only_at(xp, index, -d_column / elements[places], ignored, x.shape, out)
 
@@ -345,7 +345,7 @@ def _mean_loss(y, label, ignore_index, slope) -> tuple[Any, Any]:
     The gradient by the probabilities is 0 except at the labels. So the sum of its products with the probabilities,
     which the gradient of a softmax subtracts, has one term for each row.
     """
-    index, ignored = _checked(np, label, y.shape[-1], ignore_index)
+    index, ignored = checked_labels(np, label, y.shape[-1], ignore_index)
     elements, places = _elements(np, y, index, -1)
     match = elements[places]
     loss = _zero_where(np, ignored, _minus_log(np, match, _limit(y.dtype)))

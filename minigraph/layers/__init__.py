@@ -23,6 +23,7 @@ from minigraph.layers.printing import *
 from minigraph.layers.products import *
 from minigraph.layers.py_func import *
 from minigraph.layers.random import *
+from minigraph.layers.ranking import *
 from minigraph.layers.recurrent import *
 from minigraph.layers.reduce import *
 from minigraph.layers.resampling import *

@@ -31,6 +31,7 @@ import minigraph.ops.printing
 import minigraph.ops.products
 import minigraph.ops.py_func
 import minigraph.ops.random
+import minigraph.ops.ranking
 import minigraph.ops.rectifier
 import minigraph.ops.recurrent
 import minigraph.ops.reduce

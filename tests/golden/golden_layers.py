@@ -15,6 +15,8 @@ import numpy as np
 FOLDER = Path(__file__).parent / "layers"
 CASES = {}
 """Name to function, fed arrays, and whether gradients are taken."""
+WRITTEN_OTHERWISE = {"npair_loss"}
+"""Cases whose variables have other names here: the original reshapes the variable of the labels itself."""
 
 
 class Draw:
@@ -679,6 +681,40 @@ for _type in ("max", "avg"):
         )
     case("adaptive_pool3d_" + _type, lambda L, x, _t=_type: L.adaptive_pool3d(x, [2, 3, 1], _t), x="f 2,2,3,5,4")
 case("adaptive_pool3d_index", lambda L, x: L.adaptive_pool3d(x, 2, "max", require_index=True), x="f 1,2,3,5,4")
+
+# Losses of scores that are to have an order
+
+case(
+    "rank_loss", lambda L, y, a, b: L.rank_loss(y, a, b), y=np.array([[1], [0], [0.5]], "float32"), a="f 3,1", b="f 3,1"
+)
+case(
+    "margin_rank_loss",
+    lambda L, y, a, b: L.margin_rank_loss(y, a, b, 0.7),
+    y=np.array([[1], [-1], [1], [-1]], "float32"),
+    a="f 4,1",
+    b="f 4,1",
+)
+for _dtype in ("float32", "float64"):
+    case("bpr_loss_" + _dtype, lambda L, x, y: L.bpr_loss(x, y), x="f 4,5 " + _dtype, y="i0:5 4,1")
+    case(
+        "teacher_student_sigmoid_loss_" + _dtype,
+        lambda L, x, y: L.teacher_student_sigmoid_loss(x, y),
+        x=np.array([[0.4], [-1.5], [2.5], [0.1], [1.1], [16.0]], _dtype),
+        y=np.array([[-2.0], [-1.0], [0.3], [1.4], [0.0], [1.0]], _dtype),
+    )
+case(
+    "teacher_student_sigmoid_loss_bounds",
+    lambda L, x, y: L.teacher_student_sigmoid_loss(x, y, 1, -1),
+    x=np.array([[0.4], [-1.5], [2.5], [0.1], [1.0], [-1.0]], "float32"),
+    y=np.array([[-2.0], [-1.0], [0.3], [1.4], [0.0], [1.0]], "float32"),
+)
+case(
+    "npair_loss",
+    lambda L, x, y, t: L.npair_loss(x, y, t, 0.01),
+    x="f 4,3",
+    y="f 4,3",
+    t=np.array([0, 1, 0, 2], "int64"),
+)
 
 
 if __name__ == "__main__":

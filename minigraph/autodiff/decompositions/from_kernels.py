@@ -20,9 +20,10 @@ Operand = Variable | float
 _TYPES = (
     "abs", "acos", "asin", "atan", "bce_loss", "brelu", "clip", "cos", "dropout", "elu_grad", "erf", "exp", "gelu",
     "hard_shrink", "hard_sigmoid", "hard_swish", "l1_norm", "label_smooth", "leaky_relu_grad", "log", "log1p",
-    "log_loss", "log_softmax", "logsigmoid", "mish", "reciprocal", "relu6", "relu_grad", "rsqrt", "selu",
-    "sigmoid", "sin", "soft_relu", "softmax", "softplus", "softshrink", "softsign", "sqrt_grad", "square_grad",
-    "squared_l2_norm", "stanh", "swish", "tanh", "tanh_shrink", "thresholded_relu",
+    "log_loss", "log_softmax", "logsigmoid", "mish", "rank_loss", "reciprocal", "relu6",
+    "relu_grad", "rsqrt", "selu", "sigmoid", "sin", "soft_relu", "softmax", "softplus", "softshrink", "softsign",
+    "sqrt_grad", "square_grad", "squared_l2_norm", "stanh", "swish", "tanh", "tanh_shrink",
+    "teacher_student_sigmoid_loss", "thresholded_relu",
 )  # fmt: skip
 
 

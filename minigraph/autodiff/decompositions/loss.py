@@ -43,6 +43,24 @@ def _cross_entropy(g: Rewriting) -> Mapping[str, Any]:
     return {"X@GRAD": g.negative(g.mul(shares, d_loss))}
 
 
+@rewritten_as("bpr_loss_grad")
+def _bpr_loss(g: Rewriting) -> Mapping[str, Any]:
+    """``dX`` is the slope of each other class, and for the label minus their sum."""
+    x, rank = g["X"], len(g["X"].shape or ())
+    chosen = _weights(g, g["Label"], x, rank - 1)
+    differences = g.sub(x, g.sum(g.mul(x, chosen), [rank - 1], keep=True))
+    others = g.scale(chosen, -1.0, 1.0)
+    count = g.sub(g.sum(g.ones(x), [rank - 1], keep=True), g.ones(g["Y@GRAD"]))
+    slopes = g.mul(g.mul(g.emit("sigmoid", X=differences), others), g.div(g["Y@GRAD"], count))
+    return {"X@GRAD": g.sub(slopes, g.mul(chosen, g.sum(slopes, [rank - 1], keep=True)))}
+
+
+@rewritten_as("margin_rank_loss_grad")
+def _margin_rank_loss(g: Rewriting) -> Mapping[str, Any]:
+    d_x2 = g.mul(g.mul(g["Label"], g.constant(g["Activated"])), g["Out@GRAD"])
+    return {"X1@GRAD": g.negative(d_x2), "X2@GRAD": d_x2}
+
+
 @rewritten_as("softmax_with_cross_entropy_grad")
 def _softmax_with_cross_entropy(g: Rewriting) -> Mapping[str, Any]:
     logits, label, d_loss = g.forward("Logits", through="Softmax"), g["Label"], g["Loss@GRAD"]

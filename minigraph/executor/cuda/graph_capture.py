@@ -30,11 +30,12 @@ _MOST_RECORDINGS = 8
 """Maximum recordings of a plan; one whose state gets other arrays again and again then runs without a graph."""
 
 _LOOKS_AT_VALUES = frozenset({
-    "argsort", "assign_value", "auc", "autoclip_threshold", "average_accumulates", "elementwise_floordiv", "gather",
-    "gather_nd", "gather_grad", "gather_nd_grad", "index_sample", "index_sample_grad", "index_select",
-    "index_select_grad", "linspace", "max_pool2d_with_index", "max_pool2d_with_index_grad", "multiplex", "nll_loss",
-    "nll_loss_grad", "pow", "pow_grad", "range", "scatter", "scatter_nd_add", "scatter_nd_add_grad", "select_input",
-    "shape", "size", "top_k", "unique", "unique_with_counts",
+    "argsort", "assign_value", "auc", "autoclip_threshold", "average_accumulates", "bpr_loss", "bpr_loss_grad",
+    "elementwise_floordiv", "gather", "gather_grad", "gather_nd", "gather_nd_grad", "index_sample",
+    "index_sample_grad", "index_select", "index_select_grad", "linspace", "max_pool2d_with_index",
+    "max_pool2d_with_index_grad", "multiplex", "nll_loss", "nll_loss_grad", "pow", "pow_grad", "range", "scatter",
+    "scatter_nd_add", "scatter_nd_add_grad", "select_input", "shape", "size", "top_k", "unique",
+    "unique_with_counts",
 })  # fmt: skip
 """Operators whose kernels read values on the processor, as checks of indices do, or send some to the device."""
 
