@@ -11,6 +11,7 @@ from typing import NoReturn
 from minigraph.cli.checking import add_command as add_check
 from minigraph.cli.comparisons import add_commands, fail, message_of
 from minigraph.cli.doctor import add_command as add_doctor
+from minigraph.cli.launching import add_command as add_launch
 from minigraph.cli.lessons import add_commands as add_lessons
 from minigraph.cli.models import add_commands as add_models
 from minigraph.cli.operator_reference import add_command as add_operators
@@ -78,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     add_operators(commands)
     add_trace(commands)
     add_check(commands)
+    add_launch(commands)
     add_lessons(commands)
     add_port(commands)
     add_models(commands)

@@ -83,10 +83,11 @@ class Communicator(ABC):
     def all_reduce(self, array: np.ndarray[Any, Any], reduction: str, call: Call) -> np.ndarray[Any, Any]:
         """The sum (`reduction`: 'sum', 'max', 'min' or 'prod') over all ranks, on every rank the same bits."""
         combine = REDUCTIONS[reduction]
-        if array.size < max(_MIN_SPLIT, self.size):
-            return np.array(tree(self.gather(array, call), combine))
-        # Each rank reduces one part, then all get all parts: every element travels twice, whatever the ranks.
         flat = array.reshape(-1)
+        if flat.size < max(_MIN_SPLIT, self.size):
+            reduced: np.ndarray[Any, Any] = tree(self.gather(flat, call), combine)
+            return reduced.reshape(array.shape)
+        # Each rank reduces one part, then all get all parts: every element travels twice, whatever the ranks.
         length = -(-flat.size // self.size)
         padded = flat if flat.size == length * self.size else np.resize(flat, length * self.size)
         mine = tree(self.scatter(np.split(padded, self.size), call), combine)
@@ -94,7 +95,8 @@ class Communicator(ABC):
 
     def reduce_scatter(self, array: np.ndarray[Any, Any], call: Call) -> np.ndarray[Any, Any]:
         """The part of this rank, along the first dimension, of the sum over all ranks."""
-        return np.array(tree(self.scatter(np.split(array, self.size), call), np.add))
+        reduced: np.ndarray[Any, Any] = tree(self.scatter(np.split(array, self.size), call), np.add)
+        return reduced
 
     def barrier(self) -> None:
         """Wait until every rank is here."""
@@ -132,13 +134,23 @@ class Alone(Communicator):
     def all_reduce(self, array: np.ndarray[Any, Any], reduction: str, call: Call) -> np.ndarray[Any, Any]:
         return array.copy()
 
+    def reduce_scatter(self, array: np.ndarray[Any, Any], call: Call) -> np.ndarray[Any, Any]:
+        return array.copy()
 
-_CURRENT: ContextVar[Communicator] = ContextVar("communicator", default=Alone())  # noqa: B039 - it has no state
+
+_CURRENT: ContextVar[Communicator | None] = ContextVar("communicator", default=None)
+_process: Communicator = Alone()
 
 
 def current() -> Communicator:
     """The communicator of the running rank."""
-    return _CURRENT.get()
+    return _CURRENT.get() or _process
+
+
+def communicate_by(communicator: Communicator) -> None:
+    """Make this process one of several ranks."""
+    global _process
+    _process = communicator
 
 
 @contextmanager

@@ -33,7 +33,7 @@ LAYERS = (
         "Faces: fluid's names. The engine below never imports them.",
     ),
     (
-        "comparison compat cli lessons rewrite",
+        "comparison compat cli lessons parallel rewrite",
         "Applications; nothing imports them but the package itself and its command.",
     ),
     ("__init__ __main__", "The package."),

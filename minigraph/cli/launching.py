@@ -1,0 +1,43 @@
+"""The subcommand ``minigraph launch``."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from typing import Any
+
+from minigraph.parallel.launching import launch
+
+
+def add_command(commands: Any) -> None:
+    """Add the subcommand to the result of argparse's ``add_subparsers``."""
+    parser = commands.add_parser(
+        "launch",
+        help="run a script on several ranks",
+        description=inspect.getdoc(_launch),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("-n", "--ranks", type=int, required=True, metavar="N", help="number of ranks")
+    parser.add_argument(
+        "--timeout", type=float, default=600.0, metavar="S", help="seconds that a rank waits for others (default: 600)"
+    )
+    parser.add_argument("script", metavar="SCRIPT", help="the Python file")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
+    parser.set_defaults(run=_launch)
+
+
+def _launch(options: argparse.Namespace) -> int:
+    """Run a script as N processes, which exchange arrays by MPI.
+
+    Each rank is the script with the environment of fluid's launcher: PADDLE_TRAINER_ID,
+    PADDLE_TRAINERS_NUM and so on; minigraph.parallel.rank() and size() say the same.
+    Lines that ranks print begin with their number. When one rank fails all end, and its
+    error is the one that is shown. The cores are divided among the ranks, unless
+    OPENBLAS_NUM_THREADS says otherwise.
+
+    The exit status is 1 if a rank failed.
+    """
+    if options.ranks < 1:
+        options.parser.error(f"argument -n/--ranks: must be at least 1, got {options.ranks}")
+    return launch(options.script, options.arguments, options.ranks, options.timeout)

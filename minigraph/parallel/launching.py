@@ -1,0 +1,119 @@
+"""Start the ranks of a script, and say which one failed and why."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from minigraph.errors import MissingExtraError, MissingFileError
+from minigraph.parallel.rank import FOLDER, TIMEOUT
+
+
+def launch(script: str, arguments: Sequence[str], ranks: int, timeout: float) -> int:
+    """Run a script on `ranks` processes; return the exit status, 0 if every rank has ended well.
+
+    Raises
+    ------
+    MissingFileError
+        If there is no such script.
+    MissingExtraError
+        If there is no MPI.
+    """
+    if not Path(script).is_file():
+        raise MissingFileError(f"there is no file {script}")
+    command = [_find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "minigraph.parallel.rank", script, *arguments]
+    with tempfile.TemporaryDirectory() as folder:
+        process = subprocess.Popen(
+            command, env=_environment(ranks, folder, timeout), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            with ThreadPoolExecutor(2) as threads:
+                died = list(threads.map(_show, [process.stdout, process.stderr], [sys.stdout, sys.stderr]))
+        except BaseException:  # such as Ctrl-C
+            process.terminate()
+            raise
+        if process.wait():
+            print(_story(Path(folder), ranks, died[0] or died[1]), file=sys.stderr)
+    return int(process.returncode != 0)
+
+
+_BANNER = re.compile(r"={10,}|=   |YOUR APPLICATION TERM|This typically refers|Please see the FAQ|Abort\(\d+\) on node")
+"""Beginnings of lines in which MPICH says that a rank has ended."""
+
+
+def _show(lines: Any, stream: Any) -> int | None:
+    """Write what the ranks write; return the process that MPICH says has died."""
+    died = None
+    for line in lines:
+        found = re.match(r"=   PID (\d+) RUNNING", line)
+        died = int(found[1]) if found else died
+        if not _BANNER.match(line):
+            stream.write(line)
+            stream.flush()
+    return died
+
+
+def _find_mpiexec() -> str:
+    """The program that starts ranks: the one that is installed beside Python, or else the system's."""
+    found = shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
+    if found is None or importlib.util.find_spec("mpi4py") is None:
+        raise MissingExtraError(
+            "several ranks need mpi4py and an MPI library", hint="Install them: pip install 'minigraph[mpi]'."
+        )
+    return found
+
+
+def _environment(ranks: int, folder: str, timeout: float) -> dict[str, str]:
+    """The environment of the ranks, which share the cores unless the user has said otherwise."""
+    threads = str(max(1, (os.cpu_count() or 1) // ranks))
+    chosen = {
+        "OPENBLAS_NUM_THREADS": threads,
+        "NUMBA_NUM_THREADS": threads,
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",  # Open MPI counts cores as places
+        **os.environ,
+        FOLDER: folder,
+        TIMEOUT: str(timeout),
+    }
+    # The ranks import the package that the launcher is part of, installed or not.
+    root = str(Path(__file__).resolve().parents[2])
+    chosen["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    return chosen
+
+
+def _story(folder: Path, ranks: int, died: int | None) -> str:
+    """What went wrong first, and where every rank was.
+
+    `died` is the process of a rank that was ended by a signal.
+    """
+    failed = sorted((_error(file), rank) for rank in range(ranks) if (file := folder / f"rank-{rank}.error").exists())
+    doing = [_doing(folder, rank) for rank in range(ranks)]
+    if failed:
+        (_, text), rank = failed[0]
+        lines = [f"rank {rank} failed first:", text.rstrip()]
+    else:
+        dead = [f"rank {rank}" for rank, text in enumerate(doing) if text.startswith(f"process {died},")] or ["a rank"]
+        lines = [f"{dead[0]} died without an error, as by a signal or for lack of memory"]
+    return "\n".join(
+        [*lines, "The ranks were last at:", *(f"  rank {rank}: {text}" for rank, text in enumerate(doing))]
+    )
+
+
+def _error(file: Path) -> tuple[int, str]:
+    """When a rank failed, and its traceback."""
+    when, _, text = file.read_text(encoding="utf-8").partition("\n")
+    return int(when), text
+
+
+def _doing(folder: Path, rank: int) -> str:
+    """The note of a rank: its process and its latest exchange."""
+    file = folder / f"rank-{rank}.doing"
+    return file.read_bytes().rstrip(b"\0").decode(errors="replace") if file.exists() else "the start"

@@ -1,0 +1,148 @@
+"""Ranks that are processes, which MPI connects; imports mpi4py, of the extra ``mpi``."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import time
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from minigraph.errors import CommunicationError, MissingExtraError
+from minigraph.support.communicator import Call, Communicator, check_same
+
+
+def require_mpi() -> Any:
+    """The module ``mpi4py.MPI``.
+
+    Raises
+    ------
+    MissingExtraError
+        If mpi4py or an MPI library is missing.
+    """
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise MissingExtraError(
+            f"several ranks need mpi4py and an MPI library: {error}", hint="Install them: pip install 'minigraph[mpi]'."
+        ) from None
+    return MPI
+
+
+END = Call("the end of the script", "", 0, "", ())
+
+_KEPT = 20
+"""Number of exchanges that a rank remembers, for errors."""
+_SPINS = 2000
+"""Number of looks at a request before the rank sleeps between looks."""
+_PAUSE = 50e-6
+"""Seconds between looks after that."""
+
+
+class MpiRank(Communicator):
+    """The running process among those that MPI has started.
+
+    Before each exchange the ranks compare what they are about to do, so that different programs end in an error and not
+    in a wait without end.
+
+    Parameters
+    ----------
+    timeout : float
+        Maximum seconds to wait for the other ranks.
+    folder : Path, optional
+        Where to note the latest exchange, for a launcher that has to say what a rank did before it died.
+    """
+
+    def __init__(self, timeout: float = 600.0, folder: Path | None = None) -> None:
+        self._mpi = require_mpi()
+        self._comm = self._mpi.COMM_WORLD.Dup()
+        self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
+        self._timeout = timeout
+        self._calls: list[Call] = []
+        self._count = 0
+        self._hash = 0
+        self._note = _Note(folder / f"rank-{self.rank}.doing") if folder is not None else None
+
+    def gather(self, array: np.ndarray[Any, Any], call: Call) -> Sequence[np.ndarray[Any, Any]]:
+        sizes = self._agree(call, array.nbytes)
+        given = _bytes(array)
+        if len(set(sizes)) == 1:
+            found = np.empty((self.size, array.nbytes), np.uint8)
+            self._wait(self._comm.Iallgather(given, found))
+            return [row.view(array.dtype).reshape(array.shape) for row in found]
+        ends = np.cumsum(sizes)
+        flat = np.empty(ends[-1], np.uint8)
+        self._wait(self._comm.Iallgatherv(given, [flat, (sizes, ends - sizes), self._mpi.BYTE]))
+        rows = np.split(flat, ends[:-1])
+        return [row.view(array.dtype).reshape(-1, *array.shape[1:]) for row in rows]
+
+    def scatter(self, parts: Sequence[np.ndarray[Any, Any]], call: Call) -> Sequence[np.ndarray[Any, Any]]:
+        first = parts[0]
+        self._agree(call, first.nbytes)
+        given = np.stack([_bytes(part) for part in parts])
+        found = np.empty_like(given)
+        self._wait(self._comm.Ialltoall(given, found))
+        return [row.view(first.dtype).reshape(first.shape) for row in found]
+
+    def end(self) -> None:
+        """Raise if other ranks still exchange what this one does not."""
+        self._agree(END, 0)
+
+    def abort(self) -> None:
+        """End the processes of all ranks."""
+        self._mpi.COMM_WORLD.Abort(1)
+
+    def _agree(self, call: Call, size: int) -> list[int]:
+        """Compare this exchange with those of the others; return the bytes that each rank gives."""
+        self._calls = [*self._calls[1 - _KEPT :], call]
+        self._count += 1
+        if self._note is not None:
+            self._note.write(f"exchange {self._count}: {call}")
+        # The hash is over all exchanges so far: ranks that differ once never agree again.
+        self._hash = zlib.crc32(repr(call).encode(), self._hash)
+        found = np.empty((self.size, 2), np.int64)
+        self._wait(self._comm.Iallgather(np.array([self._hash, size], np.int64), found))
+        if len(set(found[:, 0].tolist())) > 1:
+            check_same(self._comm.allgather(self._calls))
+        return found[:, 1].tolist()
+
+    def _wait(self, request: Any) -> None:
+        """Wait for an exchange in a way that signals can interrupt."""
+        for _ in range(_SPINS):
+            if request.Test():
+                return
+        until = time.monotonic() + self._timeout
+        while not request.Test():
+            if time.monotonic() > until:
+                raise CommunicationError(
+                    f"rank {self.rank} has waited {self._timeout:g} s for the others at {self._calls[-1]}",
+                    hint="Start the script by minigraph launch with a larger --timeout, if another rank is only slow.",
+                )
+            time.sleep(_PAUSE)
+
+
+def _bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The memory of an array, copied if it is not in one piece; MPI knows no float16."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+class _Note:
+    """A file whose text outlives the process however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        path.write_bytes(bytes(_LENGTH))
+        with path.open("r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), _LENGTH)
+        self.write("the start")
+
+    def write(self, text: str) -> None:
+        line = f"process {os.getpid()}, {text}"
+        self._memory[:] = line.encode()[:_LENGTH].ljust(_LENGTH, b"\0")
+
+
+_LENGTH = 512
+"""Bytes of a note."""

@@ -1,0 +1,107 @@
+"""``python -m minigraph.parallel.rank SCRIPT``: run a script as one of the ranks that `launch` has started."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import threading
+import time
+import traceback
+import types
+from pathlib import Path
+from typing import Any
+
+from minigraph.parallel.mpi import MpiRank
+from minigraph.support.communicator import communicate_by
+
+FOLDER = "MINIGRAPH_LAUNCH_FOLDER"
+"""Environment variable with the folder in which ranks leave notes for the launcher."""
+TIMEOUT = "MINIGRAPH_LAUNCH_TIMEOUT"
+"""Environment variable with the seconds that a rank waits for others."""
+
+
+class _Prefixed:
+    """A stream that begins each line with the number of the rank."""
+
+    def __init__(self, stream: Any, rank: int) -> None:
+        self._stream, self._prefix, self._line = stream, f"[{rank}] ", ""
+        self._lock = threading.Lock()
+
+    def write(self, text: str) -> int:
+        with self._lock:
+            *lines, self._line = (self._line + text).split("\n")
+            if lines:  # one call, so that lines of ranks do not mix
+                self._stream.write("".join(f"{self._prefix}{line}\n" for line in lines))
+                self._stream.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def end(self) -> None:
+        """Write a last line that has no end."""
+        if self._line:
+            self.write("\n")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def main(arguments: list[str]) -> None:
+    """Run the script and tell the launcher how it ended."""
+    folder = Path(os.environ[FOLDER])
+    communicator = MpiRank(float(os.environ[TIMEOUT]), folder)
+    rank = communicator.rank
+    _set_environment(rank, communicator.size)
+    communicate_by(communicator)
+    streams = [_Prefixed(sys.stdout, rank), _Prefixed(sys.stderr, rank)]
+    sys.stdout, sys.stderr = streams
+    sys.argv = arguments
+    sys.path.insert(0, str(Path(arguments[0]).resolve().parent))
+    try:
+        _run(arguments[0])
+        communicator.end()
+    except BaseException as error:
+        # The launcher shows it, without the lines of this file and of runpy.
+        text = "".join(traceback.format_exception(error.with_traceback(_of_script(error.__traceback__))))
+        (folder / f"rank-{rank}.error").write_text(f"{time.time_ns()}\n{text}", encoding="utf-8")
+        for stream in streams:
+            stream.end()
+        communicator.abort()
+    for stream in streams:
+        stream.end()
+
+
+def _run(script: str) -> None:
+    """Run the script; `sys.exit()` without an error is an end like any other."""
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        if end.code not in (0, None):
+            raise
+
+
+def _of_script(trace: types.TracebackType | None) -> types.TracebackType | None:
+    """The part of a traceback that begins in the script, if any does."""
+    found = trace
+    while found is not None and (
+        found.tb_frame.f_code.co_filename == __file__ or "runpy" in found.tb_frame.f_code.co_filename
+    ):
+        found = found.tb_next
+    return found or trace
+
+
+def _set_environment(rank: int, size: int) -> None:
+    """Set what fluid's launcher sets; the addresses only name the ranks."""
+    endpoints = [f"127.0.0.1:{6170 + number}" for number in range(size)]
+    os.environ |= {
+        "PADDLE_TRAINER_ID": str(rank),
+        "PADDLE_TRAINERS_NUM": str(size),
+        "PADDLE_CURRENT_ENDPOINT": endpoints[rank],
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+    }
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

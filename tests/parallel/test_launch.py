@@ -1,0 +1,122 @@
+"""Ranks that are processes: the launcher, and how ranks end."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from minigraph import parallel
+
+sys.path.insert(0, str(Path(__file__).parent))
+from mpi_exchanges import train
+
+HERE = Path(__file__).parent
+needs_mpi = pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="needs mpi4py, of the extra mpi")
+
+TRAINING = """
+import os, signal, sys, time
+import numpy as np
+import minigraph as fluid
+from minigraph import parallel
+
+what, rank = sys.argv[1], parallel.rank()
+main = fluid.Program()
+with fluid.program_guard(main):
+    x = fluid.data("x", [2])
+    out = main.global_block().create_var(name="out")
+    type = "c_allreduce_max" if what == "other" and rank == 1 else "c_allreduce_sum"
+    main.global_block().append_op(type, {"X": x}, {"Out": out})
+executor = fluid.Executor()
+for step in range(3):
+    if rank == 1 and step == 2:
+        if what == "raise":
+            raise ValueError("on purpose")
+        if what == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if what == "exit":
+            sys.exit(3)
+        if what == "early":
+            break
+        if what == "wait":
+            time.sleep(60)
+    print("step", step, executor.run(main, {"x": np.full(2, rank, "float32")}, [out])[0])
+print(os.environ["PADDLE_TRAINER_ID"], os.environ["PADDLE_TRAINERS_NUM"], os.environ["PADDLE_CURRENT_ENDPOINT"])
+"""
+
+
+def launched(ranks, script, *arguments, options=()):
+    """The launcher's status, standard output, standard error, and the seconds that it took."""
+    start = time.monotonic()
+    command = [sys.executable, "-m", "minigraph", "launch", "-n", str(ranks), *options, str(script), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+    found = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, check=False)
+    return found.returncode, found.stdout, found.stderr, time.monotonic() - start
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(TRAINING)
+    return path
+
+
+@needs_mpi
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_processes_give_the_bits_of_simulated_ranks(ranks):
+    status, output, errors, _ = launched(ranks, HERE / "mpi_exchanges.py")
+    assert status == 0, errors
+    (expected,) = set(parallel.simulate(lambda rank: train(rank, ranks), ranks))
+    assert sorted(output.splitlines()) == [f"[{rank}] {expected}" for rank in range(ranks)]
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_lines_begin_with_their_rank(script):
+    status, output, errors, _ = launched(2, script, "train")
+    assert (status, errors) == (0, "")
+    for rank in range(2):
+        lines = [line for line in output.splitlines() if line.startswith(f"[{rank}] ")]
+        steps = [f"[{rank}] step {step} [1. 1.]" for step in range(3)]
+        assert lines == [*steps, f"[{rank}] {rank} 2 127.0.0.1:{6170 + rank}"]
+
+
+@needs_mpi
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "shown"),
+    [
+        ("raise", r"rank 1 failed first:\nTraceback.*\n  File .*script.py.*\n(.*\n)*ValueError: on purpose"),
+        ("exit", r"rank 1 failed first:\nTraceback(.*\n)*SystemExit: 3"),
+        ("die", "rank 1 died without an error, as by a signal or for lack of memory"),
+        ("early", r"rank 1, exchanges 1 to 3:\n(.*\n)*    the end of the script"),
+        ("other", r"rank 0, exchanges 1 to 1:\n    c_allreduce_sum of x(.*\n)*  rank 1.*\n    c_allreduce_max of x"),
+    ],
+)
+def test_when_one_rank_fails_all_end_and_its_error_is_shown(script, what, shown):
+    status, _, errors, seconds = launched(2, script, what)
+    assert status == 1
+    assert re.search(shown, errors), errors
+    assert re.search(r"The ranks were last at:\n  rank 0: process \d+, exchange \d: c_allreduce_sum of x", errors)
+    assert seconds < 60
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_a_rank_that_others_wait_for_too_long_is_an_error(script):
+    status, _, errors, _ = launched(2, script, "wait", options=["--timeout", "1"])
+    assert status == 1
+    assert "rank 0 has waited 1 s for the others at c_allreduce_sum of x" in errors
+
+
+@needs_mpi
+def test_what_cannot_be_launched_is_refused(script, tmp_path):
+    status, _, errors, _ = launched(0, script)
+    assert (status, "must be at least 1, got 0" in errors) == (2, True)
+    status, _, errors, _ = launched(2, tmp_path / "none.py")
+    assert (status, "there is no file" in errors) == (1, True)
