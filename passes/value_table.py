@@ -157,6 +157,11 @@ class ValueTable:
         found = {self._renumbered(value): ops for value, ops in self.readers.items()}
         self.readers = defaultdict(list, found)
 
+    def _look_at(self, op: Operator) -> None:
+        """Look at all operators unless the tables are about every name that `op` uses."""
+        if self._known is not None and not self._known.issuperset([*op.input_arg_names, *op.output_arg_names]):
+            self._look_again()
+
     def _renumbered(self, value: Value) -> Value:
         name, number = value
         return _value((name, self._numbers[name][number - 1] if number else 0))

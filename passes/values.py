@@ -26,6 +26,7 @@ __all__ = ["Use", "Value", "Values", "require_same_types"]
 Given: TypeAlias = "Value | Variable | str"
 """A value, or a name, which means the value that it has at the place of the edit."""
 Slots: TypeAlias = "Mapping[str, Given | Sequence[Given]]"
+Types: TypeAlias = "Mapping[str, TensorType | None]"
 
 
 class NewOp(NamedTuple):
@@ -211,6 +212,7 @@ class Values(ValueTable):
         self._refresh()
         if op not in self.position:
             raise self._stranger(op)
+        self._look_at(op)
 
     def _names_at(self, place: Operator | None, type: str, inputs: Slots) -> dict[str, list[str]]:
         """Return names that mean the given values in front of `place`."""
@@ -299,7 +301,7 @@ class Values(ValueTable):
     # Changes of the program and of the tables
 
     def _exchange(
-        self, old: Sequence[Operator], place: Operator | None, new: Iterable[NewOp], results: Iterable[Value] = ()
+        self, old: Sequence[Operator], place: Operator | None, new: Sequence[NewOp], results: Iterable[Value] = ()
     ) -> list[Operator]:
         """Insert `new` operators before `place`, in whose stead `old` ones go; the tables learn of it in `_refresh`.
 
@@ -310,30 +312,33 @@ class Values(ValueTable):
         types = {value.name: self.type_of(value) for value in results}
         while place in old:
             place = place._next  # type: ignore[union-attr]
+        read = self._types_read(new, place)  # now: the tables and the operators still agree
         with all_or_nothing():
             for op in old:
                 self.block.remove(op)
-            made = list[Operator]()
-            for each in new:
-                made.append(self._link(each, place, types, made))
+            made = [self._link(each, place, types, each_read) for each, each_read in zip(new, read, strict=True)]
         self._edit = Edit(old, place, made, {value.name: value.number for value in results})
         self._version = self.block.program.version
         return made
 
-    def _link(
-        self, new: NewOp, place: Operator | None, kept: Mapping[str, TensorType | None], made: Sequence[Operator]
-    ) -> Operator:
-        """Link an operator in before `place`, behind those `made` before; names that are `kept` have these types."""
+    def _types_read(self, new: Sequence[NewOp], place: Operator | None) -> list[Types]:
+        """Types of the values that each of the operators finds at `place` under names that are written several times.
+
+        A name that is written once is declared with the only type that it has.
+        """
+        found, made = list[Types](), set[str]()
+        for each in new:
+            names = [name for name in _each_name(each.inputs) if name not in made and len(self._written_at(name)) > 1]
+            found.append({name: self.type_of(self._reaching(name, self._place(place))) for name in names})
+            made.update(_each_name(each.outputs))
+        return found
+
+    def _link(self, new: NewOp, place: Operator | None, kept: Types, read: Types) -> Operator:
+        """Link an operator in before `place`; names that are `kept` or that it has `read` have these types."""
         type, inputs, outputs, attrs, served, role_vars = new
         fields = {"op_role": served.role, "op_namescope": served.namescope, "op_role_var": role_vars}
         results = {name: kept[name] if name in kept else self._declared_type(name) for name in _each_name(outputs)}
-        # A name that is written once is declared with the only type that it has.
-        known = [name for name in _each_name(inputs) if not any([name in each.output_arg_names for each in made])]
-        types = {
-            name: self.type_of(self._reaching(name, self._place(place)))
-            for name in known if len(self._written_at(name)) > 1
-        }  # fmt: skip
-        types |= {name: wanted for name, wanted in results.items() if wanted is not self._declared_type(name)}
+        types = {**read, **{name: each for name, each in results.items() if each is not self._declared_type(name)}}
         with self._declared(types) if types else nullcontext():
             op = self.block.insert(place, type, inputs, outputs, {**attrs, **fields})
             require_same_types(op, results)
@@ -341,7 +346,7 @@ class Values(ValueTable):
         return op
 
     @contextmanager
-    def _declared(self, types: Mapping[str, TensorType | None]) -> Iterator[None]:
+    def _declared(self, types: Types) -> Iterator[None]:
         """Inside, known variables are declared with other types; outside, with those of their last values."""
         known = [(var, var.tensor_type) for name in types if (var := self.block.find_var(name)) is not None]
         try:
@@ -355,6 +360,7 @@ class Values(ValueTable):
     def _set_input(self, use: Use, value: Value) -> None:
         op, slot, index = use.op, use.slot, use.index
         assert slot is not None
+        self._look_at(op)
         self._forget_reads(op)
         names = list(op.inputs[slot])
         names[index] = value.name
@@ -398,7 +404,7 @@ def _each_name(slots: Mapping[str, Any]) -> list[str]:
     return slot_names(names)
 
 
-def require_same_types(op: Operator, types: Mapping[str, TensorType | None]) -> None:
+def require_same_types(op: Operator, types: Types) -> None:
     """Raise if variables no longer have these types, which those that read them expect."""
     for name, old in types.items():
         var = op.block.find_var(name)

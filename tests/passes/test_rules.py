@@ -64,6 +64,53 @@ def test_a_chain_becomes_one_operator():
     assert after(scale_chain(), CHAIN, "z") == ["z: float32[2] = scale(X=x) {scale=30.0}"]
 
 
+@rule
+def square_as_product(x):
+    return layers.square(x)
+
+
+@square_as_product.to
+def _(x):
+    return layers.elementwise_mul(x, x)
+
+
+def test_a_name_has_its_type_from_operators_that_no_rule_is_about():
+    text = """
+        block 0
+          data a: float32[2]
+          data b: float32[2]
+          c: float32[2] = elementwise_add(X=a, Y=b)
+          d: float32[2] = square(X=c)
+          c = square(X=d)
+    """
+    assert after(square_as_product, text, "c")[1:] == [
+        "d: float32[2] = elementwise_mul(X=c, Y=c)", "c: float32[2] = elementwise_mul(X=d, Y=d)",
+    ]  # fmt: skip
+
+
+@rule
+def no_copy(x):
+    return layers.assign(x)
+
+
+@no_copy.to
+def _(x):
+    return x
+
+
+def test_readers_of_a_value_may_read_names_that_no_rule_is_about():
+    text = """
+        block 0
+          data x: float32[2]
+          data b: float32[2]
+          data c: float32[2]
+          y: float32[2] = assign(X=x)
+          d: float32[2] = elementwise_add(X=b, Y=c)
+          e: float32[2] = elementwise_add(X=y, Y=d)
+    """
+    assert after(no_copy, text, "e")[1:] == ["e: float32[2] = elementwise_add(X=x, Y=d)"]
+
+
 def test_find_changes_nothing():
     program = program_of(CHAIN, "z")
     before = str(program)
