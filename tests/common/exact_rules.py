@@ -42,11 +42,11 @@ def _(x, a, b):
 
 
 @rule
-def half_of_double(x):
-    return layers.scale(marked(layers.scale(x, 2.0), shared=True), 0.5)
+def minus_of_minus(x):
+    return layers.scale(marked(layers.scale(x, -1.0), shared=True), -1.0)
 
 
-@half_of_double.to
+@minus_of_minus.to
 def _(x):
     return x
 
@@ -132,6 +132,11 @@ def relu_plus(x, y):
     return marked(op("elementwise_add", X=op("relu", X=x), Y=op("abs", X=y)), commutes=True)
 
 
+@relu_plus.where
+def _(m):
+    yield m.x.tensor_type == m.y.tensor_type, "the operands must have one type"
+
+
 @relu_plus.to
 def _(x, y):
     return op("sum", X=[op("relu", X=x), op("abs", X=y)])
@@ -169,6 +174,6 @@ def _(d):
 
 
 RULES = (
-    relu_twice, copy, powers_of_two, half_of_double, abs_of_relu, square, transposed_twice, sum_of_sum, difference,
+    relu_twice, copy, powers_of_two, minus_of_minus, abs_of_relu, square, transposed_twice, sum_of_sum, difference,
     two_scales, two_clips, relu_plus, backward_copy, mul_of_grad,
 )  # fmt: skip

@@ -114,7 +114,8 @@ def _append_op(choose: random.Random, block: Block, names: list[str]) -> None:
     elif type in BINARY:
         inputs["Y"] = choose.choice(recent)
     elif type == "scale":
-        attrs = {"scale": choose.choice([0.5, 2.0, 2.0, 4.0, 1.0]), "bias": choose.choice([0.0, 0.0, 0.0, 1.0])}
+        scale, bias = choose.choice([0.5, 2.0, 2.0, 4.0, 1.0, -1.0, -1.0]), choose.choice([0.0, 0.0, 0.0, 1.0])
+        attrs = {"scale": scale, "bias": bias}
     elif type == "clip":
         attrs = {"min": 0.0, "max": choose.choice([0.5, 2.0])}
     elif type == "transpose2":

@@ -1,6 +1,7 @@
 """`rewrite.check`: finds the program that a pass breaks, and none where there is none."""
 
 import pytest
+from exact_rules import RULES
 from hypothesis import given
 from one_type import one_type_for_each_name
 
@@ -108,6 +109,12 @@ def test_a_strategy_draws_programs_with_what_they_are_run_with(case):
 @pytest.mark.parametrize("each", IN_ORDER, ids=lambda p: p.name)
 def test_no_pass_of_the_project_breaks_a_program(each, check_pass):
     check_pass(each, programs=100, prepare=one_type_for_each_name)
+
+
+@pytest.mark.laws
+@pytest.mark.parametrize("each", RULES, ids=lambda rule: rule.name)
+def test_no_exact_rule_breaks_a_program(each, check_pass):
+    check_pass(each, programs=100)
 
 
 def test_a_loop_without_an_end_is_an_error():
