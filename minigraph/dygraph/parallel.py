@@ -1,4 +1,4 @@
-"""The interface by which a script of the imperative mode runs on several ranks; this mode has one rank."""
+"""The interface by which a script of the imperative mode trains on several ranks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from minigraph.dygraph.layer import Layer
 from minigraph.errors import ProgramError
+from minigraph.kernels.collective import all_reduce_rows
+from minigraph.runtime.scope import is_rows
+from minigraph.support.communicator import Call, current
 from minigraph.support.public import public
 
 __all__ = ["DataParallel", "Env", "ParallelEnv", "ParallelStrategy", "prepare_context"]
@@ -62,18 +67,21 @@ def prepare_context(strategy: ParallelStrategy | None = None) -> ParallelStrateg
     Raises
     ------
     ProgramError
-        For several ranks.
+        If the strategy has another number of ranks than run.
     """
     if strategy is None:
         env = ParallelEnv()
         strategy = ParallelStrategy(env.nranks, env.local_rank, env.trainer_endpoints, env.current_endpoint)
-    _check_one_rank(strategy)
+    _check_ranks(strategy)
     return strategy
 
 
 @public
 class DataParallel(Layer):
     """A layer that trains on every rank; with one rank it is the layer itself.
+
+    Ranks start with the same parameters if they are made from the same seed. In each step the loss is divided by
+    `scale_loss`, and gradients are summed by `apply_collective_grads` between ``backward`` and ``minimize``.
 
     Parameters
     ----------
@@ -94,17 +102,34 @@ class DataParallel(Layer):
         super().__init__(f"{layers.full_name()}_data_parallel")
         self._layers = layers
         self._strategy = strategy or ParallelStrategy()
-        _check_one_rank(self._strategy)
+        _check_ranks(self._strategy)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         return self._layers(*inputs, **kwargs)
 
     def scale_loss(self, loss: Any) -> Any:
-        """The loss divided by the number of ranks, which is 1."""
-        return loss
+        """The loss divided by the number of ranks."""
+        return loss if self._strategy.nranks == 1 else loss / float(self._strategy.nranks)
 
     def apply_collective_grads(self) -> None:
-        """Sum the gradients over the ranks; there is one."""
+        """Sum the gradients of the parameters over the ranks: those of one type in one exchange."""
+        if self._strategy.nranks == 1:
+            return
+        groups: dict[Any, list[Any]] = {}
+        for param in self._layers.parameters():
+            grad = param.grad if param.trainable else None
+            if grad is not None and is_rows(grad.value):
+                grad.value = all_reduce_rows(np, grad.value, ring_id=0, op_input_names=("a gradient",))
+            elif grad is not None:
+                groups.setdefault(grad.value.dtype, []).append(grad)
+        for dtype, grads in groups.items():
+            flat = np.concatenate([grad.value.reshape(-1) for grad in grads])
+            # Names may differ between ranks that are threads of one process.
+            call = Call("apply_collective_grads", f"{len(grads)} gradients", 0, str(dtype), flat.shape)
+            ends = np.cumsum([grad.value.size for grad in grads])
+            parts = np.split(current().all_reduce(flat, "sum", call), ends[:-1])
+            for grad, part in zip(grads, parts, strict=True):
+                grad.value = part.reshape(grad.value.shape)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """`Layer.state_dict` of the layer, whose names are those without `DataParallel`."""
@@ -117,9 +142,10 @@ class DataParallel(Layer):
     load_dict = set_dict
 
 
-def _check_one_rank(strategy: ParallelStrategy) -> None:
-    if strategy.nranks != 1:
+def _check_ranks(strategy: ParallelStrategy) -> None:
+    size = current().size
+    if strategy.nranks != size:
         raise ProgramError(
-            f"the imperative mode runs on one rank, not {strategy.nranks}",
-            hint="Start the script once, without PADDLE_TRAINERS_NUM in the environment.",
+            f"the strategy is for {strategy.nranks} ranks, but {size} {'run' if size > 1 else 'runs'}",
+            hint=f"Start the script by `python -m minigraph launch -n {strategy.nranks} SCRIPT`.",
         )

@@ -25,7 +25,6 @@ _DETECTION = Absent("detection is out of scope", "Train and run detectors where 
 _SERVERS = Absent(
     "parameter servers and training on several machines are out of scope", "Run the script as one process."
 )
-_VOLUMES = Absent("volumes have no such operator here yet", "Treat the depth as part of the batch or of the channels.")
 _LOSSES = Absent("this loss is not here yet", "Write its formula with elementwise layers and layers.mean.")
 _IMAGES = Absent("this operator on images is not here yet", "Build it from layers.gather, layers.pad2d and arithmetic.")
 _TOOLS = Absent("this tool of Paddle's own is out of scope", "Leave the call out: the numbers do not depend on it.")
@@ -71,10 +70,8 @@ _NAMES = {
         multi_upload load_persistables_for_increment load_persistables_for_inference convert_dist_to_sparse_program
         ctr_metric_bundle continuous_value_model tdm_child tdm_sampler rank_attention parameter_server
     """,
-    _VOLUMES: "conv3d conv3d_transpose pool3d adaptive_pool3d Conv3D Conv3DTranspose",
     _LOSSES: """
-        bpr_loss center_loss hsigmoid margin_rank_loss nce npair_loss rank_loss sampled_softmax_with_cross_entropy
-        teacher_student_sigmoid_loss NCE
+        center_loss hsigmoid nce sampled_softmax_with_cross_entropy NCE
     """,
     _IMAGES: """
         affine_grid crop crop_tensor fsp_matrix grid_sampler inplace_abn lrn mean_iou random_crop

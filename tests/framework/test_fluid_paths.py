@@ -256,11 +256,11 @@ def test_one_rank_trains_as_without_data_parallel():
         assert plain.weight.numpy().tolist() == [[0], [0]]
 
 
-def test_several_ranks_are_refused(monkeypatch):
+def test_more_ranks_than_run_are_refused(monkeypatch):
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
     env = dygraph.ParallelEnv()
     assert (env.nranks, env.local_rank, env.dev_id, env.trainer_endpoints) == (2, 0, 0, [""])
-    with pytest.raises(ProgramError, match="one rank, not 2"):
+    with pytest.raises(ProgramError, match="for 2 ranks, but 1 runs"):
         dygraph.prepare_context()
 
 
