@@ -12,6 +12,7 @@ from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
 from minigraph.passes.rewriting import redirect
 from minigraph.passes.values import Value, Values
+from minigraph.support.sizes import are_equal
 from minigraph.types import DType
 
 _MAKE_ROWS = frozenset({
@@ -176,7 +177,7 @@ def _copied(op: Operator, current: _CurrentValues) -> _Written | None:
     if op.type in _RESHAPES:
         source = op.inputs[_slot(op)][0]
         shape = current.shape_read(source, op)
-        is_same = shape is not None and shape == current.shape_written(op.output_arg_names[0], op)
+        is_same = shape is not None and are_equal(current.shape_written(op.output_arg_names[0], op), shape)
         return current.value(source) if is_same else None
     if op.type in _PASS_THROUGH:
         return current.value(op.inputs[_PASS_THROUGH[op.type]][0])
@@ -197,14 +198,14 @@ def _passed_on(op: Operator, current: _CurrentValues) -> dict[str, _Written]:
     if shape is None or not current.lies_in_rows(source):
         return {}
     grads = [name for slot in _PASS_ON[op.type] for name in op.outputs.get(f"{slot}@GRAD", ()) if name != EMPTY]
-    return {name: current.value(source) for name in grads if current.shape_written(name, op) == shape}
+    return {name: current.value(source) for name in grads if are_equal(current.shape_written(name, op), shape)}
 
 
 def _may_go(op: Operator, block: Block) -> bool:
     """Whether `op`, of a type in `_MAY_GO`, may be a copy, judged by its attributes and shapes only."""
     if op.type in _PASS_ON:
         shape = block.vars[op.inputs["Out@GRAD"][0]].shape
-        return any(name != EMPTY and block.vars[name].shape == shape for name in op.output_arg_names)
+        return any(name != EMPTY and are_equal(block.vars[name].shape, shape) for name in op.output_arg_names)
     return op.type in _REARRANGE or op.type in _PASS_THROUGH or _COPIES[op.type](op)
 
 

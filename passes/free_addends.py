@@ -5,6 +5,7 @@ from __future__ import annotations
 from minigraph.ir import Program
 from minigraph.opdef import EMPTY
 from minigraph.passes.base import Pass
+from minigraph.support.sizes import are_equal
 
 _SUMS = frozenset({"elementwise_add_grad", "elementwise_sub_grad"})
 
@@ -28,9 +29,11 @@ class FreeAddends(Pass):
             wanted = block.vars[gradient].tensor_type
             for slot in "XY":
                 (name,) = op.inputs[slot]
-                same = name != EMPTY and block.vars[name].tensor_type == wanted
+                given = None if name == EMPTY else block.vars[name].tensor_type
                 # An addend of the same known type was not broadcast, so that `Out@GRAD` has its shape.
-                if same and wanted is not None and wanted.is_static and name != gradient:
+                if given is None or wanted is None or not wanted.is_static or name == gradient:
+                    continue
+                if given.dtype is wanted.dtype and given.kind is wanted.kind and are_equal(given.shape, wanted.shape):
                     op.set_input(slot, [gradient])
                     changed = True
         return changed

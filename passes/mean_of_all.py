@@ -41,7 +41,7 @@ def _is_over_all(op: Operator) -> bool:
     shape = x.shape or (-1,)
     small = op.inputs["Out@GRAD"] if op.type.endswith("_grad") else op.outputs["Out"]
     is_over_all = op.attr("reduce_all") or {axis % len(shape) for axis in op.attr("dim")} == set(range(len(shape)))
-    is_plain = min(shape) > 0 and x.dtype.is_floating and op.attr("out_dtype") == -1
+    is_plain = all(size > 0 for size in shape) and x.dtype.is_floating and op.attr("out_dtype") == -1
     return is_over_all and is_plain and op.block.vars[small[0]].shape == (1,)
 
 

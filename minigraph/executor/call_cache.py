@@ -116,6 +116,11 @@ class CallCache:
         self._latest[subject] = call
         return call.plan
 
+    def latest(self, subject: Hashable) -> Plan | None:
+        """The plan of the latest call with another feed."""
+        call = self._latest.get(subject)
+        return None if call is None else call.plan
+
     def add(self, subject: Hashable, feeds: Mapping[str, Any], plan: Plan) -> None:
         """Keep the plan that was made for arrays that are checked."""
         names, kinds = tuple(feeds), [_kind(array) for array in feeds.values()]

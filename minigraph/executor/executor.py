@@ -356,7 +356,7 @@ class Executor(Runner):
         if plan is None:
             plan = lower(
                 program, _types_of(feeds), names, self.place, self.passes,
-                jit=self.jit, blocks=self._blocks, check=self.check,
+                jit=self.jit, blocks=self._blocks, check=self.check, like=self._calls.latest(subject),
             )  # fmt: skip
             self._calls.add(subject, feeds, plan)
         return plan

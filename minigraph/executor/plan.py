@@ -15,6 +15,7 @@ from minigraph.lowering.flat_buffers import form_flat_buffers
 from minigraph.lowering.memory_plan import BufferPlan, plan_buffers
 from minigraph.lowering.output_buffers import plan_outputs
 from minigraph.lowering.prune import prune
+from minigraph.lowering.rewritten import Rewritten, rewrite
 from minigraph.lowering.steps import Steps, concretize, to_steps
 from minigraph.passes import LOWERING, FuseGlobalNorm, events
 from minigraph.passes.base import Pass, Pipeline
@@ -22,6 +23,9 @@ from minigraph.runtime.place import Place
 from minigraph.support.gc_pause import without_collector
 from minigraph.support.undo import unnoted
 from minigraph.types import TensorType
+
+Watch = Callable[[str, Program], None]
+"""Sees the name of a stage and the program after it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +45,8 @@ class Plan:
     """Names of the state that a run updates in place."""
     draws: bool
     """Whether a run draws random numbers from the executor's generator."""
+    rewritten: Rewritten | None
+    """The program before its sizes became numbers; None if it holds for this feed alone."""
 
 
 @unnoted
@@ -51,10 +57,11 @@ def lower(
     fetch_names: Sequence[str],
     place: Place,
     passes: Pipeline = LOWERING,
-    watch: Callable[[str, Program], None] = lambda stage, program: None,
+    watch: Watch | None = None,
     jit: bool = False,
     blocks: Blocks | None = None,
     check: bool = False,
+    like: Plan | None = None,
 ) -> Plan:
     """Prune, make shapes concrete, rewrite, schedule and compile `program`.
 
@@ -66,7 +73,9 @@ def lower(
         Memory for the runs of sub-blocks.
     check : bool
         Make a plan whose runs are checked, see `minigraph.executor.checking`.
-    watch : callable
+    like : Plan, optional
+        A plan for another feed of the program; if its sizes lead to the same rewritten program, that is used again.
+    watch : callable, optional
         Sees the name of each stage before the passes, and the program after it; the passes have their own hook.
 
     Raises
@@ -74,15 +83,19 @@ def lower(
     MinigraphError
         If the program cannot run with these feeds and fetches; the errors of the stages say why.
     """
-    # Unless a hook or an observer has to see each pass, `prune` does not even copy the operators that this one removes:
-    # that saves a sixth of the first run of a clip.
-    fuse_norms = passes.hook is None and not events.observers and FuseGlobalNorm() in passes
-    private = events.copied(program, prune(program, list(feed_types), fetch_names, fuse_norms), "prune")
-    watch("prune", private)
-    with events.step(concretize, private):
-        concretize(private, feed_types)
-    watch("concretize", private)
-    _verifying(passes, private).apply(private)
+    is_watched = watch is not None or passes.hook is not None or bool(events.observers)
+    # Unless somebody has to see each pass, `prune` does not even copy the operators that this one removes: that saves a
+    # sixth of the first run of a clip.
+    fuse_norms = not is_watched and FuseGlobalNorm() in passes
+    rewritten = private = None
+    if not is_watched and all(map(_is_own, passes)):
+        rewritten = None if like is None else like.rewritten
+        private = None if rewritten is None else rewritten.program_for(feed_types)
+        if private is None:
+            rewritten = rewrite(program, feed_types, fetch_names, passes, fuse_norms)
+            private = None if rewritten is None else rewritten.program_for(feed_types)
+    if private is None:
+        private = _rewritten_for(program, feed_types, fetch_names, passes, fuse_norms, watch)
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)
     flat = form_flat_buffers(steps)
     buffers = plan_buffers(steps, flat, plan_outputs(steps, flat, place, jit))
@@ -92,12 +105,39 @@ def lower(
     compiled = generate(steps, buffers, place, profiler.is_active(place), jit, blocks, kind)
     written_over = tuple(name for name in steps.new_state if name not in steps.replaced_state)
     binding = Binding(steps, flat, compiled.state, buffers.outputs.to_scope, place)
-    return Plan(private, steps, buffers, compiled, binding, *_copies(steps, buffers), written_over, _draws(steps))
+    return Plan(
+        private, steps, buffers, compiled, binding, *_copies(steps, buffers), written_over, _draws(steps), rewritten
+    )
+
+
+def _rewritten_for(
+    program: Program,
+    feed_types: dict[str, TensorType],
+    fetch_names: Sequence[str],
+    passes: Pipeline,
+    fuse_norms: bool,
+    watch: Watch | None,
+) -> Program:
+    """Rewrite a copy of `program` for this feed alone, in view of whoever watches."""
+    private = events.copied(program, prune(program, list(feed_types), fetch_names, fuse_norms), "prune")
+    if watch is not None:
+        watch("prune", private)
+    with events.step(concretize, private):
+        concretize(private, feed_types)
+    if watch is not None:
+        watch("concretize", private)
+    _verifying(passes, private).apply(private)
+    return private
+
+
+def _is_own(each: Pass) -> bool:
+    """Whether a pass is minigraph's own, and so known to keep programs right."""
+    return type(each).__module__.startswith("minigraph.")
 
 
 def _verifying(passes: Pipeline, program: Program) -> Pipeline:
     """Return `passes` with a hook that verifies what passes of the user's have made of `program`."""
-    own = [type(each).__module__.startswith("minigraph.") for each in passes]
+    own = list(map(_is_own, passes))
     if all(own):
         return passes
     before = program.clone()

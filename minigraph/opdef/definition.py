@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from minigraph.errors import NotFoundError, OpError, suggest
 from minigraph.opdef.attr_types import CONVERTERS
 from minigraph.opdef.gradient_context import BlockGrad, GradRule
 from minigraph.support.signatures import parameter_names
+from minigraph.support.sizes import OpenSize, key_of
 from minigraph.types import TensorType
 
 SUB_BLOCK = "sub_block"
@@ -222,12 +223,30 @@ class OpDef:
     ) -> Mapping[str, tuple[Any, ...]]:
         """`infer_types` of slots with their types; the result is cached and must not be changed."""
         key = inputs, tuple(attrs.items())
-        found = self._inferred.get(key)
+        try:
+            found = self._inferred.get(key)
+        except TypeError:  # open sizes have no hash, see `minigraph.support.sizes`
+            return self._infer_open(inputs, attrs)
         if found is None:
             found = self._infer_types(dict(inputs), attrs)
             if len(self._inferred) >= _MOST_INFERRED:
                 self._inferred.clear()
             self._inferred[key] = found
+        return found
+
+    def _infer_open(
+        self, inputs: tuple[tuple[str, tuple[TensorType | None, ...]], ...], attrs: Mapping[str, Any]
+    ) -> Mapping[str, tuple[Any, ...]]:
+        """`inferred` of types with open sizes; the cache is that of their dimensions, which note what is asked."""
+        types = [each for _, of_slot in inputs for each in of_slot if each is not None]
+        keys = [(each.dtype, each.kind, *map(key_of, each.shape)) for each in types]
+        slots = [(slot, *[each is None for each in of_slot]) for slot, of_slot in inputs]
+        key = self.type, *slots, *keys, *attrs.items()
+        sizes: Iterator[Any] = (size for each in types for size in each.shape)
+        cache = next(size.dimensions.cache for size in sizes if type(size) is OpenSize)
+        found: Mapping[str, tuple[Any, ...]] | None = cache.get(key)
+        if found is None:
+            found = cache[key] = self._infer_types(dict(inputs), attrs)
         return found
 
     def _infer_types(
