@@ -27,7 +27,9 @@ class ScaleIntoMatmul(Pass):
 
     def apply(self, program: Program) -> bool:
         by_type = program.global_block().ops.by_type
-        if "scale" not in by_type or not ("matmul" in by_type or "matmul_grad" in by_type):
+        products = [*by_type.get("matmul", ()), *by_type.get("matmul_grad", ())]
+        names = {name for op in products for names in (*op.inputs.values(), *op.outputs.values()) for name in names}
+        if not any(op.inputs["X"][0] in names or op.outputs["Out"][0] in names for op in by_type.get("scale", ())):
             return False
         values = Values(program)
         changed = [_scale_by_itself(op, values) for op in by_type.get("matmul", ())]

@@ -24,10 +24,11 @@ class TurnTransposes(Pass):
 
     def apply(self, program: Program) -> bool:
         ops = program.global_block().ops
-        if not ops.of_type("transpose2") or not ops.of_type("matmul"):
+        candidates = [op for op in ops.of_type("transpose2") if _moves_last(list(op.attr("axis")))]
+        if not candidates or not ops.of_type("matmul"):
             return False
         values = Values(program)
-        found = [each for op in ops.of_type("transpose2") if (each := _operand(op, values)) is not None]
+        found = [each for op in candidates if (each := _operand(op, values)) is not None]
         for each in found:
             _turn(each, values)
         return bool(found)
@@ -44,10 +45,15 @@ class _Operand(NamedTuple):
     gradient: Operator | None
 
 
-def _operand(transpose: Operator, values: Values) -> _Operand | None:
-    axes, out = list(transpose.attr("axis")), values.output(transpose, "Out")
+def _moves_last(axes: list[int]) -> bool:
+    """Whether a transpose makes rows of the last dimension columns, and moves another dimension besides."""
     rank = len(axes)
-    if rank < 3 or axes[-2] != rank - 1 or _turned(axes) == [*range(rank)] or not _is_private(out, values):
+    return rank > 2 and axes[-2] == rank - 1 and _turned(axes) != [*range(rank)]
+
+
+def _operand(transpose: Operator, values: Values) -> _Operand | None:
+    out = values.output(transpose, "Out")
+    if not _is_private(out, values):
         return None
     products = [(op, slot) for op in values.readers[out] if (slot := _slot(op, out, values))]
     types = sorted(op.type for op, _ in products)
@@ -61,7 +67,9 @@ def _operand(transpose: Operator, values: Values) -> _Operand | None:
     readers = values.readers[flowing]
     if not _is_private(flowing, values) or [op.type for op in readers] != ["transpose2_grad"]:
         return None
-    return _Operand(transpose, tuple(products), readers[0]) if list(readers[0].attr("axis")) == axes else None
+    return (
+        _Operand(transpose, tuple(products), readers[0]) if readers[0].attr("axis") == transpose.attr("axis") else None
+    )
 
 
 def _turned(axes: list[int]) -> list[int]:

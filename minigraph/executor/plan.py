@@ -93,7 +93,7 @@ def lower(
         private = None if rewritten is None else rewritten.program_for(feed_types)
         if private is None:
             rewritten = rewrite(program, feed_types, fetch_names, passes, fuse_norms)
-            private = None if rewritten is None else rewritten.program_for(feed_types)
+            private = None if rewritten is None else rewritten.program
     if private is None:
         private = _rewritten_for(program, feed_types, fetch_names, passes, fuse_norms, watch)
     steps = to_steps(private, list(feed_types), fetch_names, place.kind)

@@ -219,21 +219,24 @@ class Program:
                         op.set_attr("is_test", True)
         return twin
 
-    def _copy_block(self, block: Block, left_out: Role = Role.FORWARD) -> None:
-        """Add a copy of a block of another program under its index, without operators of the roles `left_out`."""
+    def _copy_block(self, block: Block, left_out: Role = Role.FORWARD, private: bool = False) -> None:
+        """Add a copy of a block of another program under its index, without operators of the roles `left_out`.
+
+        Operators of a `private` copy may share what edits replace, see `Block.append_copies`.
+        """
         copied = self.blocks[0]
         if block.idx:
             copied = Block(self, block.idx, block.parent_idx, block.forward_block_idx)
             self.blocks.append(copied)
         copied.vars = {name: var._copy_to(copied) for name, var in block.vars.items()}
-        copied.append_copies([op for op in block.ops[:] if not op.role & left_out])
+        copied.append_copies([op for op in block.ops[:] if not op.role & left_out], private)
 
-    def copy_blocks(self, blocks: Iterable[Block]) -> None:
-        """Copy sub-blocks to this program, which has only a global block so far; they keep their indices."""
+    def copy_blocks(self, blocks: Iterable[Block], private: bool = False) -> None:
+        """Copy blocks to this program, which has only a global block so far; they keep their indices."""
         for block in blocks:
             while len(self.blocks) < block.idx:
                 self.blocks.append(Block(self, len(self.blocks), 0))  # fills the gap until `drop_unused_blocks`
-            self._copy_block(block)
+            self._copy_block(block, private=private)
 
     def drop_unused_blocks(self) -> None:
         """Remove the sub-blocks that no operator runs, and renumber the others."""

@@ -2,33 +2,35 @@
 
 The dimensions that a program leaves open, such as the batch, are open sizes while it is rewritten, see
 `minigraph.support.sizes`. So it is known for which other sizes the same would come out, and a plan for those begins
-with a copy of the rewritten program, in which all sizes are numbers.
+with a copy of the rewritten program. In the end all sizes are numbers again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from minigraph.ir import Program
+from minigraph.ir import Program, Variable
 from minigraph.lowering.prune import prune
 from minigraph.lowering.steps import concretize
 from minigraph.passes.base import Pipeline
-from minigraph.support.sizes import OpenDimensions, closed
+from minigraph.support.sizes import OpenDimensions, closed, is_closed
 from minigraph.types import TensorType
 
 
 @dataclass(frozen=True, eq=False)
 class Rewritten:
-    """A program after all rewrites, with open sizes.
+    """A program after all rewrites, and the sizes for which it is right.
 
     Attributes
     ----------
     program : Program
-        It is copied for each plan.
+        The program with the sizes of the feed that it was rewritten for.
     feed_types : mapping
-        Types of the feed that the program was rewritten for, by name.
+        Types of that feed, by name.
+    open_types : sequence of (Variable, TensorType)
+        Variables of the program with open sizes, and their types.
     numbers : mapping
         Number of each open dimension of the feed, by name and axis; those that are equal have one number.
     dimensions : OpenDimensions
@@ -37,13 +39,23 @@ class Rewritten:
 
     program: Program
     feed_types: Mapping[str, TensorType]
+    open_types: Sequence[tuple[Variable, TensorType]]
     numbers: Mapping[tuple[str, int], int]
     dimensions: OpenDimensions
 
     def program_for(self, feed_types: Mapping[str, TensorType]) -> Program | None:
         """Copy the program for sizes of a feed; None if other sizes may have led to another program."""
         sizes = self._sizes(feed_types)
-        return _closed(self.program, sizes) if sizes is not None and self.dimensions.allow(sizes) else None
+        if sizes is None or not self.dimensions.allow(sizes):
+            return None
+        twin = Program()
+        twin.roots = self.program.roots
+        twin.copy_blocks(self.program.blocks, private=True)
+        for block, copy in zip(self.program.blocks, twin.blocks, strict=True):
+            copy.first_names.update(block.first_names)
+        for var, new in _closed(self.open_types, sizes):
+            twin.blocks[var.block.idx].vars[var.name].tensor_type = new
+        return twin
 
     def _sizes(self, feed_types: Mapping[str, TensorType]) -> Sequence[int] | None:
         """Sizes of the open dimensions; None if the feed differs in anything else."""
@@ -97,21 +109,24 @@ def rewrite(
     except Exception:
         return None
     dimensions.cache.clear()
-    return Rewritten(private, dict(feed_types), numbers, dimensions)
+    open_types = [
+        (var, var.tensor_type)
+        for block in private.blocks
+        for var in block.vars.values()
+        if var.tensor_type is not None and not is_closed(var.tensor_type.shape)
+    ]
+    for var, new in _closed(open_types, list(number_of)):
+        var.tensor_type = new
+    return Rewritten(private, dict(feed_types), open_types, numbers, dimensions)
 
 
-def _closed(program: Program, sizes: Sequence[int]) -> Program:
-    """Copy a program, with numbers for its open sizes."""
-    twin = program.clone()
-    types: dict[int, TensorType] = {}
-    for block, of_block in zip(program.blocks, twin.blocks, strict=True):
-        of_block.first_names.update(block.first_names)
-        for var in of_block.vars.values():
-            old = var.tensor_type
-            if old is None:
-                continue
-            new = types.get(id(old))  # `program` keeps its types, so that an `id` is not used again
-            if new is None:
-                new = types[id(old)] = TensorType(old.dtype, closed(old.shape, sizes), old.kind)
-            var.tensor_type = new
-    return twin
+def _closed(
+    types: Sequence[tuple[Variable, TensorType]], sizes: Sequence[int]
+) -> Iterator[tuple[Variable, TensorType]]:
+    """Variables and their types, with numbers for open sizes."""
+    found: dict[int, TensorType] = {}
+    for var, old in types:
+        new = found.get(id(old))
+        if new is None:
+            new = found[id(old)] = TensorType(old.dtype, closed(old.shape, sizes), old.kind)
+        yield var, new

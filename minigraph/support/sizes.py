@@ -218,6 +218,11 @@ class OpenSize:
         return self.dimensions._size(factor, tuple(sorted(numbers))) if factor and numbers else factor
 
 
+def is_closed(shape: Sequence[Any]) -> bool:
+    """Whether a shape has no open sizes."""
+    return OpenSize not in map(type, shape)
+
+
 def key_of(size: Any) -> Any:
     """A key for a size of one feed, equal for equal multiples of the same dimensions."""
     return size.key if type(size) is OpenSize else size
