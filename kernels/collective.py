@@ -26,6 +26,18 @@ for _reduction in REDUCTIONS:
     _all_reduce(_reduction)
 
 
+@kernel("merged_c_allreduce_sum")
+def merged_c_allreduce_sum(xp, x, *, ring_id, op_input_names):
+    flat = xp.concatenate([each.reshape(-1) for each in x])
+    names = f"{op_input_names[0]} and {len(x) - 1} more"
+    total = current().all_reduce(flat, "sum", _call("merged_c_allreduce_sum", (names,), ring_id, flat))
+    parts, start = [], 0
+    for each in x:
+        parts.append(total[start : start + each.size].reshape(each.shape))
+        start += each.size
+    return parts
+
+
 @kernel("c_allreduce_sum", rows=True)
 def all_reduce_rows(xp, x, *, ring_id, op_input_names):
     """The rows of all ranks one after the other, as the sum of selected rows is."""

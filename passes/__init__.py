@@ -23,6 +23,7 @@ from minigraph.passes.join_slices import JoinSlices
 from minigraph.passes.matmul_to_mul import MatmulToMul
 from minigraph.passes.mean_of_all import MeanOfAll
 from minigraph.passes.merge_column_sums import MergeColumnSums
+from minigraph.passes.merge_exchanges import MergeExchanges
 from minigraph.passes.merge_matmuls import MergeMatmuls
 from minigraph.passes.merge_products import MergeProducts
 from minigraph.passes.merge_updates import MergeUpdates
@@ -40,11 +41,11 @@ from minigraph.passes.write_where_assigned import WriteWhereAssigned
 # Each pass makes work for later ones: copies hide equal operators, only merged updates take the factor of a clip, and
 # readers that are dead would keep values that the last two passes want for one operator alone.
 IN_ORDER: tuple[Pass, ...] = (
-    FuseGlobalNorm(), UnrollRecurrent(), MeanOfAll(), FindCrossEntropy(), FoldConstants(), JoinSlices(), MatmulToMul(),
-    SplitProducts(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(), ShareCommonSubexpressions(),
-    FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(), MergeProducts(), TransposeOnce(),
-    MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(), WriteWhereAssigned(),
-    FuseElementwise(),
+    FuseGlobalNorm(), MergeExchanges(), UnrollRecurrent(), MeanOfAll(), FindCrossEntropy(), FoldConstants(),
+    JoinSlices(), MatmulToMul(), SplitProducts(), CleanUp(), ScaleIntoMatmul(), TurnTransposes(), TransposeIntoMatmul(),
+    ShareCommonSubexpressions(), FuseSoftmaxCrossEntropy(), SkipJoins(), MergeMatmuls(), MergeColumnSums(),
+    MergeProducts(), TransposeOnce(), MergeUpdates(), ShrinkInUpdate(), FuseMeanLoss(), FreeAddends(), RemoveDeadOps(),
+    WriteWhereAssigned(), FuseElementwise(),
 )  # fmt: skip
 """Passes that executors may apply, in the order in which they run."""
 
@@ -74,6 +75,7 @@ __all__ = [
     "MatmulToMul",
     "MeanOfAll",
     "MergeColumnSums",
+    "MergeExchanges",
     "MergeMatmuls",
     "MergeProducts",
     "MergeUpdates",

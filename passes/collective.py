@@ -23,7 +23,7 @@ class Collective(Pass):
     Attributes
     ----------
     ranks : int
-        Number of ranks, at least 1.
+        Number of ranks; for 1 there is nothing to change.
     rings : int
         Number of groups of connections, which exchanges take in turns.
     """
@@ -68,7 +68,7 @@ class GradAllReduce(Collective):
 
     def apply(self, program: Program) -> bool:
         block = program.global_block()
-        if any(op.type.startswith("c_allreduce") for op in block.ops):
+        if self.ranks == 1 or any(op.type.startswith("c_allreduce") for op in block.ops):
             return False
         backward = [op for op in block.ops if op.role & Role.BACKWARD]
         if not backward:
@@ -126,7 +126,7 @@ class LocalSGD(Collective):
     def apply(self, program: Program) -> bool:
         block = program.global_block()
         updates = [op for op in block.ops if is_update(op.definition)]
-        if not updates or any(name.endswith(SNAPSHOT) for name in block.vars):
+        if self.ranks == 1 or not updates or any(name.endswith(SNAPSHOT) for name in block.vars):
             return False
         turns = self._turns()
         kept: list[tuple[Variable, Variable]] = []

@@ -111,11 +111,11 @@ class BuildStrategy(_Strategy):
 
     Attributes
     ----------
-    unroll_recurrent, fold_constants, matmul_to_mul, clean_up, share_common_subexpressions, merge_updates : bool
-    shrink_in_update, fuse_mean_loss, free_addends, write_where_assigned, fuse_elementwise : bool
-        Run `UnrollRecurrent`, `FoldConstants`, `MatmulToMul`, `CleanUp`, `ShareCommonSubexpressions`, `MergeUpdates`,
-        `ShrinkInUpdate`, `FuseMeanLoss`, `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`; True by default. They
-        keep every bit.
+    merge_exchanges, unroll_recurrent, fold_constants, matmul_to_mul, clean_up, share_common_subexpressions : bool
+    merge_updates, shrink_in_update, fuse_mean_loss, free_addends, write_where_assigned, fuse_elementwise : bool
+        Run `MergeExchanges`, `UnrollRecurrent`, `FoldConstants`, `MatmulToMul`, `CleanUp`, `ShareCommonSubexpressions`,
+        `MergeUpdates`, `ShrinkInUpdate`, `FuseMeanLoss`, `FreeAddends`, `WriteWhereAssigned`, `FuseElementwise`; True
+        by default. They keep every bit.
     transpose_into_matmul : bool
         Run `TransposeIntoMatmul`, which keeps every bit, too; False by default.
     mean_of_all, find_cross_entropy, join_slices, split_products, scale_into_matmul, turn_transposes, skip_joins : bool
@@ -156,8 +156,8 @@ class BuildStrategy(_Strategy):
     >>> strategy.fuse_softmax_cross_entropy = True
     >>> strategy.fold_constants = False
     >>> [each.name for each in strategy.pipeline()]  # doctest: +NORMALIZE_WHITESPACE
-    ['FuseGlobalNorm', 'UnrollRecurrent', 'MeanOfAll', 'FindCrossEntropy', 'JoinSlices', 'MatmulToMul',
-     'SplitProducts', 'CleanUp', 'ScaleIntoMatmul', 'TurnTransposes', 'ShareCommonSubexpressions',
+    ['FuseGlobalNorm', 'MergeExchanges', 'UnrollRecurrent', 'MeanOfAll', 'FindCrossEntropy', 'JoinSlices',
+     'MatmulToMul', 'SplitProducts', 'CleanUp', 'ScaleIntoMatmul', 'TurnTransposes', 'ShareCommonSubexpressions',
      'FuseSoftmaxCrossEntropy', 'SkipJoins', 'MergeMatmuls', 'MergeColumnSums', 'MergeProducts', 'TransposeOnce',
      'MergeUpdates', 'ShrinkInUpdate', 'FuseMeanLoss', 'FreeAddends', 'RemoveDeadOps', 'WriteWhereAssigned',
      'FuseElementwise']

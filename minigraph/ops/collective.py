@@ -40,6 +40,13 @@ for _reduction, _result in (
     )(_all_reduce)
 
 
+@op("merged_c_allreduce_sum", inputs="X", outputs="Out*", grad=None, has_effect=True)
+def merged_c_allreduce_sum(x: list[TensorType], *, ring_id: int = 0) -> tuple[list[TensorType]]:
+    """``c_allreduce_sum`` of each, in one exchange."""
+    require(len({each.dtype for each in x}) <= 1, f"X must have one element type, got {', '.join(map(str, x))}")
+    return (list(x),)
+
+
 @op("c_broadcast", inputs="X", outputs="Out", grad=None, has_effect=True)
 def c_broadcast(x: TensorType, *, ring_id: int = 0, root: int = 0, use_calc_stream: bool = False) -> TensorType:
     """X of rank `root`, on every rank."""
