@@ -8,6 +8,7 @@ import minigraph.kernels.adaptive_clip
 import minigraph.kernels.adaptive_optimizer
 import minigraph.kernels.array
 import minigraph.kernels.averaging
+import minigraph.kernels.bilinear
 import minigraph.kernels.clip
 import minigraph.kernels.clip_to_keep
 import minigraph.kernels.collective
@@ -43,6 +44,7 @@ import minigraph.kernels.recurrent
 import minigraph.kernels.reduce
 import minigraph.kernels.resampling
 import minigraph.kernels.reshaping
+import minigraph.kernels.scaling
 import minigraph.kernels.search
 import minigraph.kernels.selection
 import minigraph.kernels.series
@@ -50,7 +52,8 @@ import minigraph.kernels.sparse_gradients
 import minigraph.kernels.sparse_updates
 import minigraph.kernels.tensor
 import minigraph.kernels.training_checks
-import minigraph.kernels.volumes  # noqa: F401
+import minigraph.kernels.volumes
+import minigraph.kernels.windows  # noqa: F401
 from minigraph.kernels.registry import Kernel, find_kernel, find_specializer, kernel, specialize
 
 __all__ = ["Kernel", "find_kernel", "find_specializer", "kernel", "specialize"]

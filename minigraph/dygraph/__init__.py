@@ -10,6 +10,7 @@ from minigraph.dygraph.parallel import DataParallel, Env, ParallelEnv, prepare_c
 from minigraph.dygraph.tracing import TracedLayer
 from minigraph.dygraph.units import Conv2DTranspose, GroupNorm, GRUUnit, InstanceNorm, PRelu
 from minigraph.dygraph.volumes import Conv3D, Conv3DTranspose
+from minigraph.dygraph.weights import BilinearTensorProduct, SpectralNorm
 from minigraph.eager.guard import disable_dygraph, enable_dygraph, enabled, grad, guard, no_grad, to_variable
 from minigraph.eager.learning_rate import (
     CosineDecay,
@@ -36,14 +37,14 @@ if TYPE_CHECKING:  # imported when asked for, see the end
 enable_imperative, disable_imperative = enable_dygraph, disable_dygraph
 
 __all__ = [
-    "BCELoss", "BackwardStrategy", "BatchNorm", "Conv2D", "Conv2DTranspose", "Conv3D", "Conv3DTranspose",
-    "CosineDecay", "DataParallel", "Dropout",
-    "EagerParameter", "Embedding", "Env", "ExponentialDecay", "GRUUnit", "GroupNorm", "InstanceNorm",
-    "InverseTimeDecay", "L1Loss", "LambdaDecay", "Layer", "LayerList", "LayerNorm", "LearningRateDecay", "Linear",
-    "LinearLrWarmup", "MSELoss", "MultiStepDecay", "NLLLoss", "NaturalExpDecay", "NoamDecay", "PRelu", "ParallelEnv",
-    "ParameterList", "PiecewiseDecay", "PolynomialDecay", "Pool2D", "ReduceLROnPlateau", "Sequential", "StepDecay",
-    "Tensor", "TracedLayer", "disable_dygraph", "disable_imperative", "enable_dygraph", "enable_imperative", "enabled",
-    "grad", "guard", "load_dygraph", "no_grad", "prepare_context", "save_dygraph", "to_variable",
+    "BCELoss", "BackwardStrategy", "BatchNorm", "BilinearTensorProduct", "Conv2D", "Conv2DTranspose", "Conv3D",
+    "Conv3DTranspose", "CosineDecay", "DataParallel", "Dropout", "EagerParameter", "Embedding", "Env",
+    "ExponentialDecay", "GRUUnit", "GroupNorm", "InstanceNorm", "InverseTimeDecay", "L1Loss", "LambdaDecay", "Layer",
+    "LayerList", "LayerNorm", "LearningRateDecay", "Linear", "LinearLrWarmup", "MSELoss", "MultiStepDecay", "NLLLoss",
+    "NaturalExpDecay", "NoamDecay", "PRelu", "ParallelEnv", "ParameterList", "PiecewiseDecay", "PolynomialDecay",
+    "Pool2D", "ReduceLROnPlateau", "Sequential", "SpectralNorm", "StepDecay", "Tensor", "TracedLayer",
+    "disable_dygraph", "disable_imperative", "enable_dygraph", "enable_imperative", "enabled", "grad", "guard",
+    "load_dygraph", "no_grad", "prepare_context", "save_dygraph", "to_variable",
 ]  # fmt: skip
 
 refuse_unknown_names(__name__, load_dygraph="minigraph.io.state_dicts", save_dygraph="minigraph.io.state_dicts")

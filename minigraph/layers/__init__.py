@@ -2,6 +2,7 @@
 
 from minigraph.layers.activation import *
 from minigraph.layers.array import *
+from minigraph.layers.bilinear import *
 from minigraph.layers.branches import *
 from minigraph.layers.clipping import *
 from minigraph.layers.compare import *
@@ -29,6 +30,7 @@ from minigraph.layers.reduce import *
 from minigraph.layers.resampling import *
 from minigraph.layers.reshaping import *
 from minigraph.layers.rnn import *
+from minigraph.layers.scaling import *
 from minigraph.layers.search import *
 from minigraph.layers.selected_rows import *
 from minigraph.layers.selection import *
@@ -36,6 +38,7 @@ from minigraph.layers.series import *
 from minigraph.layers.static_rnn import *
 from minigraph.layers.tensor import *
 from minigraph.layers.volumes import *
+from minigraph.layers.windows import *
 from minigraph.support.public import offered, refuse_unknown_names
 
 __all__ = offered(vars())

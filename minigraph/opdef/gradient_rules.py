@@ -17,6 +17,26 @@ from minigraph.opdef.gradient_context import EMPTY, GRAD_SUFFIX, GradContext, Gr
 from minigraph.types import TensorType
 
 
+def of_bilinear(x: str, y: str, out: str) -> GradRule:
+    """The rule of the gradient operator of one that is linear in each of the slots `x` and `y`, and has no others.
+
+    What flows into the gradient of one takes its place. These operators have no further derivatives.
+    """
+
+    def rule(ctx: GradContext) -> Iterator[OpSpec]:
+        forward, to_d_out = ctx.op.definition.forward or "", ctx.d_input(out + GRAD_SUFFIX)
+        values = {slot: ctx.input(slot) for slot in (x, y)}
+        for slot, other in ((x, y), (y, x)):
+            flowing = ctx.d_output(slot + GRAD_SUFFIX)
+            if flowing:
+                factors = {**values, slot: flowing}
+                yield OpSpec(forward, factors, {out: to_d_out}, ctx.op.attrs)
+                inputs = {**factors, out + GRAD_SUFFIX: ctx.input(out + GRAD_SUFFIX)}
+                yield OpSpec(ctx.op.type, inputs, {other + GRAD_SUFFIX: ctx.d_input(other)}, ctx.op.attrs)
+
+    return rule
+
+
 class FusedGrad(OperatorRule):
     """The gradient rule that appends one gradient operator, such as ``relu_grad``.
 

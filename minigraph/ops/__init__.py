@@ -5,6 +5,7 @@ import minigraph.ops.adaptive_clip
 import minigraph.ops.adaptive_optimizer
 import minigraph.ops.array
 import minigraph.ops.averaging
+import minigraph.ops.bilinear
 import minigraph.ops.clip
 import minigraph.ops.collective
 import minigraph.ops.compare
@@ -37,10 +38,12 @@ import minigraph.ops.recurrent
 import minigraph.ops.reduce
 import minigraph.ops.resampling
 import minigraph.ops.reshaping
+import minigraph.ops.scaling
 import minigraph.ops.search
 import minigraph.ops.second_order
 import minigraph.ops.selected_rows
 import minigraph.ops.selection
 import minigraph.ops.series
 import minigraph.ops.tensor
-import minigraph.ops.training_checks  # noqa: F401
+import minigraph.ops.training_checks
+import minigraph.ops.windows  # noqa: F401

@@ -7,7 +7,7 @@ from typing import Any
 
 from minigraph.opdef import op
 from minigraph.opdef.gradient_context import GradContext, OpSpec
-from minigraph.opdef.gradient_rules import DoubleGrad, fused
+from minigraph.opdef.gradient_rules import DoubleGrad, fused, of_bilinear
 from minigraph.support.window_rules import (
     is_channels_last,
     lay_transposed,
@@ -25,21 +25,7 @@ _GRAD_SLOTS = ("Input", "Filter", "Bias")
 _NO_RESIDUAL = "ResidualData serves a backend that minigraph does not have"
 
 
-def _gradient_of_gradient(ctx: GradContext) -> Iterator[OpSpec]:
-    """A convolution is linear in Input and in Filter: what flows into the gradient of one takes its place.
-
-    This holds for transposed convolutions, too. They have no further derivatives.
-    """
-    grad_type, type = ctx.op.type, ctx.op.definition.forward
-    x, filter, d_out = (ctx.input(slot) for slot in ("Input", "Filter", "Output@GRAD"))
-    to_d_out = ctx.d_input("Output@GRAD")
-    for slot, other in (("Input", "Filter"), ("Filter", "Input")):
-        flowing = ctx.d_output(f"{slot}@GRAD")
-        if flowing:
-            factors = {"Input": x, "Filter": filter} | {slot: flowing}
-            yield OpSpec(type, factors, {"Output": to_d_out}, ctx.op.attrs)
-            inputs = {**factors, "Output@GRAD": d_out}
-            yield OpSpec(grad_type, inputs, {f"{other}@GRAD": ctx.d_input(other)}, ctx.op.attrs)
+_gradient_of_gradient = of_bilinear("Input", "Filter", "Output")
 
 
 def _second_with_bias(ctx: GradContext) -> Iterator[OpSpec]:

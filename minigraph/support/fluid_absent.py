@@ -45,7 +45,7 @@ _NAMES = {
         sequence_concat sequence_conv sequence_conv_pool sequence_enumerate sequence_expand sequence_expand_as
         sequence_first_step sequence_last_step sequence_pad sequence_pool sequence_reshape sequence_reverse
         sequence_scatter sequence_slice sequence_softmax sequence_unpad lod_append lod_reset reorder_lod_tensor_by_rank
-        im2sequence row_conv linear_chain_crf crf_decoding chunk_eval ctc_greedy_decoder warpctc edit_distance hash
+        linear_chain_crf crf_decoding chunk_eval ctc_greedy_decoder warpctc edit_distance hash
         add_position_encoding sequence_topk_avg_pooling var_conv_2d match_matrix_tensor fused_embedding_seq_pool
         search_pyramid_hash filter_by_instag
     """,
@@ -74,9 +74,9 @@ _NAMES = {
         center_loss hsigmoid nce sampled_softmax_with_cross_entropy NCE
     """,
     _IMAGES: """
-        affine_grid crop crop_tensor fsp_matrix grid_sampler inplace_abn lrn mean_iou random_crop
-        similarity_focus unfold bilinear_tensor_product BilinearTensorProduct data_norm shard_index spectral_norm
-        SpectralNorm TreeConv tree_conv partial_concat partial_sum shuffle_batch fused_elemwise_activation
+        affine_grid grid_sampler inplace_abn mean_iou random_crop
+        similarity_focus data_norm shard_index
+        TreeConv tree_conv partial_concat partial_sum shuffle_batch fused_elemwise_activation
     """,
     _TOOLS: """
         install_check run_check

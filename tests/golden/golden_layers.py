@@ -716,6 +716,65 @@ case(
     t=np.array([0, 1, 0, 2], "int64"),
 )
 
+# Regions and windows, products of two inputs, divisions by norms
+
+case("crop", lambda L, x: L.crop(x, [2, 2, 3], [1, 0, 2]), x="f 4,3,6")
+case("crop_whole_batch", lambda L, x: L.crop(x, [-1, 2, 3]), x="f 4,3,6")
+case("crop_like", lambda L, x, y: L.crop(x, y, [0, 1, 1]), x="f 4,3,6", y="f 2,1,4")
+case("crop_offsets", lambda L, x, o: L.crop(x, [2, 2], o), x="f 4,3", o=np.array([1, 1], "int32"))
+case("crop_tensor", lambda L, x: L.crop_tensor(x, [2, -1, 3], [1, 1, 2]), x="f 4,3,6")
+case("crop_tensor_double", lambda L, x: L.crop_tensor(x, [2, -1, 3]), x="f 4,3,6 float64")
+case("crop_tensor_integers", lambda L, x: L.crop_tensor(x, [2, 2], [1, 1]), x="i0:9 4,3")
+case(
+    "crop_tensor_given",
+    lambda L, x, s: L.crop_tensor(x, s, [1, 0]),
+    x="f 4,3",
+    s=np.array([2, 2], "int32"),
+)
+case(
+    "crop_tensor_parts",
+    lambda L, x, s, o: L.crop_tensor(x, [s, 2], [1, o]),
+    x="f 4,3",
+    s=np.array([2], "int32"),
+    o=np.array([1], "int32"),
+)
+for _i, _options in enumerate(
+    [
+        {},
+        {"strides": 2, "paddings": 1},
+        {"paddings": [1, 0], "dilations": 2},
+        {"paddings": [1, 0, 2, 1], "strides": [2, 1]},
+    ]
+):
+    case(f"unfold_{_i}", lambda L, x, _o=_options: L.unfold(x, [2, 3], **_o), x="f 2,3,5,6")
+case("unfold_double", lambda L, x: L.unfold(x, 2), x="f 1,2,3,3 float64")
+for _i, _options in enumerate([{}, {"stride": 2, "padding": 1}, {"padding": [1, 0, 2, 1], "stride": [2, 1]}]):
+    case(
+        f"im2sequence_{_i}",
+        lambda L, x, _o=_options: L.transpose(L.im2sequence(x, [2, 3], **_o), [1, 0]),
+        x="f 2,3,5,6",
+    )
+case(
+    "bilinear_tensor_product",
+    lambda L, x, y: L.bilinear_tensor_product(x, y, 4, "tanh", param_attr=waves(L), bias_attr=waves(L)),
+    x="f 3,2",
+    y="f 3,5",
+)
+case(
+    "bilinear_tensor_product_plain",
+    lambda L, x, y: L.bilinear_tensor_product(x, y, 2, param_attr=constant(L, 0.3), bias_attr=False),
+    x="f 1,3 float64",
+    y="f 1,2 float64",
+)
+for _dtype in ("float32", "float64"):
+    case("fsp_matrix_" + _dtype, lambda L, x, y: L.fsp_matrix(x, y), x="f 2,3,4,2 " + _dtype, y="f 2,5,4,2 " + _dtype)
+case("row_conv", lambda L, x: L.row_conv(x, 2, param_attr=waves(L), act="relu"), x="f 2,6,3")
+case("row_conv_short", lambda L, x: L.row_conv(x, 4, param_attr=waves(L)), x="f 2,3,2")
+for _i, _options in enumerate(
+    [{}, {"n": 3, "k": 2.0, "alpha": 0.3, "beta": 0.5}, {"n": 7, "alpha": 0.5}, {"data_format": "NHWC", "alpha": 0.2}]
+):
+    case(f"lrn_{_i}", lambda L, x, _o=_options: L.lrn(x, **_o), x="f 2,6,3,4")
+
 
 if __name__ == "__main__":
     import paddle.fluid

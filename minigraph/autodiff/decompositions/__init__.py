@@ -27,7 +27,8 @@ import minigraph.autodiff.decompositions.normalization
 import minigraph.autodiff.decompositions.products
 import minigraph.autodiff.decompositions.recurrent
 import minigraph.autodiff.decompositions.reduce
-import minigraph.autodiff.decompositions.reshaping  # noqa: F401
+import minigraph.autodiff.decompositions.reshaping
+import minigraph.autodiff.decompositions.scaling  # noqa: F401
 from minigraph.autodiff.decompositions.rewriting import (
     RULES,
     Rewriting,

@@ -1,4 +1,4 @@
-"""Gradients of products of vectors and of whole batches, and of distances."""
+"""Gradients of products of vectors, of whole batches and of three factors, and of distances."""
 
 from __future__ import annotations
 
@@ -125,3 +125,20 @@ def _slope_of_distance(g: Rewriting, difference: Variable, p: float) -> Variable
         return g.cast(slope, difference.dtype)
     distance = g.power(g.total(g.power(sizes, p)), 1 / p)
     return g.mul(g.sign(difference), g.power(g.div(sizes, distance), p - 1))
+
+
+@rewritten_as("bilinear_tensor_product_grad")
+def _bilinear_tensor_product(g: Rewriting) -> Mapping[str, Any]:
+    """The gradient of X is the product of Out@GRAD and Y by the turned weight, and that of Y likewise."""
+    x, y, weight, d = g["X"], g["Y"], g["Weight"], g["Out@GRAD"]
+    size, rows, columns = weight.shape or ()
+
+    def product(a: Variable, b: Variable, order: list[int]) -> Variable:
+        return g.emit("bilinear_tensor_product", X=a, Y=b, Weight=g.transpose(weight, order))
+
+    pairs = g.mul(g.like(d, [-1, size, 1]), g.like(x, [-1, 1, rows]))
+    d_weight = g.matmul(g.like(pairs, [-1, size * rows]), y, transpose_X=True)
+    return {
+        "X@GRAD": product(d, y, [1, 0, 2]), "Y@GRAD": product(d, x, [2, 0, 1]),
+        "Weight@GRAD": g.like(d_weight, [size, rows, columns]), "Bias@GRAD": g.sum(d, [0], keep=True),
+    }  # fmt: skip

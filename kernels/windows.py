@@ -1,0 +1,93 @@
+"""Parts of tensors: regions that are cropped, and windows of images laid side by side."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from minigraph.errors import ExecutionError
+from minigraph.kernels.registry import kernel
+from minigraph.kernels.reshaping import numbers_from
+from minigraph.kernels.sliding import add_at, elements, padded, windows_of
+from minigraph.support.window_rules import lay_windows
+
+
+@kernel("crop")
+def crop(xp, x, y, offsets_given, *, offsets, shape):
+    sizes = shape if y is None else y.shape
+    return x[_region(x, sizes, numbers_from(None, offsets_given, offsets))].copy()
+
+
+@kernel("crop_grad")
+def crop_grad(xp, x, offsets_given, d_out, *, offsets, shape):
+    return _in_place(xp, x, d_out, numbers_from(None, offsets_given, offsets))
+
+
+@kernel("crop_tensor")
+def crop_tensor(xp, x, shape_given, offsets_given, shape_tensor, offsets_tensor, *, offsets, shape):
+    sizes = numbers_from(shape_tensor, shape_given, shape)
+    return x[_region(x, sizes, numbers_from(offsets_tensor, offsets_given, offsets))].copy()
+
+
+@kernel("crop_tensor_grad")
+def crop_tensor_grad(xp, x, offsets_given, offsets_tensor, d_out, *, offsets, shape):
+    return _in_place(xp, x, d_out, numbers_from(offsets_tensor, offsets_given, offsets))
+
+
+def _region(x, sizes, offsets) -> tuple[slice, ...]:
+    """Index of the region; a size of -1 reaches to the end."""
+    index = []
+    for dim, (length, size, offset) in enumerate(zip(x.shape, sizes, offsets, strict=True)):
+        end = length if size == -1 else offset + size
+        if not 0 <= offset <= end <= length:
+            raise ExecutionError(
+                f"X has {length} elements in dimension {dim}, not {size} from number {offset} on",
+                hint="Take fewer, or begin earlier.",
+            )
+        index.append(slice(offset, end))
+    return tuple(index)
+
+
+def _in_place(xp, x, d_out, offsets) -> Any:
+    """Zeros like `x`, with the gradient of a region in its place."""
+    d_x = xp.zeros(x.shape, x.dtype)
+    d_x[_region(x, d_out.shape, offsets)] = d_out
+    return d_x
+
+
+@kernel("unfold")
+def unfold(xp, x, *, kernel_sizes, strides, paddings, dilations):
+    laid = _laid(x, kernel_sizes, strides, paddings, dilations)
+    windows = windows_of(xp, padded(xp, x, laid, 0), laid).copy()
+    return windows.reshape(x.shape[0], x.shape[1] * prod(kernel_sizes), prod(windows.shape[4:]))
+
+
+@kernel("unfold_grad")
+def unfold_grad(xp, x, d_out, *, kernel_sizes, strides, paddings, dilations):
+    laid = _laid(x, kernel_sizes, strides, paddings, dilations)
+    d = d_out.reshape(*x.shape[:2], prod(kernel_sizes), *(along.count for along in laid))
+    return _folded(xp, x, d, laid)
+
+
+@kernel("im2sequence")
+def im2sequence(xp, x, _sizes, *, kernels, strides, paddings, out_stride):
+    laid = _laid(x, kernels, strides, paddings, (1, 1))
+    windows = windows_of(xp, padded(xp, x, laid, 0), laid).transpose(0, 4, 5, 1, 2, 3).copy()
+    return windows.reshape(prod(windows.shape[:3]), prod(windows.shape[3:]))
+
+
+@kernel("im2sequence_grad")
+def im2sequence_grad(xp, x, d_out, *, kernels, strides, paddings, out_stride):
+    laid = _laid(x, kernels, strides, paddings, (1, 1))
+    d = d_out.reshape(x.shape[0], *(along.count for along in laid), x.shape[1], prod(kernels))
+    return _folded(xp, x, d.transpose(0, 3, 4, 1, 2), laid)
+
+
+def _laid(x, sizes, strides, paddings, dilations) -> Any:
+    top, left, bottom, right = paddings
+    return lay_windows(x.shape[2:], sizes, strides, (top, bottom, left, right), "EXPLICIT", dilations)
+
+
+def _folded(xp, x, d, laid) -> Any:
+    """The gradients of windows, [batch, channels, element, rows, columns], added at the places of their elements."""
+    return add_at(xp, ((at, d[:, :, k]) for k, at in enumerate(elements(laid))), x, laid)

@@ -1,0 +1,83 @@
+"""Layers for weights: of products of two inputs, and of norm 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from minigraph.dygraph.layer import Layer
+from minigraph.initializer import Normal
+from minigraph.ir import Variable
+from minigraph.layer_helper import check_floating
+from minigraph.layers.scaling import singular_sizes
+from minigraph.param_attr import ParamAttr
+from minigraph.support.public import public
+
+
+class BilinearTensorProduct(Layer):
+    """``x @ weight[i] @ y'`` for each of `output_dim` learned matrices, plus a bias.
+
+    Parameters
+    ----------
+    input1_dim, input2_dim, output_dim : int
+        Number of features of `x`, of `y` and of the result.
+    name : str, optional
+        Changes nothing.
+    act : str, optional
+        Operator applied to the result.
+    """
+
+    @public
+    def __init__(
+        self,
+        input1_dim: int,
+        input2_dim: int,
+        output_dim: int,
+        name: str | None = None,
+        act: str | None = None,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        self._act = act
+        self.weight = self._required([output_dim, input1_dim, input2_dim], param_attr)
+        self.bias = self.create_parameter([1, output_dim], bias_attr, is_bias=True)
+
+    def forward(self, x: Variable, y: Variable) -> Variable:
+        x, y = check_floating(x, "BilinearTensorProduct: x"), check_floating(y, "BilinearTensorProduct: y")
+        result = self._helper.emit("bilinear_tensor_product", X=x, Y=y, Weight=self.weight, Bias=self.bias)
+        return self._helper.activation(result, self._act)
+
+
+class SpectralNorm(Layer):
+    """A weight divided by about its largest singular value; see `minigraph.layers.spectral_norm`.
+
+    Parameters
+    ----------
+    weight_shape : sequence of int
+    dim : int
+        The dimension of the weight that is the rows of a matrix.
+    power_iters : int
+        Number of power iterations that improve the singular vectors in each call.
+    """
+
+    @public
+    def __init__(
+        self,
+        weight_shape: Sequence[int],
+        dim: int = 0,
+        power_iters: int = 1,
+        eps: float = 1e-12,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        self._attrs: dict[str, Any] = {"dim": dim, "power_iters": power_iters, "eps": eps}
+        left, right = singular_sizes(list(weight_shape), dim)
+        self.weight_u = self._required([left], ParamAttr(), start=Normal(0.0, 1.0))
+        self.weight_v = self._required([right], ParamAttr(), start=Normal(0.0, 1.0))
+        self.weight_u.stop_gradient = self.weight_v.stop_gradient = True
+
+    def forward(self, weight: Variable) -> Variable:
+        weight = check_floating(weight, "SpectralNorm: weight")
+        return self._helper.emit("spectral_norm", Weight=weight, U=self.weight_u, V=self.weight_v, **self._attrs)
