@@ -9,20 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from minigraph.cli.commands import Command, Commands
 from minigraph.errors import MissingFileError, NotFoundError, suggest
 from minigraph.rewrite.checking import check
 from minigraph.support.atomic_files import check_writable, write_files
 
 
-def add_command(commands: Any) -> None:
-    """Add the subcommand to the result of argparse's ``add_subparsers``."""
-    parser = commands.add_parser(
-        "check",
-        help="look for a program that a pass breaks",
-        description=inspect.getdoc(_check),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file_and_pass", metavar="FILE:PASS", help="the Python file, and the name of the pass in it")
     parser.add_argument("--programs", type=int, default=500, metavar="N", help="number of programs (default: 500)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="other seeds give other programs (default: 0)")
@@ -30,7 +23,6 @@ def add_command(commands: Any) -> None:
         "-o", "--output", default="counterexample.py", metavar="FILE",
         help="the script that shows what is wrong (default: counterexample.py)",
     )  # fmt: skip
-    parser.set_defaults(run=_check)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -71,3 +63,6 @@ def _load(file: Path, name: str) -> Any:
         raise NotFoundError(f"{file} has no pass {name!r}", hint=hint)
     found = known[name]
     return found() if inspect.isclass(found) else found
+
+
+COMMANDS: Commands = {"check": Command(_check, _add_options)}

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import math
 import os
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Final, TypeVar
 
+from minigraph.cli.commands import Command, Commands, fail, message_of
 from minigraph.clip import GradientClipBase
 from minigraph.comparison.clip_text import clip_text, parse_clip
 from minigraph.comparison.digits import Batches, build_network
@@ -77,11 +76,9 @@ examples:
 # Options
 
 
-def add_commands(commands: Any) -> None:
-    """Add both subcommands to the result of argparse's ``add_subparsers``."""
-    summary = "compare a program's gradients with and without clipping"
-    compare = _command(commands, "compare", summary, compare_report, COMPARE_EXAMPLES)
-    experiment = _experiment(compare)
+def _add_compare(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = CLIPS + COMPARE_EXAMPLES
+    experiment = _experiment(parser)
     experiment.add_argument(
         "--batches", type=_WHOLE_NUMBER, default=10, metavar="N",
         help="number of batches; the data are read again when they end (default: 10; an epoch of digits has 12)",
@@ -94,10 +91,12 @@ def add_commands(commands: Any) -> None:
         "--train", type=_LEARNING_RATE, metavar="RATE",
         help="update parameters after each batch by SGD on the unclipped gradients (default: no updates)",
     )  # fmt: skip
-    _output(compare, "batch by batch")
+    _output(parser, "batch by batch")
 
-    train = _command(commands, "train", "compare training with and without clipping", train_report, TRAIN_EXAMPLES)
-    experiment = _experiment(train)
+
+def _add_train(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = CLIPS + TRAIN_EXAMPLES
+    experiment = _experiment(parser)
     experiment.add_argument(
         "--epochs", type=_WHOLE_NUMBER, default=5, metavar="N", help="runs over the data (default: 5)"
     )
@@ -111,27 +110,11 @@ def add_commands(commands: Any) -> None:
         "--rates", "--rate", type=_LEARNING_RATE, nargs="+", default=DEFAULT_RATES, metavar="RATE",
         help=f"learning rates (default: {_words(DEFAULT_RATES)})",
     )  # fmt: skip
-    _output(train, "step by step")
+    _output(parser, "step by step")
 
 
 def _words(numbers: Sequence[float]) -> str:
     return " ".join(map(str, numbers))
-
-
-def _command(
-    commands: Any, name: str, summary: str, make_report: Callable[..., Report[Any]], examples: str
-) -> argparse.ArgumentParser:
-    """Add a subcommand that prints and saves a report, with the docstring of `make_report` as its description."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description=inspect.getdoc(make_report),
-        epilog=CLIPS + examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.set_defaults(run=partial(_run, make_report))
-    return parser
 
 
 def _experiment(parser: argparse.ArgumentParser) -> Any:
@@ -189,11 +172,6 @@ def checked(parse: Callable[[str], T]) -> Callable[[str], T]:
     return parse_option
 
 
-def message_of(error: MinigraphError) -> str:
-    """The text of `error` without the line of code that raised it, which is not the user's."""
-    return "\n  ".join(filter(None, [error.message, *error.details, error.hint]))
-
-
 def _number(convert: Callable[[str], N], is_right: Callable[[N], bool], what: str) -> Callable[[str], N]:
     """A function that reads a number of an option."""
 
@@ -244,41 +222,40 @@ def _plot_file(text: str) -> str:
 # Running
 
 
-def _run(make_report: Callable[[argparse.Namespace], Report[Any]], options: argparse.Namespace) -> int:
-    """Check the options, make the report, write the files, print; returns the exit status."""
-    options.clips = options.clips or [parse_clip(text) for text in DEFAULT_CLIPS]
-    if len(set(options.clips)) < len(options.clips):
-        return fail("the same --clip is given twice", 2)
-    for name in ("seeds", "rates"):
-        numbers = getattr(options, name, ())
-        if len(set(numbers)) < len(numbers):
-            return fail(f"--{name} has the same number twice", 2)
-    paths = {kind: path for kind in SAVERS if (path := getattr(options, kind))}
-    for kind, path in paths.items():
-        twin = next(other for other in paths if paths[other] == path)
-        if twin != kind:
-            return fail(f"--{twin} and --{kind} name the same file, {path}", 2)
-    try:  # before the work, whose results would be lost
-        for path in paths.values():
-            check_writable(path)
-    except DataError as error:
-        return fail(message_of(error), 2)
-    try:
-        with one_thread():
-            report = make_report(options)
-    except Interrupted as interrupted:
-        report = interrupted.report
-    for kind, path in paths.items():
-        getattr(report, SAVERS[kind])(path)
-    if not options.quiet:
-        report.print(show_diff=options.diff)
-    return fail(report.partial, 130) if report.partial else 0
+def _reporting(make_report: Callable[[argparse.Namespace], Report[Any]]) -> Callable[[argparse.Namespace], int]:
+    """A subcommand that checks its options, makes the report, writes the files and prints."""
 
+    @wraps(make_report)
+    def run(options: argparse.Namespace) -> int:
+        options.clips = options.clips or [parse_clip(text) for text in DEFAULT_CLIPS]
+        if len(set(options.clips)) < len(options.clips):
+            return fail("the same --clip is given twice", 2)
+        for name in ("seeds", "rates"):
+            numbers = getattr(options, name, ())
+            if len(set(numbers)) < len(numbers):
+                return fail(f"--{name} has the same number twice", 2)
+        paths = {kind: path for kind in SAVERS if (path := getattr(options, kind))}
+        for kind, path in paths.items():
+            twin = next(other for other in paths if paths[other] == path)
+            if twin != kind:
+                return fail(f"--{twin} and --{kind} name the same file, {path}", 2)
+        try:  # before the work, whose results would be lost
+            for path in paths.values():
+                check_writable(path)
+        except DataError as error:
+            return fail(message_of(error), 2)
+        try:
+            with one_thread():
+                report = make_report(options)
+        except Interrupted as interrupted:
+            report = interrupted.report
+        for kind, path in paths.items():
+            getattr(report, SAVERS[kind])(path)
+        if not options.quiet:
+            report.print(show_diff=options.diff)
+        return fail(report.partial, 130) if report.partial else 0
 
-def fail(message: str, status: int) -> int:
-    """Print an error; returns the exit status."""
-    print(f"minigraph: error: {message}", file=sys.stderr)
-    return status
+    return run
 
 
 def compare_report(options: argparse.Namespace) -> Report[Any]:
@@ -355,3 +332,9 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def _reader(data: str, part: str = "train") -> Reader[Any]:
     # strict: a user who names MNIST gets no other data in its place.
     return getattr(digits, part)(28) if data == "digits" else getattr(mnist, part)(strict=True)
+
+
+COMMANDS: Commands = {
+    "compare": Command(_reporting(compare_report), _add_compare),
+    "train": Command(_reporting(train_report), _add_train),
+}

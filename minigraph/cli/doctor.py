@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
-import inspect
 import os
 import platform
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from minigraph.cli.commands import Command, Commands
 from minigraph.errors import MinigraphError
 from minigraph.kernels.jit import compiling
 from minigraph.runtime.place import CUDAPlace
@@ -117,22 +117,14 @@ def _gpu() -> Finding:
     return Finding("GPU", f"{name}, CuPy {place.xp.__version__}")
 
 
-def add_command(commands: Any) -> None:
-    """Add the subcommand to the result of argparse's ``add_subparsers``."""
-    parser = commands.add_parser(
-        "doctor",
-        help="report the settings that affect speed on this machine",
-        description=inspect.getdoc(_print),
-        allow_abbrev=False,
-    )
-    parser.set_defaults(run=_print)
-
-
 def _print(_: Any) -> int:
-    """Report the libraries that do the arithmetic on this machine, and how to make them faster.
-
-    These are the BLAS library with its kernels and threads, the compiler numba, and CuPy for a GPU.
+    """Report the libraries that do the arithmetic on this machine, and how to make
+    them faster. These are the BLAS library with its kernels and threads, the
+    compiler numba, and CuPy for a GPU.
     """
     for finding in examine():
         print(finding)
     return 0
+
+
+COMMANDS: Commands = {"doctor": Command(_print)}

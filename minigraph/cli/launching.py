@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import inspect
-from typing import Any
 
+from minigraph.cli.commands import Command, Commands
 from minigraph.parallel.launching import launch
 
 
-def add_command(commands: Any) -> None:
-    """Add the subcommand to the result of argparse's ``add_subparsers``."""
-    parser = commands.add_parser(
-        "launch",
-        help="run a script on several ranks",
-        description=inspect.getdoc(_launch),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--ranks", type=int, required=True, metavar="N", help="number of ranks")
     parser.add_argument(
         "--timeout", type=float, default=600.0, metavar="S", help="seconds that a rank waits for others (default: 600)"
     )
     parser.add_argument("script", metavar="SCRIPT", help="the Python file")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
-    parser.set_defaults(run=_launch)
 
 
 def _launch(options: argparse.Namespace) -> int:
@@ -41,3 +31,6 @@ def _launch(options: argparse.Namespace) -> int:
     if options.ranks < 1:
         options.parser.error(f"argument -n/--ranks: must be at least 1, got {options.ranks}")
     return launch(options.script, options.arguments, options.ranks, options.timeout)
+
+
+COMMANDS: Commands = {"launch": Command(_launch, _add_options)}

@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 from pathlib import Path
-from typing import Any
 
+from minigraph.cli.commands import Command, Commands
 from minigraph.lessons.catalogue import LESSONS, find_lesson
 from minigraph.lessons.grader import grade
 from minigraph.support.atomic_files import check_writable, write_files
 
 
-def add_commands(commands: Any) -> None:
-    """Add both subcommands to the result of argparse's ``add_subparsers``."""
-    lessons = _command(commands, "lessons", "list the lessons on rewriting, or copy one to work on", _lessons)
-    lessons.add_argument("lesson", nargs="?", metavar="LESSON", help="number or name (default: list all)")
-    lessons.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="where to copy it (default: here)")
-    lessons.add_argument("--notebook", action="store_true", help="copy the page as a notebook, too")
-    lessons.add_argument("--solution", action="store_true", help="copy the reference solution, too")
-
-    grading = _command(commands, "grade", "grade a solution of a lesson", _grade)
-    grading.add_argument("lesson", metavar="LESSON", help="number or name")
-    grading.add_argument("file", metavar="FILE", help="the solution, a Python file")
-    grading.add_argument("--json", metavar="FILE", help="write the grade to this file")
+def _add_lessons(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("lesson", nargs="?", metavar="LESSON", help="number or name (default: list all)")
+    parser.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="where to copy it (default: here)")
+    parser.add_argument("--notebook", action="store_true", help="copy the page as a notebook, too")
+    parser.add_argument("--solution", action="store_true", help="copy the reference solution, too")
 
 
-def _command(commands: Any, name: str, summary: str, run: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=summary,
-        description=inspect.getdoc(run),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.set_defaults(run=run)
-    return parser
+def _add_grade(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("lesson", metavar="LESSON", help="number or name")
+    parser.add_argument("file", metavar="FILE", help="the solution, a Python file")
+    parser.add_argument("--json", metavar="FILE", help="write the grade to this file")
 
 
 def _lessons(options: argparse.Namespace) -> int:
@@ -74,3 +60,6 @@ def _grade(options: argparse.Namespace) -> int:
         write_files({Path(options.json): [(json.dumps(found.to_json(), indent=2) + "\n").encode()]})
     print(found)
     return 0 if found.score == 100 else 1
+
+
+COMMANDS: Commands = {"lessons": Command(_lessons, _add_lessons), "grade": Command(_grade, _add_grade)}

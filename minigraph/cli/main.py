@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
-from minigraph.cli.checking import add_command as add_check
-from minigraph.cli.comparisons import add_commands, fail, message_of
-from minigraph.cli.doctor import add_command as add_doctor
-from minigraph.cli.launching import add_command as add_launch
-from minigraph.cli.lessons import add_commands as add_lessons
-from minigraph.cli.models import add_commands as add_models
-from minigraph.cli.operator_reference import add_command as add_operators
-from minigraph.cli.porting import add_command as add_port
-from minigraph.cli.tracing import add_command as add_trace
+from minigraph.cli.commands import Commands, fail, message_of
 from minigraph.errors import MinigraphError, suggest
 from minigraph.support.interrupted_import import raise_again
 from minigraph.version import __version__
+
+_MODULES = {
+    "compare": ("comparisons", "compare a program's gradients with and without clipping"),
+    "train": ("comparisons", "compare training with and without clipping"),
+    "doctor": ("doctor", "report the settings that affect speed on this machine"),
+    "operators": ("operator_reference", "describe operators: slots, attributes, gradients"),
+    "trace": ("tracing", "run a script, and write a page with each step of the rewriting of its programs"),
+    "check": ("checking", "look for a program that a pass breaks"),
+    "launch": ("launching", "run a script on several ranks"),
+    "lessons": ("lessons", "list the lessons on rewriting, or copy one to work on"),
+    "grade": ("lessons", "grade a solution of a lesson"),
+    "port": (
+        "porting",
+        "list what scripts for fluid use that is missing or differs, and write them with their imports changed",
+    ),
+    "show": ("models", "print the program of a saved model"),
+    "diff": ("models", "compare the programs of two saved models"),
+}
+"""The subcommands in the order of the help: module of `minigraph.cli`, which is loaded when it is used, and summary."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,8 +68,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = _parser()
-    options, unknown = parser.parse_known_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    options, unknown = _parser(words).parse_known_args(words)
     if unknown:
         # argparse would name the program, not the subcommand, and suggest nothing.
         command: argparse.ArgumentParser = options.parser
@@ -66,23 +79,23 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser of the command, and of the subcommand that `argv` names; those of the others have no options."""
     parser = _Parser(
         prog="minigraph",
         description="A static computation-graph engine that shows what gradient clipping does to a training program.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"minigraph {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    add_commands(commands)
-    add_doctor(commands)
-    add_operators(commands)
-    add_trace(commands)
-    add_check(commands)
-    add_launch(commands)
-    add_lessons(commands)
-    add_port(commands)
-    add_models(commands)
-    for command in commands.choices.values():
-        command.set_defaults(parser=command)
+    parsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    named = next((word for word in argv if not word.startswith("-")), None)
+    for name, (module, summary) in _MODULES.items():
+        command = parsers.add_parser(
+            name, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+        )
+        if name == named:
+            known: Commands = import_module(f"minigraph.cli.{module}").COMMANDS
+            command.description = inspect.getdoc(known[name].run)
+            command.set_defaults(run=known[name].run, parser=command)
+            known[name].add_options(command)
     return parser

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
+from minigraph.cli.commands import Command, Commands
 from minigraph.errors import DataError, MissingFileError, ParseError
 from minigraph.io.inference_model import MODEL_FILENAME
 from minigraph.io.program_reading import deserialize_program
@@ -13,38 +13,33 @@ from minigraph.ir import Program
 from minigraph.ir.text.diff import diff
 from minigraph.support.atomic_files import read_file
 
-_WHAT = (
-    "A model is a file __model__ or NAME.pdmodel, as Paddle 1.8 and minigraph write it, a folder with a file "
-    "__model__, or the text of a program."
-)
+_WHAT = """A model is a file __model__ or NAME.pdmodel, as Paddle 1.8 and minigraph write it,
+a folder with a file __model__, or the text of a program."""
 
 
-def add_commands(commands: Any) -> None:
-    """Add the subcommands to the result of argparse's ``add_subparsers``."""
-    parser = commands.add_parser(
-        "show", help="print the program of a saved model", description=f"Print the program of a saved model. {_WHAT}",
-        allow_abbrev=False,
-    )  # fmt: skip
+def _add_show(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _WHAT
     parser.add_argument("model", metavar="MODEL", type=Path)
-    parser.set_defaults(run=_show)
-    parser = commands.add_parser(
-        "diff", help="compare the programs of two saved models",
-        description=f"Print the lines in which the programs of two saved models differ. {_WHAT} The exit status is 1 "
-        "if they differ.",
-        allow_abbrev=False,
-    )  # fmt: skip
+
+
+def _add_diff(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _WHAT
     parser.add_argument("a", metavar="A", type=Path)
     parser.add_argument("b", metavar="B", type=Path)
     parser.add_argument("--context", type=int, default=3, metavar="N", help="lines around each difference (default: 3)")
-    parser.set_defaults(run=_diff)
 
 
 def _show(options: argparse.Namespace) -> int:
+    """Print the program of a saved model."""
     print(program_in(options.model))
     return 0
 
 
 def _diff(options: argparse.Namespace) -> int:
+    """Print the lines in which the programs of two saved models differ.
+
+    The exit status is 1 if they differ.
+    """
     found = diff(program_in(options.a), program_in(options.b), options.context)
     print(found or "The programs are equal.")
     return 1 if found else 0
@@ -79,3 +74,6 @@ def program_in(path: Path) -> Program:
                 f"{found} holds no program",
                 details=[f"as a description: {error.message}", f"as a text: {unread.message}"],
             ) from None
+
+
+COMMANDS: Commands = {"show": Command(_show, _add_show), "diff": Command(_diff, _add_diff)}

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import minigraph.autodiff.decompositions as second_order
+from minigraph.cli.commands import Command, Commands
 from minigraph.kernels import find_kernel
 from minigraph.opdef import REQUIRED, Attr, OpDef, Slot, all_definitions, definition_of
 from minigraph.opdef.gradient_context import BlockGrad
@@ -115,18 +116,14 @@ def _places(definition: OpDef) -> str:
 # The command
 
 
-def add_command(commands: Any) -> None:
-    """Add ``minigraph operators`` to the result of argparse's ``add_subparsers``."""
-    parser = commands.add_parser(
-        "operators",
-        help="describe operators: slots, attributes, gradients",
-        allow_abbrev=False,
-        description="Describe operators as their definitions do, in Markdown.",
-    )
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("types", nargs="*", metavar="TYPE", help="only these operators (default: all)")
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
+    """Describe operators as their definitions do, in Markdown."""
     print(page(options.types), end="")
     return 0
+
+
+COMMANDS: Commands = {"operators": Command(_run, _add_options)}

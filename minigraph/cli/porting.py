@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from minigraph.cli.commands import Command, Commands
 from minigraph.errors import DataError, UnknownNameError
 from minigraph.support.atomic_files import read_file, write_files
 
@@ -225,23 +226,19 @@ def _reached(tree: ast.AST, aliases: dict[str, str]) -> Iterator[tuple[int, str]
 # The command
 
 
-def add_command(commands: Any) -> None:
-    """Add ``port`` to the subcommands."""
-    command = commands.add_parser(
-        "port",
-        help="list what scripts for fluid use that is missing or differs, and write them with their imports changed",
-        description="List what scripts for Paddle fluid 1.x use that minigraph lacks, with the lines and what to use "
-        "instead, and what does something else here in some case, and write each script with its imports changed. The "
-        "exit status is 1 if something is missing.",
-    )
-    command.add_argument("scripts", nargs="+", metavar="SCRIPT", type=Path)
-    command.add_argument(
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("scripts", nargs="+", metavar="SCRIPT", type=Path)
+    parser.add_argument(
         "-o", "--output", metavar="FOLDER", type=Path, help="write the changed scripts there; without it only list"
     )
-    command.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
+    """List what scripts for Paddle fluid 1.x use that minigraph lacks, with the
+    lines and what to use instead, and what does something else here in some case,
+    and write each script with its imports changed. The exit status is 1 if
+    something is missing.
+    """
     lacking = 0
     for script in options.scripts:
         ported = port(read_file(script, "the script").decode("utf-8"), str(script))
@@ -264,3 +261,6 @@ def _by_name(differing: tuple[Differing, ...]) -> Iterator[tuple[str, str, str, 
         lines.setdefault((what[0], what[1], what[2]), []).append(str(line))
     for (name, fluid, here), places in lines.items():
         yield name, ",".join(dict.fromkeys(places)), fluid, here
+
+
+COMMANDS: Commands = {"port": Command(_run, _add_options)}

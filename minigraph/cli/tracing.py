@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 import runpy
 import shlex
 import sys
@@ -11,29 +10,20 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
+from minigraph.cli.commands import Command, Commands
 from minigraph.errors import MissingFileError
 from minigraph.rewrite.tracing import trace
 from minigraph.support.atomic_files import check_writable
 
 
-def add_command(commands: Any) -> None:
-    """Add the subcommand to the result of argparse's ``add_subparsers``."""
-    parser = commands.add_parser(
-        "trace",
-        help="run a script, and write a page with each step of the rewriting of its programs",
-        description=inspect.getdoc(_trace),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("script", metavar="SCRIPT", help="the Python file to run")
     parser.add_argument("-o", "--output", default="steps.html", metavar="FILE", help="the page (default: steps.html)")
     parser.add_argument(
         "--arguments", type=shlex.split, default=[], metavar="TEXT",
         help='arguments of the script: --arguments="--epochs 3"',
     )  # fmt: skip
-    parser.set_defaults(run=_trace)
 
 
 def _trace(options: argparse.Namespace) -> int:
@@ -84,3 +74,6 @@ def _from(script: Path, trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and trace.tb_frame.f_code.co_filename != str(script):
         trace = trace.tb_next
     return trace
+
+
+COMMANDS: Commands = {"trace": Command(_trace, _add_options)}

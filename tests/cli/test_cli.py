@@ -130,6 +130,13 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"minigraph {__version__}\n"
 
 
+def test_help_loads_no_subcommand():
+    loaded = "import sys; from minigraph.cli.main import main; main(['--help']); print(*sys.modules)"
+    words = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()
+    assert "minigraph.cli.main" in words
+    assert [each for each in words if each.startswith(("minigraph.rewrite", "minigraph.comparison"))] == []
+
+
 def test_help_explains_clips_and_has_examples(capsys):
     assert main(["compare", "--help"]) == 0
     out = capsys.readouterr().out
@@ -514,7 +521,7 @@ def test_an_interrupt_during_the_import_leaves_no_traceback(tmp_path, module):
         "sys.meta_path.insert(0, Interrupt())\n"
     )
     path = f"{tmp_path}{os.pathsep}{ROOT}"
-    ended = run("--version", PYTHONPATH=path)
+    ended = run("compare", "--help", PYTHONPATH=path)
     assert (ended.stdout, ended.stderr) == ("", "")
     assert ended.returncode != 0
     program = f"try: import {module}\nexcept KeyboardInterrupt: print('raised')"
