@@ -340,7 +340,7 @@ class Values(ValueTable):
         results = {name: kept[name] if name in kept else self._declared_type(name) for name in _each_name(outputs)}
         types = {**read, **{name: each for name, each in results.items() if each is not self._declared_type(name)}}
         with self._declared(types) if types else nullcontext():
-            op = self.block.insert(place, type, inputs, outputs, {**attrs, **fields})
+            op = self.block.insert(place, type, inputs, outputs, {**fields, **attrs})
             require_same_types(op, results)
         op.site = served.site
         return op

@@ -458,3 +458,9 @@ def test_edits_take_linear_time():
         return run
 
     assert_grows(work, 400, factor=4, limit=6)
+
+
+def test_a_role_among_the_attributes_is_that_of_the_new_operator():
+    values, first, *_ = values_of(TWICE, "z")
+    after = {"X": values.output(first, "Out")}
+    assert values.insert("relu", after, attrs={"op_role": Role.BACKWARD}, after=first).role == Role.BACKWARD
