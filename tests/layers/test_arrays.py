@@ -156,3 +156,15 @@ def test_a_fetched_array_is_a_list_with_none_where_nothing_was_written():
         assert found[0] is None
         assert found[1].tolist() == [1.0, 1.0]
         assert len(again) == 2
+
+
+def test_an_array_may_be_written_in_a_loop_only():
+    with fluid.program_guard(fluid.Program()):
+        array, i, n = layers.create_array("float32"), layers.zeros([1], "int64"), layers.fill_constant([1], "int64", 3)
+        condition = layers.less_than(i, n)
+        with layers.While(condition).block():
+            layers.array_write(layers.cast(i, "float32"), i, array)
+            layers.increment(i, 1)
+            layers.less_than(i, n, cond=condition)
+        joined, _ = layers.tensor_array_to_tensor(array, axis=0)
+        assert fluid.Executor().run(fetch_list=[joined])[0].tolist() == [0, 1, 2]

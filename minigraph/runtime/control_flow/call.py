@@ -49,8 +49,8 @@ class BlockCall(ABC):
         """Names among `given` whose memory nothing else writes to while the values of `taken` are used."""
 
     def must_have(self, name: str) -> bool:
-        """Whether a variable has to have a value for the operator to run."""
-        return name in set(slot_names(self.op.inputs))
+        """Whether a variable has to have a value for the operator to run; an array without one is empty."""
+        return name in set(slot_names(self.op.inputs)) and not self._is_array(name)
 
     @abstractmethod
     def run(self, body: Body, values: Sequence[Any], xp: Any) -> list[Any]:
