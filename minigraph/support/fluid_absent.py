@@ -53,8 +53,7 @@ _NAMES = {
         DynamicRNN dynamic_gru dynamic_lstm dynamic_lstmp lstm basic_gru basic_lstm BasicGRUUnit BasicLSTMUnit
     """,
     _DECODING: """
-        Decoder BeamSearchDecoder BasicDecoder DecodeHelper GreedyEmbeddingHelper SampleEmbeddingHelper TrainingHelper
-        beam_search beam_search_decode dynamic_decode gather_tree InitState StateCell TrainingDecoder
+        beam_search beam_search_decode BeamSearchDecoder InitState StateCell TrainingDecoder
     """,
     _DETECTION: """
         anchor_generator bipartite_match box_clip box_coder box_decoder_and_assign collect_fpn_proposals

@@ -48,6 +48,21 @@ def recurrent(fluid):
     sequence = fluid.data("s", [2, 5, 4])
     L.rnn(L.GRUCell(4), sequence)
     L.rnn(L.LSTMCell(4), sequence)
+    L.gather_tree(fluid.data("tokens", [3, 2, 2], "int64"), fluid.data("parents", [3, 2, 2], "int64"))
+    helper = L.TrainingHelper(sequence, fluid.data("lengths", [2], "int64"))
+    L.dynamic_decode(L.BasicDecoder(L.GRUCell(4), helper), hidden, max_step_num=3)
+    words = fluid.data("words", [2], "int64")
+
+    def embed(numbers):
+        return fluid.embedding(numbers, [5, 4])
+
+    def score(x):
+        return L.fc(x, 5, num_flatten_dims=len(x.shape) - 1)
+
+    for helper in (L.GreedyEmbeddingHelper(embed, words, 1), L.SampleEmbeddingHelper(embed, words, 1, 0.5, 3)):
+        L.dynamic_decode(L.BasicDecoder(L.GRUCell(4), helper, score), hidden, max_step_num=3)
+    decoder = L.BeamSearchDecoder(L.GRUCell(4), 0, 1, 2, embed, score)
+    L.dynamic_decode(decoder, fluid.data("start", [None, 4]), max_step_num=3)
     columns, rnn = L.transpose(sequence, [1, 0, 2]), L.StaticRNN()
     with rnn.step():
         word = rnn.step_input(columns)

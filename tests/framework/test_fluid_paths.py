@@ -290,7 +290,9 @@ def test_every_public_name_of_fluid_is_here_or_says_why_not(module):
 
 def test_no_name_that_is_here_is_said_to_be_absent():
     modules = (fluid, layers, dygraph, fluid.nets, fluid.metrics, fluid.optimizer, fluid.contrib)
-    assert not {name for module in modules for name in dir(module)} & (set(ABSENT) - {"load"})
+    # Fluid has two of some names, such as the older decoder of its contrib.
+    absent = set(ABSENT) - {"load", "BeamSearchDecoder"}
+    assert not {name for module in modules for name in dir(module)} & absent
 
 
 def test_what_fluid_no_longer_does_is_accepted():

@@ -46,20 +46,24 @@ class Draw:
         return values.astype(dtype or "float32")
 
 
-def case(name, function, gradients=True, **specs):
+def case(name, function, gradients=True, cases=CASES, **specs):
     draw = Draw(name)
     arrays = {key: draw(spec) if isinstance(spec, str) else spec for key, spec in specs.items()}
-    if name in CASES:
+    if name in cases:
         raise ValueError(name)
-    CASES[name] = (function, arrays, gradients)
+    cases[name] = (function, arrays, gradients)
 
 
-def run(fluid, name, place=None):
-    """What a case gives by name: ``out/0``, ``grad/x``, ...; and its operators, a line each."""
-    function, arrays, gradients = CASES[name]
+def run(fluid, name, place=None, cases=CASES):
+    """What a case gives by name: ``out/0``, ``grad/x``, ...; and its operators, a line each.
+
+    Other `cases` than those of this file are declared with a first dimension that only a run knows.
+    """
+    function, arrays, gradients = cases[name]
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
-        variables = {key: fluid.data(key, array.shape, str(array.dtype)) for key, array in arrays.items()}
+        shapes = {key: a.shape if cases is CASES else (None,) + a.shape[1:] for key, a in arrays.items()}
+        variables = {key: fluid.data(key, shapes[key], str(array.dtype)) for key, array in arrays.items()}
         for key, array in arrays.items():
             variables[key].stop_gradient = not gradients or array.dtype.kind != "f"
         result = function(fluid.layers, **variables)
@@ -776,12 +780,20 @@ for _i, _options in enumerate(
     case(f"lrn_{_i}", lambda L, x, _o=_options: L.lrn(x, **_o), x="f 2,6,3,4")
 
 
-if __name__ == "__main__":
+def record(folder, cases):
+    """Record what the cases give on Paddle; arrays that were recorded before stay as they are."""
     import paddle.fluid
 
     recorded, operators = {}, {}
-    for name in CASES:
+    for name in cases:
         print(name)
-        arrays, operators[name] = run(paddle.fluid, name)
+        arrays, operators[name] = run(paddle.fluid, name, cases=cases)
         recorded.update({name + "/" + key: value for key, value in arrays.items()})
-    golden_arrays.write(FOLDER, recorded, operators)
+    if (folder / "arrays.npz").exists():
+        with np.load(str(folder / "arrays.npz")) as before:
+            recorded.update({key: before[key] for key in before.files if key in recorded})
+    golden_arrays.write(folder, recorded, operators)
+
+
+if __name__ == "__main__":
+    record(FOLDER, CASES)

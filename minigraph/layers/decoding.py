@@ -1,0 +1,404 @@
+"""Decoding: sequences that a cell writes step by step, each step reading what the one before chose.
+
+A `Decoder` says what a step does, and `dynamic_decode` repeats it until all sequences have ended: in a `While` of the
+program, or in a loop of Python in the imperative mode.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from minigraph.errors import ProgramError, WrongTypeError
+from minigraph.ir import Variable, VarKind
+from minigraph.ir.default_programs import is_imperative
+from minigraph.layer_helper import LayerHelper, check_floating, check_variable, constant, emit, layer
+from minigraph.layers.activation import log, softmax
+from minigraph.layers.array import array_read, array_write, tensor_array_to_tensor
+from minigraph.layers.compare import equal, less_equal, logical_and, logical_not, logical_or
+from minigraph.layers.elementwise import elementwise_add, elementwise_floordiv, elementwise_mod, elementwise_mul
+from minigraph.layers.indexing import gather_nd
+from minigraph.layers.loops import While
+from minigraph.layers.reduce import reduce_all
+from minigraph.layers.reshaping import expand, stack, unsqueeze
+from minigraph.layers.series import range, zeros_like
+from minigraph.layers.sub_block import truth_of
+from minigraph.layers.tensor import (
+    assign,
+    cast,
+    fill_constant,
+    fill_constant_batch_size_like,
+    increment,
+    reshape,
+    shape,
+    topk,
+    transpose,
+)
+from minigraph.support.nest import flatten, map_structure
+from minigraph.support.public import public, refuse_unknown_names
+from minigraph.types import DType
+
+__all__ = ["BeamSearchDecoder", "Decoder", "dynamic_decode", "gather_tree"]
+
+
+@layer
+def gather_tree(ids: Variable, parents: Variable) -> Variable:
+    """The sequences that a beam search has found, from the tokens and the parents that it chose in each step.
+
+    Parameters
+    ----------
+    ids : Variable, int32 or int64[time, batch, beams]
+    parents : Variable, like `ids`
+        The beam of the step before that each token continues.
+
+    Returns
+    -------
+    Variable
+        Like `ids`; each beam holds the whole sequence that ends in its last token.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import minigraph as fluid
+    >>> with fluid.dygraph.guard():
+    ...     ids = fluid.dygraph.to_variable(np.array([[[2, 2]], [[6, 1]]]))
+    ...     parents = fluid.dygraph.to_variable(np.array([[[0, 0]], [[1, 0]]]))
+    ...     gather_tree(ids, parents).numpy().tolist()
+    [[[2, 2]], [[6, 1]]]
+    """
+    return constant(emit("gather_tree", Ids=check_variable(ids, "gather_tree: ids"), Parents=parents))
+
+
+@public
+class Decoder:
+    """Base of decoders: what `dynamic_decode` repeats. Inputs, states and outputs are structures of variables."""
+
+    def initialize(self, inits: Any) -> tuple[Any, Any, Variable]:
+        """Inputs and states of the first step, and the boolean of each sequence whether it has ended by then."""
+        raise NotImplementedError(f"{type(self).__name__} does not define initialize")
+
+    def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any, Any, Variable]:
+        """Outputs, states and inputs of the next step, and which sequences have ended; `time` is int64[1]."""
+        raise NotImplementedError(f"{type(self).__name__} does not define step")
+
+    def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Variable) -> tuple[Any, Any]:
+        """Outputs and states to return, from the outputs of all steps, [time, batch, ...]; may be left out."""
+        raise NotImplementedError(f"{type(self).__name__} does not define finalize")
+
+
+@public
+class BeamSearchDecoder(Decoder):
+    """Follow the `beam_size` sequences whose tokens are most probable together.
+
+    Parameters
+    ----------
+    cell : RNNCell or callable
+        From inputs and states of ``batch * beam_size`` sequences to its output and the states after it.
+    start_token, end_token : int
+    beam_size : int
+    embedding_fn : callable, optional
+        From token numbers, int64[batch, beam_size], to the inputs of the cell.
+    output_fn : callable, optional
+        From the cell's output, [batch, beam_size, ...], to a score for each word.
+
+    Notes
+    -----
+    `dynamic_decode` returns the tokens, int64[batch, time, beam_size], best first. Other tensors of one row for each
+    sequence that the cell reads, such as what an encoder wrote, go through `tile_beam_merge_with_batch`.
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> from minigraph import layers
+    >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+    ...     encoded = fluid.data("encoded", [None, 8])
+    ...     decoder = BeamSearchDecoder(
+    ...         layers.GRUCell(8), start_token=0, end_token=1, beam_size=4,
+    ...         embedding_fn=lambda ids: fluid.embedding(ids, [10, 8]),
+    ...         output_fn=lambda x: layers.fc(x, 10, num_flatten_dims=2),
+    ...     )
+    ...     ids, _ = dynamic_decode(decoder, encoded, max_step_num=5)
+    >>> str(ids.dtype), len(ids.shape)
+    ('int64', 3)
+    """
+
+    OutputWrapper = namedtuple("OutputWrapper", ("scores", "predicted_ids", "parent_ids"))
+    StateWrapper = namedtuple("StateWrapper", ("cell_states", "log_probs", "finished", "lengths"))
+
+    def __init__(
+        self,
+        cell: Callable[..., Any],
+        start_token: int,
+        end_token: int,
+        beam_size: int,
+        embedding_fn: Callable[[Variable], Any] | None = None,
+        output_fn: Callable[[Any], Variable] | None = None,
+    ) -> None:
+        if not isinstance(beam_size, int) or beam_size < 1:
+            raise WrongTypeError(f"BeamSearchDecoder: beam_size must be a positive int, got {beam_size!r}")
+        self.cell, self.embedding_fn, self.output_fn = cell, embedding_fn, output_fn
+        self.start_token, self.end_token, self.beam_size = start_token, end_token, beam_size
+        self.kinf = 1e9
+        """Distance of the logarithm of a probability that is never chosen."""
+
+    @staticmethod
+    def tile_beam_merge_with_batch(x: Variable, beam_size: int) -> Variable:
+        """`x`, [batch, ...], with each row `beam_size` times, [batch * beam_size, ...]."""
+        repeated = _for_each_beam(check_variable(x, "tile_beam_merge_with_batch: x"), beam_size)
+        rank = len(repeated.shape or ())
+        # Last, so that the sizes of all other dimensions can be copied by 0, known or not.
+        beams_last = transpose(repeated, [*builtins.range(2, rank), 0, 1])
+        merged = reshape(beams_last, [0] * (rank - 2) + [-1])
+        return transpose(merged, [rank - 2, *builtins.range(rank - 2)])
+
+    def initialize(self, inits: Any) -> tuple[Any, Any, Variable]:
+        """The start token for each beam; of the beams only the first has the probability 1, the others 0."""
+        state = flatten(inits)[0]
+        self.batch_size = constant(shape(check_variable(state, "BeamSearchDecoder: initial states"))[0])
+        start = fill_constant([1], "int64", self.start_token)
+        self.end_token_tensor = fill_constant([1], "int64", self.end_token)
+        cell_states = map_structure(lambda x: _for_each_beam(x, self.beam_size), inits)
+        inputs = expand(unsqueeze(expand(start, [self.batch_size]), [1]), [1, self.beam_size])
+        first = np.array([[0.0] + [-self.kinf] * (self.beam_size - 1)], "float32")
+        log_probs = expand(assign(first), [self.batch_size, 1])
+        finished = fill_constant_batch_size_like(state, [-1, self.beam_size], "bool", False)
+        lengths = zeros_like(inputs)
+        return self._embedded(inputs), self.StateWrapper(cell_states, log_probs, finished, lengths), finished
+
+    def step(self, time: Variable, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any, Any, Variable]:
+        """Continue each beam by each word, and keep the `beam_size` best of all for each sequence."""
+        merged = map_structure(_merged, inputs), map_structure(_merged, states.cell_states)
+        outputs, cell_states = self.cell(*merged, **kwargs)
+        outputs, cell_states = (map_structure(self._split, each) for each in (outputs, cell_states))
+        logits = check_floating(outputs if self.output_fn is None else self.output_fn(outputs), "BeamSearchDecoder")
+        output, next_states = self._choose(logits, cell_states, states)
+        output.predicted_ids.stop_gradient = True
+        return output, next_states, self._embedded(output.predicted_ids), next_states.finished
+
+    def finalize(self, outputs: Any, final_states: Any, sequence_lengths: Variable) -> tuple[Any, Any]:
+        """The sequences of tokens, and the states as they are."""
+        return gather_tree(outputs.predicted_ids, outputs.parent_ids), final_states
+
+    def _choose(self, logits: Variable, cell_states: Any, states: Any) -> tuple[Any, Any]:
+        """What the best continuations are, and the states after them; `logits` is [batch, beam_size, words]."""
+        words = _shape(logits)[-1]
+        count = fill_constant([1], "int64", words)
+        # A sequence that has ended is continued by the end token, at no cost.
+        ended = np.full(words, -self.kinf, "float32")
+        ended[self.end_token] = 0
+        step_log_probs = _where_finished(states.finished, assign(ended), log(softmax(logits)))
+        log_probs = elementwise_add(step_log_probs, states.log_probs, axis=0)
+        scores, chosen = topk(reshape(log_probs, [-1, self.beam_size * words]), self.beam_size)
+        beams, tokens = elementwise_floordiv(chosen, count), elementwise_mod(chosen, count)
+        cell_states = map_structure(lambda x: self._of_beams(x, beams), cell_states)
+        finished, lengths = self._of_beams(states.finished, beams), self._of_beams(states.lengths, beams)
+        lengths = lengths + cast(logical_not(finished), "int64")
+        finished = logical_or(finished, equal(tokens, self.end_token_tensor))
+        return self.OutputWrapper(scores, tokens, beams), self.StateWrapper(cell_states, scores, finished, lengths)
+
+    def _of_beams(self, x: Variable, beams: Variable) -> Variable:
+        """The rows of `x`, [batch, beam_size, ...], for the beams chosen, int64[batch, beam_size]."""
+        batch = cast(self.batch_size, "int64")
+        sequences = expand(unsqueeze(range(0, batch, 1, "int64"), [1]), [1, self.beam_size])
+        return gather_nd(x, constant(stack([sequences, beams], axis=2)))
+
+    def _embedded(self, ids: Variable) -> Any:
+        return self.embedding_fn(ids) if self.embedding_fn else ids
+
+    def _split(self, x: Variable) -> Variable:
+        return reshape(x, [-1, self.beam_size, *_shape(x)[1:]])
+
+
+def _shape(x: Variable) -> tuple[int, ...]:
+    return check_variable(x, "BeamSearchDecoder").shape or ()
+
+
+def _merged(x: Variable) -> Variable:
+    """[batch, beams, ...] as [batch * beams, ...]."""
+    return reshape(x, [-1, *_shape(x)[2:]])
+
+
+def _for_each_beam(x: Variable, beam_size: int) -> Variable:
+    """[batch, ...] as [batch, beam_size, ...]."""
+    return expand(unsqueeze(x, [1]), [1, beam_size] + [1] * (len(_shape(x)) - 1))
+
+
+def _where_finished(finished: Variable, value: Variable, otherwise: Variable) -> Variable:
+    """`value`, [words], for the beams that have ended, and `otherwise`, [batch, beams, words], for the others."""
+    flags = cast(finished, otherwise.dtype)
+    chosen = elementwise_mul(expand(unsqueeze(flags, [2]), [1, 1, _shape(otherwise)[-1]]), value, axis=-1)
+    return chosen - elementwise_mul(otherwise, flags - 1, axis=0)
+
+
+@layer
+def dynamic_decode(
+    decoder: Decoder,
+    inits: Any = None,
+    max_step_num: int | None = None,
+    output_time_major: bool = False,
+    impute_finished: bool = False,
+    is_test: bool = False,
+    return_length: bool = False,
+    **kwargs: Any,
+) -> tuple[Any, ...]:
+    """Repeat the step of a decoder until all sequences have ended.
+
+    Parameters
+    ----------
+    decoder : Decoder
+    inits : structure of Variable, optional
+        For ``decoder.initialize``.
+    max_step_num : int, optional
+        Number of the last step, counted from 0, if the sequences have not ended before.
+    output_time_major : bool
+        Return outputs as [time, batch, ...], not [batch, time, ...].
+    impute_finished : bool
+        Keep the states of a sequence that has ended.
+    is_test : bool
+        Keep nothing for a gradient.
+    return_length : bool
+        Return the lengths, too.
+    **kwargs
+        For ``decoder.step``.
+
+    Returns
+    -------
+    tuple
+        The outputs of all steps and the last states, as ``decoder.finalize`` returns them, and with `return_length` the
+        number of steps of each sequence, int64[batch] or int64[batch, beams].
+
+    Examples
+    --------
+    >>> import minigraph as fluid
+    >>> from minigraph import layers
+    >>> with fluid.program_guard(fluid.Program(), fluid.Program()):
+    ...     x, lengths = fluid.data("x", [None, 7, 4]), fluid.data("lengths", [None], "int64")
+    ...     cell, start = layers.GRUCell(5), layers.zeros([2, 5], "float32")
+    ...     decoder = layers.BasicDecoder(cell, layers.TrainingHelper(x, lengths))
+    ...     outputs, state = dynamic_decode(decoder, start)
+    >>> len(outputs.cell_outputs.shape), state.shape
+    (3, (2, 5))
+    """
+    if not isinstance(decoder, Decoder):
+        raise WrongTypeError(f"dynamic_decode: decoder must be a Decoder, got {type(decoder).__name__}")
+    first = decoder.initialize(inits)
+    step = partial(_step, decoder, impute_finished, kwargs)
+    if is_imperative():
+        outputs, now = _decode_at_once(step, first, max_step_num)
+    else:
+        outputs, now = _decode_in_while(step, first, max_step_num, is_test)
+    states = now.states
+    with suppress(NotImplementedError):
+        outputs, states = decoder.finalize(outputs, states, now.lengths)
+    if not output_time_major:
+        outputs = map_structure(lambda x: transpose(x, [1, 0, *builtins.range(2, len(_shape(x)))]), outputs)
+    return (outputs, states, now.lengths) if return_length else (outputs, states)
+
+
+class _Now(NamedTuple):
+    """Everything that a step reads of the one before."""
+
+    inputs: Any
+    states: Any
+    finished: Variable
+    lengths: Variable
+
+
+_Step = Callable[[Variable, _Now], tuple[Any, _Now]]
+"""From the number of a step and what it reads to its outputs and what the next one reads."""
+
+
+def _step(
+    decoder: Decoder, impute_finished: bool, kwargs: Mapping[str, Any], time: Variable, now: _Now
+) -> tuple[Any, _Now]:
+    outputs, states, inputs, finished = decoder.step(time, now.inputs, now.states, **kwargs)
+    finished = logical_or(finished, now.finished)
+    lengths = elementwise_add(now.lengths, cast(logical_not(now.finished), "int64"))
+    if impute_finished:
+        states = map_structure(lambda old, new: _old_where(now.finished, old, new), now.states, states)
+    return outputs, _Now(inputs, states, finished, lengths)
+
+
+def _before(inputs: Any, states: Any, finished: Variable) -> _Now:
+    return _Now(inputs, states, constant(finished), constant(cast(zeros_like(finished), "int64")))
+
+
+def _decode_at_once(step: _Step, first: tuple[Any, Any, Variable], last: int | None) -> tuple[Any, _Now]:
+    now = _before(*first)
+    collected: list[Any] = []
+    while truth_of(logical_not(reduce_all(now.finished)), "dynamic_decode: the condition"):
+        outputs, now = step(fill_constant([1], "int64", len(collected)), now)
+        collected.append(outputs)
+        if last is not None and len(collected) > last:
+            break
+    if not collected:
+        raise ProgramError("dynamic_decode: all sequences have ended before the first step")
+    return map_structure(lambda *each: stack(list(each), 0), *collected), now
+
+
+def _decode_in_while(
+    step: _Step, first: tuple[Any, Any, Variable], max_step_num: int | None, is_test: bool
+) -> tuple[Any, _Now]:
+    """Repeat a step in a loop of the program.
+
+    Inputs and states of all steps are elements of arrays, from which a gradient reads them again; with `is_test` each
+    step writes over the variables of the one before.
+    """
+    time = fill_constant([1], "int64", 0)
+    condition = logical_not(reduce_all(first[2]))
+    last = None if max_step_num is None else fill_constant([1], "int64", max_step_num)
+    now = _before(*first)
+    carried = now if is_test else now._replace(inputs=_arrays(now.inputs, time), states=_arrays(now.states, time))
+    with While(condition, is_test).block():
+        if not is_test:
+            now = now._replace(inputs=_elements(carried.inputs, time), states=_elements(carried.states, time))
+        outputs, following = step(time, now)
+        arrays = map_structure(_array_outside, outputs)
+        map_structure(lambda x, array: array_write(x, time, array), outputs, arrays)
+        increment(time, 1.0)
+        keep = assign if is_test else lambda x, array: array_write(x, time, array)
+        map_structure(keep, following.inputs, carried.inputs)
+        map_structure(keep, following.states, carried.states)
+        assign(following.finished, now.finished)
+        assign(following.lengths, now.lengths)
+        if last is None:
+            logical_not(reduce_all(now.finished), out=condition)
+        else:
+            logical_and(logical_not(reduce_all(now.finished)), less_equal(time, last), out=condition)
+    stacked = map_structure(lambda array: tensor_array_to_tensor(array, axis=0, use_stack=True)[0], arrays)
+    return stacked, carried if is_test else carried._replace(states=_elements(carried.states, time))
+
+
+def _arrays(structure: Any, time: Variable) -> Any:
+    return map_structure(lambda x: array_write(x, time), structure)
+
+
+def _elements(arrays: Any, time: Variable) -> Any:
+    return map_structure(lambda array: array_read(array, time), arrays)
+
+
+def _old_where(finished: Variable, old: Variable, new: Variable) -> Variable:
+    """`old` for the sequences that have ended, `new` for the others."""
+    kind = old.dtype
+    if kind is DType.BOOL:
+        old, new = cast(old, "float32"), cast(new, "float32")
+    mask = constant(cast(finished, old.dtype))
+    kept = elementwise_mul(old, mask, axis=0) - elementwise_mul(new, mask - 1, axis=0)
+    return cast(kept, kind) if kind is DType.BOOL else kept
+
+
+def _array_outside(x: Variable) -> Variable:
+    """An array for values like `x`, in the block around the one that is being written."""
+    helper = LayerHelper("array")
+    outside = helper.block.parent_block
+    assert outside is not None
+    return outside.create_var(name=f"{helper.name}.out", dtype=x.dtype, type=VarKind.LOD_TENSOR_ARRAY)
+
+
+refuse_unknown_names(__name__, others="minigraph.layers")

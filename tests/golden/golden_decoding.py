@@ -1,0 +1,142 @@
+"""Calls of layers that decode, score and align sequences, recorded as those of `golden_layers` are.
+
+``python golden_decoding.py`` with Paddle 1.8.5 writes the recording beside it.
+"""
+
+from pathlib import Path
+
+import golden_layers
+import numpy as np
+from golden_layers import waves
+
+FOLDER = Path(__file__).parent / "decoding"
+CASES = {}
+
+
+def case(name, function, gradients=True, **specs):
+    golden_layers.case(name, function, gradients, CASES, **specs)
+
+
+def fluid_of(layers):
+    """The package whose layers these are."""
+    return __import__(layers.__name__.rpartition(".")[0], fromlist=["layers"])
+
+
+# Beam search
+
+for _dtype in ("int32", "int64"):
+    for _shape in ("4,2,3", "1,2,3", "5,1,1", "6,3,2"):
+        case(
+            "gather_tree_{}_{}".format(_dtype, _shape.replace(",", "")),
+            lambda L, ids, parents: L.gather_tree(ids, parents),
+            ids="i0:9 " + _shape + " " + _dtype,
+            parents="i0:" + _shape[-1] + " " + _shape + " " + _dtype,
+        )
+
+
+class Network:
+    """A decoder that attends to what was encoded: a cell, an embedding and scores of words."""
+
+    WORDS, SIZE = 7, 6
+
+    def __init__(self, layers):
+        self.layers, self.fluid = layers, fluid_of(layers)
+        network = self
+
+        class Attention(layers.RNNCell):
+            def __init__(self):
+                self.cell = layers.GRUCell(network.SIZE, network.attr("cell"), network.attr("bias"))
+
+            def call(self, inputs, states, encoded=None):
+                L = network.layers
+                weights = L.softmax(L.matmul(L.unsqueeze(states, [1]), encoded, transpose_y=True))
+                context = L.squeeze(L.matmul(weights, encoded), [1])
+                return self.cell(L.concat([inputs, context], 1), states)
+
+        self.cell = Attention()
+
+    def attr(self, name):
+        return self.fluid.ParamAttr(name=name, initializer=waves(self.layers))
+
+    def embed(self, ids):
+        return self.fluid.embedding(ids, [self.WORDS, 4], param_attr=self.attr("embedding"))
+
+    def score(self, x):
+        dims = len(x.shape) - 1
+        return self.layers.fc(x, self.WORDS, num_flatten_dims=dims, param_attr=self.attr("scores"), bias_attr=False)
+
+
+def beam_search(layers, encoded, beam_size, **options):
+    network = Network(layers)
+    decoder = layers.BeamSearchDecoder(network.cell, 0, 1, beam_size, network.embed, network.score)
+    tiled = layers.BeamSearchDecoder.tile_beam_merge_with_batch(encoded, beam_size)
+    ids, states, lengths = layers.dynamic_decode(
+        decoder, layers.reduce_mean(encoded, dim=1), return_length=True, encoded=tiled, **options
+    )
+    return ids, states.cell_states, states.log_probs, states.finished, states.lengths, lengths
+
+
+for _i, _options in enumerate(
+    [
+        {"beam_size": 3, "max_step_num": 6},
+        {"beam_size": 3, "max_step_num": 6, "is_test": True},
+        {"beam_size": 4, "max_step_num": 9, "output_time_major": True},
+        {"beam_size": 1, "max_step_num": 4},
+        {"beam_size": 2, "max_step_num": 5, "impute_finished": True},
+    ]
+):
+    for _batch in (1, 3):
+        case(
+            f"beam_search_decoder_{_i}_{_batch}",
+            lambda L, x, _o=_options: beam_search(L, x, **_o),
+            gradients=False,
+            x=f"f {_batch},5,6",
+        )
+
+
+def teacher_forced(layers, encoded, words, lengths, time_major=False, **options):
+    network = Network(layers)
+    inputs = network.embed(words)
+    if time_major:
+        inputs = layers.transpose(inputs, [1, 0, 2])
+    helper = layers.TrainingHelper(inputs, lengths, time_major)
+    decoder = layers.BasicDecoder(network.cell, helper, network.score)
+    outputs, state, sizes = layers.dynamic_decode(
+        decoder, layers.reduce_mean(encoded, dim=1), return_length=True, encoded=encoded, **options
+    )
+    return outputs.cell_outputs, outputs.sample_ids, state, sizes
+
+
+for _i, _options in enumerate(
+    [
+        {},
+        {"impute_finished": True},
+        {"time_major": True, "output_time_major": True},
+        {"max_step_num": 1},
+        {"is_test": True},
+    ]
+):
+    case(
+        f"training_helper_{_i}",
+        lambda L, x, words, lengths, _o=_options: teacher_forced(L, x, words, lengths, **_o),
+        gradients=not _options.get("is_test", False),
+        x="f 3,5,6",
+        words="i2:7 3,4",
+        lengths=np.array([4, 2, 3]),
+    )
+
+
+def greedy(layers, encoded, **options):
+    network = Network(layers)
+    start = layers.fill_constant_batch_size_like(encoded, [-1], "int64", 0)
+    decoder = layers.BasicDecoder(network.cell, layers.GreedyEmbeddingHelper(network.embed, start, 1), network.score)
+    outputs, state = layers.dynamic_decode(decoder, layers.reduce_mean(encoded, dim=1), encoded=encoded, **options)
+    return outputs.cell_outputs, outputs.sample_ids, state
+
+
+for _i, _options in enumerate([{"max_step_num": 5}, {"max_step_num": 0}, {"max_step_num": 3, "is_test": True}]):
+    case(f"greedy_helper_{_i}", lambda L, x, _o=_options: greedy(L, x, **_o), gradients=False, x="f 3,5,6")
+
+
+if __name__ == "__main__":
+    golden_layers.record(FOLDER, CASES)
