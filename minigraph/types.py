@@ -32,6 +32,8 @@ class DType(enum.IntEnum):
     numpy: np.dtype[Any]  # filled in below
     is_floating: bool
 
+    __hash__ = int.__hash__  # Enum would hash the name, in Python, for each type looked up
+
     @property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy dtype, under the name that lets ``np.dtype(DType.FP32)`` work."""
@@ -55,6 +57,7 @@ for _member, _name in _NUMPY_NAMES.items():
     _member.numpy, _member.text = np.dtype(_name), _name
     _member.is_floating = _member.numpy.kind == "f"
 _BY_NAME = {name: member for member, name in _NUMPY_NAMES.items()}
+_BY_NUMPY = {member.numpy: member for member in _NUMPY_NAMES}
 
 
 def as_dtype(dtype: Any) -> DType:
@@ -72,6 +75,8 @@ def as_dtype(dtype: Any) -> DType:
     """
     if type(dtype) is DType:
         return dtype
+    if isinstance(dtype, np.dtype) and (found := _BY_NUMPY.get(dtype)) is not None:
+        return found
     try:
         if dtype is None:  # float64 to NumPy
             raise TypeError

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,8 +37,15 @@ from minigraph.unique_name import generate
 
 _KEPT = 4096
 """Maximum entries of each cache of a block."""
+_LISTS = frozenset((list, tuple))
+_TENSORS = frozenset((Tensor, EagerParameter))
+_class_of = operator.attrgetter("__class__")
 _FIELDS = ("op_role", "op_role_var", "op_namescope")
 """Attributes of fluid about the role of an operator, which the imperative mode does not use."""
+
+
+class _Unusual(Exception):
+    """A call that has to be checked."""
 
 
 class EagerBlock(Block):
@@ -55,6 +64,8 @@ class EagerBlock(Block):
         self.rng = place.rng()
         self.gradient_plans = GradientPlans(place)
         self._calls: dict[Any, OpCall] = {}
+        self._known: dict[Any, tuple[OpCall, list[int]]] = {}
+        """Calls with the places of their inputs among those given, by the keys of `_as_given`."""
         self._programs: dict[Any, tuple[Program, list[str], Scope]] = {}
         self._executor = Executor(place)
 
@@ -76,6 +87,18 @@ class EagerBlock(Block):
         tensor = self.vars[name] = Tensor(self, name)
         return tensor
 
+    def fresh(self, key: str) -> Variable:
+        """A tensor for the result of an operator, which gets its name when somebody asks for it."""
+        return Tensor(self, key=key)
+
+    def name_of(self, tensor: Any, key: str) -> str:
+        """A name made of `key`, by which `var` finds the tensor from now on."""
+        name = generate(key)
+        while name in self.vars:
+            name = generate(key)
+        self.vars[name] = tensor
+        return name
+
     def create_parameter(
         self, name: str, shape: Sequence[int], dtype: Any = "float32", initializer: Any = None, **fields: Any
     ) -> Parameter:
@@ -85,15 +108,76 @@ class EagerBlock(Block):
 
     def insert(self, before: Any, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None) -> Operator:
         """Compute the operator; `before` has no meaning here. What is returned calls its variables by position."""
-        reads, writes = self._by_slot(inputs or {}), self._by_slot(outputs or {})
-        call = self._call(type, reads, writes, attrs or {})
+        try:
+            key, read, results = self._as_given(type, inputs or {}, outputs or {}, attrs or {})
+            known = self._known.get(key)
+        except (_Unusual, TypeError):  # an attribute may have no hash
+            key = known = None
+        if known is not None:
+            call, places = known
+            inputs_read = [(tensor := read[i], tensor.value, tensor._origin) for i in places]
+            if all([array is not None for _, array, _ in inputs_read]):
+                self._compute(call, inputs_read, results, lambda: self._op_of(type, inputs, outputs, attrs))
+                return call.op
+        return self._insert_checked(type, inputs or {}, outputs or {}, attrs or {}, key)
+
+    def _insert_checked(self, type: str, inputs: Any, outputs: Any, attrs: Any, key: Any) -> Operator:
+        """`insert`, which checks everything; the call is kept by `key`, that of `_as_given`, if there is one."""
+        reads, writes = self._by_slot(inputs), self._by_slot(outputs)
+        call = self._call(type, reads, writes, attrs)
         results = [tensor for slot in call.op.outputs for tensor in writes[slot]]
         for tensor, inferred in zip(results, call.output_types, strict=True):
             if tensor.tensor_type is not None and tensor.tensor_type != inferred:
                 _check_declared(type, tensor, inferred)
-        inputs = [as_read(tensor) for slot in call.op.inputs for tensor in reads[slot]]
-        self._compute(call, inputs, results, lambda: self._make_op(type, reads, writes, dict(attrs or {}), None))
+        read = [tensor for slot in call.op.inputs for tensor in reads[slot]]
+        if key is not None and list(writes) == list(call.op.outputs):
+            numbers = itertools.count()
+            places = {slot: [next(numbers) for _ in tensors] for slot, tensors in reads.items()}
+            _remember(self._known, key, (call, [i for slot in call.op.inputs for i in places[slot]]))
+        self._compute(
+            call, [as_read(tensor) for tensor in read], results, lambda: self._op_of(type, inputs, outputs, attrs)
+        )
         return call.op
+
+    def _op_of(self, type: str, inputs: Any, outputs: Any, attrs: Any) -> Operator:
+        return self._make_op(type, self._by_slot(inputs or {}), self._by_slot(outputs or {}), dict(attrs or {}), None)
+
+    def _as_given(self, type: str, inputs: Any, outputs: Any, attrs: Any) -> tuple[Any, list[Any], list[Any]]:
+        """A key of all that a call depends on as it was given, and the tensors that it reads and writes.
+
+        Calls with equal keys have passed the same checks, and need none but that there are values.
+
+        Raises
+        ------
+        _Unusual
+            If anything is not as in nearly all calls, such as a tensor of another block.
+        """
+        key: list[Any] = [type]
+        read: list[Any] = []
+        results: list[Any] = []
+        for slot, given in inputs.items():
+            key.append(slot)
+            for tensor in given if given.__class__ in _LISTS else (given,):
+                if tensor.__class__ not in _TENSORS or tensor.block is not self:
+                    raise _Unusual
+                key.append(tensor.tensor_type)
+                read.append(tensor)
+        for slot, given in outputs.items():
+            key.append(slot)
+            for tensor in given if given.__class__ in _LISTS else (given,):
+                if tensor.__class__ is not Tensor or tensor.block is not self or tensor.tensor_type is not None:
+                    raise _Unusual
+                key.append(None)
+                results.append(tensor)
+        for name, value in attrs.items():
+            key.append(name)
+            if value.__class__ in _LISTS:
+                key += value
+                key += map(_class_of, value)
+            else:
+                key.append(value)
+            key.append(value.__class__)  # because 1 == 1.0 == True
+        return tuple(key), read, results
 
     def replay(self, op: Operator, values: dict[str, Any]) -> None:
         """Compute an operator of a program on `values`, and add what it makes to them.
@@ -101,7 +185,9 @@ class EagerBlock(Block):
         They are, by name, what a step reads: a tensor, its value and its origin.
         """
         reads = {slot: [values[name][0] for name in names] for slot, names in op.inputs.items()}
-        writes: dict[str, list[Any]] = {slot: [self.create_var() for _ in names] for slot, names in op.outputs.items()}
+        writes: dict[str, list[Any]] = {
+            slot: [self.fresh("_generated_var") for _ in names] for slot, names in op.outputs.items()
+        }
         call = self._call(op.type, reads, writes, op.attrs)
         inputs = [values[name] for slot in call.op.inputs for name in op.inputs[slot]]
         self._compute(call, inputs, [tensor for slot in call.op.outputs for tensor in writes[slot]], lambda: op)
@@ -119,17 +205,17 @@ class EagerBlock(Block):
             if is_interrupt(error):
                 raise
             raise blame(error, self._linked(to_blame())) from error
-        if any([tensor.persistable for tensor in results]):  # statistics, which belong together
+        if any([tensor._persistable for tensor in results]):  # statistics, which belong together
             with deferred():
                 self._give(call, inputs, results, values)
         else:
             self._give(call, inputs, results, values)
 
     def _give(self, call: OpCall, inputs: Sequence[Any], results: list[Any], values: Sequence[Any]) -> None:
-        recorded = is_recording() and call.is_differentiable and not all([t.stop_gradient for t, _, _ in inputs])
-        for tensor, value, tensor_type in zip(results, values, call.output_types, strict=True):
+        recorded = call.is_differentiable and is_recording() and not all([t.stop_gradient for t, _, _ in inputs])
+        for tensor, value, (tensor_type, is_static) in zip(results, values, call.results, strict=True):
             tensor.value = np.asarray(value) if isinstance(value, np.generic) else value
-            tensor.tensor_type = tensor_type if tensor_type.is_static else type_of(value)
+            tensor.tensor_type = tensor_type if is_static else type_of(value)
             # A parameter keeps its flag: an operator that is not recorded may write one, and training goes on.
             if not recorded and not isinstance(tensor, Parameter):
                 tensor.stop_gradient = True
@@ -164,11 +250,12 @@ class EagerBlock(Block):
 
     def tensor(self, array: Any, name: str | None = None, stop_gradient: bool = True) -> Tensor:
         """A tensor that holds `array`."""
-        name = name or generate("generated_tensor")
-        while name in self.vars:
-            name = generate(name)
-        tensor_type = type_of(array)
-        tensor = self.vars[name] = Tensor(self, name, tensor_type, kind=tensor_type.kind, stop_gradient=stop_gradient)
+        tensor = Tensor(self, key="generated_tensor", tensor_type=type_of(array), stop_gradient=stop_gradient)
+        if name is not None:
+            while name in self.vars:
+                name = generate(name)
+            self.vars[name] = tensor
+            tensor.name = name
         tensor.value = array
         return tensor
 

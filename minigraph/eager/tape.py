@@ -64,9 +64,16 @@ class OpCall:
         Its variables are called by their positions, ``i0, i1, ...`` and ``o0, o1, ...``.
     input_types, output_types : tuple of TensorType
         By position. An output type may have unknown dimensions, where the shape depends on data.
+    results : list of (TensorType, bool)
+        The output types, each with whether all its dimensions are known.
+    is_differentiable : bool
+        Whether a gradient can flow back through it, if need be once it is rewritten as other operators.
     """
 
-    __slots__ = ("_arguments", "_function", "_kernel", "_keywords", "input_types", "op", "output_types")
+    __slots__ = (
+        "_arguments", "_function", "_in_order", "_kernel", "_keywords", "_single", "input_types", "is_differentiable",
+        "op", "output_types", "results",
+    )  # fmt: skip
 
     def __init__(
         self, op: Operator, input_types: Sequence[TensorType], output_types: Sequence[TensorType], kernel: Any
@@ -81,18 +88,21 @@ class OpCall:
         self._keywords = keywords_of(self.op, kernel)
         self._arguments: list[Any] = arguments_of(self.op, lambda name: int(name[1:]))
         """Positions among the inputs, for each argument."""
+        self._in_order = self._arguments == list(range(len(self.input_types))) and not kernel.takes_rng
+        slots = self.definition.outputs
+        self._single = len(slots) == 1 and not slots[0].duplicable
+        self.results = [(each, each.is_static) for each in self.output_types]
+        self.is_differentiable = self.definition.grad is not None or has_rule(self.op)
 
     @property
     def definition(self) -> OpDef:
         return self.op.definition
 
-    @property
-    def is_differentiable(self) -> bool:
-        """Whether a gradient can flow back through it, if need be once it is rewritten as other operators."""
-        return self.definition.grad is not None or has_rule(self.op)
-
     def compute(self, xp: Any, arrays: Sequence[Any], rng: Any) -> Sequence[Any]:
         """Arrays of the outputs by position, from those of the inputs."""
+        if self._in_order:
+            result = self._function(xp, *arrays, **self._keywords)
+            return (result,) if self._single else results_of(self.op, result)
         arguments = [
             arrays[at] if type(at) is int else None if at is None else [arrays[i] for i in at] for at in self._arguments
         ]

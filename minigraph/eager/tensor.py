@@ -53,7 +53,7 @@ class BackwardStrategy:
         object.__setattr__(self, name, value)
 
 
-_SLOTS = ("__weakref__", "_grad", "_origin", "_target", "value")
+_SLOTS = ("__weakref__", "_found", "_found_for", "_grad", "_origin", "_target", "value")
 
 
 class Eager:
@@ -71,6 +71,10 @@ class Eager:
 
     value: Any
     _grad: Tensor | None
+    _found: Any
+    """Array of the gradient as long as nobody has asked for the tensor: most gradients nobody looks at."""
+    _found_for: Any
+    """Weak reference to what it is the gradient of."""
     _origin: tuple[Step, int] | None
     block: Any
     name: str
@@ -79,7 +83,7 @@ class Eager:
 
     def __init__(self, *args: Any, **fields: Any) -> None:
         super().__init__(*args, **fields)
-        self.value = self._grad = self._origin = None
+        self.value = self._grad = self._found = self._origin = None
         # Of a gradient, a weak reference to what it is the gradient of.
         self._target: Any = None
 
@@ -201,6 +205,10 @@ class Eager:
     @property
     def grad(self) -> Tensor | None:
         """The gradient that `backward` has found, None if there is none. It can be set to a tensor of the same type."""
+        if self._found is not None:
+            self._grad = None  # so that its name is free
+            self._grad = self.block.tensor(self._found, name=self.name + GRAD_SUFFIX)
+            self._grad._target, self._found = self._found_for, None
         return self._grad
 
     @grad.setter
@@ -212,7 +220,7 @@ class Eager:
             )  # fmt: skip
         if grad is not None and grad.tensor_type != self.tensor_type and not self._can_have_rows(grad):
             raise ProgramError(f"{self.name} is {self.tensor_type}, its gradient cannot be {grad.tensor_type}")
-        self._grad = grad
+        self._grad, self._found = grad, None
 
     def _can_have_rows(self, grad: Tensor) -> bool:
         """Whether `grad` is selected rows that can be the gradient of this tensor."""
@@ -221,10 +229,10 @@ class Eager:
     @explained
     def clear_gradient(self, set_to_zero: bool = True) -> None:
         """Set the gradient to zero, if there is one, or to None."""
-        if self._grad is not None:
-            old, xp = self._grad.value, self.block.place.xp
-            zeros = SparseRows(old.rows[:0], old.value[:0], old.height) if is_rows(old) else xp.zeros_like(old)
-            self._grad = self.block.tensor(zeros, name=self._grad.name) if set_to_zero else None
+        old, xp = self._held_grad(), self.block.place.xp
+        self._grad = self._found = self._found_for = None
+        if old is not None and set_to_zero:
+            self._found = SparseRows(old.rows[:0], old.value[:0], old.height) if is_rows(old) else xp.zeros_like(old)
 
     clear_grad = clear_gradient
 
@@ -267,9 +275,7 @@ class Eager:
             return
         for tensor, grad in zip(sources, tape.gradients(self.block.gradient_plans, sources, [seed]), strict=True):
             if grad is not None:
-                tensor._receive(grad, adds_up=self.block.program.accumulates)
-                # Where the search for the origin of a NaN begins, if an update finds one in the gradient.
-                tensor._grad._target = weakref.ref(self)
+                tensor._receive(grad, self, adds_up=self.block.program.accumulates)
 
     def _seed(self, grad_tensor: Any) -> Any:
         if grad_tensor is None or isinstance(grad_tensor, BackwardStrategy):
@@ -283,16 +289,62 @@ class Eager:
             raise ProgramError(f"grad_tensor must be a Tensor {self.tensor_type}, got {grad_tensor!r:.60}")
         return grad_tensor.value
 
-    def _receive(self, grad: Any, adds_up: bool) -> None:
-        total = added(self.block.place.xp, self._grad.value, grad) if adds_up and self._grad is not None else grad
-        self._grad = None  # so that its name is free
-        self._grad = self.block.tensor(total, name=self.name + GRAD_SUFFIX)
+    def _receive(self, grad: Any, target: Any, adds_up: bool) -> None:
+        old = self._held_grad() if adds_up else None
+        self._grad, self._found = None, grad if old is None else added(self.block.place.xp, old, grad)
+        # Where the search for the origin of a NaN begins, if an update finds one in the gradient.
+        self._found_for = weakref.ref(target)
+
+    def _held_grad(self) -> Any:
+        """The array of the gradient, None if there is none."""
+        return self._found if self._grad is None else self._grad.value
+
+
+_name = vars(Variable)["name"]
+"""The slot in which a variable has its name."""
 
 
 class Tensor(Eager, Variable):
-    """A variable with a value."""
+    """A variable with a value; one without a name gets one, made of its key, when somebody asks for it."""
 
-    __slots__ = _SLOTS
+    __slots__ = (*_SLOTS, "_key")
+
+    if not TYPE_CHECKING:  # a variable's name is a plain attribute
+
+        def __init__(
+            self,
+            block: Any,
+            name: str | None = None,
+            tensor_type: TensorType | None = None,
+            *,
+            key: str = "_generated_var",
+            stop_gradient: bool = False,
+            **fields: Any,
+        ) -> None:
+            self.value = self._grad = self._found = self._origin = None
+            # Of a gradient, a weak reference to what it is the gradient of.
+            self._target = None
+            self._key = key
+            if name is not None:
+                Variable.__init__(self, block, name, tensor_type, stop_gradient=stop_gradient, **fields)
+                return
+            # As `Variable` does, but without a name.
+            self.block, self.tensor_type, self.stop_gradient = block, tensor_type, stop_gradient
+            self._kind = VarKind.LOD_TENSOR
+            self._persistable = self.is_data = self.need_check_feed = False
+            self.error_clip = None
+
+        @property
+        def name(self) -> str:
+            try:
+                return _name.__get__(self)
+            except AttributeError:
+                self.name = name = self.block.name_of(self, self._key)
+                return name
+
+        @name.setter
+        def name(self, name: str) -> None:
+            _name.__set__(self, name)
 
 
 class EagerParameter(Eager, Parameter):
@@ -310,7 +362,7 @@ class Data(Tensor):
         name = generate(f"{owner.name}.data")
         Variable.__init__(self, owner.block, name, owner.tensor_type, stop_gradient=True)
         self._owner = owner
-        self._grad = self._origin = self._target = None
+        self._grad = self._found = self._origin = self._target = None
 
     @property
     def value(self) -> Any:

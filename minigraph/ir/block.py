@@ -246,6 +246,10 @@ class Block:
         self._add(var)
         return var
 
+    def fresh(self, key: str) -> Variable:
+        """`temporary` with a name generated from `key`."""
+        return self.temporary(unique_name.generate(key))
+
     def create_parameter(
         self, name: str, shape: Sequence[int], dtype: Any = "float32", initializer: Any = None, **fields: Any
     ) -> Parameter:

@@ -22,7 +22,6 @@ import numpy as np
 from minigraph.errors import MinigraphError, OpError, WrongTypeError, is_ours
 from minigraph.support.undo import all_or_nothing
 from minigraph.types import DType, as_dtype
-from minigraph.unique_name import generate
 
 
 class Operand:
@@ -53,7 +52,7 @@ def is_eager(var: Any) -> bool:
 
 def _append(x: V, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> V:
     block = x.block.program.current_block()
-    out: V = block.temporary(generate("tmp"))
+    out: V = block.fresh("tmp")
     block.append_op(op_type, inputs, {"Out": out}, attrs)
     return out
 

@@ -192,7 +192,7 @@ def _with_dimensions(plan: _Plan, x: V) -> V:
 def _emit(x: V, suffix: str, op_type: str, inputs: dict[str, Any], attrs: dict[str, Any]) -> V:
     block = x.block.program.current_block()
     # Names of tensors are many and soon forgotten: none is made of another.
-    out: V = block.create_var(name=generate("tmp" if is_eager(x) else x.name + suffix))
+    out: V = block.fresh("tmp" if is_eager(x) else x.name + suffix)
     block.append_op(op_type, inputs, {"Out": out}, attrs)
     return out
 

@@ -128,7 +128,7 @@ class LayerHelper:
             if name == main and into is not None:
                 outputs[name] = check_variable(into, "out")
             elif name == main or not slot.dispensable:
-                outputs[name] = block.temporary(generate(f"{self.name}.tmp"))
+                outputs[name] = block.fresh(f"{self.name}.tmp")
         block.append_op(op_type, inputs, outputs, attrs)
         return outputs[main]
 
@@ -136,8 +136,9 @@ class LayerHelper:
         """`emit` an operator and return all its outputs, in the order of its definition."""
         definition = definition_of(op_type)
         inputs, attrs = _sorted_out(definition, slots_and_attrs)
-        outputs = {slot: self.block.temporary(generate(f"{self.name}.tmp")) for slot in definition.output_slots}
-        self.append(op_type, inputs, outputs, attrs)
+        block = self.block
+        outputs = {slot: block.fresh(f"{self.name}.tmp") for slot in definition.output_slots}
+        block.append_op(op_type, inputs, outputs, attrs)
         return list(outputs.values())
 
     def emit_list(self, op_type: str, count: int, /, **slots_and_attrs: Any) -> list[Variable]:

@@ -125,9 +125,10 @@ def test_tensors_of_different_guards_meet():
 def test_variables_of_equal_names_stay_apart():
     with guard(), fluid.unique_name.guard():
         first = source(1, 2)
+        name = first.name  # tensors get names when they are asked for
     with guard(), fluid.unique_name.guard():
         second = source(10, 20)
-        assert first.name == second.name
+        assert first.name == name == second.name
         total = layers.elementwise_sub(first, second)
         assert total.numpy().tolist() == [-9, -18]
         layers.reduce_sum(total).backward()
