@@ -48,6 +48,7 @@ import minigraph.kernels.reshaping
 import minigraph.kernels.scaling
 import minigraph.kernels.search
 import minigraph.kernels.selection
+import minigraph.kernels.sequence_pool
 import minigraph.kernels.series
 import minigraph.kernels.sparse_gradients
 import minigraph.kernels.sparse_updates

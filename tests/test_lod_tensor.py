@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph.errors import FeedError, ProgramError, WrongTypeError
+from minigraph.errors import ProgramError, WrongTypeError
 
 CPU = fluid.CPUPlace()
 
@@ -93,13 +93,15 @@ def test_an_array_of_tensors_holds_tensors():
             put()
 
 
-def test_a_tensor_is_fed_as_an_array_but_not_with_sequences():
+def test_a_tensor_is_fed_as_an_array_and_its_sequences_need_a_tensor_again():
     with fluid.program_guard(fluid.Program()):
         y = fluid.layers.scale(fluid.data("x", [None, 1], "int64"), 2.0)
         exe = fluid.Executor()
         assert exe.run(feed={"x": tensor_of(np.array([[1], [2]]))}, fetch_list=[y])[0].tolist() == [[2], [4]]
-        with pytest.raises(FeedError, match=r"has sequences, of lengths \[\[2\]\], which no operator would heed"):
-            exe.run(feed={"x": tensor_of(np.array([[1], [2]]), [[2]])}, fetch_list=[y])
+        feed = {"x": tensor_of(np.array([[1], [2]]), [[2]])}
+        assert exe.run(feed=feed, fetch_list=[y], return_numpy=False)[0].lod() == [[0, 2]]
+        with pytest.raises(ProgramError, match="which an array cannot hold"):
+            exe.run(feed=feed, fetch_list=[y])
 
 
 def test_what_a_scope_holds_keeps_its_sequences():

@@ -18,6 +18,7 @@ import numpy as np
 
 from minigraph.executor.plan import Plan
 from minigraph.ir import Parameter, Variable
+from minigraph.lowering.lengths import fed_levels
 
 _ARRAY = {np.ndarray}
 _NAME = {str}
@@ -153,7 +154,16 @@ def names_in(fetch_list: Any) -> tuple[str, ...] | None:
 
 
 def _key(subject: Hashable, feeds: Mapping[str, Any]) -> Key:
-    return Key((subject, *[(name, array.dtype, array.shape) for name, array in feeds.items()]))
+    levels = fed_levels(feeds)
+    if not levels:
+        return Key((subject, *[(name, array.dtype, array.shape) for name, array in feeds.items()]))
+    # A plan serves any number of rows and of sequences.
+    ragged = {*levels, *[level for found in levels.values() for level in found]}
+    kinds = [
+        (name, array.dtype, array.shape[1:] if name in ragged else array.shape, name in ragged)
+        for name, array in feeds.items()
+    ]
+    return Key((subject, *kinds))
 
 
 def _picker(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:

@@ -15,8 +15,8 @@ from minigraph.errors import MinigraphError, NonfiniteError
 from minigraph.executor import profiler
 from minigraph.executor.call_cache import CallCache, names_in
 from minigraph.executor.compiled_program import CompiledProgram
-from minigraph.executor.feeds import prepare_feed
-from minigraph.executor.fetches import fetch_names, results_of, unshared_results
+from minigraph.executor.feeds import prepare_feed, types_of
+from minigraph.executor.fetches import fetch_names, refuse_lengths, results_of, unshared_results, with_lengths
 from minigraph.executor.plan import Plan, lower
 from minigraph.executor.runner import Runner, check_program
 from minigraph.ir import Program
@@ -27,10 +27,9 @@ from minigraph.lowering.buffer_pool import Blocks
 from minigraph.passes import LOWERING, events
 from minigraph.passes.base import Pipeline
 from minigraph.runtime.place import Place
-from minigraph.runtime.scope import Scope, type_of
+from minigraph.runtime.scope import Scope
 from minigraph.support.interrupts import Saved, deferred, hold, is_held, is_interrupt, put_back, release
 from minigraph.support.public import public
-from minigraph.types import TensorType
 
 if TYPE_CHECKING:
     from minigraph.executor.cuda.feed_staging import Staging
@@ -124,7 +123,7 @@ class Executor(Runner):
         found = self._calls.find(self._subject(program, names), feed)
         if found is None:
             fetch_names(program, fetch_list)
-            values = self._run(program, prepare_feed(program, feed, self.place), names, scope, then)
+            values = self._run(program, prepare_feed(program, feed, self.place), names, scope, then, return_numpy)
         elif self.place.kind == "cpu":
             values = self._run_plan(*found, program, scope, then=then)
         else:
@@ -191,7 +190,7 @@ class Executor(Runner):
         program = check_program(program)
         names = fetch_names(program, fetch_list)
         feeds = prepare_feed(program, feed, self.place)
-        return explain_run(program, _types_of(feeds), names, self.place, self.passes, self.jit)
+        return explain_run(program, types_of(feeds), names, self.place, self.passes, self.jit)
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -238,9 +237,13 @@ class Executor(Runner):
         names: tuple[str, ...],
         scope: Scope,
         then: Callable[[], None] | None = None,
+        as_arrays: bool = True,
     ) -> list[Any]:
         events.runs(program, feeds, scope)
-        return self._run_plan(self._plan(program, feeds, names), feeds, program, scope, then=then)
+        plan = self._plan(program, feeds, names)
+        if as_arrays:
+            refuse_lengths(names, plan.levels)
+        return with_lengths(self._run_plan(plan, feeds, program, scope, then=then), plan.levels)
 
     def _run_plan(
         self,
@@ -355,7 +358,7 @@ class Executor(Runner):
         plan = self._calls.get(subject, feeds)
         if plan is None:
             plan = lower(
-                program, _types_of(feeds), names, self.place, self.passes,
+                program, types_of(feeds), names, self.place, self.passes,
                 jit=self.jit, blocks=self._blocks, check=self.check, like=self._calls.latest(subject),
             )  # fmt: skip
             self._calls.add(subject, feeds, plan)
@@ -387,7 +390,3 @@ class Executor(Runner):
         self._calls.clear()
         self._others.clear()
         super().close()
-
-
-def _types_of(feeds: dict[str, Any]) -> dict[str, TensorType]:
-    return {name: type_of(array) for name, array in feeds.items()}

@@ -9,9 +9,10 @@ import numpy as np
 
 from minigraph.errors import FeedError, WrongTypeError, suggest, warn
 from minigraph.ir import Program, Variable
+from minigraph.lowering.lengths import fed_levels, level_name
 from minigraph.runtime.place import Place
-from minigraph.runtime.scope import LoDTensor
-from minigraph.types import same_shape
+from minigraph.runtime.scope import LoDTensor, type_of
+from minigraph.types import TensorType, same_shape
 
 
 def prepare_feed(program: Program, feed: Any, place: Place) -> dict[str, Any]:
@@ -44,8 +45,30 @@ def prepare_feed(program: Program, feed: Any, place: Place) -> dict[str, Any]:
                 hint=_names_to_feed(str(name), [v.name for v in block.vars.values() if v.is_data]),
             )
         arrays[name] = _as_array(var, value, place)
+        if isinstance(value, LoDTensor):
+            arrays.update(_lengths(name, value))
     # In one order, because the order is part of the key of a plan.
     return dict(sorted(arrays.items()))
+
+
+def _lengths(name: str, tensor: LoDTensor) -> dict[str, Any]:
+    """The offsets of a tensor's sequences by level, on the host for every place: kernels decide by them."""
+    if not tensor.has_valid_recursive_sequence_lengths():
+        raise FeedError(
+            f"{name}: sequences of lengths {tensor.recursive_sequence_lengths()!s:.80} do not make up "
+            f"{tensor.shape()[0]} rows",
+            hint="Set the lengths after the array: tensor.set_recursive_sequence_lengths([[...]]).",
+        )
+    return {level_name(name, level): np.array(offsets, np.int64) for level, offsets in enumerate(tensor.lod())}
+
+
+def types_of(feeds: Mapping[str, Any]) -> dict[str, TensorType]:
+    """The types of checked arrays by name; what has lengths has any number of rows."""
+    types = {name: type_of(array) for name, array in feeds.items()}
+    for name, levels in fed_levels(types).items():
+        types[name] = types[name].with_shape((-1, *types[name].shape[1:]))
+        types.update({level: types[level].with_shape((-1,)) for level in levels})
+    return types
 
 
 def _names_to_feed(name: str, data: list[str]) -> str:
@@ -66,7 +89,6 @@ def _as_array(var: Variable, value: Any, place: Place) -> Any:
     if isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__"):
         array = value
     elif hasattr(value, "__array__"):
-        _refuse_sequences(var, value)
         array = np.asarray(value)
     else:
         array = _from_python(var, value)
@@ -80,15 +102,6 @@ def _as_array(var: Variable, value: Any, place: Place) -> Any:
     if var.shape is not None and (var.is_data or var.persistable):
         _check_shape(var, array.shape)
     return place.to_device(array)
-
-
-def _refuse_sequences(var: Variable, tensor: Any) -> None:
-    if isinstance(tensor, LoDTensor) and tensor.lod():
-        raise FeedError(
-            f"{var.name}: the tensor fed has sequences, of lengths {tensor.recursive_sequence_lengths()!s:.80}, which "
-            "no operator would heed",
-            hint="Pad the sequences to one length, or feed np.array(tensor) for the rows alone.",
-        )
 
 
 def _from_python(var: Variable, value: Any) -> np.ndarray[Any, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -82,6 +83,32 @@ def results_of(values: list[Any], place: Place, return_numpy: bool, names: tuple
     return [_result(value, place, return_numpy, name) for name, value in zip(names, values, strict=True)]
 
 
+class WithLengths(NamedTuple):
+    """A fetched value and the offsets of the sequences among its rows."""
+
+    value: Any
+    levels: Sequence[Any]
+
+
+def with_lengths(values: list[Any], counts: Sequence[int]) -> list[Any]:
+    """The fetched values with their lengths, of which there are `counts` levels each, behind all values."""
+    if not counts:
+        return values
+    offsets = iter(values[len(counts) :])
+    pairs = zip(values[: len(counts)], counts, strict=True)
+    return [WithLengths(value, list(islice(offsets, count))) if count else value for value, count in pairs]
+
+
+def refuse_lengths(names: Sequence[str], levels: Sequence[Any]) -> None:
+    """Raise if a fetched value would have lengths, which an array cannot hold."""
+    found = [name for name, has_lengths in zip(names, levels, strict=False) if has_lengths]
+    if found:
+        raise ProgramError(
+            f"{', '.join(found)}: what is fetched has sequences of several lengths, which an array cannot hold",
+            site=caller_site(), hint="Run with return_numpy=False for LoDTensors; np.array(tensor) is the rows.",
+        )  # fmt: skip
+
+
 def fetch_var(name: str | Variable, scope: Scope | None = None, return_numpy: bool = True) -> Any:
     """The value that a scope, by default the current one, holds for a variable.
 
@@ -107,6 +134,8 @@ def _result(value: Any, place: Place, return_numpy: bool, name: str) -> Any:
             f"{name} has no value, because the block that writes it did not run", site=caller_site(),
             hint="Assign it a value before the branch or loop.",
         )  # fmt: skip
+    if isinstance(value, WithLengths):
+        return _with_levels(value, place, return_numpy, name)
     if isinstance(value, list):  # an array of tensors
         return [None if each is None else _result(each, place, return_numpy, name) for each in value]
     if is_rows(value):
@@ -114,3 +143,13 @@ def _result(value: Any, place: Place, return_numpy: bool, name: str) -> Any:
     if return_numpy:
         return np.asarray(place.to_host(value), order="C")
     return LoDTensor(ScopeVariable(name, value, place))
+
+
+def _with_levels(fetched: WithLengths, place: Place, return_numpy: bool, name: str) -> Any:
+    value, levels = fetched
+    if isinstance(value, list):
+        lengths = [WithLengths(each, [level[i] for level in levels]) for i, each in enumerate(value)]
+        return _result(lengths, place, return_numpy, name)
+    tensor = ScopeVariable(name, value, place)
+    tensor.lod = tuple(tuple(level.tolist()) for level in levels)
+    return LoDTensor(tensor)

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from minigraph.errors import ExecutionError
+from minigraph.executor.fetches import refuse_lengths, with_lengths
 from minigraph.executor.runner import Runner
 from minigraph.ir import Operator, Program
 from minigraph.ir.type_inference import blame
+from minigraph.lowering.lengths import carry_lengths
 from minigraph.lowering.prune import prune
 from minigraph.passes import LEGALIZE, events
 from minigraph.runtime.evaluate import evaluate
@@ -34,10 +36,11 @@ class Interpreter(Runner):
         names: tuple[str, ...],
         scope: Scope,
         then: Callable[[], None] | None = None,
+        as_arrays: bool = True,
     ) -> list[Any]:
         drawn = self._draws_so_far()
         try:
-            results, kept = self._evaluate(program, feeds, names, scope)
+            results, kept = self._evaluate(program, feeds, names, scope, as_arrays)
         except BaseException:
             self._draw_again(drawn)
             raise
@@ -57,11 +60,15 @@ class Interpreter(Runner):
         return evaluate(op, read, self.place, self._rng)
 
     def _evaluate(
-        self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope
+        self, program: Program, feeds: dict[str, Any], names: tuple[str, ...], scope: Scope, as_arrays: bool
     ) -> tuple[list[Any], dict[str, Any]]:
         """Return the fetches and the new values of persistable variables."""
         events.runs(program, feeds, scope)
         private = prune(program, list(feeds), names)
+        levels = carry_lengths(private, feeds, names)
+        if as_arrays:
+            refuse_lengths(names, levels)
+        every = (*names, *[level for found in levels for level in found])
         with events.unobserved():  # what a program means is no step of its rewriting
             self._legalize(private)
         block = private.global_block()
@@ -87,6 +94,6 @@ class Interpreter(Runner):
                 raise blame(error, op) from error
             written.update(op.output_arg_names)
         # Copies, because kernels may return views.
-        results = [None if (value := read(name)) is None else value.copy() for name in names]
+        results = [None if (value := read(name)) is None else value.copy() for name in every]
         kept = [name for name, var in block.vars.items() if name in written and var.persistable]
-        return results, {name: values[name].copy() for name in kept}
+        return with_lengths(results, list(map(len, levels))), {name: values[name].copy() for name in kept}

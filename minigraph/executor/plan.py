@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from minigraph.executor import profiler
 from minigraph.executor.state_binding import Binding
@@ -12,6 +13,7 @@ from minigraph.ir.verifier import verify_rewritten
 from minigraph.lowering.buffer_pool import Blocks
 from minigraph.lowering.codegen import Compiled, generate
 from minigraph.lowering.flat_buffers import form_flat_buffers
+from minigraph.lowering.lengths import Names, carry_lengths, has_lengths
 from minigraph.lowering.memory_plan import BufferPlan, plan_buffers
 from minigraph.lowering.output_buffers import plan_outputs
 from minigraph.lowering.prune import prune
@@ -47,6 +49,8 @@ class Plan:
     """Whether a run draws random numbers from the executor's generator."""
     rewritten: Rewritten | None
     """The program before its sizes became numbers; None if it holds for this feed alone."""
+    levels: tuple[int, ...]
+    """Number of levels of each fetch, whose lengths are fetched behind all others; empty if none has any."""
 
 
 @unnoted
@@ -88,15 +92,16 @@ def lower(
     # sixth of the first run of a clip.
     fuse_norms = not is_watched and FuseGlobalNorm() in passes
     rewritten = private = None
-    if not is_watched and all(map(_is_own, passes)):
+    levels: Sequence[Names] = ()
+    if not is_watched and all(map(_is_own, passes)) and not has_lengths(program, feed_types):
         rewritten = None if like is None else like.rewritten
         private = None if rewritten is None else rewritten.program_for(feed_types)
         if private is None:
             rewritten = rewrite(program, feed_types, fetch_names, passes, fuse_norms)
             private = None if rewritten is None else rewritten.program
     if private is None:
-        private = _rewritten_for(program, feed_types, fetch_names, passes, fuse_norms, watch)
-    steps = to_steps(private, list(feed_types), fetch_names, place.kind)
+        private, levels = _rewritten_for(program, feed_types, fetch_names, passes, fuse_norms, watch)
+    steps = to_steps(private, list(feed_types), [*fetch_names, *chain(*levels)], place.kind)
     flat = form_flat_buffers(steps)
     buffers = plan_buffers(steps, flat, plan_outputs(steps, flat, place, jit))
     kind = Compiled
@@ -105,9 +110,11 @@ def lower(
     compiled = generate(steps, buffers, place, profiler.is_active(place), jit, blocks, kind)
     written_over = tuple(name for name in steps.new_state if name not in steps.replaced_state)
     binding = Binding(steps, flat, compiled.state, buffers.outputs.to_scope, place)
+    counts = tuple(map(len, levels)) if any(levels) else ()
     return Plan(
-        private, steps, buffers, compiled, binding, *_copies(steps, buffers), written_over, _draws(steps), rewritten
-    )
+        private, steps, buffers, compiled, binding, *_copies(steps, buffers), written_over, _draws(steps), rewritten,
+        counts,
+    )  # fmt: skip
 
 
 def _rewritten_for(
@@ -117,17 +124,19 @@ def _rewritten_for(
     passes: Pipeline,
     fuse_norms: bool,
     watch: Watch | None,
-) -> Program:
-    """Rewrite a copy of `program` for this feed alone, in view of whoever watches."""
+) -> tuple[Program, Sequence[Names]]:
+    """Rewrite a copy of `program` for this feed alone, in view of whoever watches; with the levels of each fetch."""
     private = events.copied(program, prune(program, list(feed_types), fetch_names, fuse_norms), "prune")
     if watch is not None:
         watch("prune", private)
+    levels = carry_lengths(private, feed_types, fetch_names)
+    private.roots = (*fetch_names, *chain(*levels))
     with events.step(concretize, private):
         concretize(private, feed_types)
     if watch is not None:
         watch("concretize", private)
     _verifying(passes, private).apply(private)
-    return private
+    return private, levels
 
 
 def _is_own(each: Pass) -> bool:

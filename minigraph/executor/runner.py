@@ -181,7 +181,7 @@ class Runner(ABC):
         then: Callable[[], None] | None = None,
     ) -> list[Any]:
         names = fetch_names(program, fetch_list)
-        values = self._run(program, prepare_feed(program, feed, self.place), names, scope, then)
+        values = self._run(program, prepare_feed(program, feed, self.place), names, scope, then, return_numpy)
         return results_of(values, self.place, return_numpy, names)
 
     @abstractmethod
@@ -192,10 +192,11 @@ class Runner(ABC):
         names: tuple[str, ...],
         scope: Scope,
         then: Callable[[], None] | None = None,
+        as_arrays: bool = True,
     ) -> list[Any]:
         """Compute the fetches `names` from checked arrays and store the new state; an error leaves all as it was.
 
-        `then` is called when the scope changes.
+        `then` is called when the scope changes. Results with lengths are refused `as_arrays`.
         """
 
     def twin(self) -> Runner:

@@ -163,12 +163,12 @@ def _describe_variable(var: Variable) -> proto.VarDesc:
     if var.tensor_type is not None:
         tensor = proto.TensorDesc(int(var.tensor_type.dtype), list(var.tensor_type.shape))
         if var.kind is VarKind.LOD_TENSOR_ARRAY:
-            var_type.tensor_array = proto.LoDTensorDesc(tensor, 0)
+            var_type.tensor_array = proto.LoDTensorDesc(tensor, var.lod_level)
         elif var.kind is VarKind.SELECTED_ROWS:
             var_type.selected_rows = tensor
         elif var.kind is VarKind.LOD_TENSOR:
             # Paddle states the level 0 of variables that layers make, and none of persistable ones.
-            var_type.lod_tensor = proto.LoDTensorDesc(tensor, None if var.persistable else 0)
+            var_type.lod_tensor = proto.LoDTensorDesc(tensor, var.lod_level or (None if var.persistable else 0))
     return proto.VarDesc(var.name, var_type, bool(var.persistable), True if var.need_check_feed else None)
 
 

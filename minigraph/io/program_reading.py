@@ -153,8 +153,6 @@ def _add_variable(block: Block, var: VarDesc, used: set[str], problems: list[str
         return
     holder = var.type.lod_tensor if kind == VarTypeType.LOD_TENSOR else var.type.tensor_array
     tensor = var.type.selected_rows if kind == VarTypeType.SELECTED_ROWS else None if holder is None else holder.tensor
-    if kind == VarTypeType.LOD_TENSOR and holder is not None and holder.lod_level:
-        problems.append(f"{var.name} has lod_level={holder.lod_level}; LoD tensors are out of scope")
     tensor_type = RAW if kind == VarTypeType.RAW else None
     if tensor is not None:
         if tensor.data_type not in DType._value2member_map_ or min(tensor.dims, default=0) < -1:
@@ -163,7 +161,7 @@ def _add_variable(block: Block, var: VarDesc, used: set[str], problems: list[str
         tensor_type = TensorType(DType(tensor.data_type), tuple(tensor.dims))
     block.vars[var.name] = Variable(
         block, var.name, tensor_type, persistable=bool(var.persistable), need_check_feed=bool(var.need_check_feed),
-        kind=VarKind[name],
+        kind=VarKind[name], lod_level=0 if holder is None else max(holder.lod_level or 0, 0),
         # Paddle checks the feeds of exactly those variables that layers make for feeding.
         is_data=bool(var.need_check_feed), stop_gradient=bool(var.need_check_feed),
     )  # fmt: skip

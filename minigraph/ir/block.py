@@ -23,9 +23,9 @@ from minigraph.ir.block_arguments import (
     as_dims,
     bind_slots,
     check_flags,
+    check_lod_level,
     declared_type,
     each_of,
-    refuse_lod,
     require_initializer,
 )
 from minigraph.ir.name_scope import current_name_scope
@@ -219,8 +219,7 @@ class Block:
         if initializer is not None:
             require_initializer(initializer)
         tensor_type = None if shape is None and dtype is None else declared_type(name, shape, dtype)
-        if lod_level is not None:
-            refuse_lod(name, lod_level)
+        levels = check_lod_level(name, lod_level) if lod_level else 0
         if type is not None and not isinstance(type, VarKind):
             raise WrongTypeError(f"{name}: type must be a VarKind, got {type!r:.80}", hint="Leave it out for a tensor.")
         kind = type or VarKind.LOD_TENSOR
@@ -231,6 +230,7 @@ class Block:
         var = self.variable_type(
             self, name, tensor_type, kind=kind, persistable=persistable,
             stop_gradient=stop_gradient, is_data=is_data, need_check_feed=need_check_feed, error_clip=error_clip,
+            lod_level=levels,
         )  # fmt: skip
         self._add(var)
         if initializer is not None:

@@ -115,11 +115,11 @@ def declared_type(name: str, shape: Sequence[int | None] | None, dtype: Any) -> 
     return dense_type(as_dtype("float32" if dtype is None else dtype), dims)
 
 
-def refuse_lod(name: str, lod_level: int) -> None:
-    """Raise unless `lod_level` is 0."""
-    if isinstance(lod_level, int) and not lod_level:
-        return
-    raise ProgramError(
-        f"{name}: lod_level={lod_level}, but LoD tensors are out of scope",
-        hint="Pad the sequences to one length and feed their lengths beside them.",
-    )  # fmt: skip
+def check_lod_level(name: str, lod_level: int) -> int:
+    """Return the number of levels of sequences; raise unless it is a whole number from 0."""
+    if not isinstance(lod_level, int) or lod_level < 0:
+        raise ProgramError(
+            f"{name}: lod_level must be a whole number from 0, got {lod_level!r:.80}",
+            hint="0 is a tensor without sequences, 1 one of sequences of rows.",
+        )
+    return lod_level

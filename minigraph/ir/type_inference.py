@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from minigraph.errors import (
@@ -43,12 +44,15 @@ def infer_outputs(op: Operator, block: Namespace) -> None:
     """
     local = block.vars.get
     inputs = []
+    has_lengths = op.definition.handles_lengths
     for slot, names in op.inputs.items():
         types = []
         for name in names:
             var = local(name)
             tensor_type = None if var is None else var.tensor_type
             types.append(tensor_type or _type_read(op, block, slot, name))
+            if var is None or var.lod_level:
+                has_lengths = True
         inputs.append((slot, tuple(types)))
     inferred = op.definition.inferred(tuple(inputs), op.attrs)
     for slot, names in op.outputs.items():
@@ -62,6 +66,29 @@ def infer_outputs(op: Operator, block: Namespace) -> None:
                 var.tensor_type = tensor_type
             elif name != EMPTY and (var is None or var.tensor_type != tensor_type):
                 _write_type(op, block, name, tensor_type)
+    if has_lengths:
+        _infer_lod_levels(op, block)
+
+
+def _infer_lod_levels(op: Operator, block: Namespace) -> None:
+    """Write the numbers of levels of sequences to the output variables."""
+
+    def levels(slot: str) -> Sequence[None]:
+        found = [block.find_var(name) for name in op.inputs.get(slot, ())[:1]]
+        return (None,) * sum(var.lod_level for var in found if var is not None)
+
+    def rows(name: str) -> Sequence[int]:
+        var = block.find_var(name)
+        return () if var is None or var.shape is None else var.shape[:1]
+
+    counts = {slot: len(levels(slot)) for slot in op.definition.input_slots}
+    for slot, word in op.definition.lod.items():
+        for name in op.outputs.get(slot, ()):
+            var = block.find_var(name)
+            if var is None or var.is_data:
+                continue
+            has_none = word.kind == "rows" and rows(name) != rows(op.inputs[word.slots[0]][0])
+            var.lod_level = 0 if has_none else len(word.levels(levels, (None,) * word.count(counts, op.attrs)))
 
 
 def _type_read(op: Operator, block: Namespace, slot: str, name: str) -> TensorType | None:

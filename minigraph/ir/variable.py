@@ -39,11 +39,13 @@ class Variable(Arithmetic, Subscripts, Methods):
         Its declared shape and dtype bind what is fed.
     error_clip : object or None
         How the gradient of this value is clipped inside the backward pass.
+    lod_level : int
+        Number of levels of sequences that its rows make up, as declared or inferred.
     """
 
     __slots__ = (
-        "_kind", "_persistable", "block", "error_clip", "is_data", "name", "need_check_feed", "stop_gradient",
-        "tensor_type",
+        "_kind", "_persistable", "block", "error_clip", "is_data", "lod_level", "name", "need_check_feed",
+        "stop_gradient", "tensor_type",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +60,7 @@ class Variable(Arithmetic, Subscripts, Methods):
         is_data: bool = False,
         need_check_feed: bool = False,
         error_clip: Any = None,
+        lod_level: int = 0,
     ) -> None:
         self.block = block
         self.name = name
@@ -70,6 +73,7 @@ class Variable(Arithmetic, Subscripts, Methods):
         self.is_data = is_data
         self.need_check_feed = need_check_feed
         self.error_clip = error_clip
+        self.lod_level = lod_level
 
     @property
     def persistable(self) -> bool:
@@ -114,11 +118,6 @@ class Variable(Arithmetic, Subscripts, Methods):
     @property
     def type(self) -> VarKind:
         return self.kind
-
-    @property
-    def lod_level(self) -> int:
-        """Always 0: sequences of different lengths in one tensor are out of scope."""
-        return 0
 
     @property
     def grad_name(self) -> str:
@@ -216,6 +215,7 @@ class Variable(Arithmetic, Subscripts, Methods):
         self.stop_gradient = original.stop_gradient
         self.is_data = original.is_data
         self.need_check_feed = original.need_check_feed
+        self.lod_level = original.lod_level
         self.error_clip = None if original.error_clip is None else copy.copy(original.error_clip)
 
 

@@ -36,6 +36,7 @@ from minigraph.layers.scaling import *
 from minigraph.layers.search import *
 from minigraph.layers.selected_rows import *
 from minigraph.layers.selection import *
+from minigraph.layers.sequence_pool import *
 from minigraph.layers.series import *
 from minigraph.layers.static_rnn import *
 from minigraph.layers.tensor import *

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from minigraph.errors import NotFoundError, OpError, suggest
 from minigraph.opdef.attr_types import CONVERTERS
 from minigraph.opdef.gradient_context import BlockGrad, GradRule
+from minigraph.opdef.lengths import Count, Word, word_of
 from minigraph.support.signatures import parameter_names
 from minigraph.support.sizes import OpenSize, key_of
 from minigraph.types import TensorType
@@ -111,6 +112,10 @@ class OpDef:
     """Whether operators do more than compute their results, so that they run even if nothing reads these."""
     updates: tuple[str, ...] = ()
     """Output slots whose variables may keep old values, or parts of them, so that the operator reads them, too."""
+    lod: Mapping[str, Word] = field(default_factory=dict)
+    """Where the lengths of results come from, by output slot; slots without lengths are left out."""
+    lengths: tuple[str, ...] = ()
+    """Input slots whose lengths the kernel gets, behind the inputs; ``X?`` may have none."""
     input_slots: Mapping[str, Slot] = field(init=False)
     output_slots: Mapping[str, Slot] = field(init=False)
     main_output: str = field(init=False)
@@ -122,6 +127,8 @@ class OpDef:
     _required_attrs: tuple[str, ...] = field(init=False, repr=False)
     required_inputs: tuple[str, ...] = field(init=False)
     required_outputs: tuple[str, ...] = field(init=False)
+    handles_lengths: bool = field(init=False)
+    """Whether the kernel gets lengths or makes some."""
     has_hidden_names: bool = field(init=False)
     """Whether operators may have effects that their slots do not show, so that rewrites leave them alone."""
 
@@ -137,6 +144,8 @@ class OpDef:
         object.__setattr__(self, "output_slots", {slot.name: slot for slot in self.outputs})
         main = "Out" if "Out" in self.output_slots else next(iter(self.output_slots), "")
         object.__setattr__(self, "main_output", main)
+        makes = any(word.kind == "new" for word in self.lod.values())
+        object.__setattr__(self, "handles_lengths", makes or bool(self.lengths))
         object.__setattr__(self, "has_hidden_names", bool(self.updates) or SUB_BLOCK in self.attrs or self.has_effect)
 
     def call(self, op: Any) -> SubBlockRule:
@@ -300,6 +309,8 @@ def op(
     forward: str | None = None,
     updates: str = "",
     has_effect: bool = False,
+    lod: str | Count | Mapping[str, str | Count] = "",
+    lengths: str = "",
     doc: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Define an operator type; the decorated function infers the output types.
@@ -329,6 +340,13 @@ def op(
         operator, None where there are none, behind the inputs.
     has_effect : bool
         It does something besides computing its results.
+    lod : str, callable or mapping of output slots to these
+        Where the lengths of results come from: ``X``, of this input; ``X Y``, of the first of these that has any;
+        ``rows X``, of X if the result has as many rows; ``pooled X``, of X without the last level; ``new``, the kernel
+        returns one level behind its results; ``new 2`` or a `Count`, it returns so many. By default results have none,
+        and intermediate ones never do.
+    lengths : str
+        Input slots whose lengths the kernel gets behind the inputs; ``X?`` may have none.
     doc : str, optional
         What the operator computes, where several types share a function; by default the docstring of the function.
     """
@@ -338,13 +356,14 @@ def op(
         names = inputs.split()
         if len(slots) != len(names):
             raise TypeError(f"{type}: {len(names)} input slots but {len(slots)} positional parameters")
+        out_slots = tuple(Slot(n.rstrip("*~?"), "*" in n, "?" in n, "~" in n) for n in outputs.split())
         definition = OpDef(
             type=type,
             inputs=tuple(
                 _input_slot(name, str(infer.__annotations__[p]), name in rows.split(), name in arrays.split())
                 for name, p in zip(names, slots, strict=True)
             ),
-            outputs=tuple(Slot(n.rstrip("*~?"), "*" in n, "?" in n, "~" in n) for n in outputs.split()),
+            outputs=out_slots,
             attrs={attr.name: attr for attr in (_attr(infer, name) for name in attrs)},
             infer=infer,
             grad=grad,
@@ -353,6 +372,8 @@ def op(
             forward=forward,
             updates=tuple(updates.split()),
             has_effect=has_effect,
+            lod=_words(lod, out_slots),
+            lengths=tuple(lengths.split()),
         )
         define(definition)
         if isinstance(grad, OperatorRule):
@@ -360,6 +381,12 @@ def op(
         return infer
 
     return decorate
+
+
+def _words(lod: str | Count | Mapping[str, str | Count], outputs: Sequence[Slot]) -> dict[str, Word]:
+    if not isinstance(lod, Mapping):
+        lod = {slot.name: lod for slot in outputs if not slot.intermediate}
+    return {slot: word for slot, text in lod.items() if (word := word_of(text)) is not None}
 
 
 def define(definition: OpDef) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from minigraph.opdef.definition import OpDef, OperatorRule, Slot, definition_of
 from minigraph.opdef.gradient_context import EMPTY, GRAD_SUFFIX, GradContext, GradRule, OpSpec
+from minigraph.opdef.lengths import Word
 from minigraph.types import TensorType
 
 
@@ -62,6 +63,9 @@ class FusedGrad(OperatorRule):
         gradient of its gradient is the operator itself. A mapping holds the attributes that make it so.
     check : callable, optional
         Takes the operator and raises an `OpError` if its attributes do not go with a gradient.
+    lengths : str
+        Slots whose lengths the gradient operator gets. Default: those of which the operator gets them and the gradient
+        reads the value.
     """
 
     def __init__(
@@ -75,10 +79,11 @@ class FusedGrad(OperatorRule):
         grad: GradRule | None = None,
         linear: bool | Mapping[str, Any] = False,
         check: Callable[[Any], None] | None = None,
+        lengths: str = "",
     ) -> None:
         self.reads, self.to, self.d_outputs, self.type = reads, to.split(), d_out.split(), type
         self.like, self.infer = dict(like or {}), infer
-        self.grad, self.linear, self.check = grad, linear, check
+        self.grad, self.linear, self.check, self.lengths = grad, linear, check, lengths
         # Filled in by `define`, so that a backward pass computes none of it for each operator.
         self.values: tuple[tuple[str, bool], ...] = ()
         """The slots `reads`, and whether each is an input of the forward operator or an output."""
@@ -126,7 +131,13 @@ class FusedGrad(OperatorRule):
             backend_attrs=forward.backend_attrs,
             doc=f"Gradient of `{forward.type}`.",
             forward=forward.type,
+            lod={name + GRAD_SUFFIX: self._word(name) for name in self.to},
+            lengths=tuple(self.lengths.split()) or tuple(s for s in forward.lengths if s.rstrip("?") in self.reads),
         )
+
+    def _word(self, slot: str) -> Word:
+        """A gradient has the lengths of what it is the gradient of, if that is read, else those that flow in."""
+        return Word("of", (slot if slot in self.reads else self.d_outputs[0] + GRAD_SUFFIX,))
 
     def _forward_again(self, ctx: GradContext) -> Iterator[OpSpec]:
         """The gradient of the gradient operator of a linear one, with respect to what flows into that."""

@@ -44,6 +44,7 @@ import minigraph.ops.search
 import minigraph.ops.second_order
 import minigraph.ops.selected_rows
 import minigraph.ops.selection
+import minigraph.ops.sequence_pool
 import minigraph.ops.series
 import minigraph.ops.tensor
 import minigraph.ops.training_checks

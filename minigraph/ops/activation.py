@@ -39,7 +39,7 @@ def _define(
         Whether the gradient of the gradient is an operator too.
     """
     grad = fused(*reads.split(), grad=DoubleGrad() if double else None)
-    op(type, inputs="X", outputs="Out", grad=grad, doc=doc)(infer)
+    op(type, inputs="X", outputs="Out", lod="X", grad=grad, doc=doc)(infer)
 
 
 _define("relu", "Out", "Rectifier, ``Out = max(X, 0)``; the gradient at 0 is 0.", double=True)
@@ -57,7 +57,7 @@ def _sign_grad(ctx: GradContext) -> Iterator[OpSpec]:
     yield OpSpec("scale", {"X": ctx.d_output("Out")}, {"Out": ctx.d_input("X")}, {"scale": 0.0})
 
 
-@op("sign", inputs="X", outputs="Out", grad=_sign_grad)
+@op("sign", inputs="X", outputs="Out", lod="X", grad=_sign_grad)
 def sign(x: TensorType) -> TensorType:
     """-1, 0 or 1 as X is negative, zero or positive; the gradient is 0."""
     return floating(x)
@@ -69,7 +69,7 @@ _define("rsqrt", "Out", "``Out = 1 / sqrt(X)``; infinite at 0.")
 _define("reciprocal", "Out", "``Out = 1 / X``.")
 
 
-@op("pow", inputs="X FactorTensor", outputs="Out", grad=fused("X", "FactorTensor"))
+@op("pow", inputs="X FactorTensor", outputs="Out", lod="X", grad=fused("X", "FactorTensor"))
 def pow(x: TensorType, factor_tensor: TensorType | None, *, factor: float = 1.0) -> TensorType:
     """``Out = X ** factor``; FactorTensor, of one element, takes the place of `factor`.
 
@@ -127,7 +127,7 @@ _define("softplus", "X", "Smooth rectifier, ``Out = log(1 + exp(X))``, without o
 _define("softsign", "X", "``Out = X / (1 + |X|)``; 1 and -1 at the infinities.")
 
 
-@op("swish", inputs="X", outputs="Out", grad=fused("X"))
+@op("swish", inputs="X", outputs="Out", lod="X", grad=fused("X"))
 def swish(x: TensorType, *, beta: float = 1.0) -> TensorType:
     """``Out = X * sigmoid(beta * X)``.
 
@@ -138,7 +138,7 @@ def swish(x: TensorType, *, beta: float = 1.0) -> TensorType:
     return floating(x)
 
 
-@op("elu", inputs="X", outputs="Out", grad=fused("X", grad=DoubleGrad()))
+@op("elu", inputs="X", outputs="Out", lod="X", grad=fused("X", grad=DoubleGrad()))
 def elu(x: TensorType, *, alpha: float = 1.0) -> TensorType:
     """Exponential linear unit: X where it is positive, else ``alpha * (exp(X) - 1)``.
 

@@ -16,7 +16,7 @@ from minigraph.types import (
 )
 
 
-@op("clip", inputs="X Min Max", outputs="Out", rows="X", grad=fused("X", "Min", "Max"))
+@op("clip", inputs="X Min Max", outputs="Out", rows="X", lod="X", grad=fused("X", "Min", "Max"))
 def clip(
     x: TensorType, lower: TensorType | None = None, upper: TensorType | None = None, *, min: float, max: float
 ) -> TensorType:
@@ -35,7 +35,7 @@ def clip(
     return x
 
 
-@op("clip_by_norm", inputs="X", outputs="Out", rows="X", grad=fused("X"))
+@op("clip_by_norm", inputs="X", outputs="Out", rows="X", lod="X", grad=fused("X"))
 def clip_by_norm(x: TensorType, *, max_norm: float) -> TensorType:
     """X scaled down to an L2 norm of at most `max_norm`, ``Out = X * max_norm / max(norm(X), max_norm)``.
 

@@ -31,7 +31,7 @@ def _ordered(x: TensorType, y: TensorType, *, axis: int = -1, force_cpu: bool = 
 
 def _define(type: str, infer: Callable[..., TensorType], doc: str, inputs: str = "X Y") -> None:
     """Define an operator whose types `infer` infers, as it does for others."""
-    op(type, inputs=inputs, outputs="Out", grad=None, doc=doc)(infer)
+    op(type, inputs=inputs, outputs="Out", lod="X", grad=None, doc=doc)(infer)
 
 
 _define(
@@ -56,7 +56,7 @@ _define("logical_or", _logical, "Whether X or Y is true, or both; they have one 
 _define("logical_xor", _logical, "Whether one of X and Y is true and the other not; they have one shape.")
 
 
-@op("logical_not", inputs="X", outputs="Out", grad=None)
+@op("logical_not", inputs="X", outputs="Out", lod="X", grad=None)
 def logical_not(x: TensorType) -> TensorType:
     """Whether X is false."""
     require_bool(x, "X")

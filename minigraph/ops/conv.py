@@ -49,6 +49,7 @@ def _gradient_of_conv2d_grad(ctx: GradContext) -> Iterator[OpSpec]:
 
 @op(
     "conv2d", inputs="Input Filter Bias ResidualData", outputs="Output",
+    lod="Input",
     grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_gradient_of_conv2d_grad), backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
 def conv2d(
@@ -84,7 +85,7 @@ def conv2d(
 
 
 op(
-    "depthwise_conv2d", inputs="Input Filter Bias ResidualData", outputs="Output",
+    "depthwise_conv2d", inputs="Input Filter Bias ResidualData", outputs="Output", lod="Input",
     grad=fused(*_GRAD_SLOTS, to="Input Filter Bias", grad=_second_with_bias), backend_attrs=_BACKEND_ATTRS,
     doc="``conv2d``, by fluid's name for as many groups as channels.",
 )(conv2d)  # fmt: skip
@@ -134,6 +135,7 @@ op(
 
 @op(
     "conv3d", inputs="Input Filter ResidualData", outputs="Output",
+    lod="Input",
     grad=fused("Input", "Filter", to="Input Filter", grad=_gradient_of_gradient), backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
 def conv3d(

@@ -66,7 +66,7 @@ def trace(x: TensorType, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> 
     return x.with_shape([size for i, size in enumerate(x.shape) if i not in gone] or [1])
 
 
-@op("tril_triu", inputs="X", outputs="Out", grad=fused("X", linear=True))
+@op("tril_triu", inputs="X", outputs="Out", lod="X", grad=fused("X", linear=True))
 def tril_triu(x: TensorType, *, diagonal: int = 0, lower: bool) -> TensorType:
     """X with zeros above the diagonal of each matrix, or below it unless `lower`; `diagonal` moves that up."""
     require_number(x)

@@ -28,20 +28,20 @@ def _of_sum() -> FusedGrad:
     return fused("X", "Y", grad=DoubleGrad(), linear=True)
 
 
-@op("elementwise_add", inputs="X Y", outputs="Out", grad=_of_sum(), backend_attrs=_ONEDNN)
+@op("elementwise_add", inputs="X Y", outputs="Out", lod="X", grad=_of_sum(), backend_attrs=_ONEDNN)
 def elementwise_add(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """``Out = X + Y``."""
     return _binary(x, y, axis)
 
 
-@op("elementwise_sub", inputs="X Y", outputs="Out", grad=_of_sum(), backend_attrs=_ONEDNN)
+@op("elementwise_sub", inputs="X Y", outputs="Out", lod="X", grad=_of_sum(), backend_attrs=_ONEDNN)
 def elementwise_sub(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """``Out = X - Y``."""
     return _binary(x, y, axis)
 
 
 @op(
-    "elementwise_mul", inputs="X Y", outputs="Out", rows="X", grad=fused("X", "Y", grad=DoubleGrad()),
+    "elementwise_mul", inputs="X Y", outputs="Out", rows="X", lod="X", grad=fused("X", "Y", grad=DoubleGrad()),
     backend_attrs=_ONEDNN,
 )  # fmt: skip
 def elementwise_mul(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
@@ -57,6 +57,7 @@ def elementwise_mul(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     "elementwise_div",
     inputs="X Y",
     outputs="Out",
+    lod="X",
     grad=fused("X", "Y", "Out", grad=DoubleGrad()),
     backend_attrs=_ONEDNN,
 )
@@ -65,19 +66,19 @@ def elementwise_div(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     return _binary(x, y, axis)
 
 
-@op("elementwise_max", inputs="X Y", outputs="Out", grad=fused("X", "Y"), backend_attrs=_ONEDNN)
+@op("elementwise_max", inputs="X Y", outputs="Out", lod="X", grad=fused("X", "Y"), backend_attrs=_ONEDNN)
 def elementwise_max(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """``Out = max(X, Y)``; the gradient of a tie goes to Y."""
     return _binary(x, y, axis)
 
 
-@op("elementwise_min", inputs="X Y", outputs="Out", grad=fused("X", "Y"), backend_attrs=_ONEDNN)
+@op("elementwise_min", inputs="X Y", outputs="Out", lod="X", grad=fused("X", "Y"), backend_attrs=_ONEDNN)
 def elementwise_min(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """``Out = min(X, Y)``; the gradient of a tie goes to Y."""
     return _binary(x, y, axis)
 
 
-@op("elementwise_pow", inputs="X Y", outputs="Out", grad=fused("X", "Y"))
+@op("elementwise_pow", inputs="X Y", outputs="Out", lod="X", grad=fused("X", "Y"))
 def elementwise_pow(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """``Out = X ** Y``; of integers a fraction is cut to an integer, and 0 has no negative power.
 
@@ -90,13 +91,13 @@ def elementwise_pow(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     return _binary(x, y, axis)
 
 
-@op("elementwise_mod", inputs="X Y", outputs="Out", grad=None)
+@op("elementwise_mod", inputs="X Y", outputs="Out", lod="X", grad=None)
 def elementwise_mod(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """Remainder of X divided by Y: with the sign of Y for floating-point numbers, with that of X for integers."""
     return _binary(x, y, axis)
 
 
-@op("elementwise_floordiv", inputs="X Y", outputs="Out", grad=None)
+@op("elementwise_floordiv", inputs="X Y", outputs="Out", lod="X", grad=None)
 def elementwise_floordiv(x: TensorType, y: TensorType, *, axis: int = -1) -> Any:
     """Quotient of integers, rounded toward zero as in fluid, in spite of the name."""
     require_integers(x, "X")

@@ -7,7 +7,7 @@ from minigraph.opdef.gradient_rules import fused
 from minigraph.types import TensorType, merge_shapes, require, require_floating, require_same_dtype, same_dim
 
 
-@op("sigmoid_cross_entropy_with_logits", inputs="X Label", outputs="Out", grad=fused("X", "Label", to="X"))
+@op("sigmoid_cross_entropy_with_logits", inputs="X Label", outputs="Out", lod="X", grad=fused("X", "Label", to="X"))
 def sigmoid_cross_entropy_with_logits(
     x: TensorType, label: TensorType, *, normalize: bool = False, ignore_index: int = -100
 ) -> TensorType:
@@ -28,6 +28,7 @@ def sigmoid_cross_entropy_with_logits(
     "huber_loss",
     inputs="X Y",
     outputs="Residual~ Out",
+    lod="X",
     grad=fused("Residual", to="X Y", like=dict.fromkeys("XY", "Residual")),
 )
 def huber_loss(x: TensorType, y: TensorType, *, delta: float) -> tuple[TensorType, TensorType]:
@@ -77,7 +78,13 @@ def smooth_l1_loss(
     return diff, x.with_shape((diff.shape[0], 1))
 
 
-@op("log_loss", inputs="Predicted Labels", outputs="Loss", grad=fused("Predicted", "Labels", to="Predicted"))
+@op(
+    "log_loss",
+    inputs="Predicted Labels",
+    outputs="Loss",
+    lod="Predicted",
+    grad=fused("Predicted", "Labels", to="Predicted"),
+)
 def log_loss(predicted: TensorType, labels: TensorType, *, epsilon: float) -> TensorType:
     """``Loss = -Labels * log(Predicted + epsilon) - (1 - Labels) * log(1 - Predicted + epsilon)``, float[batch, 1]."""
     loss = _pair(predicted, labels, "Predicted and Labels")

@@ -24,6 +24,7 @@ def _table_gradient(table: TensorType, ids: TensorType, d_out: TensorType, *, is
     "lookup_table",
     inputs="W Ids",
     outputs="Out",
+    lod="Ids",
     grad=fused("W", "Ids", to="W", linear=True, infer=_table_gradient),
     backend_attrs=_BACKEND_ATTRS,
 )
@@ -55,6 +56,7 @@ def lookup_table(
     "lookup_table_v2",
     inputs="W Ids",
     outputs="Out",
+    lod="Ids",
     grad=fused("W", "Ids", to="W", linear=True, infer=_table_gradient),
     backend_attrs=_BACKEND_ATTRS,
 )

@@ -7,14 +7,14 @@ from minigraph.opdef.gradient_rules import fused
 from minigraph.types import TensorType, require_floating
 
 
-@op("erf", inputs="X", outputs="Out", grad=fused("X"))
+@op("erf", inputs="X", outputs="Out", lod="X", grad=fused("X"))
 def erf(x: TensorType) -> TensorType:
     """Error function, ``Out = 2 / sqrt(pi) * integral of exp(-t ** 2) from 0 to X``, to the last digits of the type."""
     require_floating(x)
     return x
 
 
-@op("gelu", inputs="X", outputs="Out", grad=fused("X"))
+@op("gelu", inputs="X", outputs="Out", lod="X", grad=fused("X"))
 def gelu(x: TensorType, *, approximate: bool = False) -> TensorType:
     """Gaussian error linear unit, ``Out = X * P(Z <= X)`` with Z standard normal.
 

@@ -60,7 +60,7 @@ def pixel_shuffle(x: TensorType, *, upscale_factor: int = 1) -> TensorType:
     return x.with_shape((batch, channels, _times(height, upscale_factor), _times(width, upscale_factor)))
 
 
-@op("space_to_depth", inputs="X", outputs="Out", grad=fused("X", linear=True))
+@op("space_to_depth", inputs="X", outputs="Out", lod="X", grad=fused("X", linear=True))
 def space_to_depth(x: TensorType, *, blocksize: int) -> TensorType:
     """Images that are `blocksize` times less high and wide, with as many times more channels, squared.
 
@@ -96,7 +96,7 @@ def shuffle_channel(x: TensorType, *, group: int = 1) -> TensorType:
     return x
 
 
-@op("temporal_shift", inputs="X", outputs="Out", grad=fused(to="X", infer=_same, linear=True))
+@op("temporal_shift", inputs="X", outputs="Out", lod="X", grad=fused(to="X", infer=_same, linear=True))
 def temporal_shift(x: TensorType, *, seg_num: int, shift_ratio: float = 0.25) -> TensorType:
     """``Out`` is X with some channels moved in time: the first from the frame before, as many from the frame after.
 
@@ -115,7 +115,7 @@ def temporal_shift(x: TensorType, *, seg_num: int, shift_ratio: float = 0.25) ->
     return x
 
 
-@op("affine_channel", inputs="X Scale Bias", outputs="Out", grad=fused("X", "Scale", like={"Bias": "Scale"}))
+@op("affine_channel", inputs="X Scale Bias", outputs="Out", lod="X", grad=fused("X", "Scale", like={"Bias": "Scale"}))
 def affine_channel(x: TensorType, scale: TensorType, bias: TensorType, *, data_layout: str = "AnyLayout") -> TensorType:
     """``Out = X * Scale + Bias``, with a number of Scale and Bias for each channel.
 
@@ -132,7 +132,9 @@ def affine_channel(x: TensorType, scale: TensorType, bias: TensorType, *, data_l
     return x
 
 
-@op("pad2d", inputs="X Paddings", outputs="Out", grad=fused("X", "Paddings", to="X", linear={"pad_value": 0.0}))
+@op(
+    "pad2d", inputs="X Paddings", outputs="Out", lod="X", grad=fused("X", "Paddings", to="X", linear={"pad_value": 0.0})
+)
 def pad2d(
     x: TensorType,
     paddings_given: TensorType | None,
@@ -178,7 +180,7 @@ def check_paddings(sizes: Sequence[int], paddings: Sequence[int], mode: str) -> 
         require(size == -1 or size >= least, f"{size} elements cannot be padded with {most} by {mode}")
 
 
-@op("pad_constant_like", inputs="X Y", outputs="Out", grad=fused("Y", to="Y"))
+@op("pad_constant_like", inputs="X Y", outputs="Out", lod="X", grad=fused("Y", to="Y"))
 def pad_constant_like(x: TensorType, y: TensorType, *, pad_value: float = 0.0) -> TensorType:
     """``Out`` is Y with `pad_value` behind it in each dimension, up to the shape of X."""
     require_number(y, "Y")

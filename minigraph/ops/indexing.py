@@ -74,6 +74,7 @@ def _decreased(x: TensorType, dims: Sequence[int], decrease_axis: Sequence[int])
 
 @op(
     "slice", inputs="Input StartsTensor EndsTensor StartsTensorList EndsTensorList", outputs="Out",
+    lod="rows Input",
     grad=fused("Input", "StartsTensor", "EndsTensor", "StartsTensorList", "EndsTensorList", linear=True),
 )  # fmt: skip
 def slice(
@@ -189,7 +190,7 @@ def gather(x: TensorType, index: TensorType, *, overwrite: bool = True) -> Tenso
     return x.with_shape((index.shape[0], *x.shape[1:]))
 
 
-@op("gather_nd", inputs="X Index", outputs="Out", grad=fused("X", "Index", to="X", linear=True))
+@op("gather_nd", inputs="X Index", outputs="Out", lod="X", grad=fused("X", "Index", to="X", linear=True))
 def gather_nd(x: TensorType, index: TensorType) -> TensorType:
     """``Out[i] = X[Index[i, 0], Index[i, 1], ...]`` for each place i in the dimensions of Index but the last.
 
@@ -237,7 +238,7 @@ def _one_hot(
     return TensorType(as_dtype(dtype), (*shape, depth))
 
 
-@op("one_hot", inputs="X depth_tensor", outputs="Out", grad=None)
+@op("one_hot", inputs="X depth_tensor", outputs="Out", lod="X", grad=None)
 def one_hot(
     x: TensorType,
     depth_tensor: TensorType | None,
@@ -255,7 +256,7 @@ def one_hot(
     return _one_hot(x.shape[:-1], x, depth_tensor, depth, dtype)
 
 
-@op("one_hot_v2", inputs="X depth_tensor", outputs="Out", grad=None)
+@op("one_hot_v2", inputs="X depth_tensor", outputs="Out", lod="X", grad=None)
 def one_hot_v2(
     x: TensorType,
     depth_tensor: TensorType | None,
@@ -268,7 +269,7 @@ def one_hot_v2(
     return _one_hot(x.shape, x, depth_tensor, depth, dtype)
 
 
-@op("where", inputs="Condition X Y", outputs="Out", grad=fused("Condition", "X", "Y", to="X Y", linear=True))
+@op("where", inputs="Condition X Y", outputs="Out", lod="X", grad=fused("Condition", "X", "Y", to="X Y", linear=True))
 def where(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
     """``Out`` is X where Condition holds, and Y elsewhere; all have one shape."""
     require_bool(condition, "Condition")

@@ -15,7 +15,7 @@ from minigraph.types import (
 )
 
 
-@op("bce_loss", inputs="X Label", outputs="Out", grad=fused("X", "Label", to="X"))
+@op("bce_loss", inputs="X Label", outputs="Out", lod="X", grad=fused("X", "Label", to="X"))
 def bce_loss(x: TensorType, label: TensorType) -> TensorType:
     """``Out = -Label * log(X) - (1 - Label) * log(1 - X)``, the cross entropy of probabilities of yes and no.
 

@@ -55,7 +55,7 @@ def _loss_of_probabilities(x: TensorType, label: TensorType, soft_label: bool) -
     return loss.with_shape(loss.shape[:-1])
 
 
-@op("softmax", inputs="X", outputs="Out", grad=fused("Out"), backend_attrs={"data_format": "AnyLayout"})
+@op("softmax", inputs="X", outputs="Out", lod="X", grad=fused("Out"), backend_attrs={"data_format": "AnyLayout"})
 def softmax(x: TensorType, *, axis: int = -1, is_test: bool = False) -> TensorType:
     """``Out = exp(X) / sum(exp(X))`` along `axis`, without overflow. `is_test` changes nothing.
 
@@ -82,7 +82,7 @@ def log_softmax(x: TensorType, *, axis: int = -1) -> TensorType:
     return x
 
 
-@op("cross_entropy", inputs="X Label", outputs="Y", grad=fused("X", "Label", to="X"))
+@op("cross_entropy", inputs="X Label", outputs="Y", lod="X", grad=fused("X", "Label", to="X"))
 def cross_entropy(
     x: TensorType, label: TensorType, *, soft_label: bool = False, ignore_index: int = -100
 ) -> TensorType:
@@ -101,7 +101,7 @@ def cross_entropy(
 
 @op(
     "cross_entropy2", inputs="X Label", outputs="Y XShape MatchX",
-    grad=fused(
+    lod={"Y": "X", "XShape": "X"}, grad=fused(
         "MatchX", "Label", "XShape", to="X", type="cross_entropy_grad2",
         like={"X": ("XShape", lambda x_shape: x_shape.with_shape(x_shape.shape[:-1]))},
     ),
@@ -120,7 +120,7 @@ def cross_entropy2(
 
 @op(
     "softmax_with_cross_entropy", inputs="Logits Label", outputs="Softmax~ Loss",
-    grad=fused("Softmax", "Label", to="Logits", like={"Logits": "Softmax"}),
+    lod="Logits", grad=fused("Softmax", "Label", to="Logits", like={"Logits": "Softmax"}),
 )  # fmt: skip
 def softmax_with_cross_entropy(
     logits: TensorType,
@@ -153,7 +153,7 @@ def softmax_with_cross_entropy(
     return logits.with_shape((*loss.shape[:at], logits.shape[at], *loss.shape[at + 1 :])), loss
 
 
-@op("label_smooth", inputs="X PriorDist", outputs="Out", grad=fused())
+@op("label_smooth", inputs="X PriorDist", outputs="Out", lod="X", grad=fused())
 def label_smooth(x: TensorType, prior: TensorType | None, *, epsilon: float = 0.0) -> TensorType:
     """``Out = (1 - epsilon) * X + epsilon * PriorDist``, of labels as probabilities along the last dimension.
 

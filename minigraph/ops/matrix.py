@@ -8,7 +8,7 @@ from minigraph.types import TensorType, product, require, require_floating, requ
 
 
 @op(
-    "mul", inputs="X Y", outputs="Out", grad=fused("X", "Y", grad=DoubleGrad({"DX": "DDY", "DY": "DDX"})),
+    "mul", inputs="X Y", outputs="Out", lod="X", grad=fused("X", "Y", grad=DoubleGrad({"DX": "DDY", "DY": "DDX"})),
     backend_attrs={"scale_x": 1.0, "scale_y": [1.0], "scale_out": 1.0, "force_fp32_output": False},
 )  # fmt: skip
 def mul(x: TensorType, y: TensorType, *, x_num_col_dims: int = 1, y_num_col_dims: int = 1) -> TensorType:
@@ -34,7 +34,7 @@ def mul(x: TensorType, y: TensorType, *, x_num_col_dims: int = 1, y_num_col_dims
 
 
 @op(
-    "matmul", inputs="X Y", outputs="Out", grad=fused("X", "Y"),
+    "matmul", inputs="X Y", outputs="Out", lod="X", grad=fused("X", "Y"),
     backend_attrs={
         "fused_reshape_Out": [], "fused_transpose_Out": [], "head_number": 1,
         "Scale_x": 1.0, "Scale_y": 1.0, "Scale_out": 1.0, "force_fp32_output": False,

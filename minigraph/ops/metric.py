@@ -7,7 +7,7 @@ from minigraph.opdef.gradient_rules import fused
 from minigraph.types import DType, TensorType, merge_shapes, product, require, require_floating, same_dim
 
 
-@op("top_k", inputs="X K", outputs="Out Indices", grad=fused("X", "Indices"))
+@op("top_k", inputs="X K", outputs="Out Indices", lod="X", grad=fused("X", "Indices"))
 def top_k(x: TensorType, size: TensorType | None = None, *, k: int = 1) -> tuple[TensorType, TensorType]:
     """The `k` largest elements of each row (the last dimension), in descending order, and their indices.
 
@@ -30,7 +30,7 @@ def top_k(x: TensorType, size: TensorType | None = None, *, k: int = 1) -> tuple
     return x.with_shape(shape), TensorType(DType.INT64, shape)
 
 
-@op("accuracy", inputs="Out Indices Label", outputs="Accuracy Correct Total", grad=None)
+@op("accuracy", inputs="Out Indices Label", outputs="Accuracy Correct Total", lod={"Accuracy": "Out"}, grad=None)
 def accuracy(values: TensorType, indices: TensorType, label: TensorType) -> tuple[TensorType, TensorType, TensorType]:
     """The share of rows whose label is among the row's ``Indices``, as ``top_k`` gives them; 0 of no rows.
 

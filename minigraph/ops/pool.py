@@ -34,7 +34,7 @@ def _check_windows(
 
 
 @op(
-    "pool2d", inputs="X", outputs="Out", grad=fused("X", "Out", grad=_gradient_of_gradient),
+    "pool2d", inputs="X", outputs="Out", lod="X", grad=fused("X", "Out", grad=_gradient_of_gradient),
     backend_attrs=_BACKEND_ATTRS,
 )  # fmt: skip
 def pool2d(
@@ -79,7 +79,7 @@ def pool2d(
     )  # fmt: skip
 
 
-@op("pool3d", inputs="X", outputs="Out", grad=fused("X", "Out", grad=_gradient_of_gradient))
+@op("pool3d", inputs="X", outputs="Out", lod="X", grad=fused("X", "Out", grad=_gradient_of_gradient))
 def pool3d(
     x: TensorType,
     *,

@@ -22,7 +22,7 @@ FIRST_OF_SIZE_3 = 9
 """The attribute ``dim`` of ``cross`` that names no dimension."""
 
 
-@op("bmm", inputs="X Y", outputs="Out", grad=fused("X", "Y"))
+@op("bmm", inputs="X Y", outputs="Out", lod="X", grad=fused("X", "Y"))
 def bmm(x: TensorType, y: TensorType) -> TensorType:
     """``Out[i] = X[i] @ Y[i]``, for two batches of as many matrices."""
     require_same_dtype("X and Y", x, y)
@@ -53,7 +53,7 @@ def cross_dim(shape: tuple[int, ...], dim: int) -> int:
     return places[0] if shape[places[0]] == 3 else -1
 
 
-@op("cross", inputs="X Y", outputs="Out", grad=fused("X", "Y"))
+@op("cross", inputs="X Y", outputs="Out", lod="X", grad=fused("X", "Y"))
 def cross(x: TensorType, y: TensorType, *, dim: int = FIRST_OF_SIZE_3) -> TensorType:
     """The cross products of vectors of size 3 along dimension `dim`; 9, the default, is the first one of that size."""
     require_same_dtype("X and Y", x, y)
@@ -77,7 +77,7 @@ def kron(x: TensorType, y: TensorType) -> TensorType:
     return x.with_shape(-1 if -1 in pair and 0 not in pair else math.prod(pair) for pair in zip(*sides, strict=True))
 
 
-@op("addmm", inputs="Input X Y", outputs="Out", grad=fused("Input", "X", "Y"))
+@op("addmm", inputs="Input X Y", outputs="Out", lod="Input", grad=fused("Input", "X", "Y"))
 def addmm(input: TensorType, x: TensorType, y: TensorType, *, Alpha: float = 1.0, Beta: float = 1.0) -> TensorType:
     """``Out = Beta * Input + Alpha * X @ Y``; dimensions of Input that are 1 are repeated."""
     require_same_dtype("Input, X and Y", input, x, y)
@@ -111,7 +111,8 @@ LEAST_SQUARE = 1e-8
 
 
 @op(
-    "cos_sim", inputs="X Y", outputs="Out XNorm~ YNorm~", grad=fused("X", "Y", "Out", "XNorm", "YNorm", d_out="Out")
+    "cos_sim", inputs="X Y", outputs="Out XNorm~ YNorm~", lod="X",
+    grad=fused("X", "Y", "Out", "XNorm", "YNorm", d_out="Out")
 )  # fmt: skip
 def cos_sim(x: TensorType, y: TensorType) -> tuple[TensorType, TensorType, TensorType]:
     """Cosine of the angle between each of X and its counterpart in Y: ``sum(X * Y) / (XNorm * YNorm)``.

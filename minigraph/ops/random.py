@@ -151,7 +151,7 @@ def randperm(*, n: int, dtype: int = 3, seed: int = 0) -> TensorType:
     return TensorType(as_index_dtype(dtype), (n,))
 
 
-@op("sampling_id", inputs="X", outputs="Out", grad=None)
+@op("sampling_id", inputs="X", outputs="Out", lod="X", grad=None)
 def sampling_id(x: TensorType, *, min: float = 0.0, max: float = 1.0, seed: int = 0) -> TensorType:
     """A column number drawn for each row of X, which holds the probabilities of the columns, int64[rows].
 
@@ -170,7 +170,7 @@ def seed(*, seed: int = 0) -> TensorType:
     return TensorType(DType.INT32, (1,))
 
 
-@op("dropout", inputs="X Seed", outputs="Out Mask~", grad=fused("Mask"))
+@op("dropout", inputs="X Seed", outputs="Out Mask~", lod="X", grad=fused("Mask"))
 def dropout(
     x: TensorType,
     seed_tensor: TensorType | None,

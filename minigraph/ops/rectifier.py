@@ -26,7 +26,7 @@ def _tells_the_sign(op: Any) -> None:
     require(alpha >= 0, f"alpha must not be negative where a gradient is taken, got {alpha:g}")
 
 
-@op("leaky_relu", inputs="X", outputs="Out", grad=fused("Out", grad=DoubleGrad(), check=_tells_the_sign))
+@op("leaky_relu", inputs="X", outputs="Out", lod="X", grad=fused("Out", grad=DoubleGrad(), check=_tells_the_sign))
 def leaky_relu(x: TensorType, *, alpha: float = 0.02) -> TensorType:
     """Leaky rectifier: X where it is positive, else ``alpha * X``. The gradient at 0 is `alpha`.
 
@@ -38,19 +38,19 @@ def leaky_relu(x: TensorType, *, alpha: float = 0.02) -> TensorType:
     return floating(x)
 
 
-@op("relu6", inputs="X", outputs="Out", grad=fused("Out"))
+@op("relu6", inputs="X", outputs="Out", lod="X", grad=fused("Out"))
 def relu6(x: TensorType, *, threshold: float = 6.0) -> TensorType:
     """``Out = min(max(X, 0), threshold)``; the gradient is 0 at and beyond both ends."""
     return floating(x)
 
 
-@op("hard_sigmoid", inputs="X", outputs="Out", grad=fused("Out"))
+@op("hard_sigmoid", inputs="X", outputs="Out", lod="X", grad=fused("Out"))
 def hard_sigmoid(x: TensorType, *, slope: float = 0.2, offset: float = 0.5) -> TensorType:
     """``Out = min(max(slope * X + offset, 0), 1)``; the gradient is 0 at and beyond both ends."""
     return floating(x)
 
 
-@op("hard_swish", inputs="X", outputs="Out", grad=fused("X"))
+@op("hard_swish", inputs="X", outputs="Out", lod="X", grad=fused("X"))
 def hard_swish(x: TensorType, *, threshold: float = 6.0, scale: float = 6.0, offset: float = 3.0) -> TensorType:
     """``Out = X * min(max(X + offset, 0), threshold) / scale``.
 
@@ -67,7 +67,7 @@ def hard_swish(x: TensorType, *, threshold: float = 6.0, scale: float = 6.0, off
     return x
 
 
-@op("prelu", inputs="X Alpha", outputs="Out", grad=fused("X", "Alpha"))
+@op("prelu", inputs="X Alpha", outputs="Out", lod="X", grad=fused("X", "Alpha"))
 def prelu(x: TensorType, alpha: TensorType, *, mode: str = "all") -> TensorType:
     """Rectifier with learned slopes: X where it is positive, else ``Alpha * X``.
 
@@ -94,7 +94,7 @@ def prelu(x: TensorType, alpha: TensorType, *, mode: str = "all") -> TensorType:
     return x
 
 
-@op("brelu", inputs="X", outputs="Out", grad=fused("X"))
+@op("brelu", inputs="X", outputs="Out", lod="X", grad=fused("X"))
 def brelu(x: TensorType, *, t_min: float = 0.0, t_max: float = 24.0) -> TensorType:
     """``Out = min(max(X, t_min), t_max)``; the gradient is 0 at and beyond both ends."""
     floating(x)
@@ -102,7 +102,7 @@ def brelu(x: TensorType, *, t_min: float = 0.0, t_max: float = 24.0) -> TensorTy
     return x
 
 
-@op("soft_relu", inputs="X", outputs="Out", grad=fused("Out"))
+@op("soft_relu", inputs="X", outputs="Out", lod="X", grad=fused("Out"))
 def soft_relu(x: TensorType, *, threshold: float = 40.0) -> TensorType:
     """``Out = log(1 + exp(min(max(X, -threshold), threshold)))``; the gradient is 0 at and beyond both ends.
 
@@ -115,19 +115,19 @@ def soft_relu(x: TensorType, *, threshold: float = 40.0) -> TensorType:
     return x
 
 
-@op("thresholded_relu", inputs="X", outputs="Out", grad=fused("X"))
+@op("thresholded_relu", inputs="X", outputs="Out", lod="X", grad=fused("X"))
 def thresholded_relu(x: TensorType, *, threshold: float = 1.0) -> TensorType:
     """X where it is above `threshold`, else 0."""
     return floating(x)
 
 
-@op("hard_shrink", inputs="X", outputs="Out", grad=fused("X"))
+@op("hard_shrink", inputs="X", outputs="Out", lod="X", grad=fused("X"))
 def hard_shrink(x: TensorType, *, threshold: float = 0.5) -> TensorType:
     """X where it is above `threshold` or below ``-threshold``, else 0."""
     return floating(x)
 
 
-@op("softshrink", inputs="X", outputs="Out", grad=fused("X"))
+@op("softshrink", inputs="X", outputs="Out", lod="X", grad=fused("X"))
 def softshrink(x: TensorType, *, lambda_: float = 0.5) -> TensorType:
     """X moved toward 0 by `lambda`, and 0 where it is no farther from 0 than that."""
     floating(x)
@@ -135,19 +135,19 @@ def softshrink(x: TensorType, *, lambda_: float = 0.5) -> TensorType:
     return x
 
 
-@op("tanh_shrink", inputs="X", outputs="Out", grad=fused("X"))
+@op("tanh_shrink", inputs="X", outputs="Out", lod="X", grad=fused("X"))
 def tanh_shrink(x: TensorType) -> TensorType:
     """``Out = X - tanh(X)``."""
     return floating(x)
 
 
-@op("stanh", inputs="X", outputs="Out", grad=fused("X"))
+@op("stanh", inputs="X", outputs="Out", lod="X", grad=fused("X"))
 def stanh(x: TensorType, *, scale_a: float = 0.67, scale_b: float = 1.7159) -> TensorType:
     """``Out = scale_b * tanh(scale_a * X)``."""
     return floating(x)
 
 
-@op("selu", inputs="X", outputs="Out", grad=fused("Out"))
+@op("selu", inputs="X", outputs="Out", lod="X", grad=fused("Out"))
 def selu(x: TensorType, *, scale: float = SELU_SCALE, alpha: float = SELU_ALPHA) -> TensorType:
     """``Out = scale * X`` where X is positive, else ``scale * alpha * (exp(X) - 1)``.
 
@@ -161,7 +161,7 @@ def selu(x: TensorType, *, scale: float = SELU_SCALE, alpha: float = SELU_ALPHA)
     return x
 
 
-@op("mish", inputs="X", outputs="Out", grad=fused("X"))
+@op("mish", inputs="X", outputs="Out", lod="X", grad=fused("X"))
 def mish(x: TensorType, *, threshold: float = 20.0) -> TensorType:
     """``Out = X * tanh(log(1 + exp(X)))``; the logarithm is X above `threshold` and ``exp(X)`` below ``-threshold``.
 

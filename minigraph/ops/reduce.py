@@ -69,43 +69,43 @@ def _of_booleans(
 
 
 op(
-    "reduce_sum", inputs="X", outputs="Out", grad=fused("X", linear=True),
+    "reduce_sum", inputs="X", outputs="Out", lod="rows X", grad=fused("X", linear=True),
     doc="""Sum over the dimensions `dim`, or over all.
 
     `keep_dim` leaves them in the shape as 1. `out_dtype` is the type (fluid's number) that X is converted to first.
     """,
 )(_of_numbers)  # fmt: skip
 op(
-    "reduce_mean", inputs="X", outputs="Out", grad=fused("X", linear=True),
+    "reduce_mean", inputs="X", outputs="Out", lod="rows X", grad=fused("X", linear=True),
     doc="Mean over the dimensions `dim`, or over all; of integers rounded toward zero. Options as of ``reduce_sum``.",
 )(_of_numbers)  # fmt: skip
 op(
-    "reduce_max", inputs="X", outputs="Out", grad=fused("X", "Out"),
+    "reduce_max", inputs="X", outputs="Out", lod="rows X", grad=fused("X", "Out"),
     doc="""Maximum over the dimensions `dim`, or over all; of nothing the lowest number. Options as of ``reduce_sum``.
 
     NaN wins. Every element that attains the maximum gets the full gradient.
     """,
 )(_of_numbers)  # fmt: skip
 op(
-    "reduce_min", inputs="X", outputs="Out", grad=fused("X", "Out"),
+    "reduce_min", inputs="X", outputs="Out", lod="rows X", grad=fused("X", "Out"),
     doc="""Minimum over the dimensions `dim`, or over all; of nothing the highest number. Options as of ``reduce_sum``.
 
     NaN wins. Every element that attains the minimum gets the full gradient.
     """,
 )(_of_numbers)  # fmt: skip
 op(
-    "reduce_prod", inputs="X", outputs="Out", grad=fused("X", "Out"),
+    "reduce_prod", inputs="X", outputs="Out", lod="rows X", grad=fused("X", "Out"),
     doc="""Product over the dimensions `dim`, or over all; of nothing 1. Options as of ``reduce_sum``.
 
     The gradient of an element is the product of the others, also where one of them is 0 (fluid: NaN).
     """,
 )(_of_numbers)  # fmt: skip
 op(
-    "reduce_all", inputs="X", outputs="Out", grad=None,
+    "reduce_all", inputs="X", outputs="Out", lod="rows X", grad=None,
     doc="Whether all booleans over the dimensions `dim`, or over all, are true; of nothing True.",
 )(_of_booleans)  # fmt: skip
 op(
-    "reduce_any", inputs="X", outputs="Out", grad=None,
+    "reduce_any", inputs="X", outputs="Out", lod="rows X", grad=None,
     doc="Whether any boolean over the dimensions `dim`, or over all, is true; of nothing False.",
 )(_of_booleans)  # fmt: skip
 
@@ -115,7 +115,7 @@ def _cumsum_grad(ctx: GradContext) -> Iterator[OpSpec]:
     yield OpSpec("cumsum", {"X": ctx.d_output("Out")}, {"Out": ctx.d_input("X")}, attrs)
 
 
-@op("cumsum", inputs="X", outputs="Out", grad=_cumsum_grad)
+@op("cumsum", inputs="X", outputs="Out", lod="X", grad=_cumsum_grad)
 def cumsum(x: TensorType, *, axis: int = -1, exclusive: bool = False, reverse: bool = False) -> TensorType:
     """Sums of the elements along `axis` up to each one.
 
@@ -134,7 +134,7 @@ def _sum_grad(ctx: GradContext) -> Iterator[OpSpec]:
         yield OpSpec("scale", {"X": ctx.d_output("Out")}, {"Out": [d_x]}, {"scale": 1.0})
 
 
-@op("sum", inputs="X", outputs="Out", rows="X", arrays="X", grad=_sum_grad)
+@op("sum", inputs="X", outputs="Out", rows="X", arrays="X", lod="X", grad=_sum_grad)
 def sum(xs: list[TensorType]) -> TensorType:
     """Sum of the tensors in X, which have one shape and one element type.
 

@@ -21,7 +21,7 @@ def _with_x_shape(x: TensorType, shape: Sequence[int]) -> tuple[TensorType, Tens
     return x.with_shape(shape), x.with_shape((0, *x.shape))
 
 
-@op("squeeze2", inputs="X", outputs="Out XShape~", grad=fused("XShape", like=_LIKE_X))
+@op("squeeze2", inputs="X", outputs="Out XShape~", lod="rows X", grad=fused("XShape", like=_LIKE_X))
 def squeeze2(x: TensorType, *, axes: list[int] = _NONE) -> tuple[TensorType, TensorType]:
     """``Out`` is X without the dimensions `axes`, which have size 1; without `axes`, without all that have.
 
@@ -60,7 +60,7 @@ def unsqueeze2(
     return _with_x_shape(x, (-1,) * (x.rank + len(added)))
 
 
-@op("flatten2", inputs="X", outputs="Out XShape~", grad=fused("XShape", like=_LIKE_X))
+@op("flatten2", inputs="X", outputs="Out XShape~", lod="rows X", grad=fused("XShape", like=_LIKE_X))
 def flatten2(x: TensorType, *, axis: int = 1) -> tuple[TensorType, TensorType]:
     """``Out`` is X as a matrix: the dimensions before `axis` count its rows, the others its columns.
 
@@ -77,7 +77,7 @@ def _split_grad(ctx: GradContext) -> Iterator[OpSpec]:
     yield OpSpec("concat", inputs, {"Out": ctx.d_input("X")}, {"axis": ctx.attr("axis")})
 
 
-@op("split", inputs="X AxisTensor SectionsTensorList", outputs="Out*", grad=_split_grad)
+@op("split", inputs="X AxisTensor SectionsTensorList", outputs="Out*", lod="rows X", grad=_split_grad)
 def split(
     x: TensorType,
     axis_tensor: TensorType | None,
@@ -122,7 +122,7 @@ def _stacked(xs: Sequence[TensorType], axis: int) -> TensorType:
     return xs[0].with_shape((*shape[:axis], len(xs), *shape[axis:]))
 
 
-@op("stack", inputs="X", outputs="Y", grad=fused(to="X", infer=_unstacked))
+@op("stack", inputs="X", outputs="Y", lod="X", grad=fused(to="X", infer=_unstacked))
 def stack(xs: list[TensorType], *, axis: int = 0) -> TensorType:
     """``Y`` is the tensors of X, which have one shape, beside each other along a new dimension `axis`."""
     require(bool(xs), "X is missing")
@@ -146,7 +146,7 @@ def unstack(x: TensorType, *, axis: int = 0, num: int) -> list[TensorType]:
 
 @op(
     "expand", inputs="X ExpandTimes expand_times_tensor", outputs="Out",
-    grad=fused("X", "ExpandTimes", "expand_times_tensor", to="X", linear=True),
+    lod="rows X", grad=fused("X", "ExpandTimes", "expand_times_tensor", to="X", linear=True),
 )  # fmt: skip
 def expand(
     x: TensorType,
@@ -186,7 +186,7 @@ def _unpadded(d_out: TensorType, *, paddings: Sequence[int], pad_value: float) -
     return d_out.with_shape(-1 if dim == -1 else dim - pad for dim, pad in zip(d_out.shape, around, strict=True))
 
 
-@op("pad", inputs="X", outputs="Out", grad=fused(to="X", infer=_unpadded, linear={"pad_value": 0.0}))
+@op("pad", inputs="X", outputs="Out", lod="rows X", grad=fused(to="X", infer=_unpadded, linear={"pad_value": 0.0}))
 def pad(x: TensorType, *, paddings: list[int], pad_value: float = 0.0) -> TensorType:
     """``Out`` is X with ``paddings[2 * i]`` elements `pad_value` before it and ``paddings[2 * i + 1]`` behind.
 

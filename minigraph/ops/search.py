@@ -39,7 +39,7 @@ def arg_min(x: TensorType, *, axis: int, keepdims: bool = False, dtype: int = -1
     return _extreme(x, axis, keepdims, dtype)
 
 
-@op("argsort", inputs="X", outputs="Out Indices", grad=fused("X", "Indices"))
+@op("argsort", inputs="X", outputs="Out Indices", lod="X", grad=fused("X", "Indices"))
 def argsort(x: TensorType, *, axis: int = -1, descending: bool = False) -> tuple[TensorType, TensorType]:
     """The elements of X in order along `axis`, and their indices in X.
 

@@ -21,7 +21,7 @@ from minigraph.types import (
 )
 
 
-@op("index_select", inputs="X Index", outputs="Out", grad=fused("X", "Index", to="X", linear=True))
+@op("index_select", inputs="X Index", outputs="Out", lod="X", grad=fused("X", "Index", to="X", linear=True))
 def index_select(x: TensorType, index: TensorType, *, dim: int = 0) -> TensorType:
     """``Out`` is the slices of X along dimension `dim` that Index, a vector, names.
 
@@ -33,7 +33,7 @@ def index_select(x: TensorType, index: TensorType, *, dim: int = 0) -> TensorTyp
     return x.with_shape((*x.shape[:at], index.shape[0], *x.shape[at + 1 :]))
 
 
-@op("index_sample", inputs="X Index", outputs="Out", grad=fused("X", "Index", to="X", linear=True))
+@op("index_sample", inputs="X Index", outputs="Out", lod="Index", grad=fused("X", "Index", to="X", linear=True))
 def index_sample(x: TensorType, index: TensorType) -> TensorType:
     """``Out[i, j] = X[i, Index[i, j]]``, for matrices with as many rows."""
     require_integers(index, "Index")
@@ -57,7 +57,7 @@ def multiplex(ids: TensorType, xs: list[TensorType]) -> TensorType:
     return xs[0].with_shape(shape)
 
 
-@op("scatter_nd_add", inputs="X Index Updates", outputs="Out", grad=fused("Index", "Updates", to="X Updates"))
+@op("scatter_nd_add", inputs="X Index Updates", outputs="Out", lod="X", grad=fused("Index", "Updates", to="X Updates"))
 def scatter_nd_add(x: TensorType, index: TensorType, updates: TensorType) -> TensorType:
     """``Out`` is X plus ``Updates[i]`` at ``Index[i, 0], Index[i, 1], ...``, for each place i in Index.
 
@@ -79,7 +79,7 @@ def _flip_grad(ctx: GradContext) -> Iterator[OpSpec]:
     yield OpSpec("flip", {"X": ctx.d_output("Out")}, {"Out": ctx.d_input("X")}, {"dims": ctx.attr("dims")})
 
 
-@op("flip", inputs="X", outputs="Out", grad=_flip_grad)
+@op("flip", inputs="X", outputs="Out", lod="X", grad=_flip_grad)
 def flip(x: TensorType, *, dims: list[int]) -> TensorType:
     """``Out`` is X with the elements along each dimension of `dims` in reverse order."""
     seen = [normalize_axis(each, x.rank, "each of dims") for each in dims]
@@ -87,7 +87,7 @@ def flip(x: TensorType, *, dims: list[int]) -> TensorType:
     return x
 
 
-@op("roll", inputs="X", outputs="Out", grad=fused("X", linear=True))
+@op("roll", inputs="X", outputs="Out", lod="X", grad=fused("X", linear=True))
 def roll(x: TensorType, *, shifts: list[int] = (), dims: list[int] = ()) -> TensorType:  # type: ignore[assignment]
     """``Out`` is X moved by ``shifts[i]`` places along ``dims[i]``; what leaves at one end enters at the other."""
     require(len(shifts) == len(dims), f"shifts and dims must be as many, got {list(shifts)} and {list(dims)}")

@@ -107,7 +107,7 @@ def _cast_back(ctx: GradContext) -> Iterator[OpSpec]:
     yield OpSpec("cast", {"X": ctx.d_output("Out")}, {"Out": ctx.d_input("X")}, attrs)
 
 
-@op("cast", inputs="X", outputs="Out", grad=_cast_back)
+@op("cast", inputs="X", outputs="Out", lod="X", grad=_cast_back)
 def cast(x: TensorType, *, in_dtype: int, out_dtype: int) -> TensorType:
     """``Out = X`` converted to the element type numbered `out_dtype`; `in_dtype` is that of X.
 
@@ -126,7 +126,7 @@ def _assign_grad(ctx: GradContext) -> Iterator[OpSpec]:
     yield OpSpec("assign", {"X": ctx.d_output("Out")}, {"Out": ctx.d_input("X")}, {})
 
 
-@op("assign", inputs="X", outputs="Out", rows="X", arrays="X", grad=_assign_grad)
+@op("assign", inputs="X", outputs="Out", rows="X", arrays="X", lod="X", grad=_assign_grad)
 def assign(x: TensorType | None) -> TensorType:
     """``Out = X``, a copy."""
     if x is None:
@@ -142,7 +142,7 @@ def _scale_grad(ctx: GradContext) -> Iterator[OpSpec]:
     yield OpSpec("scale", inputs, {"Out": ctx.d_input("X")}, {"scale": ctx.attr("scale")})
 
 
-@op("scale", inputs="X ScaleTensor", outputs="Out", rows="X", grad=_scale_grad)
+@op("scale", inputs="X ScaleTensor", outputs="Out", rows="X", lod="X", grad=_scale_grad)
 def scale(
     x: TensorType,
     scale_tensor: TensorType | None,
@@ -182,6 +182,7 @@ _LIKE_X = {"X": ("XShape", shape_of_x)}
     "reshape2",
     inputs="X Shape ShapeTensor",
     outputs="Out XShape~",
+    lod="rows X",
     grad=fused("XShape", like=_LIKE_X, grad=DoubleGrad()),
 )
 def reshape2(
@@ -215,7 +216,7 @@ def transpose2(x: TensorType, *, axis: list[int]) -> tuple[TensorType, TensorTyp
     return x.with_shape(x.shape[i] for i in axis), x.with_shape((0, *x.shape))
 
 
-@op("concat", inputs="X AxisTensor", outputs="Out", grad=fused("X", "AxisTensor", to="X", linear=True))
+@op("concat", inputs="X AxisTensor", outputs="Out", lod="X", grad=fused("X", "AxisTensor", to="X", linear=True))
 def concat(xs: list[TensorType], axis_tensor: TensorType | None, *, axis: int = 0) -> TensorType:
     """``Out`` is the tensors of X one after the other along `axis`; their other dimensions are equal.
 
@@ -293,13 +294,13 @@ def fill_constant_batch_size_like(
     return TensorType(element, batch_shape(x, shape, input_dim_idx, output_dim_idx))
 
 
-@op("fill_zeros_like", inputs="X", outputs="Out", arrays="X", grad=None)
+@op("fill_zeros_like", inputs="X", outputs="Out", arrays="X", lod="X", grad=None)
 def fill_zeros_like(x: TensorType) -> TensorType:
     """``Out = 0``, of the type of X; for an array zeros like each of its elements."""
     return x
 
 
-@op("fill_any_like", inputs="X", outputs="Out", grad=None)
+@op("fill_any_like", inputs="X", outputs="Out", lod="X", grad=None)
 def fill_any_like(x: TensorType, *, value: float = 0.0, dtype: int = -1) -> TensorType:
     """``Out = value`` in the shape of X; `dtype` is the number of its element type, -1 for that of X."""
     out = x if dtype == -1 else x.with_dtype(as_dtype(dtype))
@@ -366,7 +367,7 @@ def _increment_grad(ctx: GradContext) -> Iterator[OpSpec]:
     yield OpSpec("scale", {"X": ctx.d_output("Out")}, {"Out": ctx.d_input("X")}, {})
 
 
-@op("increment", inputs="X", outputs="Out", grad=_increment_grad)
+@op("increment", inputs="X", outputs="Out", lod="X", grad=_increment_grad)
 def increment(x: TensorType, *, step: float = 1.0) -> TensorType:
     """``Out = X + step``, of one element; often Out is X. For integers `step` is cut toward zero.
 

@@ -24,7 +24,7 @@ class LoDTensor:
     """A handle on an array: reads and writes go through to the variable that holds it.
 
     A tensor made without a variable has its own array, an empty one at first. It may note how its rows are grouped into
-    sequences (fluid's LoD). No operator of minigraph uses these, and `Executor.run` refuses such a tensor.
+    sequences (fluid's LoD); fed and fetched tensors have them, see `minigraph.lowering.lengths`.
 
     Examples
     --------

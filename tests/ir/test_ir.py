@@ -378,7 +378,7 @@ def test_the_same_variable_may_be_asked_for_again():
         ),
         (lambda b: b.create_var(name="x", shape=[-1, 4], dtype="int64"), "cannot also be a int64"),
         (lambda b: b.create_var(name="v", shape=[-2]), "v: a dimension must be at least 0, or -1 for unknown"),
-        (lambda b: b.create_var(name="v", shape=[1], lod_level=1), "LoD tensors are out of scope"),
+        (lambda b: b.create_var(name="v", shape=[1], lod_level=-1), "lod_level must be a whole number from 0"),
         (lambda b: b.create_parameter("x", [4]), r"x: float32\[-1, 4\] is not a parameter"),
         (lambda b: b.create_parameter("v", [-1, 4]), "parameter v: every dimension must be known"),
     ],

@@ -289,7 +289,7 @@ def test_a_reader_of_its_own_variables_is_checked():
     reader.decorate_tensor_provider(batches)
     with pytest.raises(ProgramError, match="2 shapes, 1 dtypes and 2 lod_levels"):
         fluid.layers.py_reader(4, [(-1, 2), (-1, 1)], ["float32"])
-    with pytest.raises(ProgramError, match="LoD tensors are out of scope"):
-        fluid.layers.py_reader(4, [(-1, 2)], ["float32"], lod_levels=[1])
+    with pytest.raises(ProgramError, match="lod_level must be a whole number from 0"):
+        fluid.layers.py_reader(4, [(-1, 2)], ["float32"], lod_levels=[-1])
     with pytest.raises(WrongTypeError, match="read_file needs a py_reader"):
         fluid.layers.read_file(x)

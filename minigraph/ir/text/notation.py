@@ -20,7 +20,7 @@ PLAIN_NAME = r"[\w.@/$+-]+"
 
 _VARIABLE = {
     "kind": VarKind.LOD_TENSOR, "persistable": False, "stop_gradient": False, "is_data": False,
-    "need_check_feed": False, "error_clip": None,
+    "need_check_feed": False, "error_clip": None, "lod_level": 0,
 }  # fmt: skip
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "param": {

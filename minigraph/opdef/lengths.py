@@ -1,0 +1,62 @@
+"""The lengths of sequences that an operator's results have: the word of a definition.
+
+Lengths come in levels, outermost first (`minigraph.runtime.lod`). Here a level is whatever the caller has for it: the
+name of a variable where a plan is made, nothing where only the number of levels matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Levels: TypeAlias = Sequence[Any]
+
+Count: TypeAlias = Callable[[Mapping[str, int], Mapping[str, Any]], int]
+"""Function from the number of levels by input slot, and the attributes, to the number of levels that a kernel makes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Where the lengths of a result come from.
+
+    Attributes
+    ----------
+    kind : {'of', 'rows', 'pooled', 'new'}
+        Those of an input; the same if the result has as many rows; those of an input without the last level; made by
+        the kernel.
+    slots : tuple of str
+        Input slots, of which the first with any lengths counts.
+    count : callable
+        Number of levels that the kernel makes.
+    """
+
+    kind: str
+    slots: tuple[str, ...] = ()
+    count: Count = lambda levels, attrs: 1
+
+    def levels(self, of: Callable[[str], Levels], new: Levels) -> Levels:
+        """The levels of the result, from those of the first variable of each input slot and those that are new."""
+        if self.kind == "new":
+            return new
+        found = next((levels for slot in self.slots if (levels := of(slot))), ())
+        return found[:-1] if self.kind == "pooled" else found
+
+
+def word_of(text: str | Count) -> Word | None:
+    """The word that a definition gives; None for no lengths.
+
+    Examples
+    --------
+    >>> word_of("pooled X").slots, word_of("X Y").kind, word_of("")
+    (('X',), 'of', None)
+    """
+    if not isinstance(text, str):
+        return Word("new", (), text)
+    words = text.split()
+    if not words:
+        return None
+    if words[0] == "new":
+        number = int(words[1]) if words[1:] else 1
+        return Word("new", (), lambda levels, attrs: number)
+    return Word(words[0], tuple(words[1:])) if words[0] in ("pooled", "rows") else Word("of", tuple(words))

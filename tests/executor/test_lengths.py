@@ -1,0 +1,133 @@
+"""Lengths of sequences: fed, passed on, looked at, fetched."""
+
+import numpy as np
+import pytest
+from lengths import run_both, tensor
+
+import minigraph as fluid
+from minigraph import layers
+from minigraph.errors import ExecutionError, FeedError, ProgramError
+from minigraph.executor.interpreter import Interpreter
+from minigraph.ir.verifier import verify
+
+pytestmark = pytest.mark.usefixtures("new_program")
+
+POOLS = {
+    "sum": lambda rows: rows.sum(0), "average": lambda rows: rows.mean(0),
+    "sqrt": lambda rows: rows.sum(0) / np.sqrt(len(rows)), "max": lambda rows: rows.max(0),
+    "first": lambda rows: rows[0], "last": lambda rows: rows[-1],
+}  # fmt: skip
+
+
+def words(*row, dtype="float32", level=1):
+    var = fluid.data("x", [None, *row], dtype, lod_level=level)
+    var.stop_gradient = False
+    return var
+
+
+def lod_of(*lengths):
+    return [[0, *np.cumsum(level).tolist()] for level in lengths]
+
+
+def test_what_works_row_by_row_passes_lengths_on():
+    x = words(3)
+    y = layers.fc(layers.relu(x), 2, act="tanh")
+    assert (y.lod_level, layers.reduce_mean(y).lod_level) == (1, 0)
+    verify(fluid.default_main_program())
+    exe, scope = fluid.Executor(), fluid.Scope()
+    exe.run(fluid.default_startup_program(), scope=scope)
+    (out,) = exe.run(feed={"x": tensor([2, 0, 3], 3)}, fetch_list=[y], scope=scope, return_numpy=False)
+    assert (out.shape(), out.lod()) == ([5, 2], lod_of([2, 0, 3]))
+
+
+@pytest.mark.parametrize("kind", POOLS)
+@pytest.mark.parametrize("lengths", [[2, 3], [1], [3, 0, 1, 0], [0, 2], [0, 0]])
+def test_pooling_gives_a_row_for_each_sequence(kind, lengths):
+    x = words(2, 3)
+    pooled = layers.sequence_pool(x * 2.0, kind, pad_value=0.5)
+    assert pooled.lod_level == 0
+    given = tensor(lengths, 2, 3)
+    (out,) = run_both(pooled, feed={"x": given})
+    ends = np.cumsum(lengths)
+    doubled = np.array(given) * 2
+    expected = [
+        POOLS[kind](doubled[e - n : e]) if n else np.full((2, 3), 0.5) for e, n in zip(ends, lengths, strict=True)
+    ]
+    np.testing.assert_allclose(np.array(out), expected, rtol=1e-6)
+    assert out.lod() == []
+
+
+@pytest.mark.parametrize("kind", POOLS)
+def test_the_gradient_of_pooling_is_the_central_difference(kind):
+    x = words(2, dtype="float64")
+    weights = np.random.default_rng(1).uniform(1, 2, (3, 2))
+    loss = layers.reduce_sum(layers.sequence_pool(x, kind) * layers.assign(weights))
+    (grad,) = fluid.gradients(loss, [x])
+    given = tensor([2, 0, 3], 2, dtype="float64")
+    rows, numeric = np.array(given), np.zeros((5, 2))
+    found, _ = run_both(grad, loss, feed={"x": given})
+    for index in np.ndindex(5, 2):
+        ends = []
+        for step in (1e-6, -1e-6):
+            moved = rows.copy()
+            moved[index] += step
+            feed = {"x": fluid.create_lod_tensor(moved, [[2, 0, 3]], fluid.CPUPlace())}
+            ends.append(fluid.Executor().run(feed=feed, fetch_list=[loss])[0].item())
+        numeric[index] = (ends[0] - ends[1]) / 2e-6
+    np.testing.assert_allclose(np.array(found), numeric, atol=1e-7)
+    assert found.lod() == lod_of([2, 0, 3])
+
+
+def test_two_levels_are_pooled_one_by_one():
+    x = words(1, level=2)
+    inner = layers.sequence_pool(x, "sum")
+    outer = layers.sequence_pool(inner, "sum")
+    assert (inner.lod_level, outer.lod_level) == (1, 0)
+    given = tensor([[2, 1], [1, 2, 3]], 1)
+    first, last = run_both(inner, outer, feed={"x": given})
+    rows = np.array(given)
+    np.testing.assert_allclose(np.array(first), [rows[:1].sum(0), rows[1:3].sum(0), rows[3:].sum(0)], rtol=1e-6)
+    np.testing.assert_allclose(np.array(last), [rows[:3].sum(0), rows[3:].sum(0)], rtol=1e-6)
+    assert (first.lod(), last.lod()) == (lod_of([2, 1]), [])
+
+
+def test_one_plan_serves_all_lengths():
+    out = layers.sequence_pool(layers.relu(words(3)), "max")
+    exe = fluid.Executor()
+    for seed in range(50):
+        lengths = [int(n) for n in np.random.default_rng(seed).integers(0, 9, 4)]
+        exe.run(feed={"x": tensor(lengths, 3)}, fetch_list=[out])
+    assert len(exe.plans) == 1
+
+
+@pytest.mark.parametrize("executor", [fluid.Executor, Interpreter])
+def test_lengths_that_are_missing_or_do_not_fit_are_errors_that_change_nothing(executor):
+    pooled = layers.sequence_pool(layers.relu(words(2)), "sum")
+    plain = layers.relu(fluid.default_main_program().global_block().var("x"))
+    counter = layers.create_global_var([1], 0.0, "float32", persistable=True)
+    layers.increment(counter)
+    exe = executor()
+    exe.run(fluid.default_startup_program())
+    with pytest.raises(ExecutionError, match=r"sequence_pool: X = relu_0\.tmp_0 has no sequences"):
+        exe.run(feed={"x": np.ones((2, 2), "float32")}, fetch_list=[pooled])
+    with pytest.raises(ProgramError, match="sequences of several lengths, which an array cannot hold"):
+        exe.run(feed={"x": tensor([2, 1], 2)}, fetch_list=[plain])
+    wrong = tensor([2, 1], 2)
+    wrong.set(np.ones((5, 2), "float32"), fluid.CPUPlace())
+    with pytest.raises(FeedError, match=r"sequences of lengths \[\[2, 1\]\] do not make up 5 rows"):
+        exe.run(feed={"x": wrong}, fetch_list=[pooled])
+    assert np.array(fluid.global_scope().find_var(counter.name).get_tensor()) == 0
+
+
+def test_the_level_of_a_variable_is_part_of_the_text():
+    words(2, level=2)
+    program = fluid.default_main_program()
+    assert "data x: float32[-1, 2] {stop_gradient=False, need_check_feed=True, lod_level=2}" in str(program)
+    assert fluid.Program.parse(str(program)).global_block().var("x").lod_level == 2
+    assert program.clone().global_block().var("x").lod_level == 2
+
+
+def test_a_level_that_is_no_number_is_refused():
+    for wrong in (-1, 1.0, "1"):
+        with pytest.raises(ProgramError, match="lod_level must be a whole number from 0"):
+            fluid.data("x", [None, 2], lod_level=wrong)
