@@ -51,14 +51,14 @@ def test_missing_names_are_listed_with_lines():
 import paddle.fluid as fluid
 from paddle.fluid.layers import fc, sequence_conv
 x = fluid.layers.data("x", [4])
-y = fluid.layers.sequence_pool(fc(x, 2), "max")
+y = fluid.layers.sequence_softmax(fc(x, 2))
 z = paddle.fluid.layers.reduce_meen(y).shape
 optimizer = fluid.optimizer.Adam(1e-3)
 """
     missing = port(source).missing
     assert [(each.line, each.name) for each in missing] == [
         (3, "paddle.fluid.layers.sequence_conv"),
-        (5, "paddle.fluid.layers.sequence_pool"),
+        (5, "paddle.fluid.layers.sequence_softmax"),
         (6, "paddle.fluid.layers.reduce_meen"),
     ]
     assert "fluid has it, but it works on sequences of different lengths" in missing[0].reason
