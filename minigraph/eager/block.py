@@ -22,7 +22,7 @@ from minigraph.errors import (
     WrongTypeError,
     caller_site,
 )
-from minigraph.executor import Executor
+from minigraph.executor import Executor, nonfinite_check
 from minigraph.ir import Block, Operator, Parameter, Program, Variable, explain
 from minigraph.ir.default_programs import default_main_program, program_guard
 from minigraph.ir.type_inference import blame
@@ -201,6 +201,9 @@ class EagerBlock(Block):
         try:
             with np.errstate(all="ignore"):
                 values = call.compute(self.place.xp, [array for _, array, _ in inputs], self.rng)
+            if nonfinite_check.is_on:
+                names = (tensor.name for tensor in results)
+                nonfinite_check.check(call.op, zip(names, values, strict=True), self.place)
         except Exception as error:
             if is_interrupt(error):
                 raise

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from minigraph.errors import MinigraphError, NonfiniteError
-from minigraph.executor import profiler
+from minigraph.executor import nonfinite_check, profiler
 from minigraph.executor.call_cache import CallCache, names_in
 from minigraph.executor.compiled_program import CompiledProgram
 from minigraph.executor.feeds import prepare_feed, types_of
@@ -120,7 +120,7 @@ class Executor(Runner):
         names = names_in(fetch_list)
         if names is None:
             names = fetch_names(program, fetch_list)
-        found = self._calls.find(self._subject(program, names), feed)
+        found = None if nonfinite_check.is_on else self._calls.find(self._subject(program, names), feed)
         if found is None:
             fetch_names(program, fetch_list)
             values = self._run(program, prepare_feed(program, feed, self.place), names, scope, then, return_numpy)
@@ -239,6 +239,10 @@ class Executor(Runner):
         then: Callable[[], None] | None = None,
         as_arrays: bool = True,
     ) -> list[Any]:
+        if nonfinite_check.is_on:
+            checking = nonfinite_check.CheckingInterpreter(self.place)
+            checking._rng = self._rng
+            return checking._run(program, feeds, names, scope, then)
         events.runs(program, feeds, scope)
         plan = self._plan(program, feeds, names)
         if as_arrays:

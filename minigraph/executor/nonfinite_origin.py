@@ -40,7 +40,7 @@ def origin(
     found = {**values, **known}
 
     def first_bad(names: Iterable[str]) -> str | None:
-        return next((name for name in names if name in found and not _is_finite(found[name], place)), None)
+        return next((name for name in names if name in found and not is_finite(found[name], place)), None)
 
     # Operators that are not needed run too, so that all draw the same random numbers again.
     for op in ops:
@@ -65,6 +65,7 @@ def _ancestors(ops: Sequence[Operator], wanted: Iterable[str]) -> set[Operator]:
     return needed
 
 
-def _is_finite(value: Any, place: Place) -> bool:
+def is_finite(value: Any, place: Place) -> bool:
+    """Whether every element of an array or of selected rows is finite; integers are."""
     values = value.value if is_rows(value) else value
     return values.dtype.kind != "f" or bool(place.xp.isfinite(values).all())

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from minigraph.errors import ProgramError, WrongTypeError
+from minigraph.errors import EOFException, ProgramError, WrongTypeError
 from minigraph.executor.compiled_program import CompiledProgram
 from minigraph.executor.feeds import prepare_feed
 from minigraph.executor.fetches import fetch_names, results_of
@@ -87,7 +87,8 @@ class Runner(ABC):
         A run that an error or an interrupt ends, such as Ctrl-C or what the handler of another signal raises, has
         changed nothing: neither the scope nor the generator of random numbers, and a loader still has its batch, unless
         it was an error of the run itself. An interrupt that comes while what was computed is stored is raised when all
-        is stored.
+        is stored. Only an `EOFException` counts as a step of learning-rate schedules, as in fluid, where a
+        `CompiledProgram` does not count it.
         """
         self._check_open()
         if isinstance(program, CompiledProgram):
@@ -97,10 +98,18 @@ class Runner(ABC):
             if replicas is not None:
                 apart = zip(*replicas.run(runner, feed, fetch_list, scope, return_numpy), strict=True)
                 return [merged(values) if return_merged else list(values) for values in apart]
-            values = runner.run(program.program, feed, fetch_list, scope=scope, return_numpy=return_numpy)
+            values = runner._run_loaded(program.program, feed, fetch_list, scope, return_numpy)
             return [[value] for value in values] if program.is_data_parallel and not return_merged else values
         program = check_program(program)
         scope = scope or global_scope()
+        try:
+            return self._run_loaded(program, feed, fetch_list, scope, return_numpy)
+        except EOFException:
+            _count_run(program, scope)
+            raise
+
+    def _run_loaded(self, program: Program, feed: Any, fetch_list: Any, scope: Scope, return_numpy: bool) -> list[Any]:
+        """Run a program on what is fed and on a batch of each of its loaders."""
         if not isinstance(scope, Scope):
             raise WrongTypeError(f"scope must be a Scope, got {scope!r:.80}", hint="Leave it out for the global scope.")
         if not program.loaders:
@@ -237,6 +246,16 @@ class Runner(ABC):
     def _draw_again(self, drawn: Any) -> None:
         if drawn is not None:
             self._rng.bit_generator.state = drawn
+
+
+def _count_run(program: Program, scope: Scope) -> None:
+    """Count a run that found no batch; in fluid the counters at the start of a program run before its readers."""
+    for op in program.global_block().ops:
+        if op.type != "increment":
+            return
+        holder = scope.find_var(op.output("Out")[0])
+        if holder is not None and holder.value is not None:
+            holder.value = holder.value + holder.value.dtype.type(op.attr("step"))
 
 
 def check_program(program: Program | None) -> Program:

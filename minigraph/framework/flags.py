@@ -1,4 +1,8 @@
-"""Fluid's process-wide flags: they keep the values set, and have no effect; flags that would have one are refused."""
+"""Fluid's process-wide flags.
+
+``FLAGS_check_nan_inf`` lets runs check every result. Others keep the values set, and have no effect; flags that would
+have one are refused.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minigraph.errors import NotFoundError, ProgramError, WrongTypeError, suggest
+from minigraph.executor import nonfinite_check
 from minigraph.support.public import public
 
 __all__ = ["get_flags", "set_flags"]
@@ -47,7 +52,6 @@ _DEFAULTS: dict[str, Any] = {
 """Flags of fluid 1.8.5 for a processor and a GPU, with their defaults."""
 
 _ASKING_FOR_MORE = {
-    "FLAGS_check_nan_inf": "Give the clip nonfinite='raise', which names the operator where it began.",
     "FLAGS_init_allocated_mem": "Nothing is read before it was written here.",
     "FLAGS_reader_queue_speed_test_mode": "Measure a loader by looping over it.",
 }
@@ -58,7 +62,10 @@ _flags = dict(_DEFAULTS)
 
 @public
 def set_flags(flags: Mapping[str, Any]) -> None:
-    """Set fluid's flags for memory, speed and devices, which have no effect here.
+    """Set fluid's flags; those for memory, speed and devices have no effect here.
+
+    With ``FLAGS_check_nan_inf`` runs and the imperative mode raise an `ExecutionError` that names the first operator
+    whose result is NaN or infinite. Runs take several times as long.
 
     Parameters
     ----------
@@ -86,6 +93,7 @@ def set_flags(flags: Mapping[str, Any]) -> None:
         if name in _ASKING_FOR_MORE and value != _DEFAULTS[name]:
             raise ProgramError(f"{name} = {value} asks for what minigraph does not have", hint=_ASKING_FOR_MORE[name])
     _flags.update(found)
+    nonfinite_check.is_on = _flags["FLAGS_check_nan_inf"]
 
 
 @public

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigraph as fluid
-from minigraph.errors import NotFoundError, PlaceError, ProgramError, VersionError, WrongTypeError
+from minigraph.errors import ExecutionError, NotFoundError, PlaceError, ProgramError, VersionError, WrongTypeError
 from minigraph.framework.flags import _DEFAULTS
 
 
@@ -29,7 +29,7 @@ def test_flags_that_do_not_fit_are_refused_and_nothing_is_set():
         ({"check_nan_inf": 1}, NotFoundError, "Did you mean FLAGS_check_nan_inf"),
         ({"FLAGS_check_nan_inf": "xx"}, WrongTypeError, "must be of type bool, got 'xx'"),
         ({"FLAGS_paddle_num_threads": 1.5}, WrongTypeError, "must be of type int, got 1.5"),
-        ({"FLAGS_check_nan_inf": True}, ProgramError, "asks for what minigraph does not have"),
+        ({"FLAGS_init_allocated_mem": True}, ProgramError, "asks for what minigraph does not have"),
         (3, WrongTypeError, "takes a dict"),
     ]:
         if isinstance(flags, dict):
@@ -92,3 +92,50 @@ def test_pinned_memory_needs_a_gpu():
             fluid.CUDAPinnedPlace()
         with pytest.raises(PlaceError, match="serves a GPU"):
             fluid.cuda_pinned_places(2)
+
+
+# FLAGS_check_nan_inf
+
+
+@pytest.fixture
+def checking():
+    fluid.set_flags({"FLAGS_check_nan_inf": True})
+    yield
+    fluid.set_flags({"FLAGS_check_nan_inf": False})
+
+
+def test_the_first_operator_with_a_result_that_is_not_finite_is_named(checking):
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.scope_guard(fluid.Scope()):
+        x = fluid.data("x", [None, 2])
+        hidden = fluid.layers.fc(x, 2)
+        loss = fluid.layers.mean(fluid.layers.log(hidden * 0.0 - 1.0))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+        executor, scope = fluid.Executor(), fluid.global_scope()
+        executor.run(fluid.default_startup_program())
+        weight = fluid.default_main_program().all_parameters()[0].name
+        before = np.array(scope.find_var(weight).get_tensor())
+        for _ in range(2):
+            with pytest.raises(ExecutionError, match=r"(?s)log gives log_\d+\.tmp_0 NaN or infinite.*test_flags"):
+                executor.run(feed={"x": np.ones((1, 2), "float32")}, fetch_list=[loss])
+        np.testing.assert_array_equal(scope.find_var(weight).get_tensor(), before)
+        fluid.set_flags({"FLAGS_check_nan_inf": False})
+        assert np.isnan(executor.run(feed={"x": np.ones((1, 2), "float32")}, fetch_list=[loss])[0]).all()
+
+
+def test_finite_runs_go_on_and_draw_the_same_numbers(checking):
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        noise = fluid.layers.gaussian_random([3], seed=5) + fluid.layers.fill_constant([3], "float32", 1.0)
+        checked = fluid.Executor().run(fetch_list=[noise])[0]
+        fluid.set_flags({"FLAGS_check_nan_inf": False})
+        assert fluid.Executor().run(fetch_list=[noise])[0].tolist() == checked.tolist()
+
+
+def test_the_imperative_mode_checks_results_and_gradients(checking):
+    with fluid.dygraph.guard():
+        x = fluid.dygraph.to_variable(np.array([0.0, 1.0], "float32"))
+        x.stop_gradient = False
+        with pytest.raises(ExecutionError, match="log gives"):
+            fluid.layers.log(x)
+        loss = fluid.layers.reduce_sum(fluid.layers.sqrt(x))
+        with pytest.raises(ExecutionError, match="sqrt_grad gives"):
+            loss.backward()
