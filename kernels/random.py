@@ -13,6 +13,7 @@ from minigraph.errors import ExecutionError
 from minigraph.kernels.buffers import deliver
 from minigraph.kernels.registry import kernel
 from minigraph.kernels.tensor import copied, given_shape, like_batch, number_in, times
+from minigraph.support.communicator import current
 from minigraph.types import as_dtype
 
 
@@ -123,6 +124,14 @@ def sampling_id(xp, x, *, min, max, seed, rng=None):
 @kernel("seed")
 def seed(xp, *, seed, rng=None):
     return xp.full(1, seed, np.int32) if seed else rng.integers(1, 2**31 - 1, 1, dtype=np.int32)
+
+
+@kernel("shard_seed")
+def shard_seed(xp, step, *, seed, number, shard, shards):
+    key = [seed, number, int(step[0]), current().rank * shards + shard]
+    # Of 31 bits, and not 0, which would mean no seed.
+    drawn = int(np.random.SeedSequence(key).generate_state(1)[0]) >> 1
+    return xp.full(1, drawn or 1, np.int32)
 
 
 @kernel("dropout")

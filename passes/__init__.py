@@ -29,6 +29,7 @@ from minigraph.passes.merge_products import MergeProducts
 from minigraph.passes.merge_updates import MergeUpdates
 from minigraph.passes.recompute import Recompute
 from minigraph.passes.scale_into_matmul import ScaleIntoMatmul
+from minigraph.passes.shards import ShardBatch
 from minigraph.passes.shrink_in_update import ShrinkInUpdate
 from minigraph.passes.skip_joins import SkipJoins
 from minigraph.passes.split_products import SplitProducts
@@ -84,6 +85,7 @@ __all__ = [
     "Recompute",
     "RemoveDeadOps",
     "ScaleIntoMatmul",
+    "ShardBatch",
     "ShareCommonSubexpressions",
     "ShrinkInUpdate",
     "SkipJoins",

@@ -24,7 +24,7 @@ from minigraph.ir.type_inference import blame, explain
 from minigraph.kernels.jit import is_available as is_jit_available
 from minigraph.kernels.jit import require as require_jit
 from minigraph.lowering.buffer_pool import Blocks
-from minigraph.passes import LOWERING, events
+from minigraph.passes import EXACT, LOWERING, events
 from minigraph.passes.base import Pipeline
 from minigraph.runtime.place import Place
 from minigraph.runtime.scope import Scope
@@ -116,6 +116,9 @@ class Executor(Runner):
         return_numpy: bool,
         then: Callable[[], None] | None = None,
     ) -> list[Any]:
+        if program.is_exact and not (self.passes is EXACT and not self.jit):
+            exact = self._with(EXACT, False, self.cuda_graph)
+            return exact._run_fed(program, feed, fetch_list, scope, return_numpy, then)
         # A call that was made before was checked then, so that its names and arrays are only compared.
         names = names_in(fetch_list)
         if names is None:
@@ -150,12 +153,15 @@ class Executor(Runner):
 
     def _for_compiled(self, program: CompiledProgram) -> Executor:
         """Return the executor that runs with the rewrites of `program` on the same place, with the same generator."""
-        jit, cuda_graph = self.jit and program.jit, self.cuda_graph and program.cuda_graph
-        key = program.passes, jit, cuda_graph
+        return self._with(program.passes, self.jit and program.jit, self.cuda_graph and program.cuda_graph)
+
+    def _with(self, passes: Pipeline, jit: bool, cuda_graph: bool) -> Executor:
+        """Return the executor with these options on the same place, with the same generator."""
+        key = passes, jit, cuda_graph
         if key == (self.passes, self.jit, self.cuda_graph):
             return self
         if key not in self._others:
-            self._others[key] = Executor(self.place, program.passes, self.cache_size, jit, cuda_graph, self.check)
+            self._others[key] = Executor(self.place, passes, self.cache_size, jit, cuda_graph, self.check)
         other = self._others[key]
         other._rng = self._rng  # in each run, because a new seed replaces the generator
         return other
@@ -221,6 +227,8 @@ class Executor(Runner):
         if isinstance(program, CompiledProgram):
             return self._for_compiled(program).plan_for(program.program, feed, fetch_list)
         program = check_program(program)
+        if program.is_exact and not (self.passes is EXACT and not self.jit):
+            return self._with(EXACT, False, self.cuda_graph).plan_for(program, feed, fetch_list)
         names = fetch_names(program, fetch_list)
         return self._plan(program, prepare_feed(program, feed, self.place), names)
 

@@ -68,6 +68,8 @@ class Program:
         """Names of the fetched variables, in an executor's private copy. None: a later run may fetch any variable."""
         self.loaders: list[Any] = []
         """Loaders that feed variables in each run, see `minigraph.io.DataLoader`; not part of text or files."""
+        self.is_exact = False
+        """Whether executors make only rewrites that keep every bit; not part of text or files."""
 
     @property
     def unnoted_changes(self) -> int:
@@ -206,7 +208,7 @@ class Program:
         twin._random_seed = self._random_seed
         twin.backward_passes = self.backward_passes
         twin.roots = self.roots
-        twin.loaders = list(self.loaders)
+        twin.loaders, twin.is_exact = list(self.loaders), self.is_exact
         twin.current_block_idx = self.current_block_idx
         for block in self.blocks:
             twin._copy_block(block, (Role.BACKWARD | Role.OPTIMIZE) if for_test else Role.FORWARD)

@@ -170,6 +170,16 @@ def seed(*, seed: int = 0) -> TensorType:
     return TensorType(DType.INT32, (1,))
 
 
+@op("shard_seed", inputs="Step", outputs="Out", grad=None)
+def shard_seed(step: TensorType, *, seed: int = 0, number: int, shard: int, shards: int) -> TensorType:
+    """``Out``, int32[1], is a Seed for ``dropout`` that follows from the arguments and the rank alone.
+
+    `number` tells the dropouts of a program apart, `shard` the parts of the batch, of which this rank has `shards`.
+    """
+    require(0 <= shard < shards, f"shard must be from 0 to {shards - 1}, got {shard}")
+    return TensorType(DType.INT32, (1,))
+
+
 @op("dropout", inputs="X Seed", outputs="Out Mask~", lod="X", grad=fused("Mask"))
 def dropout(
     x: TensorType,

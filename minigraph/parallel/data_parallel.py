@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from minigraph.errors import ProgramError
 from minigraph.ir import Program
 from minigraph.passes.collective import GradAllReduce, broadcast_parameters
+from minigraph.passes.shards import ShardBatch, count_steps
 
 
 @dataclass(frozen=True)
@@ -15,6 +17,10 @@ class DataParallel(GradAllReduce):
     It inserts what Paddle's collective transpiler inserts, see `minigraph.passes.GradAllReduce`: gradients are summed
     over ranks where the backward pass has made them, so that clips and decays see the gradient of all samples.
 
+    With `exact`, each rank computes its part of `shards` shards of the batch one by one, and sums over them have one
+    order: the bits of parameters, norms and factors are the same on every number of ranks that divides `shards`. They
+    are so on machines with the same processor, BLAS and number of its threads.
+
     Attributes
     ----------
     ranks : int
@@ -23,6 +29,10 @@ class DataParallel(GradAllReduce):
         Number of groups of connections, which exchanges take in turns.
     scales_loss : bool
         Whether to divide the gradient of the loss by the number of ranks.
+    shards : int
+        Number of shards of the batch of all ranks, a power of two. Default: one for each rank.
+    exact : bool
+        Whether to compute shard by shard, and to have executors make no rewrite that changes a bit.
 
     Examples
     --------
@@ -38,6 +48,30 @@ class DataParallel(GradAllReduce):
     ...
     """
 
+    shards: int = 0
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.shards and not self.exact:
+            raise ProgramError(f"{self.name}: shards={self.shards} needs exact=True")
+        if self.exact and self._shards % self.ranks:
+            raise ProgramError(f"{self.name}: {self.ranks} ranks cannot share {self._shards} shards")
+
+    @property
+    def _shards(self) -> int:
+        return self.shards or self.ranks
+
+    def apply(self, program: Program) -> bool:
+        if not self.exact:
+            return super().apply(program)
+        changed = ShardBatch(self._shards // self.ranks).apply(program)
+        program.is_exact = True
+        return super().apply(program) or changed
+
     def prepare(self, startup: Program) -> None:
         """Let every rank start with the parameters of rank 0."""
-        broadcast_parameters(startup, self.rings)
+        if self.exact:
+            count_steps(startup)
+        if self.ranks > 1:
+            broadcast_parameters(startup, self.rings)

@@ -34,7 +34,7 @@ _LOOKS_AT_VALUES = frozenset({
     "elementwise_floordiv", "gather", "gather_grad", "gather_nd", "gather_nd_grad", "index_sample",
     "index_sample_grad", "index_select", "index_select_grad", "linspace", "max_pool2d_with_index",
     "max_pool2d_with_index_grad", "multiplex", "nll_loss", "nll_loss_grad", "pow", "pow_grad", "range", "scatter",
-    "scatter_nd_add", "scatter_nd_add_grad", "select_input", "shape", "size", "top_k", "unique",
+    "scatter_nd_add", "scatter_nd_add_grad", "select_input", "shape", "shard_seed", "size", "top_k", "unique",
     "unique_with_counts",
 })  # fmt: skip
 """Operators whose kernels read values on the processor, as checks of indices do, or send some to the device."""

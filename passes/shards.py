@@ -1,0 +1,250 @@
+"""Compute the gradients of a batch part by part, and add them up in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from minigraph.errors import ProgramError
+from minigraph.ir import Block, Operator, Program, Role, Variable
+from minigraph.opdef import EMPTY, SUB_BLOCK
+from minigraph.passes.base import Pass
+from minigraph.passes.rewriting import is_random
+from minigraph.passes.unroll_recurrent import UnrollRecurrent
+from minigraph.support.communicator import tree
+from minigraph.types import DType
+
+STEP = "@SHARD_STEP@"
+"""Counter of the steps, from which dropouts of shards get their seeds."""
+
+
+@dataclass(frozen=True)
+class ShardBatch(Pass):
+    """Divide what is fed into `shards` equal parts, and repeat the forward and the backward pass for each.
+
+    The gradient of the loss is divided by the number of shards, and the gradients of a parameter are added up by a
+    binary tree over the shards. The loss becomes the mean of those of the shards; so does each floating-point result of
+    one element that nothing reads, and other results that nothing reads are joined along the first dimension. What
+    belongs to one shard has its number behind its name: ``fc_0.tmp_1.shard_0``. A recurrent network is written out step
+    by step. A dropout gets its seed from the program's ``random_seed``, the step and the number of the shard among
+    those of all ranks; the startup program must hold the number of steps, as `count_steps` has it.
+
+    Law: where the loss is a mean over the samples, the updates are those of the whole batch, but for rounding and for
+    what dropouts draw. The bits of a shard's gradients depend on the shard alone.
+
+    Attributes
+    ----------
+    shards : int
+        Number of parts, a power of two. A run must be fed a multiple of it.
+
+    Raises
+    ------
+    ProgramError
+        If there is no backward pass, or something in it depends on other samples: statistics that it updates, random
+        numbers but for those of a dropout, blocks, or updates between two backward passes.
+    """
+
+    shards: int
+
+    def __post_init__(self) -> None:
+        if self.shards < 1 or self.shards & (self.shards - 1):
+            raise ProgramError(f"{self.name}: the number of shards must be a power of two, got {self.shards}")
+
+    def apply(self, program: Program) -> bool:
+        block = program.global_block()
+        if block.has_var(STEP) or any(".shard_" in name for name in block.vars):
+            return False
+        UnrollRecurrent().apply(program)
+        _Sharding(block, self.shards).apply()
+        return True
+
+
+def count_steps(startup: Program) -> None:
+    """Start the counter of steps at 0."""
+    block = startup.global_block()
+    if not block.has_var(STEP):
+        step = block.create_var(name=STEP, shape=[1], dtype="int64", persistable=True)
+        block.append_op("fill_constant", {}, {"Out": step}, {"shape": [1], "dtype": int(DType.INT64)})
+
+
+class _Sharding:
+    """One program that is divided."""
+
+    def __init__(self, block: Block, shards: int) -> None:
+        self.block, self.shards = block, shards
+        self.fed = [name for name, var in block.vars.items() if var.is_data]
+        self.ops = self._dependent()
+        self.last = self.ops[-1]
+        self.after = self.last._next
+        self.made = list(dict.fromkeys(name for op in self.ops for name in op.output_arg_names if name != EMPTY))
+        self._check()
+
+    def apply(self) -> None:
+        if any(op.type == "dropout" for op in self.ops):
+            self._count_steps()
+        parts = {name: self._split(name) for name in self.fed if self._is_read(name)}
+        maps = []
+        for shard in range(self.shards):
+            names = {name: each[shard] for name, each in parts.items()}
+            for number, op in enumerate(self.ops):
+                self._copy(op, names, shard, number)
+            maps.append(names)
+        grads = {name: (op, param) for op in self.ops for param, name in _pairs(op)}
+        for name, (op, param) in grads.items():
+            self._add_up(op, name, [names[name] for names in maps], (param, name))
+        self._scale_losses()
+        self._join_leaves(maps, set(grads))
+        for op in self.ops:
+            self.block.remove(op)
+
+    # What is divided
+
+    def _dependent(self) -> list[Operator]:
+        """The operators of the forward and backward pass that depend on what is fed, in order."""
+        names, found = set(self.fed), []
+        for op in self.block.ops:
+            if op.role & (Role.OPTIMIZE | Role.LR_SCHED):
+                continue
+            if not names.isdisjoint(op.input_arg_names) or op.type == "dropout":
+                names.update(op.output_arg_names)
+                found.append(op)
+        if not any(op.role & Role.BACKWARD for op in found):
+            raise ProgramError(
+                "ShardBatch: the program has no backward pass",
+                hint="Call minimize or append_backward on its loss first.",
+            )
+        return found
+
+    def _check(self) -> None:
+        for op in self.ops:
+            kept = [name for name in op.output_arg_names if name != EMPTY and self.block.var(name).persistable]
+            if kept:
+                raise _refused(op, f"it updates {kept[0]}, which is the same for all samples")
+            if SUB_BLOCK in op.attrs or op.definition.has_effect:
+                raise _refused(op, "it has a block or an effect of its own")
+            if op.type != "dropout" and is_random(op.type):
+                raise _refused(op, "it draws random numbers")
+        ops = list(self.block.ops)
+        for op in ops[ops.index(self.ops[0]) : ops.index(self.last)]:
+            if op.role & Role.OPTIMIZE:
+                raise _refused(op, "it updates between two backward passes")
+
+    def _is_read(self, name: str) -> bool:
+        return any(name in op.input_arg_names for op in self.ops)
+
+    # Insertions
+
+    def _append(self, type: str, inputs: Any, outputs: Any, attrs: dict[str, Any], like: Operator) -> Operator:
+        with self.block.inserting_before(self.after):
+            op = self.block.append_op(type, inputs, outputs, {"op_role": like.role & ~Role.LOSS, **attrs})
+        op.site = like.site
+        return op
+
+    def _new(self, name: str, like: Variable, **fields: Any) -> str:
+        if not self.block.has_var(name):
+            self.block.create_var(name=name, **fields, stop_gradient=like.stop_gradient)
+        return name
+
+    def _count_steps(self) -> None:
+        step = self.block.create_var(name=STEP, shape=[1], dtype="int64", persistable=True)
+        self._append("increment", {"X": step}, {"Out": step}, {"step": 1.0}, self.ops[0])
+
+    def _split(self, name: str) -> list[str]:
+        like = self.block.var(name)
+        if self.shards == 1:
+            return [name]
+        parts = [self._new(f"{name}.shard_{shard}", like) for shard in range(self.shards)]
+        self._append("split", {"X": name}, {"Out": parts}, {"num": self.shards, "axis": 0}, self.ops[0])
+        return parts
+
+    def _copy(self, op: Operator, names: dict[str, str], shard: int, number: int) -> None:
+        """The operator for one shard; `names` are those of the shard's values so far."""
+        inputs: dict[str, Any] = {slot: [names.get(name, name) for name in given] for slot, given in op.inputs.items()}
+        attrs = dict(op.attrs)
+        if op.type == "dropout" and not op.attr("is_test"):
+            inputs["Seed"] = self._seed(op, shard, number)
+            attrs |= {"seed": 0, "fix_seed": False}
+        outputs = {slot: [self._of_shard(name, names, shard) for name in given] for slot, given in op.outputs.items()}
+        self._append(op.type, inputs, outputs, {**attrs, "op_namescope": op.namescope}, op)
+
+    def _of_shard(self, name: str, names: dict[str, str], shard: int) -> str:
+        if name == EMPTY:
+            return name
+        names[name] = self._new(f"{name}.shard_{shard}", self.block.var(name), type=self.block.var(name).kind)
+        return names[name]
+
+    def _seed(self, op: Operator, shard: int, number: int) -> str:
+        seed = self._new(f"{op.output('Out')[0]}.seed.shard_{shard}", self.block.var(op.output("Out")[0]))
+        attrs = {"shard": shard, "shards": self.shards, "seed": op.attr("seed") or self.block.program.random_seed}
+        self._append("shard_seed", {"Step": STEP}, {"Out": seed}, {**attrs, "number": number}, op)
+        return seed
+
+    def _add_up(self, op: Operator, name: str, parts: Sequence[str], role_vars: tuple[str, str]) -> None:
+        """Add the shards' gradients of a parameter, two neighbours at a time."""
+        if self.block.var(parts[0]).tensor_type.is_rows:  # type: ignore[union-attr]
+            self._append("sum", {"X": list(parts)}, {"Out": name}, {"op_role_var": role_vars}, op)
+            return
+        if len(parts) == 1:
+            self._append("assign", {"X": parts[0]}, {"Out": name}, {"op_role_var": role_vars}, op)
+            return
+        sums = 0
+
+        def add(x: str, y: str) -> str:
+            nonlocal sums
+            sums += 1
+            is_last = sums == len(parts) - 1
+            out = name if is_last else self._new(f"{name}.sum_{sums}", self.block.var(name))
+            self._append(
+                "elementwise_add", {"X": x, "Y": y}, {"Out": out}, {"op_role_var": role_vars if is_last else ()}, op
+            )
+            return out
+
+        tree(list(parts), add)
+
+    def _scale_losses(self) -> None:
+        """Divide the gradient of each loss by the number of shards; it is made before the shards."""
+        for op in list(self.block.ops) if self.shards > 1 else ():
+            if op.role & Role.BACKWARD and op.role & Role.LOSS:
+                name = op.output_arg_names[0]
+                with self.block.inserting_before(op._next):
+                    attrs = {"scale": 1.0 / self.shards, "op_role": Role.BACKWARD}
+                    self.block.append_op("scale", {"X": name}, {"Out": name}, attrs)
+
+    def _join_leaves(self, maps: Sequence[dict[str, str]], grads: set[str]) -> None:
+        """Give losses, and results that nothing reads, a value for the whole batch."""
+        read = {name for op in self.ops for name in op.input_arg_names}
+        outside = {name for op in self.block.ops if op not in set(self.ops) for name in op.input_arg_names}
+        for op in self.ops:
+            for name in op.output_arg_names:
+                if name == EMPTY or name in grads or (op.role & Role.BACKWARD and name not in outside):
+                    continue
+                if name in read and name not in outside and not op.role & Role.LOSS:
+                    continue
+                self._join(op, name, [names[name] for names in maps])
+
+    def _join(self, op: Operator, name: str, parts: Sequence[str]) -> None:
+        var = self.block.var(name)
+        if var.shape == (1,) and var.dtype.is_floating:
+            total = tree(list(parts), lambda x, y: self._sum_of(op, x, y))
+            attrs = {"scale": 1.0 / self.shards, "op_role": op.role}
+            self._append("scale", {"X": total}, {"Out": name}, attrs, op)
+        elif var.shape and var.shape[0] == -1:
+            self._append("concat", {"X": list(parts)}, {"Out": name}, {"axis": 0}, op)
+
+    def _sum_of(self, op: Operator, x: str, y: str) -> str:
+        out = self._new(f"{x}.sum", self.block.var(x))
+        self._append("elementwise_add", {"X": x, "Y": y}, {"Out": out}, {}, op)
+        return out
+
+
+def _pairs(op: Operator) -> list[tuple[str, str]]:
+    """Parameters and gradients that a backward operator completes."""
+    return list(zip(op.role_vars[::2], op.role_vars[1::2], strict=True)) if op.role & Role.BACKWARD else []
+
+
+def _refused(op: Operator, why: str) -> ProgramError:
+    return ProgramError(
+        f"ShardBatch cannot divide {op.type}: {why}",
+        site=op.site, details=[str(op)], hint="Leave it out, or train without shards.",
+    )  # fmt: skip

@@ -1,0 +1,83 @@
+"""Trainings whose bits must not depend on the number of ranks; also a script for ranks that MPI connects."""
+
+import hashlib
+import sys
+
+import numpy as np
+
+import minigraph as fluid
+from minigraph import parallel
+from minigraph.parallel import DataParallel
+
+SHARDS = 8
+BATCH = 16
+
+
+def classified(scores):
+    y = fluid.data("y", [None, 1], "int64")
+    return fluid.layers.mean(fluid.layers.softmax_with_cross_entropy(scores, y))
+
+
+def perceptron():
+    hidden = fluid.layers.fc(fluid.data("x", [None, 20]), 32, act="relu")
+    hidden = fluid.layers.dropout(hidden, 0.3, dropout_implementation="upscale_in_train")
+    return classified(fluid.layers.fc(hidden, 10))
+
+
+def lenet():
+    x = fluid.data("image", [None, 1, 12, 12])
+    hidden = fluid.nets.simple_img_conv_pool(x, 4, 3, 2, 2, act="relu")
+    hidden = fluid.nets.simple_img_conv_pool(hidden, 8, 3, 2, 2, act="relu")
+    return classified(fluid.layers.fc(fluid.layers.dropout(hidden, 0.2), 10))
+
+
+def characters():
+    """An LSTM over 6 characters, with a table of them."""
+    table = fluid.embedding(fluid.data("text", [None, 6], "int64"), [30, 12], is_sparse=True)
+    table = fluid.layers.dropout(table, 0.1)
+    hidden = cell = fluid.layers.fill_constant_batch_size_like(table, [-1, 16], "float32", 0.0)
+    for letter in fluid.layers.unstack(table, 1, 6):
+        weights = {"param_attr": fluid.ParamAttr("lstm.w"), "bias_attr": fluid.ParamAttr("lstm.b")}
+        hidden, cell = fluid.layers.lstm_unit(letter, hidden, cell, **weights)
+    return classified(fluid.layers.fc(hidden, 10))
+
+
+NETWORKS = {each.__name__: each for each in (perceptron, lenet, characters)}
+
+
+def feeds_of(block, step):
+    rng = np.random.default_rng(step)
+    made = {
+        "x": rng.normal(size=(BATCH, 20)).astype("float32"),
+        "image": rng.normal(size=(BATCH, 1, 12, 12)).astype("float32"),
+        "text": rng.integers(0, 30, (BATCH, 6)),
+        "y": rng.integers(0, 10, (BATCH, 1)),
+    }
+    return {name: array for name, array in made.items() if block.has_var(name)}
+
+
+def train(name, rank, ranks, steps):
+    """Digests of parameters, norm and factor after the steps of one rank."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 11
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        loss = NETWORKS[name]()
+        clip = fluid.clip.GradientClipByGlobalNorm(0.5)
+        fluid.optimizer.Adam(0.01, grad_clip=clip).minimize(loss)
+    rewrite = DataParallel(ranks, shards=SHARDS, exact=True)
+    rewrite.prepare(startup)
+    twin = rewrite(main)
+    (norm,) = [op.output("Out")[0] for op in main.global_block().ops if op.type == "sqrt"]
+    executor, scope = fluid.Executor(), fluid.Scope()
+    executor.run(startup, scope=scope)
+    norms = []
+    for step in range(steps):
+        parts = {key: np.split(array, ranks)[rank] for key, array in feeds_of(main.global_block(), step).items()}
+        norms.append(executor.run(twin, parts, [norm], scope=scope)[0].tobytes())
+    params = [np.array(scope.find_var(p.name).get_tensor()).tobytes() for p in main.all_parameters()]
+    return [hashlib.sha256(b"".join(each)).hexdigest() for each in (params, norms)]
+
+
+if __name__ == "__main__":
+    for name in NETWORKS:
+        print(name, *train(name, parallel.rank(), parallel.size(), int(sys.argv[1])))

@@ -1,0 +1,116 @@
+"""Trainings with `exact=True` have the same bits on any number of ranks."""
+
+import numpy as np
+import pytest
+from exact_trainings import NETWORKS, train
+from test_launch import HERE, launched, needs_mpi
+
+import minigraph as fluid
+from minigraph import layers, parallel
+from minigraph.errors import ProgramError
+from minigraph.parallel import DataParallel
+from minigraph.passes import ShardBatch
+
+
+@pytest.mark.slow
+@pytest.mark.numbers
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_number_of_ranks_gives_the_same_bits(name):
+    expected = train(name, 0, 1, 100)
+    for ranks in (2, 4, 8):
+        found = parallel.simulate(lambda rank, ranks=ranks: train(name, rank, ranks, 100), ranks)
+        assert found == [expected] * ranks
+
+
+@needs_mpi
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_that_mpi_connects_give_the_same_bits(ranks, monkeypatch):
+    # Products of one size and one number of threads.
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    alone = launched(1, HERE / "exact_trainings.py", "10")
+    found = launched(ranks, HERE / "exact_trainings.py", "10")
+    assert (alone[0], found[0]) == (0, 0), (alone[2], found[2])
+    digests = [line.partition("] ")[2] for line in alone[1].splitlines()]
+    assert sorted(found[1].splitlines()) == sorted(f"[{rank}] {digest}" for rank in range(ranks) for digest in digests)
+
+
+def regression(**options):
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x, y = fluid.data("x", [None, 3]), fluid.data("y", [None, 1])
+        start = fluid.initializer.Constant(0.5)
+        hidden = layers.fc(x, 4, param_attr=fluid.ParamAttr(initializer=start), act="tanh")
+        predicted = layers.fc(hidden, 1, param_attr=fluid.ParamAttr(initializer=start))
+        loss = layers.mean(layers.square_error_cost(predicted, y))
+        top = layers.scale(predicted, 2.0)
+        fluid.optimizer.Momentum(0.1, 0.9, **options).minimize(loss)
+    return main, startup, [loss, top]
+
+
+def test_shards_train_like_the_whole_batch():
+    rng = np.random.default_rng(0)
+    feed = {"x": rng.normal(size=(8, 3)).astype("float32"), "y": rng.normal(size=(8, 1)).astype("float32")}
+    found = []
+    for shards in (0, 1, 4):
+        main, startup, fetches = regression(grad_clip=fluid.clip.GradientClipByGlobalNorm(0.1))
+        twin = ShardBatch(shards)(main) if shards else main
+        executor, scope = fluid.Executor(), fluid.Scope()
+        executor.run(startup, scope=scope)
+        results = [executor.run(twin, feed, fetches, scope=scope) for _ in range(3)]
+        found.append((results, [np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()]))
+    for results, params in found[1:]:
+        for step, expected in zip(results, found[0][0], strict=True):
+            for value, other in zip(step, expected, strict=True):
+                np.testing.assert_allclose(value, other, rtol=1e-5, atol=1e-6)
+        for param, other in zip(params, found[0][1], strict=True):
+            np.testing.assert_allclose(param, other, rtol=1e-5, atol=1e-6)
+
+
+def test_dropouts_of_shards_and_steps_draw_their_own():
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 50])
+        dropped = layers.dropout(x, 0.5)
+        loss = layers.mean(layers.fc(dropped, 1) + layers.reduce_sum(layers.dropout(x, 0.5)))
+        fluid.optimizer.SGD(0.0).minimize(loss)
+    DataParallel(1, shards=2, exact=True).prepare(startup)
+    twin = DataParallel(1, shards=2, exact=True)(main)
+    executor = fluid.Executor()
+    executor.run(startup)
+    masks = [op.output("Out")[0] for op in twin.global_block().ops if op.type == "dropout"]
+    feed = {"x": np.ones((2, 50), "float32")}
+    drawn = [each.tobytes() for _ in range(3) for each in executor.run(twin, feed, masks)]
+    assert len(set(drawn)) == len(drawn) == 12
+
+
+def test_what_depends_on_other_samples_is_refused():
+    def batch_norm(x):
+        return layers.batch_norm(x)
+
+    def noise(x):
+        return layers.elementwise_add(x, layers.uniform_random_batch_size_like(x, [-1, 4]))
+
+    def loop(x):
+        return layers.cond(layers.reduce_sum(x) > 0.0, lambda: x, lambda: -x)
+
+    for network, why in [
+        (batch_norm, "cannot divide batch_norm: it updates"),
+        (noise, "cannot divide uniform_random_batch_size_like: it draws random numbers"),
+        (loop, "cannot divide conditional_block: it has a block"),
+    ]:
+        main = fluid.Program()
+        with fluid.program_guard(main, fluid.Program()):
+            hidden = layers.fc(fluid.data("x", [None, 4]), 4)
+            fluid.optimizer.SGD(0.1).minimize(layers.mean(network(hidden)))
+        with pytest.raises(ProgramError, match=why):
+            ShardBatch(2)(main)
+    with pytest.raises(ProgramError, match="no backward pass"):
+        ShardBatch(2)(fluid.Program())
+    for shards in (0, 3):
+        with pytest.raises(ProgramError, match="power of two"):
+            ShardBatch(shards)
+    with pytest.raises(ProgramError, match="3 ranks cannot share 8 shards"):
+        DataParallel(3, shards=8, exact=True)
+    with pytest.raises(ProgramError, match="needs exact=True"):
+        DataParallel(2, shards=8)
