@@ -15,6 +15,7 @@ import minigraph.kernels.collective
 import minigraph.kernels.compare
 import minigraph.kernels.control_flow
 import minigraph.kernels.conv
+import minigraph.kernels.crf
 import minigraph.kernels.cuda
 import minigraph.kernels.decoding
 import minigraph.kernels.diagonal

@@ -11,6 +11,7 @@ import minigraph.ops.collective
 import minigraph.ops.compare
 import minigraph.ops.control_flow
 import minigraph.ops.conv
+import minigraph.ops.crf
 import minigraph.ops.decoding
 import minigraph.ops.diagonal
 import minigraph.ops.elementwise

@@ -45,7 +45,7 @@ _NAMES = {
         sequence_concat sequence_conv sequence_conv_pool sequence_enumerate sequence_expand sequence_expand_as
         sequence_pad sequence_reshape sequence_reverse sequence_scatter sequence_slice
         sequence_softmax sequence_unpad lod_append lod_reset reorder_lod_tensor_by_rank
-        linear_chain_crf crf_decoding chunk_eval ctc_greedy_decoder warpctc edit_distance hash
+        chunk_eval ctc_greedy_decoder warpctc edit_distance hash
         add_position_encoding sequence_topk_avg_pooling var_conv_2d match_matrix_tensor fused_embedding_seq_pool
         search_pyramid_hash filter_by_instag
     """,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import golden_layers
 import numpy as np
-from golden_layers import waves
+from golden_layers import Draw, Rows, constant, waves
 
 FOLDER = Path(__file__).parent / "decoding"
 CASES = {}
@@ -136,6 +136,46 @@ def greedy(layers, encoded, **options):
 
 for _i, _options in enumerate([{"max_step_num": 5}, {"max_step_num": 0}, {"max_step_num": 3, "is_test": True}]):
     case(f"greedy_helper_{_i}", lambda L, x, _o=_options: greedy(L, x, **_o), gradients=False, x="f 3,5,6")
+
+
+# Conditional random fields
+
+
+def chain(layers, x, tags, lengths=None, initial=waves):
+    weights = fluid_of(layers).ParamAttr(name="crf", initializer=initial(layers))
+    cost = layers.linear_chain_crf(x, tags, weights, lengths)
+    found = layers.crf_decoding(x, weights, None, lengths), layers.crf_decoding(x, weights, tags, lengths)
+    return (cost,) + found
+
+
+def rows(name, spec, *lengths):
+    return Rows(
+        Draw(name)("{} {}".format(spec.split()[0], ",".join([str(sum(lengths[-1]))] + spec.split()[1:]))), *lengths
+    )
+
+
+for _i, (_shape, _lengths) in enumerate(
+    [((3, 5, 4), [3, 0, 5]), ((2, 6, 3), [[6], [2]]), ((1, 1, 1), [1]), ((4, 3, 5), [3, 3, 1, 2])]
+):
+    _given = np.array(_lengths)
+    _size = ",".join(map(str, _shape))
+    _tags = f"i0:{_shape[2]} {_shape[0]},{_shape[1]}" + (",1" if _i % 2 else "")
+    case(f"linear_chain_crf_{_i}", chain, x="f " + _size, tags=_tags, lengths=_given)
+    _each = [int(length) for length in _given.ravel()]
+    case(
+        f"linear_chain_crf_rows_{_i}",
+        chain,
+        x=rows(f"crf_{_i}", f"f {_shape[2]}", _each),
+        tags=rows(f"crf_tags_{_i}", f"i0:{_shape[2]} 1", _each),
+    )
+
+case(
+    "linear_chain_crf_double",
+    lambda L, x, tags, lengths: chain(L, x, tags, lengths, lambda layers: constant(layers, 0.3)),
+    x="f 3,5,4 float64",
+    tags="i0:4 3,5",
+    lengths=np.array([3, 5, 1]),
+)
 
 
 if __name__ == "__main__":

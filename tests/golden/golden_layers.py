@@ -5,6 +5,7 @@ that flow to the floating-point ones. Running this file with Paddle, ``python go
 beside it; it is therefore written for Python 3.7, and the tests hand it minigraph instead.
 """
 
+import json
 import sys
 import zlib
 from pathlib import Path
@@ -46,6 +47,18 @@ class Draw:
         return values.astype(dtype or "float32")
 
 
+class Rows(np.ndarray):
+    """The rows of sequences, with their `lengths` by level."""
+
+    def __new__(cls, array, *lengths):
+        rows = np.asarray(array).view(cls)
+        rows.lengths = list(lengths)
+        return rows
+
+    def __array_finalize__(self, whole):
+        self.lengths = getattr(whole, "lengths", [])
+
+
 def case(name, function, gradients=True, cases=CASES, **specs):
     draw = Draw(name)
     arrays = {key: draw(spec) if isinstance(spec, str) else spec for key, spec in specs.items()}
@@ -57,13 +70,17 @@ def case(name, function, gradients=True, cases=CASES, **specs):
 def run(fluid, name, place=None, cases=CASES):
     """What a case gives by name: ``out/0``, ``grad/x``, ...; and its operators, a line each.
 
-    Other `cases` than those of this file are declared with a first dimension that only a run knows.
+    Other `cases` than those of this file are declared with a first dimension that only a run knows. Some of their
+    arrays are `Rows`; then the offsets of sequences are given, too, as ``out/0@LOD0``.
     """
     function, arrays, gradients = cases[name]
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         shapes = {key: a.shape if cases is CASES else (None,) + a.shape[1:] for key, a in arrays.items()}
-        variables = {key: fluid.data(key, shapes[key], str(array.dtype)) for key, array in arrays.items()}
+        variables = {
+            key: fluid.data(key, shapes[key], str(array.dtype), len(getattr(array, "lengths", ())))
+            for key, array in arrays.items()
+        }
         for key, array in arrays.items():
             variables[key].stop_gradient = not gradients or array.dtype.kind != "f"
         result = function(fluid.layers, **variables)
@@ -78,11 +95,20 @@ def run(fluid, name, place=None, cases=CASES):
             for key, gradient in zip(wanted, found or [None] * len(wanted)):
                 if gradient is not None:
                     fetched["grad/" + key] = gradient
-    executor = fluid.Executor(place or fluid.CPUPlace())
+    place = place or fluid.CPUPlace()
+    executor = fluid.Executor(place)
+    has_rows = any(isinstance(array, Rows) for array in arrays.values())
+    feed = {
+        key: fluid.create_lod_tensor(np.array(array), array.lengths, place) if isinstance(array, Rows) else array
+        for key, array in arrays.items()
+    }
     with fluid.scope_guard(fluid.Scope()):
         executor.run(startup)
-        values = executor.run(main, feed=arrays, fetch_list=list(fetched.values()))
-    return {key: np.asarray(value) for key, value in zip(fetched, values) if value is not None}, lines
+        values = executor.run(main, feed=feed, fetch_list=list(fetched.values()), return_numpy=not has_rows)
+    found = {key: np.asarray(value) for key, value in zip(fetched, values) if value is not None}
+    for key, value in zip(fetched, values if has_rows else ()):
+        found.update({f"{key}@LOD{i}": np.array(level) for i, level in enumerate(value.lod())})
+    return found, lines
 
 
 def line_of(op):
@@ -792,6 +818,8 @@ def record(folder, cases):
     if (folder / "arrays.npz").exists():
         with np.load(str(folder / "arrays.npz")) as before:
             recorded.update({key: before[key] for key in before.files if key in recorded})
+        before = json.loads((folder / "operators.json").read_text())
+        operators.update({name: lines for name, lines in before.items() if name in operators})
     golden_arrays.write(folder, recorded, operators)
 
 

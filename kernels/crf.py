@@ -1,0 +1,195 @@
+"""Linear chain conditional random fields: forward and backward sums, and the best path.
+
+All sequences of a batch advance together, a step at a time. Sums of exponentials are divided by their total in each
+step, whose logarithms add up to that of the sum over all paths.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from minigraph.errors import ExecutionError
+from minigraph.kernels.indexing import added_rows, require_inside
+from minigraph.kernels.registry import kernel
+
+
+class _Batch:
+    """Where the steps of the sequences of a batch are: in tensors of [batch, time, ...], or in rows behind each other.
+
+    `present`, bool[batch, time], says whether a sequence still lasts.
+    """
+
+    def __init__(self, xp, emission, length, levels) -> None:
+        self.are_rows = length is None
+        if length is not None:
+            steps, lengths = emission.shape[1], length.reshape(-1, 1)
+            if ((lengths < 0) | (lengths > steps)).any():
+                found = f"{int(lengths.min())} to {int(lengths.max())}"
+                raise ExecutionError(f"Length must be in [0, {steps}], got {found}")
+        elif levels is None:
+            raise ExecutionError(
+                "Emission has no lengths of sequences",
+                hint="Feed a tensor that create_lod_tensor has made, or give length, int64[batch].",
+            )  # fmt: skip
+        else:
+            starts, lengths = levels[-1][:-1, None], np.diff(levels[-1])[:, None]
+            steps = lengths.max(initial=0)
+            # Behind the end of a sequence, any row.
+            self.rows = xp.asarray((starts + np.arange(steps)).clip(max=max(len(emission) - 1, 0)))
+            lengths = xp.asarray(lengths)
+        self.present = xp.arange(steps) < lengths
+
+    def padded(self, x) -> Any:
+        """`x` as [batch, time, ...]."""
+        if not self.are_rows:
+            return x
+        return x[self.rows] if len(x) else x.reshape(*self.rows.shape, *x.shape[1:])
+
+    def as_given(self, x) -> Any:
+        """[batch, time, ...] as the tensors of the operator."""
+        return x[self.present] if self.are_rows else x
+
+
+def _tags(xp, label, batch, count) -> Any:
+    """Label as [batch, time], with 0 behind the end of a sequence."""
+    tags = xp.where(batch.present, batch.padded(label).reshape(batch.present.shape), 0)
+    require_inside(xp, tags, count, "Label")
+    return tags
+
+
+def _exponentials(xp, x, axis) -> tuple[Any, Any]:
+    """``exp(x - peak)`` in float64, and the peak along `axis`."""
+    wide = x.astype(np.float64)
+    peak = wide.max(axis, keepdims=True, initial=-np.inf) if axis is not None else wide.max()
+    return xp.exp(wide - peak), peak
+
+
+def _last(lengths) -> Any:
+    return (lengths - 1).clip(0)
+
+
+@kernel("linear_chain_crf")
+def linear_chain_crf(xp, emission, transition, label, length, levels):
+    batch = _Batch(xp, emission, length, levels)
+    emission, present = batch.padded(emission), batch.present
+    sequences, steps, count = emission.shape
+    tags = _tags(xp, label, batch, count)
+    exps, peaks = _exponentials(xp, emission, 2)
+    weights, top = _exponentials(xp, transition, None)
+    start, end, between = weights[0], weights[1], weights[2:]
+    alpha, log_sum = xp.zeros(emission.shape), xp.zeros(sequences)
+    for step in range(steps):
+        now = (alpha[:, step - 1] @ between if step else start) * exps[:, step]
+        total = now.sum(1)
+        alpha[:, step] = xp.where(present[:, step, None], now / total[:, None], 0)
+        log_sum += xp.where(present[:, step], xp.log(total) + peaks[:, step, 0] + top, 0)
+    if steps:
+        last = _last(present.sum(1))
+        ends = (xp.take_along_axis(alpha, last[:, None, None], 1)[:, 0] * end).sum(1)
+        log_sum += xp.where(present[:, 0], xp.log(xp.where(present[:, 0], ends, 1)) + top, 0)
+    loss = (log_sum - _score(xp, emission, transition, tags, present))[:, None]
+    results = batch.as_given(alpha), batch.as_given(exps), xp.exp(transition.astype(np.float64)), loss
+    return tuple(result.astype(emission.dtype) for result in results)
+
+
+def _score(xp, emission, transition, tags, present) -> Any:
+    """The score of the path `tags` of each sequence, in float64."""
+    batch, steps = present.shape
+    if steps == 0:
+        return xp.zeros(batch)
+    of_tags = xp.take_along_axis(emission, tags[:, :, None], 2)[:, :, 0].astype(np.float64)
+    wide = transition.astype(np.float64)
+    total = xp.where(present, of_tags, 0).sum(1)
+    total += xp.where(present[:, 1:], wide[tags[:, :-1] + 2, tags[:, 1:]], 0).sum(1)
+    ends = wide[0, tags[:, 0]] + wide[1, _at_end(xp, tags, present)]
+    return total + xp.where(present[:, 0], ends, 0)
+
+
+def _at_end(xp, tags, present) -> Any:
+    return xp.take_along_axis(tags, _last(present.sum(1))[:, None], 1)[:, 0]
+
+
+@kernel("linear_chain_crf_grad")
+def linear_chain_crf_grad(
+    xp, emission, transition, label, length, alpha, emission_exps, transition_exps, d_out, levels, *, wanted
+):  # fmt: skip
+    if emission.size == 0:
+        return xp.zeros_like(emission), xp.zeros_like(transition)
+    batch, weights = _Batch(xp, emission, length, levels), _exponentials(xp, transition, None)[0]
+    present, tags = batch.present, _tags(xp, label, batch, len(transition[0]))
+    alpha, exps = (batch.padded(x).astype(np.float64) * present[:, :, None] for x in (alpha, emission_exps))
+    d = d_out.astype(np.float64).reshape(-1, 1)
+    beta = _backward(xp, exps, weights, present)
+    marginal = alpha * beta
+    total = marginal.sum(2, keepdims=True)
+    marginal /= xp.where(present[:, :, None], total, 1)
+    # The expected number of uses less the real one, at each tag and at each pair of neighbours.
+    d_emission = marginal
+    held = xp.take_along_axis(d_emission, tags[:, :, None], 2)
+    xp.put_along_axis(d_emission, tags[:, :, None], held - present[:, :, None], 2)
+    d_emission *= d[:, :, None]
+    d_transition = None
+    if wanted[1]:
+        d_transition = _transition_gradient(xp, alpha, exps * beta, weights, d_emission, tags, present, d)
+        d_transition = d_transition.astype(transition.dtype)
+    return batch.as_given(d_emission).astype(emission.dtype), d_transition
+
+
+def _backward(xp, exps, weights, present) -> Any:
+    """Sums over all paths that continue a tag, divided by their total; 0 behind the end."""
+    end, between = weights[1], weights[2:]
+    beta, lengths = xp.zeros_like(exps), present.sum(1)
+    for step in range(exps.shape[1] - 1, -1, -1):
+        is_last = (lengths == step + 1)[:, None]
+        later = (exps[:, step + 1] * beta[:, step + 1]) @ between.T if step + 1 < exps.shape[1] else end
+        now = xp.where(is_last, end, later)
+        beta[:, step] = xp.where(present[:, step, None], now / now.sum(1, keepdims=True), 0)
+    return beta
+
+
+def _transition_gradient(xp, alpha, continued, weights, d_emission, tags, present, d) -> Any:
+    """The gradient of the weights of starts, ends and pairs.
+
+    `continued` are the sums over the paths that go on with a tag, that tag's own exponential among their factors.
+    """
+    between, count = weights[2:], weights.shape[1]
+    before, after, both = alpha[:, :-1], continued[:, 1:], present[:, 1:]
+    totals = ((before @ between) * after).sum(2)
+    shares = after * xp.where(both, d / xp.where(both, totals, 1), 0)[:, :, None]
+    pairs = between * (before.reshape(-1, count).T @ shares.reshape(-1, count))
+    numbers = (tags[:, :-1] * count + tags[:, 1:]).reshape(-1)
+    used = added_rows(xp, pairs.reshape(-1), numbers, xp.where(both, d, 0).reshape(-1))
+    at_end = xp.take_along_axis(d_emission, _last(present.sum(1))[:, None, None], 1)[:, 0]
+    return xp.concatenate([d_emission[:, 0].sum(0)[None], at_end.sum(0)[None], pairs - used.reshape(pairs.shape)])
+
+
+@kernel("crf_decoding")
+def crf_decoding(xp, emission, transition, label, length, levels):
+    batch = _Batch(xp, emission, length, levels)
+    scores, present = batch.padded(emission), batch.present
+    path = xp.zeros(present.shape, np.int64)
+    if path.size:
+        path = xp.where(present, _best_path(xp, scores, transition, present), 0)
+    if label is not None:
+        path = ((path == batch.padded(label).reshape(path.shape)) & present).astype(np.int64)
+    return batch.as_given(path).reshape(-1, 1) if batch.are_rows else path
+
+
+def _best_path(xp, emission, transition, present) -> Any:
+    """The tags of the highest score, int64[batch, time]; behind the end of a sequence the last one."""
+    start, end, between = transition[0], transition[1], transition[2:]
+    # The highest score of the paths that end in a tag, at each step.
+    best = xp.empty_like(emission)
+    best[:, 0] = start + emission[:, 0]
+    for step in range(1, emission.shape[1]):
+        now = (best[:, step - 1, :, None] + between).max(1) + emission[:, step]
+        best[:, step] = xp.where(present[:, step, None], now, best[:, step - 1])
+    path = xp.empty(present.shape, np.int64)
+    path[:, -1] = (best[:, -1] + end).argmax(1)
+    for step in range(emission.shape[1] - 1, 0, -1):
+        tag = path[:, step]
+        before = (best[:, step - 1] + between.T[tag]).argmax(1)
+        path[:, step - 1] = xp.where(present[:, step], before, tag)
+    return path
