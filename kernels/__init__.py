@@ -46,6 +46,7 @@ import minigraph.kernels.recurrent
 import minigraph.kernels.reduce
 import minigraph.kernels.resampling
 import minigraph.kernels.reshaping
+import minigraph.kernels.sampled_losses
 import minigraph.kernels.scaling
 import minigraph.kernels.search
 import minigraph.kernels.selection

@@ -1,4 +1,4 @@
-"""Layers for weights: of products of two inputs, and of norm 1."""
+"""Layers for weights: of products of two inputs, of norm 1, and of many classes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from minigraph.dygraph.layer import Layer
-from minigraph.initializer import Normal
+from minigraph.initializer import Normal, NumpyArrayInitializer
 from minigraph.ir import Variable
 from minigraph.layer_helper import check_floating
+from minigraph.layers.sampled_losses import alias_tables, append_nce, nce_attrs
 from minigraph.layers.scaling import singular_sizes
 from minigraph.param_attr import ParamAttr
 from minigraph.support.public import public
@@ -81,3 +82,55 @@ class SpectralNorm(Layer):
     def forward(self, weight: Variable) -> Variable:
         weight = check_floating(weight, "SpectralNorm: weight")
         return self._helper.emit("spectral_norm", Weight=weight, U=self.weight_u, V=self.weight_v, **self._attrs)
+
+
+class NCE(Layer):
+    """Noise contrastive estimation; see `minigraph.layers.nce`.
+
+    Parameters
+    ----------
+    num_total_classes : int
+    dim : int
+        Number of features of the input.
+    sample_weight : Variable, optional
+        Changes nothing, as in fluid: give it to the call.
+    bias_attr : ParamAttr, str, Initializer, bool, optional
+        As in fluid there is no bias for None.
+    """
+
+    @public
+    def __init__(
+        self,
+        num_total_classes: int,
+        dim: int,
+        sample_weight: Variable | None = None,
+        param_attr: Any = None,
+        bias_attr: Any = None,
+        num_neg_samples: int | None = None,
+        sampler: str = "uniform",
+        custom_dist: Sequence[float] | None = None,
+        seed: int = 0,
+        is_sparse: bool = False,
+        dtype: Any = "float32",
+    ) -> None:
+        super().__init__(dtype=dtype)
+        self._attrs = nce_attrs(num_total_classes, num_neg_samples, sampler, seed, is_sparse)
+        self._inputs: dict[str, Any] = {}
+        if sampler == "custom_dist":
+            for slot, table in alias_tables(custom_dist, num_total_classes).items():
+                start = NumpyArrayInitializer(table)
+                found = self.create_parameter(
+                    list(table.shape), ParamAttr(), dtype=table.dtype, default_initializer=start
+                )
+                assert found is not None
+                found.stop_gradient = True
+                self._inputs[slot] = found
+        self.weight = self._required([num_total_classes, dim], param_attr)
+        self.bias = self.create_parameter([num_total_classes, 1], bias_attr, is_bias=True) if bias_attr else None
+
+    def forward(self, input: Variable, label: Variable, sample_weight: Variable | None = None) -> Variable:
+        given = {
+            "Input": check_floating(input, "NCE: input"), "Label": label, "Weight": self.weight, "Bias": self.bias,
+            "SampleWeight": sample_weight,
+        }  # fmt: skip
+        return append_nce(self._helper, {**given, **self._inputs}, self._attrs)

@@ -33,6 +33,7 @@ from minigraph.layers.reduce import *
 from minigraph.layers.resampling import *
 from minigraph.layers.reshaping import *
 from minigraph.layers.rnn import *
+from minigraph.layers.sampled_losses import *
 from minigraph.layers.scaling import *
 from minigraph.layers.search import *
 from minigraph.layers.selected_rows import *

@@ -40,6 +40,7 @@ import minigraph.ops.recurrent
 import minigraph.ops.reduce
 import minigraph.ops.resampling
 import minigraph.ops.reshaping
+import minigraph.ops.sampled_losses
 import minigraph.ops.scaling
 import minigraph.ops.search
 import minigraph.ops.second_order

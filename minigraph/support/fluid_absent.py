@@ -70,7 +70,7 @@ _NAMES = {
         ctr_metric_bundle continuous_value_model tdm_child tdm_sampler rank_attention parameter_server
     """,
     _LOSSES: """
-        center_loss hsigmoid nce sampled_softmax_with_cross_entropy NCE
+        center_loss
     """,
     _IMAGES: """
         affine_grid grid_sampler inplace_abn mean_iou random_crop

@@ -16,8 +16,12 @@ import numpy as np
 FOLDER = Path(__file__).parent / "layers"
 CASES = {}
 """Name to function, fed arrays, and whether gradients are taken."""
-WRITTEN_OTHERWISE = {"npair_loss"}
-"""Cases whose variables have other names here: the original reshapes the variable of the labels itself."""
+WRITTEN_OTHERWISE = {
+    "npair_loss": "the original reshapes the variable of the labels itself",
+    "sampled_softmax": "the original writes to the samples that it is given",
+    "hsigmoid": "the original names the weight as an output, which it does not write",
+}
+"""Beginnings of the names of cases whose operators name other variables here, each with the reason."""
 
 
 class Draw:
@@ -804,6 +808,72 @@ for _i, _options in enumerate(
     [{}, {"n": 3, "k": 2.0, "alpha": 0.3, "beta": 0.5}, {"n": 7, "alpha": 0.5}, {"data_format": "NHWC", "alpha": 0.2}]
 ):
     case(f"lrn_{_i}", lambda L, x, _o=_options: L.lrn(x, **_o), x="f 2,6,3,4")
+
+# Losses of many classes that compute the scores of some only
+
+
+def _nce(*classes, **options):
+    """An nce whose samples are not random."""
+
+    def function(layers, x, label, weight=None):
+        bias = waves(layers) if weight is None else False
+        cost = layers.nce(x, label, 5, weight, waves(layers), bias, len(classes), **options)
+        (op,) = [op for op in x.block.ops if op.type == "nce"]
+        op._set_attr("custom_neg_classes", list(classes))
+        return cost
+
+    return function
+
+
+for _i, _options in enumerate(
+    [{}, {"sampler": "log_uniform"}, {"sampler": "custom_dist", "custom_dist": [0.1, 0.2, 0.3, 0.15, 0.25]}]
+):
+    case(f"nce_{_i}", _nce(2, 0, 2, **_options), x="f 3,4", label="i0:5 3,1")
+case("nce_several", _nce(1, 4), x="f 3,4", label="i0:5 3,2")
+case("nce_weighted", _nce(1, 4), x="f 3,4", label="i0:5 3,1", weight="p 3,1")
+for _classes in (2, 4, 6, 7):
+    case(
+        f"hsigmoid_{_classes}",
+        lambda L, x, y, _c=_classes: L.hsigmoid(x, y, _c, param_attr=waves(L), bias_attr=waves(L)),
+        x="f 5,3",
+        y=f"i0:{_classes} 5,1",
+    )
+case(
+    "hsigmoid_plain", lambda L, x, y: L.hsigmoid(x, y, 4, param_attr=waves(L), bias_attr=False), x="f 5,3", y="i0:4 5,1"
+)
+case(
+    "hsigmoid_double",
+    lambda L, x, y: L.hsigmoid(x, y, 6, param_attr=constant(L, 0.3)),
+    x="f 5,3 float64",
+    y="i0:6 5,1",
+)
+case(
+    "hsigmoid_custom",
+    lambda L, x, y, t, c: L.hsigmoid(
+        x, y, 4, param_attr=waves(L), bias_attr=waves(L), path_table=t, path_code=c, is_custom=True
+    ),
+    x="f 2,3",
+    y=np.array([[0], [1]], "int64"),
+    t=np.array([[0, 2, -1], [0, 1, 3]], "int64"),
+    c=np.array([[1, 0, -1], [0, 1, 1]], "int64"),
+)
+for _remove in (True, False):
+    case(
+        "sampled_softmax_" + ("without_hits" if _remove else "with_hits"),
+        lambda L, x, y, s, p, _r=_remove: L.sampled_softmax_with_cross_entropy(
+            x,
+            y,
+            4,
+            remove_accidental_hits=_r,
+            use_customized_samples=True,
+            customized_samples=s,
+            customized_probabilities=p,
+        ),
+        x="f 3,6",
+        y=np.array([[1], [4], [0]], "int64"),
+        s=np.array([[1, 3, 2, 5, 0], [4, 3, 2, 4, 0], [0, 3, 2, 5, 1]], "int64"),
+        p=np.array([[0.25, 0.5, 0.125, 0.25, 0.1]] * 3, "float32"),
+    )
 
 
 def record(folder, cases):

@@ -37,7 +37,7 @@ def check(found, expected, atol=lambda array, tolerance: tolerance / 10):
 def test_a_layer_gives_what_the_original_gave(name, recorded):
     found, lines = run(fluid, name)
     check(found, recorded[name])
-    assert lines == OPERATORS[name] or name in WRITTEN_OTHERWISE
+    assert lines == OPERATORS[name] or name.startswith(tuple(WRITTEN_OTHERWISE))
 
 
 @pytest.mark.parametrize("name", golden_dygraph.CASES)

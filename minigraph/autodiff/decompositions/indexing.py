@@ -39,7 +39,7 @@ def _sorted(g: Rewriting) -> Mapping[str, Any]:
     return {"X@GRAD": g.transpose(back, [order.index(i) for i in range(rank)])}
 
 
-@rewritten_as("max_pool2d_with_index_grad")
+@rewritten_as("max_pool2d_with_index_grad", "max_pool3d_with_index_grad")
 def _greatest(g: Rewriting) -> Mapping[str, Any]:
     """Add the gradient of each maximum at its place in the image, which Mask holds."""
     x, mask, d_out = g["X"], g["Mask"], g["Out@GRAD"]
@@ -52,7 +52,7 @@ def _greatest(g: Rewriting) -> Mapping[str, Any]:
 
 
 def _image_size(g: Rewriting, x: Variable) -> Variable:
-    return g.piece(g.emit("shape", Input=x), 0, 2, 4)
+    return g.piece(g.emit("shape", Input=x), 0, 2, len(x.shape or ()))
 
 
 @rewritten_as("scatter_nd_add_grad")
