@@ -8,6 +8,7 @@ from minigraph.dygraph.layers import BatchNorm, Conv2D, Dropout, Embedding, Laye
 from minigraph.dygraph.losses import BCELoss, L1Loss, MSELoss, NLLLoss
 from minigraph.dygraph.parallel import DataParallel, Env, ParallelEnv, prepare_context
 from minigraph.dygraph.tracing import TracedLayer
+from minigraph.dygraph.translation import ProgramTranslator, declarative, dygraph_to_static_func
 from minigraph.dygraph.units import Conv2DTranspose, GroupNorm, GRUUnit, InstanceNorm, PRelu
 from minigraph.dygraph.volumes import Conv3D, Conv3DTranspose
 from minigraph.dygraph.weights import NCE, BilinearTensorProduct, SpectralNorm
@@ -76,14 +77,17 @@ __all__ = [
     "PiecewiseDecay",
     "PolynomialDecay",
     "Pool2D",
+    "ProgramTranslator",
     "ReduceLROnPlateau",
     "Sequential",
     "SpectralNorm",
     "StepDecay",
     "Tensor",
     "TracedLayer",
+    "declarative",
     "disable_dygraph",
     "disable_imperative",
+    "dygraph_to_static_func",
     "enable_dygraph",
     "enable_imperative",
     "enabled",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +41,8 @@ class TracedLayer:
         ``t_0, t_1, ...``; parameters keep their names.
     scope : Scope
         Where an executor finds the parameters.
+    parameters : dict
+        The tensors that the program shares with the layer, by name.
     feed_names, fetch_names : list of str
     """
 
@@ -50,6 +54,7 @@ class TracedLayer:
         fetch_names: Sequence[str],
     ) -> None:
         self.program = program
+        self.parameters = dict(parameters)
         self.scope: Scope = _SharedScope(parameters)
         self.feed_names, self.fetch_names = list(feed_names), list(fetch_names)
         places = [tensor.block.place for tensor in parameters.values()]
@@ -106,6 +111,7 @@ class TracedLayer:
         if len({id(tensor) for tensor in sources}) < len(sources):
             raise ProgramError("an input is given twice", hint="Give a copy of it.")
         block = _TracingBlock(eager_block())
+        block.refuses_decisions = _REFUSES.get()
         # `recording` and `as_parts`: gradients of the program must not depend on the mode in which the layer was
         # traced.
         with program_guard(block.program, block.program), recording(True), as_parts():
@@ -191,6 +197,20 @@ def _tensors(nested: Any, what: str) -> list[AnyTensor]:
         if not isinstance(tensor, Eager):
             raise WrongTypeError(f"{what} must be a Tensor, got {type(tensor).__name__}")
     return found
+
+
+_REFUSES: ContextVar[bool] = ContextVar("refuses decisions", default=False)
+
+
+@contextmanager
+def refusing_decisions() -> Iterator[None]:
+    """Inside, a trace refuses that the value of a tensor decides, as in an ``if``, which it would do once for all."""
+    before = _REFUSES.get()
+    try:
+        _REFUSES.set(True)
+        yield
+    finally:
+        _REFUSES.set(before)
 
 
 # Writing down

@@ -56,6 +56,8 @@ class EagerBlock(Block):
 
     variable_type = Tensor
     parameter_type = EagerParameter
+    refuses_decisions = False
+    """Whether no value of a tensor may decide what is computed."""
 
     def __init__(self, program: Program, place: Place) -> None:
         super().__init__(program, 0)

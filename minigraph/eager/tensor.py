@@ -111,6 +111,12 @@ class Eager:
         return int(self.item())
 
     def __bool__(self) -> bool:
+        if self.block.program.current_block().refuses_decisions:
+            raise ProgramError(
+                f"the value of {self.name} decides what a function does that is to become a program",
+                hint="Choose by layers.cond or layers.where, or repeat by layers.while_loop; or use dygraph without "
+                "a program.",
+            )  # fmt: skip
         return bool(self.item())
 
     def __len__(self) -> int:

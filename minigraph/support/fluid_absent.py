@@ -28,10 +28,6 @@ _SERVERS = Absent(
 _LOSSES = Absent("this loss is not here yet", "Write its formula with elementwise layers and layers.mean.")
 _IMAGES = Absent("this operator on images is not here yet", "Build it from layers.gather, layers.pad2d and arithmetic.")
 _TOOLS = Absent("this tool of Paddle's own is out of scope", "Leave the call out: the numbers do not depend on it.")
-_TRACING = Absent(
-    "Python code with branches is not translated to programs",
-    "Trace a layer with dygraph.TracedLayer, or write branches with layers.cond and layers.while_loop.",
-)
 _EVALUATORS = Absent("its classes add operators that are not here yet", "Use minigraph.metrics on what a run fetches.")
 _DATA_SETS = Absent(
     "its files need a library that minigraph does not use",
@@ -82,7 +78,6 @@ _NAMES = {
         Compressor QuantizeTranspiler op_freq_statistic mixed_precision extend_with_decoupled_weight_decay
         ComplexVariable VarBase
     """,
-    _TRACING: "ProgramTranslator declarative dygraph_to_static_func",
     _EVALUATORS: "evaluator",
     _DATA_SETS: "mq2007 sentiment voc2012",
     _OLDER: "FC",

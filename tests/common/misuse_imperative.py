@@ -92,6 +92,7 @@ LAYERS = {
     "Layer": lambda call: call(D.Layer),
     "Sequential": lambda call: used(call(D.Sequential, D.Linear(3, 2)), matrix()),
     "DataParallel": lambda call: used(call(D.DataParallel, D.Linear(3, 2), D.prepare_context()), matrix()),
+    "declarative": lambda call: call(D.declarative, lambda x: x * 2.0),
     "prepare_context": lambda call: call(D.prepare_context, D.parallel.ParallelStrategy()),
     "LayerList": lambda call: call(D.LayerList, [D.Linear(3, 2)]),
     "ParameterList": lambda call: call(D.ParameterList, [D.Linear(3, 2).weight]),

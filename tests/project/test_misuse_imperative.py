@@ -38,7 +38,8 @@ def test_everything_that_takes_arguments_is_misused():
         "nn.functional",  # a module
         "metrics.MetricBase", "LearningRateDecay", "Tensor", "EagerParameter", "TracedLayer",  # not made by users
         "BackwardStrategy", "enabled", "disable_dygraph", "Env", "ParallelEnv",  # without arguments
-        "disable_imperative", "enable_imperative",  # other names
+        "ProgramTranslator",  # without arguments
+        "disable_imperative", "dygraph_to_static_func", "enable_imperative",  # other names
     }  # fmt: skip
 
 
